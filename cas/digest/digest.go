@@ -1,0 +1,136 @@
+package digest
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+)
+
+// HashSize is the length in bytes of the hash of every supported function.
+const HashSize = 32
+
+// ErrInvalid is wrapped by every error about a malformed digest.
+var ErrInvalid = errors.New("invalid digest")
+
+// A Digest names one blob. The zero Digest names none; IsZero tells.
+// Digests are comparable with ==.
+type Digest struct {
+	fn   Function
+	hash [HashSize]byte
+	size int64
+}
+
+// Parse makes a Digest of a lower-case hexadecimal hash and a size in bytes.
+// Its errors wrap ErrInvalid.
+func Parse(fn Function, hexHash string, sizeBytes int64) (Digest, error) {
+	d := Digest{fn: fn, size: sizeBytes}
+	if !fn.valid() {
+		return Digest{}, fmt.Errorf("%w: digest function %d is not supported", ErrInvalid, fn)
+	}
+	if len(hexHash) != 2*HashSize {
+		return Digest{}, fmt.Errorf("%w: %s hash %.80q has %d characters, want %d",
+			ErrInvalid, fn, hexHash, len(hexHash), 2*HashSize)
+	}
+	for i := range len(hexHash) {
+		if c := hexHash[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return Digest{}, fmt.Errorf("%w: hash %.80q is not lower-case hexadecimal", ErrInvalid, hexHash)
+		}
+	}
+	if sizeBytes < 0 {
+		return Digest{}, fmt.Errorf("%w: size %d of %s is negative", ErrInvalid, sizeBytes, hexHash)
+	}
+	if _, err := hex.Decode(d.hash[:], []byte(hexHash)); err != nil {
+		return Digest{}, fmt.Errorf("%w: hash %q: %w", ErrInvalid, hexHash, err)
+	}
+	return d, nil
+}
+
+// FromProto checks and converts a digest message; a nil message is invalid.
+// Its errors wrap ErrInvalid.
+func FromProto(fn Function, m *repb.Digest) (Digest, error) {
+	if m == nil {
+		return Digest{}, fmt.Errorf("%w: digest is not set", ErrInvalid)
+	}
+	return Parse(fn, m.GetHash(), m.GetSizeBytes())
+}
+
+// Of returns the digest of b.
+func Of(fn Function, b []byte) Digest {
+	h := NewHasher(fn)
+	_, _ = h.Write(b)
+	return h.Digest()
+}
+
+// OfMessage marshals m deterministically and returns the bytes and their digest.
+func OfMessage(fn Function, m proto.Message) (Digest, []byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return Digest{}, nil, fmt.Errorf("marshal %T: %w", m, err)
+	}
+	return Of(fn, b), b, nil
+}
+
+// OfReader returns the digest of all that r still holds.
+func OfReader(fn Function, r io.Reader) (Digest, error) {
+	h := NewHasher(fn)
+	if _, err := io.Copy(h, r); err != nil {
+		return Digest{}, err
+	}
+	return h.Digest(), nil
+}
+
+// Function returns the digest function.
+func (d Digest) Function() Function { return d.fn }
+
+// Hash returns the hash in lower-case hexadecimal.
+func (d Digest) Hash() string { return hex.EncodeToString(d.hash[:]) }
+
+// SizeBytes returns the size of the blob.
+func (d Digest) SizeBytes() int64 { return d.size }
+
+// IsZero reports whether d names no blob.
+func (d Digest) IsZero() bool { return d == Digest{} }
+
+// IsEmptyBlob reports whether d names the blob of no bytes, which every REv2
+// storage holds without an upload.
+func (d Digest) IsEmptyBlob() bool { return d.size == 0 && d.fn.valid() && d == d.fn.Empty() }
+
+// Proto returns d as a message.
+func (d Digest) Proto() *repb.Digest {
+	return &repb.Digest{Hash: d.Hash(), SizeBytes: d.size}
+}
+
+// String returns "<hash>/<size>", the form that REv2 uses in resource names.
+func (d Digest) String() string { return fmt.Sprintf("%s/%d", d.Hash(), d.size) }
+
+// A Hasher computes the digest of what is written to it. Write never fails.
+type Hasher struct {
+	fn   Function
+	hash hash.Hash
+	size int64
+}
+
+// NewHasher returns a Hasher that has seen no bytes. It panics on an invalid
+// function, which Parse and FunctionFromProto never let in.
+func NewHasher(fn Function) *Hasher { return &Hasher{fn: fn, hash: fn.newHash()} }
+
+// Write adds p.
+func (h *Hasher) Write(p []byte) (int, error) {
+	h.size += int64(len(p))
+	return h.hash.Write(p)
+}
+
+// SizeBytes returns how much has been written.
+func (h *Hasher) SizeBytes() int64 { return h.size }
+
+// Digest returns the digest of what has been written so far.
+func (h *Hasher) Digest() Digest {
+	d := Digest{fn: h.fn, size: h.size}
+	h.hash.Sum(d.hash[:0])
+	return d
+}
