@@ -1,0 +1,54 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// The kinds of errors that callers branch on with errors.Is. An error about a
+// malformed digest is digest.ErrInvalid.
+var (
+	// ErrNotFound: the blob or action result is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrCorrupt: bytes do not have the digest they were announced under.
+	ErrCorrupt = errors.New("content does not match its digest")
+	// ErrNoSpace: the blob does not fit, because it is larger than the whole
+	// store, because what is there is in use, or because the disk is full.
+	ErrNoSpace = errors.New("no space in the store")
+	// ErrInvalidDirectory: a Directory message breaks a rule of REv2.
+	ErrInvalidDirectory = errors.New("invalid directory")
+)
+
+// A MissingError names the blobs that are not there. errors.Is(err, ErrNotFound)
+// holds for it.
+type MissingError struct{ Digests []digest.Digest }
+
+// Error names the first missing blob and counts the others.
+func (e *MissingError) Error() string {
+	switch len(e.Digests) {
+	case 0:
+		return "blobs not found"
+	case 1:
+		return fmt.Sprintf("blob %s not found", e.Digests[0])
+	}
+	return fmt.Sprintf("blob %s and %d others not found", e.Digests[0], len(e.Digests)-1)
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
+
+// A Fetcher gets blobs from elsewhere; Client is one.
+//
+// Fetch calls sink once for each blob it finds, in any order and possibly
+// concurrently, with a reader of the blob's bytes; sink verifies them, and may
+// return without reading when the blob has come another way meanwhile. An error
+// of sink concerns that blob. After all others were delivered Fetch returns a
+// *MissingError for the blobs that are not there, or another error when some
+// could not be got. It does not return while a call of sink is running.
+type Fetcher interface {
+	Fetch(ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error) error
+}
