@@ -1,0 +1,230 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnavailable means that this machine or this privilege offers no usable
+// hierarchy; the error that wraps it says what was tried and what is missing.
+var ErrUnavailable = errors.New("cgroups unavailable")
+
+// ErrInUse means that a living process holds the group of the same name.
+var ErrInUse = errors.New("group in use by another process")
+
+// ErrBusy means that processes would not go away.
+var ErrBusy = errors.New("group still has processes")
+
+// stalePatience bounds how long Open waits for the leftovers of a dead process.
+const stalePatience = 10 * time.Second
+
+// Options configures a Parent.
+type Options struct {
+	// Name tells this process's groups from those of others and finds its own
+	// again after a crash: letters, digits, '-', '_' and '.'. Required.
+	Name string
+	// Version restricts the choice to cgroup v1 or v2; 0 takes the better one.
+	Version int
+	// Logger is told about leftovers; nil logs nothing.
+	Logger *zap.Logger
+}
+
+func (o *Options) validate() error {
+	if err := checkName(o.Name); err != nil {
+		return err
+	}
+	if o.Version < 0 || o.Version > 2 {
+		return fmt.Errorf("cgroup version %d: want 0, 1 or 2", o.Version)
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return nil
+}
+
+// checkName rejects what could leave the directory. A collision with the kernel's
+// own files is impossible because every group made here has a prefix.
+func checkName(name string) error {
+	if name == "" || len(name) > 128 {
+		return fmt.Errorf("group name %q: want 1 to 128 characters", name)
+	}
+	const special = "-_."
+	for _, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		case strings.ContainsRune(special, r):
+		default:
+			return fmt.Errorf("group name %q: character %q not allowed", name, r)
+		}
+	}
+	return nil
+}
+
+const (
+	parentPrefix = "forerunner-"
+	slotPrefix   = "slot-"
+	homeName     = "launchers"
+)
+
+// Parent is the group that holds the slots of this process.
+type Parent struct {
+	version int
+	dir     string
+	lock    *os.File // of dir, flocked
+	log     *zap.Logger
+}
+
+// Open makes the group forerunner-<Name> below the group this process is in, in
+// the best hierarchy there is (see the package comment). What a dead process left
+// under the same name is killed and removed first, which may take up to ten
+// seconds. Errors: ErrUnavailable, ErrInUse, ErrBusy.
+func Open(o Options) (*Parent, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	hs, err := findHierarchies(o.Version)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
+	}
+	if len(hs) == 0 {
+		return nil, fmt.Errorf("%w: neither a v2 hierarchy nor a v1 freezer is mounted "+
+			"where this process could see its own group", ErrUnavailable)
+	}
+	var why []error
+	for _, h := range hs {
+		p, err := openIn(h, o)
+		if err == nil {
+			return p, nil
+		}
+		if errors.Is(err, ErrInUse) || errors.Is(err, ErrBusy) {
+			return nil, err
+		}
+		why = append(why, fmt.Errorf("v%d: %w", h.version, err))
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(why...))
+}
+
+func openIn(h hierarchy, o Options) (*Parent, error) {
+	p := &Parent{version: h.version, log: o.Logger}
+	p.dir = filepath.Join(h.own, parentPrefix+o.Name)
+	var err error
+	if p.lock, err = lockDir(p.dir); err != nil {
+		return nil, err
+	}
+	need := "cgroup.kill"
+	if h.version == 1 {
+		need = "freezer.state"
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, need)); err != nil {
+		return nil, errors.Join(fmt.Errorf("groups have no %s: %w", need, err), p.Close())
+	}
+	if err := p.CleanStale(); err != nil {
+		return nil, errors.Join(err, p.lock.Close())
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, homeName), 0o755); err != nil {
+		return nil, errors.Join(fmt.Errorf("make group: %w", err), p.Close())
+	}
+	return p, nil
+}
+
+// lockDir makes dir and takes the lock that shows its owner is alive. The loop is
+// for an owner that removes the directory between our mkdir and our flock.
+func lockDir(dir string) (*os.File, error) {
+	for range 10 {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("make group: %w (root and a writable cgroup mount are needed)", err)
+		}
+		f, err := os.Open(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open group: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, fmt.Errorf("%w: %s", ErrInUse, dir)
+			}
+			return nil, fmt.Errorf("lock group %s: %w", dir, err)
+		}
+		mine, err1 := f.Stat()
+		there, err2 := os.Stat(dir)
+		if err1 == nil && err2 == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, fmt.Errorf("%w: %s keeps vanishing", ErrInUse, dir)
+}
+
+// CleanStale is the part of Open that kills whatever is in the groups below p and
+// removes them, launchers too. It is of no use to an owner of slots.
+func (p *Parent) CleanStale() error {
+	left, err := subgroups(p.dir)
+	if err != nil {
+		return fmt.Errorf("list stale groups: %w", err)
+	}
+	start := time.Now()
+	giveUp := func() error {
+		if time.Since(start) > stalePatience {
+			return ErrBusy
+		}
+		return nil
+	}
+	for _, dir := range left {
+		p.log.Warn("removing a group left by a dead process", zap.String("group", dir))
+		if err := killGroup(p.version, dir, giveUp); err != nil {
+			return fmt.Errorf("kill stale group: %w", err)
+		}
+		if err := removeTree(dir); err != nil {
+			return fmt.Errorf("remove stale group: %w", err)
+		}
+	}
+	return nil
+}
+
+// Version is the cgroup version in use, 1 or 2.
+func (p *Parent) Version() int { return p.version }
+
+// Dir is the absolute path of the group.
+func (p *Parent) Dir() string { return p.dir }
+
+// Slot makes the group of one slot. The name must not be in use and follows the
+// rule of Options.Name.
+func (p *Parent) Slot(name string) (*Slot, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	place := Place{
+		Version: p.version,
+		Dir:     filepath.Join(p.dir, slotPrefix+name),
+		Home:    filepath.Join(p.dir, homeName),
+	}
+	if err := os.Mkdir(place.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make slot group: %w", err)
+	}
+	return &Slot{place: place}, nil
+}
+
+// Close removes the group and lets go of its name. Slots that are not closed are
+// removed too, if no process is in them; else Close fails with ErrBusy and may be
+// called again.
+func (p *Parent) Close() error {
+	if p.lock == nil {
+		return nil
+	}
+	if err := removeTree(p.dir); err != nil {
+		return fmt.Errorf("close group: %w", err)
+	}
+	err := p.lock.Close()
+	p.lock = nil
+	return err
+}

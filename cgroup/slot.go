@@ -1,0 +1,169 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+)
+
+// Place names a slot's group in plain data, so that another process (the launcher)
+// can attach to it.
+type Place struct {
+	Version int
+	Dir     string // the slot's group
+	Home    string // the group that processes live in which start commands in Dir
+}
+
+// Slot is the group of one slot: empty between commands, and during a command the
+// home of all that the command starts.
+type Slot struct {
+	place Place
+	// worn is set once the group was killed: a v2 group that was killed is not fit
+	// to start anything (see Start).
+	worn atomic.Bool
+}
+
+// ErrStranded means that a thread could not leave the slot's group again: the next
+// Kill would freeze it, so the process should end.
+var ErrStranded = errors.New("thread stranded in the slot's group")
+
+// Attach finds the group that another process made with Parent.Slot. Only that
+// process calls Close.
+func Attach(place Place) *Slot {
+	s := &Slot{place: place}
+	s.worn.Store(true) // what happened to it before is not known
+	return s
+}
+
+// Place tells where the slot is, for Attach in another process.
+func (s *Slot) Place() Place { return s.place }
+
+// Settle moves the calling process to where the starters of commands live. It must
+// come before the first Start.
+func (s *Slot) Settle() error {
+	if err := enter(s.place.Home, os.Getpid()); err != nil {
+		return fmt.Errorf("settle beside the slot groups: %w", err)
+	}
+	return nil
+}
+
+func enter(group string, pid int) error {
+	return writeFile(filepath.Join(group, "cgroup.procs"), strconv.Itoa(pid))
+}
+
+// Start calls start in such a way that the process it forks is born in the group,
+// before it runs an instruction of its own. On v2, start gets a descriptor to put
+// into SysProcAttr (UseCgroupFD, CgroupFD). On v1 it gets -1 and must fork on the
+// thread it is called on, which is inside the group for as long as start runs: no
+// Kill of the same slot may run meanwhile. Errors of start are returned as they are.
+//
+// A v2 group that was killed is replaced by a new one first, which must not meet
+// processes that are still in it: kernels with a kill sequence (seen on Linux 6.18)
+// compare the sequence of the forking process's group with that of the target, and
+// kill at birth what is started into a group that was killed more often. For the
+// same reason Settle is needed: the group the worker happens to be in may have been
+// killed before, by a service manager.
+func (s *Slot) Start(start func(cgroupFD int) error) error {
+	if s.worn.Load() {
+		if err := s.replace(); err != nil {
+			return fmt.Errorf("replace slot group: %w", err)
+		}
+	}
+	if s.place.Version == 2 {
+		return s.startInto(start)
+	}
+	return s.startFrom(start)
+}
+
+func (s *Slot) startInto(start func(int) error) error {
+	dir, err := os.Open(s.place.Dir)
+	if err != nil {
+		return fmt.Errorf("open slot group: %w", err)
+	}
+	defer dir.Close()
+	return start(int(dir.Fd()))
+}
+
+func (s *Slot) startFrom(start func(int) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := moveThread(s.place.Dir); err != nil {
+		return fmt.Errorf("enter slot group: %w", err)
+	}
+	err := start(-1)
+	if back := moveThread(s.place.Home); back != nil {
+		return errors.Join(err, fmt.Errorf("%w: %w", ErrStranded, back))
+	}
+	return err
+}
+
+// moveThread takes the calling thread alone into a v1 group; "0" means the writer.
+func moveThread(group string) error {
+	return writeFile(filepath.Join(group, "tasks"), "0")
+}
+
+func (s *Slot) replace() error {
+	if err := removeTree(s.place.Dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.place.Dir, 0o755); err != nil {
+		return err
+	}
+	s.worn.Store(false)
+	return nil
+}
+
+// Add moves a running process with all its threads into the group; children that
+// it already has stay where they are.
+func (s *Slot) Add(pid int) error {
+	if err := enter(s.place.Dir, pid); err != nil {
+		return fmt.Errorf("add process %d to slot group: %w", pid, err)
+	}
+	return nil
+}
+
+// Pids lists the processes in the group and in groups below it, in no order.
+// Zombies are not listed.
+func (s *Slot) Pids() ([]int, error) {
+	pids, err := pidsBelow(s.place.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("list slot group: %w", err)
+	}
+	return pids, nil
+}
+
+// Strike sends SIGKILL to everything in the group once and does not wait. On v2 no
+// process escapes by forking; on v1 one may if the group cannot be frozen in time
+// (a process in uninterruptible sleep), so call it again until Pids is empty.
+func (s *Slot) Strike() error {
+	s.worn.Store(true)
+	if err := strike(s.place.Version, s.place.Dir); err != nil {
+		return fmt.Errorf("kill slot group: %w", err)
+	}
+	return nil
+}
+
+// Kill ends everything in the group and returns when nothing is left, or with an
+// error that wraps ctx's. A process in uninterruptible sleep ends when the kernel
+// lets go of it.
+func (s *Slot) Kill(ctx context.Context) error {
+	s.worn.Store(true)
+	if err := killGroup(s.place.Version, s.place.Dir, ctx.Err); err != nil {
+		return fmt.Errorf("kill slot group: %w", err)
+	}
+	return nil
+}
+
+// Close removes the group, and those that commands made below it. It kills
+// nothing: with processes inside it fails with ErrBusy and may be called again.
+func (s *Slot) Close() error {
+	if err := removeTree(s.place.Dir); err != nil {
+		return fmt.Errorf("close slot group: %w", err)
+	}
+	return nil
+}
