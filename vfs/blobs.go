@@ -1,0 +1,174 @@
+package vfs
+
+import (
+	"container/list"
+	"os"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// maxIdleBackings is how many backing ids that no file uses a root keeps, in
+// case the blob is opened again.
+const maxIdleBackings = 4096
+
+// blob is a file that the kernel reads by its backing id, or this process by
+// its descriptor. While a file of the FUSE mount is open with one backing id
+// the kernel accepts no other for it, so there is one blob for each digest.
+type blob struct {
+	digest digest.Digest
+	file   *os.File // nil with passthrough: the kernel holds the file
+	id     int32    // backing id, if file is nil
+
+	// Guarded by blobTable.mu.
+	users int
+	idle  *list.Element // set while users is 0 and the id is kept
+}
+
+// blobTable holds the blobs of a root that are open.
+type blobTable struct {
+	// unregister gives a backing id back to the kernel.
+	unregister func(id int32)
+
+	mu         sync.Mutex
+	byDigest   map[digest.Digest]*blob
+	byHandle   map[uint64]*blob // open files, by the handle that the kernel has
+	lastHandle uint64
+	idle       list.List // of *blob without users, the one used last in front
+}
+
+func (t *blobTable) init() {
+	t.byDigest = map[digest.Digest]*blob{}
+	t.byHandle = map[uint64]*blob{}
+}
+
+// use returns the blob and counts a user, or nil if it is not open.
+func (t *blobTable) use(d digest.Digest) *blob {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.useLocked(d)
+}
+
+func (t *blobTable) useLocked(d digest.Digest) *blob {
+	b := t.byDigest[d]
+	if b == nil {
+		return nil
+	}
+	if b.idle != nil {
+		t.idle.Remove(b.idle)
+		b.idle = nil
+	}
+	b.users++
+	return b
+}
+
+// add makes a blob of file, which it owns from then on, and counts a user.
+// If another access was faster, it returns that one's.
+func (t *blobTable) add(d digest.Digest, file *os.File, register func(*os.File) (int32, bool)) *blob {
+	b := &blob{digest: d, file: file, users: 1}
+	if id, ok := register(file); ok {
+		_ = file.Close()
+		b.file, b.id = nil, id
+	}
+	t.mu.Lock()
+	won := t.useLocked(d)
+	if won == nil {
+		t.byDigest[d] = b
+	}
+	t.mu.Unlock()
+	if won != nil {
+		t.drop(b)
+		return won
+	}
+	return b
+}
+
+// handle gives a user of b a number.
+func (t *blobTable) handle(b *blob) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastHandle++
+	t.byHandle[t.lastHandle] = b
+	return t.lastHandle
+}
+
+// at returns the blob of an open handle, nil if there is none.
+func (t *blobTable) at(handle uint64) *blob {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byHandle[handle]
+}
+
+// release ends the use by handle. A descriptor is closed after its last use, a
+// backing id is kept while there is room.
+func (t *blobTable) release(handle uint64) {
+	t.mu.Lock()
+	b := t.byHandle[handle]
+	if b == nil {
+		t.mu.Unlock()
+		return
+	}
+	delete(t.byHandle, handle)
+	b.users--
+	var out *blob
+	if b.users == 0 {
+		if b.file != nil {
+			out = b
+		} else {
+			b.idle = t.idle.PushFront(b)
+			if t.idle.Len() > maxIdleBackings {
+				out = t.idle.Remove(t.idle.Back()).(*blob)
+			}
+		}
+	}
+	if out != nil {
+		delete(t.byDigest, out.digest)
+	}
+	t.mu.Unlock()
+	if out != nil {
+		t.drop(out)
+	}
+}
+
+func (t *blobTable) drop(b *blob) {
+	if b.file != nil {
+		_ = b.file.Close()
+		return
+	}
+	t.unregister(b.id)
+}
+
+// closeFiles closes the descriptors that are left. The backing ids ended with
+// the connection.
+func (t *blobTable) closeFiles() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.byDigest {
+		if b.file != nil {
+			_ = b.file.Close()
+		}
+	}
+	t.init()
+	t.idle.Init()
+}
+
+// register lets the kernel read file without asking. Where it does not want
+// to, though it did when the FS was opened, the file is read through us.
+func (r *Root) register(file *os.File) (int32, bool) {
+	if !r.fs.passthrough {
+		return 0, false
+	}
+	id, errno := r.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
+	if errno != 0 {
+		r.fs.warnRegister.Do(func() {
+			r.fs.log.Warn("kernel refuses passthrough for a blob; it is read through this process",
+				zap.String("blob", file.Name()), zap.Error(errno))
+		})
+		return 0, false
+	}
+	return id, true
+}

@@ -1,0 +1,58 @@
+// Package vfs shows the input root of an action as a folder: below, a read-only
+// FUSE mount that asks for a directory or a file only when the action does;
+// above it, an overlayfs whose writable layer takes whatever the action
+// creates, changes, renames or removes. Nothing reaches the store.
+//
+// FS is the place where roots are mounted; Open proves with a small root of its
+// own that the machine can do it. Root is the input root of one action, from
+// NewRoot to Close. A Source says what is in it; a Root keeps nodes of its own,
+// each for one path, so what the action read is known exactly.
+//
+// # What an input looks like
+//
+//   - A file is 0444, or 0555 if it is executable; node_properties.unix_mode
+//     overrides the nine permission bits. A directory is 0755, a symlink 0777.
+//     All belong to the user of the worker. REv2 does not fix the modes; without
+//     write permission a tool that replaces its input instead of writing into
+//     it behaves as in a sandbox. (A command run by root may write all the same,
+//     to its own copy.)
+//   - Times are those of node_properties.mtime, else 2000-01-01, so that two
+//     actions see the same. A Directory's own node_properties are ignored: they
+//     would be known only after reading it, and attributes are cached for good.
+//   - Every link count is 1; for a directory that means "not counted", so that
+//     find(1) does not skip what it believes to be leaves.
+//   - A name is at most 255 bytes. Directories that break REv2's rules (names,
+//     order, duplicates, digests) answer EIO and are reported by Root.Err.
+//
+// # What is a read
+//
+// A directory is read when its entries are first needed, by a listing or by
+// looking a name up in it, whether or not the name is there; a file when it is
+// first opened, a symlink when it is first followed. Each path is reported once.
+// A name that is not there is not a read.
+//
+// # What it refuses to do
+//
+// It never falls back in silence: without FUSE, overlayfs or privilege Open
+// fails and says which. The exception that Open logs is kernel passthrough:
+// without it reads are served from the page cache of the FUSE mount. It never
+// forks, and go-fuse is given the mounted device, so no fusermount is run and
+// the device is not inherited by children. The worker must not open files
+// below the FUSE mount itself (Root.Path is the overlay), or map them, or run
+// programs from them: the thread that waits for FUSE could be the one that
+// serves it.
+//
+// # Goroutines
+//
+// A Root owns the goroutines of its FUSE server and one for each access that
+// waits for the Source. Close ends them and waits: it unmounts, aborts the FUSE
+// connection, cancels the Source's contexts, and returns when the last of them
+// is gone. So a Source must return when its context ends. An access whose
+// process is being killed is given up at once; other signals do not disturb it.
+//
+// # Locks
+//
+// FS.mu guards the set of roots. Of a Root, mu guards the node table and what
+// was read, blobs.mu the open blobs, stall.mu the stall clock. None is taken
+// while another is held, and none is held while a Source or a hook is called.
+package vfs

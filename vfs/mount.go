@@ -1,0 +1,192 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	fuseDevice = "/dev/fuse"
+	// cachedRead is the largest read that is asked of this process. With
+	// passthrough it is asked for none, and small buffers are quicker to make.
+	cachedRead      = 1 << 20
+	passthroughRead = 128 << 10
+)
+
+// mount makes the folders of the root and mounts both layers. What it has done
+// when it fails is for release to undo.
+func (r *Root) mount() error {
+	if err := os.Mkdir(filepath.Dir(r.Path()), 0o755); err != nil {
+		return err
+	}
+	for _, dir := range []string{r.lowerPath(), r.Path(), r.layerPath(), r.upperPath(), r.workPath()} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := r.mountLower(); err != nil {
+		return err
+	}
+	return r.mountOverlay()
+}
+
+// mountLower mounts FUSE and starts to serve it. It calls mount(2) itself and
+// gives go-fuse the device, so that the device is closed in children and no
+// helper program is ever looked for.
+func (r *Root) mountLower() error {
+	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &mountError{"fuse device", err}
+	}
+	maxRead := cachedRead
+	if r.fs.passthrough {
+		maxRead = passthroughRead
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other,default_permissions,max_read=%d",
+		fd, r.fs.owner.Uid, r.fs.owner.Gid, maxRead)
+	err = unix.Mount("forerunner", r.lowerPath(), "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
+	if err != nil {
+		_ = unix.Close(fd)
+		return &mountError{"fuse", err}
+	}
+	r.lowerUp = true
+	server, err := fuse.NewServer(
+		&lowerFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), root: r},
+		fmt.Sprintf("/dev/fd/%d", fd), r.fuseOptions(maxRead))
+	if err != nil {
+		return &mountError{"fuse", err}
+	}
+	r.server = server
+	r.blobs.unregister = func(id int32) { server.UnregisterBackingFd(id) }
+	r.served = make(chan struct{})
+	go func() {
+		defer close(r.served)
+		server.Serve()
+	}()
+	var st unix.Stat_t
+	if err := unix.Stat(r.lowerPath(), &st); err != nil {
+		return &mountError{"fuse", err}
+	}
+	r.conn = unix.Minor(st.Dev)
+	return nil
+}
+
+func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
+	log := r.fs.log.With(zap.String("root", r.spec.Name))
+	// What go-fuse has to say is about answers that came too late to be wanted.
+	std, err := zap.NewStdLogAt(log, zap.DebugLevel)
+	if err != nil {
+		std = zap.NewStdLog(zap.NewNop())
+	}
+	o := &fuse.MountOptions{
+		MaxWrite:             maxRead,
+		DisableXAttrs:        true,
+		EnableSymlinkCaching: true,
+		// Nobody but us could change an input, so no cache is ever out of date.
+		ExplicitDataCacheControl: true,
+		ExtraCapabilities:        fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_NO_OPENDIR_SUPPORT,
+		MaxStackDepth:            1, // leaves room for the overlay
+		Logger:                   std,
+		PanicHandler: func(v any) fuse.Status {
+			log.Error("panic while serving an input root", zap.Any("panic", v), zap.Stack("stack"))
+			return fuse.EIO
+		},
+	}
+	if !r.fs.passthrough {
+		o.DisabledCapabilities = fuse.CAP_PASSTHROUGH
+	}
+	return o
+}
+
+// mountOverlay puts the writable layer on top. It is volatile: what an action
+// leaves is either adopted by the store, which does its own syncing, or dropped.
+func (r *Root) mountOverlay() error {
+	data := "lowerdir=" + overlayEscape(r.lowerPath()) +
+		",upperdir=" + overlayEscape(r.upperPath()) +
+		",workdir=" + overlayEscape(r.workPath()) +
+		",redirect_dir=on,metacopy=on,index=off,xino=off,volatile"
+	if err := unix.Mount("forerunner", r.Path(), "overlay", unix.MS_NODEV, data); err != nil {
+		return &mountError{"overlay", err}
+	}
+	r.overlayUp = true
+	return nil
+}
+
+// overlayEscape protects the characters that overlayfs gives a meaning.
+func overlayEscape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
+}
+
+// release undoes mount, however far it came. The order matters: the overlay
+// holds the FUSE layer, and only when FUSE is aborted are all answers that
+// somebody waits for an error, and all of the server's goroutines at an end.
+func (r *Root) release() error {
+	r.cancel()
+	var errs []error
+	if r.overlayUp {
+		if err := unix.Unmount(r.Path(), unix.UMOUNT_NOFOLLOW); err != nil {
+			errs = append(errs, detach(r.Path(), unix.MNT_DETACH))
+		}
+	}
+	if r.lowerUp {
+		// MNT_FORCE aborts the connection, whoever still uses it.
+		if err := detach(r.lowerPath(), unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+			errs = append(errs, err, abort(r.conn))
+		}
+	}
+	if r.served != nil {
+		<-r.served
+	}
+	r.loads.Wait()
+	r.blobs.closeFiles()
+	errs = append(errs, r.removeFolders())
+	r.fs.forget(r.spec.Name)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("release input root %q: %w", r.spec.Name, err)
+	}
+	return nil
+}
+
+// removeFolders removes the layer with all it holds, and the mount points only if empty.
+func (r *Root) removeFolders() error {
+	errs := []error{os.RemoveAll(r.layerPath())}
+	for _, dir := range []string{r.Path(), r.lowerPath(), filepath.Dir(r.Path())} {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func detach(path string, flags int) error {
+	if err := unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "unmount", Path: path, Err: err}
+	}
+	return nil
+}
+
+// abort ends a FUSE connection that has no mount point any more.
+func abort(conn uint32) error {
+	file := fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", conn)
+	err := os.WriteFile(file, []byte("1"), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the connection is gone, or only held by a mount that we cannot reach
+	}
+	return err
+}
+
+// mountError says which mount failed; probe turns it into advice.
+type mountError struct {
+	what string
+	err  error
+}
+
+func (e *mountError) Error() string { return fmt.Sprintf("mount %s: %v", e.what, e.err) }
+func (e *mountError) Unwrap() error { return e.err }

@@ -1,0 +1,167 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// probe tries a root of this FS, with passthrough if it is wanted, and
+// otherwise, or if the kernel refuses it, without.
+func (f *FS) probe(passthrough bool) error {
+	f.passthrough = passthrough
+	err := f.tryRoot()
+	var refused *passthroughError
+	if errors.As(err, &refused) {
+		f.log.Warn("no kernel passthrough; reads of inputs go through this process and the page cache of each root",
+			zap.Error(err), zap.String("how_to_get_it", "Linux 6.9 or later, root, and blobs on ext4, xfs, btrfs or tmpfs"))
+		f.passthrough = false
+		err = f.tryRoot()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w%s", ErrUnavailable, err, advice(err))
+	}
+	return nil
+}
+
+// passthroughError says that a root works but for passthrough.
+type passthroughError struct{ err error }
+
+func (e *passthroughError) Error() string { return "kernel passthrough: " + e.err.Error() }
+func (e *passthroughError) Unwrap() error { return e.err }
+
+// probeName is the name of the root that is tried.
+const probeName = ".probe"
+
+// tryRoot mounts a root of one file and one directory, uses it as actions do, and drops it.
+func (f *FS) tryRoot() error {
+	src, err := newProbeSource(f.upperDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.file.Close() }()
+	// Open has no context: what it tries takes milliseconds and waits for nobody.
+	r, err := f.newRoot(context.Background(), RootSpec{Name: probeName, Digest: src.root, Source: src})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.tryOut(src), r.Close())
+}
+
+func (r *Root) tryOut(src *probeSource) error {
+	if r.fs.passthrough {
+		id, errno := r.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(src.file.Fd())})
+		if errno != 0 {
+			return &passthroughError{errno}
+		}
+		r.server.UnregisterBackingFd(id)
+	}
+	got, err := os.ReadFile(filepath.Join(r.Path(), "file"))
+	if err == nil && string(got) != probeContent {
+		err = fmt.Errorf("read %q instead of %q", got, probeContent)
+	}
+	if err != nil && r.fs.passthrough {
+		return &passthroughError{err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(r.Path(), "dir"), filepath.Join(r.Path(), "moved")); err != nil {
+		return &mountError{"overlay", fmt.Errorf("move an input directory: %w", err)}
+	}
+	return nil
+}
+
+// advice says how to get what a failed mount lacks.
+func advice(err error) string {
+	var m *mountError
+	if !errors.As(err, &m) {
+		return ""
+	}
+	is := func(targets ...error) bool {
+		for _, t := range targets {
+			if errors.Is(m.err, t) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case m.what == "fuse device" && is(unix.ENOENT, unix.ENODEV, unix.ENXIO):
+		return ": there is no " + fuseDevice + ": load the kernel module (modprobe fuse), " +
+			"or give the container the device (--device " + fuseDevice + ")"
+	case m.what == "fuse device" && is(unix.EPERM, unix.EACCES):
+		return ": " + fuseDevice + " may not be opened: run as root, or give the container the device (--device " + fuseDevice + ")"
+	case is(unix.EPERM, unix.EACCES):
+		return ": mounting is not allowed: run as root with CAP_SYS_ADMIN (in a container --privileged, " +
+			"or --cap-add SYS_ADMIN and a security profile that lets it mount)"
+	case m.what == "overlay" && is(unix.ENODEV):
+		return ": the kernel has no overlayfs: load its module (modprobe overlay)"
+	case m.what == "overlay" && is(unix.EXDEV):
+		return ": the file system of the upper folder keeps no trusted extended attributes: " +
+			"put it on ext4, xfs, btrfs or tmpfs"
+	case m.what == "overlay" && is(unix.EINVAL):
+		return ": overlayfs refuses the upper folder or an option: put the folder on ext4, xfs, btrfs or tmpfs " +
+			"(not on overlayfs or a network file system), and use Linux 5.10 or later"
+	case m.what == "fuse" && is(unix.ENODEV):
+		return ": the kernel has no FUSE: load its module (modprobe fuse)"
+	}
+	return ""
+}
+
+const probeContent = "forerunner\n"
+
+// probeSource is a tree of a file and an empty directory.
+type probeSource struct {
+	file *os.File // without a name, where the store's blobs are
+	root digest.Digest
+	dirs map[digest.Digest]*repb.Directory
+}
+
+func newProbeSource(dir string) (*probeSource, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o444)
+	if err != nil {
+		return nil, &mountError{"overlay", fmt.Errorf("create a nameless file in %s: %w", dir, err)}
+	}
+	s := &probeSource{file: os.NewFile(uintptr(fd), "probe"), dirs: map[digest.Digest]*repb.Directory{}}
+	if _, err := s.file.WriteString(probeContent); err != nil {
+		_ = s.file.Close()
+		return nil, err
+	}
+	empty := &repb.Directory{}
+	root := &repb.Directory{
+		Files: []*repb.FileNode{{
+			Name:   "file",
+			Digest: digest.Of(digest.SHA256, []byte(probeContent)).Proto(),
+		}},
+		Directories: []*repb.DirectoryNode{{Name: "dir", Digest: s.add(empty).Proto()}},
+	}
+	s.root = s.add(root)
+	return s, nil
+}
+
+func (s *probeSource) add(m *repb.Directory) digest.Digest {
+	b, _ := proto.Marshal(m) // of a message of our own: cannot fail
+	d := digest.Of(digest.SHA256, b)
+	s.dirs[d] = m
+	return d
+}
+
+func (s *probeSource) Directory(_ context.Context, d digest.Digest) (*repb.Directory, error) {
+	return s.dirs[d], nil
+}
+
+func (s *probeSource) OpenBlob(context.Context, digest.Digest) (*os.File, error) {
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()))
+}

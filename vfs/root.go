@@ -1,0 +1,207 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Kind is what an entry of an input root is.
+type Kind uint8
+
+// The kinds of entries.
+const (
+	Directory Kind = iota + 1
+	File
+	Symlink
+)
+
+// String returns the name of the kind in lower case.
+func (k Kind) String() string {
+	switch k {
+	case Directory:
+		return "directory"
+	case File:
+		return "file"
+	case Symlink:
+		return "symlink"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// RootSpec describes the input root of one action.
+type RootSpec struct {
+	Name   string        // unique among the roots that are open, and a file name
+	Digest digest.Digest // of the root Directory; its function is that of the whole tree
+	Source Source
+	// OnFirstRead, if not nil, is called once for each path that is read (the
+	// package comment says when that is): "" for the root, else "a/b". It may be
+	// called concurrently and must not block, nor touch the root.
+	OnFirstRead func(path string, k Kind)
+	// OnStall, if not nil, is called when no access waits for the Source any
+	// longer, with the time since the first of them began: the d of all calls
+	// are disjoint and add up to Stalled. It must not block.
+	OnStall func(d time.Duration)
+}
+
+// Stats says how much of an input root was read; each path counts once.
+type Stats struct {
+	DirectoriesRead int64
+	FilesRead       int64
+	SymlinksRead    int64
+	BytesRead       int64 // sizes of the files that were opened
+}
+
+// Root is the input root of one action. Its methods may be called concurrently.
+type Root struct {
+	fs   *FS
+	spec RootSpec
+
+	// FUSE requests carry no context; this is the one of all accesses. Close cancels it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	loads  sync.WaitGroup // calls of the Source
+	stall  stallClock
+	blobs  blobTable
+	closed func() error // release, once
+
+	// The mounts; set by mount, used by release.
+	server    *fuse.Server
+	served    chan struct{} // closed when the server's goroutines are gone
+	conn      uint32        // number of the FUSE connection
+	lowerUp   bool          // lower is mounted
+	overlayUp bool          // root is mounted
+
+	seed maphash.Seed // inode numbers are hashes of the path
+
+	mu     sync.Mutex
+	nodes  map[uint64]*node    // by node id, as the kernel knows them
+	lastID uint64              // of the newest node; ids are never used again
+	seen   map[uint64]struct{} // inode numbers of the paths that were read
+	stats  Stats
+	err    error // first error of the Source or of a directory
+}
+
+// NewRoot mounts an input root. Nothing of it is fetched before it is asked
+// for. The ctx lends its values to the calls of the Source; only Close ends them.
+func (f *FS) NewRoot(ctx context.Context, spec RootSpec) (*Root, error) {
+	r, err := f.newRoot(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("mount input root %q: %w", spec.Name, err)
+	}
+	return r, nil
+}
+
+func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
+	if err := checkName(spec.Name); err != nil {
+		return nil, err
+	}
+	if spec.Source == nil || spec.Digest.IsZero() {
+		return nil, errors.New("source and digest must be given")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := f.reserve(spec.Name); err != nil {
+		return nil, err
+	}
+	r := &Root{
+		fs: f, spec: spec,
+		seed:  maphash.MakeSeed(),
+		nodes: map[uint64]*node{},
+		seen:  map[uint64]struct{}{},
+	}
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.stall.onEnd = spec.OnStall
+	r.closed = sync.OnceValue(r.release)
+	r.blobs.init()
+	r.addRootNode()
+	if err := r.mount(); err != nil {
+		return nil, errors.Join(err, r.closed())
+	}
+	f.keep(r)
+	return r, nil
+}
+
+// Path returns the absolute path of the root that the action sees: the inputs,
+// writable. The caller makes the output directories in it.
+func (r *Root) Path() string { return filepath.Join(r.fs.mountDir, r.spec.Name, "root") }
+
+func (r *Root) lowerPath() string { return filepath.Join(r.fs.mountDir, r.spec.Name, "lower") }
+func (r *Root) layerPath() string { return filepath.Join(r.fs.upperDir, r.spec.Name) }
+func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }
+func (r *Root) workPath() string  { return filepath.Join(r.layerPath(), "work") }
+
+// Stalled returns for how long, in wall time, at least one access of this root
+// waited for the Source, a wait that is going on included. It never decreases.
+func (r *Root) Stalled() time.Duration { return r.stall.total() }
+
+// Err returns the first error that an access met: one of the Source, or that a
+// Directory is invalid. Accesses that were given up, because their process was
+// killed or the root closed, leave none.
+func (r *Root) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Stats returns how much has been read so far.
+func (r *Root) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+// Close unmounts the root and removes all that the action wrote. Files that are
+// still open and processes that are still inside lose it, without holding Close
+// up. Accesses that wait for the Source are cancelled. Calling it again returns the same error.
+func (r *Root) Close() error { return r.closed() }
+
+// fail notes err, met when reading n, unless an earlier one was noted.
+func (r *Root) fail(n *node, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return
+	}
+	p := n.pathLocked()
+	if p == "" {
+		p = "."
+	}
+	r.err = fmt.Errorf("read %s %s of the input root: %w", n.kind, p, err)
+}
+
+// markRead counts the first read of n and reports it.
+func (r *Root) markRead(n *node) {
+	r.mu.Lock()
+	if _, ok := r.seen[n.ino]; ok {
+		r.mu.Unlock()
+		return
+	}
+	r.seen[n.ino] = struct{}{}
+	switch n.kind {
+	case Directory:
+		r.stats.DirectoriesRead++
+	case File:
+		r.stats.FilesRead++
+		r.stats.BytesRead += n.digest.SizeBytes()
+	case Symlink:
+		r.stats.SymlinksRead++
+	}
+	var path string
+	if r.spec.OnFirstRead != nil {
+		path = n.pathLocked()
+	}
+	r.mu.Unlock()
+	if r.spec.OnFirstRead != nil {
+		r.spec.OnFirstRead(path, n.kind)
+	}
+}

@@ -1,0 +1,180 @@
+package vfs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// forGood is how long the kernel may keep attributes, entries and absences:
+// inputs do not change while the root is there.
+const forGood = 10 * 365 * 24 * time.Hour
+
+// lowerFS answers the kernel for one root. What it does not define answers
+// ENOSYS, after which the kernel does not ask again: opendir, access, xattrs,
+// statx, lseek, ioctl.
+type lowerFS struct {
+	fuse.RawFileSystem
+	root *Root
+}
+
+var _ fuse.RawFileSystem = (*lowerFS)(nil)
+
+func (l *lowerFS) String() string { return "forerunner" }
+
+func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	r := l.root
+	parent := r.node(h.NodeId)
+	if parent == nil || parent.kind != Directory {
+		return fuse.ENOENT
+	}
+	d, status := r.read(r.access(cancel, h), parent)
+	if !status.Ok() {
+		return status
+	}
+	e, ok, err := d.find(name)
+	if err != nil {
+		r.fail(parent, err)
+		return fuse.EIO
+	}
+	out.SetEntryTimeout(forGood)
+	if ok {
+		l.tell(parent, e, out)
+	}
+	return fuse.OK // node 0: the absence is kept as well
+}
+
+// tell answers with the entry e of parent, and counts that the kernel knows it.
+func (l *lowerFS) tell(parent *node, e entry, out *fuse.EntryOut) {
+	n := l.root.know(parent, e)
+	out.NodeId = n.id
+	out.Generation = 1 // node ids are never used again
+	out.SetEntryTimeout(forGood)
+	out.SetAttrTimeout(forGood)
+	l.root.attr(n, &out.Attr)
+}
+
+func (l *lowerFS) Forget(id, count uint64) { l.root.forgetNode(id, count) }
+
+func (l *lowerFS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n := l.root.node(in.NodeId)
+	if n == nil {
+		return fuse.ENOENT
+	}
+	out.SetTimeout(forGood)
+	l.root.attr(n, &out.Attr)
+	return fuse.OK
+}
+
+func (l *lowerFS) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
+	n := l.root.node(h.NodeId)
+	if n == nil || n.kind != Symlink {
+		return nil, fuse.EINVAL
+	}
+	l.root.markRead(n)
+	return []byte(n.target), fuse.OK
+}
+
+func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	r := l.root
+	n := r.node(in.NodeId)
+	if n == nil || n.kind != File {
+		return fuse.ENOENT
+	}
+	b, status := r.open(r.access(cancel, &in.InHeader), n)
+	if !status.Ok() {
+		return status
+	}
+	out.Fh = r.blobs.handle(b)
+	if b.file == nil {
+		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
+		out.BackingID = b.id
+	} else {
+		out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	}
+	r.markRead(n)
+	return fuse.OK
+}
+
+func (l *lowerFS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	b := l.root.blobs.at(in.Fh)
+	if b == nil || b.file == nil {
+		return nil, fuse.EBADF
+	}
+	// The handle keeps the file open until the kernel has this answer.
+	size := min(int(in.Size), len(buf))
+	return fuse.ReadResultFd(b.file.Fd(), int64(in.Offset), size), fuse.OK
+}
+
+func (l *lowerFS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { l.root.blobs.release(in.Fh) }
+
+func (l *lowerFS) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
+
+func (l *lowerFS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return l.list(cancel, in, func(_ *node, e *fuse.DirEntry, _ *entry) bool {
+		return out.AddDirEntry(*e)
+	})
+}
+
+func (l *lowerFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return l.list(cancel, in, func(n *node, d *fuse.DirEntry, e *entry) bool {
+		o := out.AddDirLookupEntry(*d)
+		if o == nil {
+			return false
+		}
+		if e != nil { // not "." or "..", which the kernel is not told of
+			l.tell(n, *e, o)
+		}
+		return true
+	})
+}
+
+// list calls add for the entries of a directory from in.Offset on, until it
+// returns false. Offset 0 is ".", 1 is "..", i+2 is entry i.
+func (l *lowerFS) list(
+	cancel <-chan struct{}, in *fuse.ReadIn, add func(*node, *fuse.DirEntry, *entry) bool,
+) fuse.Status {
+	r := l.root
+	n := r.node(in.NodeId)
+	if n == nil || n.kind != Directory {
+		return fuse.ENOENT
+	}
+	d, status := r.read(r.access(cancel, &in.InHeader), n)
+	if !status.Ok() {
+		return status
+	}
+	if in.Offset > uint64(d.len()+2) {
+		return fuse.EINVAL
+	}
+	for i := int(in.Offset); i < d.len()+2; i++ {
+		dirent := fuse.DirEntry{Mode: fuse.S_IFDIR, Ino: n.ino, Name: ".", Off: uint64(i) + 1}
+		if i < 2 {
+			if i == 1 {
+				dirent.Name = ".."
+				if n.parent != nil {
+					dirent.Ino = n.parent.ino
+				}
+			}
+			if !add(n, &dirent, nil) {
+				break
+			}
+			continue
+		}
+		e, err := d.at(i - 2)
+		if err != nil {
+			r.fail(n, err)
+			return fuse.EIO
+		}
+		dirent.Name, dirent.Mode, dirent.Ino = e.name, typeOf(e.kind), r.inoOf(n, e.name)
+		if !add(n, &dirent, &e) {
+			break
+		}
+	}
+	return fuse.OK
+}
+
+func (l *lowerFS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	out.Bsize, out.Frsize = 4096, 4096
+	out.NameLen = maxName
+	return fuse.OK
+}

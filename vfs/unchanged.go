@@ -1,0 +1,236 @@
+package vfs
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Input is what an input root has at a path.
+type Input struct {
+	Kind       Kind
+	Digest     digest.Digest // of a file or a Directory
+	Executable bool          // of a file, as it is now
+	Target     string        // of a symlink
+}
+
+// Unchanged returns the input whose content is what the action left at path
+// (relative, slash-separated, without "." and ".."; symlinks are not followed),
+// so that its digest need not be computed. Inputs that were moved are
+// recognised; of a file, attributes may have changed, and Executable says how.
+// A directory is unchanged if the action wrote nothing in it or below it, nor to
+// its attributes. False says only that the content must be looked at, or that
+// there is none. It does not count as a read, but may have to ask the Source
+// for a directory that was never looked at.
+func (r *Root) Unchanged(path string) (Input, bool) {
+	names, ok := splitPath(path)
+	if !ok {
+		return Input{}, false
+	}
+	lower := r.spec.Digest
+	var found Input
+	ok = r.walkUpper(names, func(name string, u upperEntry, rest []string) bool {
+		switch {
+		case u.kind == upperAbsent:
+			e, ok := r.lowerEntry(lower, append([]string{name}, rest...))
+			found = Input{e.kind, e.digest, e.exec, e.target}
+			return ok
+		case u.kind == upperDir && len(rest) > 0:
+			e, ok := r.lowerBehind(lower, name, u)
+			lower = digest.Digest{}
+			if ok && e.kind == Directory {
+				lower = e.digest
+			}
+			return true
+		case u.kind == upperFile && u.metacopy && len(rest) == 0:
+			e, ok := r.lowerBehind(lower, name, u)
+			found = Input{File, e.digest, u.mode&0o111 != 0, ""}
+			return ok && e.kind == File
+		}
+		return false
+	})
+	if !ok {
+		return Input{}, false
+	}
+	return found, true
+}
+
+// Written returns the path of the file in the writable layer that holds the
+// whole content of the regular file at path, so that it can be moved away
+// instead of copied, after the action has ended. It is false for inputs, for
+// whatever is no regular file, and for a file with several links: what is
+// moved into a store must have no second name.
+func (r *Root) Written(path string) (string, bool) {
+	names, ok := splitPath(path)
+	if !ok {
+		return "", false
+	}
+	ok = r.walkUpper(names, func(_ string, u upperEntry, rest []string) bool {
+		if len(rest) > 0 {
+			return u.kind == upperDir
+		}
+		return u.kind == upperFile && !u.metacopy && u.links == 1
+	})
+	if !ok {
+		return "", false
+	}
+	return r.upperPath() + "/" + path, true
+}
+
+func splitPath(path string) ([]string, bool) {
+	names := strings.Split(path, "/")
+	for _, n := range names {
+		if checkName(n) != nil {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// upperEntry is what the writable layer has under a name, in the terms of
+// overlayfs (Documentation/filesystems/overlayfs.rst in the kernel's source).
+type upperEntry struct {
+	kind     upperKind
+	mode     uint32
+	links    uint64
+	opaque   bool   // of a directory: the lower one is hidden
+	metacopy bool   // of a file: attributes only, the data is in the lower one
+	redirect string // where the lower one is: a name, or a path from the root with a slash in front
+}
+
+type upperKind uint8
+
+const (
+	upperAbsent upperKind = iota
+	upperDir
+	upperFile
+	upperOther // also a whiteout
+)
+
+// walkUpper visits the names of a path in the writable layer until visit
+// returns false, a name is not there, or they are at an end. It goes from
+// descriptor to descriptor: a path may be longer than the kernel takes at once,
+// and no symlink is followed. It returns what the last visit returned.
+func (r *Root) walkUpper(names []string, visit func(name string, u upperEntry, rest []string) bool) bool {
+	dir, err := unix.Open(r.upperPath(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(dir) }()
+	for i, name := range names {
+		u, fd, err := inspect(dir, name)
+		if err != nil {
+			return false
+		}
+		if fd >= 0 {
+			_ = unix.Close(dir)
+			dir = fd
+		}
+		rest := names[i+1:]
+		if !visit(name, u, rest) {
+			return false
+		}
+		if u.kind != upperDir {
+			return true
+		}
+	}
+	return true
+}
+
+// inspect looks at name in the folder dir of the writable layer. The
+// descriptor that it returns is that of a directory or file, else -1.
+func inspect(dir int, name string) (u upperEntry, fd int, err error) {
+	var st unix.Stat_t
+	err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return upperEntry{}, -1, nil
+	}
+	if err != nil {
+		return upperEntry{}, -1, err
+	}
+	u.mode, u.links = st.Mode, uint64(st.Nlink)
+	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		u.kind = upperDir
+		flags |= unix.O_DIRECTORY
+	case unix.S_IFREG:
+		u.kind = upperFile
+	default:
+		return upperEntry{kind: upperOther}, -1, nil
+	}
+	if fd, err = unix.Openat(dir, name, flags, 0); err != nil {
+		return upperEntry{}, -1, err
+	}
+	if err := u.readMarks(fd); err != nil {
+		_ = unix.Close(fd)
+		return upperEntry{}, -1, err
+	}
+	return u, fd, nil
+}
+
+// readMarks reads the extended attributes by which overlayfs remembers things.
+func (u *upperEntry) readMarks(fd int) error {
+	opaque, _, err := mark(fd, "trusted.overlay.opaque")
+	if err != nil {
+		return err
+	}
+	u.opaque = opaque == "y"
+	if _, u.metacopy, err = mark(fd, "trusted.overlay.metacopy"); err != nil {
+		return err
+	}
+	u.redirect, _, err = mark(fd, "trusted.overlay.redirect")
+	return err
+}
+
+func mark(fd int, name string) (value string, ok bool, err error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Fgetxattr(fd, name, buf)
+	if errors.Is(err, unix.ENODATA) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	return string(buf[:n]), true, nil
+}
+
+// lowerBehind returns the input that overlayfs puts behind the entry u, which
+// is called name in a directory whose lower directory is dir (zero: it has none).
+func (r *Root) lowerBehind(dir digest.Digest, name string, u upperEntry) (entry, bool) {
+	switch {
+	case u.opaque:
+		return entry{}, false
+	case strings.HasPrefix(u.redirect, "/"):
+		return r.lowerEntry(r.spec.Digest, strings.Split(u.redirect[1:], "/"))
+	case u.redirect != "":
+		name = u.redirect
+	}
+	return r.lowerEntry(dir, []string{name})
+}
+
+// lowerEntry returns the input at names below the Directory dir.
+func (r *Root) lowerEntry(dir digest.Digest, names []string) (entry, bool) {
+	e := entry{kind: Directory, digest: dir}
+	for _, name := range names {
+		if e.kind != Directory || e.digest.IsZero() {
+			return entry{}, false
+		}
+		m, err := r.spec.Source.Directory(r.ctx, e.digest)
+		if err != nil {
+			return entry{}, false
+		}
+		d, err := newDirectory(e.digest.Function(), m)
+		if err != nil {
+			return entry{}, false
+		}
+		var ok bool
+		if e, ok, err = d.find(name); err != nil || !ok {
+			return entry{}, false
+		}
+	}
+	return e, true
+}

@@ -1,0 +1,193 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// ErrUnavailable is wrapped by the errors of Open that say what this machine
+// lacks: FUSE, privilege, overlayfs, or a file system that can hold its writable layer.
+var ErrUnavailable = errors.New("input roots are not available")
+
+// ErrClosed is returned for an FS that was closed.
+var ErrClosed = errors.New("file system is closed")
+
+// Source is where an input root comes from. Its methods may be called
+// concurrently, may block while something is fetched, and must return soon
+// after ctx ends. What they fail with is seen by the action as EIO and reported
+// by Root.Err.
+type Source interface {
+	// Directory returns a valid Directory (as REv2 has it), which nobody changes any more.
+	Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error)
+	// OpenBlob returns a file that holds the blob; vfs closes it.
+	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
+}
+
+// Options say where an FS works. Both folders must be given and belong to this
+// FS alone; Open takes a lock on each.
+type Options struct {
+	MountDir string // roots are mounted below; created if missing
+	// UpperDir holds what actions write while they run. Created if missing. It
+	// must be on a real file system (ext4, xfs, btrfs, tmpfs), best the store's,
+	// so that outputs can be moved into it.
+	UpperDir string
+	// Logger may be nil.
+	Logger *zap.Logger
+	// DisablePassthrough serves reads through the page cache of the FUSE mount
+	// even where the kernel could read the blobs itself.
+	DisablePassthrough bool
+}
+
+// FS is a folder in which input roots are mounted. Its methods may be called concurrently.
+type FS struct {
+	mountDir, upperDir string
+	log                *zap.Logger
+	owner              fuse.Owner // of every input: whom this process runs as
+	passthrough        bool
+	warnRegister       sync.Once
+	locks              []*os.File
+
+	mu     sync.Mutex
+	closed bool
+	roots  map[string]*Root // by name; a nil Root is a reserved name
+}
+
+// Open makes an FS of two folders, after it has removed what a killed process
+// left in them: mounts below MountDir and writable layers in UpperDir. Then it
+// mounts, uses and drops a small root; an error that wraps ErrUnavailable says
+// what is missing and how to get it. Where only passthrough is missing it logs
+// that once and does without.
+func Open(o Options) (*FS, error) {
+	if o.MountDir == "" || o.UpperDir == "" {
+		return nil, errors.New("open file system: mount and upper folders must be given")
+	}
+	f := &FS{log: o.Logger, roots: map[string]*Root{}}
+	f.owner = fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
+	if f.log == nil {
+		f.log = zap.NewNop()
+	}
+	for _, d := range []struct {
+		path string
+		to   *string
+	}{{o.MountDir, &f.mountDir}, {o.UpperDir, &f.upperDir}} {
+		if err := f.claim(d.path, d.to); err != nil {
+			f.unlock()
+			return nil, err
+		}
+	}
+	if err := f.prepare(!o.DisablePassthrough); err != nil {
+		f.unlock()
+		return nil, err
+	}
+	return f, nil
+}
+
+// prepare cleans the two folders and tries the machine out.
+func (f *FS) prepare(passthrough bool) error {
+	if err := detachBelow(f.mountDir); err != nil {
+		return fmt.Errorf("clean up mounts below %s: %w", f.mountDir, err)
+	}
+	if err := removeMountPoints(f.mountDir, f.log); err != nil {
+		return fmt.Errorf("clean up %s: %w", f.mountDir, err)
+	}
+	if err := removeLayers(f.upperDir, f.log); err != nil {
+		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
+	}
+	return f.probe(passthrough)
+}
+
+// claim creates the folder if need be, locks it and stores its true path, free of symlinks.
+func (f *FS) claim(dir string, to *string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("create %s: %w", dir, err)
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("resolve folder: %w", err)
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("lock folder: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("lock %s: another process (or another FS) uses it", dir)
+		}
+		return fmt.Errorf("lock %s: %w", dir, err)
+	}
+	f.locks = append(f.locks, lock)
+	*to = dir
+	return nil
+}
+
+func (f *FS) unlock() {
+	for _, l := range f.locks {
+		_ = l.Close()
+	}
+	f.locks = nil
+}
+
+// Passthrough reports whether the kernel reads blobs itself, without asking this process.
+func (f *FS) Passthrough() bool { return f.passthrough }
+
+// Close closes the roots that are left, even those in use, and gives the
+// folders back. Later calls of NewRoot fail with ErrClosed; later calls of Close
+// do nothing. It must not be called while a NewRoot is running.
+func (f *FS) Close() error {
+	f.mu.Lock()
+	f.closed = true
+	left := make([]*Root, 0, len(f.roots))
+	for _, r := range f.roots {
+		if r != nil {
+			left = append(left, r)
+		}
+	}
+	f.mu.Unlock()
+	var errs []error
+	for _, r := range left {
+		f.log.Warn("root was left open", zap.String("root", r.spec.Name))
+		errs = append(errs, r.Close())
+	}
+	f.unlock()
+	return errors.Join(errs...)
+}
+
+func (f *FS) reserve(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return ErrClosed
+	}
+	if _, ok := f.roots[name]; ok {
+		return errors.New("the name is in use")
+	}
+	f.roots[name] = nil
+	return nil
+}
+
+func (f *FS) keep(r *Root) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.roots[r.spec.Name] = r
+}
+
+func (f *FS) forget(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.roots, name)
+}

@@ -1,0 +1,164 @@
+package vfs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// killPoll is how often an interrupted access looks whether its process is
+// being killed. FUSE tells of the first signal only.
+const killPoll = 10 * time.Millisecond
+
+// access is one FUSE request that may have to wait.
+type access struct {
+	root   *Root
+	cancel <-chan struct{} // closed when its thread got a signal
+	thread uint32          // 0 where the kernel itself reads, or a foreign pid namespace does
+}
+
+func (r *Root) access(cancel <-chan struct{}, h *fuse.InHeader) access {
+	return access{r, cancel, h.Pid}
+}
+
+// await runs call while the access waits, and tells the stall clock. When the
+// root closes or the process is killed it returns early, with ok false; the
+// result of call, whose context has ended then, goes to drop.
+func await[T any](a access, call func(context.Context) (T, error), drop func(T)) (v T, err error, ok bool) {
+	r := a.root
+	ctx, stop := context.WithCancel(r.ctx)
+	defer stop()
+	if ctx.Err() != nil {
+		return v, nil, false
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	results := make(chan result)
+	r.stall.begin()
+	defer r.stall.end()
+	r.loads.Go(func() {
+		v, err := call(ctx)
+		select {
+		case results <- result{v, err}:
+		case <-ctx.Done():
+			if err == nil {
+				drop(v)
+			}
+		}
+	})
+	cancel := a.cancel
+	var poll <-chan time.Time
+	for {
+		select {
+		case got := <-results:
+			return got.v, got.err, true
+		case <-ctx.Done():
+			return v, nil, false
+		case <-cancel:
+			cancel = nil
+			t := time.NewTicker(killPoll)
+			defer t.Stop()
+			poll = t.C
+		case <-poll:
+		}
+		if cancel == nil && killed(a.thread) {
+			return v, nil, false
+		}
+	}
+}
+
+// killed reports whether the thread has a SIGKILL pending, or is gone. A signal
+// whose default action ends the process shows as SIGKILL of all its threads.
+func killed(thread uint32) bool {
+	if thread == 0 {
+		return false
+	}
+	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(thread), 10) + "/status")
+	if err != nil {
+		return true
+	}
+	const sigkill = 1 << (9 - 1)
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "SigPnd" && string(name) != "ShdPnd" {
+			continue
+		}
+		set, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
+		if err == nil && set&sigkill != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// read returns the entries of directory n, from the Source the first time.
+func (r *Root) read(a access, n *node) (*directory, fuse.Status) {
+	r.mu.Lock()
+	d := n.dir
+	r.mu.Unlock()
+	if d != nil {
+		return d, fuse.OK
+	}
+	d, err, ok := await(a, func(ctx context.Context) (*directory, error) {
+		m, err := r.spec.Source.Directory(ctx, n.digest)
+		if err != nil {
+			return nil, err
+		}
+		return newDirectory(n.digest.Function(), m)
+	}, func(*directory) {})
+	if !ok {
+		return nil, fuse.EIO // nobody is left to see it
+	}
+	if err != nil {
+		r.fail(n, err)
+		return nil, fuse.EIO
+	}
+	r.mu.Lock()
+	n.dir = d
+	r.mu.Unlock()
+	r.markRead(n)
+	return d, fuse.OK
+}
+
+// open returns a file with the bytes of n; it must be released.
+func (r *Root) open(a access, n *node) (*blob, fuse.Status) {
+	if b := r.blobs.use(n.digest); b != nil {
+		return b, fuse.OK
+	}
+	file, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
+		return r.openBlob(ctx, n)
+	}, func(f *os.File) { _ = f.Close() })
+	if !ok {
+		return nil, fuse.EIO // nobody is left to see it
+	}
+	if err != nil {
+		r.fail(n, err)
+		return nil, fuse.EIO
+	}
+	return r.blobs.add(n.digest, file, r.register), fuse.OK
+}
+
+// openBlob opens the blob and checks its size, which the kernel was told
+// before and which a passthrough read would not keep to.
+func (r *Root) openBlob(ctx context.Context, n *node) (*os.File, error) {
+	f, err := r.spec.Source.OpenBlob(ctx, n.digest)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && st.Size() != n.digest.SizeBytes() {
+		err = fmt.Errorf("blob %s has %d bytes", n.digest, st.Size())
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
