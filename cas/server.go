@@ -1,0 +1,202 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// MaxMessageBytes is what a gRPC server that registers a Server should accept in
+// one message (grpc.MaxRecvMsgSize): a full batch and its overhead, or a
+// FindMissingBlobs of some 200,000 digests.
+const MaxMessageBytes = 16 << 20
+
+// The named bounds of Server.
+const (
+	// batchBytes leaves room in gRPC's customary 4 MiB for the digests and
+	// statuses of some 2,500 blobs.
+	batchBytes = 4<<20 - 256<<10
+	// maxMessageBlob bounds the blobs that are decoded as Directory or Tree. A
+	// directory of a million files takes some 100 MiB.
+	maxMessageBlob = 256 << 20
+	// maxZstdWindow bounds what a compressed upload can make the server allocate;
+	// it is the window of zstd's strongest level.
+	maxZstdWindow = 128 << 20
+)
+
+// ServerOptions are what may be chosen about a Server. Zero values mean the
+// defaults.
+type ServerOptions struct {
+	Logger *zap.Logger
+	// MaxBatchBytes bounds the blobs of one BatchReadBlobs or BatchUpdateBlobs;
+	// default 3.75 MiB.
+	MaxBatchBytes int64
+	// MaxBlobBytes bounds one uploaded blob; 0 means only by the Store.
+	MaxBlobBytes int64
+	// AllowActionUpdates lets clients write to the action cache.
+	AllowActionUpdates bool
+	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
+	// (default 128), PartialUploadAge for how long (default 30 minutes; an
+	// expired one goes when the next upload begins or breaks off).
+	MaxPartialUploads int
+	PartialUploadAge  time.Duration
+}
+
+func (o *ServerOptions) validate() {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.MaxBatchBytes <= 0 {
+		o.MaxBatchBytes = batchBytes
+	}
+	o.MaxBatchBytes = min(o.MaxBatchBytes, MaxMessageBytes)
+	o.MaxBlobBytes = max(o.MaxBlobBytes, 0)
+	if o.MaxPartialUploads <= 0 {
+		o.MaxPartialUploads = 128
+	}
+	if o.PartialUploadAge <= 0 {
+		o.PartialUploadAge = 30 * time.Minute
+	}
+}
+
+// A Server serves a Store and Actions as REv2's ContentAddressableStorage,
+// ByteStream and ActionCache. It starts no goroutines and needs no closing; its
+// unfinished uploads lie in the Store's TempDir. Blobs are shared by all instance
+// names, action results are not.
+type Server struct {
+	store   *Store
+	actions *Actions
+	options ServerOptions
+	log     *zap.Logger
+	uploads *uploads
+	// decoder and encoder serve the entries of batches. Both may be used
+	// concurrently (DecodeAll, EncodeAll).
+	decoder *zstd.Decoder
+	encoder *zstd.Encoder
+}
+
+// NewServer returns a Server over s and a, which stay the caller's to close
+// after the gRPC server has stopped.
+func NewServer(s *Store, a *Actions, o ServerOptions) *Server {
+	o.validate()
+	return &Server{
+		store:   s,
+		actions: a,
+		options: o,
+		log:     o.Logger,
+		uploads: newUploads(s.TempDir(), o.MaxPartialUploads, o.PartialUploadAge),
+		decoder: newBatchDecoder(),
+		encoder: newBatchEncoder(),
+	}
+}
+
+// newBatchDecoder returns a decoder whose DecodeAll fails when the result does
+// not fit the capacity it is given.
+func newBatchDecoder() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0),
+		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	if err != nil {
+		panic(err) // options that never fail
+	}
+	return d
+}
+
+func newBatchEncoder() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		panic(err) // options that never fail
+	}
+	return e
+}
+
+// Register adds the three services to g. Capabilities is one service for storage
+// and execution, so it is left to the caller; see CacheCapabilities.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	repb.RegisterContentAddressableStorageServer(g, &storageService{s: s})
+	repb.RegisterActionCacheServer(g, &actionService{s: s})
+	g.RegisterService(byteStreamDesc(), &byteStreamService{s: s})
+}
+
+// CacheCapabilities returns what the Server can do, for ServerCapabilities. The
+// message is the caller's.
+func (s *Server) CacheCapabilities() *repb.CacheCapabilities {
+	c := &repb.CacheCapabilities{
+		ActionCacheUpdateCapabilities: &repb.ActionCacheUpdateCapabilities{
+			UpdateEnabled: s.options.AllowActionUpdates,
+		},
+		CachePriorityCapabilities: &repb.PriorityCapabilities{
+			Priorities: []*repb.PriorityCapabilities_PriorityRange{{}},
+		},
+		MaxBatchTotalSizeBytes:          s.options.MaxBatchBytes,
+		MaxCasBlobSizeBytes:             s.options.MaxBlobBytes,
+		SymlinkAbsolutePathStrategy:     repb.SymlinkAbsolutePathStrategy_ALLOWED,
+		SupportedCompressors:            []repb.Compressor_Value{repb.Compressor_ZSTD},
+		SupportedBatchUpdateCompressors: []repb.Compressor_Value{repb.Compressor_ZSTD},
+	}
+	for _, fn := range digest.Functions() {
+		c.DigestFunctions = append(c.DigestFunctions, fn.Proto())
+	}
+	return c
+}
+
+// request checks what every request carries.
+func request(instance string, fn repb.DigestFunction_Value) (digest.Function, error) {
+	if err := checkInstance(instance); err != nil {
+		return 0, err
+	}
+	return digest.FunctionFromProto(fn)
+}
+
+// checkUploadSize refuses what MaxBlobBytes does.
+func (s *Server) checkUploadSize(d digest.Digest) error {
+	if limit := s.options.MaxBlobBytes; limit > 0 && d.SizeBytes() > limit {
+		return status.Errorf(codes.InvalidArgument, "blob %s is larger than the limit of %d bytes", d, limit)
+	}
+	return nil
+}
+
+// readStatus converts an error of reading into a gRPC status error.
+func (s *Server) readStatus(err error) error { return s.statusOf(err, codes.DataLoss) }
+
+// writeStatus converts an error of uploading into a gRPC status error.
+func (s *Server) writeStatus(err error) error { return s.statusOf(err, codes.InvalidArgument) }
+
+// statusOf converts err; nil stays nil. corrupt is the code for ErrCorrupt. What
+// is the server's own fault is logged here, as the client cannot mend it.
+func (s *Server) statusOf(err error, corrupt codes.Code) error {
+	if err == nil {
+		return nil
+	}
+	if st, ok := status.FromError(err); ok {
+		return st.Err()
+	}
+	code := codes.Internal
+	switch {
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	case errors.Is(err, errInvalidName), errors.Is(err, digest.ErrInvalid), errors.Is(err, ErrInvalidDirectory):
+		code = codes.InvalidArgument
+	case errors.Is(err, ErrCorrupt):
+		code = corrupt
+	case errors.Is(err, ErrNotFound):
+		code = codes.NotFound
+	case errors.Is(err, ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		code = codes.ResourceExhausted
+	}
+	if code == codes.Internal || code == codes.DataLoss || code == codes.ResourceExhausted {
+		s.log.Error("storage request failed", zap.Stringer("code", code), zap.Error(err))
+	}
+	return status.Error(code, err.Error())
+}

@@ -1,0 +1,231 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// lookAgainBytes is how much of an upload is taken in before looking whether
+// somebody else has completed the blob meanwhile.
+const lookAgainBytes = 4 << 20
+
+// Why a writeReceiver ends other than by finish_write.
+var (
+	errUnfinished = errors.New("stream closed without finish_write")
+	errCompleted  = errors.New("blob is already there")
+)
+
+// Write stores a blob. A stream that breaks off leaves what has arrived, to be
+// resumed under the same resource name.
+func (v *byteStreamService) Write(stream bytestream.ByteStream_WriteServer) error {
+	committed, err := v.write(stream)
+	if err != nil {
+		return v.s.writeStatus(err)
+	}
+	return stream.SendAndClose(&bytestream.WriteResponse{CommittedSize: committed})
+}
+
+func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int64, error) {
+	first, err := stream.Recv()
+	if err == io.EOF {
+		return 0, status.Error(codes.InvalidArgument, "write stream without a request")
+	}
+	if err != nil {
+		return 0, err
+	}
+	name, err := v.checkWrite(stream.Context(), first)
+	if err != nil {
+		return 0, err
+	}
+	if v.s.store.Contains(name.digest) {
+		return completedSize(name), nil
+	}
+	turn, err := v.s.uploads.begin(name, first.GetWriteOffset())
+	if err != nil {
+		return 0, err
+	}
+	defer turn.release()
+	in := &writeReceiver{
+		stream:   stream,
+		name:     first.GetResourceName(),
+		next:     first.GetWriteOffset(),
+		complete: func() bool { return v.s.store.Contains(name.digest) },
+	}
+	in.accept(first)
+	err = receive(turn, in, name)
+	switch {
+	case errors.Is(err, errCompleted):
+		turn.abandon()
+		return completedSize(name), nil
+	case errors.Is(err, errUnfinished):
+		return v.s.uploads.committed(name), nil
+	case errors.Is(err, ErrCorrupt):
+		turn.abandon()
+		return 0, err
+	case err != nil:
+		return 0, err
+	}
+	if err := turn.finish(func(path string) error {
+		return v.s.store.Adopt(stream.Context(), path, name.digest)
+	}); err != nil {
+		return 0, err
+	}
+	// The first offset and the bytes that came, compressed or not: what the next
+	// write_offset would have to be.
+	return in.next, nil
+}
+
+func (v *byteStreamService) checkWrite(ctx context.Context, first *bytestream.WriteRequest) (resource, error) {
+	if err := checkResourceHeader(ctx, first.GetResourceName()); err != nil {
+		return resource{}, err
+	}
+	name, err := parseWrite(first.GetResourceName())
+	if err != nil {
+		return resource{}, err
+	}
+	d, offset := name.digest, first.GetWriteOffset()
+	if offset < 0 || offset > d.SizeBytes() {
+		return resource{}, status.Errorf(codes.InvalidArgument,
+			"upload %s: write_offset %d is not within the blob", name, offset)
+	}
+	if limit := v.s.store.Stats().MaxBytes; limit > 0 && d.SizeBytes() > limit {
+		return resource{}, fmt.Errorf("upload %s: %w: the store holds %d bytes", name, ErrNoSpace, limit)
+	}
+	return name, v.s.checkUploadSize(d)
+}
+
+// completedSize is what REv2 wants as committed_size when the blob is there
+// before the client has sent it.
+func completedSize(name resource) int64 {
+	if name.compressor != repb.Compressor_IDENTITY {
+		return -1
+	}
+	return name.digest.SizeBytes()
+}
+
+// receive writes all that in brings to w.
+func receive(w io.Writer, in *writeReceiver, name resource) error {
+	if name.compressor == repb.Compressor_IDENTITY {
+		_, err := copyChunks(w, in)
+		return err
+	}
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	out := &errWriter{w: w}
+	_, err = copyChunks(out, z)
+	switch {
+	case out.err != nil:
+		return out.err
+	case in.err != nil && in.err != io.EOF:
+		// The decoder only saw that its input stopped.
+		return in.err
+	case err != nil:
+		return fmt.Errorf("upload %s: %w: %w", name, ErrCorrupt, err)
+	}
+	return nil
+}
+
+// An errWriter remembers the error of w, to tell it from an error of the source.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (e *errWriter) Write(p []byte) (int, error) {
+	n, err := e.w.Write(p)
+	e.err = err
+	return n, err
+}
+
+// A writeReceiver reads the data of a Write stream. It ends with io.EOF after
+// finish_write, with errUnfinished when the client closed the stream before, with
+// errCompleted when the blob has turned up, or with a status error.
+type writeReceiver struct {
+	stream   bytestream.ByteStream_WriteServer
+	name     string // of the first request
+	next     int64  // the write_offset that is due
+	complete func() bool
+
+	pending    []byte // received, not read
+	finished   bool   // finish_write was seen
+	sinceCheck int64  // bytes received since complete was asked
+	err        error  // once set, for good
+}
+
+// accept takes the data of a request that has been checked.
+func (in *writeReceiver) accept(r *bytestream.WriteRequest) {
+	in.pending, in.finished = r.GetData(), r.GetFinishWrite()
+	in.next += int64(len(in.pending))
+	in.sinceCheck += int64(len(in.pending))
+}
+
+func (in *writeReceiver) Read(p []byte) (int, error) {
+	for len(in.pending) == 0 && in.err == nil {
+		in.err = in.receive()
+	}
+	if len(in.pending) == 0 {
+		return 0, in.err
+	}
+	n := copy(p, in.pending)
+	in.pending = in.pending[n:]
+	return n, nil
+}
+
+func (in *writeReceiver) receive() error {
+	if in.finished {
+		return io.EOF
+	}
+	if in.sinceCheck >= lookAgainBytes {
+		if in.sinceCheck = 0; in.complete() {
+			return errCompleted
+		}
+	}
+	r, err := in.stream.Recv()
+	switch {
+	case err == io.EOF:
+		return errUnfinished
+	case err != nil:
+		return err
+	case r.GetResourceName() != "" && r.GetResourceName() != in.name:
+		return status.Errorf(codes.InvalidArgument,
+			"upload %.300q: a later request names %.300q", in.name, r.GetResourceName())
+	case r.GetWriteOffset() != in.next:
+		return status.Errorf(codes.InvalidArgument,
+			"upload %.300q: write_offset is %d, want %d", in.name, r.GetWriteOffset(), in.next)
+	}
+	in.accept(r)
+	return nil
+}
+
+// QueryWriteStatus tells from where an upload can go on. Of an upload that is
+// unknown it says that 0 bytes are committed. ByteStream's text asks for
+// NOT_FOUND there, but Bazel (ByteStreamUploader) fails the build then, if a
+// connection broke before the first request arrived or the server was restarted;
+// 0 makes every client begin anew.
+func (v *byteStreamService) QueryWriteStatus(
+	ctx context.Context, r *bytestream.QueryWriteStatusRequest,
+) (*bytestream.QueryWriteStatusResponse, error) {
+	if err := checkResourceHeader(ctx, r.GetResourceName()); err != nil {
+		return nil, v.s.writeStatus(err)
+	}
+	name, err := parseWrite(r.GetResourceName())
+	if err != nil {
+		return nil, v.s.writeStatus(err)
+	}
+	if v.s.store.Contains(name.digest) {
+		return &bytestream.QueryWriteStatusResponse{CommittedSize: name.digest.SizeBytes(), Complete: true}, nil
+	}
+	return &bytestream.QueryWriteStatusResponse{CommittedSize: v.s.uploads.committed(name)}, nil
+}
