@@ -1,0 +1,306 @@
+package vfs
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// reads counts the calls of OnFirstRead.
+type reads struct {
+	mu   sync.Mutex
+	seen map[string]int
+	kind map[string]Kind
+}
+
+func (c *reads) hook(p string, k Kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen, c.kind = map[string]int{}, map[string]Kind{}
+	}
+	c.seen[p]++
+	c.kind[p] = k
+}
+
+func (c *reads) kinds() map[string]Kind {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.kind)
+}
+
+func TestFirstReadsAreReportedOnce(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		// x and y are the same directory, with files of the same blob.
+		root := src.tree(t, "x/file", "y/file", "z/file", "unread/file", "link -> x/file", "unfollowed -> x")
+		var seen reads
+		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
+		var g errgroup.Group
+		for range 8 {
+			for _, p := range []string{"x/file", "y/file", "link"} {
+				g.Go(func() error {
+					_, err := os.ReadFile(filepath.Join(r.Path(), p))
+					return err
+				})
+			}
+			g.Go(func() error {
+				_, err := os.ReadDir(filepath.Join(r.Path(), "z"))
+				return err
+			})
+			g.Go(func() error { // stat is not a read
+				_, err := os.Lstat(filepath.Join(r.Path(), "z/file"))
+				_, err2 := os.Lstat(filepath.Join(r.Path(), "unread"))
+				_, err3 := os.Lstat(filepath.Join(r.Path(), "unfollowed"))
+				return errors.Join(err, err2, err3)
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]Kind{
+			"": Directory, "x": Directory, "y": Directory, "z": Directory,
+			"x/file": File, "y/file": File, "link": Symlink,
+		}
+		if got := seen.kinds(); !maps.Equal(got, want) {
+			t.Errorf("reads: %v, want %v", got, want)
+		}
+		for p, n := range seen.seen {
+			if n != 1 {
+				t.Errorf("%q was reported %d times", p, n)
+			}
+		}
+		want1 := Stats{DirectoriesRead: 4, FilesRead: 2, SymlinksRead: 1, BytesRead: 30}
+		if got := r.Stats(); got != want1 {
+			t.Errorf("stats: %+v, want %+v", got, want1)
+		}
+	})
+}
+
+func TestAbsencesAreNotReads(t *testing.T) {
+	f := openFS(t, Options{})
+	src := newFakeSource(t)
+	root := src.tree(t, "a/file")
+	var seen reads
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
+	for range 3 {
+		for _, p := range []string{"no", "a/no", "a/file2", "no/file"} {
+			if _, err := os.Lstat(filepath.Join(r.Path(), p)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: %v", p, err)
+			}
+		}
+	}
+	want := map[string]Kind{"": Directory, "a": Directory} // their entries were needed to know
+	if got := seen.kinds(); !maps.Equal(got, want) {
+		t.Errorf("reads: %v, want %v", got, want)
+	}
+	if n := src.calls(root); n != 1 {
+		t.Errorf("the root was asked for %d times", n)
+	}
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsAskedBeforeItIsNeeded(t *testing.T) {
+	f := openFS(t, Options{})
+	src := newFakeSource(t)
+	root := src.tree(t, "a/b/file", "c/file")
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	if n := src.calls(root); n != 0 {
+		t.Errorf("mounting asked for the root %d times", n)
+	}
+	if _, err := os.Lstat(filepath.Join(r.Path(), "a/b")); err != nil {
+		t.Error(err)
+	}
+	for p, want := range map[string]int{"a": 1, "a/b": 0, "a/b/file": 0, "c": 0} {
+		if n := src.calls(src.find(t, root, p)); n != want {
+			t.Errorf("%s was asked for %d times, want %d", p, n, want)
+		}
+	}
+}
+
+// TestForgottenNodes checks the table of nodes as the kernel would use it.
+func TestForgottenNodes(t *testing.T) {
+	var seen reads
+	r := &Root{
+		spec: RootSpec{OnFirstRead: seen.hook}, nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
+	}
+	r.seed = newSeed()
+	r.addRootNode()
+	top := r.node(1)
+	a := r.know(top, entry{name: "a", kind: Directory})
+	b := r.know(a, entry{name: "b", kind: File})
+	if again := r.know(a, entry{name: "b", kind: File}); again != b {
+		t.Error("one path has two nodes")
+	}
+	r.markRead(b)
+	ino := b.ino
+	r.forgetNode(a.id, 1) // the parent first, as a batch may have it
+	if r.node(a.id) != a {
+		t.Error("a node with children was dropped")
+	}
+	r.forgetNode(b.id, 1)
+	if r.node(b.id) != b {
+		t.Error("a node was dropped that the kernel knows")
+	}
+	r.forgetNode(b.id, 1)
+	if len(r.nodes) != 1 || len(top.children) != 0 {
+		t.Errorf("%d nodes are left", len(r.nodes))
+	}
+	r.forgetNode(1, 1)
+	r.forgetNode(b.id, 1)
+	a = r.know(top, entry{name: "a", kind: Directory})
+	b2 := r.know(a, entry{name: "b", kind: File})
+	if b2.id == b.id || b2.ino != ino {
+		t.Errorf("after it was forgotten: id %d then %d, inode %d then %d", b.id, b2.id, ino, b2.ino)
+	}
+	r.markRead(b2)
+	if seen.seen["a/b"] != 1 {
+		t.Errorf("read reported %d times", seen.seen["a/b"])
+	}
+}
+
+func TestSourceErrors(t *testing.T) {
+	missing := errors.New("blob is missing")
+	bothWays(t, func(t *testing.T, f *FS) {
+		for _, path := range []string{"", "a", "a/file"} {
+			t.Run("at "+path, func(t *testing.T) {
+				src := newFakeSource(t)
+				root := src.tree(t, "a/file", "good")
+				d := root
+				if path != "" {
+					d = src.find(t, root, path)
+				}
+				src.fail(d, missing)
+				var seen reads
+				r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
+				_, err := os.ReadFile(filepath.Join(r.Path(), "a/file"))
+				if !isEIO(err) {
+					t.Errorf("read: %v, want EIO", err)
+				}
+				if err := r.Err(); !errors.Is(err, missing) {
+					t.Errorf("Err: %v", err)
+				}
+				if _, ok := seen.kinds()[path]; ok {
+					t.Errorf("%q was reported as read", path)
+				}
+				src.fail(d, nil) // an error is not kept
+				if _, err := os.ReadFile(filepath.Join(r.Path(), "a/file")); err != nil {
+					t.Errorf("after the blob came back: %v", err)
+				}
+				if err := r.Err(); !errors.Is(err, missing) {
+					t.Errorf("the first error is lost: %v", err)
+				}
+			})
+		}
+	})
+}
+
+func TestWrongSizeOfBlob(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		root := src.tree(t, "file")
+		d := src.find(t, root, "file")
+		if err := os.WriteFile(src.blobs[d], []byte("short"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+		if got, err := os.ReadFile(filepath.Join(r.Path(), "file")); !isEIO(err) || len(got) > 0 {
+			t.Errorf("read: %q, %v", got, err)
+		}
+		if r.Err() == nil {
+			t.Error("no error is reported")
+		}
+	})
+}
+
+func TestInvalidDirectoriesAreErrors(t *testing.T) {
+	f := openFS(t, Options{})
+	src := newFakeSource(t)
+	d := src.blob(t, "x").Proto()
+	bad := src.add(t, &repb.Directory{Files: []*repb.FileNode{{Name: "..", Digest: d}, {Name: "a/b", Digest: d}}})
+	root := src.add(t, &repb.Directory{
+		Directories: []*repb.DirectoryNode{{Name: "bad", Digest: bad.Proto()}},
+		Files:       []*repb.FileNode{{Name: "nodigest"}, {Name: "good", Digest: d}},
+	})
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	if _, err := os.ReadFile(filepath.Join(r.Path(), "good")); err != nil {
+		t.Errorf("a good file beside a bad one: %v", err)
+	}
+	for _, p := range []string{"bad/x", "nodigest"} {
+		if _, err := os.Lstat(filepath.Join(r.Path(), p)); !isEIO(err) {
+			t.Errorf("%s: %v, want EIO", p, err)
+		}
+	}
+	if _, err := os.ReadDir(r.Path()); !isEIO(err) {
+		t.Errorf("list: %v, want EIO", err)
+	}
+	if err := r.Err(); !errors.Is(err, ErrInvalidDirectory) {
+		t.Errorf("Err: %v", err)
+	}
+}
+
+func TestStalledWhileTheSourceBlocks(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		src.inCall = make(chan digest.Digest, 10)
+		root := src.tree(t, "one", "two", "three")
+		var mu sync.Mutex
+		var told time.Duration
+		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnStall: func(d time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			told += d
+		}})
+		if _, err := os.ReadFile(filepath.Join(r.Path(), "three")); err != nil {
+			t.Fatal(err)
+		}
+		before := r.Stalled()
+		opens := []func(){src.gate(src.find(t, root, "one")), src.gate(src.find(t, root, "two"))}
+		start := time.Now()
+		var g errgroup.Group
+		for _, p := range []string{"one", "two"} {
+			g.Go(func() error {
+				_, err := os.ReadFile(filepath.Join(r.Path(), p))
+				return err
+			})
+		}
+		<-src.inCall
+		<-src.inCall
+		if r.Stalled() <= before {
+			t.Error("a wait that is going on is not counted")
+		}
+		waitUntil(t, "50 ms of waiting", func() bool { return r.Stalled()-before > 50*time.Millisecond })
+		opens[0]()
+		opens[1]()
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(start)
+		if got := r.Stalled() - before; got > took {
+			t.Errorf("stalled %s within %s: waits were counted twice", got, took)
+		}
+		after := r.Stalled()
+		if _, err := os.ReadFile(filepath.Join(r.Path(), "one")); err != nil {
+			t.Fatal(err)
+		}
+		if r.Stalled()-after > took {
+			t.Error("the clock went on after the wait")
+		}
+		waitUntil(t, "the calls of OnStall", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return told == r.Stalled()
+		})
+	})
+}
