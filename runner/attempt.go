@@ -1,0 +1,161 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
+)
+
+// attempt is one command as the worker sees it.
+type attempt struct {
+	l     *Launcher
+	c     *Command
+	id    uint64
+	clock clock
+
+	stopped bool
+	cause   Cause            // why, once stopped
+	overdue <-chan time.Time // the launcher does not react; set once stopped
+}
+
+func (a *attempt) run(ctx context.Context) (Result, error) {
+	err := a.l.link.send(message{Kind: kindRun, ID: a.id, Run: &runRequest{
+		Args: a.c.Args, Env: a.c.Env, Dir: a.c.Dir, Root: a.c.Root,
+		Stdout: a.c.Stdout, Stderr: a.c.Stderr,
+		MaxOutputBytes: a.c.MaxOutputBytes, Grace: a.c.Grace,
+	}})
+	if err != nil {
+		return Result{}, a.died(ctx, err)
+	}
+	cancelled, timer := ctx.Done(), a.clock.timer()
+	for {
+		select {
+		case m, ok := <-a.l.replies:
+			if !ok {
+				return Result{}, a.died(ctx, nil)
+			}
+			if m.ID != a.id {
+				continue
+			}
+			if m.Kind == kindDone {
+				return a.finish(ctx, m)
+			}
+			a.reportStuck(m.Pids)
+		case <-cancelled:
+			cancelled, timer = nil, nil
+			a.stop(Cancelled)
+		case <-timer:
+			if timer = a.clock.timer(); a.clock.left() == 0 {
+				timer, cancelled = nil, nil
+				a.stop(TimedOut)
+			}
+		case <-a.overdue:
+			a.l.log.Error("launcher does not react; killing it", zap.Int("pid", a.l.proc.Pid))
+			_ = a.l.proc.Kill() // if it is gone already, replies closes all the same
+			a.overdue = nil
+		}
+	}
+}
+
+func (a *attempt) stop(why Cause) {
+	a.stopped, a.cause = true, why
+	a.overdue = time.After(a.c.Grace + unkillableAfter + killMargin)
+	if err := a.l.link.send(message{Kind: kindStop, ID: a.id}); err != nil {
+		_ = a.l.proc.Kill() // unreachable; replies closes when it is gone
+	}
+}
+
+func (a *attempt) reportStuck(pids []int) {
+	a.l.log.Warn("processes do not end after SIGKILL; uninterruptible sleep, perhaps on a dead mount",
+		zap.Ints("pids", pids))
+	if a.c.Stuck != nil {
+		a.c.Stuck(pids)
+	}
+}
+
+// died is the error for a launcher that is gone, after what it left is killed.
+func (a *attempt) died(ctx context.Context, cause error) error {
+	err := ErrLauncherDied
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if a.l.slot == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orphanPatience)
+	defer cancel()
+	return errors.Join(err, a.l.slot.Kill(ctx))
+}
+
+func (a *attempt) finish(ctx context.Context, m message) (Result, error) {
+	if len(m.Pids) > 0 {
+		return Result{}, fmt.Errorf("%w: %v", ErrUnkillable, m.Pids)
+	}
+	if m.Fault != "" {
+		return Result{}, errors.New(m.Fault)
+	}
+	if m.Done == nil {
+		return Result{}, a.died(ctx, errors.New("malformed message"))
+	}
+	return a.result(m.Done), nil
+}
+
+func (a *attempt) result(o *outcome) Result {
+	r := Result{
+		Started: o.Started, Ended: o.Ended,
+		StdoutTruncated: o.OutCut, StderrTruncated: o.ErrCut,
+	}
+	if o.NotStarted != "" {
+		r.Cause, r.ExitCode, r.Err = NotStarted, o.ExitCode, o.NotStarted
+		return r
+	}
+	r.ExitCode = o.Status.ExitStatus()
+	if o.Status.Signaled() {
+		r.Cause = Signaled
+		r.ExitCode = exitCodeOf(o.Status.Signal())
+		r.Signal = signalName(o.Status.Signal())
+	}
+	if a.stopped && o.EndedBeingKilled {
+		r.Cause = a.cause
+	}
+	r.Usage = usageOf(&o.Usage, r.Signal)
+	return r
+}
+
+// exitCodeOf is what a shell reports for a command that a signal ended.
+func exitCodeOf(s syscall.Signal) int { return 128 + int(s) }
+
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return fmt.Sprintf("SIG%d", int(s)) // real-time signals have no names
+}
+
+func usageOf(u *syscall.Rusage, signal string) *resourceusage.POSIXResourceUsage {
+	return &resourceusage.POSIXResourceUsage{
+		UserTime:                   durationpb.New(time.Duration(u.Utime.Nano())),
+		SystemTime:                 durationpb.New(time.Duration(u.Stime.Nano())),
+		MaximumResidentSetSize:     u.Maxrss * 1024,
+		PageReclaims:               u.Minflt,
+		PageFaults:                 u.Majflt,
+		Swaps:                      u.Nswap,
+		BlockInputOperations:       u.Inblock,
+		BlockOutputOperations:      u.Oublock,
+		MessagesSent:               u.Msgsnd,
+		MessagesReceived:           u.Msgrcv,
+		SignalsReceived:            u.Nsignals,
+		VoluntaryContextSwitches:   u.Nvcsw,
+		InvoluntaryContextSwitches: u.Nivcsw,
+		TerminationSignal:          strings.TrimPrefix(signal, "SIG"),
+	}
+}

@@ -1,0 +1,3 @@
+package runner
+
+func helperMain() {}

@@ -1,0 +1,276 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+const (
+	stuckAfter      = 5 * time.Second // after the first SIGKILL: tell the worker
+	unkillableAfter = time.Minute     // after the first SIGKILL: give up
+	firstStrikeGap  = 2 * time.Millisecond
+	longestGap      = 250 * time.Millisecond
+)
+
+// job is one command as the launcher sees it. All of it belongs to the main goroutine.
+type job struct {
+	s   *server
+	id  uint64
+	req *runRequest
+	out outcome
+
+	pid   int // of the command; 0 until it is started
+	ended bool
+
+	fault   error
+	stopped bool      // told to stop, or the worker is gone
+	killing time.Time // of the first SIGKILL; zero before
+	gap     time.Duration
+	told    bool // the worker knows that processes are stuck
+
+	grace  <-chan time.Time
+	strike <-chan time.Time
+}
+
+// death is what the reaper learned about the command itself.
+type death struct {
+	status syscall.WaitStatus
+	usage  syscall.Rusage
+	at     time.Time
+	alone  bool // no other process is left
+}
+
+// started is what the forking thread achieved.
+type started struct {
+	pid int
+	err error
+}
+
+// run does one command from its output files to the last of its processes.
+func (s *server) run(id uint64, req *runRequest) message {
+	j := &job{s: s, id: id, req: req, gap: firstStrikeGap}
+	outs, err := openOutputs(req)
+	if err != nil {
+		return message{Kind: kindDone, ID: id, Fault: err.Error()}
+	}
+	j.out.Started = time.Now()
+	stuck := j.supervise(outs.childFiles())
+	if j.out.Ended.IsZero() {
+		j.out.Ended = time.Now()
+	}
+	if err := outs.finish(); err != nil {
+		j.fault = errors.Join(j.fault, err)
+	}
+	j.out.OutCut, j.out.ErrCut = outs.stdout.truncated(), outs.stderr.truncated()
+	m := message{Kind: kindDone, ID: id, Done: &j.out, Pids: stuck}
+	if j.fault != nil {
+		m.Fault = j.fault.Error()
+	}
+	return m
+}
+
+// supervise starts the command and returns when nothing is left of it, or with the
+// processes that cannot be killed.
+func (j *job) supervise(files []uintptr) (stuck []int) {
+	startc := make(chan started, 1)
+	j.s.forks <- func() {
+		pid, err := j.s.start(j.req, files)
+		startc <- started{pid, err}
+	}
+	var diedc <-chan death
+	var emptyc <-chan struct{}
+	requests := j.s.requests
+	for {
+		select {
+		case st := <-startc:
+			if st.err != nil {
+				j.notStarted(st.err)
+			}
+			if st.pid == 0 {
+				return nil
+			}
+			j.pid = st.pid
+			diedc, emptyc = reap(st.pid)
+			if st.err != nil {
+				j.kill() // the forking thread is stranded in the slot's group
+			}
+		case d := <-diedc:
+			if j.commandEnded(d) {
+				return nil
+			}
+		case <-emptyc:
+			return nil
+		case m, ok := <-requests:
+			if !ok {
+				requests = nil
+				j.stopped = true
+				j.kill()
+			} else if m.Kind == kindStop && m.ID == j.id {
+				j.terminate()
+			}
+		case <-j.grace:
+			j.kill()
+		case <-j.strike:
+			j.kill()
+			if stuck := j.reportStuck(); stuck != nil {
+				return stuck
+			}
+		}
+	}
+}
+
+func (j *job) notStarted(err error) {
+	var not *notStartedError
+	if errors.As(err, &not) && !errors.Is(err, cgroup.ErrStranded) {
+		j.out.NotStarted, j.out.ExitCode = not.text, not.exitCode
+		return
+	}
+	j.fault = fmt.Errorf("start command: %w", err)
+}
+
+// commandEnded tells whether nothing else is left; otherwise the rest is killed.
+func (j *job) commandEnded(d death) bool {
+	j.ended = true
+	j.out.Status, j.out.Usage, j.out.Ended = d.status, d.usage, d.at
+	j.out.EndedBeingKilled = j.stopped
+	if d.alone {
+		return true
+	}
+	j.kill()
+	return false
+}
+
+// terminate asks everything to end, for the time of the grace.
+func (j *job) terminate() {
+	if j.stopped {
+		return
+	}
+	j.stopped = true
+	if j.pid == 0 {
+		j.kill() // it waits in exec: nobody is there to be asked
+		return
+	}
+	if j.ended {
+		return // the rest is being killed
+	}
+	for _, p := range j.members() {
+		// A stopped process would notice the one without the other only when killed.
+		p.signal(unix.SIGTERM)
+		p.signal(unix.SIGCONT)
+	}
+	j.grace = time.After(j.req.Grace)
+}
+
+// kill strikes everything once and arranges for the next strike, since a process may
+// have been forked or reparented meanwhile.
+func (j *job) kill() {
+	if j.killing.IsZero() {
+		j.killing = time.Now()
+	}
+	j.grace = nil
+	if j.s.slot != nil {
+		// The tree is struck all the same, and ends when there is no child; an
+		// error here is worth nothing to the action.
+		_ = j.s.slot.Strike()
+	}
+	strikeTree(j.members())
+	j.strike = time.After(j.gap)
+	j.gap = min(2*j.gap, longestGap)
+}
+
+// members lists what belongs to the command: what is below this process and what is
+// in the slot's group.
+func (j *job) members() []process {
+	all, err := readProcesses()
+	if err != nil {
+		return nil // kill comes again
+	}
+	var group []int
+	if j.s.slot != nil {
+		group, _ = j.s.slot.Pids() // the same
+	}
+	return membersOf(all, unix.Getpid(), group)
+}
+
+// reportStuck tells the worker once, and returns the processes when it is time to
+// give up.
+func (j *job) reportStuck() []int {
+	since := time.Since(j.killing)
+	if since < stuckAfter || (j.told && since < unkillableAfter) {
+		return nil
+	}
+	var pids []int
+	for _, p := range j.members() {
+		if p.state != 'Z' {
+			pids = append(pids, p.pid)
+		}
+	}
+	if len(pids) == 0 {
+		return nil // they have ended; the reaper is about to say so
+	}
+	if since >= unkillableAfter {
+		return pids
+	}
+	j.told = true
+	// If this fails the worker is gone, which the requests tell.
+	_ = j.s.link.send(message{Kind: kindStuck, ID: j.id, Pids: pids})
+	return nil
+}
+
+// reap waits for every child until there is none, which in a subreaper means that
+// there is no descendant either; then it closes empty and ends. died gets the end of
+// the command itself.
+func reap(command int) (died <-chan death, empty <-chan struct{}) {
+	d, e := make(chan death, 1), make(chan struct{})
+	go func() {
+		defer close(e)
+		for {
+			var status syscall.WaitStatus
+			var usage syscall.Rusage
+			pid, err := wait4(&status, 0, &usage)
+			if err != nil {
+				return // ECHILD; there is no other
+			}
+			if pid != command {
+				continue
+			}
+			ended := death{status: status, usage: usage, at: time.Now()}
+			// One look more tells in the usual case that it was alone.
+			ended.alone = reapDead()
+			d <- ended
+			if ended.alone {
+				return
+			}
+		}
+	}()
+	return d, e
+}
+
+// reapDead takes the children that are dead already and tells whether that was all.
+func reapDead() (none bool) {
+	for {
+		pid, err := wait4(nil, unix.WNOHANG, nil)
+		if err != nil {
+			return true
+		}
+		if pid == 0 {
+			return false
+		}
+	}
+}
+
+// wait4 waits for any child, also one cloned with an odd exit signal.
+func wait4(status *syscall.WaitStatus, options int, usage *syscall.Rusage) (int, error) {
+	for {
+		pid, err := syscall.Wait4(-1, status, options|unix.WALL, usage)
+		if err != unix.EINTR {
+			return pid, err
+		}
+	}
+}

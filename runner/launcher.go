@@ -1,0 +1,227 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+const (
+	// killMargin is what the launcher gets on top of its own bounds before it is
+	// taken for dead: it may have been stopped by the command.
+	killMargin = 10 * time.Second
+	// orphanPatience bounds the kill of the slot's group after a launcher's death.
+	orphanPatience = 10 * time.Second
+)
+
+// LauncherOptions configures StartLauncher.
+type LauncherOptions struct {
+	// Cgroup is the group that commands are started in; it must be empty and stays
+	// the caller's, to be closed after the launcher. Nil: the process tree alone
+	// says what belongs to a command.
+	Cgroup *cgroup.Slot
+	Logger *zap.Logger // nil logs nothing
+}
+
+// Launcher runs commands, one at a time, in a process of its own.
+type Launcher struct {
+	link *link
+	proc *os.Process
+	slot *cgroup.Slot
+	log  *zap.Logger
+
+	replies chan message  // closed when the launcher process is gone and reaped
+	quit    chan struct{} // closed by Close
+
+	mu     sync.Mutex // guards the following
+	busy   bool
+	closed bool
+	lastID uint64
+}
+
+// StartLauncher re-executes this binary as a launcher and waits until it is ready.
+// The main function of the binary must begin with MainIfLauncher. Call it before the
+// first FUSE mount is made; a launcher that died may be replaced later, since the
+// binary and the directory it runs in are on no such mount.
+func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	lk, proc, err := spawnLauncher()
+	if err != nil {
+		return nil, fmt.Errorf("start launcher: %w", err)
+	}
+	l := &Launcher{
+		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger,
+		replies: make(chan message, 4), quit: make(chan struct{}),
+	}
+	go l.read()
+	setup := message{Kind: kindSetup}
+	if o.Cgroup != nil {
+		place := o.Cgroup.Place()
+		setup.Place = &place
+	}
+	if err := l.handshake(ctx, setup); err != nil {
+		return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+func spawnLauncher() (*link, *os.Process, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "launcher's control")
+	defer theirs.Close()
+	lk, err := newLink(fds[0])
+	if err != nil {
+		return nil, nil, errors.Join(err, unix.Close(fds[0]))
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, errors.Join(err, lk.close())
+	}
+	defer null.Close()
+	proc, err := os.StartProcess("/proc/self/exe", []string{launcherName}, &os.ProcAttr{
+		Dir:   "/",
+		Files: []*os.File{null, os.Stderr, os.Stderr, theirs}, // controlFD is the last
+		// Away from the terminal: Ctrl-C is for the worker, which then drains.
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, lk.close())
+	}
+	return lk, proc, nil
+}
+
+// read hands on what the launcher says until it is gone.
+func (l *Launcher) read() {
+	defer close(l.replies)
+	for {
+		m, err := l.link.receive()
+		if err != nil {
+			break
+		}
+		select {
+		case l.replies <- m:
+		case <-l.quit:
+		}
+	}
+	// Its end of the socket is closed, so it is dead or about to exit.
+	if _, err := l.proc.Wait(); err != nil {
+		l.log.Warn("cannot wait for the launcher", zap.Error(err))
+	}
+}
+
+func (l *Launcher) handshake(ctx context.Context, setup message) error {
+	if err := l.link.send(setup); err != nil {
+		return err
+	}
+	select {
+	case m, ok := <-l.replies:
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: is MainIfLauncher the first call of main?", ErrLauncherDied)
+		case m.Fault != "":
+			return errors.New(m.Fault)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Run runs one command and returns when nothing of it is alive, be it that it ended
+// or that its timeout or ctx did. How the command ended is in the Result; an error is
+// a fault of the machinery: ErrLauncherDied and ErrUnkillable (start another
+// launcher), ErrBusy, ErrClosed, an output file that cannot be written, or no memory,
+// process or group to start it in.
+func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
+	if err := c.validate(); err != nil {
+		return Result{}, fmt.Errorf("run command: %w", err)
+	}
+	id, err := l.acquire()
+	if err != nil {
+		return Result{}, fmt.Errorf("run command: %w", err)
+	}
+	defer l.release()
+	if ctx.Err() != nil {
+		return Result{Cause: Cancelled, ExitCode: exitCodeOf(unix.SIGTERM), Signal: "SIGTERM"}, nil
+	}
+	r := attempt{l: l, c: &c, id: id, clock: newClock(c.Timeout, c.Stalled)}
+	res, err := r.run(ctx)
+	if err != nil {
+		return Result{}, fmt.Errorf("run command: %w", err)
+	}
+	return res, nil
+}
+
+func (l *Launcher) acquire() (id uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return 0, ErrClosed
+	case l.busy:
+		return 0, ErrBusy
+	}
+	l.busy = true
+	l.lastID++
+	return l.lastID, nil
+}
+
+func (l *Launcher) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy = false
+}
+
+// Close ends the launcher; a command that runs is killed without grace and its Run
+// returns ErrLauncherDied. Close returns when the launcher process is gone. It is
+// idempotent.
+func (l *Launcher) Close() error {
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if first {
+		// The launcher sees the end of its requests, kills and exits; its end of
+		// the socket stays open until then, and read waits for that.
+		close(l.quit)
+		if err := unixShutdownWrite(l.link.f); err != nil && !errors.Is(err, unix.ENOTCONN) {
+			l.log.Warn("cannot tell the launcher to end", zap.Error(err))
+			_ = l.proc.Kill() // it may be gone, which is as good
+		}
+	}
+	overdue := time.AfterFunc(unkillableAfter+killMargin, func() { _ = l.proc.Kill() })
+	defer overdue.Stop()
+	for range l.replies { // until read closes it
+	}
+	if first {
+		return l.link.close()
+	}
+	return nil
+}
+
+// unixShutdownWrite ends one direction of the socket.
+func unixShutdownWrite(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var end error
+	if err := raw.Control(func(fd uintptr) { end = unix.Shutdown(int(fd), unix.SHUT_WR) }); err != nil {
+		return err
+	}
+	return end
+}

@@ -1,0 +1,162 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+// TestMain also asserts at the end that no process that a test started is left:
+// each of their environments has the mark.
+func TestMain(m *testing.M) {
+	MainIfLauncher()
+	helperMain()
+	code := m.Run()
+	if left := marked(); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "processes are left:", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// mark is in the environment of every command of this test process.
+func mark() string { return fmt.Sprintf("RUNNER_TEST_MARK=%d", os.Getpid()) }
+
+// marked lists the living processes with the mark, or with launchers' names below us.
+func marked() []string {
+	var left []string
+	all, err := readProcesses()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, p := range all {
+		dir := fmt.Sprintf("/proc/%d/", p.pid)
+		env, err := os.ReadFile(dir + "environ")
+		if err != nil || p.pid == os.Getpid() || p.state == 'Z' {
+			continue
+		}
+		for _, kv := range strings.Split(string(env), "\x00") {
+			if kv == mark() {
+				cmdline, _ := os.ReadFile(dir + "cmdline") // only to be shown
+				left = append(left, fmt.Sprintf("%d %q", p.pid, cmdline))
+			}
+		}
+	}
+	return left
+}
+
+func assertNothingLeft(t testing.TB) {
+	t.Helper()
+	if left := marked(); len(left) > 0 {
+		t.Errorf("left alive: %v", left)
+	}
+}
+
+// newSlot makes a slot in a cgroup hierarchy; version 0 is the better one.
+func newSlot(t testing.TB, version int) *cgroup.Slot {
+	t.Helper()
+	name := strings.NewReplacer("/", "-", "#", "-", " ", "-", ",", "-", "'", "-").Replace(t.Name())
+	p, err := cgroup.Open(cgroup.Options{
+		Name: fmt.Sprintf("test-%d-%s", os.Getpid(), name), Version: version,
+	})
+	if errors.Is(err, cgroup.ErrUnavailable) {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := p.Slot("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if pids, err := s.Pids(); err != nil || len(pids) > 0 {
+			t.Errorf("group has %v, %v", pids, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newLauncher(t testing.TB, slot *cgroup.Slot) *Launcher {
+	t.Helper()
+	l, err := StartLauncher(t.Context(), LauncherOptions{
+		Cgroup: slot, Logger: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// eachKind runs a test without a group and in a group of each cgroup version.
+func eachKind(t *testing.T, f func(t *testing.T, l *Launcher)) {
+	t.Run("tree", func(t *testing.T) { f(t, newLauncher(t, nil)) })
+	for _, v := range []int{1, 2} {
+		t.Run(fmt.Sprintf("v%d", v), func(t *testing.T) { f(t, newLauncher(t, newSlot(t, v))) })
+	}
+}
+
+// command is one whose output goes to files in a folder of the test.
+func command(t testing.TB, args ...string) Command {
+	dir := t.TempDir()
+	return Command{
+		Args: args, Env: []string{mark(), "PATH=" + DefaultPath}, Dir: dir,
+		Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr"),
+		Grace: 200 * time.Millisecond,
+	}
+}
+
+func shell(t testing.TB, script string) Command { return command(t, "/bin/sh", "-c", script) }
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func run(t testing.TB, l *Launcher, c Command) Result {
+	t.Helper()
+	r, err := l.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// eventually polls for what other processes do.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}

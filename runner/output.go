@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// output is one stream of a command: a pipe, copied to a file up to a bound and then
+// to nowhere, so that the command is neither blocked nor killed by it.
+type output struct {
+	file  *os.File // nil: discarded; then null is what the command gets
+	child *os.File // the command's end
+	pipe  *os.File // our end
+	fd    int      // of pipe, without what (*os.File).Fd does to it
+	limit int64    // 0: none
+
+	done chan struct{} // closed when the copier has ended; the following are its
+	n    int64
+	cut  bool
+	err  error
+}
+
+// outputs are the descriptors a command starts with, and the copiers behind them.
+type outputs struct {
+	stdin          *os.File
+	stdout, stderr *output
+}
+
+func openOutputs(req *runRequest) (*outputs, error) {
+	o := &outputs{}
+	var err1, err2, err3 error
+	o.stdin, err1 = os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+	o.stdout, err2 = openOutput(req.Stdout, req.MaxOutputBytes)
+	o.stderr, err3 = openOutput(req.Stderr, req.MaxOutputBytes)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	o.stdout.startCopy()
+	o.stderr.startCopy()
+	return o, nil
+}
+
+func (o *outputs) childFiles() []uintptr {
+	return []uintptr{o.stdin.Fd(), o.stdout.child.Fd(), o.stderr.child.Fd()}
+}
+
+// finish takes what is in the pipes and closes everything, when nothing of the command
+// is alive.
+func (o *outputs) finish() error {
+	return errors.Join(o.stdin.Close(), o.stdout.finish(), o.stderr.finish())
+}
+
+// close undoes a half-done openOutputs.
+func (o *outputs) close() error {
+	var errs []error
+	if o.stdin != nil {
+		errs = append(errs, o.stdin.Close())
+	}
+	for _, out := range []*output{o.stdout, o.stderr} {
+		if out != nil {
+			errs = append(errs, out.closeFiles())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func openOutput(path string, limit int64) (*output, error) {
+	o := &output{limit: limit, done: make(chan struct{})}
+	var err error
+	if path == "" {
+		o.child, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		return o, err
+	}
+	o.file, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("create output file: %w", err)
+	}
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, errors.Join(fmt.Errorf("pipe: %w", err), o.file.Close())
+	}
+	// Only our end is non-blocking: a command does not expect that of its own.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, errors.Join(err, o.file.Close(), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	o.fd = fds[0]
+	o.pipe = os.NewFile(uintptr(fds[0]), "output pipe")
+	o.child = os.NewFile(uintptr(fds[1]), "output pipe")
+	return o, nil
+}
+
+func (o *output) startCopy() {
+	if o.pipe == nil {
+		close(o.done)
+		return
+	}
+	go func() {
+		defer close(o.done)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := o.pipe.Read(buf)
+			o.write(buf[:n])
+			if err != nil {
+				break // finish wants it to end
+			}
+		}
+		o.drain(buf)
+	}()
+}
+
+// drain takes what is in the pipe now and does not wait for more: a command may have
+// passed its descriptor on to a process that is not its own, and that may go on
+// writing, hence the bound.
+func (o *output) drain(buf []byte) {
+	capacity, err := unix.FcntlInt(uintptr(o.fd), unix.F_GETPIPE_SZ, 0)
+	if err != nil {
+		o.err = errors.Join(o.err, fmt.Errorf("ask for the size of a pipe: %w", err))
+		return
+	}
+	for got := 0; got < capacity; {
+		n, err := unix.Read(o.fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return
+		}
+		o.write(buf[:n])
+		got += n
+	}
+}
+
+func (o *output) write(p []byte) {
+	if o.limit > 0 && int64(len(p)) > o.limit-o.n {
+		p = p[:o.limit-o.n]
+		o.cut = true
+	}
+	if len(p) == 0 || o.err != nil {
+		return
+	}
+	n, err := o.file.Write(p)
+	o.n += int64(n)
+	if err != nil {
+		o.err = fmt.Errorf("write output file: %w", err)
+	}
+}
+
+// finish ends the copier when it has taken all that was written so far.
+func (o *output) finish() error {
+	if o.pipe == nil {
+		return o.closeFiles()
+	}
+	if err := o.pipe.SetReadDeadline(time.Now()); err != nil {
+		return errors.Join(err, o.closeFiles())
+	}
+	<-o.done
+	return errors.Join(o.err, o.closeFiles())
+}
+
+// truncated may be asked after finish.
+func (o *output) truncated() bool { return o.cut }
+
+func (o *output) closeFiles() error {
+	var errs []error
+	for _, f := range []*os.File{o.child, o.pipe, o.file} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,176 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+const (
+	// launcherName is the argv[0] of a launcher; an environment variable would have
+	// to be kept out of the commands.
+	launcherName = "forerunner-launcher"
+	controlFD    = 3
+	// collectAbove is how much heap a launcher may use before it collects garbage
+	// between two commands.
+	collectAbove = 16 << 20
+)
+
+// MainIfLauncher must be the first call of main, and of TestMain in packages that
+// start launchers. In a process that was re-executed as a launcher it does the
+// launcher's work and never returns; in every other it returns at once.
+func MainIfLauncher() {
+	if len(os.Args) == 0 || os.Args[0] != launcherName {
+		return
+	}
+	if err := serveControl(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", launcherName, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// server is the launcher process.
+type server struct {
+	link     *link
+	slot     *cgroup.Slot
+	requests <-chan message // closed when the worker is gone
+	forks    chan<- func()  // run on the thread that forks
+}
+
+func serveControl() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(controlFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return fmt.Errorf("to be started by a worker only (descriptor %d is no socket)", controlFD)
+	}
+	lk, err := newLink(controlFD)
+	if err != nil {
+		return err
+	}
+	setup, err := lk.receive()
+	if err != nil {
+		return fmt.Errorf("receive setup: %w", err)
+	}
+	s := &server{link: lk}
+	if setup.Place != nil {
+		s.slot = cgroup.Attach(*setup.Place)
+	}
+	if err := s.prepare(); err != nil {
+		return lk.send(message{Kind: kindReady, Fault: err.Error()})
+	}
+	requests, forks := make(chan message, 4), make(chan func())
+	s.requests, s.forks = requests, forks
+	// Neither goroutine is waited for: the process ends with the main goroutine.
+	go func() {
+		defer close(requests)
+		for {
+			m, err := lk.receive()
+			if err != nil {
+				return
+			}
+			requests <- m
+		}
+	}()
+	go forkThread(forks)
+	if err := lk.send(message{Kind: kindReady}); err != nil {
+		return err
+	}
+	return s.serve()
+}
+
+func (s *server) serve() error {
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for m := range s.requests {
+		if m.Kind != kindRun || m.Run == nil {
+			continue // a stop for a command that has ended meanwhile
+		}
+		done := s.run(m.ID, m.Run)
+		if err := s.link.send(done); err != nil {
+			return nil // the worker is gone, and nothing is left of the command
+		}
+		if len(done.Pids) > 0 {
+			return fmt.Errorf("giving up: %w: %v", ErrUnkillable, done.Pids)
+		}
+		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
+			runtime.GC()
+		}
+	}
+	return nil
+}
+
+// prepare makes the process what commands are to inherit from.
+func (s *server) prepare() error {
+	// A thread that waits in vfork for an exec cannot be stopped for the collector,
+	// and keeps its processor (P) meanwhile: hence no collections by themselves, and
+	// processors enough for the rest to go on.
+	debug.SetGCPercent(-1)
+	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
+
+	if err := unix.CloseRange(controlFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w (Linux 5.11 is needed)", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become child subreaper: %w", err)
+	}
+	unix.Umask(0o022)
+	catchSignals()
+	if err := forgoProtection(); err != nil {
+		return err
+	}
+	if s.slot != nil {
+		return s.slot.Settle()
+	}
+	return nil
+}
+
+// catchSignals has the Go runtime catch what it would leave to its default, which
+// would end the launcher before it has cleaned up (a service manager's SIGTERM goes
+// to all processes), or leave ignored as it was inherited (nohup). What is caught is
+// default again in a command; what is ignored would stay so.
+func catchSignals() {
+	dropped := make(chan os.Signal, 1)
+	signal.Notify(dropped, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCHLD, unix.SIGCONT,
+		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+}
+
+// forgoProtection gives up a negative OOM score, which the worker may have got from
+// its service manager: when memory is short, commands go before the worker.
+func forgoProtection() error {
+	const file = "/proc/self/oom_score_adj"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read OOM score: %w", err)
+	}
+	if n, err := strconv.Atoi(string(bytes.TrimSpace(text))); err != nil || n >= 0 {
+		return err
+	}
+	if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+		return fmt.Errorf("reset OOM score: %w", err)
+	}
+	return nil
+}
+
+// forkThread runs what forks on one thread that lives as long as the process: the
+// death of the forking thread is what PDEATHSIG tells the commands. Its signal mask
+// is what they inherit.
+func forkThread(forks <-chan func()) {
+	runtime.LockOSThread()
+	var none unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
+		panic(fmt.Sprintf("clear signal mask: %v", err)) // no argument of it can be wrong
+	}
+	for f := range forks {
+		f()
+	}
+}

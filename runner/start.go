@@ -1,0 +1,235 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// As in a shell.
+const (
+	exitNotFound      = 127
+	exitNotExecutable = 126
+)
+
+// notStartedError is the fault of the command, not of the machinery.
+type notStartedError struct {
+	text     string
+	exitCode int
+}
+
+func (e *notStartedError) Error() string { return e.text }
+
+func notFound(format string, args ...any) error {
+	return &notStartedError{text: fmt.Sprintf(format, args...), exitCode: exitNotFound}
+}
+
+func notExecutable(format string, args ...any) error {
+	return &notStartedError{text: fmt.Sprintf(format, args...), exitCode: exitNotExecutable}
+}
+
+// machineryErrors of fork and exec say nothing about the command.
+var machineryErrors = []error{
+	unix.EAGAIN, unix.ENOMEM, unix.ENODEV, unix.ENOSYS, unix.EBADF, unix.EMFILE, unix.ENFILE,
+	unix.EBUSY, unix.EOPNOTSUPP,
+}
+
+// start forks and executes on the calling thread. It may take as long as the file
+// systems take that the program and its directory are on. What is wrong is found out
+// only after exec has failed: looking first would cost every command.
+func (s *server) start(req *runRequest, files []uintptr) (pid int, err error) {
+	if err := checkStrings(req); err != nil {
+		return 0, err
+	}
+	program, err := resolve(req)
+	if err != nil {
+		return 0, err
+	}
+	attr := &syscall.ProcAttr{
+		Dir: req.Dir, Env: req.Env, Files: files,
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+	}
+	fork := func(cgroupFD int) error {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = cgroupFD >= 0, cgroupFD
+		var err error
+		if pid, err = syscall.ForkExec(program, req.Args, attr); err != nil {
+			return diagnose(req, program, err)
+		}
+		return nil
+	}
+	if s.slot != nil {
+		return pid, s.slot.Start(fork)
+	}
+	return pid, fork(-1)
+}
+
+func checkStrings(req *runRequest) error {
+	if len(req.Args) == 0 {
+		return notFound("the command has no arguments")
+	}
+	if req.Args[0] == "" {
+		return notFound("the command's name is empty")
+	}
+	hasNUL := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	if i := slices.IndexFunc(req.Args, hasNUL); i >= 0 {
+		return notExecutable("argument %d contains a NUL byte", i)
+	}
+	if i := slices.IndexFunc(req.Env, hasNUL); i >= 0 {
+		return notExecutable("environment variable %d contains a NUL byte", i)
+	}
+	if hasNUL(req.Dir) {
+		return notExecutable("working directory %q contains a NUL byte", req.Dir)
+	}
+	return nil
+}
+
+// resolve finds the program (REv2, Command.arguments). A result without a leading
+// slash is relative to the working directory.
+func resolve(req *runRequest) (string, error) {
+	name := req.Args[0]
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path := searchPath(req.Env)
+	denied := ""
+	for _, dir := range filepath.SplitList(path) {
+		if dir == "" {
+			dir = "." // as execvp(3) has it
+		}
+		file := dir + "/" + name
+		info, err := os.Stat(fromDir(req, file))
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+		denied = file
+	}
+	if err := checkDir(req); err != nil {
+		return "", err
+	}
+	if denied != "" {
+		return "", notExecutable("exec %q: %s is not executable", name, req.shorten(denied))
+	}
+	return "", notFound("exec %q: no such file or directory in PATH %q", name, path)
+}
+
+// searchPath is the command's own PATH; of several the first counts, as in getenv(3).
+func searchPath(env []string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			if v == "" {
+				return "."
+			}
+			return v
+		}
+	}
+	return DefaultPath
+}
+
+func fromDir(req *runRequest, file string) string {
+	if strings.HasPrefix(file, "/") {
+		return file
+	}
+	// Not Join: "a/../b" is another file than "b" if a is a symlink.
+	return req.Dir + "/" + file
+}
+
+// shorten shows a path below the input root as the client knows it.
+func (r *runRequest) shorten(path string) string {
+	if r.Root == "" {
+		return path
+	}
+	if path == r.Root {
+		return "."
+	}
+	return strings.TrimPrefix(path, strings.TrimSuffix(r.Root, "/")+"/")
+}
+
+func checkDir(req *runRequest) error {
+	info, err := os.Stat(req.Dir)
+	if err != nil {
+		return notFound("working directory %q: %v", req.shorten(req.Dir), errnoOf(err))
+	}
+	if !info.IsDir() {
+		return notExecutable("working directory %q: not a directory", req.shorten(req.Dir))
+	}
+	return nil
+}
+
+// errnoOf strips the path, which the text around it shows in the client's terms.
+func errnoOf(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// diagnose turns an errno of fork, chdir and exec into what is wrong.
+func diagnose(req *runRequest, program string, err error) error {
+	if slices.Contains(machineryErrors, err) {
+		return fmt.Errorf("fork and exec: %w", err)
+	}
+	if err := checkDir(req); err != nil {
+		return err
+	}
+	name := req.Args[0]
+	if err == unix.E2BIG {
+		return notExecutable("exec %q: %d bytes of arguments and environment are too many (or one of them is too long)",
+			name, stringBytes(req))
+	}
+	info, statErr := os.Stat(fromDir(req, program))
+	switch {
+	case errors.Is(statErr, os.ErrNotExist):
+		return notFound("exec %q: no such file or directory", name)
+	case statErr != nil:
+		return notExecutable("exec %q: %v", name, errnoOf(statErr))
+	case info.IsDir():
+		return notExecutable("exec %q: is a directory", name)
+	case info.Mode()&0o111 == 0:
+		return notExecutable("exec %q: not executable (mode %v)", name, info.Mode())
+	case err == unix.ENOEXEC:
+		return notExecutable("exec %q: neither a program for this machine nor a script with a #! line", name)
+	case err == unix.ENOENT:
+		return notFound("exec %q: the file is there but not its %s", name, interpreter(fromDir(req, program)))
+	}
+	return notExecutable("exec %q: %v", name, err)
+}
+
+func stringBytes(req *runRequest) int {
+	n := 0
+	for _, list := range [][]string{req.Args, req.Env} {
+		for _, s := range list {
+			n += len(s) + 1
+		}
+	}
+	return n
+}
+
+// interpreter names what the kernel could not find to run a file with.
+func interpreter(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return "interpreter"
+	}
+	defer f.Close()
+	head := make([]byte, 256) // as much as the kernel looks at
+	n, _ := f.Read(head)      // what cannot be read cannot be named
+	line, ok := strings.CutPrefix(string(head[:n]), "#!")
+	if !ok {
+		return "dynamic loader"
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	if words := strings.Fields(line); len(words) > 0 {
+		return fmt.Sprintf("interpreter %q", words[0])
+	}
+	return "interpreter"
+}
