@@ -1,4 +1,33 @@
-// Package cas holds content: blobs named by their digest on a local disk, the
-// results of actions, and the REv2 protocols to get both from elsewhere and to
-// offer them to others.
+// Package cas holds content: blobs named by their digest in a folder on disk
+// (Store), the results of actions in another (Actions), a view of a Store that
+// fetches what it lacks (ReadThrough), and the REv2 protocols to get both from
+// elsewhere (Client) and to offer them to others (Server).
+//
+// # What it refuses
+//
+// A Store never shows a blob that is not whole or whose bytes it has not hashed,
+// except that Adopt trusts its caller for the hash. It never exceeds its bound,
+// what is being written included, and rather fails a write than evict a pinned
+// blob. It does not check again later what it has verified once, and does not
+// sync to disk: it is a cache, which after a loss of power may have forgotten
+// the latest blobs but shows no broken ones. A folder belongs to one process at
+// a time. Actions does not look at the blobs a result names; Server does.
+//
+// # Life of a file
+//
+// A file is written under tmp, then renamed to its name, which carries its
+// digest and with it its size; it never changes afterwards. Evicting removes the
+// name; who has it open reads on. A crash leaves nothing but files under tmp,
+// which the next start removes. A full disk evicts before it fails.
+//
+// # Goroutines
+//
+// A Store has none of its own. A fetch from upstream runs in a goroutine that
+// may outlive the caller that started it, for others may have joined: it is
+// cancelled when its last asker leaves, and Store.Close waits for all of them.
+//
+// # Locks
+//
+// fetches.mu comes before files.mu; directoryCache.mu is alone. None is held
+// during I/O, a callback or a wait.
 package cas

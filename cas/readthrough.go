@@ -2,8 +2,10 @@ package cas
 
 import (
 	"context"
-	"io"
+	"errors"
+	"fmt"
 	"os"
+	"sync/atomic"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
@@ -11,54 +13,200 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A ReadThrough is a Store with an upstream.
+// maxDirectoryBytes bounds what is decoded as a directory: about a million entries.
+const maxDirectoryBytes = 128 << 20
+
+// A ReadThrough is a Store that gets what it lacks from upstream. However many
+// ask for a blob at the same time, through this ReadThrough or another one of the
+// same Store, it is fetched once. The fetch is cancelled when the last asker is
+// gone. A fetch that fails is not remembered; when it was another ReadThrough's,
+// this one tries its own upstream. Methods may be called concurrently.
 type ReadThrough struct {
-	store    *Store
-	upstream Fetcher
+	store        *Store
+	upstream     Fetcher
+	blobs, bytes atomic.Int64
 }
 
-// Through gives the Store an upstream.
+// Through returns a view of s that reads through to f. It needs no closing, and
+// is cheap enough to have one per action.
 func (s *Store) Through(f Fetcher) *ReadThrough { return &ReadThrough{store: s, upstream: f} }
 
-// Load makes blobs local.
+// Fetched returns how many blobs and bytes came from upstream because of this
+// ReadThrough. What it got by joining a fetch of another one counts there.
+func (t *ReadThrough) Fetched() (blobs, bytes int64) { return t.blobs.Load(), t.bytes.Load() }
+
+// Load makes ds local, with one call of Fetch for all that nobody is fetching
+// yet. A *MissingError names all that upstream does not have. Nothing keeps the
+// blobs from being evicted after Load has returned; the caller may pin them.
 func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
-	missing, err := t.store.FindMissing(ctx, ds)
-	if err != nil || len(missing) == 0 {
+	release, err := t.hold(ctx, ds)
+	if err != nil {
 		return err
 	}
-	return t.upstream.Fetch(ctx, missing, func(d digest.Digest, r io.Reader) error {
-		return t.store.Put(ctx, d, r)
-	})
+	release()
+	return nil
 }
 
-// OpenBlob opens.
+// OpenBlob opens d for reading, as Store.OpenBlob does, and fetches it first when
+// it is not there.
 func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
-	if err := t.Load(ctx, []digest.Digest{d}); err != nil {
-		return nil, err
+	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, ErrNotFound) {
+		return file, err
 	}
-	return t.store.OpenBlob(ctx, d)
-}
-
-// ReadBlob reads.
-func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	if err := t.Load(ctx, []digest.Digest{d}); err != nil {
-		return nil, err
-	}
-	return t.store.ReadBlob(ctx, d)
-}
-
-// Directory decodes.
-func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error) {
-	b, err := t.ReadBlob(ctx, d)
+	release, err := t.hold(ctx, []digest.Digest{d})
 	if err != nil {
 		return nil, err
 	}
-	m := new(repb.Directory)
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, err
-	}
-	return m, ValidateDirectory(d.Function(), m)
+	defer release()
+	return t.store.OpenBlob(ctx, d)
 }
 
-// Fetched counts.
-func (t *ReadThrough) Fetched() (blobs, bytes int64) { return 0, 0 }
+// ReadBlob returns the bytes of d and fetches it first when it is not there.
+func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
+	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, ErrNotFound) {
+		return b, err
+	}
+	release, err := t.hold(ctx, []digest.Digest{d})
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return t.store.ReadBlob(ctx, d)
+}
+
+// Directory returns the blob d as a Directory that ValidateDirectory accepts.
+// The message is shared with others: the caller must not change it. Of a blob
+// that is no valid directory the error wraps ErrInvalidDirectory.
+func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error) {
+	if m := t.store.directories.get(d); m != nil {
+		return m, nil
+	}
+	if d.SizeBytes() > maxDirectoryBytes {
+		return nil, fmt.Errorf("read directory %s: %w: it is larger than %d bytes",
+			d, ErrInvalidDirectory, maxDirectoryBytes)
+	}
+	b, err := t.ReadBlob(ctx, d)
+	if err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", d, err)
+	}
+	m := new(repb.Directory)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("read directory %s: %w: %w", d, ErrInvalidDirectory, err)
+	}
+	if err := ValidateDirectory(d.Function(), m); err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", d, err)
+	}
+	t.store.directories.add(d, m)
+	return m, nil
+}
+
+// hold makes ds local and keeps them pinned until release is called. After an
+// error nothing is pinned.
+func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (release func(), err error) {
+	h := &holding{store: t.store}
+	t.store.files.use(ds)
+	for need := distinct(ds); len(need) > 0; {
+		absent := h.pin(need)
+		flights, landed, err := t.ask(ctx, absent)
+		if err == nil {
+			need, err = t.await(ctx, flights, h)
+		}
+		if err != nil {
+			h.release()
+			return nil, fmt.Errorf("fetch %d blobs: %w", len(absent), err)
+		}
+		need = append(need, landed...)
+	}
+	if err := h.err(); err != nil {
+		h.release()
+		return nil, err
+	}
+	return h.release, nil
+}
+
+// await waits for the end of all flights and leaves them. What it got is pinned
+// by h; what another ReadThrough failed to get is returned, to be tried again.
+func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) (again []digest.Digest, err error) {
+	for _, fl := range flights {
+		if err == nil {
+			select {
+			case <-fl.done:
+				again = append(again, h.land(t, fl)...)
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		t.store.fetches.leave(t.store, fl)
+	}
+	return again, err
+}
+
+// A holding is what one caller has got so far, and failed to get. It belongs to
+// that caller's goroutine.
+type holding struct {
+	store   *Store
+	pinned  []digest.Digest
+	missing []digest.Digest
+	failure error // the first other than missing
+}
+
+// pin pins what is there and returns the rest.
+func (h *holding) pin(ds []digest.Digest) (absent []digest.Digest) {
+	for _, d := range ds {
+		if h.store.pin(d) {
+			h.pinned = append(h.pinned, d)
+		} else {
+			absent = append(absent, d)
+		}
+	}
+	return absent
+}
+
+// land takes over what fl, which has ended, brought. It returns the digest when t
+// has to try again.
+func (h *holding) land(t *ReadThrough, fl *flight) (again []digest.Digest) {
+	switch {
+	case fl.err == nil:
+		// The flight's own pin keeps it until the last asker has left; it is
+		// absent all the same when its file was found damaged.
+		return h.pin([]digest.Digest{fl.digest})
+	case fl.batch.by != t:
+		return []digest.Digest{fl.digest}
+	case errors.Is(fl.err, ErrNotFound):
+		h.missing = append(h.missing, fl.digest)
+	case h.failure == nil:
+		h.failure = fl.err
+	}
+	return nil
+}
+
+// err is nil when nothing failed. That something is missing comes last: the list
+// is whole only when nothing else went wrong.
+func (h *holding) err() error {
+	if h.failure != nil {
+		return h.failure
+	}
+	if len(h.missing) > 0 {
+		return &MissingError{Digests: h.missing}
+	}
+	return nil
+}
+
+func (h *holding) release() {
+	for _, d := range h.pinned {
+		h.store.unpin(d)
+	}
+}
+
+// distinct returns ds without repetitions.
+func distinct(ds []digest.Digest) []digest.Digest {
+	seen := make(map[digest.Digest]struct{}, len(ds))
+	once := make([]digest.Digest, 0, len(ds))
+	for _, d := range ds {
+		if _, again := seen[d]; !again {
+			seen[d] = struct{}{}
+			once = append(once, d)
+		}
+	}
+	return once
+}

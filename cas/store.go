@@ -1,122 +1,249 @@
 package cas
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// StoreOptions are what may be chosen about a Store.
+// StoreOptions are what may be chosen about a Store. The zero value works.
 type StoreOptions struct {
+	// MaxBytes bounds the sum of the sizes of the blobs, those being written
+	// included. On disk each takes up to one block of the file system more.
+	// 0 is 80 % of what is free when the store is opened and what it then holds.
 	MaxBytes int64
-	Logger   *zap.Logger
+	// DirectoryCacheBytes bounds the memory for decoded directories, estimated
+	// from their encoded size. 0 is 128 MiB.
+	DirectoryCacheBytes int64
+	// Logger may be nil.
+	Logger *zap.Logger
 }
 
-// A Store keeps blobs as files below one folder.
-type Store struct{ dir string }
-
-// StoreStats counts what a Store holds.
-type StoreStats struct {
-	Bytes, MaxBytes, Blobs, EvictedBlobs, EvictedBytes int64
-}
-
-// OpenStore opens or creates a Store.
-func OpenStore(dir string, o StoreOptions) (*Store, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "tmp"), 0o700); err != nil {
-		return nil, err
+func (o *StoreOptions) validate() error {
+	if o.MaxBytes < 0 || o.DirectoryCacheBytes < 0 {
+		return fmt.Errorf("a store cannot have %d bytes, or %d for directories", o.MaxBytes, o.DirectoryCacheBytes)
 	}
-	s := &Store{dir: dir}
-	for _, fn := range digest.Functions() {
-		if err := os.WriteFile(s.path(fn.Empty()), nil, 0o444); err != nil {
-			return nil, err
-		}
+	if o.DirectoryCacheBytes == 0 {
+		o.DirectoryCacheBytes = 128 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return nil
+}
+
+// A Store keeps blobs as files of one folder, bounded in bytes. The blob unused
+// for longest goes first; a pinned one does not go. Its methods may be called
+// concurrently.
+//
+// A blob is the file <function>/<first two digits>/<hash>-<size>, not writable.
+// Nothing is synced to disk: a blob appears by a rename when it is whole, and one
+// that a loss of power cut short is known by its size and dropped, at the start
+// or when it is opened. The order of use survives a restart in the modification
+// times of the files, to the hour.
+type Store struct {
+	files       *files[digest.Digest]
+	buffers     sync.Pool // of *[]byte
+	fetches     fetches
+	directories directoryCache
+}
+
+// StoreStats says what a Store holds.
+type StoreStats struct {
+	Bytes    int64 // the sum of the sizes of the blobs
+	Blobs    int64
+	MaxBytes int64
+	// What had to go since the store was opened.
+	EvictedBlobs, EvictedBytes int64
+}
+
+// copyBufferBytes is the size of the pieces in which blobs are written.
+const copyBufferBytes = 128 << 10
+
+// OpenStore opens the store in dir, which it creates if needed and keeps locked
+// until Close: a second OpenStore of the same folder fails, also from another
+// process. It removes half-written blobs, what is in TempDir, and what exceeds
+// the bound.
+func OpenStore(dir string, o StoreOptions) (*Store, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	f, err := openFiles(dir, blobLayout(), o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	s := &Store{files: f}
+	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
+	s.fetches.flights = make(map[digest.Digest]*flight)
+	s.directories.maxBytes = o.DirectoryCacheBytes
+	if err := s.prepare(o.MaxBytes); err != nil {
+		_ = f.close()
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// Close closes.
-func (s *Store) Close() error { return nil }
-
-// Dir is the folder.
-func (s *Store) Dir() string { return s.dir }
-
-// TempDir is a folder.
-func (s *Store) TempDir() string { return filepath.Join(s.dir, "tmp") }
-
-func (s *Store) path(d digest.Digest) string {
-	return filepath.Join(s.dir, fmt.Sprintf("%s-%s-%d", d.Function(), d.Hash(), d.SizeBytes()))
-}
-
-// Put stores.
-func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
-	b, err := io.ReadAll(io.LimitReader(r, d.SizeBytes()+1))
+// prepare sets the bound and makes the empty blob.
+func (s *Store) prepare(maxBytes int64) error {
+	if maxBytes == 0 {
+		free, err := freeBytes(s.Dir())
+		if err != nil {
+			return err
+		}
+		maxBytes = s.files.index.present + free/5*4
+	}
+	s.files.limit(maxBytes)
+	empty, err := os.OpenFile(s.emptyPath(), os.O_RDONLY|os.O_CREATE|os.O_TRUNC, 0o444)
 	if err != nil {
 		return err
 	}
-	return s.PutBytes(ctx, d, b)
+	return empty.Close()
 }
 
-// PutBytes stores.
-func (s *Store) PutBytes(_ context.Context, d digest.Digest, b []byte) error {
-	if digest.Of(d.Function(), b) != d {
-		return fmt.Errorf("put %s: %w", d, ErrCorrupt)
+// Close cancels the fetches under way, waits for their end, and lets another
+// process open the store. Afterwards nothing is found and nothing can be put.
+func (s *Store) Close() error {
+	s.fetches.close()
+	return s.files.close()
+}
+
+// Dir returns the absolute path of the store's folder.
+func (s *Store) Dir() string { return s.files.dir }
+
+// TempDir returns a folder on the same file system as the blobs, for files to be
+// adopted. OpenStore empties it; names starting with "incoming-" are the store's.
+func (s *Store) TempDir() string { return s.files.tempDir() }
+
+// emptyPath is the file of the empty blob of every digest function, outside the
+// index: it is always there and never evicted.
+func (s *Store) emptyPath() string { return filepath.Join(s.Dir(), "empty") }
+
+// OpenBlob opens d for reading, which counts as a use; the caller closes it. The
+// file stays readable when the blob is evicted. Of a blob that is not there, or
+// whose file turns out to be damaged, the error is a *MissingError.
+func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("open blob %s: %w", d, err)
 	}
-	return os.WriteFile(s.path(d), b, 0o444)
-}
-
-// Adopt takes a file.
-func (s *Store) Adopt(_ context.Context, path string, d digest.Digest) error {
-	return os.Rename(path, s.path(d))
-}
-
-// OpenBlob opens.
-func (s *Store) OpenBlob(_ context.Context, d digest.Digest) (*os.File, error) {
-	f, err := os.Open(s.path(d))
-	if errors.Is(err, os.ErrNotExist) {
+	if d.IsEmptyBlob() {
+		return os.Open(s.emptyPath())
+	}
+	file, err := s.files.open(d)
+	if errors.Is(err, ErrNotFound) {
 		return nil, &MissingError{Digests: []digest.Digest{d}}
 	}
-	return f, err
+	if err != nil {
+		return nil, fmt.Errorf("open blob %s: %w", d, err)
+	}
+	return file, nil
 }
 
-// ReadBlob reads.
+// ReadBlob returns the bytes of d, which counts as a use. Errors are those of
+// OpenBlob.
 func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	f, err := s.OpenBlob(ctx, d)
+	file, err := s.OpenBlob(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var b bytes.Buffer
-	_, err = b.ReadFrom(f)
-	return b.Bytes(), err
+	defer file.Close()
+	b := make([]byte, d.SizeBytes())
+	if _, err := io.ReadFull(file, b); err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", d, err)
+	}
+	return b, nil
 }
 
-// Contains reports.
+// Contains reports whether d is there, which counts as a use.
 func (s *Store) Contains(d digest.Digest) bool {
-	_, err := os.Stat(s.path(d))
-	return err == nil
+	return d.IsEmptyBlob() || len(s.files.use([]digest.Digest{d})) == 0
 }
 
-// FindMissing lists.
-func (s *Store) FindMissing(_ context.Context, ds []digest.Digest) ([]digest.Digest, error) {
-	var missing []digest.Digest
-	for _, d := range ds {
-		if !s.Contains(d) {
-			missing = append(missing, d)
+// FindMissing returns those of ds that are not there, in their order; the others
+// count as used.
+func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("find missing blobs: %w", err)
+	}
+	missing := s.files.use(ds)
+	kept := missing[:0]
+	for _, d := range missing {
+		if !d.IsEmptyBlob() {
+			kept = append(kept, d)
 		}
 	}
-	return missing, nil
+	return kept, nil
 }
 
-// Pin pins.
-func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) { return func() {}, s.Contains(d) }
+// Pin keeps d from being evicted until unpin is called; calling that again does
+// nothing. ok is false when d is not there.
+func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) {
+	if !s.pin(d) {
+		return func() {}, false
+	}
+	return sync.OnceFunc(func() { s.unpin(d) }), true
+}
 
-// Stats counts.
-func (s *Store) Stats() StoreStats { return StoreStats{} }
+func (s *Store) pin(d digest.Digest) bool { return d.IsEmptyBlob() || s.files.pin(d) }
+
+func (s *Store) unpin(d digest.Digest) {
+	if !d.IsEmptyBlob() {
+		s.files.unpin(d)
+	}
+}
+
+// Stats returns what the store holds now. The empty blob is not counted.
+func (s *Store) Stats() StoreStats {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	x := s.files.index
+	return StoreStats{
+		Bytes: x.present, Blobs: x.count, MaxBytes: x.max,
+		EvictedBlobs: x.evicted, EvictedBytes: x.evictedCost,
+	}
+}
+
+func blobLayout() layout[digest.Digest] {
+	l := layout[digest.Digest]{
+		path:  blobPath,
+		parse: parseBlobPath,
+		whole: func(d digest.Digest, bytes int64) bool { return bytes == d.SizeBytes() },
+		cost:  digest.Digest.SizeBytes,
+	}
+	for _, fn := range digest.Functions() {
+		l.groups = append(l.groups, fn.String())
+	}
+	return l
+}
+
+func blobPath(d digest.Digest) string {
+	h := d.Hash()
+	return d.Function().String() + "/" + h[:2] + "/" + h + "-" + strconv.FormatInt(d.SizeBytes(), 10)
+}
+
+func parseBlobPath(path string) (digest.Digest, bool) {
+	group, rest, _ := strings.Cut(path, "/")
+	_, name, _ := strings.Cut(rest, "/")
+	hash, size, _ := strings.Cut(name, "-")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return digest.Digest{}, false
+	}
+	for _, fn := range digest.Functions() {
+		if fn.String() != group {
+			continue
+		}
+		d, err := digest.Parse(fn, hash, n)
+		return d, err == nil && blobPath(d) == path && !d.IsEmptyBlob()
+	}
+	return digest.Digest{}, false
+}

@@ -1,0 +1,206 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// fetches are what a Store has under way from upstream: at most one flight per
+// digest, whoever asks and through whichever ReadThrough. Flights that were asked
+// for together share a batch, which is one call of Fetch. mu is held without I/O
+// and before the store's own.
+type fetches struct {
+	mu      sync.Mutex
+	flights map[digest.Digest]*flight // guarded by mu
+	closed  bool                      // guarded by mu
+	running sync.WaitGroup            // batches; close waits for it
+}
+
+// A flight is one blob under way. It ends with the blob in the store and pinned
+// for those who wait, or with an error, which the next asker does not see.
+type flight struct {
+	digest digest.Digest
+	batch  *batch
+	done   chan struct{} // closed when the flight has ended
+	err    error         // how it ended; set before done is closed
+	// The rest is guarded by fetches.mu.
+	ended  bool
+	pinned bool // the blob is pinned until the last asker has left
+	askers int
+}
+
+// A batch is one call of Fetch.
+type batch struct {
+	by     *ReadThrough
+	cancel context.CancelFunc
+	// flights is fixed when the batch starts.
+	flights map[digest.Digest]*flight
+	// The rest is guarded by fetches.mu.
+	open      int  // flights that have not ended
+	askers    int  // of those
+	abandoned bool // nobody waited for any of those: cancelled
+}
+
+// ask joins the flights of ds, and starts one batch for those that nobody
+// brings yet. Those that have landed in the store by now get none. ds holds no
+// digest twice. The caller leaves each of the flights it gets.
+func (t *ReadThrough) ask(
+	ctx context.Context, ds []digest.Digest,
+) (asked []*flight, landed []digest.Digest, err error) {
+	x := &t.store.fetches
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return nil, nil, fs.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	fresh := &batch{by: t, flights: make(map[digest.Digest]*flight)}
+	for _, d := range ds {
+		fl := x.flights[d]
+		if fl == nil {
+			// Flights land before they end, so what has none is there or is not.
+			if t.store.files.contains(d) {
+				landed = append(landed, d)
+				continue
+			}
+			fl = &flight{digest: d, batch: fresh, done: make(chan struct{})}
+			fresh.flights[d], x.flights[d] = fl, fl
+		}
+		fl.askers++
+		fl.batch.askers++
+		asked = append(asked, fl)
+	}
+	if fresh.open = len(fresh.flights); fresh.open > 0 {
+		// Others may join, so the batch must not end with this caller's context.
+		batchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		fresh.cancel = cancel
+		x.running.Go(func() {
+			defer cancel()
+			t.run(batchCtx, fresh)
+		})
+	}
+	return asked, landed, nil
+}
+
+// run brings the blobs of b.
+func (t *ReadThrough) run(ctx context.Context, b *batch) {
+	ds := make([]digest.Digest, 0, len(b.flights))
+	for d := range b.flights {
+		ds = append(ds, d)
+	}
+	var mu sync.Mutex
+	refused := make(map[digest.Digest]error) // why sink did not take a blob; guarded by mu
+	err := t.upstream.Fetch(ctx, ds, func(d digest.Digest, r io.Reader) error {
+		fl := b.flights[d]
+		if fl == nil {
+			return fmt.Errorf("blob %s was not asked for", d)
+		}
+		if err := t.store.putPinned(ctx, d, r); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			refused[d] = err
+			return err
+		}
+		t.end(fl, nil)
+		return nil
+	})
+	for d, fl := range b.flights {
+		t.end(fl, whyNotFetched(d, refused[d], err))
+	}
+}
+
+// whyNotFetched is the error for a blob that a Fetch that ended with err did not
+// bring.
+func whyNotFetched(d digest.Digest, refused, err error) error {
+	var missing *MissingError
+	switch {
+	case refused != nil:
+		return fmt.Errorf("fetch blob %s: %w", d, refused)
+	case err == nil || errors.As(err, &missing):
+		return &MissingError{Digests: []digest.Digest{d}}
+	}
+	return fmt.Errorf("fetch blob %s: %w", d, err)
+}
+
+// end ends fl, once; without an error the caller has pinned the blob, and end
+// takes that pin.
+func (t *ReadThrough) end(fl *flight, err error) {
+	x := &t.store.fetches
+	x.mu.Lock()
+	first := !fl.ended
+	unpin := err == nil
+	if first {
+		if x.closed && err != nil {
+			err = fs.ErrClosed
+		}
+		fl.ended, fl.err = true, err
+		fl.pinned = err == nil && fl.askers > 0
+		unpin = unpin && !fl.pinned
+		if x.flights[fl.digest] == fl {
+			delete(x.flights, fl.digest)
+		}
+		fl.batch.open--
+		fl.batch.askers -= fl.askers
+		x.abandonLocked(fl.batch)
+	}
+	x.mu.Unlock()
+	if unpin {
+		t.store.unpin(fl.digest)
+	}
+	if first {
+		if err == nil {
+			t.blobs.Add(1)
+			t.bytes.Add(fl.digest.SizeBytes())
+		}
+		close(fl.done)
+	}
+}
+
+// leave says that one asker of fl needs it no longer.
+func (x *fetches) leave(s *Store, fl *flight) {
+	x.mu.Lock()
+	fl.askers--
+	unpin := fl.pinned && fl.askers == 0
+	if !fl.ended {
+		fl.batch.askers--
+		x.abandonLocked(fl.batch)
+	}
+	x.mu.Unlock()
+	if unpin {
+		s.unpin(fl.digest)
+	}
+}
+
+// abandonLocked cancels b when nobody waits for any of its flights. They leave
+// the map, so that the next asker starts anew.
+func (x *fetches) abandonLocked(b *batch) {
+	if b.askers > 0 || b.open == 0 || b.abandoned {
+		return
+	}
+	b.abandoned = true
+	for d, fl := range b.flights {
+		if x.flights[d] == fl {
+			delete(x.flights, d)
+		}
+	}
+	b.cancel()
+}
+
+// close cancels all batches and waits for their end.
+func (x *fetches) close() {
+	x.mu.Lock()
+	x.closed = true
+	for _, fl := range x.flights {
+		fl.batch.cancel()
+	}
+	x.mu.Unlock()
+	x.running.Wait()
+}

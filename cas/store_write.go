@@ -1,0 +1,206 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Put stores the blob d, whose bytes r yields. When d is there already, it
+// returns without reading r; so it may when another caller brings d meanwhile.
+// Bytes that are not d's end in ErrCorrupt, a blob that does not fit in
+// ErrNoSpace, and nothing of it stays behind.
+func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
+	err := s.putPinned(ctx, d, r)
+	if err != nil {
+		return fmt.Errorf("put blob %s: %w", d, err)
+	}
+	s.unpin(d)
+	return nil
+}
+
+// PutBytes stores the blob d, whose bytes are b. Other than Put it verifies b
+// even when d is there.
+func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
+	if d.IsZero() {
+		return fmt.Errorf("put blob: %w: it is not set", digest.ErrInvalid)
+	}
+	// The size first: hashing what cannot match is for nothing.
+	if int64(len(b)) != d.SizeBytes() {
+		return fmt.Errorf("put blob %s: %w: %d bytes came", d, ErrCorrupt, len(b))
+	}
+	if got := digest.Of(d.Function(), b); got != d {
+		return fmt.Errorf("put blob %s: %w: it is %s", d, ErrCorrupt, got)
+	}
+	if s.Contains(d) {
+		return nil
+	}
+	err := s.write(ctx, d, func(w *roomWriter) error {
+		_, err := w.Write(b)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("put blob %s: %w", d, err)
+	}
+	s.unpin(d)
+	return nil
+}
+
+// putPinned does what Put does and leaves d pinned.
+func (s *Store) putPinned(ctx context.Context, d digest.Digest, r io.Reader) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.IsZero() {
+		return fmt.Errorf("%w: it is not set", digest.ErrInvalid)
+	}
+	if d.IsEmptyBlob() {
+		return s.verify(ctx, d, io.Discard, r)
+	}
+	if s.pin(d) {
+		return nil
+	}
+	return s.write(ctx, d, func(w *roomWriter) error { return s.verify(ctx, d, w, r) })
+}
+
+// verify copies r to w, and fails unless what it copied is d.
+func (s *Store) verify(ctx context.Context, d digest.Digest, w io.Writer, r io.Reader) error {
+	buffer := s.buffers.Get().(*[]byte)
+	defer s.buffers.Put(buffer)
+	hasher := digest.NewHasher(d.Function())
+	limited := &io.LimitedReader{R: untilDone{ctx, r}, N: d.SizeBytes()}
+	if _, err := io.CopyBuffer(io.MultiWriter(hasher, w), limited, *buffer); err != nil {
+		return err
+	}
+	if limited.N > 0 {
+		return fmt.Errorf("%w: only %d bytes came", ErrCorrupt, hasher.SizeBytes())
+	}
+	// One byte more would be one too many.
+	n, err := io.ReadFull(untilDone{ctx, r}, (*buffer)[:1])
+	if n > 0 {
+		return fmt.Errorf("%w: more than %d bytes came", ErrCorrupt, d.SizeBytes())
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if got := hasher.Digest(); got != d {
+		return fmt.Errorf("%w: it is %s", ErrCorrupt, got)
+	}
+	return nil
+}
+
+// untilDone is r until ctx is done.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
+}
+
+// write stores d as what fill writes, and leaves it pinned.
+func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWriter) error) error {
+	if err := s.files.fits(d.SizeBytes()); err != nil {
+		return err
+	}
+	temp, err := s.files.createTemp()
+	if err != nil {
+		return err
+	}
+	w := &roomWriter{files: s.files, file: temp, size: d.SizeBytes()}
+	err = fill(w)
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = s.files.settle(ctx, d, temp.Name(), false)
+	}
+	if err != nil {
+		s.files.release(w.reserved)
+		_ = os.Remove(temp.Name())
+	}
+	return err
+}
+
+// reserveBytes is how much room a blob gets ahead of the bytes that have come:
+// an announced size alone must not empty the store.
+const reserveBytes = 16 << 20
+
+// A roomWriter writes a blob to file, reserves room in the store as it goes and
+// makes room when the disk is full.
+type roomWriter struct {
+	files    *files[digest.Digest]
+	file     *os.File
+	size     int64 // of the blob; no more than that is written
+	written  int64
+	reserved int64 // the reservation, which is size once all is written
+}
+
+// reserve sees to it that n more bytes can be written.
+func (w *roomWriter) reserve(n int64) error {
+	need := w.written + n - w.reserved
+	if need <= 0 {
+		return nil
+	}
+	need = max(need, min(reserveBytes, w.size-w.reserved))
+	err := w.files.reserve(need)
+	if err == nil {
+		w.reserved += need
+	}
+	return err
+}
+
+func (w *roomWriter) Write(p []byte) (int, error) {
+	if err := w.reserve(int64(len(p))); err != nil {
+		return 0, err
+	}
+	done := 0
+	err := w.files.withRoom(w.reserved-w.written, func() error {
+		n, err := w.file.Write(p[done:])
+		done += n
+		w.written += int64(n)
+		return err
+	})
+	return done, err
+}
+
+// copyFrom writes all of src, letting the kernel copy: as a reflink where the
+// file system can.
+func (w *roomWriter) copyFrom(ctx context.Context, src *os.File) error {
+	for w.written < w.size {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		want := min(w.size-w.written, reserveBytes)
+		if err := w.reserve(want); err != nil {
+			return err
+		}
+		var n int64
+		err := w.files.withRoom(want, func() error {
+			// A failed attempt may have read more than it wrote.
+			if _, err := src.Seek(w.written, io.SeekStart); err != nil {
+				return err
+			}
+			var err error
+			n, err = w.file.ReadFrom(io.LimitReader(src, want))
+			w.written += n
+			want -= n
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("%w: the file became shorter", ErrCorrupt)
+		}
+	}
+	return nil
+}
