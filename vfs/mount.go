@@ -70,12 +70,33 @@ func (r *Root) mountLower() error {
 		defer close(r.served)
 		server.Serve()
 	}()
-	var st unix.Stat_t
-	if err := unix.Stat(r.lowerPath(), &st); err != nil {
+	if r.pin, err = unix.Open(r.lowerPath(), unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return &mountError{"fuse", err}
 	}
-	r.conn = unix.Minor(st.Dev)
 	return nil
+}
+
+// unmountLower ends the FUSE connection, whoever still uses it.
+func (r *Root) unmountLower() error {
+	if r.pin >= 0 {
+		defer func() { _ = unix.Close(r.pin) }()
+	}
+	// MNT_FORCE aborts the connection.
+	err := unix.Unmount(r.lowerPath(), unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err == nil || r.pin < 0 {
+		return err
+	}
+	// The action was faster and left us only the number of the connection,
+	// which is nobody else's as long as we hold the pin.
+	var st unix.Statx_t // asking for nothing asks nobody: the connection may be dead
+	if err := unix.Statx(r.pin, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
+		return fmt.Errorf("find the FUSE connection of %s: %w", r.lowerPath(), err)
+	}
+	err = os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", st.Dev_minor), []byte("1"), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it ended already
+	}
+	return err
 }
 
 func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
@@ -131,15 +152,12 @@ func (r *Root) release() error {
 	r.cancel()
 	var errs []error
 	if r.overlayUp {
-		if err := unix.Unmount(r.Path(), unix.UMOUNT_NOFOLLOW); err != nil {
-			errs = append(errs, detach(r.Path(), unix.MNT_DETACH))
+		if err := unmount(r.Path(), 0); err != nil {
+			errs = append(errs, unmount(r.Path(), unix.MNT_DETACH))
 		}
 	}
 	if r.lowerUp {
-		// MNT_FORCE aborts the connection, whoever still uses it.
-		if err := detach(r.lowerPath(), unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
-			errs = append(errs, err, abort(r.conn))
-		}
+		errs = append(errs, r.unmountLower())
 	}
 	if r.served != nil {
 		<-r.served
@@ -165,21 +183,14 @@ func (r *Root) removeFolders() error {
 	return errors.Join(errs...)
 }
 
-func detach(path string, flags int) error {
-	if err := unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW); err != nil {
+// unmount unmounts path. That nothing is mounted there (EINVAL) is no error:
+// the action may have been faster.
+func unmount(path string, flags int) error {
+	err := unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return &os.PathError{Op: "unmount", Path: path, Err: err}
 	}
 	return nil
-}
-
-// abort ends a FUSE connection that has no mount point any more.
-func abort(conn uint32) error {
-	file := fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", conn)
-	err := os.WriteFile(file, []byte("1"), 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // the connection is gone, or only held by a mount that we cannot reach
-	}
-	return err
 }
 
 // mountError says which mount failed; probe turns it into advice.

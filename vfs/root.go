@@ -76,7 +76,7 @@ type Root struct {
 	// The mounts; set by mount, used by release.
 	server    *fuse.Server
 	served    chan struct{} // closed when the server's goroutines are gone
-	conn      uint32        // number of the FUSE connection
+	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
 	lowerUp   bool          // lower is mounted
 	overlayUp bool          // root is mounted
 
@@ -114,7 +114,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 		return nil, err
 	}
 	r := &Root{
-		fs: f, spec: spec,
+		fs: f, spec: spec, pin: -1,
 		seed:  maphash.MakeSeed(),
 		nodes: map[uint64]*node{},
 		seen:  map[uint64]struct{}{},

@@ -33,7 +33,7 @@ func detachBelow(dir string) error {
 		for _, p := range slices.Backward(points) {
 			// MNT_FORCE aborts FUSE for those who still wait for an answer;
 			// other file systems do not know it.
-			if err := detach(p, unix.MNT_FORCE|unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			if err := unmount(p, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,9 @@ import (
 
 func newSeed() maphash.Seed { return maphash.MakeSeed() }
 
+// urgent is a signal that a Go program takes without noticing.
+const urgent = unix.SIGURG
+
 func isEIO(err error) bool { return errors.Is(err, unix.EIO) }
 
 // waitUntil polls what the kernel or another process does in its own time.
