@@ -1,0 +1,200 @@
+package cas
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A blobReader reads one blob from as many ByteStream.Read streams as it takes,
+// each going on where the one before broke. It ends with io.EOF only if what was
+// read is the blob; else with ErrCorrupt or the error of the last attempt.
+type blobReader struct {
+	ctx    context.Context // of the Fetch that the reader lives in
+	c      *Client
+	name   resource
+	hasher *digest.Hasher
+	budget *budget
+
+	attempt *readAttempt // nil between two streams
+	ahead   []byte       // read by begin, not yet delivered
+	err     error        // once set, for good
+}
+
+func newBlobReader(ctx context.Context, c *Client, d digest.Digest, compressed bool) *blobReader {
+	r := &blobReader{
+		ctx:    ctx,
+		c:      c,
+		name:   resource{instance: c.instance, digest: d},
+		hasher: digest.NewHasher(d.Function()),
+		budget: c.link.newBudget(),
+	}
+	if compressed {
+		r.name.compressor = repb.Compressor_ZSTD
+	}
+	return r
+}
+
+// begin reads a first piece, so that r.err tells whether the blob is there.
+func (r *blobReader) begin() {
+	buf := make([]byte, 32<<10)
+	n, _ := r.Read(buf)
+	r.ahead = buf[:n]
+}
+
+func (r *blobReader) Read(p []byte) (int, error) {
+	if len(r.ahead) > 0 {
+		n := copy(p, r.ahead)
+		r.ahead = r.ahead[n:]
+		return n, nil
+	}
+	for r.err == nil && len(p) > 0 {
+		n, err := r.next(p)
+		if n > 0 {
+			return r.deliver(p[:n])
+		}
+		if err != nil {
+			r.ended(err)
+		}
+	}
+	return 0, r.err
+}
+
+// deliver accounts for bytes that have arrived.
+func (r *blobReader) deliver(p []byte) (int, error) {
+	d := r.name.digest
+	if int64(len(p)) > d.SizeBytes()-r.hasher.SizeBytes() {
+		r.err = fmt.Errorf("blob %s: %w: the server sent more than its size", d, ErrCorrupt)
+		return 0, r.err
+	}
+	_, _ = r.hasher.Write(p)
+	r.budget.progress()
+	return len(p), nil
+}
+
+// next reads from the stream, which it opens if there is none. When all bytes are
+// there it does not wait for the stream to end.
+func (r *blobReader) next(p []byte) (int, error) {
+	d, offset := r.name.digest, r.hasher.SizeBytes()
+	if offset == d.SizeBytes() && (offset > 0 || d.IsEmptyBlob()) {
+		return 0, io.EOF
+	}
+	if r.attempt == nil {
+		a, err := r.c.link.openRead(r.ctx, r.name, offset)
+		if err != nil {
+			return 0, err
+		}
+		r.attempt = a
+	}
+	return r.attempt.Read(p)
+}
+
+// ended decides what follows when a stream has ended with err: the end, an
+// error, or after a pause another stream.
+func (r *blobReader) ended(err error) {
+	r.close()
+	d := r.name.digest
+	switch {
+	case err == io.EOF && r.hasher.Digest() != d:
+		r.err = fmt.Errorf("blob %s: %w: the server sent %s", d, ErrCorrupt, r.hasher.Digest())
+	case err == io.EOF:
+		r.err = io.EOF
+	case r.name.compressor != repb.Compressor_IDENTITY && compressionRefused(err):
+		r.name.compressor = repb.Compressor_IDENTITY
+	default:
+		r.err = r.budget.pause(r.ctx, err)
+	}
+}
+
+// compressionRefused reports whether a server that announced zstd does not want
+// to read or write this blob with it.
+func compressionRefused(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unimplemented || code == codes.InvalidArgument
+}
+
+func (r *blobReader) close() {
+	if r.attempt != nil {
+		r.attempt.close()
+		r.attempt = nil
+	}
+}
+
+// A readAttempt is one ByteStream.Read stream.
+type readAttempt struct {
+	in *streamReader
+	z  *zstd.Decoder // nil when the data is not compressed
+}
+
+func (l *link) openRead(ctx context.Context, name resource, offset int64) (*readAttempt, error) {
+	in := &streamReader{watch: newWatch(ctx, l.options.StallAfter)}
+	err := in.watch.step(func() (err error) {
+		r := &bytestream.ReadRequest{ResourceName: name.String(), ReadOffset: offset}
+		in.stream, err = l.streams.Read(in.watch.ctx, r, callOptions()...)
+		return err
+	})
+	a := &readAttempt{in: in}
+	if err == nil && name.compressor == repb.Compressor_ZSTD {
+		a.z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	}
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *readAttempt) Read(p []byte) (int, error) {
+	if a.z == nil {
+		return a.in.Read(p)
+	}
+	n, err := a.z.Read(p)
+	switch {
+	case n > 0 || err == nil || err == io.EOF:
+		return n, err
+	case a.in.err != nil && a.in.err != io.EOF:
+		// The decoder only saw that its input stopped.
+		return 0, a.in.err
+	}
+	return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
+func (a *readAttempt) close() {
+	if a.z != nil {
+		a.z.Close()
+	}
+	a.in.watch.stop()
+}
+
+// A streamReader reads the data of a Read stream.
+type streamReader struct {
+	watch   *watch
+	stream  bytestream.ByteStream_ReadClient
+	pending []byte
+	err     error // once set, for good
+}
+
+func (s *streamReader) Read(p []byte) (int, error) {
+	for len(s.pending) == 0 && s.err == nil {
+		s.err = s.watch.step(func() error {
+			r, err := s.stream.Recv()
+			s.pending = r.GetData()
+			return err
+		})
+	}
+	if len(s.pending) == 0 {
+		return 0, s.err
+	}
+	n := copy(p, s.pending)
+	s.pending = s.pending[n:]
+	return n, nil
+}
