@@ -94,7 +94,7 @@ func expectMinimal(t *testing.T, c *bazelClient) {
 	expectRunners(t, r, "remote cache hit")
 	expectNotDownloaded(t, c.workspace, "")
 
-	r = c.build(t, "//genrules/...", "--action_env=ROUND=2")
+	r = c.build(t, "//genrules:big_size", "--action_env=ROUND=2")
 	expectRunners(t, r, "remote")
 	expectNotDownloaded(t, c.workspace, "")
 
