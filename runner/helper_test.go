@@ -1,3 +1,50 @@
 package runner
 
-func helperMain() {}
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+// helperVar makes this test binary a worker that is there to be killed. Its value is
+// the cgroup version, or -1; its arguments are the command.
+const helperVar = "RUNNER_TEST_WORKER"
+
+func helperMain() {
+	value, ok := os.LookupEnv(helperVar)
+	if !ok {
+		return
+	}
+	if err := helperWorker(value); err != nil {
+		fmt.Fprintln(os.Stderr, "helper:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func helperWorker(value string) error {
+	version, err := strconv.Atoi(value)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	var o LauncherOptions
+	if version >= 0 {
+		p, err := cgroup.Open(cgroup.Options{Name: os.Getenv("GROUP"), Version: version})
+		if err != nil {
+			return err
+		}
+		if o.Cgroup, err = p.Slot("0"); err != nil {
+			return err
+		}
+	}
+	l, err := StartLauncher(ctx, o)
+	if err != nil {
+		return err
+	}
+	_, err = l.Run(ctx, Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: "/"})
+	return err
+}

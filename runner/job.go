@@ -101,10 +101,21 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 				j.kill() // the forking thread is stranded in the slot's group
 			}
 		case d := <-diedc:
-			if j.commandEnded(d) {
+			j.record(d)
+			if d.alone {
 				return nil
 			}
+			j.kill()
 		case <-emptyc:
+			// Both may have been ready, and select does not know an order.
+			select {
+			case d := <-diedc:
+				j.record(d)
+			default:
+			}
+			if !j.ended {
+				j.fault = errors.New("the command's end was not seen")
+			}
 			return nil
 		case m, ok := <-requests:
 			if !ok {
@@ -134,16 +145,10 @@ func (j *job) notStarted(err error) {
 	j.fault = fmt.Errorf("start command: %w", err)
 }
 
-// commandEnded tells whether nothing else is left; otherwise the rest is killed.
-func (j *job) commandEnded(d death) bool {
+func (j *job) record(d death) {
 	j.ended = true
 	j.out.Status, j.out.Usage, j.out.Ended = d.status, d.usage, d.at
 	j.out.EndedBeingKilled = j.stopped
-	if d.alone {
-		return true
-	}
-	j.kill()
-	return false
 }
 
 // terminate asks everything to end, for the time of the grace.
@@ -224,8 +229,8 @@ func (j *job) reportStuck() []int {
 }
 
 // reap waits for every child until there is none, which in a subreaper means that
-// there is no descendant either; then it closes empty and ends. died gets the end of
-// the command itself.
+// there is no descendant either; then it closes empty and ends. Before that died gets
+// the end of the command itself.
 func reap(command int) (died <-chan death, empty <-chan struct{}) {
 	d, e := make(chan death, 1), make(chan struct{})
 	go func() {

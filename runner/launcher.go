@@ -160,6 +160,9 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	}
 	r := attempt{l: l, c: &c, id: id, clock: newClock(c.Timeout, c.Stalled)}
 	res, err := r.run(ctx)
+	if l.isClosed() {
+		err = ErrClosed // whatever the last words were: they were of being killed
+	}
 	if err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)
 	}
@@ -180,6 +183,12 @@ func (l *Launcher) acquire() (id uint64, err error) {
 	return l.lastID, nil
 }
 
+func (l *Launcher) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
 func (l *Launcher) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +196,7 @@ func (l *Launcher) release() {
 }
 
 // Close ends the launcher; a command that runs is killed without grace and its Run
-// returns ErrLauncherDied. Close returns when the launcher process is gone. It is
+// returns ErrClosed. Close returns when the launcher process is gone. It is
 // idempotent.
 func (l *Launcher) Close() error {
 	l.mu.Lock()

@@ -113,6 +113,22 @@ func newLauncher(t testing.TB, slot *cgroup.Slot) *Launcher {
 	return l
 }
 
+// removeGroup removes what a killed worker left, as the next worker does.
+func removeGroup(t testing.TB, version int, name string) {
+	t.Helper()
+	if version < 0 {
+		return
+	}
+	p, err := cgroup.Open(cgroup.Options{Name: name, Version: version})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // eachKind runs a test without a group and in a group of each cgroup version.
 func eachKind(t *testing.T, f func(t *testing.T, l *Launcher)) {
 	t.Run("tree", func(t *testing.T) { f(t, newLauncher(t, nil)) })
