@@ -1,0 +1,97 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config holds the times and bounds of a scheduler. The zero value of a field
+// means its default.
+type Config struct {
+	// ExecutionTimeout is given to actions that ask for none. Default 1h.
+	ExecutionTimeout time.Duration
+	// MaxExecutionTimeout is the longest timeout an action may ask for; above it
+	// Execute answers INVALID_ARGUMENT. Default 24h, at least ExecutionTimeout.
+	MaxExecutionTimeout time.Duration
+
+	// SyncInterval is how often a busy worker has to call. A worker learns of a
+	// cancellation at its next call, so this is also how long a cancelled action
+	// may go on. Default 5s.
+	SyncInterval time.Duration
+	// IdleHold is how long the call of an idle worker is held. Default 30s.
+	IdleHold time.Duration
+	// WorkerSlack is how late a worker may be before it is taken for dead. It
+	// also covers the difference between the clocks of worker and scheduler.
+	// Default 25s.
+	WorkerSlack time.Duration
+	// MaxAttempts is how many workers may be lost while they run an action,
+	// before the action fails. Default 3.
+	MaxAttempts int
+
+	// ClientGrace is how long an operation that nobody waits for, or an action
+	// that a worker brought along, is kept going for a client to come back. Default 60s.
+	ClientGrace time.Duration
+	// MatchGrace is how long an action waits for a first worker that can serve
+	// it. Default 60s.
+	MatchGrace time.Duration
+	// KeepCompleted is how long a completed operation can be waited for again.
+	// Default 5m.
+	KeepCompleted time.Duration
+	// MaxCompleted bounds the completed operations kept. Default 10000.
+	MaxCompleted int
+	// MaxQueued bounds the actions that wait for a worker; above it Execute
+	// answers RESOURCE_EXHAUSTED. Default 1000000.
+	MaxQueued int
+}
+
+// maxResends is how often an assignment that its worker never confirmed is sent
+// to it again before the worker counts as lost. Such a repetition costs the
+// action none of its attempts: the answer may have been lost on the way.
+const maxResends = 10
+
+// withDefaults returns c with the zero fields filled in, or an error that names
+// the first field that makes no sense.
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		name string
+		d    *time.Duration
+		def  time.Duration
+	}{
+		{"ExecutionTimeout", &c.ExecutionTimeout, time.Hour},
+		{"MaxExecutionTimeout", &c.MaxExecutionTimeout, 24 * time.Hour},
+		{"SyncInterval", &c.SyncInterval, 5 * time.Second},
+		{"IdleHold", &c.IdleHold, 30 * time.Second},
+		{"WorkerSlack", &c.WorkerSlack, 25 * time.Second},
+		{"ClientGrace", &c.ClientGrace, time.Minute},
+		{"MatchGrace", &c.MatchGrace, time.Minute},
+		{"KeepCompleted", &c.KeepCompleted, 5 * time.Minute},
+	} {
+		if *f.d < 0 {
+			return c, fmt.Errorf("scheduler config: %s is negative: %s", f.name, *f.d)
+		}
+		if *f.d == 0 {
+			*f.d = f.def
+		}
+	}
+	for _, f := range []struct {
+		name string
+		n    *int
+		def  int
+	}{
+		{"MaxAttempts", &c.MaxAttempts, 3},
+		{"MaxCompleted", &c.MaxCompleted, 10_000},
+		{"MaxQueued", &c.MaxQueued, 1_000_000},
+	} {
+		if *f.n < 0 {
+			return c, fmt.Errorf("scheduler config: %s is negative: %d", f.name, *f.n)
+		}
+		if *f.n == 0 {
+			*f.n = f.def
+		}
+	}
+	if c.ExecutionTimeout > c.MaxExecutionTimeout {
+		return c, fmt.Errorf("scheduler config: ExecutionTimeout %s exceeds MaxExecutionTimeout %s",
+			c.ExecutionTimeout, c.MaxExecutionTimeout)
+	}
+	return c, nil
+}

@@ -1,0 +1,27 @@
+// Package scheduler decides which worker runs which action, and serves that
+// decision over gRPC.
+//
+// It has two halves. State is deterministic: events go in with their time
+// (Submit, Sync, Attach, Detach, Cancel, Hangup, Tick) and each returns one Out
+// that says what the caller must do. State has no clock, goroutine, I/O, lock
+// or randomness, so that a history can be written down, replayed and fuzzed.
+// Server is the thin half around it: the lock, the clock, the names of
+// operations, storage and the RPCs (REv2 Execution and Capabilities,
+// longrunning Operations, Buildbarn's OperationQueue).
+//
+// Words. An operation is what one Execute call made; a task is one run of an
+// action, shared by the operations that asked for the same action at the same
+// time. Workers with the same instance name prefix and platform form a pool;
+// the workers of a pool with the same size class share a queue.
+//
+// The package refuses to look into input roots, to write the action cache (the
+// worker does, which alone knows what shaped a result) and to guess: a worker
+// takes actions whose platform equals its own, nothing near it.
+//
+// Goroutines: the package starts none. Server.Run is the caller's goroutine and
+// every RPC runs on gRPC's.
+//
+// Lock order: Server.mu guards State and both registries of those who wait
+// (streams and held calls). Nothing is sent, stored, logged or fetched while it is
+// held. mailbox.mu is taken without Server.mu and takes nothing.
+package scheduler

@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"errors"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Errors of Submit.
+var (
+	// ErrQueueFull says that Config.MaxQueued actions wait already.
+	ErrQueueFull = errors.New("the queue is full")
+	// ErrDuplicate says that an operation of this name exists.
+	ErrDuplicate = errors.New("an operation of this name exists")
+)
+
+// An Operation is what a client asks for. State keeps it and never changes it;
+// nor may the caller once it is submitted.
+type Operation struct {
+	// Name identifies the operation; the caller makes it unique.
+	Name string
+	// Instance is the client's instance name.
+	Instance string
+	// Digest is the action's.
+	Digest digest.Digest
+	// Action is what the worker is given; its timeout is set.
+	Action *repb.Action
+	// Platform is what a worker must have.
+	Platform Platform
+	// Private operations are never joined with others of the same action.
+	Private bool
+
+	// Request, Auxiliary and Trace are carried along: who asked, what the worker
+	// copies into the result, and the W3C trace context. Each may be nil.
+	Request   *repb.RequestMetadata
+	Auxiliary []*anypb.Any
+	Trace     map[string]string
+}
+
+// Doing is what a worker says it does.
+type Doing uint8
+
+// What a worker can do.
+const (
+	// Idle: it holds no action.
+	Idle Doing = iota + 1
+	// Executing: it holds Report.Action, at whatever stage.
+	Executing
+	// Completed: Report.Action has ended with Report.Response.
+	Completed
+)
+
+// A Report is one call of Synchronize.
+type Report struct {
+	// Call identifies this call; the caller never uses a value twice.
+	Call uint64
+	// Worker is the caller's identity (WorkerKey).
+	Worker string
+	// Prefix, Platform and SizeClass say which actions it serves.
+	Prefix    string
+	Platform  Platform
+	SizeClass uint32
+
+	Doing Doing
+	// Action is "<hash>/<size>"; workers do not say which digest function.
+	Action   string
+	Response *repb.ExecuteResponse
+	// PreferIdle: it wants no further action.
+	PreferIdle bool
+}
+
+// Directive is what a worker is told.
+type Directive uint8
+
+// What a worker can be told.
+const (
+	// Continue as it is.
+	Continue Directive = iota + 1
+	// BeIdle: stop what runs, if anything does.
+	BeIdle
+	// Execute Reply.Run, and stop what else runs.
+	Execute
+	// Superseded: a newer call of the same identity took the place of this one.
+	Superseded
+)
+
+// A Reply answers one call of Synchronize. Each call gets exactly one, unless
+// Hangup took it back first.
+type Reply struct {
+	Call uint64
+	Do   Directive
+	// NextSync is when the worker has to call again at the latest.
+	NextSync time.Time
+
+	// The rest is for Execute: the operation that was first to ask for the
+	// action, when it did, and its instance name less the worker's prefix.
+	Run    *Operation
+	Queued time.Time
+	Suffix string
+}
+
+// Status is the state of one operation. It is a value; nothing in it changes.
+type Status struct {
+	*Operation
+	// Rev grows with each change of this operation.
+	Rev   uint64
+	Stage repb.ExecutionStage_Value
+	// Queued is when the operation was submitted; Started, Worker and Attempts
+	// are about the present run or the last one, zero before the first.
+	Queued, Started, Ended time.Time
+	Worker                 string
+	Attempts               int
+	// Response is set at stage COMPLETED, and only then.
+	Response *repb.ExecuteResponse
+}
+
+// Done reports whether the operation is completed.
+func (s Status) Done() bool { return s.Stage == repb.ExecutionStage_COMPLETED }
+
+// A Departure tells of a worker that is no longer known.
+type Departure struct {
+	Worker string
+	// Action is what it held, empty if nothing.
+	Action string
+	// Drained: it had asked for no more work and held none.
+	Drained bool
+}
+
+// Out is what the caller of an event has to do, in any order, before or after
+// it feeds further events.
+type Out struct {
+	// Replies answer calls of Synchronize: assignments and stops among them.
+	Replies []Reply
+	// Notices are the operations that changed, each once, in its new state.
+	Notices []Status
+	// Departures are for the log.
+	Departures []Departure
+	// NextTick is when Tick has to be called at the latest, unless a later Out
+	// says otherwise. Zero: not before some other event.
+	NextTick time.Time
+}
+
+// Counts are the sizes of a State, for metrics.
+type Counts struct {
+	// Queued actions wait for a worker to be free, Unmatched ones for a first
+	// worker that can serve them; Executing ones are with a worker.
+	Queued, Unmatched, Executing int
+	// Idle, Busy and Draining sum up to the known workers.
+	Idle, Busy, Draining int
+}

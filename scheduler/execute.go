@@ -1,0 +1,214 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// queueFullRetry is when a client may try again after RESOURCE_EXHAUSTED.
+const queueFullRetry = 10 * time.Second
+
+// executionService is REv2's Execution. Errors of the request itself are gRPC
+// errors; what goes wrong with the action is in ExecuteResponse.status.
+type executionService struct{ *Server }
+
+// operationStream is what Execute and WaitExecution send to.
+type operationStream interface {
+	Send(*longrunningpb.Operation) error
+	Context() context.Context
+}
+
+// Execute answers from the action cache, or submits the action and follows it.
+func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Execution_ExecuteServer) error {
+	if s.isStopped() {
+		return errStopped()
+	}
+	ctx := stream.Context()
+	op, err := s.newOperation(ctx, req)
+	if err != nil {
+		return err
+	}
+	storage := s.options.Storage(op.Instance, op.Digest.Function())
+	if !req.GetSkipCacheLookup() {
+		if result := s.cached(ctx, storage, op); result != nil {
+			return s.sendDone(stream, op, &repb.ExecuteResponse{Result: result, CachedResult: true})
+		}
+	}
+	if err := s.load(ctx, storage, op); err != nil {
+		if st := status.Convert(err); st.Code() == codes.FailedPrecondition {
+			return s.sendDone(stream, op, &repb.ExecuteResponse{Status: st.Proto()})
+		}
+		return err
+	}
+	op.Private = op.Action.GetDoNotCache() || req.GetSkipCacheLookup()
+
+	box := newMailbox()
+	s.step(func(now time.Time) (out Out) {
+		out, err = s.state.Submit(now, op)
+		if err == nil {
+			s.followLocked(op.Name, box)
+		}
+		return out
+	})
+	if errors.Is(err, ErrQueueFull) {
+		return retryLater(codes.ResourceExhausted, err, queueFullRetry)
+	} else if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	return s.follow(stream, op.Name, box)
+}
+
+// WaitExecution follows an operation that runs, or has ended not long ago.
+func (s executionService) WaitExecution(
+	req *repb.WaitExecutionRequest, stream repb.Execution_WaitExecutionServer,
+) error {
+	if s.isStopped() {
+		return errStopped()
+	}
+	box := newMailbox()
+	var st Status
+	var known bool
+	s.step(func(now time.Time) (out Out) {
+		st, out, known = s.state.Attach(now, req.GetName())
+		if known {
+			s.followLocked(req.GetName(), box)
+		}
+		return out
+	})
+	if !known {
+		return errUnknownOperation(req.GetName())
+	}
+	box.put(st)
+	return s.follow(stream, req.GetName(), box)
+}
+
+func errUnknownOperation(name string) error {
+	return status.Errorf(codes.NotFound, "operation %q is not known, or no longer", name)
+}
+
+// follow sends the states of an operation until it is done. The caller has
+// submitted or attached to it, which follow undoes.
+func (s *Server) follow(stream operationStream, name string, box *mailbox) error {
+	defer s.step(func(now time.Time) Out {
+		s.unfollowLocked(name, box)
+		return s.state.Detach(now, name)
+	})
+	for {
+		select {
+		case <-box.full:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-s.stopped:
+			return errStopped()
+		}
+		st := box.take()
+		m, err := longrunning(st)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(m); err != nil || st.Done() {
+			return err
+		}
+	}
+}
+
+// sendDone ends an operation that never got to the state.
+func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.ExecuteResponse) error {
+	now := time.Now()
+	st := Status{
+		Operation: op, Stage: repb.ExecutionStage_COMPLETED,
+		Queued: now, Ended: now, Response: resp,
+	}
+	s.finished(st)
+	m, err := longrunning(st)
+	if err != nil {
+		return err
+	}
+	return stream.Send(m)
+}
+
+// longrunning converts a status. Its errors are gRPC statuses.
+func longrunning(st Status) (*longrunningpb.Operation, error) {
+	meta := &repb.ExecuteOperationMetadata{
+		Stage:          st.Stage,
+		ActionDigest:   st.Digest.Proto(),
+		DigestFunction: st.Digest.Function().Proto(),
+	}
+	if st.Done() {
+		meta.PartialExecutionMetadata = st.Response.GetResult().GetExecutionMetadata()
+	} else {
+		partial := &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(st.Queued)}
+		if st.Worker != "" {
+			partial.Worker, partial.WorkerStartTimestamp = st.Worker, timestamppb.New(st.Started)
+		}
+		meta.PartialExecutionMetadata = partial
+	}
+	packed, err := anypb.New(meta)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "pack metadata of %s: %v", st.Name, err)
+	}
+	m := &longrunningpb.Operation{Name: st.Name, Metadata: packed}
+	if st.Done() {
+		resp, err := anypb.New(st.Response)
+		if err != nil {
+			return nil, status.Errorf(codes.Internal, "pack response of %s: %v", st.Name, err)
+		}
+		m.Done, m.Result = true, &longrunningpb.Operation_Response{Response: resp}
+	}
+	return m, nil
+}
+
+// cached returns the action's result from the action cache, or nil. A cache
+// that does not work costs time, not the action.
+func (s *Server) cached(ctx context.Context, storage Storage, op *Operation) *repb.ActionResult {
+	result, err := storage.GetActionResult(ctx, op.Digest)
+	if err == nil {
+		return result
+	}
+	if !errors.Is(err, cas.ErrNotFound) && status.Code(err) != codes.NotFound && ctx.Err() == nil {
+		s.log.Warn("action cache does not answer; the action runs",
+			zap.String("action", op.Digest.String()), zap.Error(err))
+	}
+	return nil
+}
+
+// retryLater returns a status that asks the client to come back after a while.
+func retryLater(code codes.Code, err error, after time.Duration) error {
+	st, detailErr := status.New(code, err.Error()).WithDetails(
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	if detailErr != nil {
+		return status.Error(code, err.Error())
+	}
+	return st.Err()
+}
+
+// missing returns FAILED_PRECONDITION that tells the client which blob to
+// upload again (REv2, Execution.Execute).
+func missing(what string, d digest.Digest) error {
+	subject := "blobs/" + d.String()
+	if d.Function() != digest.SHA256 {
+		subject = "blobs/" + d.Function().String() + "/" + d.String()
+	}
+	st := status.Newf(codes.FailedPrecondition, "%s %s is not in the storage", what, d)
+	detailed, err := st.WithDetails(&errdetails.PreconditionFailure{
+		Violations: []*errdetails.PreconditionFailure_Violation{{Type: "MISSING", Subject: subject}},
+	})
+	if err != nil {
+		return st.Err()
+	}
+	return detailed.Err()
+}

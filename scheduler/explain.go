@@ -1,0 +1,85 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// explainAtMost bounds how many alternatives an explanation lists.
+const explainAtMost = 5
+
+// explain says why no worker can serve an operation: the first thing that none
+// has, and what there is instead.
+func (s *State) explain(spec *Operation) string {
+	pools := slices.SortedFunc(maps.Values(s.pools), func(a, b *pool) int {
+		return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()))
+	})
+	pools = slices.DeleteFunc(pools, func(p *pool) bool { return p.serving() == 0 })
+	if len(pools) == 0 {
+		if len(s.workers) > 0 {
+			return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
+		}
+		return fmt.Sprintf("no worker is connected; the action asks for %s", spec.Platform)
+	}
+	var here []*pool
+	for _, p := range pools {
+		if hasPrefix(spec.Instance, p.prefix) {
+			here = append(here, p)
+		}
+	}
+	if len(here) == 0 {
+		return fmt.Sprintf("no worker serves instance name %q; connected workers serve %s",
+			spec.Instance, census(pools, func(p *pool) []string { return []string{strconv.Quote(p.prefix)} }))
+	}
+	var missing []string
+	for _, want := range slices.Compact(slices.Clone(spec.Platform.properties)) {
+		if slices.ContainsFunc(here, func(p *pool) bool { return slices.Contains(p.platform.properties, want) }) {
+			continue
+		}
+		have := census(here, func(p *pool) []string {
+			var vs []string
+			for _, q := range p.platform.properties {
+				if q.name == want.name {
+					vs = append(vs, q.String())
+				}
+			}
+			return slices.Compact(vs)
+		})
+		if have == "" {
+			have = "no property " + strconv.Quote(want.name)
+		}
+		missing = append(missing, fmt.Sprintf("no worker has %s; connected workers have %s", want, have))
+	}
+	if len(missing) > 0 {
+		return strings.Join(missing, "; ")
+	}
+	return fmt.Sprintf("no worker has exactly %s; connected workers have %s", spec.Platform,
+		census(here, func(p *pool) []string { return []string{p.platform.String()} }))
+}
+
+// census lists what the pools have, most frequent first, with the number of
+// workers that have it; "" if none has anything.
+func census(pools []*pool, has func(*pool) []string) string {
+	workers := map[string]int{}
+	for _, p := range pools {
+		for _, v := range has(p) {
+			workers[v] += p.serving()
+		}
+	}
+	values := slices.SortedFunc(maps.Keys(workers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(workers[b], workers[a]), cmp.Compare(a, b))
+	})
+	rest := len(values) - explainAtMost
+	values = values[:min(len(values), explainAtMost)]
+	for i, v := range values {
+		values[i] = fmt.Sprintf("%s (%d)", v, workers[v])
+	}
+	if rest > 0 {
+		values = append(values, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(values, ", ")
+}

@@ -1,0 +1,175 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// requestMetadataKey is where clients say who asks (REv2, RequestMetadata).
+const requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
+
+// traceKeys are the W3C trace context headers.
+var traceKeys = [...]string{"traceparent", "tracestate"}
+
+// newOperation makes an operation of what a request itself says; the action is
+// still to be loaded. Its errors are gRPC statuses.
+func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*Operation, error) {
+	if err := checkInstance(req.GetInstanceName()); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
+	}
+	fn, err := digest.FunctionFromProto(req.GetDigestFunction())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	d, err := digest.FromProto(fn, req.GetActionDigest())
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
+	}
+	name, err := s.newName()
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	op := &Operation{Name: name, Instance: req.GetInstanceName(), Digest: d}
+	if err := op.carry(ctx); err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+// carry takes what travels with the request's headers.
+func (op *Operation) carry(ctx context.Context) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, k := range traceKeys {
+		if v := md.Get(k); len(v) > 0 {
+			if op.Trace == nil {
+				op.Trace = map[string]string{}
+			}
+			op.Trace[k] = strings.Join(v, ",")
+		}
+	}
+	if v := md.Get(requestMetadataKey); len(v) > 0 {
+		var m repb.RequestMetadata
+		if err := proto.Unmarshal([]byte(v[0]), &m); err != nil {
+			return status.Errorf(codes.InvalidArgument, "header %s: %v", requestMetadataKey, err)
+		}
+		packed, err := anypb.New(&m)
+		if err != nil {
+			return status.Errorf(codes.Internal, "pack RequestMetadata: %v", err)
+		}
+		op.Request, op.Auxiliary = &m, []*anypb.Any{packed}
+	}
+	return nil
+}
+
+// load fetches the action and, where it names no platform itself, its command.
+// Its errors are gRPC statuses: FAILED_PRECONDITION if one is not there,
+// INVALID_ARGUMENT if one makes no sense.
+func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error {
+	action := &repb.Action{}
+	if err := read(ctx, storage, "action", op.Digest, action); err != nil {
+		return err
+	}
+	fn := op.Digest.Function()
+	commandDigest, err := digest.FromProto(fn, action.GetCommandDigest())
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "action %s: command_digest: %v", op.Digest, err)
+	}
+	if _, err := digest.FromProto(fn, action.GetInputRootDigest()); err != nil {
+		return status.Errorf(codes.InvalidArgument, "action %s: input_root_digest: %v", op.Digest, err)
+	}
+	if action.Timeout, err = s.timeout(action); err != nil {
+		return status.Errorf(codes.InvalidArgument, "action %s: timeout: %v", op.Digest, err)
+	}
+	command := &repb.Command{}
+	if err := read(ctx, storage, "command", commandDigest, command); err != nil {
+		return err
+	}
+	if len(command.GetArguments()) == 0 {
+		return status.Errorf(codes.InvalidArgument, "command %s has no arguments", commandDigest)
+	}
+	// Clients older than API 2.2 name the platform in the command only.
+	platform := action.GetPlatform()
+	if platform == nil {
+		//lint:ignore SA1019 deprecated is what those clients send
+		platform = command.GetPlatform()
+	}
+	op.Action, op.Platform = action, NewPlatform(platform)
+	return nil
+}
+
+// timeout returns how long an action may run: what it asks for or, if that is
+// nothing, the default.
+func (s *Server) timeout(action *repb.Action) (*durationpb.Duration, error) {
+	asked := action.GetTimeout()
+	if asked == nil {
+		return durationpb.New(s.config.ExecutionTimeout), nil
+	}
+	if err := asked.CheckValid(); err != nil {
+		return nil, err
+	}
+	switch d := asked.AsDuration(); {
+	case d < 0:
+		return nil, fmt.Errorf("%s is negative", d)
+	case d == 0:
+		return durationpb.New(s.config.ExecutionTimeout), nil
+	case d > s.config.MaxExecutionTimeout:
+		return nil, fmt.Errorf("%s is more than the %s that are allowed", d, s.config.MaxExecutionTimeout)
+	}
+	return asked, nil
+}
+
+// read fetches and decodes one message. Its errors are gRPC statuses.
+func read(ctx context.Context, storage Storage, what string, d digest.Digest, m proto.Message) error {
+	b, err := storage.Read(ctx, d)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	case errors.Is(err, cas.ErrNotFound) || status.Code(err) == codes.NotFound:
+		return missing(what, d)
+	case status.Code(err) != codes.Unknown:
+		return status.Errorf(status.Code(err), "read %s %s: %v", what, d, err)
+	default:
+		return status.Errorf(codes.Unavailable, "read %s %s: %v", what, d, err)
+	}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return status.Errorf(codes.InvalidArgument, "%s %s cannot be decoded: %v", what, d, err)
+	}
+	return nil
+}
+
+// reserved are the words that no component of an instance name may be (REv2,
+// ContentAddressableStorage, on resource names).
+var reserved = map[string]bool{
+	"blobs": true, "uploads": true, "actions": true, "actionResults": true,
+	"operations": true, "capabilities": true, "compressed-blobs": true,
+}
+
+// checkInstance reports what is wrong with an instance name.
+func checkInstance(name string) error {
+	if name == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" {
+			return fmt.Errorf("%q has an empty component", name)
+		}
+		if reserved[part] {
+			return fmt.Errorf("%q has the reserved component %q", name, part)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// Storage is what a Server needs of the storage; cas.Client has it. What is
+// not there is an error for which errors.Is(err, cas.ErrNotFound) holds.
+type Storage interface {
+	Read(ctx context.Context, d digest.Digest) ([]byte, error)
+	GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error)
+}
+
+// ServerOptions configure a Server. Storage is required.
+type ServerOptions struct {
+	// Storage returns the storage of an instance name, for one digest function.
+	// It is called once for each Execute and should be cheap.
+	Storage func(instance string, fn digest.Function) Storage
+	// CacheCapabilities go into the answer of GetCapabilities. Nil: none.
+	CacheCapabilities *repb.CacheCapabilities
+	Config            Config
+	// Logger takes one Info line for each operation, at its end. Nil: no log.
+	Logger *zap.Logger
+	// Metrics is where the metrics are registered. Nil: nowhere.
+	Metrics prometheus.Registerer
+	// Rand is where the names of operations come from. Nil: crypto/rand.
+	Rand io.Reader
+}
+
+// A Server serves a State over gRPC. It answers calls from the moment it is
+// registered; Run must be running for time to pass.
+type Server struct {
+	options ServerOptions
+	config  Config
+	log     *zap.Logger
+	metrics *metrics
+
+	// stopped is closed when Run returns; stop closes it once.
+	stopped chan struct{}
+	stop    func()
+	// alarm has a value when State's next tick may have changed.
+	alarm chan struct{}
+
+	mu    sync.Mutex
+	state *State
+	tick  time.Time
+	// streams are those who follow an operation; held are the calls of
+	// Synchronize that wait, each with room for its one reply.
+	streams map[string][]*mailbox
+	held    map[uint64]chan Reply
+	calls   uint64
+}
+
+// NewServer returns a Server, or an error that names the option that is wrong.
+func NewServer(o ServerOptions) (*Server, error) {
+	if o.Storage == nil {
+		return nil, errors.New("scheduler: option Storage is required")
+	}
+	state, err := NewState(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	stopped := make(chan struct{})
+	s := &Server{
+		options: o,
+		config:  state.Config(),
+		log:     o.Logger,
+		stopped: stopped,
+		stop:    sync.OnceFunc(func() { close(stopped) }),
+		alarm:   make(chan struct{}, 1),
+		state:   state,
+		streams: map[string][]*mailbox{},
+		held:    map[uint64]chan Reply{},
+	}
+	if s.metrics, err = newMetrics(o.Metrics, s.Counts); err != nil {
+		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
+	}
+	return s, nil
+}
+
+// Register adds all services of the scheduler to a gRPC server.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	repb.RegisterExecutionServer(g, executionService{s})
+	repb.RegisterCapabilitiesServer(g, capabilitiesService{s})
+	longrunningpb.RegisterOperationsServer(g, operationsService{Server: s})
+	remoteworker.RegisterOperationQueueServer(g, queueService{Server: s})
+}
+
+// Run lets time pass until ctx is cancelled, and returns nil. From then on every
+// call that waits, and every new one, is answered with UNAVAILABLE: clients
+// come back with WaitExecution, workers with what they have in hand. A Server
+// runs once.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			s.step(s.state.Tick)
+		case <-s.alarm:
+		}
+		s.mu.Lock()
+		next := s.tick
+		s.mu.Unlock()
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// Counts returns the present sizes of the queues.
+func (s *Server) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Counts()
+}
+
+// errStopped is what calls get when the scheduler ends.
+func errStopped() error {
+	return status.Error(codes.Unavailable, "the scheduler is shutting down")
+}
+
+func (s *Server) isStopped() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// A delivery is one Out with the addresses filled in.
+type delivery struct {
+	replies []func()
+	notices []func()
+	out     Out
+}
+
+// step feeds one event to the state and then, without the lock, does what it
+// says. The event runs under the lock.
+func (s *Server) step(event func(now time.Time) Out) {
+	s.mu.Lock()
+	d := s.addressLocked(event(time.Now()))
+	s.mu.Unlock()
+
+	select {
+	case s.alarm <- struct{}{}:
+	default:
+	}
+	for _, f := range d.replies {
+		f()
+	}
+	for _, f := range d.notices {
+		f()
+	}
+	for _, st := range d.out.Notices {
+		if st.Done() {
+			s.finished(st)
+		}
+	}
+	for _, gone := range d.out.Departures {
+		s.departed(gone)
+	}
+}
+
+// addressLocked finds out whom an Out concerns.
+func (s *Server) addressLocked(out Out) delivery {
+	d := delivery{out: out}
+	s.tick = out.NextTick
+	for _, r := range out.Replies {
+		if c, ok := s.held[r.Call]; ok {
+			delete(s.held, r.Call)
+			d.replies = append(d.replies, func() { c <- r })
+		}
+	}
+	for _, st := range out.Notices {
+		for _, m := range s.streams[st.Name] {
+			d.notices = append(d.notices, func() { m.put(st) })
+		}
+	}
+	return d
+}
+
+// followLocked adds a stream to those of an operation.
+func (s *Server) followLocked(name string, m *mailbox) {
+	s.streams[name] = append(s.streams[name], m)
+}
+
+func (s *Server) unfollowLocked(name string, m *mailbox) {
+	ms := slices.DeleteFunc(s.streams[name], func(x *mailbox) bool { return x == m })
+	if len(ms) > 0 {
+		s.streams[name] = ms
+	} else {
+		delete(s.streams, name)
+	}
+}
+
+// newName returns a name for an operation: a random UUID, so that nobody can
+// guess what others have running.
+func (s *Server) newName() (string, error) {
+	var u [16]byte
+	if _, err := io.ReadFull(s.options.Rand, u[:]); err != nil {
+		return "", fmt.Errorf("name an operation: %w", err)
+	}
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	return fmt.Sprintf("operations/%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil
+}
+
+// departed logs the end of a worker.
+func (s *Server) departed(d Departure) {
+	if d.Drained {
+		s.log.Debug("worker has left", zap.String("worker", d.Worker))
+		return
+	}
+	s.metrics.lost.Inc()
+	s.log.Warn("worker lost: it has not called in time",
+		zap.String("worker", d.Worker), zap.String("action", d.Action))
+}

@@ -1,0 +1,248 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+)
+
+// State is the whole memory of a scheduler. Its methods are the events; each
+// takes the present time and returns what has to be done, which the caller must
+// do even when an error comes with it. Time that goes backwards stands still.
+//
+// Every event first settles what was due before it. A State is not safe for
+// concurrent use.
+type State struct {
+	cfg    Config
+	now    time.Time
+	timers timers
+
+	operations map[string]*operation
+	// completed are those of operations that are done, the oldest first.
+	completed fifo[*operation]
+	// inFlight are the tasks that may be joined or taken back, by action.
+	inFlight map[string][]*task
+	// unmatched are the tasks that no worker can serve, in order. Between events
+	// no queue matches them.
+	unmatched fifo[*task]
+
+	workers map[string]*worker
+	pools   map[poolKey]*pool
+	// queued and executing count tasks; queued includes unmatched ones.
+	queued, executing int
+
+	// What the present event has produced so far.
+	out   Out
+	dirty []*operation
+}
+
+// NewState returns an empty State, or an error that names what is wrong in c.
+func NewState(c Config) (*State, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &State{
+		cfg:        c,
+		operations: map[string]*operation{},
+		inFlight:   map[string][]*task{},
+		workers:    map[string]*worker{},
+		pools:      map[poolKey]*pool{},
+	}, nil
+}
+
+// Config returns the configuration with its defaults filled in.
+func (s *State) Config() Config { return s.cfg }
+
+// begin starts an event: moves the clock and settles what is due.
+func (s *State) begin(now time.Time) {
+	if now.After(s.now) {
+		s.now = now
+	}
+	for t := s.timers.popDue(s.now); t != nil; t = s.timers.popDue(s.now) {
+		t.owner.due(s)
+	}
+}
+
+// end ends an event.
+func (s *State) end() Out {
+	out := s.out
+	for _, o := range s.dirty {
+		o.dirty = false
+		if o.done() || s.operations[o.spec.Name] == o {
+			out.Notices = append(out.Notices, o.status())
+		}
+	}
+	out.NextTick = s.timers.next()
+	s.out, s.dirty = Out{}, s.dirty[:0]
+	return out
+}
+
+// Tick settles what is due. Calling it early or often does no harm.
+func (s *State) Tick(now time.Time) Out {
+	s.begin(now)
+	return s.end()
+}
+
+// Submit accepts an operation, for which one client waits from now on. Its
+// errors are ErrQueueFull and ErrDuplicate.
+func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
+	s.begin(now)
+	if _, ok := s.operations[spec.Name]; ok {
+		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, ErrDuplicate)
+	}
+	t := s.joinable(spec)
+	if t == nil && s.queued >= s.cfg.MaxQueued {
+		return s.end(), fmt.Errorf("submit operation %s: %w: %d actions wait", spec.Name, ErrQueueFull, s.queued)
+	}
+	o := &operation{spec: spec, queued: s.now, waiters: 1}
+	o.timer.owner = o
+	s.operations[spec.Name] = o
+	if t == nil {
+		s.start(o)
+	} else {
+		s.join(t, o)
+	}
+	return s.end(), nil
+}
+
+// Attach adds a client that waits for an operation and returns its state. It
+// is false if the operation is not known, or no longer.
+func (s *State) Attach(now time.Time, name string) (Status, Out, bool) {
+	s.begin(now)
+	o, ok := s.operations[name]
+	if !ok {
+		return Status{}, s.end(), false
+	}
+	o.waiters++
+	if !o.done() {
+		s.timers.stop(&o.timer)
+	}
+	return o.status(), s.end(), true
+}
+
+// Detach takes a client away that Submit or Attach had counted. When it was the
+// last one, the operation goes on for Config.ClientGrace.
+func (s *State) Detach(now time.Time, name string) Out {
+	s.begin(now)
+	if o, ok := s.operations[name]; ok && o.waiters > 0 {
+		o.waiters--
+		if o.waiters == 0 && !o.done() {
+			s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
+		}
+	}
+	return s.end()
+}
+
+// Cancel ends an operation with CANCELLED, whoever waits. It is false if the
+// operation is not known; one that is done stays as it is.
+func (s *State) Cancel(now time.Time, name string) (Out, bool) {
+	s.begin(now)
+	o, ok := s.operations[name]
+	if ok && !o.done() {
+		t := o.task
+		s.complete(o, failure(codes.Canceled, "the operation was cancelled"))
+		s.leave(t, o)
+	}
+	return s.end(), ok
+}
+
+// Operation returns the state of an operation as of the last event.
+func (s *State) Operation(name string) (Status, bool) {
+	o, ok := s.operations[name]
+	if !ok {
+		return Status{}, false
+	}
+	return o.status(), true
+}
+
+// Counts returns the sizes as of the last event. It looks at every worker.
+func (s *State) Counts() Counts {
+	c := Counts{
+		Queued:    s.queued - s.unmatched.len(),
+		Unmatched: s.unmatched.len(),
+		Executing: s.executing,
+	}
+	for _, w := range s.workers {
+		switch {
+		case w.task != nil:
+			c.Busy++
+		case !w.serving:
+			c.Draining++
+		default:
+			c.Idle++
+		}
+	}
+	return c
+}
+
+// An operation is one client's view of a task.
+type operation struct {
+	spec    *Operation
+	task    *task
+	waiters int
+	rev     uint64
+	dirty   bool
+	queued  time.Time
+	// timer runs while nobody waits, and then while a done operation is kept.
+	timer timer
+	// last is the final state; it is set when task no longer is.
+	last *Status
+}
+
+func (o *operation) done() bool { return o.last != nil }
+
+func (o *operation) status() Status {
+	if o.done() {
+		return *o.last
+	}
+	st := Status{
+		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
+		Queued: o.queued, Started: o.task.started, Attempts: o.task.attempts,
+	}
+	if w := o.task.worker; w != nil {
+		st.Stage, st.Worker = repb.ExecutionStage_EXECUTING, w.key
+	}
+	return st
+}
+
+// due drops the operation: nobody came back for it, or it is done long enough.
+func (o *operation) due(s *State) {
+	if o.done() {
+		s.forget(o)
+		return
+	}
+	delete(s.operations, o.spec.Name)
+	s.leave(o.task, o)
+}
+
+// changed has the operation's waiters told at the end of the event.
+func (s *State) changed(o *operation) {
+	o.rev++
+	if !o.dirty {
+		o.dirty = true
+		s.dirty = append(s.dirty, o)
+	}
+}
+
+// complete sets an operation's last state. Its task is the caller's business.
+func (s *State) complete(o *operation, resp *repb.ExecuteResponse) {
+	st := o.status()
+	s.changed(o)
+	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, s.now, resp
+	o.last, o.task = &st, nil
+	s.timers.set(&o.timer, s.now.Add(s.cfg.KeepCompleted))
+	s.completed.pushBack(o)
+	if oldest, _ := s.completed.front(); s.completed.len() > s.cfg.MaxCompleted {
+		s.forget(oldest)
+	}
+}
+
+// forget drops a done operation, the oldest of them: all are kept equally long.
+func (s *State) forget(o *operation) {
+	s.timers.stop(&o.timer)
+	delete(s.operations, o.spec.Name)
+	s.completed.remove(s.completed.l.Front())
+}

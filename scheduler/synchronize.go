@@ -1,0 +1,120 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// queueService is Buildbarn's OperationQueue.
+type queueService struct {
+	*Server
+	remoteworker.UnimplementedOperationQueueServer
+}
+
+// Synchronize feeds a worker's report to the state and waits for the reply.
+func (s queueService) Synchronize(
+	ctx context.Context, req *remoteworker.SynchronizeRequest,
+) (*remoteworker.SynchronizeResponse, error) {
+	report, err := parseReport(req)
+	if err != nil {
+		return nil, err
+	}
+	if s.isStopped() {
+		return nil, errStopped()
+	}
+	answer := make(chan Reply, 1)
+	s.step(func(now time.Time) Out {
+		s.calls++
+		report.Call = s.calls
+		s.held[report.Call] = answer
+		return s.state.Sync(now, report)
+	})
+	select {
+	case r := <-answer:
+		return response(r)
+	default:
+	}
+	select {
+	case r := <-answer:
+		return response(r)
+	case <-ctx.Done():
+		err = status.FromContextError(ctx.Err()).Err()
+	case <-s.stopped:
+		err = errStopped()
+	}
+	// A reply that is under way now is lost; State finds out from the worker's
+	// next call, or from its silence.
+	s.step(func(now time.Time) Out {
+		delete(s.held, report.Call)
+		return s.state.Hangup(now, report.Worker, report.Call)
+	})
+	return nil, err
+}
+
+// parseReport checks and converts a request. Its errors are gRPC statuses.
+func parseReport(req *remoteworker.SynchronizeRequest) (Report, error) {
+	if len(req.GetWorkerId()) == 0 {
+		return Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
+	}
+	if err := checkInstance(req.GetInstanceNamePrefix()); err != nil {
+		return Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
+	}
+	r := Report{
+		Worker:     WorkerKey(req.GetWorkerId()),
+		Prefix:     req.GetInstanceNamePrefix(),
+		Platform:   NewPlatform(req.GetPlatform()),
+		SizeClass:  req.GetSizeClass(),
+		PreferIdle: req.GetPreferBeingIdle(),
+	}
+	switch state := req.GetCurrentState().GetWorkerState().(type) {
+	case *remoteworker.CurrentState_Idle:
+		r.Doing = Idle
+	case *remoteworker.CurrentState_Executing_:
+		// Which function the digest is of is not said; the form is the same.
+		d, err := digest.FromProto(digest.SHA256, state.Executing.GetActionDigest())
+		if err != nil {
+			return Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
+		}
+		r.Doing, r.Action = Executing, d.String()
+		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
+			r.Doing, r.Response = Completed, done.Completed
+		}
+	default:
+		return Report{}, status.Error(codes.InvalidArgument, "current_state is not set")
+	}
+	return r, nil
+}
+
+// response converts a reply.
+func response(r Reply) (*remoteworker.SynchronizeResponse, error) {
+	resp := &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(r.NextSync)}
+	switch r.Do {
+	case Superseded:
+		return nil, status.Error(codes.Aborted, "a newer call of the same worker_id took the place of this one")
+	case BeIdle:
+		resp.DesiredState = &remoteworker.DesiredState{
+			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},
+		}
+	case Execute:
+		resp.DesiredState = &remoteworker.DesiredState{
+			WorkerState: &remoteworker.DesiredState_Executing_{Executing: &remoteworker.DesiredState_Executing{
+				ActionDigest:       r.Run.Digest.Proto(),
+				DigestFunction:     r.Run.Digest.Function().Proto(),
+				Action:             r.Run.Action,
+				QueuedTimestamp:    timestamppb.New(r.Queued),
+				AuxiliaryMetadata:  r.Run.Auxiliary,
+				InstanceNameSuffix: r.Suffix,
+				W3CTraceContext:    r.Run.Trace,
+			}},
+		}
+	}
+	return resp, nil
+}

@@ -1,0 +1,311 @@
+package scheduler
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+)
+
+// A worker is one identity that calls Synchronize. It runs at most one task.
+type worker struct {
+	key   string
+	pool  *pool
+	queue *queue
+	// serving: it takes work; false while it drains.
+	serving bool
+
+	task *task
+	// confirmed: it has said itself that it runs task.
+	confirmed bool
+	// stopping is an action that nobody wants and that it may still run.
+	stopping string
+	// reported is the end it told last, until it says that it does something else.
+	reported ending
+
+	// call is the one that waits for an answer, if held.
+	call uint64
+	held bool
+	// place is the anchor in queue.idle; nil while it is not there.
+	place *list.Element
+	// timer is the end of the hold, or else of the worker.
+	timer timer
+}
+
+// An ending is what a worker reports with Completed.
+type ending struct {
+	action   string
+	response *repb.ExecuteResponse
+}
+
+// due ends the hold of an idle worker's call, or gives the worker up.
+func (w *worker) due(s *State) {
+	if w.held {
+		s.unidle(w)
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	}
+	d := Departure{Worker: w.key, Drained: !w.serving && w.task == nil}
+	if w.task != nil {
+		d.Action = w.task.action
+	}
+	s.out.Departures = append(s.out.Departures, d)
+	s.remove(w)
+}
+
+// Sync takes a worker's report. The answer is in this Out or, if the worker is
+// idle and there is nothing to do, in a later one.
+func (s *State) Sync(now time.Time, r Report) Out {
+	if w := s.workers[r.Worker]; w != nil {
+		// It is here, however late.
+		s.timers.stop(&w.timer)
+	}
+	s.begin(now)
+	w := s.enroll(r)
+	s.serve(w, !r.PreferIdle)
+	w.call, w.held = r.Call, true
+	switch r.Doing {
+	case Executing:
+		s.executes(w, r)
+	case Completed:
+		s.completes(w, r)
+	default:
+		s.idles(w)
+	}
+	return s.end()
+}
+
+// Hangup says that the caller of Sync no longer waits for the answer.
+func (s *State) Hangup(now time.Time, key string, call uint64) Out {
+	s.begin(now)
+	if w := s.workers[key]; w != nil && w.held && w.call == call {
+		s.unidle(w)
+		w.held = false
+		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
+	}
+	return s.end()
+}
+
+// enroll returns the worker that reports, known from now on, in the pool and
+// queue it says it belongs to, with no call held.
+func (s *State) enroll(r Report) *worker {
+	w := s.workers[r.Worker]
+	if w != nil {
+		s.unidle(w)
+		if w.held {
+			s.answer(w, Reply{Do: Superseded, NextSync: s.now})
+			s.timers.stop(&w.timer)
+		}
+		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
+			return w
+		}
+		s.remove(w)
+	}
+	key := poolKey{r.Prefix, r.Platform.Key()}
+	p := s.pools[key]
+	if p == nil {
+		p = &pool{prefix: r.Prefix, platform: r.Platform}
+		s.pools[key] = p
+	}
+	w = &worker{key: r.Worker, pool: p, queue: p.queue(r.SizeClass)}
+	w.timer.owner = w
+	w.queue.workers++
+	s.workers[w.key] = w
+	return w
+}
+
+// serve notes whether a worker takes work. Its queue's first server brings the
+// unmatched tasks that it can serve, its last takes the tasks away.
+func (s *State) serve(w *worker, serving bool) {
+	if w.serving == serving {
+		return
+	}
+	w.serving = serving
+	if serving {
+		w.queue.serving++
+		if w.queue.serving == 1 && s.unmatched.len() > 0 {
+			s.rematchUnmatched()
+		}
+		return
+	}
+	w.queue.serving--
+	if w.queue.serving == 0 {
+		s.rematch(w.queue.tasks.all())
+	}
+}
+
+// rematchUnmatched places those unmatched tasks that a queue has come for; the
+// others keep their time.
+func (s *State) rematchUnmatched() {
+	var found []*task
+	for _, t := range s.unmatched.all() {
+		if s.match(t.spec) != nil {
+			found = append(found, t)
+		}
+	}
+	s.rematch(found)
+}
+
+// remove forgets a worker, and its queue and pool if they were its alone. What
+// it ran goes back to a queue.
+func (s *State) remove(w *worker) {
+	s.timers.stop(&w.timer)
+	s.serve(w, false)
+	delete(s.workers, w.key)
+	if w.task != nil {
+		s.lose(w.task)
+	}
+	w.queue.workers--
+	if w.queue.workers == 0 {
+		p := w.pool
+		p.queues = slices.DeleteFunc(p.queues, func(q *queue) bool { return q == w.queue })
+		if len(p.queues) == 0 {
+			delete(s.pools, p.key())
+		}
+	}
+}
+
+// idles deals with a worker that holds nothing.
+func (s *State) idles(w *worker) {
+	w.stopping, w.reported = "", ending{}
+	if s.reconcile(w, "") {
+		return
+	}
+	if s.next(w) {
+		return
+	}
+	if !w.serving {
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
+		return
+	}
+	w.place = w.queue.idle.pushBack(w)
+	s.timers.set(&w.timer, s.now.Add(s.cfg.IdleHold))
+}
+
+// executes deals with a worker that is busy.
+func (s *State) executes(w *worker, r Report) {
+	w.reported = ending{}
+	if s.reconcile(w, r.Action) {
+		return
+	}
+	switch {
+	case w.task != nil:
+		w.confirmed = true
+	case s.adopt(w, r.Action):
+	case w.stopping == r.Action:
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	default:
+		s.foster(w, r.Action)
+	}
+	s.answer(w, Reply{Do: Continue, NextSync: s.now.Add(s.cfg.SyncInterval)})
+}
+
+// completes deals with a worker that has ended an action. It is always answered
+// at once, so that it knows that the result has arrived. A report that comes
+// twice, because the answer was lost, counts once, even if the worker has been
+// given the same action again meanwhile.
+func (s *State) completes(w *worker, r Report) {
+	running := r.Action
+	repeated := w.reported.action == r.Action && proto.Equal(w.reported.response, r.Response)
+	if repeated {
+		running = ""
+	}
+	w.reported = ending{r.Action, r.Response}
+	if s.reconcile(w, running) {
+		return
+	}
+	resp := r.Response
+	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
+		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
+	}
+	// A result that nobody expects from this worker, but somebody waits for,
+	// comes from one that was taken for lost. Its errors do not count.
+	expected := w.task != nil
+	if expected || !repeated && resp.GetStatus().GetCode() == 0 && s.adopt(w, r.Action) {
+		s.finish(w.task, resp)
+	}
+	w.stopping = ""
+	if !s.next(w) {
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	}
+}
+
+// reconcile compares what a worker should run with what it says it runs
+// (nothing: ""). If it never confirmed its task the assignment may not have
+// reached it and is sent again, and reconcile is true: the call is answered.
+// Otherwise the worker has dropped the task, and it goes back to the queue.
+func (s *State) reconcile(w *worker, action string) bool {
+	t := w.task
+	if t == nil || t.action == action {
+		return false
+	}
+	if !w.confirmed && t.resends < maxResends && t.spec != nil {
+		t.resends++
+		s.resend(w)
+		return true
+	}
+	s.lose(t)
+	return false
+}
+
+// adopt gives a worker the waiting task of an action that it runs already.
+func (s *State) adopt(w *worker, action string) bool {
+	for _, t := range s.inFlight[action] {
+		if t.worker == nil && w.pool.serves(t.spec) {
+			s.hand(t, w)
+			w.confirmed = true
+			return true
+		}
+	}
+	return false
+}
+
+// foster keeps an action that a worker runs and no client has asked for, as
+// after a restart of the scheduler, for a client to come back to.
+func (s *State) foster(w *worker, action string) {
+	t := &task{action: action, queued: s.now, started: s.now, attempts: 1, worker: w}
+	t.timer.owner = t
+	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
+	s.inFlight[action] = append(s.inFlight[action], t)
+	s.executing++
+	w.task, w.confirmed, w.stopping = t, true, ""
+}
+
+// next assigns the first task of a worker's queue to it. False: it is to be idle.
+func (s *State) next(w *worker) bool {
+	t, ok := w.queue.tasks.front()
+	if !ok || !w.serving {
+		return false
+	}
+	s.assign(t, w)
+	return true
+}
+
+// resend answers a worker's call with the task it is to run.
+func (s *State) resend(w *worker) {
+	t := w.task
+	s.answer(w, Reply{
+		Do: Execute, NextSync: s.now.Add(s.cfg.SyncInterval),
+		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
+	})
+}
+
+// answer ends the wait of a worker's call and sets the time for its next one.
+func (s *State) answer(w *worker, r Reply) {
+	r.Call = w.call
+	w.held = false
+	s.out.Replies = append(s.out.Replies, r)
+	s.timers.set(&w.timer, r.NextSync.Add(s.cfg.WorkerSlack))
+}
+
+// unidle takes a worker from the idle ones, if it is there.
+func (s *State) unidle(w *worker) {
+	if w.place != nil {
+		w.queue.idle.remove(w.place)
+		w.place = nil
+	}
+}
