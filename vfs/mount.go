@@ -92,11 +92,24 @@ func (r *Root) unmountLower() error {
 	if err := unix.Statx(r.pin, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
 		return fmt.Errorf("find the FUSE connection of %s: %w", r.lowerPath(), err)
 	}
-	err = os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", st.Dev_minor), []byte("1"), 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // it ended already
+	return abort(st.Dev_minor, r.lowerPath())
+}
+
+// abort ends a FUSE connection by its number. The control file system, which is
+// not mounted everywhere, is mounted on the empty folder dir meanwhile.
+func abort(conn uint32, dir string) error {
+	if err := unix.Mount("forerunner", dir, "fusectl", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount fusectl: %w", err)
 	}
-	return err
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(conn), "abort"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1")
+		_ = f.Close()
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil // it ended already
+	}
+	return errors.Join(err, unmount(dir, unix.MNT_DETACH))
 }
 
 func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {

@@ -1,3 +1,186 @@
 package vfs
 
-func serverMain() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// stuckSource is a probeSource whose directory "dir" never comes.
+type stuckSource struct{ *probeSource }
+
+func (s stuckSource) Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error) {
+	if d == s.root {
+		return s.probeSource.Directory(ctx, d)
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// serverMain serves two roots until it is killed.
+func serverMain() {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(`"` + strings.ReplaceAll(err.Error(), `"`, `'`) + `"`)
+			os.Exit(1)
+		}
+	}
+	f, err := Open(Options{MountDir: os.Args[1], UpperDir: os.Args[2]})
+	fail(err)
+	src, err := newProbeSource(os.TempDir())
+	fail(err)
+	for _, name := range []string{"one", "two"} {
+		r, err := f.NewRoot(context.Background(), RootSpec{Name: name, Digest: src.root, Source: stuckSource{src}})
+		fail(err)
+		fail(os.WriteFile(filepath.Join(r.Path(), "written"), []byte("x"), 0o600))
+		fail(os.Mkdir(filepath.Join(r.Path(), "sub"), 0o700))
+	}
+	fmt.Println(`"ready"`)
+	select {}
+}
+
+func TestOpenAfterKill(t *testing.T) {
+	openFS(t, Options{}) // skips where there is no FUSE
+	dir := t.TempDir()
+	o := Options{MountDir: filepath.Join(dir, "mount points"), UpperDir: filepath.Join(dir, "upper")}
+	open, inside, stuck := startChild(t, "helper"), startChild(t, "helper"), startChild(t, "helper")
+	server := startChild(t, "server", o.MountDir, o.UpperDir)
+	if got := server.answer(); got != "ready" {
+		t.Fatal(got)
+	}
+	one := filepath.Join(o.MountDir, "one", "root")
+	if got := open.do("hold", filepath.Join(one, "file")); got != "ok" {
+		t.Fatal(got)
+	}
+	if got := inside.do("chdir", filepath.Join(one, "sub")); got != "ok" {
+		t.Fatal(got)
+	}
+	stuck.ask("read", filepath.Join(o.MountDir, "two", "root", "dir", "x"))
+	waitUntil(t, "an access of the second root", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", stuck.cmd.Process.Pid))
+		return strings.Contains(string(b), "fuse") || strings.Contains(string(b), "request_wait") || len(b) <= 1
+	})
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("the folders of a living process were opened: %v", err)
+	}
+	if err := server.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.cmd.Wait()
+	if mounts, _ := mountsBelow(o.MountDir); len(mounts) != 4 {
+		t.Errorf("the killed process left %q, want 4 mounts", mounts)
+	}
+	if got := stuck.answer(); !strings.HasPrefix(got, "error: ") {
+		t.Errorf("an access without a server succeeded: %q", got)
+	}
+
+	f := openFS(t, o)
+	for _, d := range []string{f.mountDir, f.upperDir} {
+		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", d, left, err)
+		}
+	}
+	src := newFakeSource(t)
+	r := openRoot(t, f, RootSpec{Name: "one", Digest: src.tree(t, "new"), Source: src})
+	if got := walk(t, r.Path()); !slices.Equal(got, []string{".", "new"}) {
+		t.Errorf("the new root has %q", got)
+	}
+}
+
+func TestStrangersAreLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	mounts, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
+	for _, p := range []string{
+		"mounts/mine/keep", "upper/mine/keep", "upper/stale/upper/x", "upper/stale/work/work/y", "mounts/stale/root/", "mounts/stale/lower/",
+	} {
+		p = filepath.Join(dir, p) + p[len(p)-1:]
+		if strings.HasSuffix(p, "/") {
+			if err := os.MkdirAll(p, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p[:len(p)-1], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []string{mounts, upper} {
+		if err := os.WriteFile(filepath.Join(p, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := Open(Options{MountDir: mounts, UpperDir: upper})
+	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		".", "mounts", "mounts/file", "mounts/mine", "mounts/mine/keep", "upper", "upper/file", "upper/mine", "upper/mine/keep",
+	}
+	if got := walk(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left %q, want %q", got, want)
+	}
+}
+
+func TestParseMountInfo(t *testing.T) {
+	const table = `22 28 0:21 / /sys rw,relatime - sysfs sysfs rw
+30 28 0:50 / /m rw - tmpfs tmpfs rw
+31 28 0:50 / /mine rw - tmpfs tmpfs rw
+32 30 0:51 / /m/a/lower ro,nodev shared:3 - fuse.forerunner forerunner ro
+33 30 0:52 / /m/a/root rw,nodev - overlay forerunner rw,lowerdir=/m/x
+34 30 0:53 / /m/with\040space\134and\011tab rw - overlay forerunner rw
+35 30 0:54 / /m/cut\04 rw - overlay forerunner rw
+short line
+36 30 0:55 / /m/last rw - overlay x rw`
+	for dir, want := range map[string][]string{
+		"/m":   {"/m/a/lower", "/m/a/root", "/m/with space\\and\ttab", `/m/cut\04`, "/m/last"},
+		"/m/a": {"/m/a/lower", "/m/a/root"},
+		"/":    {"/sys", "/m", "/mine", "/m/a/lower", "/m/a/root", "/m/with space\\and\ttab", `/m/cut\04`, "/m/last"},
+		"/no":  nil,
+	} {
+		got, err := parseMountInfo(strings.NewReader(table), dir)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("below %s: %q, %v; want %q", dir, got, err, want)
+		}
+	}
+}
+
+func TestDetachBelowStackedMounts(t *testing.T) {
+	dir := t.TempDir()
+	p := filepath.Join(dir, "a,b:c \\d")
+	if err := os.Mkdir(p, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := unix.Mount("test", p, "tmpfs", 0, ""); err != nil {
+			if os.Getenv("CI") == "" {
+				t.Skipf("mount: %v", err)
+			}
+			t.Fatal(err)
+		}
+	}
+	if err := detachBelow(dir); err != nil {
+		t.Error(err)
+	}
+	if left, err := mountsBelow(dir); len(left) > 0 || err != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}

@@ -1,0 +1,134 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+)
+
+func TestOpenNeedsFolders(t *testing.T) {
+	for _, o := range []Options{{}, {MountDir: t.TempDir()}, {UpperDir: t.TempDir()}} {
+		if _, err := Open(o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{MountDir: file, UpperDir: t.TempDir()}); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("a file as mount folder: %v", err)
+	}
+}
+
+func TestOpenWithOddPaths(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), `a,b:c \d`+"\té")
+	f := openFS(t, Options{MountDir: filepath.Join(dir, "m"), UpperDir: filepath.Join(dir, "u")})
+	src := newFakeSource(t)
+	r := openRoot(t, f, RootSpec{Name: `x,y:z \w`, Digest: src.tree(t, "file"), Source: src})
+	if got, err := os.ReadFile(filepath.Join(r.Path(), "file")); err != nil || string(got) != "content of file" {
+		t.Errorf("read: %q, %v", got, err)
+	}
+	if err := os.WriteFile(filepath.Join(r.Path(), "out"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	if _, ok := r.Written("out"); !ok {
+		t.Error("the upper folder is another one")
+	}
+}
+
+// TestUpperOnOverlay: the writable layer of a container's root. Overlayfs
+// refuses it, or allows it while the kernel refuses passthrough; both must be said.
+func TestUpperOnOverlay(t *testing.T) {
+	f := openFS(t, Options{})
+	src := newFakeSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	core, logs := observer.New(zapcore.WarnLevel)
+	inner, err := Open(Options{
+		MountDir: t.TempDir(), UpperDir: filepath.Join(r.Path(), "upper"), Logger: zap.New(core),
+	})
+	if err != nil {
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "ext4, xfs, btrfs or tmpfs") {
+			t.Errorf("upper folder on overlayfs: %v", err)
+		}
+		return
+	}
+	defer func() { _ = inner.Close() }()
+	if inner.Passthrough() || logs.FilterMessageSnippet("no kernel passthrough").Len() != 1 {
+		t.Errorf("passthrough %t; logged %v", inner.Passthrough(), logs.All())
+	}
+}
+
+// TestRefusedPassthrough: a blob on a file system that the kernel does not pass
+// through to, found out only when it is opened.
+func TestRefusedPassthrough(t *testing.T) {
+	core, logs := observer.New(zapcore.WarnLevel)
+	f := openFS(t, Options{Logger: zap.New(core)})
+	if !f.Passthrough() {
+		t.Skip("the kernel has no passthrough")
+	}
+	src := newFakeSource(t)
+	root := src.tree(t, "file", "other")
+	outer := openRoot(t, f, RootSpec{Name: "outer", Digest: root, Source: src})
+	for d, p := range src.blobs { // the blobs move onto an overlayfs
+		to := filepath.Join(outer.Path(), d.Hash())
+		if err := os.WriteFile(to, mustRead(t, p), 0o400); err != nil {
+			t.Fatal(err)
+		}
+		src.blobs[d] = to
+	}
+	r := openRoot(t, f, RootSpec{Name: "inner", Digest: root, Source: src})
+	for range 2 {
+		for _, p := range []string{"file", "other"} {
+			if got := mustRead(t, filepath.Join(r.Path(), p)); string(got) != "content of "+p {
+				t.Errorf("%s: %q", p, got)
+			}
+		}
+	}
+	if n := logs.FilterMessageSnippet("refuses passthrough").Len(); n != 1 {
+		t.Errorf("said %d times, want once", n)
+	}
+}
+
+func mustRead(t *testing.T, p string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		err  error
+		want string
+	}{
+		{"fuse device", unix.ENOENT, "modprobe fuse"},
+		{"fuse device", unix.EACCES, "--device /dev/fuse"},
+		{"fuse device", unix.EPERM, "run as root"},
+		{"fuse", unix.EPERM, "CAP_SYS_ADMIN"},
+		{"fuse", unix.ENODEV, "modprobe fuse"},
+		{"overlay", unix.EPERM, "CAP_SYS_ADMIN"},
+		{"overlay", unix.ENODEV, "modprobe overlay"},
+		{"overlay", unix.EINVAL, "ext4, xfs, btrfs or tmpfs"},
+		{"overlay", fmt.Errorf("move: %w", unix.EXDEV), "extended attributes"},
+	} {
+		err := fmt.Errorf("mount input root: %w", &mountError{c.what, c.err})
+		if got := advice(err); !strings.Contains(got, c.want) {
+			t.Errorf("%s, %v: advice %q has no %q", c.what, c.err, got, c.want)
+		}
+	}
+	if got := advice(errors.New("disk full")); got != "" {
+		t.Errorf("advice for something else: %q", got)
+	}
+}
