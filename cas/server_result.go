@@ -40,7 +40,9 @@ func checkResult(fn digest.Function, r *repb.ActionResult) error {
 	}
 	// The three lists may repeat each other, for clients of API 2.0.
 	for _, list := range [][]*repb.OutputSymlink{
-		r.GetOutputSymlinks(), r.GetOutputFileSymlinks(), r.GetOutputDirectorySymlinks(),
+		r.GetOutputSymlinks(),
+		r.GetOutputFileSymlinks(),      //lint:ignore SA1019 clients of API 2.0 send it
+		r.GetOutputDirectorySymlinks(), //lint:ignore SA1019 clients of API 2.0 send it
 	} {
 		for _, l := range list {
 			if err := checkOutputPath(l.GetPath(), nil); err != nil {
