@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -246,7 +247,7 @@ func expectFile(t *testing.T, workspace, name, want string) {
 	}
 }
 
-// expectNoProcess fails the test if a process with exactly these arguments is alive.
+// expectNoProcess fails the test if a process with exactly these arguments is alive, and ends it.
 func expectNoProcess(t *testing.T, args ...string) {
 	t.Helper()
 	want := []byte(strings.Join(args, "\x00") + "\x00")
@@ -256,8 +257,12 @@ func expectNoProcess(t *testing.T, args ...string) {
 	}
 	for _, line := range lines {
 		// A process that ends meanwhile takes its file along.
-		if got, err := os.ReadFile(line); err == nil && bytes.Equal(got, want) {
-			t.Errorf("%s: %q outlived its action", line, args)
+		if got, err := os.ReadFile(line); err != nil || !bytes.Equal(got, want) {
+			continue
+		}
+		t.Errorf("%s: %q outlived its action", line, args)
+		if pid, err := strconv.Atoi(strings.Split(line, "/")[2]); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by now
 		}
 	}
 }

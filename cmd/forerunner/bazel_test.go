@@ -21,15 +21,18 @@ func TestBazel(t *testing.T) {
 	}
 	c := newBazelClient(t, bazel, workspace, flags...)
 
-	if !t.Run("build", func(t *testing.T) {
+	built := false
+	t.Run("build", func(t *testing.T) {
 		r := c.build(t, "//...")
+		built = true
 		expectRunners(t, r, "remote")
 		if n := r.count("CppCompile"); n < 100 {
 			t.Errorf("%d compilations, want at least 100", n)
 		}
 		expectGenrules(t, workspace)
 		expectTree(t, workspace)
-	}) {
+	})
+	if !built {
 		t.FailNow()
 	}
 	t.Run("test", func(t *testing.T) {

@@ -4,7 +4,8 @@ def _inputless_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name + ".txt")
     ctx.actions.run_shell(
         outputs = [out],
-        command = "find . -type f | wc -l > " + out.path,
+        # Counted before the shell makes the output.
+        command = "n=$(find . -type f | wc -l) && echo $n > " + out.path,
         mnemonic = "Inputless",
     )
     return [DefaultInfo(files = depset([out]))]
