@@ -140,13 +140,13 @@ func TestActionsNoticeDamage(t *testing.T) {
 }
 
 func TestActionsUnderManyHands(t *testing.T) {
-	a := storeOpenActions(t, t.TempDir(), 10)
+	a := storeOpenActions(t, t.TempDir(), 20) // each hand holds two at most
 	var wg sync.WaitGroup
 	for hand := range 8 {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(hand), 3))
 			for range 200 {
-				n := random.IntN(20)
+				n := random.IntN(40)
 				if random.IntN(2) == 0 {
 					storePutResult(t, a, "", storeAction(n), int32(n))
 				} else if got := storeExitCode(t, a, "", storeAction(n)); got != -1 && got != int32(n) {
@@ -157,7 +157,7 @@ func TestActionsUnderManyHands(t *testing.T) {
 	}
 	wg.Wait()
 	x := a.files.index
-	if x.reserved != 0 || x.pinned != 0 || x.present > 10 || int64(len(x.entries)) != x.present {
+	if x.reserved != 0 || x.pinned != 0 || x.present > 20 || int64(len(x.entries)) != x.present {
 		t.Errorf("%d reserved, %d pinned, %d present, %d entries", x.reserved, x.pinned, x.present, len(x.entries))
 	}
 }

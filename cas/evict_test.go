@@ -92,7 +92,6 @@ func storeHistory(t *testing.T, history []byte) {
 
 func storeStep(t *testing.T, x *index[byte], m *storeModel, k, op byte, cost int64) {
 	t.Helper()
-	busy := m.leaving[k] || m.arriving[k] > 0
 	switch op {
 	case 0: // a file begins to arrive
 		victims, ok := x.reserve(cost + 1)
@@ -104,7 +103,7 @@ func storeStep(t *testing.T, x *index[byte], m *storeModel, k, op byte, cost int
 			return
 		}
 		wait, exists := x.admit(k)
-		busy = m.leaving[k] || m.arriving[k] > 0
+		busy := m.leaving[k] || m.arriving[k] > 0
 		if (wait != nil) != busy || exists != slices.Contains(m.order, k) {
 			t.Fatalf("admit %d: wait %t, exists %t", k, wait != nil, exists)
 		}

@@ -244,6 +244,22 @@ func TestStoreFetcherThatKeepsSilentMissesTheBlob(t *testing.T) {
 	}
 }
 
+func TestStoreDoesNotFetchWhatHasLanded(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	u, ds := storeNewUpstream("a")
+	r := s.Through(u)
+	// The blob lands after the caller has looked and before it asks.
+	storePut(t, s, "a")
+	flights, landed, err := r.ask(context.Background(), ds)
+	if err != nil || len(flights) > 0 || !slices.Equal(landed, ds) {
+		t.Errorf("%d flights, landed %v, %v", len(flights), landed, err)
+	}
+	s.fetches.running.Wait()
+	if len(u.calls) > 0 {
+		t.Error("fetched")
+	}
+}
+
 type storeFetchFunc func(sink func(digest.Digest, io.Reader) error) error
 
 func (f storeFetchFunc) Fetch(_ context.Context, _ []digest.Digest, sink func(digest.Digest, io.Reader) error) error {
@@ -320,16 +336,21 @@ func TestStoreLoadMakesAllLocalOrFails(t *testing.T) {
 	if err := r.Load(ctx, ds[1:]); err != nil {
 		t.Errorf("what fits, again: %v", err)
 	}
+	u.calls = nil
+	s = storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 8})
+	if err := s.Through(u).Load(ctx, ds); !errors.Is(err, ErrNoSpace) || len(u.calls) != 1 {
+		t.Errorf("what does not, at once: %v after %d fetches", err, len(u.calls))
+	}
 	storeWantConsistent(t, s)
 }
 
 func TestStoreReadsThroughUnderManyHands(t *testing.T) {
-	texts := make([]string, 40)
+	texts := make([]string, 100)
 	for i := range texts {
 		texts[i] = fmt.Sprintf("text %02d", i)
 	}
 	u, ds := storeNewUpstream(texts...)
-	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 20 * 7})
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 50 * 7})
 	var wg sync.WaitGroup
 	for hand := range 8 {
 		r := s.Through(u)

@@ -283,7 +283,8 @@ func TestStoreNoticesDamage(t *testing.T) {
 		"truncated": func(path string) error { return os.Truncate(path, 2) },
 		"longer":    func(path string) error { return os.Truncate(path, 20) },
 		"a link": func(path string) error {
-			return errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path))
+			other := filepath.Join(filepath.Dir(path), "other")
+			return errors.Join(os.Remove(path), os.WriteFile(other, []byte("evil"), 0o644), os.Symlink(other, path))
 		},
 		"a folder": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 	} {
@@ -380,13 +381,15 @@ func storeSkip(t testing.TB, why string) {
 
 func TestStoreUnderManyHands(t *testing.T) {
 	ctx := context.Background()
-	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 400})
-	texts := make([]string, 30)
+	const hands = 8
+	texts := make([]string, 60)
+	// Each hand may write one and hold another of at most 70 bytes.
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: hands * 2 * 70})
 	for i := range texts {
 		texts[i] = strings.Repeat(string(rune('A'+i)), 10+i)
 	}
 	var wg sync.WaitGroup
-	for hand := range 8 {
+	for hand := range hands {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(hand), 7))
 			for range 300 {

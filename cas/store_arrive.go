@@ -1,0 +1,158 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// fits says why a file of that cost can never be put.
+func (f *files[K]) fits(cost int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if cost > f.index.max {
+		return fmt.Errorf("%w: it is larger than all of the store, %d", ErrNoSpace, f.index.max)
+	}
+	return nil
+}
+
+// reserve makes room for a file, or a part of one, of that cost. finish, within
+// settle, or release ends the reservation.
+func (f *files[K]) reserve(cost int64) error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return fs.ErrClosed
+	}
+	victims, ok := f.index.reserve(cost)
+	limit, pinned, reserved := f.index.max, f.index.pinned, f.index.reserved
+	f.mu.Unlock()
+	f.remove(victims)
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %d wanted, of %d are %d in use and %d being written",
+		ErrNoSpace, cost, limit, pinned, reserved)
+}
+
+func (f *files[K]) release(cost int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.index.release(cost)
+}
+
+// withRoom does op, and once more after making room when the disk is full.
+// Sizes on disk are larger than those the bound counts, and the disk may be
+// shared, so a disk can be full before the store is.
+func (f *files[K]) withRoom(cost int64, op func() error) error {
+	err := op()
+	if !diskFull(err) {
+		return err
+	}
+	f.mu.Lock()
+	victims := f.index.evict(max(cost, f.index.present/64))
+	f.mu.Unlock()
+	f.log.Warn("the disk is full before the store is", zap.String("dir", f.dir),
+		zap.Int("evicted", len(victims)))
+	f.remove(victims)
+	if len(victims) > 0 {
+		err = op()
+	}
+	if diskFull(err) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
+
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// createTemp creates a file to be written, readable by all and writable by none
+// once it is closed.
+func (f *files[K]) createTemp() (*os.File, error) {
+	path := filepath.Join(f.tempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))
+	var file *os.File
+	err := f.withRoom(1, func() (err error) {
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+		return err
+	})
+	return file, err
+}
+
+// settle moves the whole file at from to its place, whose cost was reserved, and
+// leaves it pinned once. When k is there already, from is removed or, if replace
+// is set, takes its place. After an error the reservation and from are still there.
+func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) error {
+	for {
+		f.mu.Lock()
+		wait, exists := f.index.admit(k)
+		if exists {
+			f.index.pin(k)
+		}
+		f.mu.Unlock()
+		switch {
+		case wait != nil:
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		case exists:
+			return f.settleAgain(k, from, replace)
+		default:
+			return f.settleNew(k, from)
+		}
+	}
+}
+
+func (f *files[K]) settleNew(k K, from string) error {
+	err := f.rename(from, f.path(k))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.index.abort(k)
+		return err
+	}
+	f.index.finish(k, f.layout.cost(k), time.Now().Unix())
+	f.index.pin(k)
+	return nil
+}
+
+// settleAgain disposes of from for a k that is there, and pinned by the caller.
+func (f *files[K]) settleAgain(k K, from string, replace bool) error {
+	var err error
+	if replace {
+		err = f.rename(from, f.path(k))
+	} else {
+		err = os.Remove(from)
+	}
+	if err != nil {
+		f.unpin(k)
+		return err
+	}
+	f.use([]K{k})
+	f.release(f.layout.cost(k))
+	return nil
+}
+
+// rename moves from to path, whose folder it creates when it is the first there.
+func (f *files[K]) rename(from, path string) error {
+	return f.withRoom(1, func() error {
+		err := os.Rename(from, path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		return os.Rename(from, path)
+	})
+}
