@@ -117,23 +117,36 @@ func (s *State) enroll(r Report) *worker {
 	return w
 }
 
-// serve notes whether a worker takes work. Its queue's first server brings the
-// unmatched tasks that it can serve, its last takes the tasks away.
+// serve notes whether a worker takes work. The first server of a queue brings
+// the unmatched tasks that it can serve.
 func (s *State) serve(w *worker, serving bool) {
 	if w.serving == serving {
 		return
 	}
-	w.serving = serving
-	if serving {
-		w.queue.serving++
-		if w.queue.serving == 1 && s.unmatched.len() > 0 {
-			s.rematchUnmatched()
-		}
+	if !serving {
+		s.withdraw(w)
+		s.vacate(w.queue)
 		return
 	}
-	w.queue.serving--
-	if w.queue.serving == 0 {
-		s.rematch(w.queue.tasks.all())
+	w.serving = true
+	w.queue.serving++
+	if w.queue.serving == 1 && s.unmatched.len() > 0 {
+		s.rematchUnmatched()
+	}
+}
+
+// withdraw takes a worker from those that serve its queue; vacate follows.
+func (s *State) withdraw(w *worker) {
+	if w.serving {
+		w.serving = false
+		w.queue.serving--
+	}
+}
+
+// vacate moves the tasks of a queue that has lost its last server.
+func (s *State) vacate(q *queue) {
+	if q.serving == 0 {
+		s.rematch(q.tasks.all())
 	}
 }
 
@@ -153,11 +166,13 @@ func (s *State) rematchUnmatched() {
 // it ran goes back to a queue.
 func (s *State) remove(w *worker) {
 	s.timers.stop(&w.timer)
-	s.serve(w, false)
 	delete(s.workers, w.key)
+	s.withdraw(w)
 	if w.task != nil {
+		// Before the queue is moved: what ran is older than what waits.
 		s.lose(w.task)
 	}
+	s.vacate(w.queue)
 	w.queue.workers--
 	if w.queue.workers == 0 {
 		p := w.pool
@@ -195,7 +210,7 @@ func (s *State) executes(w *worker, r Report) {
 	case w.task != nil:
 		w.confirmed = true
 	case s.adopt(w, r.Action):
-	case w.stopping == r.Action:
+	case w.stopping == r.Action || s.elsewhere(w, r.Action):
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:
@@ -262,6 +277,14 @@ func (s *State) adopt(w *worker, action string) bool {
 		}
 	}
 	return false
+}
+
+// elsewhere reports whether another worker runs an action that w runs too and is
+// not expected to: w was taken for lost and its action given away.
+func (s *State) elsewhere(w *worker, action string) bool {
+	return slices.ContainsFunc(s.inFlight[action], func(t *task) bool {
+		return t.worker != nil && t.worker.pool == w.pool
+	})
 }
 
 // foster keeps an action that a worker runs and no client has asked for, as

@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+)
+
+// check returns what is wrong with a State between events; "" if nothing is.
+func (s *State) check() string {
+	for _, part := range []func() string{s.checkTasks, s.checkWorkers, s.checkOperations} {
+		if problem := part(); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+// tasks returns each task with the number of places it is in.
+func (s *State) tasks() map[*task]int {
+	places := map[*task]int{}
+	for _, t := range s.unmatched.all() {
+		places[t]++
+	}
+	for _, p := range s.pools {
+		for _, q := range p.queues {
+			for _, t := range q.tasks.all() {
+				places[t]++
+			}
+		}
+	}
+	for _, w := range s.workers {
+		if w.task != nil {
+			places[w.task]++
+		}
+	}
+	return places
+}
+
+func (s *State) checkTasks() string {
+	queued, executing := 0, 0
+	places := s.tasks()
+	for t, n := range places {
+		if n != 1 {
+			return fmt.Sprintf("task %s is in %d places", t.action, n)
+		}
+		if t.worker != nil {
+			executing++
+			if t.worker.task != t || s.workers[t.worker.key] != t.worker {
+				return fmt.Sprintf("task %s is with a worker that does not have it", t.action)
+			}
+		} else {
+			queued++
+			if t.attempts >= s.cfg.MaxAttempts {
+				return fmt.Sprintf("task %s is queued after %d attempts", t.action, t.attempts)
+			}
+		}
+		orphan := t.spec == nil
+		if orphan != (len(t.operations) == 0) {
+			return fmt.Sprintf("task %s: orphan %t, operations %d", t.action, orphan, len(t.operations))
+		}
+		unmatched := t.worker == nil && t.queue == nil
+		if (t.timer.slot > 0) != (orphan || unmatched) {
+			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
+		}
+		if unmatched && s.match(t.spec) != nil {
+			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
+		}
+		if joinable := orphan || !t.spec.Private; joinable != slices.Contains(s.inFlight[t.action], t) {
+			return fmt.Sprintf("task %s: in flight is not %t", t.action, joinable)
+		}
+	}
+	if queued != s.queued || executing != s.executing {
+		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.queued, s.executing, queued, executing)
+	}
+	for action, ts := range s.inFlight {
+		for _, t := range ts {
+			if places[t] == 0 {
+				return fmt.Sprintf("task %s is in flight and nowhere", action)
+			}
+		}
+		if len(ts) == 0 {
+			return fmt.Sprintf("action %s is in flight without tasks", action)
+		}
+	}
+	return ""
+}
+
+func (s *State) checkWorkers() string {
+	perQueue := map[*queue][2]int{}
+	for key, w := range s.workers {
+		n := perQueue[w.queue]
+		n[0]++
+		if w.serving {
+			n[1]++
+		}
+		perQueue[w.queue] = n
+		switch {
+		case w.key != key || s.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
+			return fmt.Sprintf("worker %s is not where it belongs", key)
+		case w.timer.slot == 0:
+			return fmt.Sprintf("worker %s has no deadline", key)
+		case w.held != (w.place != nil):
+			return fmt.Sprintf("worker %s: held %t, idle %t", key, w.held, w.place != nil)
+		case w.held && (w.task != nil || !w.serving):
+			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
+		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
+			return fmt.Sprintf("worker %s runs what it does not serve", key)
+		}
+	}
+	for _, p := range s.pools {
+		if len(p.queues) == 0 {
+			return fmt.Sprintf("pool %v has no queues", p.key())
+		}
+		for _, q := range p.queues {
+			n := perQueue[q]
+			if n != [2]int{q.workers, q.serving} || q.workers == 0 {
+				return fmt.Sprintf("queue %v/%d counts %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, n)
+			}
+			if q.tasks.len() > 0 && (q.serving == 0 || q.idle.len() > 0) {
+				return fmt.Sprintf("queue %v/%d: %d tasks, %d serve, %d idle", p.key(), q.class, q.tasks.len(), q.serving, q.idle.len())
+			}
+		}
+	}
+	return ""
+}
+
+// spec0 is the task's operation, or for an orphan one that its worker serves.
+func (t *task) spec0(w *worker) *Operation {
+	if t.spec != nil {
+		return t.spec
+	}
+	return &Operation{Instance: w.pool.prefix, Platform: w.pool.platform}
+}
+
+func (s *State) checkOperations() string {
+	places, done := s.tasks(), 0
+	for name, o := range s.operations {
+		if o.done() {
+			done++
+			if o.task != nil || o.timer.slot == 0 {
+				return fmt.Sprintf("operation %s is done and has a task, or stays for ever", name)
+			}
+			continue
+		}
+		if places[o.task] != 1 || !slices.Contains(o.task.operations, o) {
+			return fmt.Sprintf("operation %s is lost", name)
+		}
+		if (o.timer.slot > 0) != (o.waiters == 0) {
+			return fmt.Sprintf("operation %s has %d waiters, timer %d", name, o.waiters, o.timer.slot)
+		}
+	}
+	if done != s.completed.len() || done > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d operations are done, %d are kept", done, s.completed.len())
+	}
+	for i, t := range s.timers.heap {
+		if t.slot != i+1 {
+			return fmt.Sprintf("timer %d thinks it is %d", i, t.slot)
+		}
+	}
+	return ""
+}

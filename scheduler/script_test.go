@@ -1,0 +1,318 @@
+package scheduler
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output of scripts and golden files")
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// TestScripts runs the histories of testdata/*.txt. A line that starts with ">"
+// is an event with its time; what follows, up to an empty line, a comment or
+// the next event, is what State answers.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runScript(t, string(want))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			diffLines(t, file, got, string(want))
+		})
+	}
+}
+
+func diffLines(t *testing.T, file, got, want string) {
+	t.Helper()
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		var a, b string
+		if i < len(g) {
+			a = g[i]
+		}
+		if i < len(w) {
+			b = w[i]
+		}
+		if a != b {
+			t.Fatalf("%s:%d:\n got: %s\nwant: %s", file, i+1, a, b)
+		}
+	}
+}
+
+func runScript(t *testing.T, text string) string {
+	var out strings.Builder
+	h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}}
+	skip := false
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		switch {
+		case strings.HasPrefix(line, ">"):
+			fmt.Fprintln(&out, line)
+			out.WriteString(h.run(strings.Fields(line[1:])))
+			skip = true
+		case line == "" || line[0] == '#':
+			fmt.Fprintln(&out, line)
+			skip = false
+		case !skip:
+			t.Fatalf("neither an event nor its output: %s", line)
+		}
+	}
+	return out.String()
+}
+
+// A history feeds scripted events to a State and prints what comes out.
+type history struct {
+	t     *testing.T
+	cfg   Config
+	state *State
+	out   strings.Builder
+	next  time.Time
+	// calls tell whose a call is, actions which name a digest has.
+	calls   map[uint64]string
+	actions map[string]string
+	call    uint64
+	lastOf  map[string]uint64
+}
+
+func (h *history) run(words []string) string {
+	h.out.Reset()
+	if words[0] == "config" {
+		for _, w := range words[1:] {
+			h.configure(w)
+		}
+		return ""
+	}
+	if h.state == nil {
+		var err error
+		if h.state, err = NewState(h.cfg); err != nil {
+			h.t.Fatal(err)
+		}
+		h.lastOf = map[string]uint64{}
+	}
+	at, err := time.ParseDuration(words[0])
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.event(epoch.Add(at), words[1], words[2:])
+	return h.named(h.out.String())
+}
+
+func (h *history) configure(word string) {
+	name, value, _ := strings.Cut(word, "=")
+	f := reflect.ValueOf(&h.cfg).Elem().FieldByName(name)
+	if d, err := time.ParseDuration(value); err == nil {
+		f.SetInt(int64(d))
+	} else if n, err := strconv.Atoi(value); err == nil {
+		f.SetInt(int64(n))
+	} else {
+		h.t.Fatalf("config %s", word)
+	}
+}
+
+func (h *history) event(now time.Time, verb string, args []string) {
+	switch verb {
+	case "submit":
+		out, err := h.state.Submit(now, h.operation(args))
+		if err != nil {
+			fmt.Fprintf(&h.out, "refused: %v\n", err)
+		}
+		h.print(out)
+	case "sync":
+		h.print(h.state.Sync(now, h.report(args)))
+	case "hangup":
+		h.print(h.state.Hangup(now, args[0], h.lastOf[args[0]]))
+	case "attach":
+		st, out, ok := h.state.Attach(now, args[0])
+		if ok {
+			fmt.Fprintf(&h.out, "attached: %s\n", h.status(st))
+		} else {
+			fmt.Fprintf(&h.out, "unknown\n")
+		}
+		h.print(out)
+	case "detach":
+		h.print(h.state.Detach(now, args[0]))
+	case "cancel":
+		out, ok := h.state.Cancel(now, args[0])
+		if !ok {
+			fmt.Fprintf(&h.out, "unknown\n")
+		}
+		h.print(out)
+	case "tick":
+		h.print(h.state.Tick(now))
+	case "run":
+		// Ticks at each time that State asks for, up to now.
+		for !h.next.IsZero() && !h.next.After(now) {
+			fmt.Fprintf(&h.out, "at %s\n", h.next.Sub(epoch))
+			h.print(h.state.Tick(h.next))
+		}
+	case "restart":
+		h.state, _ = NewState(h.cfg)
+		h.next = time.Time{}
+	case "counts":
+		fmt.Fprintf(&h.out, "%+v\n", h.state.Counts())
+	default:
+		h.t.Fatalf("unknown event %q", verb)
+	}
+	if problem := h.state.check(); problem != "" {
+		h.t.Fatalf("after %s %v at %s: %s", verb, args, now.Sub(epoch), problem)
+	}
+}
+
+func (h *history) digest(name string) digest.Digest {
+	d := digest.Of(digest.SHA256, []byte(name))
+	h.actions[d.String()] = name
+	return d
+}
+
+// named replaces digests by the names that the script has for them.
+func (h *history) named(s string) string {
+	for d, name := range h.actions {
+		s = strings.ReplaceAll(s, d, name)
+	}
+	return s
+}
+
+// operation reads "NAME ACTION [option…]".
+func (h *history) operation(args []string) *Operation {
+	op := &Operation{Name: args[0], Digest: h.digest(args[1]), Action: &repb.Action{}}
+	for _, a := range args[2:] {
+		switch name, value, _ := strings.Cut(a, "="); name {
+		case "instance":
+			op.Instance = value
+		case "platform":
+			op.Platform = NewPlatform(parsePlatform(value))
+		case "private":
+			op.Private = true
+		default:
+			h.t.Fatalf("submit: %s", a)
+		}
+	}
+	return op
+}
+
+// report reads "WORKER idle|executing|completed [ACTION] [option…]".
+func (h *history) report(args []string) Report {
+	h.call++
+	h.calls[h.call] = args[0]
+	h.lastOf[args[0]] = h.call
+	r := Report{Call: h.call, Worker: args[0]}
+	rest := args[2:]
+	switch args[1] {
+	case "idle":
+		r.Doing = Idle
+	case "executing":
+		r.Doing, r.Action, rest = Executing, h.digest(rest[0]).String(), rest[1:]
+	case "completed":
+		r.Doing, r.Action, rest = Completed, h.digest(rest[0]).String(), rest[1:]
+		r.Response = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
+	default:
+		h.t.Fatalf("sync: %s", args[1])
+	}
+	for _, a := range rest {
+		switch name, value, _ := strings.Cut(a, "="); name {
+		case "prefix":
+			r.Prefix = value
+		case "platform":
+			r.Platform = NewPlatform(parsePlatform(value))
+		case "class":
+			n, _ := strconv.Atoi(value)
+			r.SizeClass = uint32(n)
+		case "drain":
+			r.PreferIdle = true
+		case "exit":
+			n, _ := strconv.Atoi(value)
+			r.Response.Result.ExitCode = int32(n)
+		case "error":
+			r.Response = &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Unavailable), Message: value}}
+		case "nothing":
+			r.Response = &repb.ExecuteResponse{}
+		default:
+			h.t.Fatalf("sync: %s", a)
+		}
+	}
+	return r
+}
+
+// parsePlatform reads "name=value,…".
+func parsePlatform(s string) *repb.Platform {
+	m := &repb.Platform{}
+	for p := range strings.SplitSeq(s, ",") {
+		name, value, _ := strings.Cut(p, "=")
+		m.Properties = append(m.Properties, &repb.Platform_Property{Name: name, Value: value})
+	}
+	return m
+}
+
+func (h *history) print(out Out) {
+	for _, r := range out.Replies {
+		fmt.Fprintf(&h.out, "%s", h.calls[r.Call])
+		switch r.Do {
+		case Continue:
+			fmt.Fprintf(&h.out, " continue")
+		case BeIdle:
+			fmt.Fprintf(&h.out, " be idle")
+		case Superseded:
+			fmt.Fprintf(&h.out, " superseded\n")
+			continue
+		case Execute:
+			fmt.Fprintf(&h.out, " execute %s", r.Run.Digest)
+			if r.Suffix != "" {
+				fmt.Fprintf(&h.out, " suffix=%s", r.Suffix)
+			}
+		}
+		fmt.Fprintf(&h.out, ", call by %s\n", r.NextSync.Sub(epoch))
+	}
+	for _, st := range out.Notices {
+		fmt.Fprintln(&h.out, h.status(st))
+	}
+	for _, d := range out.Departures {
+		fmt.Fprintf(&h.out, "%s departed", d.Worker)
+		if d.Action != "" {
+			fmt.Fprintf(&h.out, " with %s", d.Action)
+		}
+		if d.Drained {
+			fmt.Fprintf(&h.out, ", drained")
+		}
+		fmt.Fprintln(&h.out)
+	}
+	h.next = out.NextTick
+}
+
+func (h *history) status(st Status) string {
+	s := st.Name + " " + st.Stage.String()
+	if st.Worker != "" {
+		s += fmt.Sprintf(" %s#%d", st.Worker, st.Attempts)
+	}
+	if !st.Done() {
+		return s
+	}
+	if e := st.Response.GetStatus(); e != nil {
+		return fmt.Sprintf("%s %s: %s", s, codes.Code(e.GetCode()), e.GetMessage())
+	}
+	return fmt.Sprintf("%s exit %d", s, st.Response.GetResult().GetExitCode())
+}
