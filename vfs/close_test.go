@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -148,10 +147,9 @@ func TestKilledWhileWaiting(t *testing.T) {
 		"SIGKILL": func(h *helper) error { return h.cmd.Process.Kill() },
 		"harmless signals first": func(h *helper) error {
 			for range 3 {
-				if err := h.cmd.Process.Signal(urgent); err != nil {
+				if err := h.disturb(); err != nil {
 					return err
 				}
-				time.Sleep(2 * killPoll) // so that FUSE hears of the first one alone
 			}
 			return h.cmd.Process.Kill()
 		},
@@ -193,7 +191,7 @@ func TestSignalsDoNotDisturb(t *testing.T) {
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	h.ask("read", filepath.Join(r.Path(), "file"))
 	<-src.inCall
-	if err := h.cmd.Process.Signal(urgent); err != nil {
+	if err := h.disturb(); err != nil {
 		t.Fatal(err)
 	}
 	open()

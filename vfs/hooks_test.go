@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
 
@@ -167,6 +169,33 @@ func TestForgottenNodes(t *testing.T) {
 	r.markRead(b2)
 	if seen.seen["a/b"] != 1 {
 		t.Errorf("read reported %d times", seen.seen["a/b"])
+	}
+}
+
+// TestAnswersAreForGood checks what the kernel is told, as it cannot be seen
+// from outside how often it asks.
+func TestAnswersAreForGood(t *testing.T) {
+	src := newFakeSource(t)
+	r := &Root{
+		fs: &FS{}, ctx: t.Context(), seed: newSeed(),
+		spec:  RootSpec{Digest: src.tree(t, "file"), Source: src},
+		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
+	}
+	r.addRootNode()
+	l := &lowerFS{fuse.NewDefaultRawFileSystem(), r}
+	for name, there := range map[string]bool{"file": true, "absent": false} {
+		var out fuse.EntryOut
+		status := l.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &out)
+		if !status.Ok() || out.EntryTimeout() < forGood || (out.NodeId != 0) != there {
+			t.Errorf("%s: %v, node %d for %s", name, status, out.NodeId, out.EntryTimeout())
+		}
+		if there && out.AttrTimeout() < forGood {
+			t.Errorf("%s: attributes for %s", name, out.AttrTimeout())
+		}
+	}
+	var out fuse.OpenOut
+	if status := l.OpenDir(nil, &fuse.OpenIn{}, &out); status != fuse.ENOSYS {
+		t.Errorf("opendir: %v, want ENOSYS so that it is not asked again", status)
 	}
 }
 

@@ -189,8 +189,8 @@ func (r *Root) release() error {
 func (r *Root) removeFolders() error {
 	errs := []error{os.RemoveAll(r.layerPath())}
 	for _, dir := range []string{r.Path(), r.lowerPath(), filepath.Dir(r.Path())} {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
+		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, &os.PathError{Op: "remove", Path: dir, Err: err})
 		}
 	}
 	return errors.Join(errs...)

@@ -17,17 +17,17 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// probe tries a root of this FS, with passthrough if it is wanted, and
-// otherwise, or if the kernel refuses it, without.
-func (f *FS) probe(passthrough bool) error {
+// probe has try try out a root of this FS, with passthrough if it is wanted,
+// and otherwise, or if the kernel refuses it, without.
+func (f *FS) probe(passthrough bool, try func() error) error {
 	f.passthrough = passthrough
-	err := f.tryRoot()
+	err := try()
 	var refused *passthroughError
 	if errors.As(err, &refused) {
 		f.log.Warn("no kernel passthrough; reads of inputs go through this process and the page cache of each root",
 			zap.Error(err), zap.String("how_to_get_it", "Linux 6.9 or later, root, and blobs on ext4, xfs, btrfs or tmpfs"))
 		f.passthrough = false
-		err = f.tryRoot()
+		err = try()
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w%s", ErrUnavailable, err, advice(err))

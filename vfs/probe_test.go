@@ -45,6 +45,38 @@ func TestOpenWithOddPaths(t *testing.T) {
 	}
 }
 
+func TestProbe(t *testing.T) {
+	refused := &passthroughError{unix.ELOOP}
+	denied := &mountError{"fuse", unix.EPERM}
+	for name, c := range map[string]struct {
+		wanted          bool
+		with, without   error // what trying comes to, with and without passthrough
+		want            error
+		passthrough     bool
+		tries, warnings int
+	}{
+		"all there":            {true, nil, errors.New("not tried"), nil, true, 1, 0},
+		"not wanted":           {false, errors.New("not tried"), nil, nil, false, 1, 0},
+		"passthrough refused":  {true, refused, nil, nil, false, 2, 1},
+		"nothing allowed":      {true, denied, denied, ErrUnavailable, true, 1, 0},
+		"without it no better": {true, refused, denied, ErrUnavailable, false, 2, 1},
+	} {
+		core, logs := observer.New(zapcore.WarnLevel)
+		f := &FS{log: zap.New(core)}
+		tries := 0
+		err := f.probe(c.wanted, func() error {
+			tries++
+			if f.passthrough {
+				return c.with
+			}
+			return c.without
+		})
+		if !errors.Is(err, c.want) || f.Passthrough() != c.passthrough || tries != c.tries || logs.Len() != c.warnings {
+			t.Errorf("%s: %v, passthrough %t after %d tries, %d warnings", name, err, f.Passthrough(), tries, logs.Len())
+		}
+	}
+}
+
 // TestUpperOnOverlay: the writable layer of a container's root. Overlayfs
 // refuses it, or allows it while the kernel refuses passthrough; both must be said.
 func TestUpperOnOverlay(t *testing.T) {

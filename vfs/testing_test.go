@@ -2,7 +2,10 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,8 +14,27 @@ import (
 
 func newSeed() maphash.Seed { return maphash.MakeSeed() }
 
-// urgent is a signal that a Go program takes without noticing.
-const urgent = unix.SIGURG
+// disturb sends every thread of the helper, also the one that waits for FUSE, a
+// signal that a Go program takes without noticing, and gives FUSE time to
+// report it: that it has leaves no trace to wait for.
+func (h *helper) disturb() error {
+	pid := h.cmd.Process.Pid
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return err
+	}
+	for _, th := range threads {
+		tid, err := strconv.Atoi(th.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.Tgkill(pid, tid, unix.SIGURG); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	time.Sleep(3 * killPoll)
+	return nil
+}
 
 func isEIO(err error) bool { return errors.Is(err, unix.EIO) }
 

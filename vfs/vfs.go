@@ -104,7 +104,7 @@ func (f *FS) prepare(passthrough bool) error {
 	if err := removeLayers(f.upperDir, f.log); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
-	return f.probe(passthrough)
+	return f.probe(passthrough, f.tryRoot)
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.
