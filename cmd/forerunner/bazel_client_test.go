@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	bazelRunTimeout  = 8 * time.Minute
+	bazelRunTimeout  = 15 * time.Minute
 	bazelStopTimeout = 30 * time.Second
 )
 

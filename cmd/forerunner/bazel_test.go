@@ -83,7 +83,7 @@ func TestOldBazel(t *testing.T) {
 	expectRunners(t, r, "remote cache hit")
 
 	r = c.run(t, "build", "//genrules:inputless", platform("attic"))
-	if r.exitCode == 0 || !strings.Contains(r.output, "pool") {
+	if r.exitCode == 0 || !strings.Contains(r.output, "no worker has pool=attic") {
 		t.Errorf("an action for pool=attic: exit code %d, want a failure that names the property:\n%s",
 			r.exitCode, r.output)
 	}
