@@ -5,9 +5,8 @@ import (
 	"os"
 	"sync"
 
-	"go.uber.org/zap"
-
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )

@@ -270,17 +270,24 @@ func openRoot(t testing.TB, f *FS, spec RootSpec) *Root {
 func bothWays(t *testing.T, test func(t *testing.T, f *FS)) {
 	t.Run("passthrough", func(t *testing.T) {
 		f := openFS(t, Options{})
-		if !f.Passthrough() {
-			if os.Getenv("CI") != "" {
-				t.Fatal("the kernel has no passthrough")
-			}
-			t.Skip("the kernel has no passthrough")
-		}
+		needPassthrough(t, f)
 		test(t, f)
 	})
 	t.Run("cached", func(t *testing.T) {
 		test(t, openFS(t, Options{DisablePassthrough: true}))
 	})
+}
+
+func needPassthrough(t *testing.T, f *FS) {
+	t.Helper()
+	if f.Passthrough() {
+		return
+	}
+	const reason = "the kernel has no passthrough (Linux 6.9), or not for the file system of "
+	if os.Getenv("CI") != "" {
+		t.Fatal(reason, f.upperDir)
+	}
+	t.Skip(reason, f.upperDir)
 }
 
 // helper is a child process, started before the root is mounted, which uses the

@@ -179,7 +179,7 @@ func TestAnswersAreForGood(t *testing.T) {
 	r := &Root{
 		fs: &FS{}, ctx: t.Context(), seed: newSeed(),
 		spec:  RootSpec{Digest: src.tree(t, "file"), Source: src},
-		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
+		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{}, dirs: map[digest.Digest]*directory{},
 	}
 	r.addRootNode()
 	l := &lowerFS{fuse.NewDefaultRawFileSystem(), r}

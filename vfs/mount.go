@@ -26,7 +26,12 @@ func (r *Root) mount() error {
 	if err := os.Mkdir(filepath.Dir(r.Path()), 0o755); err != nil {
 		return err
 	}
-	for _, dir := range []string{r.lowerPath(), r.Path(), r.layerPath(), r.upperPath(), r.workPath()} {
+	r.pointMade = true
+	if err := os.Mkdir(r.layerPath(), 0o755); err != nil {
+		return err
+	}
+	r.layerMade = true
+	for _, dir := range []string{r.lowerPath(), r.Path(), r.upperPath(), r.workPath()} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
@@ -187,10 +192,15 @@ func (r *Root) release() error {
 
 // removeFolders removes the layer with all it holds, and the mount points only if empty.
 func (r *Root) removeFolders() error {
-	errs := []error{os.RemoveAll(r.layerPath())}
-	for _, dir := range []string{r.Path(), r.lowerPath(), filepath.Dir(r.Path())} {
-		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, &os.PathError{Op: "remove", Path: dir, Err: err})
+	var errs []error
+	if r.layerMade {
+		errs = append(errs, os.RemoveAll(r.layerPath()))
+	}
+	if r.pointMade {
+		for _, dir := range []string{r.Path(), r.lowerPath(), filepath.Dir(r.Path())} {
+			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, &os.PathError{Op: "remove", Path: dir, Err: err})
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )

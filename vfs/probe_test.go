@@ -104,9 +104,7 @@ func TestUpperOnOverlay(t *testing.T) {
 func TestRefusedPassthrough(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	f := openFS(t, Options{Logger: zap.New(core)})
-	if !f.Passthrough() {
-		t.Skip("the kernel has no passthrough")
-	}
+	needPassthrough(t, f)
 	src := newFakeSource(t)
 	root := src.tree(t, "file", "other")
 	outer := openRoot(t, f, RootSpec{Name: "outer", Digest: root, Source: src})

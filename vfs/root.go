@@ -73,7 +73,9 @@ type Root struct {
 	blobs  blobTable
 	closed func() error // release, once
 
-	// The mounts; set by mount, used by release.
+	// What mount has done, for release to undo.
+	pointMade bool // the mount points' folder is ours
+	layerMade bool // so is the writable layer
 	server    *fuse.Server
 	served    chan struct{} // closed when the server's goroutines are gone
 	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
@@ -83,9 +85,10 @@ type Root struct {
 	seed maphash.Seed // inode numbers are hashes of the path
 
 	mu     sync.Mutex
-	nodes  map[uint64]*node    // by node id, as the kernel knows them
-	lastID uint64              // of the newest node; ids are never used again
-	seen   map[uint64]struct{} // inode numbers of the paths that were read
+	nodes  map[uint64]*node             // by node id, as the kernel knows them
+	lastID uint64                       // of the newest node; ids are never used again
+	dirs   map[digest.Digest]*directory // those that were read, whatever their path
+	seen   map[uint64]struct{}          // inode numbers of the paths that were read
 	stats  Stats
 	err    error // first error of the Source or of a directory
 }
@@ -117,6 +120,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 		fs: f, spec: spec, pin: -1,
 		seed:  maphash.MakeSeed(),
 		nodes: map[uint64]*node{},
+		dirs:  map[digest.Digest]*directory{},
 		seen:  map[uint64]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -129,11 +129,23 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	src := newFakeSource(t)
+	for _, name := range []string{"mine", "file"} { // the names are taken
+		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.tree(t, "x"), Source: src}); err == nil {
+			t.Errorf("root %s was mounted over what was there", name)
+		}
+	}
+	if err := os.Remove(filepath.Join(mounts, "file")); err != nil { // taken by the layer alone
+		t.Fatal(err)
+	}
+	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "file", Digest: src.tree(t, "x"), Source: src}); err == nil {
+		t.Error("a root was given a layer that was there")
+	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 	want := []string{
-		".", "mounts", "mounts/file", "mounts/mine", "mounts/mine/keep", "upper", "upper/file", "upper/mine", "upper/mine/keep",
+		".", "mounts", "mounts/mine", "mounts/mine/keep", "upper", "upper/file", "upper/mine", "upper/mine/keep",
 	}
 	if got := walk(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)

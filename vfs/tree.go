@@ -8,7 +8,7 @@ import (
 )
 
 // node is one path that the kernel knows. It lives as long as the kernel
-// remembers it or a node below it. Except for lookups, children and dir it never changes.
+// remembers it or a node below it. Except for lookups and children it never changes.
 type node struct {
 	entry
 	id     uint64 // node id of the FUSE protocol
@@ -18,7 +18,6 @@ type node struct {
 	// Guarded by Root.mu.
 	lookups  uint64           // how often the kernel was told of it and has not forgotten
 	children map[string]*node // those in the table
-	dir      *directory       // nil until it was read
 }
 
 func (r *Root) addRootNode() {

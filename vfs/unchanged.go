@@ -219,11 +219,7 @@ func (r *Root) lowerEntry(dir digest.Digest, names []string) (entry, bool) {
 		if e.kind != Directory || e.digest.IsZero() {
 			return entry{}, false
 		}
-		m, err := r.spec.Source.Directory(r.ctx, e.digest)
-		if err != nil {
-			return entry{}, false
-		}
-		d, err := newDirectory(e.digest.Function(), m)
+		d, err := r.directory(r.ctx, e.digest)
 		if err != nil {
 			return entry{}, false
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // killPoll is how often an interrupted access looks whether its process is
@@ -100,31 +102,49 @@ func killed(thread uint32) bool {
 
 // read returns the entries of directory n, from the Source the first time.
 func (r *Root) read(a access, n *node) (*directory, fuse.Status) {
-	r.mu.Lock()
-	d := n.dir
-	r.mu.Unlock()
-	if d != nil {
-		return d, fuse.OK
-	}
-	d, err, ok := await(a, func(ctx context.Context) (*directory, error) {
-		m, err := r.spec.Source.Directory(ctx, n.digest)
-		if err != nil {
-			return nil, err
+	d := r.decoded(n.digest)
+	if d == nil {
+		var err error
+		var ok bool
+		d, err, ok = await(a, func(ctx context.Context) (*directory, error) {
+			return r.directory(ctx, n.digest)
+		}, func(*directory) {})
+		if !ok {
+			return nil, fuse.EIO // nobody is left to see it
 		}
-		return newDirectory(n.digest.Function(), m)
-	}, func(*directory) {})
-	if !ok {
-		return nil, fuse.EIO // nobody is left to see it
+		if err != nil {
+			r.fail(n, err)
+			return nil, fuse.EIO
+		}
 	}
-	if err != nil {
-		r.fail(n, err)
-		return nil, fuse.EIO
-	}
-	r.mu.Lock()
-	n.dir = d
-	r.mu.Unlock()
 	r.markRead(n)
 	return d, fuse.OK
+}
+
+func (r *Root) decoded(d digest.Digest) *directory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dirs[d]
+}
+
+// directory returns a directory of the tree, however many paths it has, after
+// one check.
+func (r *Root) directory(ctx context.Context, d digest.Digest) (*directory, error) {
+	if dir := r.decoded(d); dir != nil {
+		return dir, nil
+	}
+	m, err := r.spec.Source.Directory(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDirectory(d.Function(), m)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dirs[d] = dir
+	return dir, nil
 }
 
 // open returns a file with the bytes of n; it must be released.
