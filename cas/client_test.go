@@ -315,11 +315,16 @@ func TestClientConcurrencyIsBounded(t *testing.T) {
 	const bound = 3
 	var mu sync.Mutex
 	var now, most int
+	exceeded := make(chan struct{})
 	enter := func() {
 		mu.Lock()
 		defer mu.Unlock()
 		now++
-		most = max(most, now)
+		if now > most {
+			if most = now; most == bound+1 {
+				close(exceeded)
+			}
+		}
 	}
 	leave := func() {
 		mu.Lock()
@@ -330,6 +335,10 @@ func TestClientConcurrencyIsBounded(t *testing.T) {
 		unary: func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
 			enter()
 			defer leave()
+			select { // stay long enough to be met by a call too many
+			case <-exceeded:
+			case <-time.After(5 * time.Millisecond):
+			}
 			return call(ctx, r)
 		},
 		server: ServerOptions{MaxBatchBytes: 1000},

@@ -136,33 +136,47 @@ func TestServerWrite(t *testing.T) {
 	name := resource{instance: "a/b", uuid: netTestUUID, digest: netB3}.String()
 	packed := strings.Replace(name, "blobs", "compressed-blobs/zstd", 1)
 	z := netZstd(t, []byte("abc"))
+	one := func(name string, offset int64, data string) []*request {
+		return []*request{{ResourceName: name, WriteOffset: offset, Data: []byte(data), FinishWrite: true}}
+	}
+	two := func(second *request) []*request {
+		return []*request{{ResourceName: name, Data: []byte("a")}, second}
+	}
+	bad := codes.InvalidArgument
 	for what, c := range map[string]struct {
 		requests  []*request
 		committed int64
 		code      codes.Code
 		stored    bool
+		kept      bool // what has arrived, to be resumed
 	}{
-		"at once":     {[]*request{{ResourceName: name, Data: []byte("abc"), FinishWrite: true}}, 3, codes.OK, true},
-		"metadata":    {[]*request{{ResourceName: name + "/a/b", Data: []byte("abc"), FinishWrite: true}}, 3, codes.OK, true},
-		"in pieces":   {[]*request{{ResourceName: name, Data: []byte("a")}, {ResourceName: name, WriteOffset: 1, Data: []byte("bc"), FinishWrite: true}}, 3, codes.OK, true},
-		"empty last":  {[]*request{{ResourceName: name}, {Data: []byte("abc")}, {WriteOffset: 3, FinishWrite: true}}, 3, codes.OK, true},
-		"not ended":   {[]*request{{ResourceName: name, Data: []byte("abc")}}, 3, codes.OK, false},
-		"compressed":  {[]*request{{ResourceName: packed, Data: z[:5]}, {WriteOffset: 5, Data: z[5:], FinishWrite: true}}, int64(len(z)), codes.OK, true},
-		"bad zstd":    {[]*request{{ResourceName: packed, Data: []byte("abc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"half zstd":   {[]*request{{ResourceName: packed, Data: z[:5], FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"zstd bomb":   {[]*request{{ResourceName: packed, Data: netZstd(t, make([]byte, 64<<20)), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"no request":  {nil, 0, codes.InvalidArgument, false},
-		"no name":     {[]*request{{Data: []byte("abc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"read name":   {[]*request{{ResourceName: resource{digest: netB3}.String(), Data: []byte("abc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"other name":  {[]*request{{ResourceName: name, Data: []byte("a")}, {ResourceName: name + "/x", WriteOffset: 1, Data: []byte("bc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"too short":   {[]*request{{ResourceName: name, Data: []byte("ab"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"too long":    {[]*request{{ResourceName: name, Data: []byte("abcd"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"wrong bytes": {[]*request{{ResourceName: name, Data: []byte("abd"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"gap":         {[]*request{{ResourceName: name, Data: []byte("a")}, {WriteOffset: 2, Data: []byte("c"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"overlap":     {[]*request{{ResourceName: name, Data: []byte("ab")}, {WriteOffset: 1, Data: []byte("bc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"from 1":      {[]*request{{ResourceName: name, WriteOffset: 1, Data: []byte("bc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"from -1":     {[]*request{{ResourceName: name, WriteOffset: -1, Data: []byte("abc"), FinishWrite: true}}, 0, codes.InvalidArgument, false},
-		"from 4":      {[]*request{{ResourceName: name, WriteOffset: 4, FinishWrite: true}}, 0, codes.InvalidArgument, false},
+		"at once":    {one(name, 0, "abc"), 3, codes.OK, true, false},
+		"metadata":   {one(name+"/a/b", 0, "abc"), 3, codes.OK, true, false},
+		"in pieces":  {two(&request{ResourceName: name, WriteOffset: 1, Data: []byte("bc"), FinishWrite: true}), 3, codes.OK, true, false},
+		"empty last": {[]*request{{ResourceName: name}, {Data: []byte("abc")}, {WriteOffset: 3, FinishWrite: true}}, 3, codes.OK, true, false},
+		"not ended":  {[]*request{{ResourceName: name, Data: []byte("abc")}}, 3, codes.OK, false, true},
+		"compressed": {
+			[]*request{{ResourceName: packed, Data: z[:5]}, {WriteOffset: 5, Data: z[5:], FinishWrite: true}},
+			int64(len(z)), codes.OK, true, false,
+		},
+		"bad zstd":    {one(packed, 0, "abc"), 0, bad, false, false},
+		"half zstd":   {one(packed, 0, string(z[:5])), 0, bad, false, false},
+		"zstd bomb":   {one(packed, 0, string(netZstd(t, make([]byte, 64<<20)))), 0, bad, false, false},
+		"no request":  {nil, 0, bad, false, false},
+		"no name":     {one("", 0, "abc"), 0, bad, false, false},
+		"read name":   {one(resource{digest: netB3}.String(), 0, "abc"), 0, bad, false, false},
+		"too short":   {one(name, 0, "ab"), 0, bad, false, false},
+		"too long":    {one(name, 0, "abcd"), 0, bad, false, false},
+		"wrong bytes": {one(name, 0, "abd"), 0, bad, false, false},
+		"from 1":      {one(name, 1, "bc"), 0, bad, false, false},
+		"from -1":     {one(name, -1, "abc"), 0, bad, false, false},
+		"from 4":      {one(name, 4, ""), 0, bad, false, false},
+		"gap":         {two(&request{WriteOffset: 2, Data: []byte("c"), FinishWrite: true}), 0, bad, false, true},
+		"overlap":     {two(&request{WriteOffset: 0, Data: []byte("abc"), FinishWrite: true}), 0, bad, false, true},
+		"other name": {
+			two(&request{ResourceName: name + "/x", WriteOffset: 1, Data: []byte("bc"), FinishWrite: true}),
+			0, bad, false, true,
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := netStart(t, netConfig{})
@@ -176,7 +190,7 @@ func TestServerWrite(t *testing.T) {
 			if size, complete := f.query(t, name); complete != c.stored || c.stored && size != 3 {
 				t.Errorf("query: %d, %t", size, complete)
 			}
-			if left := netTempFiles(t, f.store); (what == "not ended" || what == "gap" || what == "overlap" || what == "other name") != (left == 1) {
+			if left := netTempFiles(t, f.store); (left == 1) != c.kept {
 				t.Errorf("%d temporary files are left", left)
 			}
 		})
@@ -389,5 +403,36 @@ func TestUploadsAreBounded(t *testing.T) {
 	}
 	if _, err := turn.Write(nil); status.Code(err) != codes.Aborted {
 		t.Errorf("write after the end: %v", err)
+	}
+}
+
+func TestUploadTurnIsTakenAway(t *testing.T) {
+	a := newUploads(t.TempDir(), 1, time.Minute)
+	name := resource{uuid: netTestUUID, digest: netSHA}
+	older, err := a.begin(name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := older.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := a.begin(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopt := func(path string) error { return os.Remove(path) }
+	if _, err := older.Write([]byte("b")); status.Code(err) != codes.Aborted {
+		t.Errorf("write in the older turn: %v", err)
+	}
+	if err := older.finish(adopt); status.Code(err) != codes.Aborted {
+		t.Errorf("finish in the older turn: %v", err)
+	}
+	older.abandon()
+	older.release()
+	if _, err := newer.Write([]byte("bc")); err != nil {
+		t.Errorf("write in the newer turn: %v", err)
+	}
+	if err := newer.finish(adopt); err != nil {
+		t.Errorf("finish in the newer turn: %v", err)
 	}
 }

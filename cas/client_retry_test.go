@@ -1,0 +1,197 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Each method survives two failures of each kind that passes.
+func TestClientTriesAgain(t *testing.T) {
+	for _, code := range []codes.Code{
+		codes.Unavailable, codes.Aborted, codes.ResourceExhausted, codes.Internal, codes.DeadlineExceeded,
+	} {
+		var mu sync.Mutex
+		failures := map[string]int{}
+		fail := func(method string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if failures[method]++; failures[method] <= 2 {
+				return status.Error(code, "as the test wants")
+			}
+			return nil
+		}
+		f := netStart(t, netConfig{
+			server: ServerOptions{AllowActionUpdates: true},
+			unary: func(ctx context.Context, r any, info *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
+				if err := fail(info.FullMethod); err != nil {
+					return nil, err
+				}
+				return call(ctx, r)
+			},
+			stream: func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, call grpc.StreamHandler) error {
+				if err := fail(info.FullMethod); err != nil {
+					return err
+				}
+				return call(srv, s)
+			},
+		})
+		client := f.client(ClientOptions{})
+		small, large := netBytes(1, 100), netBytes(2, 2*streamAbove)
+		ds := []digest.Digest{digest.Of(digest.SHA256, small), digest.Of(digest.SHA256, large)}
+		action, root := f.putAction(t, "a"), f.putMessage(t, &repb.Directory{})
+		if err := client.Upload(t.Context(), []Blob{BytesBlob(ds[0], small), BytesBlob(ds[1], large)}, nil); err != nil {
+			t.Errorf("%s: upload: %v", code, err)
+		}
+		var sink netSink
+		if err := client.Fetch(t.Context(), ds, sink.take); err != nil {
+			t.Errorf("%s: fetch: %v", code, err)
+		}
+		if err := client.UpdateActionResult(t.Context(), action, &repb.ActionResult{}); err != nil {
+			t.Errorf("%s: update: %v", code, err)
+		}
+		if _, err := client.GetActionResult(t.Context(), action); err != nil {
+			t.Errorf("%s: get: %v", code, err)
+		}
+		if _, err := client.GetTree(t.Context(), root); err != nil {
+			t.Errorf("%s: tree: %v", code, err)
+		}
+		if len(failures) != 10 {
+			t.Errorf("%s: failures were tried on %v", code, failures)
+		}
+	}
+}
+
+func TestClientGivesUp(t *testing.T) {
+	var calls atomic.Int32
+	var code atomic.Uint32
+	fail := func() error {
+		calls.Add(1)
+		return status.Error(codes.Code(code.Load()), "as the test wants")
+	}
+	f := netStart(t, netConfig{
+		noCapabilities: true,
+		unary: func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
+			return nil, fail()
+		},
+		stream: func(any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler) error { return fail() },
+	})
+	for _, c := range []struct {
+		code  codes.Code
+		again bool
+	}{
+		{codes.Unavailable, true},
+		{codes.PermissionDenied, false},
+		{codes.Unauthenticated, false},
+		{codes.FailedPrecondition, false},
+	} {
+		client := f.client(ClientOptions{RetryFor: 30 * time.Millisecond})
+		client.link.known.Store(&limits{batchBytes: batchBytes})
+		code.Store(uint32(c.code))
+		large := digest.Of(digest.SHA256, netBytes(1, 2*streamAbove))
+		for what, call := range map[string]func() error{
+			"find":   func() error { return second(client.FindMissing(t.Context(), []digest.Digest{netSHA})) },
+			"read":   func() error { return second(client.Read(t.Context(), netSHA)) },
+			"stream": func() error { return second(client.Read(t.Context(), large)) },
+			"upload": func() error {
+				return client.Upload(t.Context(), []Blob{BytesBlob(netSHA, []byte("abc"))}, nil)
+			},
+			"result": func() error { return second(client.GetActionResult(t.Context(), netSHA)) },
+			"tree":   func() error { return second(client.GetTree(t.Context(), netSHA)) },
+		} {
+			calls.Store(0)
+			err := call()
+			if st, ok := status.FromError(err); !ok || st.Code() != c.code {
+				t.Errorf("%s, %s: %v", what, c.code, err)
+			}
+			if n := calls.Load(); (n > 1) != c.again {
+				t.Errorf("%s, %s: %d calls", what, c.code, n)
+			}
+		}
+	}
+}
+
+// A server that stops answering is noticed.
+func TestClientNoticesAStall(t *testing.T) {
+	hang := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	f := netStart(t, netConfig{
+		unary: func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+			return nil, hang(ctx)
+		},
+		stream: func(_ any, s grpc.ServerStream, _ *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
+			return hang(s.Context())
+		},
+	})
+	client := f.client(ClientOptions{StallAfter: 20 * time.Millisecond, RetryFor: 50 * time.Millisecond})
+	client.link.known.Store(&limits{batchBytes: 10})
+	for what, err := range map[string]error{
+		"read":   second(client.Read(t.Context(), netSHA)),
+		"stream": second(client.Read(t.Context(), digest.Of(digest.SHA256, netBytes(1, 100)))),
+		"tree":   second(client.GetTree(t.Context(), netSHA)),
+	} {
+		if code := status.Code(err); code != codes.DeadlineExceeded && code != codes.Unavailable {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestBudgetPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{options: ClientOptions{RetryFor: time.Minute}, firstPause: 100 * time.Millisecond}
+		b := l.newBudget()
+		begin := time.Now()
+		want := 100 * time.Millisecond
+		for range 8 {
+			before := time.Now()
+			if err := b.pause(t.Context(), errNetBroken); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(before); d < want/2 || d > want {
+				t.Errorf("paused %s, want up to %s", d, want)
+			}
+			want = min(2*want, longestPause)
+		}
+		for b.pause(t.Context(), errNetBroken) == nil {
+			continue
+		}
+		if d := time.Since(begin); d > time.Minute || d < 50*time.Second {
+			t.Errorf("gave up after %s", d)
+		}
+
+		b.progress()
+		asks, err := status.New(codes.PermissionDenied, "later").WithDetails(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(42 * time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now()
+		if err := b.pause(t.Context(), asks.Err()); err != nil || time.Since(before) != 42*time.Second {
+			t.Errorf("paused %s, %v", time.Since(before), err)
+		}
+		for _, final := range []error{
+			errors.New("disk"), status.Error(codes.NotFound, ""),
+			status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"),
+		} {
+			before := time.Now()
+			if err := b.pause(t.Context(), final); !errors.Is(err, final) || time.Since(before) != 0 {
+				t.Errorf("%v: %v after %s", final, err, time.Since(before))
+			}
+		}
+	})
+}
