@@ -50,8 +50,9 @@ const (
 // stampEvery is how many seconds the modification time of a used file may lag.
 const stampEvery = 3600
 
-func newIndex[K comparable](maxCost int64) *index[K] {
-	x := &index[K]{max: maxCost, entries: make(map[K]*entry[K])}
+// newIndex returns an empty index with memory for so many entries.
+func newIndex[K comparable](maxCost int64, entries int) *index[K] {
+	x := &index[K]{max: maxCost, entries: make(map[K]*entry[K], entries)}
 	x.idle.prev, x.idle.next = &x.idle, &x.idle
 	return x
 }

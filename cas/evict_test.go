@@ -68,7 +68,7 @@ func (m *storeModel) reserve(cost int64) ([]byte, bool) {
 // storeHistory plays one history, a step per two bytes, on an index and the model.
 func storeHistory(t *testing.T, history []byte) {
 	t.Helper()
-	x := newIndex[byte](20)
+	x := newIndex[byte](20, 0)
 	m := &storeModel{
 		max: 20, cost: map[byte]int64{}, pins: map[byte]int{},
 		arriving: map[byte]int64{}, leaving: map[byte]bool{},
@@ -179,7 +179,7 @@ func FuzzStoreIndex(f *testing.F) {
 }
 
 func TestStoreIndexForgetsWhatIsGone(t *testing.T) {
-	x := newIndex[byte](10)
+	x := newIndex[byte](10, 0)
 	for k := range byte(100) {
 		victims, ok := x.reserve(3)
 		if !ok {
@@ -197,7 +197,7 @@ func TestStoreIndexForgetsWhatIsGone(t *testing.T) {
 }
 
 func TestStoreIndexAsksForAStampOnceAnHour(t *testing.T) {
-	x := newIndex[byte](10)
+	x := newIndex[byte](10, 0)
 	x.load(1, 1, 0)
 	var stamps []int64
 	for now := int64(0); now < 4*stampEvery; now += 100 {
@@ -212,7 +212,7 @@ func TestStoreIndexAsksForAStampOnceAnHour(t *testing.T) {
 
 func TestStoreIndexRefusesWhatCannotFit(t *testing.T) {
 	for _, cost := range []int64{11, 1 << 40, 1<<63 - 1} {
-		x := newIndex[byte](10)
+		x := newIndex[byte](10, 0)
 		x.load(1, 10, 0)
 		if _, ok := x.reserve(cost); ok || x.lookup(1) == nil {
 			t.Errorf("reserve %d: %t, evicted in vain: %t", cost, ok, x.lookup(1) == nil)

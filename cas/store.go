@@ -232,18 +232,17 @@ func blobPath(d digest.Digest) string {
 
 func parseBlobPath(path string) (digest.Digest, bool) {
 	group, rest, _ := strings.Cut(path, "/")
-	_, name, _ := strings.Cut(rest, "/")
+	shard, name, _ := strings.Cut(rest, "/")
 	hash, size, _ := strings.Cut(name, "-")
 	n, err := strconv.ParseInt(size, 10, 64)
-	if err != nil {
+	if err != nil || strconv.FormatInt(n, 10) != size || !strings.HasPrefix(hash, shard) {
 		return digest.Digest{}, false
 	}
 	for _, fn := range digest.Functions() {
-		if fn.String() != group {
-			continue
+		if fn.String() == group {
+			d, err := digest.Parse(fn, hash, n)
+			return d, err == nil && len(shard) == 2 && !d.IsEmptyBlob()
 		}
-		d, err := digest.Parse(fn, hash, n)
-		return d, err == nil && blobPath(d) == path && !d.IsEmptyBlob()
 	}
 	return digest.Digest{}, false
 }

@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,7 +81,7 @@ func (f *files[K]) limit(maxCost int64) {
 // A found is a file seen by scan.
 type found[K comparable] struct {
 	key   K
-	mtime time.Time
+	mtime int64 // in nanoseconds
 }
 
 // scan fills the index from the folder, the file modified last as the one used
@@ -110,11 +111,11 @@ func (f *files[K]) scan() error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b found[K]) int { return a.mtime.Compare(b.mtime) })
-	f.index = newIndex[K](0)
+	slices.SortFunc(all, func(a, b found[K]) int { return cmp.Compare(a.mtime, b.mtime) })
+	f.index = newIndex[K](0, len(all))
 	now := time.Now().Unix()
 	for _, one := range all {
-		f.index.load(one.key, f.layout.cost(one.key), min(one.mtime.Unix(), now))
+		f.index.load(one.key, f.layout.cost(one.key), min(one.mtime/int64(time.Second), now))
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (f *files[K]) scan() error {
 // scanShard lists the whole files of one folder and removes the others. Files
 // that this package did not name are left alone.
 func (f *files[K]) scanShard(shard string) ([]found[K], error) {
-	entries, err := os.ReadDir(filepath.Join(f.dir, shard))
+	dir, err := os.OpenFile(filepath.Join(f.dir, shard), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOTDIR) {
 		f.log.Warn("a strange file in the store", zap.String("path", filepath.Join(f.dir, shard)))
 		return nil, nil
@@ -130,24 +131,29 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	if err != nil {
 		return nil, err
 	}
-	some := make([]found[K], 0, len(entries))
-	for _, e := range entries {
-		path := filepath.Join(shard, e.Name())
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	some := make([]found[K], 0, len(names))
+	for _, name := range names {
+		path := shard + "/" + name
 		k, ok := f.layout.parse(path)
 		if !ok {
 			f.log.Warn("a strange file in the store", zap.String("path", filepath.Join(f.dir, path)))
 			continue
 		}
-		info, err := e.Info()
-		if err != nil {
-			return nil, err
+		var st unix.Stat_t
+		if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return nil, fmt.Errorf("stat %s: %w", path, err)
 		}
-		if info.Mode().IsRegular() && f.layout.whole(k, info.Size()) {
-			some = append(some, found[K]{k, info.ModTime()})
+		if st.Mode&unix.S_IFMT == unix.S_IFREG && f.layout.whole(k, st.Size) {
+			some = append(some, found[K]{k, st.Mtim.Nano()})
 			continue
 		}
 		f.log.Warn("removed a damaged file from the store",
-			zap.String("path", filepath.Join(f.dir, path)), zap.Int64("bytes", info.Size()))
+			zap.String("path", filepath.Join(f.dir, path)), zap.Int64("bytes", st.Size))
 		if err := os.RemoveAll(filepath.Join(f.dir, path)); err != nil {
 			return nil, err
 		}

@@ -444,3 +444,28 @@ func storeWantConsistent(t *testing.T, s *Store) {
 		t.Errorf("left behind: %v", names)
 	}
 }
+
+func FuzzParseBlobPath(f *testing.F) {
+	hash := digest.SHA256.Empty().Hash()
+	for _, path := range []string{
+		"sha256/e3/" + hash + "-7", "blake3/e3/" + hash + "-1234567890", // the good ones
+		"sha256/e3/" + hash + "-0", "sha256/e4/" + hash + "-7", "sha256/e/" + hash + "-7", "sha1/e3/" + hash + "-7",
+		"sha256/e3/" + hash + "-07", "sha256/e3/" + hash + "-+7", "sha256/e3/" + hash, "sha256/e3/" + hash + "-7-7", "", "//-",
+	} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		if d, ok := parseBlobPath(path); ok && (blobPath(d) != path || d.IsEmptyBlob()) {
+			t.Errorf("%q is %s, whose path is %q", path, d, blobPath(d))
+		}
+	})
+}
+
+func TestStoreParsesItsOwnPaths(t *testing.T) {
+	for _, fn := range digest.Functions() {
+		d := digest.Of(fn, []byte("text"))
+		if got, ok := parseBlobPath(blobPath(d)); !ok || got != d {
+			t.Errorf("%s: %s, %t", blobPath(d), got, ok)
+		}
+	}
+}
