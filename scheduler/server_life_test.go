@@ -1,0 +1,347 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+func TestClientComesBack(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("long")
+		ctx, hangup := context.WithCancel(t.Context())
+		s := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: d})
+		name := s.at(repb.ExecutionStage_QUEUED).GetName()
+		w := f.worker("w")
+		w.idle()
+		w.running(d)
+		hangup()
+		time.Sleep(25 * time.Second)
+		w.running(d)
+		again := f.wait(t.Context(), name)
+		again.at(repb.ExecutionStage_EXECUTING)
+		// The grace time of the first connection ends; nothing happens.
+		for range 3 {
+			time.Sleep(25 * time.Second)
+			if resp := w.running(d); resp.GetDesiredState() != nil {
+				t.Fatalf("the worker is told %v", resp)
+			}
+		}
+		w.completed(d, success)
+		again.done()
+	})
+}
+
+func TestClientStaysAway(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("long")
+		ctx, hangup := context.WithCancel(t.Context())
+		s := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: d})
+		name := s.at(repb.ExecutionStage_QUEUED).GetName()
+		w := f.worker("w")
+		w.idle()
+		w.running(d)
+		hangup()
+		for range 3 {
+			time.Sleep(21 * time.Second)
+			w.running(d)
+		}
+		if resp := w.running(d); resp.GetDesiredState().GetIdle() == nil {
+			t.Errorf("nobody waits, and the worker is told %v", resp)
+		}
+		f.wait(t.Context(), name).fails(codes.NotFound, name)
+	})
+}
+
+func TestIdenticalActionsRunOnce(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("shared")
+		alone := f.storage.action("alone", func(a *repb.Action, _ *repb.Command) { a.DoNotCache = true })
+		a := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		b := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		if a.at(repb.ExecutionStage_QUEUED).GetName() == b.at(repb.ExecutionStage_QUEUED).GetName() {
+			t.Error("two operations have one name")
+		}
+		c1 := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: alone})
+		c1.at(repb.ExecutionStage_QUEUED)
+		c2 := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: alone})
+		c2.at(repb.ExecutionStage_QUEUED)
+		if n := f.server.Counts(); n.Unmatched != 3 {
+			t.Errorf("counts %+v", n)
+		}
+		w := f.worker("w")
+		run := w.idle()
+		for run != nil {
+			run = w.completed(run.GetActionDigest(), success).GetDesiredState().GetExecuting()
+		}
+		for _, s := range []*stream{a, b, c1, c2} {
+			s.done()
+		}
+	})
+}
+
+func TestWorkersLost(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	o := ServerOptions{Config: Config{MaxAttempts: 2}, Metrics: registry}
+	inFarm(t, o, func(t *testing.T, f *farm) {
+		d := f.storage.action("killer")
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		f.worker("first").idle()
+		f.worker("second").idle()
+		r := s.done()
+		if r.GetStatus().GetCode() != int32(codes.Internal) {
+			t.Errorf("response %v", r)
+		}
+		synctest.Wait()
+		if n := f.logs.FilterMessage("worker lost: it has not called in time").Len(); n != 2 {
+			t.Errorf("logs %v", f.logs.All())
+		}
+		metrics, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, m := range metrics {
+			for _, v := range m.GetMetric() {
+				got[m.GetName()] += v.GetCounter().GetValue() + v.GetGauge().GetValue() +
+					float64(v.GetHistogram().GetSampleCount())
+			}
+		}
+		want := map[string]float64{
+			"forerunner_scheduler_workers_lost_total": 2,
+			"forerunner_scheduler_operations_total":   1,
+			"forerunner_scheduler_queue_seconds":      1,
+			"forerunner_scheduler_actions":            0,
+			"forerunner_scheduler_workers":            0,
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("metrics %v, want %v", got, want)
+		}
+	})
+}
+
+func TestNoWorkerFits(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		start := time.Now()
+		r := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("x")}).done()
+		if r.GetStatus().GetCode() != int32(codes.FailedPrecondition) || time.Since(start) != time.Minute {
+			t.Errorf("after %s: %v", time.Since(start), r)
+		}
+	})
+}
+
+func TestSynchronizeRejects(t *testing.T) {
+	idle := &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}
+	id := map[string]string{"a": "b"}
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		for text, req := range map[string]*remoteworker.SynchronizeRequest{
+			"worker_id":     {CurrentState: idle},
+			"prefix":        {WorkerId: id, CurrentState: idle, InstanceNamePrefix: "/x"},
+			"current_state": {WorkerId: id},
+			"action_digest": {WorkerId: id, CurrentState: executing(&remoteworker.CurrentState_Executing{})},
+		} {
+			_, err := (&fakeWorker{f, req}).sync(t.Context())
+			wantStatus(t, err, codes.InvalidArgument, text)
+		}
+		if n := f.server.Counts(); n != (Counts{}) {
+			t.Errorf("a rejected call left %+v", n)
+		}
+	})
+}
+
+// heldCall is an idle worker's call that a test lets wait.
+func heldCall(ctx context.Context, w *fakeWorker) <-chan error {
+	w.req.CurrentState = &remoteworker.CurrentState{
+		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.sync(ctx)
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestNewerCallOfAWorkerWins(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		old := heldCall(t.Context(), f.worker("w"))
+		ctx, hangup := context.WithCancel(t.Context())
+		newer := heldCall(ctx, f.worker("w"))
+		wantStatus(t, <-old, codes.Aborted, "newer call")
+		hangup()
+		wantStatus(t, <-newer, codes.Canceled, "")
+		synctest.Wait()
+		// Nothing is assigned to a call that is gone.
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("x")})
+		s.at(repb.ExecutionStage_QUEUED)
+		w := f.worker("w")
+		w.completed(w.idle().GetActionDigest(), success)
+		s.done()
+	})
+}
+
+func TestShutdown(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		req := &repb.ExecuteRequest{ActionDigest: f.storage.action("x", func(a *repb.Action, _ *repb.Command) {
+			a.Platform = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "a", Value: "b"}}}
+		})}
+		s := f.execute(t.Context(), req)
+		name := s.at(repb.ExecutionStage_QUEUED).GetName()
+		held := heldCall(t.Context(), f.worker("w"))
+		f.stop()
+		s.fails(codes.Unavailable, "shutting down")
+		wantStatus(t, <-held, codes.Unavailable, "shutting down")
+		f.execute(t.Context(), req).fails(codes.Unavailable, "shutting down")
+		f.wait(t.Context(), name).fails(codes.Unavailable, "shutting down")
+		_, err := f.worker("w").sync(t.Context())
+		wantStatus(t, err, codes.InvalidArgument, "current_state")
+		wantStatus(t, <-heldCall(t.Context(), f.worker("w")), codes.Unavailable, "shutting down")
+	})
+}
+
+func TestOperations(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		c := longrunningpb.NewOperationsClient(f.conn)
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("x")})
+		name := s.at(repb.ExecutionStage_QUEUED).GetName()
+		op, err := c.GetOperation(t.Context(), &longrunningpb.GetOperationRequest{Name: name})
+		if err != nil || op.GetName() != name || op.GetDone() {
+			t.Errorf("get: %v, %v", op, err)
+		}
+		if _, err := c.CancelOperation(t.Context(), &longrunningpb.CancelOperationRequest{Name: name}); err != nil {
+			t.Error(err)
+		}
+		if r := s.done(); r.GetStatus().GetCode() != int32(codes.Canceled) {
+			t.Errorf("response %v", r)
+		}
+		_, err = c.GetOperation(t.Context(), &longrunningpb.GetOperationRequest{Name: "x"})
+		wantStatus(t, err, codes.NotFound, "x")
+		_, err = c.CancelOperation(t.Context(), &longrunningpb.CancelOperationRequest{Name: "x"})
+		wantStatus(t, err, codes.NotFound, "x")
+	})
+}
+
+func TestCapabilities(t *testing.T) {
+	cache := &repb.CacheCapabilities{MaxBatchTotalSizeBytes: 77}
+	inFarm(t, ServerOptions{CacheCapabilities: cache}, func(t *testing.T, f *farm) {
+		c, err := repb.NewCapabilitiesClient(f.conn).GetCapabilities(t.Context(), &repb.GetCapabilitiesRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := c.GetExecutionCapabilities()
+		if !x.GetExecEnabled() || x.GetDigestFunction() != repb.DigestFunction_SHA256 || len(x.GetDigestFunctions()) != 2 ||
+			!proto.Equal(c.GetCacheCapabilities(), cache) || c.GetLowApiVersion().GetMajor() != 2 ||
+			c.GetLowApiVersion().GetMinor() != 0 {
+			t.Errorf("capabilities %v", c)
+		}
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	if _, err := NewServer(ServerOptions{}); err == nil {
+		t.Error("no storage is accepted")
+	}
+	for _, c := range []Config{
+		{WorkerSlack: -1},
+		{MaxAttempts: -1},
+		{ExecutionTimeout: 2 * time.Hour, MaxExecutionTimeout: time.Hour},
+	} {
+		if _, err := NewState(c); err == nil {
+			t.Errorf("%+v is accepted", c)
+		}
+	}
+}
+
+func TestMailboxKeepsTheLatest(t *testing.T) {
+	m, op := newMailbox(), &Operation{Name: "x"}
+	m.put(Status{Operation: op, Rev: 2})
+	m.put(Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
+	m.put(Status{Operation: op, Rev: 3})
+	<-m.full
+	if st := m.take(); st.Rev != 4 {
+		t.Errorf("took revision %d", st.Rev)
+	}
+	m.put(Status{Operation: op, Rev: 1})
+	select {
+	case <-m.full:
+		t.Error("an old state woke the stream")
+	default:
+	}
+}
+
+// TestCrowd lets many clients, some of which go away, and workers, one of which
+// dies now and then, run into each other. Every client that stays gets a result.
+func TestCrowd(t *testing.T) {
+	const clients, workers = 60, 5
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		ctx, stop := context.WithCancel(t.Context())
+		var ran atomic.Int64
+		var crew, crowd sync.WaitGroup
+		for i := range workers {
+			crew.Go(func() { f.work(ctx, f.worker(fmt.Sprint(i)), &ran, i == 0) })
+		}
+		for i := range clients {
+			d := f.storage.action(fmt.Sprint(i % 20))
+			crowd.Go(func() {
+				mine, hangup := context.WithCancel(ctx)
+				defer hangup()
+				time.Sleep(time.Duration(i%7) * time.Second)
+				s := f.execute(mine, &repb.ExecuteRequest{ActionDigest: d})
+				if i%10 == 0 {
+					s.next()
+					return
+				}
+				if r := s.done(); r.GetStatus().GetCode() != 0 {
+					t.Errorf("client %d: %v", i, r)
+				}
+			})
+		}
+		crowd.Wait()
+		stop()
+		crew.Wait()
+		if n := ran.Load(); n < 20 || n > clients {
+			t.Errorf("%d actions ran", n)
+		}
+	})
+}
+
+// work is a worker's life: each action takes a while, and a mortal worker
+// forgets every third one.
+func (f *farm) work(ctx context.Context, w *fakeWorker, ran *atomic.Int64, mortal bool) {
+	state := &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}
+	for n := 1; ; n++ {
+		w.req.CurrentState = state
+		resp, err := w.sync(ctx)
+		if err != nil {
+			return
+		}
+		state = &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}
+		run := resp.GetDesiredState().GetExecuting()
+		if run == nil {
+			continue
+		}
+		time.Sleep(time.Duration(n%3) * time.Second)
+		if mortal && n%3 == 0 {
+			continue
+		}
+		ran.Add(1)
+		state = executing(&remoteworker.CurrentState_Executing{
+			ActionDigest:   run.GetActionDigest(),
+			ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: success},
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package scheduler
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+var success = &repb.ExecuteResponse{Result: &repb.ActionResult{StdoutRaw: []byte("hello")}}
+
+func TestActionFromStartToEnd(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("true", func(a *repb.Action, c *repb.Command) {
+			a.Timeout = durationpb.New(7 * time.Minute)
+			a.Platform = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OS", Value: "linux"}}}
+		})
+		who := &repb.RequestMetadata{ToolInvocationId: "inv", TargetId: "//x", ActionMnemonic: "M"}
+		ctx := metadata.AppendToOutgoingContext(t.Context(),
+			requestMetadataKey, string(must(proto.Marshal(who))),
+			"traceparent", "00-aa-bb-01", "tracestate", "k=v", "authorization", "secret")
+		s := f.execute(ctx, &repb.ExecuteRequest{InstanceName: "acme/web", ActionDigest: d})
+		op := s.at(repb.ExecutionStage_QUEUED)
+		submitted := time.Now()
+		time.Sleep(20 * time.Second)
+
+		w := f.worker("w")
+		w.req.InstanceNamePrefix = "acme"
+		w.req.Platform = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OS", Value: "linux"}}}
+		run := w.idle()
+		if !proto.Equal(run.GetActionDigest(), d) || run.GetDigestFunction() != repb.DigestFunction_SHA256 ||
+			run.GetAction().GetTimeout().AsDuration() != 7*time.Minute || run.GetInstanceNameSuffix() != "web" ||
+			!run.GetQueuedTimestamp().AsTime().Equal(submitted) {
+			t.Errorf("assignment %v", run)
+		}
+		if tr := run.GetW3CTraceContext(); len(tr) != 2 || tr["traceparent"] != "00-aa-bb-01" || tr["tracestate"] != "k=v" {
+			t.Errorf("trace context %v", tr)
+		}
+		got := &repb.RequestMetadata{}
+		if aux := run.GetAuxiliaryMetadata(); len(aux) != 1 || aux[0].UnmarshalTo(got) != nil || !proto.Equal(got, who) {
+			t.Errorf("auxiliary metadata %v", aux)
+		}
+		if resp := w.running(d); resp.GetDesiredState() != nil || !resp.GetNextSynchronizationAt().AsTime().After(time.Now()) {
+			t.Errorf("a busy worker is told %v", resp)
+		}
+		_, meta := s.next()
+		if m := meta.GetPartialExecutionMetadata(); meta.GetStage() != repb.ExecutionStage_EXECUTING ||
+			m.GetWorker() != `{"host":"w"}` || m.GetWorkerStartTimestamp() == nil {
+			t.Errorf("while it executes: %v", meta)
+		}
+		if resp := w.completed(d, success); resp.GetDesiredState().GetIdle() == nil {
+			t.Errorf("a worker without work is told %v", resp)
+		}
+		if r := s.done(); !proto.Equal(r, success) {
+			t.Errorf("response %v", r)
+		}
+		if r := f.wait(t.Context(), op.GetName()).done(); !proto.Equal(r, success) {
+			t.Errorf("waited again: %v", r)
+		}
+		synctest.Wait()
+		logs := f.logs.FilterMessage("operation finished").All()
+		if len(logs) != 1 || logs[0].ContextMap()["queued"] != 20*time.Second || logs[0].ContextMap()["invocation"] != "inv" {
+			t.Errorf("logs %v", f.logs.All())
+		}
+	})
+}
+
+func TestPlatformOfTheCommandWhenTheActionHasNone(t *testing.T) {
+	arm := &repb.Platform{Properties: []*repb.Platform_Property{{Name: "ISA", Value: "arm64"}}}
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("old-client", func(_ *repb.Action, c *repb.Command) {
+			//lint:ignore SA1019 deprecated is what old clients send
+			c.Platform = arm
+		})
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		s.at(repb.ExecutionStage_QUEUED)
+		w := f.worker("arm")
+		w.req.Platform = arm
+		run := w.idle()
+		if got := run.GetAction().GetTimeout().AsDuration(); got != time.Hour {
+			t.Errorf("default timeout %s", got)
+		}
+		w.completed(d, success)
+		s.done()
+	})
+}
+
+func TestCachedResult(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("cached")
+		result := &repb.ActionResult{StdoutRaw: []byte("old")}
+		f.storage.results[must(digest.FromProto(digest.SHA256, d))] = result
+		r := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d}).done()
+		if !r.GetCachedResult() || !proto.Equal(r.GetResult(), result) {
+			t.Errorf("response %v", r)
+		}
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d, SkipCacheLookup: true})
+		s.at(repb.ExecutionStage_QUEUED)
+		w := f.worker("w")
+		w.idle()
+		w.completed(d, success)
+		if r := s.done(); r.GetCachedResult() {
+			t.Errorf("lookup was to be skipped: %v", r)
+		}
+	})
+}
+
+func TestMissingBlobsAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		fn      digest.Function
+		subject string
+	}{
+		"sha256": {digest.SHA256, "blobs/"},
+		"blake3": {digest.BLAKE3, "blobs/blake3/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+				want := map[string]*repb.Digest{"action": digest.Of(c.fn, []byte("nowhere")).Proto()}
+				want["command"] = f.storage.putBytes(c.fn, must(proto.Marshal(&repb.Action{
+					CommandDigest: want["action"], InputRootDigest: c.fn.Empty().Proto(),
+				})))
+				for what, d := range want {
+					r := f.execute(t.Context(), &repb.ExecuteRequest{
+						ActionDigest: d, DigestFunction: c.fn.Proto(),
+					}).done()
+					st := status.FromProto(r.GetStatus())
+					wantStatus(t, st.Err(), codes.FailedPrecondition, what)
+					missing := must(digest.FromProto(c.fn, want["action"])).String()
+					if v := st.Details()[0].(*errdetails.PreconditionFailure).GetViolations(); len(v) != 1 ||
+						v[0].GetType() != "MISSING" || v[0].GetSubject() != c.subject+missing {
+						t.Errorf("%s: violations %v", what, v)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestExecuteRejects(t *testing.T) {
+	empty := digest.SHA256.Empty().Proto()
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		ok := f.storage.action("ok")
+		for name, c := range map[string]struct {
+			req  *repb.ExecuteRequest
+			text string
+		}{
+			"no digest":        {&repb.ExecuteRequest{}, "action_digest"},
+			"bad digest":       {&repb.ExecuteRequest{ActionDigest: &repb.Digest{Hash: "../x"}}, "action_digest"},
+			"unknown function": {&repb.ExecuteRequest{ActionDigest: ok, DigestFunction: repb.DigestFunction_MD5}, "not supported"},
+			"instance":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a//b"}, "empty component"},
+			"reserved":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved component"},
+			"garbage":          {&repb.ExecuteRequest{ActionDigest: f.storage.putBytes(digest.SHA256, []byte("\xff"))}, "cannot be decoded"},
+			"empty action":     {&repb.ExecuteRequest{ActionDigest: empty}, "command_digest"},
+			"no input root": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
+				func(a *repb.Action, _ *repb.Command) { a.InputRootDigest = nil })}, "input_root_digest"},
+			"no arguments": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
+				func(_ *repb.Action, c *repb.Command) { c.Arguments = nil })}, "no arguments"},
+			"long timeout": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
+				func(a *repb.Action, _ *repb.Command) { a.Timeout = durationpb.New(25 * time.Hour) })}, "more than the 24h"},
+			"negative timeout": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
+				func(a *repb.Action, _ *repb.Command) { a.Timeout = durationpb.New(-1) })}, "negative"},
+			"broken timeout": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
+				func(a *repb.Action, _ *repb.Command) { a.Timeout = &durationpb.Duration{Nanos: 2e9} })}, "timeout"},
+		} {
+			f.storage.blobs[digest.SHA256.Empty()] = nil
+			t.Log(name)
+			f.execute(t.Context(), c.req).fails(codes.InvalidArgument, c.text)
+		}
+		bad := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, "\xff")
+		f.execute(bad, &repb.ExecuteRequest{ActionDigest: ok}).fails(codes.InvalidArgument, "requestmetadata")
+		f.storage.broken = errors.New("disk on fire")
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: ok}).fails(codes.Unavailable, "disk on fire")
+		f.storage.broken = status.Error(codes.PermissionDenied, "go away")
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: ok}).fails(codes.PermissionDenied, "go away")
+		f.wait(t.Context(), "operations/none").fails(codes.NotFound, "operations/none")
+	})
+}
+
+func TestQueueBound(t *testing.T) {
+	inFarm(t, ServerOptions{Config: Config{MaxQueued: 1}}, func(t *testing.T, f *farm) {
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).at(repb.ExecutionStage_QUEUED)
+		err := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("b")}).
+			fails(codes.ResourceExhausted, "queue is full")
+		if d, ok := status.Convert(err).Details()[0].(*errdetails.RetryInfo); !ok || d.GetRetryDelay().AsDuration() <= 0 {
+			t.Errorf("no delay to retry after: %v", err)
+		}
+	})
+}
