@@ -78,7 +78,7 @@ func (c *bazelClient) run(t *testing.T, command string, args ...string) bazelRun
 			t.Logf("bazel %s %s: %s", command, strings.Join(args, " "), strings.TrimSpace(line))
 		}
 	}
-	r.spawns = readSpawns(t, spawnLog)
+	r.spawns = readJSON[bazelSpawn](t, spawnLog)
 	r.tests = readTestResults(t, eventLog)
 	return r
 }
@@ -128,11 +128,7 @@ func (c *bazelClient) shutdown(t *testing.T) {
 	}
 }
 
-func readSpawns(t *testing.T, path string) []bazelSpawn {
-	t.Helper()
-	return readJSON[bazelSpawn](t, path)
-}
-
+// readTestResults picks the test results out of a file of build events.
 func readTestResults(t *testing.T, path string) map[string][]bazelTestResult {
 	t.Helper()
 	type event struct {

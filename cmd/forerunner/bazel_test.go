@@ -65,12 +65,10 @@ func TestOldBazel(t *testing.T) {
 	c := newBazelClient(t, bazel, workspace, "--config=remote",
 		"--remote_executor="+startFarm(t, "--platform", "pool=cellar"))
 	c.startup = append(c.startup, "--nosystem_rc")
-	platform := func(pool string) string {
-		return `--remote_default_platform_properties=properties:{name:"pool" value:"` + pool + `"}`
-	}
-	targets := []string{"//third_party/zstd", "//trees/...", "//genrules/..."}
+	const platform = "--remote_default_exec_properties=pool="
+	targets := []string{"//third_party/zstd", "//trees/...", "//genrules/...", platform + "cellar"}
 
-	r := c.build(t, append(targets, platform("cellar"))...)
+	r := c.build(t, targets...)
 	expectRunners(t, r, "remote")
 	if n := r.count("CppCompile"); n < 30 {
 		t.Errorf("%d compilations, want at least 30", n)
@@ -79,10 +77,10 @@ func TestOldBazel(t *testing.T) {
 	expectTree(t, workspace)
 
 	c.clean(t)
-	r = c.build(t, append(targets, platform("cellar"))...)
+	r = c.build(t, targets...)
 	expectRunners(t, r, "remote cache hit")
 
-	r = c.run(t, "build", "//genrules:inputless", platform("attic"))
+	r = c.run(t, "build", "//genrules:inputless", platform+"attic")
 	if r.exitCode == 0 || !strings.Contains(r.output, "no worker has pool=attic") {
 		t.Errorf("an action for pool=attic: exit code %d, want a failure that names the property:\n%s",
 			r.exitCode, r.output)
