@@ -1,14 +1,27 @@
 package runner
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cgroup"
 )
 
-// BenchmarkRun is a whole Run of /bin/true with both output files.
+// BenchmarkRun is a whole Run of /bin/true with both output files; "bare" is only the
+// fork, exec and wait that nobody can do without.
 func BenchmarkRun(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			p, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{Env: []string{}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := p.Wait(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	for _, c := range []struct {
 		name  string
 		group int // cgroup version; -1 is no group

@@ -20,6 +20,10 @@ import (
 func TestMain(m *testing.M) {
 	MainIfLauncher()
 	helperMain()
+	// With -race each launcher would sleep for a second before it exits.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if left := marked(); len(left) > 0 {
 		fmt.Fprintln(os.Stderr, "processes are left:", left)
