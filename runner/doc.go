@@ -33,7 +33,7 @@
 // session of its own, the worker's resource limits. Its first argument is resolved
 // as REv2 (Command.arguments) says: with a slash, from the working directory;
 // without one, in PATH of its own environment, or in [DefaultPath] if it has none.
-// Its maximum resident set size is never less than the launcher's, some 20 MB: the
+// Its maximum resident set size is never less than the launcher's, some 10 MB: the
 // kernel starts the count in the forking process.
 //
 // # What it refuses
