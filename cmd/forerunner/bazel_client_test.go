@@ -38,7 +38,11 @@ func newBazelClient(t *testing.T, program, workspace string, flags ...string) *b
 		root:      t.TempDir(),
 		flags:     flags,
 	}
-	c.startup = []string{"--nohome_rc", "--max_idle_secs=300", "--output_user_root=" + c.root}
+	c.startup = []string{
+		"--nohome_rc", "--max_idle_secs=300", "--output_user_root=" + c.root,
+		// Bazel never removes the temporary files that it writes its execution log through.
+		"--host_jvm_args=-Djava.io.tmpdir=" + t.TempDir(),
+	}
 	t.Cleanup(func() { c.shutdown(t) })
 	return c
 }
