@@ -1,0 +1,92 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A Stage is how far an execution has come.
+type Stage int
+
+// The stages in their order. An execution may skip some, and goes back when it
+// has to be started again.
+const (
+	Uploading Stage = iota + 1
+	CacheCheck
+	Queued
+	Executing
+	Done
+)
+
+// String returns the stage in lower case, as shown to a user.
+func (s Stage) String() string {
+	switch s {
+	case Uploading:
+		return "uploading"
+	case CacheCheck:
+		return "checking the cache"
+	case Queued:
+		return "queued"
+	case Executing:
+		return "executing"
+	case Done:
+		return "done"
+	}
+	return "unknown"
+}
+
+// An Event says that a stage was reached or, while uploading, how far it is.
+type Event struct {
+	Stage Stage
+	// DoneBytes of TotalBytes are uploaded. The total counts only what the server
+	// lacked. Both are set in Uploading events alone.
+	DoneBytes, TotalBytes int64
+}
+
+// A Request is one command to be executed remotely.
+type Request struct {
+	Instance string          // REv2 instance name; may be empty
+	Function digest.Function // default SHA-256; must be the one Inputs were scanned with
+	Command  *repb.Command   // not changed; its platform is the Action's too
+	Inputs   *Inputs         // nil is an empty input root
+	Timeout  time.Duration   // 0 leaves it to the server
+	Priority int32           // REv2 ExecutionPolicy: lower runs earlier
+
+	DoNotCache      bool // the result is neither cached nor taken from the cache
+	SkipCacheLookup bool // execute although a result may be cached
+
+	// Metadata says who asks, for the server's logs and fairness; nil is fine. It
+	// is not changed: what it leaves out of tool, invocation and action is added.
+	Metadata *repb.RequestMetadata
+	// Progress may be nil. Its calls do not overlap; it must not block.
+	Progress func(Event)
+	Logger   *zap.Logger // may be nil
+}
+
+// An Outcome is what became of an action that the server took on.
+type Outcome struct {
+	Result  *repb.ActionResult // may be nil when Status is not
+	Cached  bool               // the result was there already
+	Message string             // from the server, for the user; often empty
+	// Status is why the action did not run to its end, as a gRPC status error
+	// (DeadlineExceeded: it timed out); nil when it did, whatever its exit code.
+	Status error
+	Action digest.Digest
+
+	Scan          time.Duration // Inputs.Took
+	Upload        time.Duration // asking what is missing included
+	UploadedBlobs int
+	UploadedBytes int64
+}
+
+// Execute uploads what the server lacks of req and executes it.
+func Execute(ctx context.Context, conn grpc.ClientConnInterface, req Request) (*Outcome, error) {
+	return nil, errors.New("execute: not built yet")
+}
