@@ -1,0 +1,56 @@
+# The targets are listed by "make" or "make help". README.md says what each needs.
+
+GO ?= go
+PROGRAMS := ./cmd/forerunner ./cmd/forerunner-scheduler ./cmd/forerunner-worker
+TEST_FLAGS ?=
+
+# What the tests use beside Go, and the Debian packages that bring it.
+TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
+
+# The race detector sleeps for a second at each exit of a program; the tests start many.
+export GORACE := atexit_sleep_ms=0
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-needs lint generate clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the three programs into bin/
+	$(GO) build -trimpath -o bin/ $(PROGRAMS)
+
+demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
+	bin/forerunner demo
+
+test: test-needs lint ## check and test everything; installs what is missing if it is root
+	$(GO) test -race -timeout 15m $(TEST_FLAGS) ./...
+
+test-needs:
+	@set -e; missing=; \
+	for program in bazel g++ git npm; do \
+		command -v $$program >/dev/null || missing="$$missing $$program"; \
+	done; \
+	test -d /usr/src/googletest || missing="$$missing googletest"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing what the tests need:$$missing"; \
+		apt-get update -q; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(TEST_PACKAGES); \
+	else \
+		echo "missing, some tests will be skipped:$$missing"; \
+		echo "to run them: apt-get install $(TEST_PACKAGES)"; \
+	fi
+
+lint: ## vet, gofumpt and staticcheck
+	$(GO) vet ./...
+	@unformatted="$$($(GO) tool gofumpt -l .)"; \
+	if [ -n "$$unformatted" ]; then \
+		echo "not formatted, run \"go tool gofumpt -w .\":"; echo "$$unformatted"; exit 1; \
+	fi
+	$(GO) tool staticcheck ./...
+
+generate: ## make the code of the schemas below proto/ anew
+	$(GO) run ./proto/generate
+
+clean: ## remove what the other targets made
+	rm -rf bin build
