@@ -2,12 +2,16 @@ package remote
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -86,7 +90,63 @@ type Outcome struct {
 	UploadedBytes int64
 }
 
-// Execute uploads what the server lacks of req and executes it.
+// Execute uploads what the server at conn lacks of req and executes it, waiting
+// as long as ctx lets it. A stream that breaks is taken up again; inputs that the
+// server lost between upload and execution are uploaded once more.
+//
+// An error means that there is no outcome, and keeps the server's status
+// (status.FromError). That the action ran and failed is no error.
 func Execute(ctx context.Context, conn grpc.ClientConnInterface, req Request) (*Outcome, error) {
-	return nil, errors.New("execute: not built yet")
+	x, err := newExecution(conn, req)
+	if err != nil {
+		return nil, err
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, requestMetadataKey, x.metadata)
+	for again := true; ; again = false {
+		if err := x.upload(ctx); err != nil {
+			return nil, fmt.Errorf("upload inputs: %w", err)
+		}
+		response, err := x.run(ctx)
+		if err == nil {
+			err = statusError(response)
+		}
+		if again && lacksBlobs(err) {
+			continue
+		}
+		if err != nil && response == nil {
+			return nil, fmt.Errorf("execute action %s: %w", x.action, err)
+		}
+		x.stage(Done)
+		x.outcome.Result = response.GetResult()
+		x.outcome.Cached = response.GetCachedResult()
+		x.outcome.Message = response.GetMessage()
+		x.outcome.Status = err
+		return x.outcome, nil
+	}
+}
+
+// statusError is why an action did not run to its end; nil if it did.
+func statusError(response *repb.ExecuteResponse) error {
+	if response.GetStatus() == nil {
+		return nil
+	}
+	return status.ErrorProto(response.GetStatus())
+}
+
+// lacksBlobs reports whether err says that blobs of the action are not in the
+// storage, as REv2 has it in the documentation of Execution.Execute.
+func lacksBlobs(err error) bool {
+	s := status.Convert(err)
+	if s.Code() != codes.FailedPrecondition {
+		return false
+	}
+	for _, detail := range s.Details() {
+		failure, _ := detail.(*errdetails.PreconditionFailure)
+		for _, v := range failure.GetViolations() {
+			if v.GetType() == "MISSING" {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -2,15 +2,27 @@ package remote
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
+// hashBufferBytes is how much of a file is read at a time.
+const hashBufferBytes = 128 << 10
+
 // A Mount places what is in the local folder Dir at Prefix in the input root.
-// Prefix is slash-separated and relative; "" is the root itself.
+// Prefix is slash-separated, relative and free of "." and ".."; "" is the root
+// itself. Dir may be a symlink to a folder.
 type Mount struct {
 	Prefix string
 	Dir    string
@@ -20,7 +32,8 @@ type Mount struct {
 type Inputs struct {
 	// Root is the digest of the topmost Directory message.
 	Root digest.Digest
-	// Blobs are the Directory messages and the files below Root, each digest once.
+	// Blobs are the Directory messages and the files below Root, each digest
+	// once, directories first. The empty blob is left out: every storage has it.
 	Blobs []cas.Blob
 	// Files counts the files, and Bytes sums their sizes; a file that is there
 	// twice counts twice. Directories and symlinks are not counted.
@@ -30,9 +43,188 @@ type Inputs struct {
 	Took time.Duration
 }
 
-// Scan reads the folders of mounts into an input root.
+// Scan reads the folders of mounts into an input root, hashing several files at a
+// time. Folders of several mounts that fall together are merged, but a path that
+// is not a folder may come from only one. Symlinks stay symlinks, and a file is
+// executable when anyone may execute it. Anything but files, folders and symlinks
+// is an error, and so is a name or target that is not UTF-8, which REv2 cannot
+// carry.
+//
+// Progress may be nil. It is told how many files and bytes are hashed so far, at
+// the latest at the end; its calls do not overlap.
 func Scan(
 	ctx context.Context, fn digest.Function, mounts []Mount, progress func(files int, bytes int64),
 ) (*Inputs, error) {
-	return nil, errors.New("scan: not built yet")
+	began := time.Now()
+	if progress == nil {
+		progress = func(int, int64) {}
+	}
+	s := &scanner{fn: fn, progress: progress}
+	root := &folder{}
+	if err := s.walk(ctx, root, mounts); err != nil {
+		return nil, err
+	}
+	progress(int(s.files.Load()), s.bytes.Load())
+	e := &encoder{fn: fn, seen: map[digest.Digest]struct{}{fn.Empty(): {}}}
+	d, err := e.encode(root, "")
+	if err != nil {
+		return nil, err
+	}
+	e.addFiles(s.hashed)
+	return &Inputs{
+		Root:  d,
+		Blobs: e.blobs,
+		Files: int(s.files.Load()),
+		Bytes: s.bytes.Load(),
+		Took:  time.Since(began),
+	}, nil
+}
+
+// A scanner walks folders in one goroutine, which also reports progress, and
+// hashes what it finds in others.
+type scanner struct {
+	fn       digest.Function
+	progress func(files int, bytes int64)
+	hashers  *errgroup.Group
+	hashed   []*hashedFile // grows in the walking goroutine
+
+	files, bytes atomic.Int64 // hashed so far
+}
+
+// A hashedFile is a file and what became of it: digest belongs to the goroutine
+// that hashes it until all hashers are done.
+type hashedFile struct {
+	path   string
+	digest digest.Digest
+}
+
+// walk reads all mounts below root and waits until every file is hashed.
+func (s *scanner) walk(ctx context.Context, root *folder, mounts []Mount) error {
+	hashers, ctx := errgroup.WithContext(ctx)
+	hashers.SetLimit(2 * runtime.NumCPU())
+	s.hashers = hashers
+	walked := s.walkMounts(ctx, root, mounts)
+	// A file that cannot be read cancels the walk, so that error is the cause.
+	if err := hashers.Wait(); err != nil {
+		return err
+	}
+	return walked
+}
+
+func (s *scanner) walkMounts(ctx context.Context, root *folder, mounts []Mount) error {
+	for _, m := range mounts {
+		at, err := root.descend(m.Prefix)
+		if err != nil {
+			return fmt.Errorf("mount %s at %q: %w", m.Dir, m.Prefix, err)
+		}
+		if err := s.walkFolder(ctx, at, m.Dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkFolder adds what is in the local folder dir to f, and what is below it.
+func (s *scanner) walkFolder(ctx context.Context, f *folder, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("scan: %w", err)
+	}
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("scan %s: %w", dir, err)
+		}
+		path := filepath.Join(dir, entry.Name())
+		if err := s.add(ctx, f, path, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds one entry of a local folder to f.
+func (s *scanner) add(ctx context.Context, f *folder, path string, entry os.DirEntry) error {
+	name := entry.Name()
+	if err := requireUTF8("name", name); err != nil {
+		return fmt.Errorf("scan %s: %w", path, err)
+	}
+	switch kind := entry.Type(); {
+	case kind.IsDir():
+		return s.walkFolder(ctx, f.child(name), path)
+	case kind.IsRegular():
+		info, err := entry.Info()
+		if err != nil {
+			return fmt.Errorf("scan: %w", err)
+		}
+		h := &hashedFile{path: path}
+		s.hashed = append(s.hashed, h)
+		f.files = append(f.files, fileEntry{
+			hashedFile: h,
+			node:       &repb.FileNode{Name: name, IsExecutable: info.Mode()&0o111 != 0},
+		})
+		s.hashers.Go(func() error { return s.hash(ctx, h) })
+		s.progress(int(s.files.Load()), s.bytes.Load())
+		return nil
+	case kind&os.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return fmt.Errorf("scan: %w", err)
+		}
+		if err := requireUTF8("target", target); err != nil {
+			return fmt.Errorf("scan %s: %w", path, err)
+		}
+		f.links = append(f.links, &repb.SymlinkNode{Name: name, Target: target})
+		return nil
+	default:
+		return fmt.Errorf("scan %s: is a %s, but an input can only be a file, folder or symlink",
+			path, describe(kind))
+	}
+}
+
+// hash fills in h.digest.
+func (s *scanner) hash(ctx context.Context, h *hashedFile) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("scan %s: %w", h.path, err)
+	}
+	file, err := os.Open(h.path)
+	if err != nil {
+		return fmt.Errorf("scan: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	hasher := digest.NewHasher(s.fn)
+	buffer := make([]byte, hashBufferBytes)
+	// Hiding file's WriteTo makes the copy use the buffer.
+	if _, err := io.CopyBuffer(hasher, contextReader{ctx, file}, buffer); err != nil {
+		return fmt.Errorf("scan: %w", err)
+	}
+	h.digest = hasher.Digest()
+	s.files.Add(1)
+	s.bytes.Add(h.digest.SizeBytes())
+	return nil
+}
+
+// A contextReader reads until its context ends, which lets a large file go.
+type contextReader struct {
+	ctx context.Context // of the one call that made the reader
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// describe names what is neither a file nor a folder nor a symlink.
+func describe(kind os.FileMode) string {
+	switch {
+	case kind&os.ModeSocket != 0:
+		return "socket"
+	case kind&os.ModeNamedPipe != 0:
+		return "named pipe"
+	case kind&os.ModeDevice != 0:
+		return "device"
+	}
+	return "special file (" + kind.String() + ")"
 }

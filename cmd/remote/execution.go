@@ -1,0 +1,184 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+const (
+	// requestMetadataKey is the header that says who asks (REv2, RequestMetadata).
+	requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
+	// toolName is what we call ourselves there.
+	toolName = "forerunner"
+)
+
+// An execution is one call of Execute.
+type execution struct {
+	server   repb.ExecutionClient
+	storage  *cas.Client
+	req      Request
+	blobs    []cas.Blob // all that the action needs
+	action   digest.Digest
+	metadata string // RequestMetadata, encoded
+	last     Stage  // reported last
+	outcome  *Outcome
+}
+
+// newExecution encodes the action of req.
+func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error) {
+	if req.Command == nil {
+		return nil, errors.New("execute: the request has no command")
+	}
+	if req.Function == 0 {
+		req.Function = digest.SHA256
+	}
+	if req.Inputs == nil {
+		req.Inputs = &Inputs{Root: req.Function.Empty()}
+	}
+	if req.Progress == nil {
+		req.Progress = func(Event) {}
+	}
+	if f := req.Inputs.Root.Function(); f != req.Function {
+		return nil, fmt.Errorf("execute: the inputs were scanned with %s, not %s", f, req.Function)
+	}
+	x := &execution{
+		server: repb.NewExecutionClient(conn),
+		storage: cas.NewClient(conn, cas.ClientOptions{
+			InstanceName: req.Instance, Function: req.Function, Logger: req.Logger,
+		}),
+		req:   req,
+		blobs: slices.Clone(req.Inputs.Blobs),
+	}
+	if err := x.encode(); err != nil {
+		return nil, err
+	}
+	x.outcome = &Outcome{Action: x.action, Scan: req.Inputs.Took}
+	return x, nil
+}
+
+// encode makes the Command, the Action and the RequestMetadata.
+func (x *execution) encode() error {
+	command := canonical(x.req.Command)
+	d, err := x.add(command)
+	if err != nil {
+		return fmt.Errorf("encode command: %w", err)
+	}
+	action := &repb.Action{
+		CommandDigest:   d.Proto(),
+		InputRootDigest: x.req.Inputs.Root.Proto(),
+		DoNotCache:      x.req.DoNotCache,
+		Platform:        command.GetPlatform(),
+	}
+	if x.req.Timeout > 0 {
+		action.Timeout = durationpb.New(x.req.Timeout)
+	}
+	if x.action, err = x.add(action); err != nil {
+		return fmt.Errorf("encode action: %w", err)
+	}
+	who := &repb.RequestMetadata{}
+	if x.req.Metadata != nil {
+		who = proto.CloneOf(x.req.Metadata)
+	}
+	if who.ToolDetails == nil {
+		who.ToolDetails = &repb.ToolDetails{ToolName: toolName}
+	}
+	who.ActionId = cmp.Or(who.GetActionId(), x.action.Hash())
+	who.ToolInvocationId = cmp.Or(who.GetToolInvocationId(), rand.Text())
+	b, err := proto.Marshal(who)
+	if err != nil {
+		return fmt.Errorf("encode request metadata: %w", err)
+	}
+	x.metadata = string(b)
+	return nil
+}
+
+// add encodes m as one of the blobs.
+func (x *execution) add(m proto.Message) (digest.Digest, error) {
+	d, b, err := digest.OfMessage(x.req.Function, m)
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	x.blobs = append(x.blobs, cas.BytesBlob(d, b))
+	return d, nil
+}
+
+// canonical returns c with its lists in the order that REv2 demands, so that
+// equal commands have equal digests.
+func canonical(c *repb.Command) *repb.Command {
+	c = proto.CloneOf(c)
+	slices.SortFunc(c.EnvironmentVariables, func(a, b *repb.Command_EnvironmentVariable) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
+	slices.Sort(c.OutputPaths)
+	slices.SortFunc(c.GetPlatform().GetProperties(), func(a, b *repb.Platform_Property) int {
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetValue(), b.GetValue()))
+	})
+	return c
+}
+
+// stage reports s unless it was the last one reported.
+func (x *execution) stage(s Stage) {
+	if s != x.last {
+		x.last = s
+		x.req.Progress(Event{Stage: s})
+	}
+}
+
+// uploading reports how far an upload is.
+func (x *execution) uploading(done, total int64) {
+	x.last = Uploading
+	x.req.Progress(Event{Stage: Uploading, DoneBytes: done, TotalBytes: total})
+}
+
+// upload brings to the server what it lacks.
+func (x *execution) upload(ctx context.Context) error {
+	start := time.Now()
+	defer func() { x.outcome.Upload += time.Since(start) }()
+	x.uploading(0, 0)
+	ds := make([]digest.Digest, len(x.blobs))
+	for i, b := range x.blobs {
+		ds[i] = b.Digest
+	}
+	missing, err := x.storage.FindMissing(ctx, ds)
+	if err != nil {
+		return err
+	}
+	wanted := make(map[digest.Digest]struct{}, len(missing))
+	var total int64
+	for _, d := range missing {
+		wanted[d] = struct{}{}
+		total += d.SizeBytes()
+	}
+	blobs := slices.DeleteFunc(slices.Clone(x.blobs), func(b cas.Blob) bool {
+		_, want := wanted[b.Digest]
+		return !want
+	})
+	if len(blobs) == 0 {
+		return nil
+	}
+	x.uploading(0, total)
+	var done int64
+	err = x.storage.Upload(ctx, blobs, func(_ digest.Digest, bytes int64) {
+		done += bytes
+		x.uploading(done, total)
+	})
+	if err != nil {
+		return err
+	}
+	x.outcome.UploadedBlobs += len(missing)
+	x.outcome.UploadedBytes += total
+	return nil
+}

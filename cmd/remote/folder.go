@@ -1,0 +1,123 @@
+package remote
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A folder is a directory of the input root while it is put together.
+type folder struct {
+	folders map[string]*folder
+	files   []fileEntry
+	links   []*repb.SymlinkNode
+}
+
+// A fileEntry is a file of a folder. The node gets its digest when all files are
+// hashed.
+type fileEntry struct {
+	*hashedFile
+	node *repb.FileNode
+}
+
+// child returns the folder called name in f, which it creates if needed.
+func (f *folder) child(name string) *folder {
+	c := f.folders[name]
+	if c == nil {
+		c = &folder{}
+		if f.folders == nil {
+			f.folders = map[string]*folder{}
+		}
+		f.folders[name] = c
+	}
+	return c
+}
+
+// descend returns the folder at prefix below f, which it creates if needed.
+func (f *folder) descend(prefix string) (*folder, error) {
+	if prefix == "" {
+		return f, nil
+	}
+	if prefix == "." || !fs.ValidPath(prefix) {
+		return nil, errors.New("the prefix is no clean relative path")
+	}
+	for name := range strings.SplitSeq(prefix, "/") {
+		f = f.child(name)
+	}
+	return f, nil
+}
+
+// An encoder turns folders into Directory messages and gathers what is to be
+// uploaded.
+type encoder struct {
+	fn    digest.Function
+	blobs []cas.Blob
+	seen  map[digest.Digest]struct{} // what blobs holds, and the empty blob
+}
+
+// encode returns the digest of f as a Directory, after those of its folders. at
+// is where f is in the input root, for errors.
+func (e *encoder) encode(f *folder, at string) (digest.Digest, error) {
+	m := &repb.Directory{Symlinks: f.links}
+	for _, file := range f.files {
+		file.node.Digest = file.digest.Proto()
+		m.Files = append(m.Files, file.node)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.folders)) {
+		d, err := e.encode(f.folders[name], path.Join(at, name))
+		if err != nil {
+			return digest.Digest{}, err
+		}
+		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: d.Proto()})
+	}
+	sortNodes(m.Files)
+	sortNodes(m.Symlinks)
+	if err := cas.ValidateDirectory(e.fn, m); err != nil {
+		return digest.Digest{}, fmt.Errorf("input folder %q: %w", at, err)
+	}
+	d, b, err := digest.OfMessage(e.fn, m)
+	if err != nil {
+		return digest.Digest{}, fmt.Errorf("input folder %q: %w", at, err)
+	}
+	e.add(d, func() cas.Blob { return cas.BytesBlob(d, b) })
+	return d, nil
+}
+
+func (e *encoder) addFiles(files []*hashedFile) {
+	for _, f := range files {
+		e.add(f.digest, func() cas.Blob { return cas.FileBlob(f.digest, f.path) })
+	}
+}
+
+// add adds a blob unless it is there.
+func (e *encoder) add(d digest.Digest, blob func() cas.Blob) {
+	if _, twice := e.seen[d]; twice {
+		return
+	}
+	e.seen[d] = struct{}{}
+	e.blobs = append(e.blobs, blob())
+}
+
+// sortNodes orders nodes by the bytes of their names (REv2, "Directory").
+func sortNodes[N interface{ GetName() string }](nodes []N) {
+	slices.SortFunc(nodes, func(a, b N) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+// requireUTF8 rejects what a protobuf string cannot hold.
+func requireUTF8(what, s string) error {
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("its %s is not UTF-8", what)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The named bounds of a stream that breaks.
+const (
+	// retryFor is how long a server may be away before we give up, counted from
+	// the last message heard.
+	retryFor = 2 * time.Minute
+	// firstPause doubles with each fruitless attempt up to lastPause.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// maxForgotten bounds how often a server may forget the operation, which
+	// starts the action anew.
+	maxForgotten = 5
+)
+
+// A watch is the way of one action to its response, over as many streams as it
+// takes.
+type watch struct {
+	*execution
+	name      string // of the operation; "" while there is none
+	heard     time.Time
+	pause     time.Duration
+	forgotten int
+}
+
+// run executes the uploaded action and waits for the response.
+func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
+	w := &watch{execution: x, heard: time.Now(), pause: firstPause}
+	for {
+		response, err := w.follow(ctx)
+		if err == nil {
+			return response, nil
+		}
+		if ctx.Err() != nil || !w.mayRetry(err) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(w.pause):
+		}
+		w.pause = min(2*w.pause, lastPause)
+	}
+}
+
+// mayRetry reports whether another stream may get further than the one that ended
+// in err.
+func (w *watch) mayRetry(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable:
+		return time.Since(w.heard) < retryFor
+	case codes.NotFound:
+		// REv2, WaitExecution: the operation is gone, so Execute again.
+		w.forgotten++
+		known := w.name != ""
+		w.name = ""
+		return known && w.forgotten <= maxForgotten
+	}
+	return false
+}
+
+// follow reads one stream up to the response. A stream that ends before it is
+// Unavailable.
+func (w *watch) follow(ctx context.Context) (*repb.ExecuteResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		op, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil, status.Error(codes.Unavailable, "the stream ended before the action did")
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.name, w.heard, w.pause = op.GetName(), time.Now(), firstPause
+		if op.GetDone() {
+			return response(op)
+		}
+		w.report(op)
+	}
+}
+
+// open starts the action, or takes up the operation there is.
+func (w *watch) open(ctx context.Context) (grpc.ServerStreamingClient[longrunningpb.Operation], error) {
+	if w.name != "" {
+		return w.server.WaitExecution(ctx, &repb.WaitExecutionRequest{Name: w.name})
+	}
+	r := &repb.ExecuteRequest{
+		InstanceName:    w.req.Instance,
+		SkipCacheLookup: w.req.SkipCacheLookup,
+		ActionDigest:    w.action.Proto(),
+		DigestFunction:  w.req.Function.Proto(),
+		InlineStdout:    true,
+		InlineStderr:    true,
+	}
+	if w.req.Priority != 0 {
+		r.ExecutionPolicy = &repb.ExecutionPolicy{Priority: w.req.Priority}
+	}
+	return w.server.Execute(ctx, r)
+}
+
+// report tells the stage of an operation under way; what cannot be read is
+// nothing to tell.
+func (w *watch) report(op *longrunningpb.Operation) {
+	m := &repb.ExecuteOperationMetadata{}
+	if op.GetMetadata() == nil || op.GetMetadata().UnmarshalTo(m) != nil {
+		return
+	}
+	switch m.GetStage() {
+	case repb.ExecutionStage_CACHE_CHECK:
+		w.stage(CacheCheck)
+	case repb.ExecutionStage_QUEUED:
+		w.stage(Queued)
+	case repb.ExecutionStage_EXECUTING:
+		w.stage(Executing)
+	}
+}
+
+// response returns what a finished operation holds.
+func response(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
+	if e := op.GetError(); e != nil {
+		return nil, status.ErrorProto(e)
+	}
+	m := &repb.ExecuteResponse{}
+	if err := op.GetResponse().UnmarshalTo(m); err != nil {
+		return nil, fmt.Errorf("operation %s: %w", op.GetName(), err)
+	}
+	return m, nil
+}
