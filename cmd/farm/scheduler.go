@@ -1,0 +1,171 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// A Scheduler is the configuration of a scheduler and of the storage that it
+// may embed.
+type Scheduler struct {
+	Listen  string // HOST:PORT for gRPC; port 0 picks one
+	HTTP    string // HOST:PORT for health and metrics; empty: none
+	Storage string // dir:PATH or grpc://HOST:PORT; empty: dir below Data
+	Data    string
+	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
+	CacheSize string
+	Config    scheduler.Config
+	Logger    *zap.Logger
+}
+
+// Flags registers the flags of a scheduler.
+func (s *Scheduler) Flags(f *pflag.FlagSet) {
+	f.StringVar(&s.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
+	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for health and metrics over HTTP; empty: none")
+	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded) or grpc://HOST:PORT (default dir:DATA/storage)")
+	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
+	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
+	s.ConfigFlags(f)
+}
+
+// ConfigFlags registers the flags of the scheduling itself.
+func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
+	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
+	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that a client may ask for")
+	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
+	f.IntVar(&s.Config.MaxAttempts, "max-attempts", 3, "how many workers an action may lose before it fails")
+}
+
+// Run serves until ctx ends. ready is called once with the address of the gRPC
+// port, when calls are answered.
+func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
+	registry := newRegistry()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for gRPC: %w (choose another address with --listen)", err)
+	}
+	defer listener.Close()
+	server, health := newGRPC()
+	address := listener.Addr().String()
+	storage, err := s.openStorage(ctx, server, address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, storage.close()) }()
+	sched, err := scheduler.NewServer(scheduler.ServerOptions{
+		Storage: func(instance string, fn digest.Function) scheduler.Storage {
+			return storage.client.WithInstance(instance, fn)
+		},
+		CacheCapabilities: storage.capabilities,
+		Config:            s.Config,
+		Logger:            s.Logger,
+		Metrics:           registry,
+	})
+	if err != nil {
+		return fmt.Errorf("scheduler: %w", err)
+	}
+	sched.Register(server)
+	stopHTTP, err := serveHTTP(ctx, s.HTTP, registry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopHTTP()) }()
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(listener) })
+	group.Go(func() error { return sched.Run(groupCtx) })
+	group.Go(func() error {
+		<-groupCtx.Done()
+		stopGRPC(server, health)
+		return nil
+	})
+	if ready != nil {
+		group.Go(func() error { return ready(address) })
+	}
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// A storage is what the scheduler reads actions and results from.
+type storage struct {
+	client       *cas.Client
+	capabilities *repb.CacheCapabilities
+	close        func() error
+}
+
+func (s *Scheduler) openStorage(ctx context.Context, server *grpc.Server, self string) (*storage, error) {
+	spec := s.Storage
+	if spec == "" {
+		spec = "dir:" + filepath.Join(s.Data, "storage")
+	}
+	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
+		return s.embedStorage(dir, server, self)
+	}
+	conn, err := dial(spec)
+	if err != nil {
+		return nil, fmt.Errorf("--storage: %w", err)
+	}
+	answer, err := repb.NewCapabilitiesClient(conn).GetCapabilities(ctx,
+		&repb.GetCapabilitiesRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ask storage %s what it can: %w", spec, err), conn.Close())
+	}
+	return &storage{
+		client:       cas.NewClient(conn, cas.ClientOptions{Logger: s.Logger}),
+		capabilities: answer.GetCacheCapabilities(),
+		close:        conn.Close,
+	}, nil
+}
+
+// embedStorage serves a folder on the scheduler's own port.
+func (s *Scheduler) embedStorage(dir string, server *grpc.Server, self string) (*storage, error) {
+	size, err := parseSize(s.CacheSize)
+	if err != nil {
+		return nil, fmt.Errorf("--cache-size: %w", err)
+	}
+	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{MaxBytes: size, Logger: s.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	actions, err := cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{Logger: s.Logger})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
+	}
+	conn, err := Dial(loopback(self))
+	if err != nil {
+		return nil, errors.Join(err, actions.Close(), store.Close())
+	}
+	served := cas.NewServer(store, actions, cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: true})
+	served.Register(server)
+	return &storage{
+		client:       cas.NewClient(conn, cas.ClientOptions{Logger: s.Logger, NoCompression: true}),
+		capabilities: served.CacheCapabilities(),
+		close:        func() error { return errors.Join(conn.Close(), actions.Close(), store.Close()) },
+	}, nil
+}
+
+// loopback turns an address that means every interface into one to dial.
+func loopback(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}

@@ -1,0 +1,113 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/forerunner-build/forerunner/cas"
+)
+
+// stopTimeout bounds how long calls in flight may take to end at shutdown.
+const stopTimeout = 5 * time.Second
+
+// newRegistry returns a metrics registry with the process's own figures.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// newGRPC returns a server with health and reflection.
+func newGRPC() (*grpc.Server, *health.Server) {
+	s := grpc.NewServer(
+		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: 10 * time.Second, PermitWithoutStream: true,
+		}),
+	)
+	h := health.NewServer()
+	healthpb.RegisterHealthServer(s, h)
+	reflection.Register(s)
+	return s, h
+}
+
+// stopGRPC lets calls end by themselves for a while, then ends them.
+func stopGRPC(s *grpc.Server, h *health.Server) {
+	h.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.GracefulStop()
+	}()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
+		s.Stop()
+		<-stopped
+	}
+}
+
+// dial connects to a "grpc://HOST:PORT" or "HOST:PORT" address; it does not
+// wait for the other side.
+func dial(target string) (*grpc.ClientConn, error) {
+	address, err := grpcAddress(target)
+	if err != nil {
+		return nil, err
+	}
+	return Dial(address)
+}
+
+// Dial connects to HOST:PORT without encryption; it does not wait for the other
+// side.
+func Dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("dns:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cas.MaxMessageBytes)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 30 * time.Second, Timeout: 20 * time.Second, PermitWithoutStream: true,
+		}))
+}
+
+// serveHTTP serves health and metrics until ctx ends. No address: nothing.
+func serveHTTP(ctx context.Context, address string, registry *prometheus.Registry) (stop func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP: %w (choose another address with --http)", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	return func() error {
+		closeErr := server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			return errors.Join(err, closeErr)
+		}
+		return closeErr
+	}, nil
+}

@@ -1,0 +1,213 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker"
+)
+
+// A Worker is the configuration of a worker.
+type Worker struct {
+	Scheduler, Storage string // grpc://HOST:PORT
+	HTTP               string // HOST:PORT for health and metrics; empty: none
+	SizeClass          uint32
+	Slots              int // commands at once; 0: one for each CPU
+	Platform           map[string]string
+	InstancePrefix     string
+	ID                 map[string]string // empty: the host's name
+	Data               string
+	CacheDir, Mount    string // empty: below Data
+	CacheSize          string
+	Logger             *zap.Logger
+	// NoCompression is for storage on this machine.
+	NoCompression bool
+}
+
+// Flags registers the flags of a worker.
+func (w *Worker) Flags(f *pflag.FlagSet) {
+	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT")
+	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT")
+	f.StringVar(&w.HTTP, "http", "127.0.0.1:8982", "`address` for health and metrics over HTTP; empty: none")
+	f.StringVar(&w.Data, "data", DefaultData("forerunner-worker"), "`folder` for everything that is kept")
+	f.StringVar(&w.CacheDir, "cache-dir", "", "`folder` of the worker's store (default DATA/cas)")
+	f.StringVar(&w.Mount, "mount", "", "`folder` where input roots are mounted (default DATA/mount)")
+	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
+	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
+	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
+	w.IdentityFlags(f)
+}
+
+// IdentityFlags registers the flags that say who a worker is.
+func (w *Worker) IdentityFlags(f *pflag.FlagSet) {
+	f.Uint32Var(&w.SizeClass, "size-class", 1, "how large this worker is relative to others")
+	f.StringToStringVar(&w.Platform, "platform", nil, "platform property `name=value` that actions must ask for; repeatable")
+	f.StringToStringVar(&w.ID, "id", nil, "identity of this worker, `key=value`; repeatable (default host=HOSTNAME)")
+}
+
+// A Started worker has its launchers, and may make mounts.
+type Started struct {
+	w        *Worker
+	parent   *cgroup.Parent
+	slots    []*cgroup.Slot
+	launcher []*runner.Launcher
+}
+
+// Start starts the launchers, which must happen before the process has a mount.
+func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
+	if w.Slots == 0 {
+		w.Slots = runtime.NumCPU()
+	}
+	s := &Started{w: w}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	data, err := filepath.Abs(w.Data)
+	if err != nil {
+		return nil, err
+	}
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(data))
+	s.parent, err = cgroup.Open(cgroup.Options{Name: "forerunner-" + strconv.FormatUint(name.Sum64(), 16), Logger: w.Logger})
+	if errors.Is(err, cgroup.ErrUnavailable) {
+		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone", zap.Error(err))
+	} else if err != nil {
+		return nil, err
+	}
+	for i := range w.Slots {
+		options := runner.LauncherOptions{Logger: w.Logger}
+		if s.parent != nil {
+			slot, err := s.parent.Slot(strconv.Itoa(i))
+			if err != nil {
+				return nil, err
+			}
+			s.slots = append(s.slots, slot)
+			options.Cgroup = slot
+		}
+		launcher, err := runner.StartLauncher(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("start launcher: %w", err)
+		}
+		s.launcher = append(s.launcher, launcher)
+	}
+	return s, nil
+}
+
+// Close ends the launchers and removes their cgroups.
+func (s *Started) Close() error {
+	var errs []error
+	for _, l := range s.launcher {
+		errs = append(errs, l.Close())
+	}
+	for _, slot := range s.slots {
+		errs = append(errs, slot.Close())
+	}
+	if s.parent != nil {
+		errs = append(errs, s.parent.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run serves the scheduler until ctx ends, then drains; abort stops running
+// commands. ready, if any, is called when the worker is about to ask for work.
+func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
+	w := s.w
+	size, err := parseSize(w.CacheSize)
+	if err != nil {
+		return fmt.Errorf("--cache-size: %w", err)
+	}
+	// Roots first: what a dead worker left mounted may be below the store.
+	roots, err := vfs.Open(vfs.Options{
+		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("input roots: %w", err)
+	}
+	defer func() { err = errors.Join(err, roots.Close()) }()
+	store, err := cas.OpenStore(w.below(w.CacheDir, "cas"), cas.StoreOptions{MaxBytes: size, Logger: w.Logger})
+	if err != nil {
+		return fmt.Errorf("worker's store: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	work := filepath.Join(w.Data, "work")
+	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o755)); err != nil {
+		return fmt.Errorf("work folder: %w", err)
+	}
+	schedulerConn, err := dial(w.Scheduler)
+	if err != nil {
+		return fmt.Errorf("--scheduler: %w", err)
+	}
+	defer schedulerConn.Close()
+	storageConn, err := dial(w.Storage)
+	if err != nil {
+		return fmt.Errorf("--storage: %w", err)
+	}
+	defer storageConn.Close()
+	registry := newRegistry()
+	stopHTTP, err := serveHTTP(ctx, w.HTTP, registry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopHTTP()) }()
+	id, err := w.identity()
+	if err != nil {
+		return err
+	}
+	work1, err := worker.New(worker.Options{
+		ID: id, InstancePrefix: w.InstancePrefix, Platform: platformOf(w.Platform), SizeClass: w.SizeClass,
+		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
+		Store:     store,
+		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),
+		Roots:     roots,
+		Launchers: s.launcher,
+		WorkDir:   work,
+		Logger:    w.Logger,
+		Metrics:   registry,
+	})
+	if err != nil {
+		return err
+	}
+	if ready != nil {
+		ready()
+	}
+	return work1.Run(ctx, abort)
+}
+
+func (w *Worker) below(chosen, name string) string {
+	if chosen != "" {
+		return chosen
+	}
+	return filepath.Join(w.Data, name)
+}
+
+// identity is what tells this worker from all others.
+func (w *Worker) identity() (map[string]string, error) {
+	if len(w.ID) > 0 {
+		return w.ID, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("host name: %w (give --id)", err)
+	}
+	return map[string]string{"host": host, "data": w.Data}, nil
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

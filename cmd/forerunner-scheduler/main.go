@@ -1,0 +1,36 @@
+// Command forerunner-scheduler takes Execute calls, queues them and gives them
+// to workers. It can embed the storage that clients and workers use.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/cmd/farm"
+)
+
+func main() {
+	s := &farm.Scheduler{}
+	var json bool
+	cmd := farm.NewCommand("forerunner-scheduler", "schedule actions onto workers", "",
+		func(cmd *cobra.Command, _ []string) (err error) {
+			if s.Logger, err = farm.NewLogger(json); err != nil {
+				return err
+			}
+			ctx, _, release := farm.Signals(cmd.Context())
+			defer release()
+			return s.Run(ctx, func(address string) error {
+				fmt.Fprintf(cmd.OutOrStdout(), "serving on grpc://%s\n", address)
+				return nil
+			})
+		})
+	s.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
+	if err := cmd.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
+		os.Exit(1)
+	}
+}

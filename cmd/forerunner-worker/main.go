@@ -1,0 +1,40 @@
+// Command forerunner-worker runs actions on one machine: it mounts their input
+// roots, runs their commands and stores their outputs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+func main() {
+	runner.MainIfLauncher()
+	w := &farm.Worker{}
+	var json bool
+	cmd := farm.NewCommand("forerunner-worker", "run actions for a scheduler", "",
+		func(cmd *cobra.Command, _ []string) (err error) {
+			if w.Logger, err = farm.NewLogger(json); err != nil {
+				return err
+			}
+			drain, abort, release := farm.Signals(cmd.Context())
+			defer release()
+			started, err := w.Start(abort)
+			if err != nil {
+				return err
+			}
+			return errors.Join(started.Run(drain, abort, nil), started.Close())
+		})
+	w.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
+	if err := cmd.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "forerunner-worker:", err)
+		os.Exit(1)
+	}
+}

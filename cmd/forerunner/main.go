@@ -1,0 +1,38 @@
+// Command forerunner is a farm on one machine (up), a client that runs one
+// command remotely (exec) and a demonstration of both (demo).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+func main() {
+	runner.MainIfLauncher()
+	root := &cobra.Command{
+		Use:           "forerunner",
+		Short:         "remote execution that runs ahead of the action",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(upCommand(), execCommand(), demoCommand())
+	err := root.ExecuteContext(context.Background())
+	if exit := exitCode(0); errors.As(err, &exit) {
+		os.Exit(int(exit))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "forerunner:", err)
+		os.Exit(1)
+	}
+}
+
+// An exitCode ends the program with that code and no message.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }

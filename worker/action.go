@@ -1,0 +1,289 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// An action is one run of one command, from start to report.
+type action struct {
+	p       *position
+	task    *task
+	log     *zap.Logger
+	fn      digest.Function
+	digest  digest.Digest
+	message *repb.Action
+	command *command
+	storage *cas.Client      // of the action's instance name and function
+	inputs  *cas.ReadThrough // the worker's store, backed by storage
+	root    *vfs.Root
+	dir     string // temporary files: stdout, stderr and the command's own
+	times   timeline
+
+	// What the command read, before the worker itself looks for outputs.
+	read    vfs.Stats
+	stalled time.Duration
+}
+
+// execute runs the action that t names and returns the answer for the client.
+// Every fault becomes a status in that answer; none reaches the next action.
+func (p *position) execute(ctx context.Context, t *task) *repb.ExecuteResponse {
+	a := &action{p: p, task: t, log: p.log, message: t.desired.GetAction()}
+	a.times.begin(t.desired.GetQueuedTimestamp())
+	response, err := a.run(ctx)
+	if err != nil {
+		if response == nil {
+			response = &repb.ExecuteResponse{}
+		}
+		response.Status = statusOf(ctx, err).Proto()
+	}
+	if response.Result == nil {
+		response.Result = &repb.ActionResult{}
+	}
+	response.Result.ExecutionMetadata = a.metadata(response.Result.ExecutionMetadata)
+	if err == nil {
+		if err := a.cache(ctx, response); err != nil {
+			a.log.Warn("result was not written to the action cache", zap.Error(err))
+		}
+	}
+	a.finish(response)
+	return response
+}
+
+// run takes the action through its stages. It returns a response beside an
+// error when the command ran, so that the client sees what it printed.
+func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
+	if err := a.accept(ctx); err != nil {
+		return nil, err
+	}
+	a.task.enter(fetchingInputs())
+	a.times.enter(stageFetch)
+	defer a.release()
+	if err := a.makeRoot(ctx); err != nil {
+		return nil, err
+	}
+	a.task.enter(runningCommand())
+	a.times.enter(stageExecute)
+	result, err := a.runCommand(ctx)
+	a.read, a.stalled = a.root.Stats(), a.root.Stalled()
+	a.task.enter(uploadingOutputs())
+	a.times.enter(stageUpload)
+	if err != nil {
+		return nil, err
+	}
+	response, err := a.report(ctx, result)
+	a.times.enter(stageReport)
+	return response, err
+}
+
+// accept checks the messages and finds out where blobs come from.
+func (a *action) accept(ctx context.Context) error {
+	desired := a.task.desired
+	fn, err := digest.FunctionFromProto(desired.GetDigestFunction())
+	if err != nil {
+		return failf(codes.InvalidArgument, "digest function: %w", err)
+	}
+	a.fn = fn
+	if a.digest, err = digest.FromProto(fn, desired.GetActionDigest()); err != nil {
+		return failf(codes.InvalidArgument, "action digest: %w", err)
+	}
+	a.log = a.log.With(zap.String("action", a.digest.String()))
+	if a.message.GetTimeout() == nil {
+		return failf(codes.InvalidArgument, "action has no timeout: the scheduler must set one")
+	}
+	instance := joinInstance(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
+	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
+	a.inputs = a.p.w.opts.Store.Through(a.storage)
+	commandDigest, err := digest.FromProto(fn, a.message.GetCommandDigest())
+	if err != nil {
+		return failf(codes.InvalidArgument, "command digest: %w", err)
+	}
+	raw, err := a.inputs.ReadBlob(ctx, commandDigest)
+	if err != nil {
+		return fmt.Errorf("read command %s: %w", commandDigest, err)
+	}
+	message := &repb.Command{}
+	if err := proto.Unmarshal(raw, message); err != nil {
+		return failf(codes.InvalidArgument, "command %s cannot be decoded: %w", commandDigest, err)
+	}
+	if a.command, err = parseCommand(message); err != nil {
+		return failf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
+	}
+	return nil
+}
+
+// makeRoot lets the input root appear and makes what the command finds in it:
+// the parents of its outputs, and a folder for temporary files outside.
+func (a *action) makeRoot(ctx context.Context) error {
+	rootDigest, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
+	if err != nil {
+		return failf(codes.InvalidArgument, "input root digest: %w", err)
+	}
+	name := fmt.Sprintf("%d-%d", a.p.index, a.p.count)
+	a.dir = filepath.Join(a.p.w.opts.WorkDir, name)
+	if err := os.MkdirAll(a.tempDir(), 0o700); err != nil {
+		return fmt.Errorf("make work folder: %w", err)
+	}
+	// Others than root need to get at it when the command drops privileges.
+	if err := os.Chmod(a.tempDir(), 0o1777); err != nil {
+		return fmt.Errorf("make temporary folder: %w", err)
+	}
+	if _, err := a.inputs.Directory(ctx, rootDigest); err != nil {
+		return fmt.Errorf("read input root %s: %w", rootDigest, err)
+	}
+	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{Name: name, Digest: rootDigest, Source: a.inputs})
+	if err != nil {
+		return fmt.Errorf("mount input root %s: %w", rootDigest, err)
+	}
+	return a.inRoot(func(root *os.Root) error { return a.command.prepare(root) })
+}
+
+// runCommand runs the command under the action's timeout, whose clock stands
+// still while the command waits for storage.
+func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
+	result, err := a.p.launcher.Run(ctx, runner.Command{
+		Args:           a.command.args,
+		Env:            a.environment(),
+		Root:           a.root.Path(),
+		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
+		Stdout:         a.stdoutPath(),
+		Stderr:         a.stderrPath(),
+		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
+		Timeout:        a.message.GetTimeout().AsDuration(),
+		Stalled:        a.root.Stalled,
+	})
+	if err != nil {
+		return result, fmt.Errorf("run command: %w", err)
+	}
+	// An input that could not be read has shaped whatever the command did next.
+	if err := a.root.Err(); err != nil {
+		return result, fmt.Errorf("the command met an input that cannot be read: %w", err)
+	}
+	switch result.Cause {
+	case runner.NotStarted:
+		return result, failf(codes.InvalidArgument, "%s", result.Err)
+	case runner.Cancelled:
+		return result, failf(codes.Canceled, "action was cancelled")
+	}
+	return result, nil
+}
+
+// environment is the Command's, with TMPDIR added when it names none, so that
+// temporary files end with the action.
+func (a *action) environment() []string {
+	for _, v := range a.command.env {
+		if strings.HasPrefix(v, "TMPDIR=") {
+			return a.command.env
+		}
+	}
+	return append(slices.Clone(a.command.env), "TMPDIR="+a.tempDir())
+}
+
+// report stores the outputs and makes the answer.
+func (a *action) report(ctx context.Context, result runner.Result) (*repb.ExecuteResponse, error) {
+	out := newOutputs(a)
+	response := &repb.ExecuteResponse{Result: out.result}
+	out.result.ExitCode = int32(result.ExitCode)
+	out.result.ExecutionMetadata = a.usage(result)
+	if err := out.streams(ctx, result); err != nil {
+		return nil, err
+	}
+	err := a.inRoot(func(root *os.Root) error { return out.collect(ctx, root) })
+	// What was printed and made is worth having beside any error.
+	if uploadErr := out.upload(ctx); uploadErr != nil {
+		return nil, errors.Join(err, uploadErr)
+	}
+	if err != nil {
+		return response, err
+	}
+	if result.Cause == runner.TimedOut {
+		return response, failf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
+			a.message.GetTimeout().AsDuration())
+	}
+	if result.Signal != "" {
+		response.Message = fmt.Sprintf("command was ended by signal %s", result.Signal)
+	}
+	return response, nil
+}
+
+// cache writes a result to the action cache if it may: the command ended by
+// itself with exit code 0 and nothing forbids it.
+func (a *action) cache(ctx context.Context, response *repb.ExecuteResponse) error {
+	if a.message.GetDoNotCache() || response.GetResult().GetExitCode() != 0 || response.GetStatus() != nil {
+		return nil
+	}
+	return a.storage.UpdateActionResult(ctx, a.digest, response.GetResult())
+}
+
+// release takes the input root and the temporary files away.
+func (a *action) release() {
+	if a.root != nil {
+		if err := a.root.Close(); err != nil {
+			a.log.Error("input root was not released", zap.Error(err))
+		}
+	}
+	if a.dir != "" {
+		if err := os.RemoveAll(a.dir); err != nil {
+			a.log.Error("temporary files were not removed", zap.Error(err))
+		}
+	}
+}
+
+// inRoot calls f with the merged input root, which f cannot leave: every path
+// is resolved component by component, and a symlink out of it is an error.
+func (a *action) inRoot(f func(*os.Root) error) error {
+	root, err := os.OpenRoot(a.root.Path())
+	if err != nil {
+		return fmt.Errorf("open input root: %w", err)
+	}
+	return errors.Join(f(root), root.Close())
+}
+
+// finish counts the action and writes its one line to the log.
+func (a *action) finish(response *repb.ExecuteResponse) {
+	code := codes.Code(response.GetStatus().GetCode())
+	outcome := "ok"
+	switch {
+	case code != codes.OK:
+		outcome = code.String()
+	case response.GetResult().GetExitCode() != 0:
+		outcome = "exit_code"
+	}
+	a.p.w.metrics.actions.WithLabelValues(outcome).Inc()
+	fields := []zap.Field{
+		zap.String("outcome", outcome),
+		zap.Int32("exit_code", response.GetResult().GetExitCode()),
+	}
+	for stage, d := range a.times.durations() {
+		a.p.w.metrics.observe(stage, d)
+		fields = append(fields, zap.Duration(stage, d.Round(time.Microsecond)))
+	}
+	if a.root != nil {
+		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
+			zap.Duration("stalled", a.stalled))
+	}
+	if message := response.GetStatus().GetMessage(); message != "" {
+		fields = append(fields, zap.String("error", message))
+	}
+	a.log.Info("action finished", fields...)
+}
+
+func (a *action) tempDir() string    { return filepath.Join(a.dir, "tmp") }
+func (a *action) stdoutPath() string { return filepath.Join(a.dir, "stdout") }
+func (a *action) stderrPath() string { return filepath.Join(a.dir, "stderr") }

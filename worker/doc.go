@@ -1,0 +1,13 @@
+// Package worker takes actions from a scheduler and runs them. A Worker has n
+// positions; each is one identity towards the scheduler, one launcher and one
+// action at a time. action.go tells the life of an action from start to report.
+//
+// The package decides nothing about an action: the timeout, the retries and the
+// size class are the scheduler's. It writes to the action cache only what ended
+// by itself with exit code 0.
+//
+// Worker.Run owns every goroutine: one for each position, and one for the action
+// that the position runs. A position's fields belong to its goroutine, but for
+// the stage of the running action, which has a lock of its own (task.mu). No
+// lock is held while anything blocks.
+package worker

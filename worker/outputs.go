@@ -1,0 +1,249 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// maxInlineBytes is up to which size stdout and stderr travel in the result.
+const maxInlineBytes = 4 << 10
+
+// outputs gathers what an action made, first into the worker's store, then
+// into storage.
+type outputs struct {
+	a      *action
+	result *repb.ActionResult
+	blobs  map[digest.Digest]cas.Blob
+	unpin  []func()
+}
+
+func newOutputs(a *action) *outputs {
+	return &outputs{a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{}}
+}
+
+// streams stores stdout and stderr.
+func (o *outputs) streams(ctx context.Context, result runner.Result) error {
+	var err error
+	if o.result.StdoutRaw, o.result.StdoutDigest, err = o.stream(ctx, o.a.stdoutPath(), result.StdoutTruncated); err != nil {
+		return fmt.Errorf("store stdout: %w", err)
+	}
+	if o.result.StderrRaw, o.result.StderrDigest, err = o.stream(ctx, o.a.stderrPath(), result.StderrTruncated); err != nil {
+		return fmt.Errorf("store stderr: %w", err)
+	}
+	return nil
+}
+
+// stream returns a short output whole, and the digest of a long one.
+func (o *outputs) stream(ctx context.Context, name string, truncated bool) ([]byte, *repb.Digest, error) {
+	if truncated {
+		if err := markTruncated(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, maxInlineBytes+1))
+	if err != nil || len(head) <= maxInlineBytes {
+		return head, nil, err
+	}
+	d, err := o.file(ctx, f, name)
+	return nil, d.Proto(), err
+}
+
+// markTruncated says at the end of an output that the rest is not there.
+func markTruncated(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("\n[output was longer than the worker keeps; the rest was dropped]\n")
+	return errors.Join(err, f.Close())
+}
+
+// collect finds every output in the root. One that is not there is left out,
+// as REv2 wants.
+func (o *outputs) collect(ctx context.Context, root *os.Root) error {
+	for _, want := range o.a.command.outputs {
+		info, err := root.Lstat(want.full)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			continue
+		case err != nil:
+			return o.a.command.pathFault("output", want.path, err)
+		}
+		if err := o.add(ctx, root, want, info); err != nil {
+			return fmt.Errorf("output %.200q: %w", want.path, err)
+		}
+	}
+	return nil
+}
+
+func (o *outputs) add(ctx context.Context, root *os.Root, want output, info fs.FileInfo) error {
+	switch {
+	case info.Mode().IsRegular():
+		if want.kind == directoryOutput {
+			return failf(codes.InvalidArgument, "is a file, a directory was asked for")
+		}
+		node, err := o.fileNode(ctx, root, want.full, info)
+		if err != nil {
+			return err
+		}
+		o.result.OutputFiles = append(o.result.OutputFiles, &repb.OutputFile{
+			Path: want.path, Digest: node.GetDigest(), IsExecutable: node.GetIsExecutable(),
+		})
+	case info.Mode().Type() == fs.ModeSymlink:
+		target, err := root.Readlink(want.full)
+		if err != nil {
+			return err
+		}
+		o.addSymlink(root, want, target)
+	case info.IsDir():
+		if want.kind == fileOutput {
+			return failf(codes.InvalidArgument, "is a directory, a file was asked for")
+		}
+		return o.addDirectory(ctx, root, want)
+	default:
+		return notPlain(info)
+	}
+	return nil
+}
+
+// addSymlink reports a symlink as one, in the field that the client reads.
+func (o *outputs) addSymlink(root *os.Root, want output, target string) {
+	link := &repb.OutputSymlink{Path: want.path, Target: target}
+	if want.kind == anyOutput {
+		o.result.OutputSymlinks = append(o.result.OutputSymlinks, link)
+		return
+	}
+	// What the link leads to is looked at inside the root only; a link that
+	// leads out or nowhere goes by what the client asked for.
+	info, err := root.Stat(want.full)
+	if (err == nil && info.IsDir()) || (err != nil && want.kind == directoryOutput) {
+		//lint:ignore SA1019 the field that clients of API 2.0 read
+		o.result.OutputDirectorySymlinks = append(o.result.OutputDirectorySymlinks, link)
+		return
+	}
+	//lint:ignore SA1019 the field that clients of API 2.0 read
+	o.result.OutputFileSymlinks = append(o.result.OutputFileSymlinks, link)
+}
+
+// fileNode stores one file. An unchanged input keeps its digest unread.
+func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info fs.FileInfo) (*repb.FileNode, error) {
+	node := &repb.FileNode{IsExecutable: info.Mode()&0o111 != 0}
+	if input, ok := o.a.root.Unchanged(full); ok && input.Kind == vfs.File {
+		node.Digest = input.Digest.Proto()
+		return node, nil
+	}
+	f, err := root.Open(full)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	adoptable, _ := o.a.root.Written(full)
+	d, err := o.file(ctx, f, adoptable)
+	node.Digest = d.Proto()
+	return node, err
+}
+
+// file hashes f and brings it into the worker's store: by rename when adoptable
+// names it on the host, else by copy. It is pinned there until upload is over.
+func (o *outputs) file(ctx context.Context, f *os.File, adoptable string) (digest.Digest, error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return digest.Digest{}, err
+	}
+	d, err := digest.OfReader(o.a.fn, f)
+	if err != nil {
+		return d, err
+	}
+	store := o.a.p.w.opts.Store
+	if adoptable != "" {
+		err = store.Adopt(ctx, adoptable, d)
+	} else if _, err = f.Seek(0, io.SeekStart); err == nil {
+		err = store.Put(ctx, d, f)
+	}
+	if err != nil {
+		return d, err
+	}
+	return d, o.keep(ctx, d)
+}
+
+// bytes stores a small blob that the worker made itself.
+func (o *outputs) bytes(ctx context.Context, d digest.Digest, b []byte) error {
+	if err := o.a.p.w.opts.Store.PutBytes(ctx, d, b); err != nil {
+		return err
+	}
+	return o.keep(ctx, d)
+}
+
+// keep pins a blob of the store and lists it for the upload.
+func (o *outputs) keep(ctx context.Context, d digest.Digest) error {
+	if _, listed := o.blobs[d]; listed || d.IsEmptyBlob() {
+		return nil
+	}
+	store := o.a.p.w.opts.Store
+	unpin, ok := store.Pin(d)
+	if !ok {
+		return fmt.Errorf("blob %s was evicted before it could be uploaded: the worker's store is too small", d)
+	}
+	o.unpin = append(o.unpin, unpin)
+	o.blobs[d] = cas.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return store.OpenBlob(ctx, d) }}
+	return nil
+}
+
+// message stores a protobuf message.
+func (o *outputs) message(ctx context.Context, m proto.Message) (digest.Digest, error) {
+	d, raw, err := digest.OfMessage(o.a.fn, m)
+	if err != nil {
+		return d, err
+	}
+	return d, o.bytes(ctx, d, raw)
+}
+
+// upload sends what storage lacks and lets go of the blobs.
+func (o *outputs) upload(ctx context.Context) error {
+	defer func() {
+		for _, unpin := range o.unpin {
+			unpin()
+		}
+	}()
+	blobs := make([]cas.Blob, 0, len(o.blobs))
+	for _, b := range o.blobs {
+		blobs = append(blobs, b)
+	}
+	if err := o.a.storage.Upload(ctx, blobs, nil); err != nil {
+		return fmt.Errorf("upload outputs: %w", err)
+	}
+	return nil
+}
+
+// notPlain is the fault of an output that a result cannot hold.
+func notPlain(info fs.FileInfo) error {
+	return failf(codes.InvalidArgument, "is a %s; only files, directories and symlinks can be outputs",
+		map[fs.FileMode]string{
+			fs.ModeNamedPipe: "named pipe", fs.ModeSocket: "socket",
+			fs.ModeDevice: "block device", fs.ModeDevice | fs.ModeCharDevice: "character device",
+		}[info.Mode().Type()])
+}
+
+// isReadFault reports whether err says that an input could not be read, rather
+// than that a path makes no sense.
+func isReadFault(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN)
+}

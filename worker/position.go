@@ -1,0 +1,230 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+const (
+	// A scheduler that does not answer is asked again after minBackoff, then
+	// after twice as long, up to maxBackoff.
+	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
+	// reportTimeout bounds a call that the scheduler may not hold.
+	reportTimeout = 30 * time.Second
+	// leaveTimeout bounds the last words of a position that drains.
+	leaveTimeout = 5 * time.Second
+)
+
+// A position is one identity of the worker: it runs one action at a time.
+type position struct {
+	w        *Worker
+	id       map[string]string
+	index    int
+	launcher *runner.Launcher
+	log      *zap.Logger
+	count    int // actions started, to name their folders
+}
+
+// A task is the action that a position runs.
+type task struct {
+	desired *remoteworker.DesiredState_Executing
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the response is there
+	changed chan struct{} // gets a token when the stage changes
+
+	mu    sync.Mutex
+	state *remoteworker.CurrentState_Executing
+}
+
+// enter records the stage that the action is in now.
+func (t *task) enter(state *remoteworker.CurrentState_Executing) {
+	state.ActionDigest = t.desired.GetActionDigest()
+	t.mu.Lock()
+	t.state = state
+	t.mu.Unlock()
+	select {
+	case t.changed <- struct{}{}:
+	default: // a token that nobody took yet tells the same
+	}
+}
+
+func (t *task) current() *remoteworker.CurrentState_Executing {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state
+}
+
+func (t *task) completed() bool { return t.current().GetCompleted() != nil }
+
+// run keeps the scheduler informed and does what it asks, until draining is
+// over: nothing runs any more and the last result was delivered, or abort.
+func (p *position) run(ctx, abort context.Context) {
+	var current *task
+	backoff := minBackoff
+	for {
+		draining := ctx.Err() != nil
+		if draining && (current == nil || abort.Err() != nil) {
+			p.stop(current)
+			p.leave(abort)
+			return
+		}
+		report := p.report(current, draining)
+		response, err := p.synchronize(ctx, abort, report)
+		if err != nil {
+			if ctx.Err() == nil || current != nil {
+				p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", backoff), zap.Error(err))
+			}
+			p.wait(ctx, abort, current, backoff)
+			backoff = min(2*backoff, maxBackoff)
+			continue
+		}
+		backoff = minBackoff
+		if report.GetCurrentState().GetExecuting().GetCompleted() != nil {
+			current = nil // delivered
+		}
+		switch desired := response.GetDesiredState().GetWorkerState().(type) {
+		case *remoteworker.DesiredState_Executing_:
+			if current == nil || !proto.Equal(current.desired.GetActionDigest(), desired.Executing.GetActionDigest()) {
+				p.stop(current)
+				current = p.start(abort, desired.Executing)
+			}
+		case *remoteworker.DesiredState_Idle:
+			p.stop(current)
+			current = nil
+		}
+		if current != nil {
+			p.wait(ctx, abort, current, time.Until(response.GetNextSynchronizationAt().AsTime()))
+		}
+	}
+}
+
+// report says what the position does now.
+func (p *position) report(current *task, draining bool) *remoteworker.SynchronizeRequest {
+	state := &remoteworker.CurrentState{
+		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
+	}
+	if current != nil {
+		state.WorkerState = &remoteworker.CurrentState_Executing_{Executing: current.current()}
+	}
+	return &remoteworker.SynchronizeRequest{
+		WorkerId:           p.id,
+		InstanceNamePrefix: p.w.opts.InstancePrefix,
+		Platform:           p.w.opts.Platform,
+		SizeClass:          p.w.opts.SizeClass,
+		CurrentState:       state,
+		PreferBeingIdle:    draining,
+	}
+}
+
+// synchronize makes the call. One that the scheduler may hold, because the
+// position has nothing to do, ends when the worker begins to drain.
+func (p *position) synchronize(
+	ctx, abort context.Context, report *remoteworker.SynchronizeRequest,
+) (*remoteworker.SynchronizeResponse, error) {
+	executing := report.GetCurrentState().GetExecuting()
+	if executing == nil {
+		return p.w.opts.Scheduler.Synchronize(ctx, report)
+	}
+	if executing.GetCompleted() != nil && !report.GetPreferBeingIdle() {
+		// Held when there is no further work. A call cut off by draining is
+		// made again with prefer_being_idle, so that the result arrives.
+		return p.w.opts.Scheduler.Synchronize(ctx, report)
+	}
+	call, cancel := context.WithTimeout(abort, reportTimeout)
+	defer cancel()
+	return p.w.opts.Scheduler.Synchronize(call, report)
+}
+
+// wait returns when there is something to tell the scheduler, or after d.
+func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	var changed, done <-chan struct{}
+	if current != nil {
+		changed = current.changed
+		if !current.completed() {
+			done = current.done
+		}
+	}
+	drain := ctx.Done()
+	if ctx.Err() != nil {
+		drain = abort.Done()
+	}
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-done:
+	case <-drain:
+	}
+}
+
+// start begins an action in a goroutine, which stop or task.done waits for.
+func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
+	ctx, cancel := context.WithCancel(abort)
+	t := &task{
+		desired: desired, cancel: cancel,
+		done: make(chan struct{}), changed: make(chan struct{}, 1),
+	}
+	t.state = &remoteworker.CurrentState_Executing{
+		ActionDigest:   desired.GetActionDigest(),
+		ExecutionState: &remoteworker.CurrentState_Executing_Started{Started: &emptypb.Empty{}},
+	}
+	p.count++
+	p.w.metrics.busy.Inc()
+	go func() {
+		defer close(t.done)
+		defer cancel()
+		response := p.execute(ctx, t)
+		p.w.metrics.busy.Dec()
+		t.enter(&remoteworker.CurrentState_Executing{
+			ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: response},
+		})
+	}()
+	return t
+}
+
+// stop ends an action whose result nobody wants, and waits for its end.
+func (p *position) stop(t *task) {
+	if t == nil {
+		return
+	}
+	t.cancel()
+	<-t.done
+}
+
+// leave tells the scheduler that this identity takes no more work, so that it
+// need not wait to find out. Failing to is harmless.
+func (p *position) leave(abort context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(abort), leaveTimeout)
+	defer cancel()
+	if _, err := p.w.opts.Scheduler.Synchronize(ctx, p.report(nil, true)); err != nil {
+		p.log.Debug("could not sign off", zap.Error(err))
+	}
+}
+
+// The stages that an action enters on its way.
+func fetchingInputs() *remoteworker.CurrentState_Executing {
+	return &remoteworker.CurrentState_Executing{
+		ExecutionState: &remoteworker.CurrentState_Executing_FetchingInputs{FetchingInputs: &emptypb.Empty{}},
+	}
+}
+
+func runningCommand() *remoteworker.CurrentState_Executing {
+	return &remoteworker.CurrentState_Executing{
+		ExecutionState: &remoteworker.CurrentState_Executing_Running{Running: &emptypb.Empty{}},
+	}
+}
+
+func uploadingOutputs() *remoteworker.CurrentState_Executing {
+	return &remoteworker.CurrentState_Executing{
+		ExecutionState: &remoteworker.CurrentState_Executing_UploadingOutputs{UploadingOutputs: &emptypb.Empty{}},
+	}
+}

@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A failure is an error that knows the gRPC code its action ends with.
+type failure struct {
+	code codes.Code
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func failf(code codes.Code, format string, args ...any) error {
+	return &failure{code: code, err: fmt.Errorf(format, args...)}
+}
+
+// statusOf is the gRPC edge: it decides what a client is told, and so whether
+// the client uploads again (missing inputs), tries again (the farm's fault) or
+// gives up (its own fault).
+func statusOf(ctx context.Context, err error) *status.Status {
+	if ctx.Err() != nil {
+		return status.New(codes.Canceled, "action was cancelled")
+	}
+	if missing := (*cas.MissingError)(nil); errors.As(err, &missing) {
+		return missingStatus(err, missing.Digests)
+	}
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return status.New(f.code, err.Error())
+	}
+	switch {
+	case errors.Is(err, cas.ErrInvalidDirectory), errors.Is(err, digest.ErrInvalid):
+		return status.New(codes.InvalidArgument, err.Error())
+	case errors.Is(err, cas.ErrCorrupt):
+		return status.New(codes.DataLoss, err.Error())
+	case errors.Is(err, cas.ErrNotFound):
+		return status.New(codes.FailedPrecondition, err.Error())
+	}
+	if s, ok := status.FromError(err); ok {
+		return s
+	}
+	return status.New(codes.Internal, err.Error())
+}
+
+// missingStatus tells the client which blobs to upload before it tries again
+// (REv2, Execution.Execute: PreconditionFailure of type MISSING).
+func missingStatus(err error, missing []digest.Digest) *status.Status {
+	detail := &errdetails.PreconditionFailure{}
+	for _, d := range missing {
+		detail.Violations = append(detail.Violations, &errdetails.PreconditionFailure_Violation{
+			Type:    "MISSING",
+			Subject: "blobs/" + d.String(),
+		})
+	}
+	s := status.New(codes.FailedPrecondition, err.Error())
+	if detailed, err := s.WithDetails(detail); err == nil {
+		return detailed
+	}
+	return s
+}
+
+func joinInstance(prefix, suffix string) string {
+	return strings.Trim(prefix+"/"+suffix, "/")
+}
+
+// workerName is the identity as ExecutedActionMetadata shows it.
+func workerName(id map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(id)) {
+		parts = append(parts, k+"="+id[k])
+	}
+	return strings.Join(parts, ",")
+}

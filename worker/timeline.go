@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"iter"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+// A stage is a stretch of an action's time on the worker. Each begins at the
+// instant at which the one before it ends, so that the times have no gap.
+type stage int
+
+const (
+	stageAccept  stage = iota // messages are read and checked
+	stageFetch                // the input root is made
+	stageExecute              // the command runs
+	stageUpload               // outputs are stored
+	stageReport               // the answer is made
+	stages
+)
+
+var stageNames = [stages]string{"accept", "fetch", "execute", "upload", "report"}
+
+// A timeline holds when an action entered each stage. A stage that was never
+// entered, because an earlier one failed, has no length.
+type timeline struct {
+	queued  *timestamppb.Timestamp
+	entered [stages + 1]time.Time // the last is the end
+	current stage
+}
+
+func (t *timeline) begin(queued *timestamppb.Timestamp) {
+	t.queued = queued
+	t.entered[stageAccept] = time.Now()
+}
+
+func (t *timeline) enter(s stage) {
+	now := time.Now()
+	for t.current < s {
+		t.current++
+		t.entered[t.current] = now
+	}
+}
+
+func (t *timeline) end() { t.enter(stages) }
+
+func (t *timeline) at(s stage) *timestamppb.Timestamp { return timestamppb.New(t.entered[s]) }
+
+func (t *timeline) durations() iter.Seq2[string, time.Duration] {
+	return func(yield func(string, time.Duration) bool) {
+		for s := range stages {
+			if !yield(stageNames[s], t.entered[s+1].Sub(t.entered[s])) {
+				return
+			}
+		}
+	}
+}
+
+// metadata ends the action's time and fills in m, which may be nil.
+func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
+	a.times.end()
+	if m == nil {
+		m = &repb.ExecutedActionMetadata{}
+	}
+	m.Worker = workerName(a.p.id)
+	m.QueuedTimestamp = a.times.queued
+	m.WorkerStartTimestamp = a.times.at(stageAccept)
+	m.InputFetchStartTimestamp = a.times.at(stageFetch)
+	m.InputFetchCompletedTimestamp = a.times.at(stageExecute)
+	m.ExecutionStartTimestamp = a.times.at(stageExecute)
+	m.ExecutionCompletedTimestamp = a.times.at(stageUpload)
+	m.OutputUploadStartTimestamp = a.times.at(stageUpload)
+	m.OutputUploadCompletedTimestamp = a.times.at(stageReport)
+	m.WorkerCompletedTimestamp = a.times.at(stages)
+	m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, a.task.desired.GetAuxiliaryMetadata()...)
+	if a.root != nil {
+		m.AuxiliaryMetadata = a.appendInputUse(m.AuxiliaryMetadata)
+	}
+	return m
+}
+
+// usage starts the metadata with what the command used.
+func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
+	elapsed := result.Ended.Sub(result.Started)
+	m := &repb.ExecutedActionMetadata{
+		VirtualExecutionDuration: durationpb.New(max(elapsed-a.stalled, 0)),
+	}
+	if result.Usage != nil {
+		if packed, err := anypb.New(result.Usage); err == nil {
+			m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, packed)
+		}
+	}
+	return m
+}
+
+func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
+	stats := a.read
+	blobs, bytes := a.inputs.Fetched()
+	public, err := anypb.New(&resourceusage.InputRootResourceUsage{
+		DirectoriesResolved: uint64(stats.DirectoriesRead),
+		DirectoriesRead:     uint64(stats.DirectoriesRead),
+		FilesRead:           uint64(stats.FilesRead),
+	})
+	if err != nil {
+		return list
+	}
+	ours, err := anypb.New(&actionstats.InputRoot{
+		DirectoriesRead: stats.DirectoriesRead,
+		FilesRead:       stats.FilesRead,
+		BytesRead:       stats.BytesRead,
+		BlobsFetched:    blobs,
+		BytesFetched:    bytes,
+		Stalled:         durationpb.New(a.stalled),
+	})
+	if err != nil {
+		return list
+	}
+	return append(list, public, ours)
+}

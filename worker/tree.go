@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// maxTreeDepth bounds how deep an output directory may be nested. A path of the
+// kernel's limit of 4,096 bytes has at most half as many components.
+const maxTreeDepth = 2048
+
+// A treeBuilder makes the Tree message of an output directory: every distinct
+// Directory once, a parent before its children.
+type treeBuilder struct {
+	o    *outputs
+	root *os.Root
+	seen map[digest.Digest]bool
+	// Children in the order in which they were finished: children first.
+	finished []*repb.Directory
+	digests  []digest.Digest
+}
+
+// addDirectory stores a directory in the form that the command asked for.
+func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) error {
+	b := &treeBuilder{o: o, root: root, seen: map[digest.Digest]bool{}}
+	top, topDigest, err := b.build(ctx, want.full, 0)
+	if err != nil {
+		return err
+	}
+	out := &repb.OutputDirectory{Path: want.path}
+	format := o.a.command.format
+	if format != repb.Command_DIRECTORY_ONLY {
+		b.finished = b.finished[:len(b.finished)-1] // the top is not a child
+		slices.Reverse(b.finished)
+		d, err := o.message(ctx, &repb.Tree{Root: top, Children: b.finished})
+		if err != nil {
+			return err
+		}
+		out.TreeDigest = d.Proto()
+		out.IsTopologicallySorted = true
+	}
+	if format != repb.Command_TREE_ONLY {
+		for _, d := range b.digests {
+			if err := o.keep(ctx, d); err != nil {
+				return err
+			}
+		}
+		out.RootDirectoryDigest = topDigest.Proto()
+	}
+	o.result.OutputDirectories = append(o.result.OutputDirectories, out)
+	return nil
+}
+
+// build makes the message of one directory after those below it.
+func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.Directory, digest.Digest, error) {
+	if depth > maxTreeDepth {
+		return nil, digest.Digest{}, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
+	}
+	entries, err := readDir(b.root, full)
+	if err != nil {
+		return nil, digest.Digest{}, err
+	}
+	m := &repb.Directory{}
+	for _, entry := range entries {
+		if err := b.addEntry(ctx, m, path.Join(full, entry.Name()), entry, depth); err != nil {
+			return nil, digest.Digest{}, err
+		}
+	}
+	d, raw, err := digest.OfMessage(b.o.a.fn, m)
+	if err != nil || b.seen[d] {
+		return m, d, err
+	}
+	b.seen[d] = true
+	b.finished = append(b.finished, m)
+	if b.o.a.command.format != repb.Command_TREE_ONLY {
+		b.digests = append(b.digests, d)
+		err = b.o.bytes(ctx, d, raw)
+	}
+	return m, d, err
+}
+
+func (b *treeBuilder) addEntry(
+	ctx context.Context, m *repb.Directory, full string, entry fs.DirEntry, depth int,
+) error {
+	name := entry.Name()
+	switch entry.Type() {
+	case fs.ModeDir:
+		_, d, err := b.build(ctx, full, depth+1)
+		if err != nil {
+			return err
+		}
+		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: d.Proto()})
+	case fs.ModeSymlink:
+		target, err := b.root.Readlink(full)
+		if err != nil {
+			return err
+		}
+		m.Symlinks = append(m.Symlinks, &repb.SymlinkNode{Name: name, Target: target})
+	case 0:
+		info, err := b.root.Lstat(full)
+		if err != nil {
+			return err
+		}
+		node, err := b.o.fileNode(ctx, b.root, full, info)
+		if err != nil {
+			return fmt.Errorf("%.200q: %w", full, err)
+		}
+		node.Name = name
+		m.Files = append(m.Files, node)
+	default:
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%.200q: %w", full, notPlain(info))
+	}
+	return nil
+}
+
+// readDir lists a directory in the order that REv2 wants.
+func readDir(root *os.Root, full string) ([]fs.DirEntry, error) {
+	f, err := root.Open(full)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := f.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, errors.Join(err, f.Close())
+}

@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// Options say who a Worker is and what it works with. All but Logger, Metrics,
+// Platform, SizeClass and InstancePrefix are required.
+type Options struct {
+	// ID is the identity of this worker; each position adds "slot" to it.
+	ID map[string]string
+	// InstancePrefix limits the worker to actions of this instance name and of
+	// those below it. Empty: all.
+	InstancePrefix string
+	// Platform is what an action must ask for to be sent here; nil is empty.
+	Platform *repb.Platform
+	// SizeClass is the size relative to other workers; 0 means 1.
+	SizeClass uint32
+
+	Scheduler remoteworker.OperationQueueClient
+	// Store holds blobs on this machine; Storage is where it gets them from and
+	// where outputs go.
+	Store   *cas.Store
+	Storage *cas.Client
+	Roots   *vfs.FS
+	// Launchers start the commands, one for each position.
+	Launchers []*runner.Launcher
+	// WorkDir is a folder of the Worker's own for temporary files.
+	WorkDir string
+
+	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
+	MaxOutputBytes int64
+	Logger         *zap.Logger
+	Metrics        prometheus.Registerer
+}
+
+const defaultMaxOutputBytes = 64 << 20
+
+func (o *Options) validate() error {
+	switch {
+	case len(o.Launchers) == 0:
+		return errors.New("worker needs at least one launcher")
+	case len(o.ID) == 0:
+		return errors.New("worker needs an identity")
+	case o.Scheduler == nil || o.Store == nil || o.Storage == nil || o.Roots == nil:
+		return errors.New("worker needs a scheduler, a store, storage and roots")
+	case o.WorkDir == "":
+		return errors.New("worker needs a work folder")
+	}
+	if o.SizeClass == 0 {
+		o.SizeClass = 1
+	}
+	if o.MaxOutputBytes == 0 {
+		o.MaxOutputBytes = defaultMaxOutputBytes
+	}
+	if o.Platform == nil {
+		o.Platform = &repb.Platform{}
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return nil
+}
+
+// A Worker runs actions. Make one with New and call Run once.
+type Worker struct {
+	opts    Options
+	log     *zap.Logger
+	metrics *metrics
+}
+
+// New checks the options and returns a Worker that does nothing until Run.
+func New(o Options) (*Worker, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return &Worker{opts: o, log: o.Logger, metrics: m}, nil
+}
+
+// Run serves the scheduler until ctx is cancelled, which means drain: running
+// actions are finished and reported, then Run returns nil. Cancelling abort as
+// well stops running commands; their actions are then run elsewhere.
+func (w *Worker) Run(ctx, abort context.Context) error {
+	var wg sync.WaitGroup
+	for i, launcher := range w.opts.Launchers {
+		id := maps.Clone(w.opts.ID)
+		id["slot"] = strconv.Itoa(i)
+		p := &position{
+			w: w, id: id, index: i, launcher: launcher,
+			log: w.log.With(zap.Int("slot", i)),
+		}
+		wg.Go(func() { p.run(ctx, abort) })
+	}
+	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
+		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))
+	wg.Wait()
+	w.log.Info("worker has drained")
+	return nil
+}
+
+// A metrics value counts what the worker does; see the Help texts.
+type metrics struct {
+	actions *prometheus.CounterVec
+	stage   *prometheus.HistogramVec
+	busy    prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_worker_actions_total",
+			Help: "Actions finished, by outcome.",
+		}, []string{"outcome"}),
+		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "forerunner_worker_stage_seconds",
+			Help:    "Time that actions spent in each stage.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}, []string{"stage"}),
+		busy: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "forerunner_worker_busy_slots",
+			Help: "Positions that have an action.",
+		}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.actions, m.stage, m.busy} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) observe(stage string, d time.Duration) {
+	m.stage.WithLabelValues(stage).Observe(d.Seconds())
+}
