@@ -1,0 +1,360 @@
+package forerunner
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module           = "github.com/forerunner-build/forerunner"
+	maxFileLines     = 800
+	maxFunctionLines = 100
+	maxParameters    = 5
+)
+
+// floors says where each package lives; a package imports only from floors below its own. A name
+// that ends in "/..." stands for all packages below. The longest match counts.
+var floors = map[string]int{
+	"proto/...":       0,
+	"cas/digest":      0,
+	"cgroup":          0,
+	"scheduler/fair":  0,
+	"scheduler/quota": 0,
+
+	"cas":                 1,
+	"vfs":                 1,
+	"prefetch":            1,
+	"runner":              1,
+	"scheduler/sizeclass": 1,
+	"kv":                  1,
+
+	"worker":    2,
+	"scheduler": 2,
+
+	// What only programs use.
+	"cmd/farm":   3,
+	"cmd/remote": 3,
+	"web":        3,
+
+	"cmd/forerunner":           4,
+	"cmd/forerunner-scheduler": 4,
+	"cmd/forerunner-worker":    4,
+}
+
+// tools are programs for developers, outside of the floors: they import nothing of ours and
+// nothing imports them. The root is one of them.
+var tools = []string{"", "proto/generate"}
+
+// forbidden holds what the floors allow and the design does not: the scheduler never touches
+// input roots or processes.
+var forbidden = map[string][]string{
+	"scheduler": {"vfs", "prefetch", "runner", "cgroup"},
+}
+
+// A goPackage is what "go list" tells about a package; names are relative to the module.
+type goPackage struct {
+	Dir, ImportPath, Name string
+	GoFiles, Imports      []string
+}
+
+func TestFloors(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, fault := range floorFaults(p.ImportPath, p.Imports) {
+			t.Error(fault)
+		}
+	}
+}
+
+func TestFloorFaults(t *testing.T) {
+	for _, test := range []struct {
+		name, pkg string
+		imports   []string
+		want      string // part of the only fault, or empty
+	}{
+		{"down", "worker", []string{"cas", "cas/digest", "vfs", "proto/fsac"}, ""},
+		{"down by four", "cmd/forerunner", []string{"cmd/farm", "cgroup"}, ""},
+		{"sideways", "vfs", []string{"cas"}, "vfs (floor 1) imports cas (floor 1)"},
+		{"between the halves", "worker", []string{"scheduler"}, "worker (floor 2) imports scheduler (floor 2)"},
+		{"up", "cas", []string{"worker"}, "cas (floor 1) imports worker (floor 2)"},
+		{"allowed by floor only", "scheduler", []string{"runner"}, "scheduler may not import runner"},
+		{"unknown package", "util", nil, "util is on no floor"},
+		{"unknown import", "worker", []string{"common"}, "common is on no floor"},
+		{"import of a tool", "cas", []string{"proto/generate"}, "cas imports proto/generate, a tool"},
+		{"tool with imports", "proto/generate", []string{"cas"}, "proto/generate is a tool and imports cas"},
+		{"a new schema", "proto/somethingnew", nil, ""},
+		{"a name that starts alike", "proton", nil, "proton is on no floor"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := floorFaults(test.pkg, test.imports)
+			if test.want == "" && len(got) == 0 {
+				return
+			}
+			if test.want == "" || len(got) != 1 || !strings.Contains(got[0], test.want) {
+				t.Errorf("faults %q, want one with %q", got, test.want)
+			}
+		})
+	}
+}
+
+// floorFaults says what is wrong with where pkg lives and what of ours it imports.
+func floorFaults(pkg string, imports []string) (faults []string) {
+	if slices.Contains(tools, pkg) {
+		for _, i := range imports {
+			faults = append(faults, fmt.Sprintf("%s is a tool and imports %s", pkg, i))
+		}
+		return faults
+	}
+	floor, ok := floorOf(pkg)
+	if !ok {
+		return []string{unknown(pkg)}
+	}
+	for _, i := range imports {
+		below, ok := floorOf(i)
+		switch {
+		case slices.Contains(tools, i):
+			faults = append(faults, fmt.Sprintf("%s imports %s, a tool", pkg, i))
+		case !ok:
+			faults = append(faults, unknown(i))
+		case below >= floor:
+			faults = append(faults, fmt.Sprintf("%s (floor %d) imports %s (floor %d), which is not below it",
+				pkg, floor, i, below))
+		case slices.Contains(forbidden[pkg], i):
+			faults = append(faults, fmt.Sprintf("%s may not import %s", pkg, i))
+		}
+	}
+	return faults
+}
+
+func floorOf(pkg string) (int, bool) {
+	if floor, ok := floors[pkg]; ok {
+		return floor, true
+	}
+	for dir := path.Dir(pkg); dir != "."; dir = path.Dir(dir) {
+		if floor, ok := floors[dir+"/..."]; ok {
+			return floor, true
+		}
+	}
+	return 0, false
+}
+
+func unknown(pkg string) string {
+	return pkg + " is on no floor: add it to the table in rules_test.go and in docs/ARCHITECTURE.md"
+}
+
+// TestPackageDocs wants a doc.go that says what the package is for; in a program main.go may do it.
+// Generated packages are described where their schema is.
+func TestPackageDocs(t *testing.T) {
+	for _, p := range packages(t) {
+		if !slices.ContainsFunc(p.GoFiles, func(name string) bool { return !isGenerated(name) }) {
+			expectSchemaComment(t, p)
+			continue
+		}
+		file, start := "doc.go", "Package "+p.Name+" "
+		if p.Name == "main" {
+			start = "Command " + path.Base(p.ImportPath) + " "
+			if !slices.Contains(p.GoFiles, file) {
+				file = "main.go"
+			}
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil,
+			parser.ParseComments|parser.PackageClauseOnly)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s has no %s", p.ImportPath, file)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(parsed.Doc.Text(), start) {
+			t.Errorf("%s: the package comment in %s does not begin with %q", p.ImportPath, file, start)
+		}
+	}
+}
+
+// expectSchemaComment fails the test unless each schema of a generated package has a comment
+// right before its package line.
+func expectSchemaComment(t *testing.T, p goPackage) {
+	t.Helper()
+	schemas, err := filepath.Glob(filepath.Join(p.Dir, "*.proto"))
+	if err != nil || len(schemas) == 0 {
+		t.Errorf("%s: generated code without a schema beside it (%v)", p.ImportPath, err)
+	}
+	for _, schema := range schemas {
+		text, err := os.ReadFile(schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, _, _ := strings.Cut(string(text), "\npackage ")
+		if last := before[strings.LastIndex(before, "\n")+1:]; !strings.HasPrefix(last, "// ") {
+			t.Errorf("%s does not say what it is for: want a comment above its package line", schema)
+		}
+	}
+}
+
+// TestSizes bounds files and functions; generated code is left out.
+func TestSizes(t *testing.T) {
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && name != "." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(name) != ".go" || isGenerated(name) {
+			return nil
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		faults, err := sizeFaults(name, source)
+		for _, fault := range faults {
+			t.Error(fault)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSizeFaults(t *testing.T) {
+	function := func(lines int) string {
+		return "func f() {\n" + strings.Repeat("\n", lines-2) + "}\n"
+	}
+	table := "func f() {\n_ = []int{\n" + strings.Repeat("1,\n", maxFunctionLines) + "}\n}\n"
+	for _, test := range []struct {
+		name, file, source, want string
+	}{
+		{"largest function", "x.go", function(maxFunctionLines), ""},
+		{"long function", "x.go", function(maxFunctionLines + 1), "x.go:2: f has 101 lines"},
+		{"long test", "x_test.go", function(maxFunctionLines + 1), "x_test.go:2: f has 101 lines"},
+		{"long table of a test", "x_test.go", table, ""},
+		{"long table of another function", "x.go", table, "x.go:2: f has 104 lines"},
+		{"long file", "x.go", strings.Repeat("\n", maxFileLines), "x.go: 801 lines"},
+		{"five parameters", "x.go", "func f(a, b, c int, d, _ string) {}\n", ""},
+		{"six parameters", "x.go", "func f(a, b, c int, d, e string, _ bool) {}\n", "x.go:2: f has 6 parameters"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := sizeFaults(test.file, []byte("package x\n"+test.source))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.want == "" && len(got) == 0 {
+				return
+			}
+			if test.want == "" || len(got) != 1 || !strings.Contains(got[0], test.want) {
+				t.Errorf("faults %q, want one with %q", got, test.want)
+			}
+		})
+	}
+}
+
+// sizeFaults says what is too long in a file. The tables of a test do not count as lines of its
+// function, and helpers of tests may take more parameters.
+func sizeFaults(name string, source []byte) (faults []string, err error) {
+	if n := bytes.Count(source, []byte("\n")); n > maxFileLines {
+		faults = append(faults, fmt.Sprintf("%s: %d lines, at most %d", name, n, maxFileLines))
+	}
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	isTest := strings.HasSuffix(name, "_test.go")
+	for _, decl := range parsed.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		start := files.Position(f.Pos())
+		n := lines(files, f)
+		if isTest {
+			n -= tableLines(files, f)
+		}
+		if n > maxFunctionLines {
+			faults = append(faults, fmt.Sprintf("%s:%d: %s has %d lines, at most %d",
+				name, start.Line, f.Name.Name, n, maxFunctionLines))
+		}
+		if n := f.Type.Params.NumFields(); n > maxParameters && !isTest {
+			faults = append(faults, fmt.Sprintf("%s:%d: %s has %d parameters, at most %d",
+				name, start.Line, f.Name.Name, n, maxParameters))
+		}
+	}
+	return faults, nil
+}
+
+// lines returns how many lines a node spans.
+func lines(files *token.FileSet, n ast.Node) int {
+	return files.Position(n.End()).Line - files.Position(n.Pos()).Line + 1
+}
+
+// tableLines returns how many lines of f are inside of composite literals.
+func tableLines(files *token.FileSet, f *ast.FuncDecl) (sum int) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		table, ok := n.(*ast.CompositeLit)
+		if ok {
+			sum += lines(files, table) - 1
+		}
+		return !ok
+	})
+	return sum
+}
+
+func isGenerated(name string) bool { return strings.HasSuffix(name, ".pb.go") }
+
+// packages lists the packages of the module that hold more than tests. Import paths are made
+// relative to it, imports of others are left out; what only tests import does not count.
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,Name,GoFiles,Imports", "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		if len(p.GoFiles) == 0 {
+			continue
+		}
+		p.ImportPath = relative(p.ImportPath)
+		p.Imports = slices.DeleteFunc(p.Imports, func(i string) bool {
+			return i != module && !strings.HasPrefix(i, module+"/")
+		})
+		for i := range p.Imports {
+			p.Imports[i] = relative(p.Imports[i])
+		}
+		list = append(list, p)
+	}
+	if len(list) < 10 {
+		t.Fatalf("go list found %d packages, want the whole module", len(list))
+	}
+	return list
+}
+
+func relative(importPath string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
+}
