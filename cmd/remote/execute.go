@@ -58,7 +58,8 @@ type Event struct {
 type Request struct {
 	Instance string          // REv2 instance name; may be empty
 	Function digest.Function // default SHA-256; must be the one Inputs were scanned with
-	Command  *repb.Command   // not changed; its platform is the Action's too
+	Command  *repb.Command   // not changed; lists need not be sorted
+	Platform *repb.Platform  // not changed; nil means the one in Command, if any
 	Inputs   *Inputs         // nil is an empty input root
 	Timeout  time.Duration   // 0 leaves it to the server
 	Priority int32           // REv2 ExecutionPolicy: lower runs earlier

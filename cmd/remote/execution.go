@@ -71,7 +71,7 @@ func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error
 
 // encode makes the Command, the Action and the RequestMetadata.
 func (x *execution) encode() error {
-	command := canonical(x.req.Command)
+	command := canonical(x.req.Command, x.req.Platform)
 	d, err := x.add(command)
 	if err != nil {
 		return fmt.Errorf("encode command: %w", err)
@@ -80,7 +80,8 @@ func (x *execution) encode() error {
 		CommandDigest:   d.Proto(),
 		InputRootDigest: x.req.Inputs.Root.Proto(),
 		DoNotCache:      x.req.DoNotCache,
-		Platform:        command.GetPlatform(),
+		//lint:ignore SA1019 canonical has sorted it
+		Platform: command.GetPlatform(),
 	}
 	if x.req.Timeout > 0 {
 		action.Timeout = durationpb.New(x.req.Timeout)
@@ -116,13 +117,19 @@ func (x *execution) add(m proto.Message) (digest.Digest, error) {
 }
 
 // canonical returns c with its lists in the order that REv2 demands, so that
-// equal commands have equal digests.
-func canonical(c *repb.Command) *repb.Command {
+// equal commands have equal digests. The platform, unless nil, goes in too: a
+// server older than REv2 2.2 looks for it there, not in the Action.
+func canonical(c *repb.Command, platform *repb.Platform) *repb.Command {
 	c = proto.CloneOf(c)
+	if platform != nil {
+		//lint:ignore SA1019 for older servers
+		c.Platform = proto.CloneOf(platform)
+	}
 	slices.SortFunc(c.EnvironmentVariables, func(a, b *repb.Command_EnvironmentVariable) int {
 		return cmp.Compare(a.GetName(), b.GetName())
 	})
 	slices.Sort(c.OutputPaths)
+	//lint:ignore SA1019 for older servers
 	slices.SortFunc(c.GetPlatform().GetProperties(), func(a, b *repb.Platform_Property) int {
 		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetValue(), b.GetValue()))
 	})

@@ -1,0 +1,260 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// maxOutputs bounds what one result may have us write. A Tree that names a folder
+// many times on each level means exponentially many files.
+const maxOutputs = 1 << 20
+
+// A plan lists what a result has to be written, all of it checked. Paths are
+// relative, clean, and slash-separated.
+type plan struct {
+	client *cas.Client
+	fn     digest.Function
+	dirs   []string
+	files  []plannedFile
+	links  []plannedLink
+	seen   map[string]struct{} // paths of files and links
+}
+
+type plannedFile struct {
+	path       string
+	digest     digest.Digest
+	executable bool
+	inline     []byte // the content, when the result brings it along
+}
+
+type plannedLink struct {
+	path, target string
+}
+
+// addResult plans everything in r, reading its Trees.
+func (p *plan) addResult(ctx context.Context, r *repb.ActionResult) error {
+	for _, f := range r.GetOutputFiles() {
+		if err := p.addFile(f.GetPath(), f); err != nil {
+			return err
+		}
+	}
+	for _, links := range [][]*repb.OutputSymlink{
+		r.GetOutputSymlinks(),
+		//lint:ignore SA1019 an older server fills in these
+		r.GetOutputFileSymlinks(), r.GetOutputDirectorySymlinks(),
+	} {
+		for _, l := range links {
+			if err := p.addLink(l.GetPath(), l.GetTarget()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range r.GetOutputDirectories() {
+		if err := p.addOutputDirectory(ctx, d); err != nil {
+			return fmt.Errorf("output folder %q: %w", d.GetPath(), err)
+		}
+	}
+	return nil
+}
+
+// A file is what OutputFile and FileNode have in common.
+type file interface {
+	GetDigest() *repb.Digest
+	GetIsExecutable() bool
+}
+
+func (p *plan) addFile(at string, f file) error {
+	d, err := digest.FromProto(p.fn, f.GetDigest())
+	if err != nil {
+		return fmt.Errorf("output file %q: %w", at, err)
+	}
+	planned := plannedFile{path: at, digest: d, executable: f.GetIsExecutable()}
+	if o, ok := f.(*repb.OutputFile); ok && len(o.GetContents()) > 0 {
+		if digest.Of(p.fn, o.GetContents()) != d {
+			return fmt.Errorf("output file %q: inline contents: %w", at, cas.ErrCorrupt)
+		}
+		planned.inline = o.GetContents()
+	}
+	if err := p.claim(at); err != nil {
+		return fmt.Errorf("output file %q: %w", at, err)
+	}
+	p.files = append(p.files, planned)
+	return nil
+}
+
+func (p *plan) addLink(at, target string) error {
+	if err := p.claim(at); err != nil {
+		return fmt.Errorf("output symlink %q: %w", at, err)
+	}
+	if !staysInside(at, target) {
+		return fmt.Errorf("output symlink %q: its target %q is outside of the outputs", at, target)
+	}
+	p.links = append(p.links, plannedLink{path: at, target: target})
+	return nil
+}
+
+// claim checks the path of a file or symlink.
+func (p *plan) claim(at string) error {
+	if err := checkPath(at); err != nil {
+		return err
+	}
+	if _, twice := p.seen[at]; twice {
+		return errors.New("occurs more than once")
+	}
+	if p.seen == nil {
+		p.seen = map[string]struct{}{}
+	}
+	p.seen[at] = struct{}{}
+	return p.bound()
+}
+
+func (p *plan) bound() error {
+	if len(p.seen)+len(p.dirs) > maxOutputs {
+		return fmt.Errorf("the result has more than %d outputs", maxOutputs)
+	}
+	return nil
+}
+
+// checkPath accepts what names something below the folder of the outputs.
+func checkPath(at string) error {
+	if at == "." || !fs.ValidPath(at) || strings.IndexByte(at, 0) >= 0 {
+		return errors.New("is no clean relative path")
+	}
+	return nil
+}
+
+// staysInside reports whether a symlink at that path cannot lead out of the
+// outputs. ".." counts only at the start of target: after a name, which may be a
+// symlink itself, nobody knows where it leads.
+func staysInside(at, target string) bool {
+	if target == "" || path.IsAbs(target) || strings.IndexByte(target, 0) >= 0 {
+		return false
+	}
+	depth, named := strings.Count(at, "/"), false
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part != "..":
+			named = true
+		case named || depth == 0:
+			return false
+		default:
+			depth--
+		}
+	}
+	return true
+}
+
+// addOutputDirectory plans the tree d.
+func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) error {
+	if d.GetPath() != "" { // the working directory itself
+		if err := checkPath(d.GetPath()); err != nil {
+			return err
+		}
+	}
+	t := &tree{plan: p, folders: map[digest.Digest]*repb.Directory{}}
+	root, err := t.load(ctx, d)
+	if err != nil {
+		return err
+	}
+	return t.add(d.GetPath(), root)
+}
+
+// A tree is an output folder, of which all Directory messages are at hand.
+type tree struct {
+	*plan
+	folders map[digest.Digest]*repb.Directory
+}
+
+// load gets the messages of d and returns the topmost one.
+func (t *tree) load(ctx context.Context, d *repb.OutputDirectory) (*repb.Directory, error) {
+	if d.GetTreeDigest() == nil {
+		return t.loadRoot(ctx, d.GetRootDirectoryDigest())
+	}
+	of, err := digest.FromProto(t.fn, d.GetTreeDigest())
+	if err != nil {
+		return nil, fmt.Errorf("tree: %w", err)
+	}
+	b, err := t.client.Read(ctx, of)
+	if err != nil {
+		return nil, fmt.Errorf("read tree: %w", err)
+	}
+	m := &repb.Tree{}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("tree %s: %w", of, err)
+	}
+	return m.GetRoot(), t.index(m.GetChildren())
+}
+
+// loadRoot gets the messages of a folder that comes without a Tree.
+func (t *tree) loadRoot(ctx context.Context, root *repb.Digest) (*repb.Directory, error) {
+	of, err := digest.FromProto(t.fn, root)
+	if err != nil {
+		return nil, fmt.Errorf("root: %w", err)
+	}
+	if of.IsEmptyBlob() {
+		return nil, nil
+	}
+	all, err := t.client.GetTree(ctx, of)
+	if err != nil {
+		return nil, fmt.Errorf("read folders: %w", err)
+	}
+	return all[0], t.index(all)
+}
+
+func (t *tree) index(messages []*repb.Directory) error {
+	for _, m := range messages {
+		d, _, err := digest.OfMessage(t.fn, m)
+		if err != nil {
+			return err
+		}
+		t.folders[d] = m
+	}
+	return nil
+}
+
+// add plans m, which is at that path, and what is below it. A folder cannot be
+// below itself, for it is named by its hash.
+func (t *tree) add(at string, m *repb.Directory) error {
+	if err := cas.ValidateDirectory(t.fn, m); err != nil {
+		return err
+	}
+	t.dirs = append(t.dirs, path.Join(".", at))
+	if err := t.bound(); err != nil {
+		return err
+	}
+	for _, f := range m.GetFiles() {
+		if err := t.addFile(path.Join(at, f.GetName()), f); err != nil {
+			return err
+		}
+	}
+	for _, l := range m.GetSymlinks() {
+		if err := t.addLink(path.Join(at, l.GetName()), l.GetTarget()); err != nil {
+			return err
+		}
+	}
+	for _, child := range m.GetDirectories() {
+		d, err := digest.FromProto(t.fn, child.GetDigest())
+		if err != nil {
+			return err
+		}
+		c := t.folders[d]
+		if c == nil && !d.IsEmptyBlob() {
+			return fmt.Errorf("folder %q: %s is not in the tree", path.Join(at, child.GetName()), d)
+		}
+		if err := t.add(path.Join(at, child.GetName()), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
