@@ -87,8 +87,8 @@ func parseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// platformOf makes a Platform of name=value pairs, sorted as REv2 wants.
-func platformOf(pairs map[string]string) *repb.Platform {
+// PlatformOf makes a Platform of name=value pairs, sorted as REv2 wants.
+func PlatformOf(pairs map[string]string) *repb.Platform {
 	p := &repb.Platform{}
 	for _, name := range sortedKeys(pairs) {
 		p.Properties = append(p.Properties, &repb.Platform_Property{Name: name, Value: pairs[name]})

@@ -172,7 +172,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return err
 	}
 	work1, err := worker.New(worker.Options{
-		ID: id, InstancePrefix: w.InstancePrefix, Platform: platformOf(w.Platform), SizeClass: w.SizeClass,
+		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store:     store,
 		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),

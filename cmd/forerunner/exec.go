@@ -1,6 +1,170 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"time"
 
-func execCommand() *cobra.Command { return &cobra.Command{Use: "exec"} }
-func demoCommand() *cobra.Command { return &cobra.Command{Use: "demo"} }
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/cmd/remote"
+)
+
+// An execution is what the flags of exec say.
+type execution struct {
+	remote, instance string
+	inputs           []string
+	outputs          []string
+	download         string
+	workingDirectory string
+	env, platform    map[string]string
+	timeout          time.Duration
+	noCache, skip    bool
+	quiet            bool
+}
+
+func execCommand() *cobra.Command {
+	e := &execution{}
+	cmd := farm.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
+		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
+			"standard output and error, brings the outputs back and exits with its exit code.",
+		func(cmd *cobra.Command, args []string) error {
+			ctx, _, release := farm.Signals(cmd.Context())
+			defer release()
+			return e.run(ctx, args)
+		})
+	cmd.Args = cobra.MinimumNArgs(1)
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&e.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT")
+	f.StringVar(&e.instance, "instance", "", "instance `name`")
+	f.StringArrayVar(&e.inputs, "input", nil, "`DIR` to send as input root, or PREFIX=DIR to place it below a prefix; repeatable")
+	f.StringArrayVar(&e.outputs, "output", nil, "`path` to bring back, relative to the working directory; repeatable")
+	f.StringVar(&e.download, "download", ".", "`folder` to write outputs to")
+	f.StringVar(&e.workingDirectory, "working-directory", "", "`path` in the input root to run in")
+	f.StringToStringVar(&e.env, "env", nil, "environment variable `name=value`; repeatable")
+	f.StringToStringVar(&e.platform, "platform", nil, "platform property `name=value`; repeatable")
+	f.DurationVar(&e.timeout, "timeout", 0, "`time` that the command may run (default: the scheduler's)")
+	f.BoolVar(&e.noCache, "no-cache", false, "neither take the result from the cache nor keep it there")
+	f.BoolVar(&e.skip, "skip-cache", false, "run even if the result is in the cache")
+	f.BoolVar(&e.quiet, "quiet", false, "show no progress")
+	return cmd
+}
+
+func (e *execution) run(ctx context.Context, args []string) error {
+	mounts, err := parseMounts(e.inputs)
+	if err != nil {
+		return err
+	}
+	conn, err := farm.Dial(strings.TrimPrefix(e.remote, "grpc://"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	progress := newProgress(os.Stderr, e.quiet)
+	defer progress.end()
+	inputs, err := remote.Scan(ctx, digest.SHA256, mounts, progress.scanned)
+	if err != nil {
+		return fmt.Errorf("read inputs: %w", err)
+	}
+	outcome, err := remote.Execute(ctx, conn, remote.Request{
+		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
+		Command: newCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
+		Timeout: e.timeout, DoNotCache: e.noCache, SkipCacheLookup: e.skip,
+		Progress: progress.event,
+	})
+	if err != nil {
+		return err
+	}
+	progress.end()
+	return e.finish(ctx, cas.NewClient(conn, cas.ClientOptions{InstanceName: e.instance}), outcome)
+}
+
+// finish prints what the command printed, brings its outputs back and turns
+// its exit code into ours.
+func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *remote.Outcome) error {
+	result := outcome.Result
+	stdout, outErr := remote.Output(ctx, client, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
+	stderr, errErr := remote.Output(ctx, client, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())
+	_, _ = os.Stdout.Write(stdout)
+	_, _ = os.Stderr.Write(stderr)
+	if outcome.Status != nil {
+		return outcome.Status
+	}
+	if err := errors.Join(outErr, errErr); err != nil {
+		return err
+	}
+	if outcome.Message != "" && !e.quiet {
+		fmt.Fprintln(os.Stderr, outcome.Message)
+	}
+	if err := remote.Download(ctx, client, digest.SHA256, result, e.download); err != nil {
+		return fmt.Errorf("bring outputs back: %w", err)
+	}
+	if missing := missingOutputs(e.outputs, result); len(missing) > 0 && result.GetExitCode() == 0 {
+		return fmt.Errorf("the command did not make %s", strings.Join(missing, ", "))
+	}
+	if code := result.GetExitCode(); code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// parseMounts reads DIR and PREFIX=DIR.
+func parseMounts(specs []string) ([]remote.Mount, error) {
+	var mounts []remote.Mount
+	for _, spec := range specs {
+		m := remote.Mount{Dir: spec}
+		if _, err := os.Stat(spec); err != nil {
+			prefix, dir, ok := strings.Cut(spec, "=")
+			if !ok {
+				return nil, fmt.Errorf("--input: %w", err)
+			}
+			m = remote.Mount{Prefix: path.Clean(prefix), Dir: dir}
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
+
+// newCommand makes a Command message.
+func newCommand(args, outputs []string, workingDirectory string, env, platform map[string]string) *repb.Command {
+	c := &repb.Command{
+		Arguments: args, OutputPaths: outputs, WorkingDirectory: workingDirectory,
+		Platform: farm.PlatformOf(platform),
+	}
+	for _, property := range farm.PlatformOf(env).GetProperties() {
+		c.EnvironmentVariables = append(c.EnvironmentVariables, &repb.Command_EnvironmentVariable{
+			Name: property.GetName(), Value: property.GetValue(),
+		})
+	}
+	return c
+}
+
+// missingOutputs lists what was asked for and is not in the result.
+func missingOutputs(want []string, result *repb.ActionResult) []string {
+	have := map[string]bool{}
+	for _, f := range result.GetOutputFiles() {
+		have[f.GetPath()] = true
+	}
+	for _, d := range result.GetOutputDirectories() {
+		have[d.GetPath()] = true
+	}
+	for _, l := range result.GetOutputSymlinks() {
+		have[l.GetPath()] = true
+	}
+	var missing []string
+	for _, p := range want {
+		if !have[p] {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cmd/remote"
+)
+
+// progressInterval is how often a line of progress changes at most.
+const progressInterval = 100 * time.Millisecond
+
+// A progress shows what goes on: on a terminal in one line that changes, else
+// in a line for each stage.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	quiet    bool
+
+	mu    sync.Mutex
+	last  time.Time
+	stage remote.Stage
+	open  bool // the current line has no end yet
+}
+
+func newProgress(f *os.File, quiet bool) *progress {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return &progress{out: f, terminal: err == nil, quiet: quiet}
+}
+
+// scanned is told how much of the input root has been hashed.
+func (p *progress) scanned(files int, bytes int64) {
+	p.show(false, "reading inputs: %d files, %s", files, bytesText(bytes))
+}
+
+// event is told how far the execution is.
+func (p *progress) event(e remote.Event) {
+	p.mu.Lock()
+	fresh := p.stage != e.Stage
+	p.stage = e.Stage
+	p.mu.Unlock()
+	if e.Stage == remote.Uploading {
+		p.show(e.DoneBytes == e.TotalBytes && e.TotalBytes > 0, "uploading: %s of %s", bytesText(e.DoneBytes), bytesText(e.TotalBytes))
+		return
+	}
+	if fresh {
+		p.show(true, "%s", e.Stage)
+	}
+}
+
+// show prints a line. One that is not important may be left out, when the one
+// before it is recent or out is no terminal.
+func (p *progress) show(important bool, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.quiet || (!important && (!p.terminal || now.Sub(p.last) < progressInterval)) {
+		return
+	}
+	p.last = now
+	line := fmt.Sprintf(format, args...)
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
+		p.open = true
+		return
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// end finishes the line that is open.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.open = false
+	}
+}
+
+// bytesText writes a number of bytes as people read it.
+func bytesText(n int64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
