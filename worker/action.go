@@ -167,7 +167,13 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
 		Timeout:        a.message.GetTimeout().AsDuration(),
 		Stalled:        a.root.Stalled,
+		// Processes that wait for the mount in the kernel end with the mount.
+		Stuck: func([]int) { _ = a.root.Close() },
 	})
+	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) {
+		a.p.relaunch(ctx)
+		return result, failf(codes.Unavailable, "run command: %w", err)
+	}
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
 	}

@@ -210,6 +210,19 @@ func (p *position) leave(abort context.Context) {
 	}
 }
 
+// relaunch replaces the launcher, so that the next action has one that works.
+func (p *position) relaunch(ctx context.Context) {
+	if p.w.opts.Relaunch == nil {
+		return
+	}
+	launcher, err := p.w.opts.Relaunch(ctx, p.index)
+	if err != nil {
+		p.log.Error("launcher was not replaced; restart the worker", zap.Error(err))
+		return
+	}
+	p.launcher = launcher
+}
+
 // The stages that an action enters on its way.
 func fetchingInputs() *remoteworker.CurrentState_Executing {
 	return &remoteworker.CurrentState_Executing{

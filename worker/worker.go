@@ -40,6 +40,9 @@ type Options struct {
 	Roots   *vfs.FS
 	// Launchers start the commands, one for each position.
 	Launchers []*runner.Launcher
+	// Relaunch replaces the launcher of a position that died, or that holds a
+	// command which cannot be killed. Nil: the position goes on failing.
+	Relaunch func(ctx context.Context, position int) (*runner.Launcher, error)
 	// WorkDir is a folder of the Worker's own for temporary files.
 	WorkDir string
 

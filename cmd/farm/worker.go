@@ -93,22 +93,42 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		return nil, err
 	}
 	for i := range w.Slots {
-		options := runner.LauncherOptions{Logger: w.Logger}
+		var slot *cgroup.Slot
 		if s.parent != nil {
-			slot, err := s.parent.Slot(strconv.Itoa(i))
-			if err != nil {
+			if slot, err = s.parent.Slot(strconv.Itoa(i)); err != nil {
 				return nil, err
 			}
-			s.slots = append(s.slots, slot)
-			options.Cgroup = slot
 		}
-		launcher, err := runner.StartLauncher(ctx, options)
+		s.slots = append(s.slots, slot)
+		launcher, err := s.launch(ctx, i)
 		if err != nil {
-			return nil, fmt.Errorf("start launcher: %w", err)
+			return nil, err
 		}
 		s.launcher = append(s.launcher, launcher)
 	}
 	return s, nil
+}
+
+func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
+	launcher, err := runner.StartLauncher(ctx, runner.LauncherOptions{Cgroup: s.slots[i], Logger: s.w.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("start launcher: %w", err)
+	}
+	return launcher, nil
+}
+
+// relaunch replaces a launcher that no longer works. Only the position i calls
+// it with i, and Close comes after all positions have ended.
+func (s *Started) relaunch(ctx context.Context, i int) (*runner.Launcher, error) {
+	if err := s.launcher[i].Close(); err != nil {
+		s.w.Logger.Warn("launcher did not close", zap.Error(err))
+	}
+	launcher, err := s.launch(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	s.launcher[i] = launcher
+	return launcher, nil
 }
 
 // Close ends the launchers and removes their cgroups.
@@ -118,7 +138,9 @@ func (s *Started) Close() error {
 		errs = append(errs, l.Close())
 	}
 	for _, slot := range s.slots {
-		errs = append(errs, slot.Close())
+		if slot != nil {
+			errs = append(errs, slot.Close())
+		}
 	}
 	if s.parent != nil {
 		errs = append(errs, s.parent.Close())
@@ -177,7 +199,8 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Store:     store,
 		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),
 		Roots:     roots,
-		Launchers: s.launcher,
+		Launchers: slices.Clone(s.launcher),
+		Relaunch:  s.relaunch,
 		WorkDir:   work,
 		Logger:    w.Logger,
 		Metrics:   registry,
