@@ -29,7 +29,7 @@
 //
 // Its arguments, exactly its environment, its working directory; standard input is
 // /dev/null, standard output and error are pipes to bounded files, no other
-// descriptor is open. Default signal dispositions, nothing blocked, umask 022, a
+// descriptor is open, and a fresh /tmp if Command.TempDir gives it one. Default signal dispositions, nothing blocked, umask 022, a
 // session of its own, the worker's resource limits. Its first argument is resolved
 // as REv2 (Command.arguments) says: with a slash, from the working directory;
 // without one, in PATH of its own environment, or in [DefaultPath] if it has none.

@@ -40,6 +40,7 @@ type message struct {
 type runRequest struct {
 	Args, Env      []string
 	Dir, Root      string
+	TempDir        string
 	Stdout, Stderr string
 	MaxOutputBytes int64
 	Grace          time.Duration

@@ -33,7 +33,11 @@ type Command struct {
 	Args []string // Args[0] is resolved as the package comment says
 	Env  []string // "name=value", exactly what the command gets
 	Dir  string   // working directory
-	Root string   // input root; only shortens paths in Result.Err; may be empty
+	Root string   // input root; shortens paths in Result.Err; may be empty
+	// TempDir is a fresh folder that the command finds as /tmp, in a mount
+	// namespace of its own. Empty: the command shares /tmp with all others. What
+	// lies below /tmp outside, but for Root, is then not to be seen.
+	TempDir string
 
 	Stdout, Stderr string // files to create; empty discards
 	MaxOutputBytes int64  // per stream; the rest is dropped; 0 is no bound

@@ -47,6 +47,10 @@ func (s *server) start(req *runRequest, files []uintptr) (pid int, err error) {
 	if err := checkStrings(req); err != nil {
 		return 0, err
 	}
+	return withOwnTmp(req, func() (int, error) { return s.fork(req, files) })
+}
+
+func (s *server) fork(req *runRequest, files []uintptr) (pid int, err error) {
 	program, err := resolve(req)
 	if err != nil {
 		return 0, err

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -159,9 +157,10 @@ func (a *action) makeRoot(ctx context.Context) error {
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	result, err := a.p.launcher.Run(ctx, runner.Command{
 		Args:           a.command.args,
-		Env:            a.environment(),
+		Env:            a.command.env,
 		Root:           a.root.Path(),
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
+		TempDir:        a.tempDir(),
 		Stdout:         a.stdoutPath(),
 		Stderr:         a.stderrPath(),
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
@@ -188,17 +187,6 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		return result, failf(codes.Canceled, "action was cancelled")
 	}
 	return result, nil
-}
-
-// environment is the Command's, with TMPDIR added when it names none, so that
-// temporary files end with the action.
-func (a *action) environment() []string {
-	for _, v := range a.command.env {
-		if strings.HasPrefix(v, "TMPDIR=") {
-			return a.command.env
-		}
-	}
-	return append(slices.Clone(a.command.env), "TMPDIR="+a.tempDir())
 }
 
 // report stores the outputs and makes the answer.
