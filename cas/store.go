@@ -20,8 +20,11 @@ import (
 type StoreOptions struct {
 	// MaxBytes bounds the sum of the sizes of the blobs, those being written
 	// included. On disk each takes up to one block of the file system more.
-	// 0 is 80 % of what is free when the store is opened and what it then holds.
+	// 0 is FreePercent of what is free when the store is opened and what it then
+	// holds.
 	MaxBytes int64
+	// FreePercent is used when MaxBytes is 0; 0 is 80.
+	FreePercent int
 	// DirectoryCacheBytes bounds the memory for decoded directories, estimated
 	// from their encoded size. 0 is 128 MiB.
 	DirectoryCacheBytes int64
@@ -30,6 +33,12 @@ type StoreOptions struct {
 }
 
 func (o *StoreOptions) validate() error {
+	if o.FreePercent < 0 || o.FreePercent > 100 {
+		return fmt.Errorf("a store cannot have %d %% of what is free", o.FreePercent)
+	}
+	if o.FreePercent == 0 {
+		o.FreePercent = 80
+	}
 	if o.MaxBytes < 0 || o.DirectoryCacheBytes < 0 {
 		return fmt.Errorf("a store cannot have %d bytes, or %d for directories", o.MaxBytes, o.DirectoryCacheBytes)
 	}
@@ -86,7 +95,7 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
 	s.fetches.flights = make(map[digest.Digest]*flight)
 	s.directories.maxBytes = o.DirectoryCacheBytes
-	if err := s.prepare(o.MaxBytes); err != nil {
+	if err := s.prepare(o); err != nil {
 		_ = f.close()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
@@ -94,13 +103,14 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 }
 
 // prepare sets the bound and makes the empty blob.
-func (s *Store) prepare(maxBytes int64) error {
+func (s *Store) prepare(o StoreOptions) error {
+	maxBytes := o.MaxBytes
 	if maxBytes == 0 {
 		free, err := freeBytes(s.Dir())
 		if err != nil {
 			return err
 		}
-		maxBytes = s.files.index.present + free/5*4
+		maxBytes = s.files.index.present + free/100*int64(o.FreePercent)
 	}
 	s.files.limit(maxBytes)
 	empty, err := os.OpenFile(s.emptyPath(), os.O_RDONLY|os.O_CREATE|os.O_TRUNC, 0o444)

@@ -29,8 +29,10 @@ type Scheduler struct {
 	Data    string
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
 	CacheSize string
-	Config    scheduler.Config
-	Logger    *zap.Logger
+	// FreePercent of the free space is used without CacheSize; 0 is 80.
+	FreePercent int
+	Config      scheduler.Config
+	Logger      *zap.Logger
 }
 
 // Flags registers the flags of a scheduler.
@@ -140,7 +142,7 @@ func (s *Scheduler) embedStorage(dir string, server *grpc.Server, self string) (
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
-	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{MaxBytes: size, Logger: s.Logger})
+	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{MaxBytes: size, FreePercent: s.FreePercent, Logger: s.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}

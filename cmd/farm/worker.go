@@ -35,6 +35,7 @@ type Worker struct {
 	Data               string
 	CacheDir, Mount    string // empty: below Data
 	CacheSize          string
+	FreePercent        int // of the free space, without CacheSize; 0 is 80
 	Logger             *zap.Logger
 	// NoCompression is for storage on this machine.
 	NoCompression bool
@@ -58,7 +59,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 func (w *Worker) IdentityFlags(f *pflag.FlagSet) {
 	f.Uint32Var(&w.SizeClass, "size-class", 1, "how large this worker is relative to others")
 	f.StringToStringVar(&w.Platform, "platform", nil, "platform property `name=value` that actions must ask for; repeatable")
-	f.StringToStringVar(&w.ID, "id", nil, "identity of this worker, `key=value`; repeatable (default host=HOSTNAME)")
+	f.StringToStringVar(&w.ID, "id", nil, "identity of this worker, `key=value`; repeatable (default host=HOSTNAME,data=DATA)")
 }
 
 // A Started worker has its launchers, and may make mounts.
@@ -164,7 +165,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return fmt.Errorf("input roots: %w", err)
 	}
 	defer func() { err = errors.Join(err, roots.Close()) }()
-	store, err := cas.OpenStore(w.below(w.CacheDir, "cas"), cas.StoreOptions{MaxBytes: size, Logger: w.Logger})
+	store, err := cas.OpenStore(w.below(w.CacheDir, "cas"), cas.StoreOptions{MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger})
 	if err != nil {
 		return fmt.Errorf("worker's store: %w", err)
 	}

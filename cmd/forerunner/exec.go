@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/cmd/remote"
 )
+
+// defaultPath is where exec's command looks for programs on the worker.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // An execution is what the flags of exec say.
 type execution struct {
@@ -50,7 +54,7 @@ func execCommand() *cobra.Command {
 	f.StringArrayVar(&e.outputs, "output", nil, "`path` to bring back, relative to the working directory; repeatable")
 	f.StringVar(&e.download, "download", ".", "`folder` to write outputs to")
 	f.StringVar(&e.workingDirectory, "working-directory", "", "`path` in the input root to run in")
-	f.StringToStringVar(&e.env, "env", nil, "environment variable `name=value`; repeatable")
+	f.StringToStringVar(&e.env, "env", nil, "environment variable `name=value`; repeatable (PATH is "+defaultPath+" unless given)")
 	f.StringToStringVar(&e.platform, "platform", nil, "platform property `name=value`; repeatable")
 	f.DurationVar(&e.timeout, "timeout", 0, "`time` that the command may run (default: the scheduler's)")
 	f.BoolVar(&e.noCache, "no-cache", false, "neither take the result from the cache nor keep it there")
@@ -63,6 +67,13 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	mounts, err := parseMounts(e.inputs)
 	if err != nil {
 		return err
+	}
+	if _, ok := e.env["PATH"]; !ok {
+		e.env = maps.Clone(e.env)
+		if e.env == nil {
+			e.env = map[string]string{}
+		}
+		e.env["PATH"] = defaultPath
 	}
 	conn, err := farm.Dial(strings.TrimPrefix(e.remote, "grpc://"))
 	if err != nil {

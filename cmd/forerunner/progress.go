@@ -12,8 +12,12 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/remote"
 )
 
-// progressInterval is how often a line of progress changes at most.
-const progressInterval = 100 * time.Millisecond
+// How often progress is shown at most: in a line that changes, and in lines that
+// follow each other in a log.
+const (
+	terminalInterval = 100 * time.Millisecond
+	logInterval      = time.Second
+)
 
 // A progress shows what goes on: on a terminal in one line that changes, else
 // in a line for each stage.
@@ -59,7 +63,11 @@ func (p *progress) show(important bool, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if p.quiet || (!important && (!p.terminal || now.Sub(p.last) < progressInterval)) {
+	interval := logInterval
+	if p.terminal {
+		interval = terminalInterval
+	}
+	if p.quiet || (!important && now.Sub(p.last) < interval) {
 		return
 	}
 	p.last = now

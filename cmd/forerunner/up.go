@@ -40,6 +40,8 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	}
 	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.cacheSize, log
 	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.cacheSize, log
+	// Two stores share one disk.
+	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
 	l.worker.NoCompression = true
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)
