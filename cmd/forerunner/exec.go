@@ -149,8 +149,9 @@ func parseMounts(specs []string) ([]remote.Mount, error) {
 func newCommand(args, outputs []string, workingDirectory string, env, platform map[string]string) *repb.Command {
 	c := &repb.Command{
 		Arguments: args, OutputPaths: outputs, WorkingDirectory: workingDirectory,
-		Platform: farm.PlatformOf(platform),
 	}
+	//lint:ignore SA1019 older schedulers read it here; the Action gets the same
+	c.Platform = farm.PlatformOf(platform)
 	for _, property := range farm.PlatformOf(env).GetProperties() {
 		c.EnvironmentVariables = append(c.EnvironmentVariables, &repb.Command_EnvironmentVariable{
 			Name: property.GetName(), Value: property.GetValue(),
