@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // A failure is an error that knows the gRPC code its action ends with.
@@ -43,12 +44,15 @@ func statusOf(ctx context.Context, err error) *status.Status {
 		return status.New(f.code, err.Error())
 	}
 	switch {
-	case errors.Is(err, cas.ErrInvalidDirectory), errors.Is(err, digest.ErrInvalid):
+	case errors.Is(err, cas.ErrInvalidDirectory), errors.Is(err, vfs.ErrInvalidDirectory),
+		errors.Is(err, digest.ErrInvalid):
 		return status.New(codes.InvalidArgument, err.Error())
 	case errors.Is(err, cas.ErrCorrupt):
 		return status.New(codes.DataLoss, err.Error())
 	case errors.Is(err, cas.ErrNotFound):
 		return status.New(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, cas.ErrNoSpace):
+		return status.New(codes.ResourceExhausted, err.Error())
 	}
 	if s, ok := status.FromError(err); ok {
 		return s
