@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -41,11 +43,14 @@ func execCommand() *cobra.Command {
 		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
 			"standard output and error, brings the outputs back and exits with its exit code.",
 		func(cmd *cobra.Command, args []string) error {
-			ctx, _, release := farm.Signals(cmd.Context())
+			if len(args) == 0 {
+				return errors.New("no command: give it and its arguments after --")
+			}
+			ctx, release := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer release()
 			return e.run(ctx, args)
 		})
-	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Args = cobra.ArbitraryArgs
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&e.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT")

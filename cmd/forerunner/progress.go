@@ -49,7 +49,10 @@ func (p *progress) event(e remote.Event) {
 	p.stage = e.Stage
 	p.mu.Unlock()
 	if e.Stage == remote.Uploading {
-		p.show(e.DoneBytes == e.TotalBytes && e.TotalBytes > 0, "uploading: %s of %s", bytesText(e.DoneBytes), bytesText(e.TotalBytes))
+		if e.TotalBytes == 0 {
+			return // it is still being asked what is missing
+		}
+		p.show(e.DoneBytes == e.TotalBytes, "uploading: %s of %s", bytesText(e.DoneBytes), bytesText(e.TotalBytes))
 		return
 	}
 	if fresh {
