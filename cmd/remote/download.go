@@ -25,7 +25,7 @@ import (
 func Download(
 	ctx context.Context, client *cas.Client, fn digest.Function, result *repb.ActionResult, dir string,
 ) error {
-	p := &plan{client: client, fn: fn}
+	p := &plan{client: client, fn: fn, limit: maxOutputs}
 	if err := p.addResult(ctx, result); err != nil {
 		return fmt.Errorf("download: %w", err)
 	}

@@ -15,15 +15,22 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// maxOutputs bounds what one result may have us write. A Tree that names a folder
-// many times on each level means exponentially many files.
-const maxOutputs = 1 << 20
+// The named bounds of a result.
+const (
+	// maxOutputs bounds what one result may have us write. A Tree that names a
+	// folder many times on each level means exponentially many files.
+	maxOutputs = 1 << 20
+	// maxPathBytes is the longest path that Linux takes (PATH_MAX). It bounds how
+	// deep a Tree goes, too.
+	maxPathBytes = 4095
+)
 
 // A plan lists what a result has to be written, all of it checked. Paths are
 // relative, clean, and slash-separated.
 type plan struct {
 	client *cas.Client
 	fn     digest.Function
+	limit  int // of dirs, files and links together
 	dirs   []string
 	files  []plannedFile
 	links  []plannedLink
@@ -119,8 +126,8 @@ func (p *plan) claim(at string) error {
 }
 
 func (p *plan) bound() error {
-	if len(p.seen)+len(p.dirs) > maxOutputs {
-		return fmt.Errorf("the result has more than %d outputs", maxOutputs)
+	if len(p.seen)+len(p.dirs) > p.limit {
+		return fmt.Errorf("the result has more than %d outputs", p.limit)
 	}
 	return nil
 }
@@ -129,6 +136,9 @@ func (p *plan) bound() error {
 func checkPath(at string) error {
 	if at == "." || !fs.ValidPath(at) || strings.IndexByte(at, 0) >= 0 {
 		return errors.New("is no clean relative path")
+	}
+	if len(at) > maxPathBytes {
+		return fmt.Errorf("is longer than %d bytes", maxPathBytes)
 	}
 	return nil
 }
@@ -157,11 +167,6 @@ func staysInside(at, target string) bool {
 
 // addOutputDirectory plans the tree d.
 func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) error {
-	if d.GetPath() != "" { // the working directory itself
-		if err := checkPath(d.GetPath()); err != nil {
-			return err
-		}
-	}
 	t := &tree{plan: p, folders: map[digest.Digest]*repb.Directory{}}
 	root, err := t.load(ctx, d)
 	if err != nil {
@@ -226,6 +231,11 @@ func (t *tree) index(messages []*repb.Directory) error {
 // add plans m, which is at that path, and what is below it. A folder cannot be
 // below itself, for it is named by its hash.
 func (t *tree) add(at string, m *repb.Directory) error {
+	if at != "" { // the folder of all outputs
+		if err := checkPath(at); err != nil {
+			return err
+		}
+	}
 	if err := cas.ValidateDirectory(t.fn, m); err != nil {
 		return err
 	}

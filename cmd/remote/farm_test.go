@@ -1,0 +1,162 @@
+package remote
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A farm is storage, and perhaps an Execution server, in memory.
+type farm struct {
+	store *cas.Store
+	conn  *grpc.ClientConn
+}
+
+// newFarm serves real storage and, unless nil, execution.
+func newFarm(t *testing.T, execution repb.ExecutionServer) *farm {
+	t.Helper()
+	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 26})
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions, err := cas.OpenActions(t.TempDir(), cas.ActionsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	cas.NewServer(store, actions, cas.ServerOptions{}).Register(server)
+	if execution != nil {
+		repb.RegisterExecutionServer(server, execution)
+	}
+	listener := bufconn.Listen(1 << 20)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///farm",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &farm{store: store, conn: conn}
+}
+
+func (f *farm) client(fn digest.Function) *cas.Client {
+	return cas.NewClient(f.conn, cas.ClientOptions{Function: fn})
+}
+
+// put stores b and returns its digest as a message.
+func (f *farm) put(t *testing.T, fn digest.Function, b []byte) *repb.Digest {
+	t.Helper()
+	d := digest.Of(fn, b)
+	if err := f.store.PutBytes(t.Context(), d, b); err != nil {
+		t.Fatal(err)
+	}
+	return d.Proto()
+}
+
+// A local is a local folder as a map: a name that ends in "/" is a folder, a
+// content that begins with "->" is a symlink, one that begins with "#!" is
+// executable.
+type local map[string]string
+
+func (l local) write(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range l {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeEntry(path, name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func writeEntry(path, name, content string) error {
+	switch {
+	case name[len(name)-1] == '/':
+		return os.MkdirAll(path, 0o755)
+	case len(content) > 2 && content[:2] == "->":
+		return os.Symlink(content[2:], path)
+	case len(content) > 2 && content[:2] == "#!":
+		return os.WriteFile(path, []byte(content), 0o755)
+	}
+	return os.WriteFile(path, []byte(content), 0o644)
+}
+
+// readLocal is the opposite of write; a folder that has something in it is not
+// mentioned.
+func readLocal(t *testing.T, dir string) local {
+	t.Helper()
+	l := local{}
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		content, err := readEntry(path, entry)
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			l[name] = content
+		case content == "empty":
+			l[name+"/"] = ""
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func readEntry(path string, entry os.DirEntry) (string, error) {
+	switch {
+	case entry.IsDir():
+		entries, err := os.ReadDir(path)
+		if len(entries) == 0 {
+			return "empty", err
+		}
+		return "", err
+	case entry.Type()&os.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		return "->" + target, err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := entry.Info()
+	if err == nil && (info.Mode()&0o100 != 0) != (len(b) > 2 && string(b[:2]) == "#!") {
+		return "(wrong mode " + info.Mode().String() + ")", nil
+	}
+	return string(b), err
+}
