@@ -96,13 +96,17 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		stopGRPC(server, health)
 		return nil
 	})
+	var readyErr error
 	if ready != nil {
-		group.Go(func() error { return ready(address) })
+		group.Go(func() error {
+			readyErr = ready(address)
+			return readyErr
+		})
 	}
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
-	return nil
+	return readyErr // whatever it says, also when it came with the end of ctx
 }
 
 // A storage is what the scheduler reads actions and results from.

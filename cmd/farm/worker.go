@@ -87,7 +87,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(data))
-	s.parent, err = cgroup.Open(cgroup.Options{Name: "forerunner-" + strconv.FormatUint(name.Sum64(), 16), Logger: w.Logger})
+	s.parent, err = cgroup.Open(cgroup.Options{Name: strconv.FormatUint(name.Sum64(), 16), Logger: w.Logger})
 	if errors.Is(err, cgroup.ErrUnavailable) {
 		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone", zap.Error(err))
 	} else if err != nil {

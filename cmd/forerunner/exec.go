@@ -14,6 +14,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -23,6 +24,9 @@ import (
 
 // defaultPath is where exec's command looks for programs on the worker.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// greetTimeout bounds the first call to the farm.
+const greetTimeout = 10 * time.Second
 
 // An execution is what the flags of exec say.
 type execution struct {
@@ -85,6 +89,9 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer conn.Close()
+	if err := greet(ctx, conn); err != nil {
+		return fmt.Errorf("no farm answers at %s: %w (is \"forerunner up\" running there?)", e.remote, err)
+	}
 	progress := newProgress(os.Stderr, e.quiet)
 	defer progress.end()
 	inputs, err := remote.Scan(ctx, digest.SHA256, mounts, progress.scanned)
@@ -102,6 +109,15 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	}
 	progress.end()
 	return e.finish(ctx, cas.NewClient(conn, cas.ClientOptions{InstanceName: e.instance}), outcome)
+}
+
+// greet asks the farm what it can, so that a wrong address is found out at once
+// and not by retries.
+func greet(ctx context.Context, conn *grpc.ClientConn) error {
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	_, err := repb.NewCapabilitiesClient(conn).GetCapabilities(ctx, &repb.GetCapabilitiesRequest{})
+	return err
 }
 
 // finish prints what the command printed, brings its outputs back and turns
