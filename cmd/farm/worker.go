@@ -91,7 +91,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if errors.Is(err, cgroup.ErrUnavailable) {
 		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone", zap.Error(err))
 	} else if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("data folder %s: %w", data, err)
 	}
 	for i := range w.Slots {
 		var slot *cgroup.Slot

@@ -15,6 +15,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -98,6 +99,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("read inputs: %w", err)
 	}
+	progress.inputs(inputs)
 	outcome, err := remote.Execute(ctx, conn, remote.Request{
 		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
 		Command: newCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
@@ -129,7 +131,8 @@ func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *rem
 	_, _ = os.Stdout.Write(stdout)
 	_, _ = os.Stderr.Write(stderr)
 	if outcome.Status != nil {
-		return outcome.Status
+		s := status.Convert(outcome.Status)
+		return fmt.Errorf("%s (%s)", s.Message(), s.Code())
 	}
 	if err := errors.Join(outErr, errErr); err != nil {
 		return err

@@ -68,6 +68,22 @@ func testKilledWorker(f *farmTest) {
 	scheduler.drain()
 }
 
+// testRestartedWorker kills a worker that comes back as the same: it says that it has nothing, so
+// its action starts anew without a wait for the dead.
+func testRestartedWorker(f *farmTest) {
+	scheduler, address := f.scheduler("--storage", "dir:"+filepath.Join(f.dir, "storage"))
+	worker := f.worker("worker", address, address)
+	started := filepath.Join(f.dir, "started")
+	client := f.execRemote(address, "--", "/bin/sh", "-c",
+		fmt.Sprintf("[ -e %s ] && echo again && exit; touch %[1]s; sleep 60", started))
+	f.waitForFile(started)
+	worker.kill()
+	worker = f.worker("worker", address, address)
+	client.expect(0, "again\n")
+	worker.drain()
+	scheduler.drain()
+}
+
 // testRemoteStorage has a scheduler without storage: clients and workers use another server's.
 func testRemoteStorage(f *farmTest) {
 	store, storage := f.scheduler("--storage", "dir:"+filepath.Join(f.dir, "storage"))

@@ -30,6 +30,8 @@ func TestPrograms(t *testing.T) {
 		{"drain", testDrain},
 		{"killed farm", testKilledFarm},
 		{"killed worker", testKilledWorker},
+		{"restarted worker", testRestartedWorker},
+		{"folder in use", testFolderInUse},
 		{"remote storage", testRemoteStorage},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -66,12 +68,12 @@ func testExec(f *farmTest) {
 		"--output", "out/prog", "--output", "out/dir", "--output", "out/link", "--", "/bin/sh", "-c", script,
 	}
 
-	run(append([]string{"--download", "got"}, make...)...).expect(0, "hello\n", "uploading: 1024 KiB of 1024 KiB", "executing", "to stderr\n")
+	run(append([]string{"--download", "got"}, make...)...).expect(0, "hello\n", "inputs: 2 files, 1024 KiB", "uploading: 1024 KiB of 1024 KiB", "executing", "to stderr\n")
 	expectOutputs(f, filepath.Join(f.dir, "got/out"))
 	run(append([]string{"--download", "hit"}, make...)...).expect(0, "hello\n", "!uploading", "!executing", "to stderr\n")
 	expectOutputs(f, filepath.Join(f.dir, "hit/out"))
 	run(append([]string{"--skip-cache"}, make...)...).expect(0, "hello\n", "!uploading", "executing")
-	run("--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7").expect(7, "out\n", " B\n", "!KiB", "err\n")
+	run("--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7").expect(7, "out\n", " B\n", "!KiB of", "err\n")
 	run("--quiet", "--env", "A=b c", "--", "/bin/sh", "-c", `echo "$A"; exit 3`).expect(3, "b c\n", "!\n")
 	run("--output", "never", "--", "/bin/true").expect(1, "", "the command did not make never")
 	run("--", "no-such-program").expect(1, "", `exec "no-such-program": no such file`, "!goroutine")
@@ -198,7 +200,7 @@ func testKilledFarm(f *farmTest) {
 	if left := filesBelow(f.T, filepath.Join(data, "storage/cas/tmp")); len(left) > 0 {
 		f.Errorf("half-written blobs: %s", left)
 	}
-	f.execRemote(listen, "--input", "in", "--", "/usr/bin/wc", "-c", "large").expect(0, "1048576 large\n", "!KiB")
+	f.execRemote(listen, "--input", "in", "--", "/usr/bin/wc", "-c", "large").expect(0, "1048576 large\n", "!KiB of")
 	f.execRemote(listen, "--input", "in", "--", "/usr/bin/wc", "-c", "large").expect(0, "1048576 large\n", "!uploading")
 	now := traceOf(f.T, farm)
 	farm.drain()
@@ -206,4 +208,26 @@ func testKilledFarm(f *farmTest) {
 	f.expectNoLaunchers(now)
 	f.expectNoGroups(was)
 	f.expectNoGroups(now)
+}
+
+// testFolderInUse starts a second farm on the folder of one that has work: it is refused, and the
+// first one is not disturbed.
+func testFolderInUse(f *farmTest) {
+	data := filepath.Join(f.dir, "data")
+	farm, address := f.up(data)
+	f.write("in/text", "hello\n")
+	started, release := filepath.Join(f.dir, "started"), filepath.Join(f.dir, "release")
+	client := f.execRemote(address, "--timeout", "50s", "--input", "in", "--", "/bin/sh", "-c",
+		fmt.Sprintf("touch %s; until [ -e %s ]; do sleep 0.05; done; cat text", started, release))
+	f.waitForFile(started)
+	if err := os.Symlink("data", filepath.Join(f.dir, "alias")); err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range []string{"data", "alias"} {
+		f.start("forerunner", "up", "--data", name, "--listen", "127.0.0.1:0").expect(1, "", name, "in use by another process")
+	}
+	f.start("forerunner", "up", "--data", "other", "--listen", address).expect(1, "", "--listen", address)
+	f.write("release", "")
+	client.expect(0, "hello\n")
+	farm.drain()
 }

@@ -34,12 +34,17 @@ type progress struct {
 
 func newProgress(f *os.File, quiet bool) *progress {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return &progress{out: f, terminal: err == nil, quiet: quiet}
+	return &progress{out: f, terminal: err == nil, quiet: quiet, last: time.Now()}
 }
 
 // scanned is told how much of the input root has been hashed.
 func (p *progress) scanned(files int, bytes int64) {
 	p.show(false, "reading inputs: %d files, %s", files, bytesText(bytes))
+}
+
+// inputs is told what the input root came to.
+func (p *progress) inputs(in *remote.Inputs) {
+	p.show(true, "inputs: %d files, %s", in.Files, bytesText(in.Bytes))
 }
 
 // event is told how far the execution is.
