@@ -1,0 +1,85 @@
+package farm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestParseSize(t *testing.T) {
+	for in, want := range map[string]int64{
+		"": 0, "0": 0, "1234": 1234, "5B": 5, "7k": 7 << 10, "500M": 500 << 20, "20G": 20 << 30,
+		"20GB": 20 << 30, "20GiB": 20 << 30, "3T": 3 << 40,
+	} {
+		if got, err := parseSize(in); err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"x", "-1", "1.5G", "G", "10GX", "10 G", "99999999T", "1BB"} {
+		if got, err := parseSize(in); err == nil {
+			t.Errorf("parseSize(%q) = %d, want an error", in, got)
+		}
+	}
+}
+
+func TestGRPCAddress(t *testing.T) {
+	for _, in := range []string{"grpc://127.0.0.1:8980", "127.0.0.1:8980"} {
+		if got, err := grpcAddress(in); err != nil || got != "127.0.0.1:8980" {
+			t.Errorf("grpcAddress(%q) = %q, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "grpc://", "https://h:1", "grpcs://h:1", "host"} {
+		if got, err := grpcAddress(in); err == nil {
+			t.Errorf("grpcAddress(%q) = %q, want an error", in, got)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for in, want := range map[string]string{
+		"0.0.0.0:1": "127.0.0.1:1", "[::]:2": "127.0.0.1:2", "127.0.0.1:3": "127.0.0.1:3", "10.0.0.1:4": "10.0.0.1:4",
+	} {
+		if got := loopback(in); got != want {
+			t.Errorf("loopback(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestPlatformIsSorted(t *testing.T) {
+	p := PlatformOf(map[string]string{"b": "2", "a": "1", "c": "3"}).GetProperties()
+	if len(p) != 3 || p[0].GetName() != "a" || p[1].GetName() != "b" || p[2].GetValue() != "3" {
+		t.Errorf("PlatformOf = %v", p)
+	}
+}
+
+// TestFlagsFromEnvironment checks who wins: the command line, then the environment,
+// then the default, and that a bad value names its variable.
+func TestFlagsFromEnvironment(t *testing.T) {
+	t.Setenv("FORERUNNER_SLOTS", "3")
+	t.Setenv("FORERUNNER_SIZE_CLASS", "8")
+	config := func(args ...string) (string, error) {
+		w := &Worker{}
+		cmd := NewCommand("worker", "", "", func(*cobra.Command, []string) error { return nil })
+		w.Flags(cmd.Flags())
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs(append(args, "--print-config"))
+		err := cmd.Execute()
+		return out.String(), err
+	}
+	got, err := config("--size-class=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"--slots=3\n", "--size-class=2\n", "--scheduler=grpc://127.0.0.1:8980\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("configuration has no line %q:\n%s", line, got)
+		}
+	}
+	t.Setenv("FORERUNNER_SLOTS", "many")
+	if _, err := config(); err == nil || !strings.Contains(err.Error(), "FORERUNNER_SLOTS") {
+		t.Errorf("bad value: %v", err)
+	}
+}
