@@ -246,7 +246,12 @@ func (a *action) inRoot(f func(*os.Root) error) error {
 	if err != nil {
 		return fmt.Errorf("open input root: %w", err)
 	}
-	return errors.Join(f(root), root.Close())
+	err = f(root)
+	// The file system says only that an input could not be read, the root why.
+	if cause := a.root.Err(); cause != nil && isReadFault(err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return errors.Join(err, root.Close())
 }
 
 // finish counts the action and writes its one line to the log.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // maxTreeDepth bounds how deep an output directory may be nested. A path of the
@@ -67,6 +68,14 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 	if depth > maxTreeDepth {
 		return nil, digest.Digest{}, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, digest.Digest{}, err
+	}
+	if input, ok := b.o.a.root.Unchanged(full); ok && input.Kind == vfs.Directory {
+		if m, ok, err := b.unchanged(ctx, input.Digest, depth); ok || err != nil {
+			return m, input.Digest, err
+		}
+	}
 	entries, err := readDir(b.root, full)
 	if err != nil {
 		return nil, digest.Digest{}, err
@@ -78,16 +87,51 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 		}
 	}
 	d, raw, err := digest.OfMessage(b.o.a.fn, m)
-	if err != nil || b.seen[d] {
+	if err != nil {
 		return m, d, err
+	}
+	return m, d, b.finish(ctx, m, d, raw)
+}
+
+// finish adds a directory to the Tree, once.
+func (b *treeBuilder) finish(ctx context.Context, m *repb.Directory, d digest.Digest, raw []byte) error {
+	if b.seen[d] {
+		return nil
 	}
 	b.seen[d] = true
 	b.finished = append(b.finished, m)
-	if b.o.a.command.format != repb.Command_TREE_ONLY {
-		b.digests = append(b.digests, d)
-		err = b.o.bytes(ctx, d, raw)
+	if b.o.a.command.format == repb.Command_TREE_ONLY {
+		return nil
 	}
-	return m, d, err
+	b.digests = append(b.digests, d)
+	return b.o.bytes(ctx, d, raw)
+}
+
+// unchanged adds the input directory d and all below it without looking at the
+// file system, each once however often it occurs. ok is false when what is below
+// must be looked at: a client finds the children of a Tree by the digest of what
+// it encodes itself, so each message must have been encoded in the usual way.
+func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int) (m *repb.Directory, ok bool, err error) {
+	if depth > maxTreeDepth {
+		return nil, false, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
+	}
+	if m, err = b.o.a.inputs.Directory(ctx, d); err != nil || b.seen[d] {
+		return m, err == nil, err
+	}
+	usual, raw, err := digest.OfMessage(b.o.a.fn, m)
+	if err != nil || usual != d {
+		return nil, false, err
+	}
+	for _, child := range m.GetDirectories() {
+		c, err := digest.FromProto(b.o.a.fn, child.GetDigest())
+		if err != nil {
+			return nil, false, err
+		}
+		if _, ok, err := b.unchanged(ctx, c, depth+1); !ok || err != nil {
+			return nil, false, err
+		}
+	}
+	return m, true, b.finish(ctx, m, d, raw)
 }
 
 func (b *treeBuilder) addEntry(

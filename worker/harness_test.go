@@ -1,0 +1,377 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap/zaptest"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+func TestMain(m *testing.M) {
+	runner.MainIfLauncher()
+	// With -race each launcher would sleep for a second before it exits.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds every wait of a test for another process.
+const patience = 60 * time.Second
+
+// A farm is a Worker with one position, real storage and a fake scheduler.
+type farm struct {
+	storage   *cas.Store // what clients upload to
+	actions   *cas.Actions
+	local     *cas.Store // the worker's own
+	scheduler *fakeScheduler
+	reads     *readLog
+
+	drain, abort context.CancelFunc
+	ended        chan struct{} // closed when Run has returned err
+	err          error
+}
+
+func newFarm(t *testing.T) *farm {
+	t.Helper()
+	needRoot(t)
+	log := zaptest.NewLogger(t)
+	dir := t.TempDir()
+	f := &farm{scheduler: newFakeScheduler(), reads: &readLog{}, ended: make(chan struct{})}
+
+	// Before the first mount, as a launcher must be started.
+	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Logger: log})
+	check(t, err)
+	t.Cleanup(func() { check(t, launcher.Close()) })
+
+	f.storage = openStore(t, filepath.Join(dir, "storage"))
+	f.local = openStore(t, filepath.Join(dir, "local"))
+	f.actions, err = cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{})
+	check(t, err)
+	t.Cleanup(func() { check(t, f.actions.Close()) })
+	roots, err := vfs.Open(vfs.Options{
+		MountDir: filepath.Join(dir, "mount"), UpperDir: filepath.Join(dir, "upper"), Logger: log,
+	})
+	unavailable(t, err)
+	t.Cleanup(func() {
+		check(t, roots.Close())
+		assertNoMounts(t, dir)
+	})
+
+	storageConn := serve(t, func(s *grpc.Server) {
+		cas.NewServer(f.storage, f.actions, cas.ServerOptions{AllowActionUpdates: true}).Register(s)
+	}, grpc.MaxRecvMsgSize(cas.MaxMessageBytes), grpc.UnaryInterceptor(f.reads.unary), grpc.StreamInterceptor(f.reads.stream))
+	schedulerConn := serve(t, func(s *grpc.Server) { remoteworker.RegisterOperationQueueServer(s, f.scheduler) })
+	w, err := New(Options{
+		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
+		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
+		Roots: roots, Launchers: []*runner.Launcher{launcher},
+		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
+	})
+	check(t, err)
+	ctx, drain := context.WithCancel(context.Background())
+	abortCtx, abort := context.WithCancel(context.Background())
+	f.drain, f.abort = drain, abort
+	go func() {
+		defer close(f.ended)
+		f.err = w.Run(ctx, abortCtx)
+	}()
+	t.Cleanup(func() {
+		drain()
+		abort()
+		f.wait(t)
+		assertNoMounts(t, dir)
+		assertEmptyDir(t, filepath.Join(dir, "work"))
+	})
+	return f
+}
+
+// wait returns when Run has.
+func (f *farm) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.ended:
+		check(t, f.err)
+	case <-time.After(patience):
+		t.Fatal("the worker did not end")
+	}
+}
+
+// needRoot skips a test that cannot mount, or fails it where nothing may skip.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		unavailable(t, errors.New("mounting input roots needs root"))
+	}
+}
+
+func unavailable(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		t.Fatal(err)
+	case errors.Is(err, vfs.ErrUnavailable), os.Geteuid() != 0:
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openStore(t *testing.T, dir string) *cas.Store {
+	t.Helper()
+	s, err := cas.OpenStore(dir, cas.StoreOptions{MaxBytes: 1 << 30})
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
+
+// serve runs a gRPC server until the test ends and returns a connection to it.
+func serve(t *testing.T, register func(*grpc.Server), options ...grpc.ServerOption) *grpc.ClientConn {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	s := grpc.NewServer(options...)
+	register(s)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///test",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, conn.Close())
+		s.Stop()
+		check(t, <-served)
+	})
+	return conn
+}
+
+func assertNoMounts(t *testing.T, dir string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	check(t, err)
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, dir) {
+			t.Errorf("is still mounted: %s", line)
+		}
+	}
+}
+
+func assertEmptyDir(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		t.Errorf("%s was left in %s", e.Name(), dir)
+	}
+}
+
+// marked reports whether a process has variable in its environment.
+func marked(t *testing.T, variable string) bool {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/environ")
+	check(t, err)
+	for _, name := range names {
+		// A process that ends meanwhile, or a zombie, has none.
+		env, _ := os.ReadFile(name)
+		for v := range bytes.SplitSeq(env, []byte{0}) {
+			if string(v) == variable {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// readLog remembers which blobs were read from storage, by hash.
+type readLog struct {
+	mu     sync.Mutex
+	hashes map[string]int
+}
+
+func (l *readLog) add(hash string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hashes == nil {
+		l.hashes = map[string]int{}
+	}
+	l.hashes[hash]++
+}
+
+func (l *readLog) count(d digest.Digest) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hashes[d.Hash()]
+}
+
+func (l *readLog) unary(
+	ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (any, error) {
+	if r, ok := request.(*repb.BatchReadBlobsRequest); ok {
+		for _, d := range r.GetDigests() {
+			l.add(d.GetHash())
+		}
+	}
+	return next(ctx, request)
+}
+
+func (l *readLog) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, &loggedStream{s, l})
+}
+
+type loggedStream struct {
+	grpc.ServerStream
+	log *readLog
+}
+
+func (s *loggedStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if r, ok := m.(*bytestream.ReadRequest); ok && err == nil {
+		parts := strings.Split(r.GetResourceName(), "/")
+		if len(parts) >= 2 {
+			s.log.add(parts[len(parts)-2])
+		}
+	}
+	return err
+}
+
+// The values that a tree may have beside string, which is a file.
+type (
+	executable string
+	symlink    string
+	// subtree is a directory of which only the digest is known.
+	subtree digest.Digest
+	// absent is a file whose content storage lacks.
+	absent string
+)
+
+// A tree is an input root: paths and what is there. Parents need not be named;
+// a path that ends in a slash, with a nil value, is an empty directory.
+type tree map[string]any
+
+// put uploads a tree and returns the digest of its root.
+func (f *farm) put(t *testing.T, in tree) digest.Digest {
+	t.Helper()
+	m := &repb.Directory{}
+	below := map[string]tree{}
+	for name, v := range in {
+		if head, rest, nested := strings.Cut(name, "/"); nested {
+			if below[head] == nil {
+				below[head] = tree{}
+			}
+			if rest != "" {
+				below[head][rest] = v
+			}
+			continue
+		}
+		switch v := v.(type) {
+		case string:
+			m.Files = append(m.Files, &repb.FileNode{Name: name, Digest: f.blob(t, v).Proto()})
+		case executable:
+			m.Files = append(m.Files, &repb.FileNode{Name: name, Digest: f.blob(t, string(v)).Proto(), IsExecutable: true})
+		case absent:
+			m.Files = append(m.Files, &repb.FileNode{Name: name, Digest: digest.Of(digest.SHA256, []byte(v)).Proto()})
+		case symlink:
+			m.Symlinks = append(m.Symlinks, &repb.SymlinkNode{Name: name, Target: string(v)})
+		case subtree:
+			m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: digest.Digest(v).Proto()})
+		default:
+			t.Fatalf("%s: unknown kind of input %T", name, v)
+		}
+	}
+	for name, sub := range below {
+		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: f.put(t, sub).Proto()})
+	}
+	sortDirectory(m)
+	return f.message(t, m)
+}
+
+func (f *farm) blob(t *testing.T, content string) digest.Digest {
+	t.Helper()
+	d := digest.Of(digest.SHA256, []byte(content))
+	check(t, f.storage.PutBytes(t.Context(), d, []byte(content)))
+	return d
+}
+
+func (f *farm) message(t *testing.T, m proto.Message) digest.Digest {
+	t.Helper()
+	d, raw, err := digest.OfMessage(digest.SHA256, m)
+	check(t, err)
+	check(t, f.storage.PutBytes(t.Context(), d, raw))
+	return d
+}
+
+// read returns a blob of storage.
+func (f *farm) read(t *testing.T, m *repb.Digest) string {
+	t.Helper()
+	d, err := digest.FromProto(digest.SHA256, m)
+	check(t, err)
+	b, err := f.storage.ReadBlob(t.Context(), d)
+	check(t, err)
+	return string(b)
+}
+
+// falsify changes the bytes of a blob in storage but not their number.
+func (f *farm) falsify(t *testing.T, d digest.Digest) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(f.storage.Dir(), "*", "*", d.Hash()+"*"))
+	check(t, err)
+	if len(names) != 1 {
+		t.Fatalf("files of %s: %q", d, names)
+	}
+	file, err := os.OpenFile(names[0], os.O_RDWR, 0)
+	check(t, err)
+	_, err = io.WriteString(file, "LIE")
+	check(t, errors.Join(err, file.Close()))
+}
+
+// assertOK fails the test unless the action ended by itself with exit code 0.
+func assertOK(t *testing.T, r *repb.ExecuteResponse) {
+	t.Helper()
+	if r.GetStatus().GetCode() != 0 || r.GetResult().GetExitCode() != 0 {
+		t.Fatalf("status %v, exit code %d, stderr %q", r.GetStatus(), r.GetResult().GetExitCode(), r.GetResult().GetStderrRaw())
+	}
+}
+
+// assertCode fails the test unless the action ended with code and a text that holds want.
+func assertCode(t *testing.T, r *repb.ExecuteResponse, code codes.Code, want string) {
+	t.Helper()
+	if got := codes.Code(r.GetStatus().GetCode()); got != code {
+		t.Fatalf("code %v, want %v; status %v, exit code %d, stderr %q",
+			got, code, r.GetStatus(), r.GetResult().GetExitCode(), r.GetResult().GetStderrRaw())
+	}
+	if !strings.Contains(r.GetStatus().GetMessage(), want) {
+		t.Errorf("message %q does not say %q", r.GetStatus().GetMessage(), want)
+	}
+}
