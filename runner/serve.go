@@ -124,6 +124,9 @@ func (s *server) prepare() error {
 	}
 	unix.Umask(0o022)
 	catchSignals()
+	if err := unignoreSignals(); err != nil {
+		return err
+	}
 	if err := forgoProtection(); err != nil {
 		return err
 	}
@@ -136,7 +139,7 @@ func (s *server) prepare() error {
 // catchSignals has the Go runtime catch what it would leave to its default, which
 // would end the launcher before it has cleaned up (a service manager's SIGTERM goes
 // to all processes), or leave ignored as it was inherited (nohup). What is caught is
-// default again in a command; what is ignored would stay so.
+// default again in a command; what is ignored would stay so (unignoreSignals).
 func catchSignals() {
 	dropped := make(chan os.Signal, 1)
 	signal.Notify(dropped, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,

@@ -1,0 +1,32 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestCommandIgnoresNoSignal starts a launcher from a process that ignores a signal
+// which the Go runtime knows nothing of; the command must not inherit that.
+func TestCommandIgnoresNoSignal(t *testing.T) {
+	const signal = 32
+	set := func(action, old *sigaction) {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(action)),
+			uintptr(unsafe.Pointer(old)), sigsetLength, 0, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	var before sigaction
+	set(&sigaction{handler: ignored}, &before)
+	l := newLauncher(t, nil)
+	set(&before, nil)
+	out := filepath.Join(t.TempDir(), "stdout")
+	run(t, l, Command{Args: []string{"/bin/grep", "SigIgn", "/proc/self/status"}, Dir: "/", Stdout: out})
+	got, err := os.ReadFile(out)
+	if want := "SigIgn:\t0000000000000000\n"; err != nil || string(got) != want {
+		t.Errorf("command has %q, %v; want %q", got, err, want)
+	}
+}
