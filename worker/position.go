@@ -78,10 +78,11 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		report := p.report(current, draining)
 		response, err := p.synchronize(ctx, abort, report)
+		if err != nil && !draining && ctx.Err() != nil {
+			continue // the drain cut the call off
+		}
 		if err != nil {
-			if ctx.Err() == nil || current != nil {
-				p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", backoff), zap.Error(err))
-			}
+			p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", backoff), zap.Error(err))
 			p.wait(ctx, abort, current, backoff)
 			backoff = min(2*backoff, maxBackoff)
 			continue

@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// untilOpen is a script that ends when the file $GATE is there.
+const untilOpen = `echo waiting; while [ ! -e "$GATE" ]; do sleep 0.02; done; echo through`
+
+// newGate names a file that is not there yet, where a command sees it: /tmp is the
+// command's own.
+func newGate(t *testing.T) string {
+	dir, err := os.MkdirTemp("/var/tmp", "forerunner-worker-test-")
+	check(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "gate")
+}
+
+func TestCancel(t *testing.T) {
+	f := newFarm(t)
+	const mark = "WORKER_TEST_MARK=cancel"
+	j := f.start(t, spec{
+		shell: "setsid sleep 1000 & sleep 1000", env: map[string]string{"WORKER_TEST_MARK": "cancel"},
+	})
+	j.reaches(t, "running")
+	f.scheduler.withdraw(j)
+	// The position asks for work again only when the command is gone.
+	f.assertGood(t)
+	if marked(t, mark) {
+		t.Error("a process of the command is still alive")
+	}
+	f.assertNotCached(t, j)
+	if len(j.completed) != 0 {
+		t.Error("the action was reported though nobody wants it")
+	}
+}
+
+func TestDrain(t *testing.T) {
+	f := newFarm(t)
+	gate := newGate(t)
+	j := f.start(t, spec{shell: untilOpen, env: map[string]string{"GATE": gate}})
+	j.reaches(t, "running")
+	f.drain()
+	f.scheduler.heard(t, "the drain", func(r *remoteworker.SynchronizeRequest) bool {
+		return r.GetPreferBeingIdle() && r.GetCurrentState().GetExecuting().GetRunning() != nil
+	})
+	check(t, os.WriteFile(gate, nil, 0o600))
+	r := j.result(t)
+	assertOK(t, r)
+	if got := string(r.GetResult().GetStdoutRaw()); got != "waiting\nthrough\n" {
+		t.Errorf("stdout is %q", got)
+	}
+	f.wait(t)
+	f.scheduler.heard(t, "the result of a worker that drains", func(r *remoteworker.SynchronizeRequest) bool {
+		return r.GetPreferBeingIdle() && r.GetCurrentState().GetExecuting().GetCompleted() != nil
+	})
+	if last := f.scheduler.last(); !last.GetPreferBeingIdle() || last.GetCurrentState().GetIdle() == nil {
+		t.Errorf("the last words were %v", last)
+	}
+}
+
+func TestDrainIdle(t *testing.T) {
+	f := newFarm(t)
+	f.assertGood(t)
+	f.drain()
+	f.wait(t)
+}
+
+func TestAbort(t *testing.T) {
+	f := newFarm(t)
+	const mark = "WORKER_TEST_MARK=abort"
+	j := f.start(t, spec{shell: "sleep 1000", env: map[string]string{"WORKER_TEST_MARK": "abort"}})
+	j.reaches(t, "running")
+	f.drain()
+	f.abort()
+	f.wait(t)
+	if marked(t, mark) {
+		t.Error("the command is still alive")
+	}
+	f.assertNotCached(t, j)
+}
+
+// TestSchedulerAway has the scheduler fail around the end of an action.
+func TestSchedulerAway(t *testing.T) {
+	f := newFarm(t)
+	gate := newGate(t)
+	j := f.start(t, spec{shell: untilOpen, env: map[string]string{"GATE": gate}})
+	j.reaches(t, "running")
+	f.scheduler.fail(4)
+	check(t, os.WriteFile(gate, nil, 0o600))
+	r := j.result(t)
+	assertOK(t, r)
+	if got := string(r.GetResult().GetStdoutRaw()); got != "waiting\nthrough\n" {
+		t.Errorf("stdout is %q", got)
+	}
+	f.assertGood(t)
+}
+
+func TestStatesAreReportedInOrder(t *testing.T) {
+	f := newFarm(t)
+	j := f.start(t, spec{shell: "sleep 0.2"})
+	assertOK(t, j.result(t))
+	close(j.states)
+	order := map[string]int{"started": 1, "fetching": 2, "running": 3, "uploading": 4, "completed": 5}
+	last := ""
+	seen := map[string]bool{}
+	for state := range j.states {
+		if order[state] < order[last] {
+			t.Errorf("%s was reported after %s", state, last)
+		}
+		last, seen[state] = state, true
+	}
+	if !seen["running"] || last != "completed" {
+		t.Errorf("reported were %v, at last %q", seen, last)
+	}
+}
+
+// TestActionWithoutTimeout must not run: what it may take is the scheduler's to say.
+func TestActionWithoutTimeout(t *testing.T) {
+	f := newFarm(t)
+	j := f.job(t, spec{shell: "exit 0", doNotCache: true})
+	j.desired.Action.Timeout = nil
+	select {
+	case f.scheduler.work <- j:
+	case <-time.After(patience):
+		t.Fatal("the worker does not ask for work")
+	}
+	assertCode(t, j.result(t), codes.InvalidArgument, "no timeout")
+	f.assertGood(t)
+}
