@@ -31,8 +31,11 @@ type Scheduler struct {
 	CacheSize string
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
 	FreePercent int
-	Config      scheduler.Config
-	Logger      *zap.Logger
+	// EndsWithReady has Run end after ready has returned, as soon as clients have had
+	// time to fetch what they were told of.
+	EndsWithReady bool
+	Config        scheduler.Config
+	Logger        *zap.Logger
 }
 
 // Flags registers the flags of a scheduler.
@@ -62,7 +65,8 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return fmt.Errorf("listen for gRPC: %w (choose another address with --listen)", err)
 	}
 	defer listener.Close()
-	server, health := newGRPC()
+	clients := &activity{}
+	server, health := newGRPC(clients)
 	address := listener.Addr().String()
 	storage, err := s.openStorage(ctx, server, address)
 	if err != nil {
@@ -88,6 +92,8 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	}
 	defer func() { err = errors.Join(err, stopHTTP()) }()
 
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(listener) })
 	group.Go(func() error { return sched.Run(groupCtx) })
@@ -99,7 +105,10 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	var readyErr error
 	if ready != nil {
 		group.Go(func() error {
-			readyErr = ready(address)
+			if readyErr = ready(address); readyErr == nil && s.EndsWithReady {
+				clients.waitQuiet(ctx)
+				stop()
+			}
 			return readyErr
 		})
 	}

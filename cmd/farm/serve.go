@@ -32,9 +32,11 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// newGRPC returns a server with health and reflection.
-func newGRPC() (*grpc.Server, *health.Server) {
+// newGRPC returns a server with health and reflection, whose calls a sees.
+func newGRPC(a *activity) (*grpc.Server, *health.Server) {
 	s := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(a.unary),
+		grpc.ChainStreamInterceptor(a.stream),
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,

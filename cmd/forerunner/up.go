@@ -48,11 +48,9 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	if err != nil {
 		return err
 	}
-	serving, stop := context.WithCancel(context.WithoutCancel(drain))
-	defer stop()
-	err = l.scheduler.Run(serving, func(address string) error {
-		// The scheduler goes on until the worker has drained.
-		defer stop()
+	// The scheduler and its storage go on until the worker has drained.
+	l.scheduler.EndsWithReady = true
+	err = l.scheduler.Run(abort, func(address string) error {
 		l.worker.Scheduler, l.worker.Storage = "grpc://"+address, "grpc://"+address
 		return started.Run(drain, abort, func() { ready(address) })
 	})

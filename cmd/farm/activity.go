@@ -1,0 +1,89 @@
+package farm
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+const (
+	// quietFor is how long no client may have called before a farm that drains
+	// closes its storage: who just got a result comes back for its outputs.
+	quietFor = time.Second
+	// quietWithin bounds the wait for that.
+	quietWithin = 10 * time.Second
+)
+
+// An activity knows when a client last called.
+type activity struct {
+	mu       sync.Mutex
+	inFlight int // calls that move blobs
+	last     time.Time
+}
+
+// begin counts a call and returns what ends it. A worker's calls do not count, and
+// an Execute counts when it ends: it may wait for ever.
+func (a *activity) begin(method string) (end func()) {
+	if strings.HasPrefix(method, "/buildbarn.remoteworker.") {
+		return func() {}
+	}
+	moves := 1
+	if strings.Contains(method, ".Execution/") {
+		moves = 0
+	}
+	a.add(moves)
+	return func() { a.add(-moves) }
+}
+
+func (a *activity) add(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inFlight += n
+	a.last = time.Now()
+}
+
+// busyFor returns how long to wait before asking again; 0 means that all is quiet.
+func (a *activity) busyFor() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inFlight > 0 {
+		return quietFor
+	}
+	return max(0, time.Until(a.last.Add(quietFor)))
+}
+
+// waitQuiet returns when clients have been quiet, abort ends, or time is up.
+func (a *activity) waitQuiet(abort context.Context) {
+	ctx, cancel := context.WithTimeout(abort, quietWithin)
+	defer cancel()
+	for {
+		wait := a.busyFor()
+		if wait == 0 {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func (a *activity) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
+	defer a.begin(info.FullMethod)()
+	return handler(ctx, req)
+}
+
+func (a *activity) stream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
+	defer a.begin(info.FullMethod)()
+	return handler(srv, stream)
+}
