@@ -22,8 +22,9 @@ build: ## build the three programs into bin/
 demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 	bin/forerunner demo
 
+# One package at a time: several start whole farms and wait for them with deadlines.
 test: test-needs lint ## check and test everything; installs what is missing if it is root
-	$(GO) test -race -timeout 15m $(TEST_FLAGS) ./...
+	$(GO) test -race -p 1 -timeout 15m $(TEST_FLAGS) ./...
 
 test-needs:
 	@set -e; missing=; \
