@@ -29,7 +29,6 @@ type treeBuilder struct {
 	seen map[digest.Digest]bool
 	// Children in the order in which they were finished: children first.
 	finished []*repb.Directory
-	digests  []digest.Digest
 }
 
 // addDirectory stores a directory in the form that the command asked for.
@@ -52,11 +51,6 @@ func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) 
 		out.IsTopologicallySorted = true
 	}
 	if format != repb.Command_TREE_ONLY {
-		for _, d := range b.digests {
-			if err := o.keep(ctx, d); err != nil {
-				return err
-			}
-		}
 		out.RootDirectoryDigest = topDigest.Proto()
 	}
 	o.result.OutputDirectories = append(o.result.OutputDirectories, out)
@@ -103,7 +97,6 @@ func (b *treeBuilder) finish(ctx context.Context, m *repb.Directory, d digest.Di
 	if b.o.a.command.format == repb.Command_TREE_ONLY {
 		return nil
 	}
-	b.digests = append(b.digests, d)
 	return b.o.bytes(ctx, d, raw)
 }
 
