@@ -1,0 +1,182 @@
+package erofs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotFound is what Image.Path fails with for a number that no inode below the root has.
+var ErrNotFound = errors.New("no such inode in the image")
+
+// An Image is an image that Write wrote. Its methods may be called at the same time.
+type Image struct {
+	r    io.ReaderAt
+	uuid [16]byte
+}
+
+// OpenImage reads the head of an image. The caller keeps r open as long as it uses the Image.
+func OpenImage(r io.ReaderAt) (*Image, error) {
+	var b [superSize]byte
+	if _, err := r.ReadAt(b[:], superOffset); err != nil {
+		return nil, fmt.Errorf("open image: %w", err)
+	}
+	if le.Uint32(b[:]) != superMagic || b[12] != blockBits || le.Uint16(b[14:]) != rootNID {
+		return nil, errors.New("open image: not one of this package")
+	}
+	return &Image{r: r, uuid: [16]byte(b[48:64])}, nil
+}
+
+// UUID returns Options.UUID.
+func (m *Image) UUID() [16]byte { return m.uuid }
+
+// Path returns the path of the inode with this number, relative to the root; the root's own is
+// empty. It takes some two reads of a block for each level, and more in large directories.
+// Neither a number that means nothing nor an image that is damaged do more harm than an error.
+func (m *Image) Path(nid uint64) (string, error) {
+	var parts []string
+	buf := make([]byte, 2*blockSize)
+	inode, block := buf[:blockSize], buf[blockSize:]
+	asked := nid
+	d, err := m.readInode(nid, inode)
+	for err == nil && nid != rootNID {
+		// A directory lies before what is in it, so this ends.
+		parent := uint64(d.parent)
+		if parent < rootNID || parent >= nid {
+			err = ErrNotFound
+			break
+		}
+		if d, err = m.readInode(parent, inode); err != nil {
+			break
+		}
+		var name string
+		if name, err = m.nameIn(&d, nid, block); err == nil {
+			parts = append(parts, name)
+		}
+		nid = parent
+	}
+	if err != nil {
+		return "", fmt.Errorf("path of inode %d: %w", asked, err)
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, "/"), nil
+}
+
+// A dirInode is what Path needs of an inode.
+type dirInode struct {
+	inode
+	behind []byte // what follows it, to the end of the block
+}
+
+// readInode reads an inode into b, a block.
+func (m *Image) readInode(nid uint64, b []byte) (d dirInode, err error) {
+	if nid < rootNID || nid > formatBytes/slotSize {
+		return d, ErrNotFound
+	}
+	n, err := m.r.ReadAt(b, int64(nid)*slotSize)
+	if errors.Is(err, io.EOF) && n >= extendedSize {
+		err = nil
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = ErrNotFound
+		}
+		return d, err
+	}
+	size := compactSize
+	format := le.Uint16(b)
+	d.mode = uint32(le.Uint16(b[4:]))
+	d.block, d.parent = le.Uint32(b[16:]), le.Uint32(b[20:])
+	if d.extended = format&formatExtended != 0; d.extended {
+		size = extendedSize
+		d.size = int64(le.Uint64(b[8:]))
+	} else {
+		d.size = int64(le.Uint32(b[8:]))
+	}
+	d.layout = format &^ formatExtended
+	d.behind = b[size:n]
+	return d, nil
+}
+
+// nameIn returns the name of the inode nid in the directory d; b is a block to work in. Numbers
+// rise along the names, so both the block and the place in it are found by halving.
+func (m *Image) nameIn(d *dirInode, nid uint64, b []byte) (string, error) {
+	if d.mode&unix.S_IFMT != unix.S_IFDIR || d.size < 0 {
+		return "", ErrNotFound
+	}
+	from, to := int64(0), blocksOf(d.size)
+	for from < to {
+		mid := from + (to-from)/2
+		entries := b[:min(blockSize, d.size-mid<<blockBits)]
+		if len(entries) < blockSize && d.layout == layoutInline {
+			if len(entries) > len(d.behind) {
+				return "", ErrNotFound
+			}
+			entries = d.behind[:len(entries)]
+		} else if _, err := m.r.ReadAt(entries, (int64(d.block)+mid)<<blockBits); err != nil {
+			return "", err
+		}
+		name, order, err := search(entries, nid)
+		switch {
+		case err != nil || name != "":
+			return name, err
+		case order < 0:
+			to = mid
+		case order > 0:
+			from = mid + 1
+		default:
+			return "", ErrNotFound
+		}
+	}
+	return "", ErrNotFound
+}
+
+// search looks for nid in a block of a directory. Without a name, order says on which side of
+// this block it would be, or 0 if on neither. "." and ".." do not count; a block of nothing else
+// is the last.
+func search(b []byte, nid uint64) (name string, order int, err error) {
+	if len(b) < direntSize {
+		return "", 0, ErrNotFound
+	}
+	first := int(le.Uint16(b[8:]))
+	if first%direntSize != 0 || first == 0 || first > len(b) {
+		return "", 0, ErrNotFound
+	}
+	below, above := false, false
+	for i := 0; i < first; i += direntSize {
+		start, end := int(le.Uint16(b[i+8:])), len(b)
+		if i+direntSize < first {
+			end = int(le.Uint16(b[i+direntSize+8:]))
+		}
+		if start < first || start >= end || end > len(b) {
+			return "", 0, ErrNotFound
+		}
+		text := b[start:end]
+		if text[0] == '.' && (len(text) == 1 || text[1] == 0 || string(text[:2]) == ".." &&
+			(len(text) == 2 || text[2] == 0)) {
+			continue
+		}
+		switch at := le.Uint64(b[i:]); {
+		case at == nid:
+			text, _, _ = bytes.Cut(text, []byte{0})
+			return string(text), 0, nil
+		case at < nid:
+			below = true
+		default:
+			above = true
+		}
+	}
+	switch {
+	case below && above:
+		return "", 0, nil
+	case below:
+		return "", 1, nil
+	default:
+		return "", -1, nil
+	}
+}
