@@ -3,9 +3,11 @@ package cas
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -16,8 +18,28 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// maxReported bounds the errors about single blobs that a Fetch names.
+// maxReported bounds the blobs that the text of a fetchError names.
 const maxReported = 10
+
+// A fetchError says of each blob of a Fetch that failed why it did. Blobs that it
+// does not name and that were not delivered are missing.
+type fetchError struct {
+	blobs map[digest.Digest]error // not empty
+}
+
+func (e *fetchError) Error() string {
+	lines := make([]string, 0, maxReported+1)
+	for d, err := range e.blobs {
+		if len(lines) == maxReported {
+			lines = append(lines, fmt.Sprintf("and %d other blobs", len(e.blobs)-maxReported))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("fetch blob %s: %v", d, err))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e *fetchError) Unwrap() []error { return slices.Collect(maps.Values(e.blobs)) }
 
 // Fetch implements Fetcher: small blobs travel in batches, large ones in streams
 // that go on where they broke. What sink reads is verified at the latest by the
@@ -107,8 +129,8 @@ type fetch struct {
 	sink  func(d digest.Digest, r io.Reader) error
 
 	mu      sync.Mutex
-	missing []digest.Digest // guarded by mu
-	failed  []error         // guarded by mu; about single blobs, at most maxReported
+	missing []digest.Digest         // guarded by mu
+	failed  map[digest.Digest]error // guarded by mu
 }
 
 func (f *fetch) isMissing(d digest.Digest) {
@@ -124,9 +146,10 @@ func (f *fetch) fail(d digest.Digest, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.failed) < maxReported {
-		f.failed = append(f.failed, fmt.Errorf("fetch blob %s: %w", d, err))
+	if f.failed == nil {
+		f.failed = make(map[digest.Digest]error)
 	}
+	f.failed[d] = err
 }
 
 func (f *fetch) result() error {
@@ -134,7 +157,7 @@ func (f *fetch) result() error {
 	defer f.mu.Unlock()
 	switch {
 	case len(f.failed) > 0:
-		return errors.Join(f.failed...)
+		return &fetchError{blobs: f.failed}
 	case len(f.missing) > 0:
 		return &MissingError{Digests: f.missing}
 	}

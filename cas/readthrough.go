@@ -21,10 +21,19 @@ const maxDirectoryBytes = 128 << 20
 // same Store, it is fetched once. The fetch is cancelled when the last asker is
 // gone. A fetch that fails is not remembered; when it was another ReadThrough's,
 // this one tries its own upstream. Methods may be called concurrently.
+//
+// Small blobs that are asked for one by one are gathered: while maxGathering calls
+// of Fetch for such blobs are in flight, those asked for wait, and the next call
+// takes them all, or as many as one message holds. Blobs of Load and large ones do
+// not wait.
 type ReadThrough struct {
 	store        *Store
 	upstream     Fetcher
 	blobs, bytes atomic.Int64
+
+	// Guarded by store.fetches.mu.
+	queue     []*flight // small blobs to be gathered; who goes first is decided by take alone
+	gathering int       // goroutines that bring what is queued
 }
 
 // Through returns a view of s that reads through to f. It needs no closing, and
@@ -170,7 +179,7 @@ func (h *holding) land(t *ReadThrough, fl *flight) (again []digest.Digest) {
 		// The flight's own pin keeps it until the last asker has left; it is
 		// absent all the same when its file was found damaged.
 		return h.pin([]digest.Digest{fl.digest})
-	case fl.batch.by != t:
+	case fl.by != t:
 		return []digest.Digest{fl.digest}
 	case errors.Is(fl.err, ErrNotFound):
 		h.missing = append(h.missing, fl.digest)

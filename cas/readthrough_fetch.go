@@ -13,8 +13,8 @@ import (
 
 // fetches are what a Store has under way from upstream: at most one flight per
 // digest, whoever asks and through whichever ReadThrough. Flights that were asked
-// for together share a batch, which is one call of Fetch. mu is held without I/O
-// and before the store's own.
+// for together, or were gathered, share a batch, which is one call of Fetch. mu
+// is held without I/O and before the store's own.
 type fetches struct {
 	mu      sync.Mutex
 	flights map[digest.Digest]*flight // guarded by mu
@@ -26,10 +26,11 @@ type fetches struct {
 // for those who wait, or with an error, which the next asker does not see.
 type flight struct {
 	digest digest.Digest
-	batch  *batch
+	by     *ReadThrough
 	done   chan struct{} // closed when the flight has ended
 	err    error         // how it ended; set before done is closed
 	// The rest is guarded by fetches.mu.
+	batch  *batch // nil while the flight waits in by.queue
 	ended  bool
 	pinned bool // the blob is pinned until the last asker has left
 	askers int
@@ -37,9 +38,9 @@ type flight struct {
 
 // A batch is one call of Fetch.
 type batch struct {
-	by     *ReadThrough
 	cancel context.CancelFunc
-	// flights is fixed when the batch starts.
+	// These are fixed when the batch starts.
+	digests []digest.Digest
 	flights map[digest.Digest]*flight
 	// The rest is guarded by fetches.mu.
 	open      int  // flights that have not ended
@@ -47,9 +48,10 @@ type batch struct {
 	abandoned bool // nobody waited for any of those: cancelled
 }
 
-// ask joins the flights of ds, and starts one batch for those that nobody
-// brings yet. Those that have landed in the store by now get none. ds holds no
-// digest twice. The caller leaves each of the flights it gets.
+// ask joins the flights of ds, and sees to it that those are brought which nobody
+// brings yet: a lone small one with others of its kind, the rest in one batch.
+// Those that have landed in the store by now get none. ds holds no digest twice.
+// The caller leaves each of the flights it gets.
 func (t *ReadThrough) ask(
 	ctx context.Context, ds []digest.Digest,
 ) (asked []*flight, landed []digest.Digest, err error) {
@@ -62,7 +64,7 @@ func (t *ReadThrough) ask(
 	if err := ctx.Err(); err != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	fresh := &batch{by: t, flights: make(map[digest.Digest]*flight)}
+	var fresh []*flight
 	for _, d := range ds {
 		fl := x.flights[d]
 		if fl == nil {
@@ -71,34 +73,54 @@ func (t *ReadThrough) ask(
 				landed = append(landed, d)
 				continue
 			}
-			fl = &flight{digest: d, batch: fresh, done: make(chan struct{})}
-			fresh.flights[d], x.flights[d] = fl, fl
+			fl = &flight{digest: d, by: t, done: make(chan struct{})}
+			x.flights[d] = fl
+			fresh = append(fresh, fl)
 		}
 		fl.askers++
-		fl.batch.askers++
+		if fl.batch != nil {
+			fl.batch.askers++
+		}
 		asked = append(asked, fl)
 	}
-	if fresh.open = len(fresh.flights); fresh.open > 0 {
-		// Others may join, so the batch must not end with this caller's context.
-		batchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		fresh.cancel = cancel
-		x.running.Go(func() {
-			defer cancel()
-			t.run(batchCtx, fresh)
-		})
+	switch {
+	case len(fresh) == 0:
+	case len(ds) == 1 && gathered(fresh[0].digest):
+		t.queueLocked(ctx, fresh[0])
+	default:
+		t.startLocked(ctx, fresh)
 	}
 	return asked, landed, nil
 }
 
+// startLocked starts a batch of its own for flights. Others may join them, so it
+// does not end with the context of the caller.
+func (t *ReadThrough) startLocked(ctx context.Context, flights []*flight) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b := boardLocked(flights, cancel)
+	t.store.fetches.running.Go(func() {
+		defer cancel()
+		t.run(ctx, b)
+	})
+}
+
+// boardLocked makes a batch of flights that have none.
+func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
+	b := &batch{cancel: cancel, flights: make(map[digest.Digest]*flight, len(flights)), open: len(flights)}
+	for _, fl := range flights {
+		fl.batch = b
+		b.askers += fl.askers
+		b.digests = append(b.digests, fl.digest)
+		b.flights[fl.digest] = fl
+	}
+	return b
+}
+
 // run brings the blobs of b.
 func (t *ReadThrough) run(ctx context.Context, b *batch) {
-	ds := make([]digest.Digest, 0, len(b.flights))
-	for d := range b.flights {
-		ds = append(ds, d)
-	}
 	var mu sync.Mutex
 	refused := make(map[digest.Digest]error) // why sink did not take a blob; guarded by mu
-	err := t.upstream.Fetch(ctx, ds, func(d digest.Digest, r io.Reader) error {
+	err := t.upstream.Fetch(ctx, b.digests, func(d digest.Digest, r io.Reader) error {
 		fl := b.flights[d]
 		if fl == nil {
 			return fmt.Errorf("blob %s was not asked for", d)
@@ -118,12 +140,18 @@ func (t *ReadThrough) run(ctx context.Context, b *batch) {
 }
 
 // whyNotFetched is the error for a blob that a Fetch that ended with err did not
-// bring.
+// bring. What is wrong with one blob is not said of another.
 func whyNotFetched(d digest.Digest, refused, err error) error {
+	var named *fetchError
 	var missing *MissingError
 	switch {
 	case refused != nil:
 		return fmt.Errorf("fetch blob %s: %w", d, refused)
+	case errors.As(err, &named):
+		if err := named.blobs[d]; err != nil {
+			return fmt.Errorf("fetch blob %s: %w", d, err)
+		}
+		return &MissingError{Digests: []digest.Digest{d}}
 	case err == nil || errors.As(err, &missing):
 		return &MissingError{Digests: []digest.Digest{d}}
 	}
@@ -169,9 +197,13 @@ func (x *fetches) leave(s *Store, fl *flight) {
 	x.mu.Lock()
 	fl.askers--
 	unpin := fl.pinned && fl.askers == 0
-	if !fl.ended {
+	switch {
+	case fl.ended:
+	case fl.batch != nil:
 		fl.batch.askers--
 		x.abandonLocked(fl.batch)
+	case fl.askers == 0:
+		delete(x.flights, fl.digest) // the queue passes over it
 	}
 	x.mu.Unlock()
 	if unpin {
@@ -199,7 +231,9 @@ func (x *fetches) close() {
 	x.mu.Lock()
 	x.closed = true
 	for _, fl := range x.flights {
-		fl.batch.cancel()
+		if fl.batch != nil { // what waits ends when its turn comes
+			fl.batch.cancel()
+		}
 	}
 	x.mu.Unlock()
 	x.running.Wait()
