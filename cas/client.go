@@ -40,7 +40,7 @@ type ClientOptions struct {
 	Function     digest.Function // default SHA-256
 	Logger       *zap.Logger
 	// MaxConcurrent bounds the calls in flight, over all that share the Client;
-	// default 32.
+	// default 32. At most three quarters of them are downloads of large blobs.
 	MaxConcurrent int
 	// RetryFor is how long a call is tried again without any progress; default 2
 	// minutes.
@@ -85,7 +85,10 @@ type Client struct {
 	fn       digest.Function
 }
 
-var _ Fetcher = (*Client)(nil)
+var (
+	_ Fetcher      = (*Client)(nil)
+	_ RangeFetcher = (*Client)(nil)
+)
 
 // A link is what Clients of several instance names share.
 type link struct {
@@ -98,8 +101,10 @@ type link struct {
 	decoder      *zstd.Decoder
 	encoder      *zstd.Encoder
 
-	// slots holds one token for each call in flight.
-	slots chan struct{}
+	// slots holds one token for each call in flight. A download of a large blob
+	// takes a token of downloads first, which are fewer, so that small blobs never
+	// wait behind large ones.
+	slots, downloads chan struct{}
 	// asking is held while the capabilities are asked for.
 	asking chan struct{}
 	known  atomic.Pointer[limits]
@@ -129,6 +134,7 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 		decoder:      newBatchDecoder(),
 		encoder:      newBatchEncoder(),
 		slots:        make(chan struct{}, o.MaxConcurrent),
+		downloads:    make(chan struct{}, max(1, o.MaxConcurrent*3/4)),
 		asking:       make(chan struct{}, 1),
 		firstPause:   100 * time.Millisecond,
 	}
@@ -155,6 +161,21 @@ func (l *link) slot(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// downloadSlot is slot for a call that may take long.
+func (l *link) downloadSlot(ctx context.Context) (release func(), err error) {
+	select {
+	case l.downloads <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	give, err := l.slot(ctx)
+	if err != nil {
+		<-l.downloads
+		return nil, err
+	}
+	return func() { give(); <-l.downloads }, nil
 }
 
 // limits asks the server what it can do, the first time.

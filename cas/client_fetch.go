@@ -280,12 +280,13 @@ func (f *fetch) streamAll(ctx context.Context, ds map[digest.Digest]struct{}) er
 
 // stream delivers one blob in a stream. An error is one of the connection.
 func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
-	release, err := f.c.link.slot(ctx)
+	release, err := f.c.link.downloadSlot(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	r := newBlobReader(ctx, f.c, d, f.known.zstdStreams && d.SizeBytes() >= compressAbove)
+	r := newBlobReader(ctx, f.c, f.known, d, 0)
+	r.hasher = digest.NewHasher(d.Function())
 	defer r.close()
 	// Sink is called only for blobs that are there.
 	if r.begin(); r.err == nil || r.err == io.EOF {

@@ -16,12 +16,14 @@ import (
 
 // A blobReader reads one blob from as many ByteStream.Read streams as it takes,
 // each going on where the one before broke. It ends with io.EOF only if what was
-// read is the blob; else with ErrCorrupt or the error of the last attempt.
+// read is the blob; else with ErrCorrupt or the error of the last attempt. One
+// that begins inside the blob can tell only by the length.
 type blobReader struct {
 	ctx    context.Context // of the Fetch that the reader lives in
 	c      *Client
 	name   resource
-	hasher *digest.Hasher
+	at     int64          // offset of the next byte
+	hasher *digest.Hasher // of all before at; nil when it is not verified
 	budget *budget
 
 	attempt *readAttempt // nil between two streams
@@ -29,15 +31,16 @@ type blobReader struct {
 	err     error        // once set, for good
 }
 
-func newBlobReader(ctx context.Context, c *Client, d digest.Digest, compressed bool) *blobReader {
+// newBlobReader returns a reader of d from the offset at on, without a hasher.
+func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest, at int64) *blobReader {
 	r := &blobReader{
 		ctx:    ctx,
 		c:      c,
 		name:   resource{instance: c.instance, digest: d},
-		hasher: digest.NewHasher(d.Function()),
+		at:     at,
 		budget: c.link.newBudget(),
 	}
-	if compressed {
+	if known.zstdStreams && d.SizeBytes()-at >= compressAbove {
 		r.name.compressor = repb.Compressor_ZSTD
 	}
 	return r
@@ -71,11 +74,14 @@ func (r *blobReader) Read(p []byte) (int, error) {
 // deliver accounts for bytes that have arrived.
 func (r *blobReader) deliver(p []byte) (int, error) {
 	d := r.name.digest
-	if int64(len(p)) > d.SizeBytes()-r.hasher.SizeBytes() {
+	if int64(len(p)) > d.SizeBytes()-r.at {
 		r.err = fmt.Errorf("blob %s: %w: the server sent more than its size", d, ErrCorrupt)
 		return 0, r.err
 	}
-	_, _ = r.hasher.Write(p)
+	r.at += int64(len(p))
+	if r.hasher != nil {
+		_, _ = r.hasher.Write(p)
+	}
 	r.budget.progress()
 	return len(p), nil
 }
@@ -83,12 +89,12 @@ func (r *blobReader) deliver(p []byte) (int, error) {
 // next reads from the stream, which it opens if there is none. When all bytes are
 // there it does not wait for the stream to end.
 func (r *blobReader) next(p []byte) (int, error) {
-	d, offset := r.name.digest, r.hasher.SizeBytes()
-	if offset == d.SizeBytes() && (offset > 0 || d.IsEmptyBlob()) {
+	d := r.name.digest
+	if r.at == d.SizeBytes() && (r.at > 0 || d.IsEmptyBlob()) {
 		return 0, io.EOF
 	}
 	if r.attempt == nil {
-		a, err := r.c.link.openRead(r.ctx, r.name, offset)
+		a, err := r.c.link.openRead(r.ctx, r.name, r.at)
 		if err != nil {
 			return 0, err
 		}
@@ -103,7 +109,9 @@ func (r *blobReader) ended(err error) {
 	r.close()
 	d := r.name.digest
 	switch {
-	case err == io.EOF && r.hasher.Digest() != d:
+	case err == io.EOF && r.at < d.SizeBytes():
+		r.err = fmt.Errorf("blob %s: %w: the server sent only %d bytes", d, ErrCorrupt, r.at)
+	case err == io.EOF && r.hasher != nil && r.hasher.Digest() != d:
 		r.err = fmt.Errorf("blob %s: %w: the server sent %s", d, ErrCorrupt, r.hasher.Digest())
 	case err == io.EOF:
 		r.err = io.EOF

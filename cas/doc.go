@@ -20,14 +20,21 @@
 // name; who has it open reads on. A crash leaves nothing but files under tmp,
 // which the next start removes. A full disk evicts before it fails.
 //
+// A large blob that comes from upstream can be read before it is whole, by those
+// who ask for an Arrival: its file has holes, which are filled from where somebody
+// reads and from the start. It takes room in the store as its bytes come, is
+// hashed in the end like any other, and only then appears. What was read of one
+// that proves wrong cannot be taken back; its readers are told.
+//
 // # Goroutines
 //
 // A Store has none of its own. A fetch from upstream runs in a goroutine that
 // may outlive the caller that started it, for others may have joined: it is
-// cancelled when its last asker leaves, and Store.Close waits for all of them.
+// cancelled when its last asker leaves, and Store.Close waits for all of them. An
+// arriving blob has one such goroutine, which starts and awaits a few streams.
 //
 // # Locks
 //
-// fetches.mu comes before files.mu; directoryCache.mu is alone. None is held
-// during I/O, a callback or a wait.
+// fetches.mu comes before files.mu; directoryCache.mu, arrival.mu and Arrival.mu
+// are each alone. None is held during I/O, a callback or a wait.
 package cas

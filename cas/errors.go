@@ -52,3 +52,15 @@ func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
 type Fetcher interface {
 	Fetch(ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error) error
 }
+
+// A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one
+// lets large blobs be read while they arrive.
+//
+// FetchFrom writes the bytes of d from offset to its end to w, in their order and
+// from one goroutine. Unlike those of Fetch they are not verified, except that
+// what is too short or too long is ErrCorrupt. An error of w ends it and is
+// wrapped by its own. Of a blob that is not there the error is a *MissingError.
+type RangeFetcher interface {
+	Fetcher
+	FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error
+}

@@ -27,8 +27,10 @@ type fetches struct {
 type flight struct {
 	digest digest.Digest
 	by     *ReadThrough
-	done   chan struct{} // closed when the flight has ended
-	err    error         // how it ended; set before done is closed
+	// arrival is the blob as it comes; nil where it can be read only when whole.
+	arrival *arrival
+	done    chan struct{} // closed when the flight has ended
+	err     error         // how it ended; set before done is closed
 	// The rest is guarded by fetches.mu.
 	batch  *batch // nil while the flight waits in by.queue
 	ended  bool
@@ -64,7 +66,7 @@ func (t *ReadThrough) ask(
 	if err := ctx.Err(); err != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	var fresh []*flight
+	var fresh, arriving []*flight
 	for _, d := range ds {
 		fl := x.flights[d]
 		if fl == nil {
@@ -75,7 +77,12 @@ func (t *ReadThrough) ask(
 			}
 			fl = &flight{digest: d, by: t, done: make(chan struct{})}
 			x.flights[d] = fl
-			fresh = append(fresh, fl)
+			if ranged := t.ranged(d); ranged != nil {
+				fl.arrival = newArrival(t.store, ranged, d)
+				arriving = append(arriving, fl)
+			} else {
+				fresh = append(fresh, fl)
+			}
 		}
 		fl.askers++
 		if fl.batch != nil {
@@ -88,19 +95,24 @@ func (t *ReadThrough) ask(
 	case len(ds) == 1 && gathered(fresh[0].digest):
 		t.queueLocked(ctx, fresh[0])
 	default:
-		t.startLocked(ctx, fresh)
+		t.startLocked(ctx, fresh, t.run)
+	}
+	for _, fl := range arriving {
+		t.startLocked(ctx, []*flight{fl}, t.arrive)
 	}
 	return asked, landed, nil
 }
 
 // startLocked starts a batch of its own for flights. Others may join them, so it
 // does not end with the context of the caller.
-func (t *ReadThrough) startLocked(ctx context.Context, flights []*flight) {
+func (t *ReadThrough) startLocked(
+	ctx context.Context, flights []*flight, run func(context.Context, *batch),
+) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := boardLocked(flights, cancel)
 	t.store.fetches.running.Go(func() {
 		defer cancel()
-		t.run(ctx, b)
+		run(ctx, b)
 	})
 }
 
@@ -179,7 +191,11 @@ func (t *ReadThrough) end(fl *flight, err error) {
 		fl.batch.askers -= fl.askers
 		x.abandonLocked(fl.batch)
 	}
+	unused := first && fl.askers == 0
 	x.mu.Unlock()
+	if unused {
+		fl.arrival.close()
+	}
 	if unpin {
 		t.store.unpin(fl.digest)
 	}
@@ -205,7 +221,11 @@ func (x *fetches) leave(s *Store, fl *flight) {
 	case fl.askers == 0:
 		delete(x.flights, fl.digest) // the queue passes over it
 	}
+	unused := fl.ended && fl.askers == 0
 	x.mu.Unlock()
+	if unused {
+		fl.arrival.close()
+	}
 	if unpin {
 		s.unpin(fl.digest)
 	}

@@ -28,6 +28,9 @@ type StoreOptions struct {
 	// DirectoryCacheBytes bounds the memory for decoded directories, estimated
 	// from their encoded size. 0 is 128 MiB.
 	DirectoryCacheBytes int64
+	// ArriveAbove is the size, in bytes, from which on a ReadThrough lets a blob be
+	// read while it arrives, if its upstream can. 0 is 8 MiB.
+	ArriveAbove int64
 	// Logger may be nil.
 	Logger *zap.Logger
 }
@@ -39,8 +42,12 @@ func (o *StoreOptions) validate() error {
 	if o.FreePercent == 0 {
 		o.FreePercent = 80
 	}
-	if o.MaxBytes < 0 || o.DirectoryCacheBytes < 0 {
-		return fmt.Errorf("a store cannot have %d bytes, or %d for directories", o.MaxBytes, o.DirectoryCacheBytes)
+	if o.MaxBytes < 0 || o.DirectoryCacheBytes < 0 || o.ArriveAbove < 0 {
+		return fmt.Errorf("a store cannot have %d bytes, %d for directories, or let blobs arrive above %d",
+			o.MaxBytes, o.DirectoryCacheBytes, o.ArriveAbove)
+	}
+	if o.ArriveAbove == 0 {
+		o.ArriveAbove = 8 << 20
 	}
 	if o.DirectoryCacheBytes == 0 {
 		o.DirectoryCacheBytes = 128 << 20
@@ -65,6 +72,7 @@ type Store struct {
 	buffers     sync.Pool // of *[]byte
 	fetches     fetches
 	directories directoryCache
+	arriveAbove int64
 }
 
 // StoreStats says what a Store holds.
@@ -91,7 +99,7 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	s := &Store{files: f}
+	s := &Store{files: f, arriveAbove: o.ArriveAbove}
 	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
 	s.fetches.flights = make(map[digest.Digest]*flight)
 	s.directories.maxBytes = o.DirectoryCacheBytes

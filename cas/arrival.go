@@ -1,0 +1,205 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// An arrival is a large blob on its way into the store: a file with holes that
+// streams fill, and the readers that wait for some of it. bring, of which there is
+// one, starts the streams, hashes what has come without a hole, and ends when that
+// is all. Nothing is fetched twice: a stream ends where another one was.
+type arrival struct {
+	store    *Store
+	upstream RangeFetcher
+	digest   digest.Digest
+
+	// making is held while room is made in the store: it has one place.
+	making   chan struct{}
+	claimed  int64 // bytes that room was made for; guarded by making
+	reserved int64 // of the store's room, at most the size; guarded by making
+
+	mu      sync.Mutex
+	file    *os.File      // guarded by mu; nil until the first bytes have come
+	have    spans         // guarded by mu; what the file holds
+	streams []*stream     // guarded by mu; those that run, at most maxStreams+1
+	wants   []*span       // guarded by mu; what readers wait for, the longest wait first
+	serial  int           // guarded by mu; of the newest stream
+	changed chan struct{} // guarded by mu; closed at the next change; nil if nobody waits
+	err     error         // guarded by mu; why it failed, for good
+}
+
+func newArrival(s *Store, f RangeFetcher, d digest.Digest) *arrival {
+	return &arrival{store: s, upstream: f, digest: d, making: make(chan struct{}, 1)}
+}
+
+// bring fills the file and returns when it is the blob, or cannot become it. The
+// streams have ended then.
+func (a *arrival) bring(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	hasher := digest.NewHasher(a.digest.Function())
+	for hasher.SizeBytes() < a.digest.SizeBytes() {
+		p, err := a.plan(hasher.SizeBytes())
+		if err != nil {
+			return err
+		}
+		for _, s := range p.start {
+			running.Go(func() { s.ended(a.upstream.FetchFrom(ctx, a.digest, s.next, s)) })
+		}
+		if p.whole > hasher.SizeBytes() {
+			if err := a.hash(hasher, p); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-p.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if got := hasher.Digest(); got != a.digest {
+		return fmt.Errorf("%w: it is %s", ErrCorrupt, got)
+	}
+	return nil
+}
+
+// hashAtOnce bounds what is hashed before readers are looked after again.
+const hashAtOnce = 1 << 20
+
+// hash hashes what follows of the bytes up to p.whole.
+func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
+	buffer := a.store.buffers.Get().(*[]byte)
+	defer a.store.buffers.Put(buffer)
+	n := min(p.whole-hasher.SizeBytes(), hashAtOnce)
+	_, err := io.CopyBuffer(hasher, io.NewSectionReader(p.file, hasher.SizeBytes(), n), *buffer)
+	return err
+}
+
+// keep makes the file, which bring has filled, the store's, and pins it.
+func (a *arrival) keep(ctx context.Context) error {
+	return a.store.files.settle(ctx, a.digest, a.file.Name(), false)
+}
+
+// drop removes the file. Readers fail with err from now on.
+func (a *arrival) drop(err error) {
+	a.mu.Lock()
+	a.err = err
+	a.changeLocked()
+	file := a.file
+	a.mu.Unlock()
+	a.store.files.release(a.reserved)
+	if file != nil {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+	}
+}
+
+// close ends the use of the file, which is dropped or kept. A nil a has none.
+func (a *arrival) close() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	file := a.file
+	if a.err == nil {
+		a.err = fs.ErrClosed
+	}
+	a.mu.Unlock()
+	if file != nil {
+		_ = file.Close()
+	}
+}
+
+// changeLocked wakes all who wait for a change.
+func (a *arrival) changeLocked() {
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+func (a *arrival) changedLocked() <-chan struct{} {
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.changed
+}
+
+// readAt reads as io.ReaderAt does, as soon as the bytes are there.
+func (a *arrival) readAt(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("negative offset")
+	}
+	n := min(int64(len(p)), max(0, a.digest.SizeBytes()-off))
+	var err error
+	if n < int64(len(p)) {
+		err = io.EOF
+	}
+	if n == 0 {
+		return 0, err
+	}
+	file, waitErr := a.await(ctx, span{off, off + n})
+	if waitErr != nil {
+		return 0, waitErr
+	}
+	got, readErr := file.ReadAt(p[:n], off)
+	if readErr == nil {
+		readErr = err
+	} else if failed := a.failure(); failed != nil {
+		readErr = failed // the file was closed under us
+	}
+	return got, readErr
+}
+
+func (a *arrival) failure() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+// await returns the file once it holds w, at once if it does, even when ctx has
+// ended.
+func (a *arrival) await(ctx context.Context, w span) (*os.File, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	waits := false
+	for a.err == nil && a.have.end(w.from) < w.to {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !waits {
+			waits = true
+			a.wants = append(a.wants, &w)
+			a.changeLocked() // for bring, which plans
+			defer func() { a.unwantLocked(&w) }()
+		}
+		changed := a.changedLocked()
+		a.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
+	}
+	return a.file, a.err
+}
+
+func (a *arrival) unwantLocked(w *span) {
+	for i := range a.wants {
+		if a.wants[i] == w {
+			a.wants = append(a.wants[:i], a.wants[i+1:]...)
+			return
+		}
+	}
+}

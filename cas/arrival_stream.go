@@ -1,0 +1,231 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// The bounds of an arrival.
+const (
+	// maxStreams is how many streams fill an arrival, not counting the one that
+	// goes on from the part that has no hole.
+	maxStreams = 3
+	// streamAhead is how far a stream that was opened for a reader goes on behind
+	// what that reader wants.
+	streamAhead = 4 << 20
+	// streamReach is how far before the wanted byte a stream may be to be waited
+	// for; what is farther ahead is worth a round trip.
+	streamReach = 1 << 20
+	// streamPiece bounds what is written before readers hear of it.
+	streamPiece = 256 << 10
+)
+
+// errEnough ends a stream whose next bytes somebody else brings, or nobody wants.
+var errEnough = errors.New("no more is needed")
+
+// A stream is one call of FetchFrom that fills the hole at next. It is the
+// io.Writer of that call.
+type stream struct {
+	a       *arrival
+	serial  int
+	next    int64 // guarded by a.mu for writing; its own call reads it without
+	until   int64 // guarded by a.mu; it goes no further
+	enough  bool  // guarded by a.mu; it was ended by errEnough
+	surplus bool  // guarded by a.mu; bytes came after the last one
+}
+
+// A plan is what bring does next.
+type plan struct {
+	start   []*stream
+	file    *os.File
+	whole   int64           // the file has no hole before
+	changed <-chan struct{} // set when there is nothing to hash
+}
+
+// plan decides which streams there shall be: one that fills the first hole, and
+// for each waiting reader one that will soon be there, as far as the bound lets.
+func (a *arrival) plan(hashed int64) (plan, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return plan{}, a.err
+	}
+	p := plan{file: a.file, whole: a.have.end(0)}
+	if s := a.nearestLocked(p.whole); s != nil && s.next == p.whole {
+		s.until = a.digest.SizeBytes()
+	} else if p.whole < a.digest.SizeBytes() {
+		p.start = append(p.start, a.openLocked(p.whole, a.digest.SizeBytes()))
+	}
+	for _, w := range a.wants {
+		at := a.have.end(w.from)
+		if at >= w.to {
+			continue
+		}
+		if s := a.nearestLocked(at); s != nil && at-s.next <= streamReach {
+			s.until = max(s.until, min(w.to+streamAhead, a.digest.SizeBytes()))
+		} else if len(a.streams) <= maxStreams {
+			p.start = append(p.start, a.openLocked(at, min(w.to+streamAhead, a.digest.SizeBytes())))
+		}
+	}
+	if p.whole == hashed {
+		p.changed = a.changedLocked()
+	}
+	return p, nil
+}
+
+// nearestLocked returns the stream that comes to at first, nil if none does.
+func (a *arrival) nearestLocked(at int64) *stream {
+	var nearest *stream
+	from := a.have.gap(at, a.digest.SizeBytes()).from
+	for _, s := range a.streams {
+		if !s.enough && from <= s.next && s.next <= at && (nearest == nil || s.next > nearest.next) {
+			nearest = s
+		}
+	}
+	return nearest
+}
+
+func (a *arrival) openLocked(next, until int64) *stream {
+	a.serial++
+	s := &stream{a: a, serial: a.serial, next: next, until: until}
+	a.streams = append(a.streams, s)
+	return s
+}
+
+// limitLocked returns how far s may write now: not over what is there or is being
+// brought. Of two streams at the same place the newer one goes on.
+func (a *arrival) limitLocked(s *stream) int64 {
+	if a.have.end(s.next) > s.next {
+		return s.next
+	}
+	limit := min(s.until, a.have.gap(s.next, a.digest.SizeBytes()).to)
+	for _, o := range a.streams {
+		if !o.enough && (o.next > s.next || o.next == s.next && o.serial > s.serial) {
+			limit = min(limit, o.next)
+		}
+	}
+	return limit
+}
+
+// Write takes the bytes that follow. It fails with errEnough when s is to end.
+func (s *stream) Write(p []byte) (int, error) {
+	done := 0
+	for done < len(p) {
+		piece, err := s.admit(p[done:])
+		if err != nil {
+			return done, err
+		}
+		file, err := s.a.makeRoom(int64(len(piece)))
+		if err != nil {
+			return done, err
+		}
+		// At a full disk an attempt may have written a part, which is written again.
+		if err := s.a.store.files.withRoom(s.a.digest.SizeBytes()-s.next, func() error {
+			_, err := file.WriteAt(piece, s.next)
+			return err
+		}); err != nil {
+			return done, err
+		}
+		s.arrived(int64(len(piece)))
+		done += len(piece)
+	}
+	return done, nil
+}
+
+// admit returns how much of p is wanted.
+func (s *stream) admit(p []byte) ([]byte, error) {
+	a := s.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return nil, a.err
+	}
+	if s.next == a.digest.SizeBytes() {
+		s.surplus = true
+		return nil, fmt.Errorf("%w: more than %d bytes came", ErrCorrupt, s.next)
+	}
+	n := min(a.limitLocked(s)-s.next, int64(len(p)), streamPiece)
+	if n <= 0 {
+		s.enough = true
+		return nil, errEnough
+	}
+	return p[:n], nil
+}
+
+func (s *stream) arrived(n int64) {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	s.a.have.add(span{s.next, s.next + n})
+	s.next += n
+	s.a.changeLocked()
+}
+
+// ended takes s out. That it ended with err, or too early, is the failure of the
+// arrival, unless it was told to.
+func (s *stream) ended(err error) {
+	a := s.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, o := range a.streams {
+		if o == s {
+			a.streams = append(a.streams[:i], a.streams[i+1:]...)
+			break
+		}
+	}
+	if err == nil && s.next < a.digest.SizeBytes() && !s.enough {
+		err = fmt.Errorf("%w: only %d bytes came", ErrCorrupt, s.next)
+	}
+	needed := s.next < a.digest.SizeBytes() && a.have.end(s.next) == s.next
+	if err != nil && !s.enough && a.err == nil && (needed || s.surplus) {
+		a.err = err
+	}
+	a.changeLocked()
+}
+
+// makeRoom makes room for n more bytes, and the file if there is none.
+func (a *arrival) makeRoom(n int64) (*os.File, error) {
+	a.making <- struct{}{}
+	defer func() { <-a.making }()
+	size := a.digest.SizeBytes()
+	if need := a.claimed + n - a.reserved; need > 0 && a.reserved < size {
+		need = min(max(need, reserveBytes), size-a.reserved)
+		if err := a.store.files.reserve(need); err != nil {
+			return nil, err
+		}
+		a.reserved += need
+	}
+	a.claimed += n
+	a.mu.Lock()
+	file := a.file
+	a.mu.Unlock()
+	if file != nil {
+		return file, nil
+	}
+	if err := a.store.files.fits(size); err != nil {
+		return nil, err
+	}
+	file, err := a.store.files.createTemp()
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.file = file
+	return file, nil
+}
+
+// arrive brings the one blob of b, which can be read meanwhile.
+func (t *ReadThrough) arrive(ctx context.Context, b *batch) {
+	fl := b.flights[b.digests[0]]
+	err := fl.arrival.bring(ctx)
+	if err == nil {
+		err = fl.arrival.keep(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("fetch blob %s: %w", fl.digest, err)
+		fl.arrival.drop(err)
+	}
+	t.end(fl, err)
+}

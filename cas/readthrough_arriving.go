@@ -1,0 +1,197 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// ranged returns the upstream if d is large enough to be read while it arrives,
+// and upstream can begin inside a blob; else nil.
+func (t *ReadThrough) ranged(d digest.Digest) RangeFetcher {
+	if d.SizeBytes() <= t.store.arriveAbove {
+		return nil
+	}
+	ranged, _ := t.upstream.(RangeFetcher)
+	return ranged
+}
+
+// OpenArriving opens d for reading, and does not wait for all of a large blob: it
+// returns either a file, as OpenBlob does, or an Arrival of what is on its way.
+// That the blob is not upstream, the Arrival tells. The caller closes what it gets.
+func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, *Arrival, error) {
+	for {
+		file, err := t.store.OpenBlob(ctx, d)
+		if !errors.Is(err, ErrNotFound) {
+			return file, nil, err
+		}
+		if t.ranged(d) == nil {
+			file, err := t.OpenBlob(ctx, d)
+			return file, nil, err
+		}
+		flights, _, err := t.ask(ctx, []digest.Digest{d})
+		if err != nil {
+			return nil, nil, fmt.Errorf("open blob %s: %w", d, err)
+		}
+		if len(flights) == 0 {
+			continue // it has landed
+		}
+		if flights[0].arrival != nil {
+			return nil, &Arrival{through: t, digest: d, flight: flights[0]}, nil
+		}
+		// Somebody else fetches it in one piece.
+		defer t.store.fetches.leave(t.store, flights[0])
+		file, err = t.OpenBlob(ctx, d)
+		return file, nil, err
+	}
+}
+
+// An Arrival is a large blob that can be read while it is on its way into the
+// Store. All who open it at the same time share the fetch, which goes on as long
+// as one of them has not closed its Arrival; what has come of a blob when the last
+// one closes is dropped. Its methods may be called concurrently.
+//
+// What is read has not been verified until Wait returns nil. If the blob turns
+// out not to be what its digest says, it is not stored and every read from then
+// on is ErrCorrupt: whoever has used the bytes must know what to do.
+type Arrival struct {
+	through *ReadThrough
+	digest  digest.Digest
+
+	mu     sync.Mutex
+	flight *flight  // guarded by mu; nil when file is set or the Arrival is closed
+	file   *os.File // guarded by mu; set when the blob landed while we changed flights
+	closed bool     // guarded by mu
+	served bool     // guarded by mu; bytes of flight were given out
+}
+
+// ReadAt reads as io.ReaderAt does. It waits until the bytes are there, which are
+// fetched first if they are far from those on their way, or until ctx ends. Bytes
+// that are there it returns even if ctx has ended. A *MissingError says that the
+// blob is not upstream.
+func (a *Arrival) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	for {
+		fl, file, err := a.at()
+		if err != nil {
+			return 0, fmt.Errorf("read blob %s: %w", a.digest, err)
+		}
+		if file != nil {
+			return file.ReadAt(p, off)
+		}
+		n, err := fl.arrival.readAt(ctx, p, off)
+		if err == nil || errors.Is(err, io.EOF) {
+			a.give(fl)
+			return n, err
+		}
+		if again, err := a.follow(ctx, fl, err); !again {
+			return 0, fmt.Errorf("read blob %s: %w", a.digest, err)
+		}
+	}
+}
+
+// Wait waits until the blob is verified and in the Store. An error of the fetch
+// is that of every later read.
+func (a *Arrival) Wait(ctx context.Context) error {
+	for {
+		fl, file, err := a.at()
+		if err != nil {
+			return fmt.Errorf("wait for blob %s: %w", a.digest, err)
+		}
+		if file != nil {
+			return nil
+		}
+		select {
+		case <-fl.done:
+			err = fl.err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		if again, err := a.follow(ctx, fl, err); !again {
+			return fmt.Errorf("wait for blob %s: %w", a.digest, err)
+		}
+	}
+}
+
+// Close ends the use of a. Closing it again does nothing.
+func (a *Arrival) Close() {
+	a.mu.Lock()
+	fl, file := a.flight, a.file
+	a.flight, a.file, a.closed = nil, nil, true
+	a.mu.Unlock()
+	a.through.discard(fl, file)
+}
+
+func (t *ReadThrough) discard(fl *flight, file *os.File) {
+	if fl != nil {
+		t.store.fetches.leave(t.store, fl)
+	}
+	if file != nil {
+		_ = file.Close()
+	}
+}
+
+func (a *Arrival) at() (*flight, *os.File, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, nil, fs.ErrClosed
+	}
+	return a.flight, a.file, nil
+}
+
+// give notes that bytes of fl were given out.
+func (a *Arrival) give(fl *flight) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.served = a.served || a.flight == fl
+}
+
+// follow decides what comes after fl has failed with err. A failure that is
+// another ReadThrough's says nothing about our upstream, which is asked then,
+// unless bytes that will never be verified were given out.
+func (a *Arrival) follow(ctx context.Context, fl *flight, err error) (again bool, _ error) {
+	a.mu.Lock()
+	moved, final := a.flight != fl, a.served || fl.by == a.through
+	a.mu.Unlock()
+	if moved {
+		return true, nil
+	}
+	if final || ctx.Err() != nil {
+		return false, err
+	}
+	// While it fails, fl can still be joined.
+	select {
+	case <-fl.done:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	file, next, err := a.through.OpenArriving(ctx, a.digest)
+	if err != nil {
+		return false, err
+	}
+	var other *flight
+	if next != nil {
+		other = next.flight
+	}
+	a.mu.Lock()
+	moved = a.flight != fl || a.closed || a.served
+	if !moved {
+		a.flight, a.file = other, file
+	}
+	a.mu.Unlock()
+	if moved {
+		a.through.discard(other, file)
+		return true, nil
+	}
+	a.through.discard(fl, nil)
+	return true, nil
+}
