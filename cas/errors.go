@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // The kinds of errors that callers branch on with errors.Is. An error about a
@@ -19,8 +20,8 @@ var (
 	// ErrNoSpace: the blob does not fit, because it is larger than the whole
 	// store, because what is there is in use, or because the disk is full.
 	ErrNoSpace = errors.New("no space in the store")
-	// ErrInvalidDirectory: a Directory message breaks a rule of REv2.
-	ErrInvalidDirectory = errors.New("invalid directory")
+	// ErrInvalidDirectory: a blob is no Directory message, or breaks a rule of REv2.
+	ErrInvalidDirectory = tree.ErrInvalid
 )
 
 // A MissingError names the blobs that are not there. errors.Is(err, ErrNotFound)

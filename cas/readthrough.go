@@ -7,13 +7,11 @@ import (
 	"os"
 	"sync/atomic"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxDirectoryBytes bounds what is decoded as a directory: about a million entries.
+// maxDirectoryBytes bounds what is read as a directory: about a million entries.
 const maxDirectoryBytes = 128 << 20
 
 // A ReadThrough is a Store that gets what it lacks from upstream. However many
@@ -83,12 +81,12 @@ func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, er
 	return t.store.ReadBlob(ctx, d)
 }
 
-// Directory returns the blob d as a Directory that ValidateDirectory accepts.
-// The message is shared with others: the caller must not change it. Of a blob
-// that is no valid directory the error wraps ErrInvalidDirectory.
-func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error) {
-	if m := t.store.directories.get(d); m != nil {
-		return m, nil
+// Directory returns the blob d as a Directory. It is kept at hand for the next
+// one who asks, within StoreOptions.DirectoryCacheBytes. Of a blob that is no
+// valid directory the error wraps ErrInvalidDirectory.
+func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
+	if dir := t.store.directories.get(d); dir != nil {
+		return dir, nil
 	}
 	if d.SizeBytes() > maxDirectoryBytes {
 		return nil, fmt.Errorf("read directory %s: %w: it is larger than %d bytes",
@@ -98,15 +96,18 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*repb.Dir
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
-	m := new(repb.Directory)
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("read directory %s: %w: %w", d, ErrInvalidDirectory, err)
-	}
-	if err := ValidateDirectory(d.Function(), m); err != nil {
+	dir, err := tree.Parse(d.Function(), b)
+	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
-	t.store.directories.add(d, m)
-	return m, nil
+	return t.store.directories.add(d, dir), nil
+}
+
+// CachedDirectory returns what Directory would, if that is at hand. It does not
+// block.
+func (t *ReadThrough) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
+	dir := t.store.directories.get(d)
+	return dir, dir != nil
 }
 
 // hold makes ds local and keeps them pinned until release is called. After an

@@ -9,6 +9,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // checkResult reports whether r is well-formed: digests, and output paths that
@@ -119,16 +120,15 @@ func (r *references) add(m *repb.Digest) {
 		r.err = err
 		return
 	}
-	if _, twice := r.seen[d]; twice {
-		return
-	}
-	r.seen[d] = struct{}{}
-	r.ds = append(r.ds, d)
+	r.addAll([]digest.Digest{d})
 }
 
-func (r *references) addFiles(m *repb.Directory) {
-	for _, f := range m.GetFiles() {
-		r.add(f.GetDigest())
+func (r *references) addAll(ds []digest.Digest) {
+	for _, d := range ds {
+		if _, twice := r.seen[d]; !twice {
+			r.seen[d] = struct{}{}
+			r.ds = append(r.ds, d)
+		}
 	}
 }
 
@@ -172,15 +172,10 @@ func (s *Server) addDirectory(
 		if err != nil {
 			return nil, err
 		}
-		tree := new(repb.Tree)
-		if err := s.readMessage(ctx, d, tree); errors.Is(err, ErrNotFound) {
+		if err := s.addTree(ctx, refs, d); errors.Is(err, ErrNotFound) {
 			return []digest.Digest{d}, nil // evicted this moment
 		} else if err != nil {
 			return nil, err
-		}
-		refs.addFiles(tree.GetRoot())
-		for _, child := range tree.GetChildren() {
-			refs.addFiles(child)
 		}
 	}
 	if od.GetRootDirectoryDigest() != nil {
@@ -188,15 +183,35 @@ func (s *Server) addDirectory(
 		if err != nil {
 			return nil, err
 		}
-		if err := s.walkTree(ctx, root, func(d digest.Digest, m *repb.Directory) error {
-			if m == nil {
-				missing = append(missing, d)
+		if err := s.walkTree(ctx, root, func(n treeNode) error {
+			if n.missing {
+				missing = append(missing, n.digest)
 			}
-			refs.addFiles(m)
+			refs.addAll(n.refs.Files)
 			return nil
 		}); err != nil {
 			return nil, err
 		}
 	}
 	return missing, refs.err
+}
+
+// addTree adds the files of the Tree d.
+func (s *Server) addTree(ctx context.Context, refs *references, d digest.Digest) error {
+	b, err := s.readEncoded(ctx, d, "Tree")
+	if err != nil {
+		return err
+	}
+	directories, err := tree.SplitTree(b)
+	if err != nil {
+		return fmt.Errorf("tree %s: %w", d, err)
+	}
+	for _, encoded := range directories {
+		r, err := tree.ReferencesOf(refs.fn, encoded)
+		if err != nil {
+			return fmt.Errorf("tree %s: %w", d, err)
+		}
+		refs.addAll(r.Files)
+	}
+	return nil
 }

@@ -10,23 +10,35 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // maxTreeDirectories bounds the distinct directories of one tree.
 const maxTreeDirectories = 1 << 20
 
+// readEncoded reads the blob d, which is said to be a message of that type. One
+// that is too large is INVALID_ARGUMENT.
+func (s *Server) readEncoded(ctx context.Context, d digest.Digest, kind protoreflect.Name) ([]byte, error) {
+	if d.SizeBytes() > maxMessageBlob {
+		return nil, status.Errorf(codes.InvalidArgument, "%s %s: larger than %d bytes", kind, d, maxMessageBlob)
+	}
+	b, err := s.store.ReadBlob(ctx, d)
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kind, d, err)
+	}
+	return b, nil
+}
+
 // readMessage reads and decodes the blob d. A blob that is too large or is no
 // such message is INVALID_ARGUMENT.
 func (s *Server) readMessage(ctx context.Context, d digest.Digest, m proto.Message) error {
 	kind := m.ProtoReflect().Descriptor().Name()
-	if d.SizeBytes() > maxMessageBlob {
-		return status.Errorf(codes.InvalidArgument, "%s %s: larger than %d bytes", kind, d, maxMessageBlob)
-	}
-	b, err := s.store.ReadBlob(ctx, d)
+	b, err := s.readEncoded(ctx, d, kind)
 	if err != nil {
-		return fmt.Errorf("read %s %s: %w", kind, d, err)
+		return err
 	}
 	if err := proto.Unmarshal(b, m); err != nil {
 		return status.Errorf(codes.InvalidArgument, "blob %s is not a %s: %v", d, kind, err)
@@ -34,42 +46,57 @@ func (s *Server) readMessage(ctx context.Context, d digest.Digest, m proto.Messa
 	return nil
 }
 
+// A treeNode is a directory of a tree that is walked.
+type treeNode struct {
+	digest  digest.Digest
+	missing bool // it is not in the store; the rest is empty
+	encoded []byte
+	refs    tree.References
+}
+
+// readNode reads the Directory d.
+func (s *Server) readNode(ctx context.Context, d digest.Digest) (treeNode, error) {
+	n := treeNode{digest: d}
+	var err error
+	if n.encoded, err = s.readEncoded(ctx, d, "Directory"); errors.Is(err, ErrNotFound) {
+		n.missing = true
+		return n, nil
+	} else if err != nil {
+		return n, err
+	}
+	if n.refs, err = tree.ReferencesOf(d.Function(), n.encoded); err != nil {
+		return n, fmt.Errorf("directory %s: %w", d, err)
+	}
+	return n, nil
+}
+
 // walkTree visits each distinct directory of a tree once, the root first, level
-// by level. What is not in the store is visited with a nil message. A tree cannot
-// contain itself, and one that names a directory a million times names it once.
-func (s *Server) walkTree(
-	ctx context.Context, root digest.Digest, visit func(digest.Digest, *repb.Directory) error,
-) error {
+// by level, those that are not in the store included. A tree cannot contain
+// itself, and one that names a directory a million times names it once.
+func (s *Server) walkTree(ctx context.Context, root digest.Digest, visit func(treeNode) error) error {
 	queue := []digest.Digest{root}
 	seen := map[digest.Digest]struct{}{root: {}}
 	for i := 0; i < len(queue); i++ {
-		d := queue[i]
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m := new(repb.Directory)
-		if err := s.readMessage(ctx, d, m); errors.Is(err, ErrNotFound) {
-			m = nil
-		} else if err != nil {
+		n, err := s.readNode(ctx, queue[i])
+		if err != nil {
 			return err
 		}
-		if err := visit(d, m); err != nil {
+		if err := visit(n); err != nil {
 			return err
 		}
-		for _, child := range m.GetDirectories() {
-			c, err := digest.FromProto(root.Function(), child.GetDigest())
-			if err != nil {
-				return fmt.Errorf("directory %s: %.100q: %w", d, child.GetName(), err)
-			}
-			if _, twice := seen[c]; twice {
+		for _, child := range n.refs.Directories {
+			if _, twice := seen[child]; twice {
 				continue
 			}
 			if len(queue) >= maxTreeDirectories {
 				return status.Errorf(codes.ResourceExhausted,
 					"tree %s has more than %d different directories", root, maxTreeDirectories)
 			}
-			seen[c] = struct{}{}
-			queue = append(queue, c)
+			seen[child] = struct{}{}
+			queue = append(queue, child)
 		}
 	}
 	return nil
@@ -103,13 +130,19 @@ func (v *storageService) getTree(
 		return err
 	}
 	p := pager{stream: stream, maxCount: int(r.GetPageSize()), maxBytes: int(v.s.options.MaxBatchBytes)}
-	if err := v.s.walkTree(stream.Context(), root, func(d digest.Digest, m *repb.Directory) error {
+	if err := v.s.walkTree(stream.Context(), root, func(n treeNode) error {
 		p.position++
 		switch {
-		case m == nil && d == root:
+		case n.missing && n.digest == root:
 			return &MissingError{Digests: []digest.Digest{root}}
-		case m == nil, p.position <= skip:
+		case n.missing, p.position <= skip:
 			return nil
+		}
+		m := new(repb.Directory)
+		if err := proto.Unmarshal(n.encoded, m); err != nil {
+			// Names that are not UTF-8 are allowed in a blob and not in a response.
+			return status.Errorf(codes.InvalidArgument,
+				"directory %s cannot be sent as a message, only be read as a blob: %v", n.digest, err)
 		}
 		return p.add(m)
 	}); err != nil {

@@ -25,8 +25,9 @@ type StoreOptions struct {
 	MaxBytes int64
 	// FreePercent is used when MaxBytes is 0; 0 is 80.
 	FreePercent int
-	// DirectoryCacheBytes bounds the memory for decoded directories, estimated
-	// from their encoded size. 0 is 128 MiB.
+	// DirectoryCacheBytes bounds the memory of the directories that ReadThroughs
+	// keep at hand for all their users together. What is gone from it is read
+	// again. 0 is 256 MiB.
 	DirectoryCacheBytes int64
 	// ArriveAbove is the size, in bytes, from which on a ReadThrough lets a blob be
 	// read while it arrives, if its upstream can. 0 is 8 MiB.
@@ -50,7 +51,7 @@ func (o *StoreOptions) validate() error {
 		o.ArriveAbove = 8 << 20
 	}
 	if o.DirectoryCacheBytes == 0 {
-		o.DirectoryCacheBytes = 128 << 20
+		o.DirectoryCacheBytes = 256 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

@@ -24,14 +24,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // fakeSource holds trees in memory and blobs in files. Tests make it fail or wait.
+// What it returned of directories stays at hand until forget.
 type fakeSource struct {
 	dir string
 
 	mu     sync.Mutex
 	dirs   map[digest.Digest]*repb.Directory
+	raw    map[digest.Digest][]byte // encoded directories that are not in dirs
+	ready  map[digest.Digest]*tree.Directory
 	blobs  map[digest.Digest]string        // paths
 	fails  map[digest.Digest]error         // of either method
 	gates  map[digest.Digest]chan struct{} // a call waits until it is closed
@@ -43,6 +47,8 @@ func newFakeSource(t testing.TB) *fakeSource {
 	return &fakeSource{
 		dir:   t.TempDir(),
 		dirs:  map[digest.Digest]*repb.Directory{},
+		raw:   map[digest.Digest][]byte{},
+		ready: map[digest.Digest]*tree.Directory{},
 		blobs: map[digest.Digest]string{},
 		fails: map[digest.Digest]error{},
 		gates: map[digest.Digest]chan struct{}{},
@@ -68,16 +74,41 @@ func (s *fakeSource) enter(ctx context.Context, d digest.Digest) error {
 	return err
 }
 
-func (s *fakeSource) Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error) {
+func (s *fakeSource) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	if err := s.enter(ctx, d); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	b := s.raw[d]
 	if m := s.dirs[d]; m != nil {
-		return m, nil
+		var err error
+		if b, err = proto.Marshal(m); err != nil {
+			return nil, err
+		}
+	} else if b == nil {
+		return nil, fmt.Errorf("no directory %s", d)
 	}
-	return nil, fmt.Errorf("no directory %s", d)
+	dir, err := tree.Parse(d.Function(), b)
+	if err != nil {
+		return nil, err
+	}
+	s.ready[d] = dir
+	return dir, nil
+}
+
+func (s *fakeSource) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dir, ok := s.ready[d]
+	return dir, ok
+}
+
+// forget makes the next access to any directory ask again.
+func (s *fakeSource) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.ready)
 }
 
 func (s *fakeSource) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {

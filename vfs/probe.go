@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // probe has try try out a root of this FS, with passthrough if it is wanted,
@@ -125,7 +126,7 @@ const probeContent = "forerunner\n"
 type probeSource struct {
 	file *os.File // without a name, where the store's blobs are
 	root digest.Digest
-	dirs map[digest.Digest]*repb.Directory
+	dirs map[digest.Digest]*tree.Directory
 }
 
 func newProbeSource(dir string) (*probeSource, error) {
@@ -133,7 +134,7 @@ func newProbeSource(dir string) (*probeSource, error) {
 	if err != nil {
 		return nil, &mountError{"overlay", fmt.Errorf("create a nameless file in %s: %w", dir, err)}
 	}
-	s := &probeSource{file: os.NewFile(uintptr(fd), "probe"), dirs: map[digest.Digest]*repb.Directory{}}
+	s := &probeSource{file: os.NewFile(uintptr(fd), "probe"), dirs: map[digest.Digest]*tree.Directory{}}
 	if _, err := s.file.WriteString(probeContent); err != nil {
 		_ = s.file.Close()
 		return nil, err
@@ -151,14 +152,19 @@ func newProbeSource(dir string) (*probeSource, error) {
 }
 
 func (s *probeSource) add(m *repb.Directory) digest.Digest {
-	b, _ := proto.Marshal(m) // of a message of our own: cannot fail
+	// Of a message of our own neither can fail.
+	b, _ := proto.Marshal(m)
 	d := digest.Of(digest.SHA256, b)
-	s.dirs[d] = m
+	s.dirs[d], _ = tree.Parse(digest.SHA256, b)
 	return d
 }
 
-func (s *probeSource) Directory(_ context.Context, d digest.Digest) (*repb.Directory, error) {
+func (s *probeSource) Directory(_ context.Context, d digest.Digest) (*tree.Directory, error) {
 	return s.dirs[d], nil
+}
+
+func (s *probeSource) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
+	return s.dirs[d], true
 }
 
 func (s *probeSource) OpenBlob(context.Context, digest.Digest) (*os.File, error) {

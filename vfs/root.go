@@ -12,30 +12,18 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // Kind is what an entry of an input root is.
-type Kind uint8
+type Kind = tree.Kind
 
 // The kinds of entries.
 const (
-	Directory Kind = iota + 1
-	File
-	Symlink
+	Directory = tree.Dir
+	File      = tree.File
+	Symlink   = tree.Symlink
 )
-
-// String returns the name of the kind in lower case.
-func (k Kind) String() string {
-	switch k {
-	case Directory:
-		return "directory"
-	case File:
-		return "file"
-	case Symlink:
-		return "symlink"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
 
 // RootSpec describes the input root of one action.
 type RootSpec struct {
@@ -52,12 +40,21 @@ type RootSpec struct {
 	OnStall func(d time.Duration)
 }
 
-// Stats says how much of an input root was read; each path counts once.
+// Stats says how much of an input root was read, each path once, and how often
+// a name was looked up.
 type Stats struct {
 	DirectoriesRead int64
 	FilesRead       int64
 	SymlinksRead    int64
 	BytesRead       int64 // sizes of the files that were opened
+
+	// Lookups and Absent count the names that the kernel asked for, those that are
+	// there and those that are not: for a stat, on the way to something deeper, or
+	// before an open. They are not reads. The kernel asks once for each path and
+	// remembers the answer until it is short of memory; what it learned from a
+	// listing it does not ask for.
+	Lookups int64
+	Absent  int64
 }
 
 // Root is the input root of one action. Its methods may be called concurrently.
@@ -85,10 +82,9 @@ type Root struct {
 	seed maphash.Seed // inode numbers are hashes of the path
 
 	mu     sync.Mutex
-	nodes  map[uint64]*node             // by node id, as the kernel knows them
-	lastID uint64                       // of the newest node; ids are never used again
-	dirs   map[digest.Digest]*directory // those that were read, whatever their path
-	seen   map[uint64]struct{}          // inode numbers of the paths that were read
+	nodes  map[uint64]*node    // by node id, as the kernel knows them
+	lastID uint64              // of the newest node; ids are never used again
+	seen   map[uint64]struct{} // inode numbers of the paths that were read
 	stats  Stats
 	err    error // first error of the Source or of a directory
 }
@@ -104,7 +100,7 @@ func (f *FS) NewRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 }
 
 func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
-	if err := checkName(spec.Name); err != nil {
+	if err := tree.CheckName(spec.Name); err != nil {
 		return nil, err
 	}
 	if spec.Source == nil || spec.Digest.IsZero() {
@@ -120,7 +116,6 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 		fs: f, spec: spec, pin: -1,
 		seed:  maphash.MakeSeed(),
 		nodes: map[uint64]*node{},
-		dirs:  map[digest.Digest]*directory{},
 		seen:  map[uint64]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -180,7 +175,18 @@ func (r *Root) fail(n *node, err error) {
 	if p == "" {
 		p = "."
 	}
-	r.err = fmt.Errorf("read %s %s of the input root: %w", n.kind, p, err)
+	r.err = fmt.Errorf("read %s %s of the input root: %w", n.Kind, p, err)
+}
+
+// markLookup counts that the kernel asked for a name.
+func (r *Root) markLookup(there bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if there {
+		r.stats.Lookups++
+	} else {
+		r.stats.Absent++
+	}
 }
 
 // markRead counts the first read of n and reports it.
@@ -191,12 +197,12 @@ func (r *Root) markRead(n *node) {
 		return
 	}
 	r.seen[n.ino] = struct{}{}
-	switch n.kind {
+	switch n.Kind {
 	case Directory:
 		r.stats.DirectoriesRead++
 	case File:
 		r.stats.FilesRead++
-		r.stats.BytesRead += n.digest.SizeBytes()
+		r.stats.BytesRead += n.Digest.SizeBytes()
 	case Symlink:
 		r.stats.SymlinksRead++
 	}
@@ -206,6 +212,6 @@ func (r *Root) markRead(n *node) {
 	}
 	r.mu.Unlock()
 	if r.spec.OnFirstRead != nil {
-		r.spec.OnFirstRead(path, n.kind)
+		r.spec.OnFirstRead(path, n.Kind)
 	}
 }

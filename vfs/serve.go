@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // forGood is how long the kernel may keep attributes, entries and absences:
@@ -25,18 +27,15 @@ func (l *lowerFS) String() string { return "forerunner" }
 func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	r := l.root
 	parent := r.node(h.NodeId)
-	if parent == nil || parent.kind != Directory {
+	if parent == nil || parent.Kind != Directory {
 		return fuse.ENOENT
 	}
 	d, status := r.read(r.access(cancel, h), parent)
 	if !status.Ok() {
 		return status
 	}
-	e, ok, err := d.find(name)
-	if err != nil {
-		r.fail(parent, err)
-		return fuse.EIO
-	}
+	e, ok := d.Find(name)
+	r.markLookup(ok)
 	out.SetEntryTimeout(forGood)
 	if ok {
 		l.tell(parent, e, out)
@@ -44,8 +43,8 @@ func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, 
 	return fuse.OK // node 0: the absence is kept as well
 }
 
-// tell answers with the entry e of parent, and counts that the kernel knows it.
-func (l *lowerFS) tell(parent *node, e entry, out *fuse.EntryOut) {
+// tell answers with the tree.Entry e of parent, and counts that the kernel knows it.
+func (l *lowerFS) tell(parent *node, e tree.Entry, out *fuse.EntryOut) {
 	n := l.root.know(parent, e)
 	out.NodeId = n.id
 	out.Generation = 1 // node ids are never used again
@@ -68,17 +67,17 @@ func (l *lowerFS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 
 func (l *lowerFS) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
 	n := l.root.node(h.NodeId)
-	if n == nil || n.kind != Symlink {
+	if n == nil || n.Kind != Symlink {
 		return nil, fuse.EINVAL
 	}
 	l.root.markRead(n)
-	return []byte(n.target), fuse.OK
+	return []byte(n.Target), fuse.OK
 }
 
 func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	r := l.root
 	n := r.node(in.NodeId)
-	if n == nil || n.kind != File {
+	if n == nil || n.Kind != File {
 		return fuse.ENOENT
 	}
 	b, status := r.open(r.access(cancel, &in.InHeader), n)
@@ -111,13 +110,13 @@ func (l *lowerFS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { l.root.blobs.
 func (l *lowerFS) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
 func (l *lowerFS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return l.list(cancel, in, func(_ *node, e *fuse.DirEntry, _ *entry) bool {
+	return l.list(cancel, in, func(_ *node, e *fuse.DirEntry, _ *tree.Entry) bool {
 		return out.AddDirEntry(*e)
 	})
 }
 
 func (l *lowerFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return l.list(cancel, in, func(n *node, d *fuse.DirEntry, e *entry) bool {
+	return l.list(cancel, in, func(n *node, d *fuse.DirEntry, e *tree.Entry) bool {
 		o := out.AddDirLookupEntry(*d)
 		if o == nil {
 			return false
@@ -132,21 +131,21 @@ func (l *lowerFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse
 // list calls add for the entries of a directory from in.Offset on, until it
 // returns false. Offset 0 is ".", 1 is "..", i+2 is entry i.
 func (l *lowerFS) list(
-	cancel <-chan struct{}, in *fuse.ReadIn, add func(*node, *fuse.DirEntry, *entry) bool,
+	cancel <-chan struct{}, in *fuse.ReadIn, add func(*node, *fuse.DirEntry, *tree.Entry) bool,
 ) fuse.Status {
 	r := l.root
 	n := r.node(in.NodeId)
-	if n == nil || n.kind != Directory {
+	if n == nil || n.Kind != Directory {
 		return fuse.ENOENT
 	}
 	d, status := r.read(r.access(cancel, &in.InHeader), n)
 	if !status.Ok() {
 		return status
 	}
-	if in.Offset > uint64(d.len()+2) {
+	if in.Offset > uint64(d.Len()+2) {
 		return fuse.EINVAL
 	}
-	for i := int(in.Offset); i < d.len()+2; i++ {
+	for i := int(in.Offset); i < d.Len()+2; i++ {
 		dirent := fuse.DirEntry{Mode: fuse.S_IFDIR, Ino: n.ino, Name: ".", Off: uint64(i) + 1}
 		if i < 2 {
 			if i == 1 {
@@ -160,12 +159,8 @@ func (l *lowerFS) list(
 			}
 			continue
 		}
-		e, err := d.at(i - 2)
-		if err != nil {
-			r.fail(n, err)
-			return fuse.EIO
-		}
-		dirent.Name, dirent.Mode, dirent.Ino = e.name, typeOf(e.kind), r.inoOf(n, e.name)
+		e := d.At(i - 2)
+		dirent.Name, dirent.Mode, dirent.Ino = e.Name, typeOf(e.Kind), r.inoOf(n, e.Name)
 		if !add(n, &dirent, &e) {
 			break
 		}
@@ -175,6 +170,6 @@ func (l *lowerFS) list(
 
 func (l *lowerFS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	out.Bsize, out.Frsize = 4096, 4096
-	out.NameLen = maxName
+	out.NameLen = tree.MaxName
 	return fuse.OK
 }

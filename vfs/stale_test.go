@@ -10,21 +10,26 @@ import (
 	"strings"
 	"testing"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // stuckSource is a probeSource whose directory "dir" never comes.
 type stuckSource struct{ *probeSource }
 
-func (s stuckSource) Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error) {
+func (s stuckSource) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	if d == s.root {
 		return s.probeSource.Directory(ctx, d)
 	}
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+func (s stuckSource) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
+	dir, ok := s.probeSource.CachedDirectory(d)
+	return dir, ok && d == s.root
 }
 
 // serverMain serves two roots until it is killed.

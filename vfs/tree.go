@@ -3,14 +3,17 @@ package vfs
 import (
 	"hash/maphash"
 	"strings"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // node is one path that the kernel knows. It lives as long as the kernel
 // remembers it or a node below it. Except for lookups and children it never changes.
 type node struct {
-	entry
+	tree.Entry
 	id     uint64 // node id of the FUSE protocol
 	ino    uint64 // a hash of the path: the same after the kernel forgot the node
 	parent *node  // nil for the root
@@ -22,7 +25,9 @@ type node struct {
 
 func (r *Root) addRootNode() {
 	r.nodes[fuse.FUSE_ROOT_ID] = &node{
-		entry:   entry{kind: Directory, digest: r.spec.Digest, perm: 0o755, mtime: defaultTime},
+		Entry: tree.Entry{
+			Kind: Directory, Digest: r.spec.Digest, Perm: 0o755, MTime: time.Unix(tree.DefaultMTime, 0),
+		},
 		id:      fuse.FUSE_ROOT_ID,
 		ino:     fuse.FUSE_ROOT_ID,
 		lookups: 1,
@@ -39,17 +44,19 @@ func (r *Root) node(id uint64) *node {
 
 // know returns the node of e below parent, new or not, and counts that the
 // kernel is told of it.
-func (r *Root) know(parent *node, e entry) *node {
+func (r *Root) know(parent *node, e tree.Entry) *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := parent.children[e.name]
+	n := parent.children[e.Name]
 	if n == nil {
 		r.lastID++
-		n = &node{entry: e, id: r.lastID, ino: r.inoOf(parent, e.name), parent: parent}
+		// The node may outlive the directory, whose memory the strings are part of.
+		e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
+		n = &node{Entry: e, id: r.lastID, ino: r.inoOf(parent, e.Name), parent: parent}
 		if parent.children == nil {
 			parent.children = map[string]*node{}
 		}
-		parent.children[e.name] = n
+		parent.children[e.Name] = n
 		r.nodes[n.id] = n
 	}
 	n.lookups++
@@ -67,7 +74,7 @@ func (r *Root) forgetNode(id, count uint64) {
 	n.lookups -= min(count, n.lookups)
 	for n.parent != nil && n.lookups == 0 && len(n.children) == 0 {
 		delete(r.nodes, n.id)
-		delete(n.parent.children, n.name)
+		delete(n.parent.children, n.Name)
 		n = n.parent
 	}
 }
@@ -87,13 +94,13 @@ func (r *Root) inoOf(parent *node, name string) uint64 {
 func (n *node) pathLocked() string {
 	size, depth := 0, 0
 	for p := n; p.parent != nil; p = p.parent {
-		size += len(p.name) + 1
+		size += len(p.Name) + 1
 		depth++
 	}
 	names := make([]string, depth)
 	for p := n; p.parent != nil; p = p.parent {
 		depth--
-		names[depth] = p.name
+		names[depth] = p.Name
 	}
 	var b strings.Builder
 	b.Grow(size)
@@ -110,21 +117,21 @@ func (n *node) pathLocked() string {
 func (r *Root) attr(n *node, a *fuse.Attr) {
 	*a = fuse.Attr{
 		Ino:   n.ino,
-		Mode:  n.perm | typeOf(n.kind),
+		Mode:  n.Perm | typeOf(n.Kind),
 		Nlink: 1,
 		Owner: r.fs.owner,
 	}
-	switch n.kind {
+	switch n.Kind {
 	case File:
-		a.Size = uint64(n.digest.SizeBytes())
+		a.Size = uint64(n.Digest.SizeBytes())
 		a.Blocks = (a.Size + 511) / 512
 	case Symlink:
-		a.Size = uint64(len(n.target))
+		a.Size = uint64(len(n.Target))
 	case Directory:
 		a.Size = 4096
 		a.Blocks = 8
 	}
-	a.SetTimes(&n.mtime, &n.mtime, &n.mtime)
+	a.SetTimes(&n.MTime, &n.MTime, &n.MTime)
 }
 
 func typeOf(k Kind) uint32 {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // Input is what an input root has at a path.
@@ -36,19 +37,19 @@ func (r *Root) Unchanged(path string) (Input, bool) {
 		switch {
 		case u.kind == upperAbsent:
 			e, ok := r.lowerEntry(lower, append([]string{name}, rest...))
-			found = Input{e.kind, e.digest, e.exec, e.target}
+			found = Input{e.Kind, e.Digest, e.Executable, e.Target}
 			return ok
 		case u.kind == upperDir && len(rest) > 0:
 			e, ok := r.lowerBehind(lower, name, u)
 			lower = digest.Digest{}
-			if ok && e.kind == Directory {
-				lower = e.digest
+			if ok && e.Kind == Directory {
+				lower = e.Digest
 			}
 			return true
 		case u.kind == upperFile && u.metacopy && len(rest) == 0:
 			e, ok := r.lowerBehind(lower, name, u)
-			found = Input{File, e.digest, u.mode&0o111 != 0, ""}
-			return ok && e.kind == File
+			found = Input{File, e.Digest, u.mode&0o111 != 0, ""}
+			return ok && e.Kind == File
 		}
 		return false
 	})
@@ -83,7 +84,7 @@ func (r *Root) Written(path string) (string, bool) {
 func splitPath(path string) ([]string, bool) {
 	names := strings.Split(path, "/")
 	for _, n := range names {
-		if checkName(n) != nil {
+		if tree.CheckName(n) != nil {
 			return nil, false
 		}
 	}
@@ -200,10 +201,10 @@ func mark(fd int, name string) (value string, ok bool, err error) {
 
 // lowerBehind returns the input that overlayfs puts behind the entry u, which
 // is called name in a directory whose lower directory is dir (zero: it has none).
-func (r *Root) lowerBehind(dir digest.Digest, name string, u upperEntry) (entry, bool) {
+func (r *Root) lowerBehind(dir digest.Digest, name string, u upperEntry) (tree.Entry, bool) {
 	switch {
 	case u.opaque:
-		return entry{}, false
+		return tree.Entry{}, false
 	case strings.HasPrefix(u.redirect, "/"):
 		return r.lowerEntry(r.spec.Digest, strings.Split(u.redirect[1:], "/"))
 	case u.redirect != "":
@@ -213,19 +214,19 @@ func (r *Root) lowerBehind(dir digest.Digest, name string, u upperEntry) (entry,
 }
 
 // lowerEntry returns the input at names below the Directory dir.
-func (r *Root) lowerEntry(dir digest.Digest, names []string) (entry, bool) {
-	e := entry{kind: Directory, digest: dir}
+func (r *Root) lowerEntry(dir digest.Digest, names []string) (tree.Entry, bool) {
+	e := tree.Entry{Kind: Directory, Digest: dir}
 	for _, name := range names {
-		if e.kind != Directory || e.digest.IsZero() {
-			return entry{}, false
+		if e.Kind != Directory || e.Digest.IsZero() {
+			return tree.Entry{}, false
 		}
-		d, err := r.directory(r.ctx, e.digest)
+		d, err := r.directory(r.ctx, e.Digest)
 		if err != nil {
-			return entry{}, false
+			return tree.Entry{}, false
 		}
 		var ok bool
-		if e, ok, err = d.find(name); err != nil || !ok {
-			return entry{}, false
+		if e, ok = d.Find(name); !ok {
+			return tree.Entry{}, false
 		}
 	}
 	return e, true

@@ -8,17 +8,21 @@ import (
 	"path/filepath"
 	"sync"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // ErrUnavailable is wrapped by the errors of Open that say what this machine
 // lacks: FUSE, privilege, overlayfs, or a file system that can hold its writable layer.
 var ErrUnavailable = errors.New("input roots are not available")
+
+// ErrInvalidDirectory is wrapped by errors about a Directory that REv2 does not
+// allow, or that no file system can show.
+var ErrInvalidDirectory = tree.ErrInvalid
 
 // ErrClosed is returned for an FS that was closed.
 var ErrClosed = errors.New("file system is closed")
@@ -28,8 +32,12 @@ var ErrClosed = errors.New("file system is closed")
 // after ctx ends. What they fail with is seen by the action as EIO and reported
 // by Root.Err.
 type Source interface {
-	// Directory returns a valid Directory (as REv2 has it), which nobody changes any more.
-	Directory(ctx context.Context, d digest.Digest) (*repb.Directory, error)
+	// Directory returns the Directory with that digest.
+	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
+	// CachedDirectory returns what Directory would, if it is in memory. It must
+	// not block. A Root keeps no directories of its own: it asks at every lookup
+	// and listing, and calls Directory, which counts as waiting, if there is none.
+	CachedDirectory(d digest.Digest) (*tree.Directory, bool)
 	// OpenBlob returns a file that holds the blob; vfs closes it.
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }

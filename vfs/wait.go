@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // killPoll is how often an interrupted access looks whether its process is
@@ -100,15 +101,15 @@ func killed(thread uint32) bool {
 	return false
 }
 
-// read returns the entries of directory n, from the Source the first time.
-func (r *Root) read(a access, n *node) (*directory, fuse.Status) {
-	d := r.decoded(n.digest)
-	if d == nil {
+// read returns the entries of directory n. It waits only where the Source has not
+// got them at hand.
+func (r *Root) read(a access, n *node) (*tree.Directory, fuse.Status) {
+	d, ok := r.spec.Source.CachedDirectory(n.Digest)
+	if !ok {
 		var err error
-		var ok bool
-		d, err, ok = await(a, func(ctx context.Context) (*directory, error) {
-			return r.directory(ctx, n.digest)
-		}, func(*directory) {})
+		d, err, ok = await(a, func(ctx context.Context) (*tree.Directory, error) {
+			return r.spec.Source.Directory(ctx, n.Digest)
+		}, func(*tree.Directory) {})
 		if !ok {
 			return nil, fuse.EIO // nobody is left to see it
 		}
@@ -121,35 +122,17 @@ func (r *Root) read(a access, n *node) (*directory, fuse.Status) {
 	return d, fuse.OK
 }
 
-func (r *Root) decoded(d digest.Digest) *directory {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dirs[d]
-}
-
-// directory returns a directory of the tree, however many paths it has, after
-// one check.
-func (r *Root) directory(ctx context.Context, d digest.Digest) (*directory, error) {
-	if dir := r.decoded(d); dir != nil {
+// directory returns a directory of the tree on behalf of the worker.
+func (r *Root) directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
+	if dir, ok := r.spec.Source.CachedDirectory(d); ok {
 		return dir, nil
 	}
-	m, err := r.spec.Source.Directory(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := newDirectory(d.Function(), m)
-	if err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dirs[d] = dir
-	return dir, nil
+	return r.spec.Source.Directory(ctx, d)
 }
 
 // open returns a file with the bytes of n; it must be released.
 func (r *Root) open(a access, n *node) (*blob, fuse.Status) {
-	if b := r.blobs.use(n.digest); b != nil {
+	if b := r.blobs.use(n.Digest); b != nil {
 		return b, fuse.OK
 	}
 	file, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
@@ -162,19 +145,19 @@ func (r *Root) open(a access, n *node) (*blob, fuse.Status) {
 		r.fail(n, err)
 		return nil, fuse.EIO
 	}
-	return r.blobs.add(n.digest, file, r.register), fuse.OK
+	return r.blobs.add(n.Digest, file, r.register), fuse.OK
 }
 
 // openBlob opens the blob and checks its size, which the kernel was told
 // before and which a passthrough read would not keep to.
 func (r *Root) openBlob(ctx context.Context, n *node) (*os.File, error) {
-	f, err := r.spec.Source.OpenBlob(ctx, n.digest)
+	f, err := r.spec.Source.OpenBlob(ctx, n.Digest)
 	if err != nil {
 		return nil, err
 	}
 	st, err := f.Stat()
-	if err == nil && st.Size() != n.digest.SizeBytes() {
-		err = fmt.Errorf("blob %s has %d bytes", n.digest, st.Size())
+	if err == nil && st.Size() != n.Digest.SizeBytes() {
+		err = fmt.Errorf("blob %s has %d bytes", n.Digest, st.Size())
 	}
 	if err != nil {
 		_ = f.Close()

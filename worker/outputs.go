@@ -109,7 +109,7 @@ func (o *outputs) add(ctx context.Context, root *os.Root, want output, info fs.F
 			Path: want.path, Digest: node.GetDigest(), IsExecutable: node.GetIsExecutable(),
 		})
 	case info.Mode().Type() == fs.ModeSymlink:
-		target, err := root.Readlink(want.full)
+		target, err := readlink(root, want.full)
 		if err != nil {
 			return err
 		}

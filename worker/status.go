@@ -14,7 +14,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // A failure is an error that knows the gRPC code its action ends with.
@@ -44,8 +43,7 @@ func statusOf(ctx context.Context, err error) *status.Status {
 		return status.New(f.code, err.Error())
 	}
 	switch {
-	case errors.Is(err, cas.ErrInvalidDirectory), errors.Is(err, vfs.ErrInvalidDirectory),
-		errors.Is(err, digest.ErrInvalid):
+	case errors.Is(err, cas.ErrInvalidDirectory), errors.Is(err, digest.ErrInvalid):
 		return status.New(codes.InvalidArgument, err.Error())
 	case errors.Is(err, cas.ErrCorrupt):
 		return status.New(codes.DataLoss, err.Error())

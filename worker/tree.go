@@ -9,9 +9,11 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -101,26 +103,34 @@ func (b *treeBuilder) finish(ctx context.Context, m *repb.Directory, d digest.Di
 }
 
 // unchanged adds the input directory d and all below it without looking at the
-// file system, each once however often it occurs. ok is false when what is below
-// must be looked at: a client finds the children of a Tree by the digest of what
-// it encodes itself, so each message must have been encoded in the usual way.
+// file system, each once however often it occurs: m is nil the next time. ok is
+// false when what is below must be looked at: a client finds the children of a
+// Tree by the digest of what it encodes itself, so each message must have been
+// encoded in the usual way.
 func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int) (m *repb.Directory, ok bool, err error) {
 	if depth > maxTreeDepth {
 		return nil, false, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
-	if m, err = b.o.a.inputs.Directory(ctx, d); err != nil || b.seen[d] {
-		return m, err == nil, err
+	if b.seen[d] {
+		return nil, true, nil
+	}
+	input, err := b.o.a.inputs.Directory(ctx, d)
+	if err != nil {
+		return nil, false, err
+	}
+	m = &repb.Directory{}
+	if err := proto.Unmarshal(input.Encoded(), m); err != nil {
+		return nil, false, nil // a name is not UTF-8, which build will say
 	}
 	usual, raw, err := digest.OfMessage(b.o.a.fn, m)
 	if err != nil || usual != d {
 		return nil, false, err
 	}
-	for _, child := range m.GetDirectories() {
-		c, err := digest.FromProto(b.o.a.fn, child.GetDigest())
-		if err != nil {
-			return nil, false, err
+	for i := range input.Len() {
+		if input.Kind(i) != vfs.Directory {
+			continue
 		}
-		if _, ok, err := b.unchanged(ctx, c, depth+1); !ok || err != nil {
+		if _, ok, err := b.unchanged(ctx, input.At(i).Digest, depth+1); !ok || err != nil {
 			return nil, false, err
 		}
 	}
@@ -131,6 +141,9 @@ func (b *treeBuilder) addEntry(
 	ctx context.Context, m *repb.Directory, full string, entry fs.DirEntry, depth int,
 ) error {
 	name := entry.Name()
+	if !utf8.ValidString(name) {
+		return failf(codes.InvalidArgument, "%.200q: its name is not UTF-8, which a result cannot hold", full)
+	}
 	switch entry.Type() {
 	case fs.ModeDir:
 		_, d, err := b.build(ctx, full, depth+1)
@@ -139,9 +152,9 @@ func (b *treeBuilder) addEntry(
 		}
 		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: d.Proto()})
 	case fs.ModeSymlink:
-		target, err := b.root.Readlink(full)
+		target, err := readlink(b.root, full)
 		if err != nil {
-			return err
+			return fmt.Errorf("%.200q: %w", full, err)
 		}
 		m.Symlinks = append(m.Symlinks, &repb.SymlinkNode{Name: name, Target: target})
 	case 0:
@@ -163,6 +176,15 @@ func (b *treeBuilder) addEntry(
 		return fmt.Errorf("%.200q: %w", full, notPlain(info))
 	}
 	return nil
+}
+
+// readlink returns the target of a symlink, in a form that a result can hold.
+func readlink(root *os.Root, full string) (string, error) {
+	target, err := root.Readlink(full)
+	if err == nil && !utf8.ValidString(target) {
+		err = failf(codes.InvalidArgument, "its target %.200q is not UTF-8, which a result cannot hold", target)
+	}
+	return target, err
 }
 
 // readDir lists a directory in the order that REv2 wants.

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxNameBytes is the longest file name that Linux takes (NAME_MAX).
-	maxNameBytes = 255
+	// MaxName is the length in bytes of the longest file name that Linux takes (NAME_MAX).
+	MaxName = 255
 	// maxTargetBytes is the longest symlink that Linux takes: PATH_MAX with its NUL.
 	maxTargetBytes = 4095
 )
@@ -107,8 +107,8 @@ func nameFault(name string) string {
 		return "is empty"
 	case name == "." || name == "..":
 		return "is reserved"
-	case len(name) > maxNameBytes:
-		return fmt.Sprintf("has %d bytes, at most %d are possible", len(name), maxNameBytes)
+	case len(name) > MaxName:
+		return fmt.Sprintf("has %d bytes, at most %d are possible", len(name), MaxName)
 	case strings.IndexByte(name, '/') >= 0:
 		return "contains a slash"
 	case strings.IndexByte(name, 0) >= 0:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // A folder is a directory of the input root while it is put together.
@@ -83,10 +84,10 @@ func (e *encoder) encode(f *folder, at string) (digest.Digest, error) {
 	}
 	sortNodes(m.Files)
 	sortNodes(m.Symlinks)
-	if err := cas.ValidateDirectory(e.fn, m); err != nil {
-		return digest.Digest{}, fmt.Errorf("input folder %q: %w", at, err)
-	}
 	d, b, err := digest.OfMessage(e.fn, m)
+	if err == nil {
+		_, err = tree.Parse(e.fn, b)
+	}
 	if err != nil {
 		return digest.Digest{}, fmt.Errorf("input folder %q: %w", at, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // The named bounds of a result.
@@ -167,7 +168,7 @@ func staysInside(at, target string) bool {
 
 // addOutputDirectory plans the tree d.
 func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) error {
-	t := &tree{plan: p, folders: map[digest.Digest]*repb.Directory{}}
+	t := &outputTree{plan: p, folders: map[digest.Digest]*repb.Directory{}}
 	root, err := t.load(ctx, d)
 	if err != nil {
 		return err
@@ -175,14 +176,14 @@ func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) 
 	return t.add(d.GetPath(), root)
 }
 
-// A tree is an output folder, of which all Directory messages are at hand.
-type tree struct {
+// An outputTree is an output folder, of which all Directory messages are at hand.
+type outputTree struct {
 	*plan
 	folders map[digest.Digest]*repb.Directory
 }
 
 // load gets the messages of d and returns the topmost one.
-func (t *tree) load(ctx context.Context, d *repb.OutputDirectory) (*repb.Directory, error) {
+func (t *outputTree) load(ctx context.Context, d *repb.OutputDirectory) (*repb.Directory, error) {
 	if d.GetTreeDigest() == nil {
 		return t.loadRoot(ctx, d.GetRootDirectoryDigest())
 	}
@@ -198,11 +199,15 @@ func (t *tree) load(ctx context.Context, d *repb.OutputDirectory) (*repb.Directo
 	if err := proto.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("tree %s: %w", of, err)
 	}
-	return m.GetRoot(), t.index(m.GetChildren())
+	if err := t.index(m.GetChildren()); err != nil {
+		return nil, err
+	}
+	_, err = t.check(m.GetRoot())
+	return m.GetRoot(), err
 }
 
 // loadRoot gets the messages of a folder that comes without a Tree.
-func (t *tree) loadRoot(ctx context.Context, root *repb.Digest) (*repb.Directory, error) {
+func (t *outputTree) loadRoot(ctx context.Context, root *repb.Digest) (*repb.Directory, error) {
 	of, err := digest.FromProto(t.fn, root)
 	if err != nil {
 		return nil, fmt.Errorf("root: %w", err)
@@ -217,9 +222,9 @@ func (t *tree) loadRoot(ctx context.Context, root *repb.Digest) (*repb.Directory
 	return all[0], t.index(all)
 }
 
-func (t *tree) index(messages []*repb.Directory) error {
+func (t *outputTree) index(messages []*repb.Directory) error {
 	for _, m := range messages {
-		d, _, err := digest.OfMessage(t.fn, m)
+		d, err := t.check(m)
 		if err != nil {
 			return err
 		}
@@ -228,16 +233,22 @@ func (t *tree) index(messages []*repb.Directory) error {
 	return nil
 }
 
-// add plans m, which is at that path, and what is below it. A folder cannot be
+// check returns the digest of m, if that is a valid folder.
+func (t *outputTree) check(m *repb.Directory) (digest.Digest, error) {
+	d, b, err := digest.OfMessage(t.fn, m)
+	if err == nil {
+		_, err = tree.Parse(t.fn, b)
+	}
+	return d, err
+}
+
+// add plans m, which was checked and is at that path, and what is below it. A folder cannot be
 // below itself, for it is named by its hash.
-func (t *tree) add(at string, m *repb.Directory) error {
+func (t *outputTree) add(at string, m *repb.Directory) error {
 	if at != "" { // the folder of all outputs
 		if err := checkPath(at); err != nil {
 			return err
 		}
-	}
-	if err := cas.ValidateDirectory(t.fn, m); err != nil {
-		return err
 	}
 	t.dirs = append(t.dirs, path.Join(".", at))
 	if err := t.bound(); err != nil {
