@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // storeDirectory makes a Directory of words like f:name, d:name, l:name=target.
@@ -121,4 +122,30 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 	if _, err := r.Directory(ctx, storePutDirectory(t, s, storeLargeDirectory(1000))); err != nil || c.get(ds[49]) == nil {
 		t.Errorf("a large one displaced the others, %v", err)
 	}
+}
+
+// BenchmarkCachedDirectory is what a lookup pays for not having a directory of its own.
+func BenchmarkCachedDirectory(b *testing.B) {
+	c := directoryCache{maxBytes: 1 << 30}
+	var ds []digest.Digest
+	for i := range 1000 {
+		d, encoded, err := digest.OfMessage(digest.SHA256, storeDirectory(fmt.Sprintf("f:%03d", i)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		dir, err := tree.Parse(digest.SHA256, encoded)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.add(d, dir)
+		ds = append(ds, d)
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if c.get(ds[i%len(ds)]) == nil {
+				b.Fatal("not there")
+			}
+		}
+	})
 }

@@ -208,17 +208,21 @@ func TestForgottenNodes(t *testing.T) {
 	}
 }
 
+// newLower makes a root that is not mounted.
+func newLower(t testing.TB, spec RootSpec) *lowerFS {
+	r := &Root{
+		fs: &FS{}, ctx: t.Context(), seed: newSeed(), spec: spec,
+		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
+	}
+	r.addRootNode()
+	return &lowerFS{fuse.NewDefaultRawFileSystem(), r}
+}
+
 // TestAnswersAreForGood checks what the kernel is told, as it cannot be seen
 // from outside how often it asks.
 func TestAnswersAreForGood(t *testing.T) {
 	src := newFakeSource(t)
-	r := &Root{
-		fs: &FS{}, ctx: t.Context(), seed: newSeed(),
-		spec:  RootSpec{Digest: src.tree(t, "file"), Source: src},
-		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
-	}
-	r.addRootNode()
-	l := &lowerFS{fuse.NewDefaultRawFileSystem(), r}
+	l := newLower(t, RootSpec{Digest: src.tree(t, "file"), Source: src})
 	for name, there := range map[string]bool{"file": true, "absent": false} {
 		var out fuse.EntryOut
 		status := l.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &out)
