@@ -146,11 +146,13 @@ func TestDirectoriesThatAreForgotten(t *testing.T) {
 	if n := src.calls(src.find(t, root, "a")); n < 2 {
 		t.Errorf("a was asked for %d times: nothing was forgotten", n)
 	}
+	seen.mu.Lock()
 	for p, n := range seen.seen {
 		if n != 1 {
 			t.Errorf("%q was reported %d times", p, n)
 		}
 	}
+	seen.mu.Unlock()
 	if got := r.Stats(); got.DirectoriesRead != 3 || got.FilesRead != 2 || got.SymlinksRead != 1 {
 		t.Errorf("stats: %+v", got)
 	}
