@@ -20,13 +20,15 @@ const someRedirect = "/sha256/e3/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934
 // TestMillion writes a million files in directories of up to 100,000 entries and looks some up.
 func TestMillion(t *testing.T) {
 	const perDir = 100_000
+	entries := make([]Entry, perDir)
+	for j := range entries {
+		entries[j] = file(fmt.Sprintf("%040d", j), int64(1+j), someRedirect)
+	}
 	var folders []Entry
 	for i := range 10 {
-		entries := make([]Entry, perDir)
-		for j := range entries {
-			entries[j] = file(fmt.Sprintf("%0*d", 8+i*20, j), int64(1+j), someRedirect)
-		}
-		folders = append(folders, dir(fmt.Sprint(i), entries...))
+		folders = append(folders, Entry{
+			Name: fmt.Sprint(i), Mode: unix.S_IFDIR | 0o755, Entries: entries,
+		})
 	}
 	root := dir("", folders...)
 	path := filepath.Join(t.TempDir(), "image")
@@ -168,4 +170,34 @@ func BenchmarkWrite(b *testing.B) {
 		}
 		return f
 	})
+}
+
+// BenchmarkPath finds the paths of the inodes of the Go installation in an image file.
+func BenchmarkPath(b *testing.B) {
+	root, _ := goSDK(b)
+	f, err := os.Create(filepath.Join(b.TempDir(), "image"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	size, err := Write(f, &root, Options{Epoch: epoch})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := OpenImage(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var nids []uint64
+	for nid := range uint64(size / slotSize) {
+		if _, err := m.Path(nid); err == nil {
+			nids = append(nids, nid)
+		}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := m.Path(nids[i*7919%len(nids)]); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
