@@ -1,10 +1,12 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // BenchmarkRoot is the cost of an input root that nobody looks at.
@@ -50,6 +52,52 @@ func BenchmarkFirstOpens(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*files), "µs/file")
+		})
+	}
+}
+
+// BenchmarkLinkedRoot is the cost of a root of hard links, whose files were
+// linked before: "show" until the command can start, "hide" until its answer can
+// go out, "look" to see that no input was changed.
+func BenchmarkLinkedRoot(b *testing.B) {
+	const dirs, files = 600, 25
+	var paths []string
+	for i := range dirs {
+		for j := range files {
+			paths = append(paths, fmt.Sprintf("dir-%d/file-%d-%d", i, i, j))
+		}
+	}
+	for _, overlay := range []bool{true, false} {
+		b.Run(map[bool]string{true: "overlay", false: "bare"}[overlay], func(b *testing.B) {
+			f := openFS(b, Options{Method: HardLink, DisableOverlay: !overlay})
+			src := newFakeSource(b)
+			root := src.tree(b, paths...)
+			var cold, show, look, hide time.Duration
+			for i := 0; b.Loop(); i++ {
+				start := time.Now()
+				r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
+				if err != nil {
+					b.Fatal(err)
+				}
+				shown := time.Now()
+				if i == 0 {
+					cold = shown.Sub(start)
+				} else {
+					show += shown.Sub(start)
+				}
+				err = r.Intact()
+				looked := time.Now()
+				if err := errors.Join(err, r.Close()); err != nil {
+					b.Fatal(err)
+				}
+				look += looked.Sub(shown)
+				hide += time.Since(looked)
+				f.trash.remover.Wait() // not what is measured
+			}
+			b.ReportMetric(float64(cold.Milliseconds()), "ms-first")
+			for name, d := range map[string]time.Duration{"show": show, "look": look, "hide": hide} {
+				b.ReportMetric(float64(d.Microseconds())/1000/float64(max(b.N-1, 1)), "ms-"+name)
+			}
 		})
 	}
 }

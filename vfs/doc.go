@@ -31,13 +31,33 @@
 // first opened, a symlink when it is first followed. Each path is reported once.
 // A name that is not there is not a read.
 //
+// # Fall-backs
+//
+// It never falls back in silence: Open warns of what is missing, what that costs
+// and how to get it, or, where Options.Method allows no fall-back, fails with the
+// same words. Without kernel passthrough reads are served from the page cache of
+// the FUSE mount. Without FUSE, or without overlayfs above it, a root is a
+// folder of hard links, which differs in this:
+//
+//   - NewRoot returns when every file of the tree was fetched and linked. Nobody
+//     sees what is read: there are no hooks, no stalls and no Stats.
+//   - The links lead to copies of the blobs (reflinks, where the file system
+//     can), in the upper folder; never to the store. One inode has one mode and
+//     one time, so a blob has a copy for each that it is used with: an executable
+//     and a plain one. Copies are kept for later roots, up to Options.LinkBytes.
+//   - The link count of a file is that of its copy, and two inputs of the same
+//     content, mode and time are the same file to tools that compare inodes.
+//   - With an overlayfs above, what the action writes stays its own, as with
+//     FUSE. Without one it may remove and replace inputs at will, but if it writes
+//     into one, or changes its attributes, all roots that share the copy see it.
+//     Root.Intact finds that by size, mode and modification time, for every root
+//     concerned, and the copy is dropped. Who writes through a link and then sets
+//     size and time back is not found out.
+//
 // # What it refuses to do
 //
-// It never falls back in silence: without FUSE, overlayfs or privilege Open
-// fails and says which. The exception that Open logs is kernel passthrough:
-// without it reads are served from the page cache of the FUSE mount. It never
-// forks, and go-fuse is given the mounted device, so no fusermount is run and
-// the device is not inherited by children. The worker must not open files
+// It never forks, and go-fuse is given the mounted device, so no fusermount is run
+// and the device is not inherited by children. The worker must not open files
 // below the FUSE mount itself (Root.Path is the overlay), or map them, or run
 // programs from them: the thread that waits for FUSE could be the one that
 // serves it.
@@ -47,12 +67,16 @@
 // A Root owns the goroutines of its FUSE server and one for each access that
 // waits for the Source. Close ends them and waits: it unmounts, aborts the FUSE
 // connection, cancels the Source's contexts, and returns when the last of them
-// is gone. So a Source must return when its context ends. An access whose
+// is gone. So a Source must return when its context ends. NewRoot waits for those
+// that it starts to make links. An FS has one goroutine that removes what closed
+// roots leave, while there is any; its Close waits for that. An access whose
 // process is being killed is given up at once; other signals do not disturb it.
 //
 // # Locks
 //
-// FS.mu guards the set of roots. Of a Root, mu guards the node table and what
-// was read, blobs.mu the open blobs, stall.mu the stall clock. None is taken
-// while another is held, and none is held while a Source or a hook is called.
+// FS.mu guards the set of roots, linkCache.mu the linked copies, trash.mu what is
+// to be removed. Of a Root, mu guards the node table and what was read, blobs.mu
+// the open blobs, stall.mu the stall clock, linkLayer.mu the links being made.
+// None is taken while another is held, and none is held while a Source or a hook
+// is called.
 package vfs

@@ -255,6 +255,9 @@ func openFS(t testing.TB, o Options) *FS {
 	if o.Logger == nil {
 		o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	}
+	if o.Method == "" {
+		o.Method = FUSE // a test that means a fall-back says so
+	}
 	f, err := Open(o)
 	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "" {
 		t.Skip(err)

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,10 +21,10 @@ const (
 	passthroughRead = 128 << 10
 )
 
-// mount makes the folders of the root and mounts both layers. What it has done
+// mount makes the folders of the root and shows both layers. What it has done
 // when it fails is for release to undo.
-func (r *Root) mount() error {
-	if err := os.Mkdir(filepath.Dir(r.Path()), 0o755); err != nil {
+func (r *Root) mount(ctx context.Context) error {
+	if err := os.Mkdir(r.pointPath(), 0o755); err != nil {
 		return err
 	}
 	r.pointMade = true
@@ -31,15 +32,10 @@ func (r *Root) mount() error {
 		return err
 	}
 	r.layerMade = true
-	for _, dir := range []string{r.lowerPath(), r.Path(), r.upperPath(), r.workPath()} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	if err := r.mountLower(); err != nil {
+	if err := r.lower.show(ctx); err != nil {
 		return err
 	}
-	return r.mountOverlay()
+	return r.upper.show()
 }
 
 // mountLower mounts FUSE and starts to serve it. It calls mount(2) itself and
@@ -147,7 +143,7 @@ func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
 // mountOverlay puts the writable layer on top. It is volatile: what an action
 // leaves is either adopted by the store, which does its own syncing, or dropped.
 func (r *Root) mountOverlay() error {
-	data := "lowerdir=" + overlayEscape(r.lowerPath()) +
+	data := "lowerdir=" + overlayEscape(r.lower.dir()) +
 		",upperdir=" + overlayEscape(r.upperPath()) +
 		",workdir=" + overlayEscape(r.workPath()) +
 		",redirect_dir=on,metacopy=on,index=off,xino=off,volatile"
@@ -155,6 +151,14 @@ func (r *Root) mountOverlay() error {
 		return &mountError{"overlay", err}
 	}
 	r.overlayUp = true
+	return nil
+}
+
+// unmountOverlay takes the overlay away, now or when the last of its users is gone.
+func (r *Root) unmountOverlay() error {
+	if err := unmount(r.Path(), 0); err != nil {
+		return unmount(r.Path(), unix.MNT_DETACH)
+	}
 	return nil
 }
 
@@ -168,18 +172,7 @@ func overlayEscape(path string) string {
 // somebody waits for an error, and all of the server's goroutines at an end.
 func (r *Root) release() error {
 	r.cancel()
-	var errs []error
-	if r.overlayUp {
-		if err := unmount(r.Path(), 0); err != nil {
-			errs = append(errs, unmount(r.Path(), unix.MNT_DETACH))
-		}
-	}
-	if r.lowerUp {
-		errs = append(errs, r.unmountLower())
-	}
-	if r.served != nil {
-		<-r.served
-	}
+	errs := []error{r.upper.hide(), r.lower.hide()}
 	r.loads.Wait()
 	r.blobs.closeFiles()
 	errs = append(errs, r.removeFolders())
@@ -190,14 +183,15 @@ func (r *Root) release() error {
 	return nil
 }
 
-// removeFolders removes the layer with all it holds, and the mount points only if empty.
+// removeFolders removes the layer with all it holds, in its own time, and the
+// mount points only if empty.
 func (r *Root) removeFolders() error {
 	var errs []error
 	if r.layerMade {
-		errs = append(errs, os.RemoveAll(r.layerPath()))
+		errs = append(errs, r.fs.trash.put(r.layerPath()))
 	}
 	if r.pointMade {
-		for _, dir := range []string{r.Path(), r.lowerPath(), filepath.Dir(r.Path())} {
+		for _, dir := range []string{overlayLayer{r}.path(), r.lowerPath(), r.pointPath()} {
 			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
 				errs = append(errs, &os.PathError{Op: "remove", Path: dir, Err: err})
 			}

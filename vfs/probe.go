@@ -17,22 +17,93 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// probe has try try out a root of this FS, with passthrough if it is wanted,
-// and otherwise, or if the kernel refuses it, without.
-func (f *FS) probe(passthrough bool, try func() error) error {
-	f.passthrough = passthrough
+// What the fall-backs cost.
+const (
+	costOfCached = "reads of inputs go through this process and the page cache of each root"
+	costOfLinks  = "every file of an input root is fetched and linked before its command starts, " +
+		"and nothing is known of what the command reads"
+	costOfBare = "a command that writes into an input, as root can, changes it for the other roots that share it: " +
+		"all their actions fail then"
+	passthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
+)
+
+// probe has try try out a root of this FS as o wants it, and with what comes next
+// if the machine refuses it.
+func (f *FS) probe(o Options, try func() error) error {
+	var lacks error
+	if o.Method != HardLink {
+		err := f.probeFUSE(!o.DisablePassthrough, try)
+		if err == nil {
+			return nil
+		}
+		if o.Method == FUSE {
+			return fmt.Errorf("%w: %w; hard links do without it, but then %s; %s",
+				ErrUnavailable, err, costOfLinks, advice(err))
+		}
+		if m := (*mountError)(nil); !errors.As(err, &m) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		lacks = err
+	}
+	return f.probeLinks(!o.DisableOverlay, lacks, try)
+}
+
+// probeFUSE tries FUSE with passthrough if it is wanted, and otherwise, or if
+// the kernel refuses it, without.
+func (f *FS) probeFUSE(passthrough bool, try func() error) error {
+	f.method, f.overlay, f.passthrough = FUSE, true, passthrough
 	err := try()
-	var refused *passthroughError
-	if errors.As(err, &refused) {
-		f.log.Warn("no kernel passthrough; reads of inputs go through this process and the page cache of each root",
-			zap.Error(err), zap.String("how_to_get_it", "Linux 6.9 or later, root, and blobs on ext4, xfs, btrfs or tmpfs"))
+	if refused := (*passthroughError)(nil); errors.As(err, &refused) {
+		f.log.Warn("no kernel passthrough for input roots", missing(err),
+			zap.String("costs", costOfCached), zap.String("to_have_it", passthroughAdvice))
 		f.passthrough = false
 		err = try()
 	}
+	return err
+}
+
+// probeLinks tries hard links, with an overlay and without. It says that they
+// are in the place of FUSE, which lacks something, or that the overlay is not there.
+func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
+	f.method, f.overlay, f.passthrough = HardLink, overlay, false
+	if err := f.openLinks(); err != nil {
+		return fmt.Errorf("hard links: %w", err)
+	}
+	err := try()
+	var bare error
+	if m := (*mountError)(nil); overlay && errors.As(err, &m) && m.what == "overlay" {
+		f.overlay, bare = false, err
+		err = try()
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %w%s", ErrUnavailable, err, advice(err))
+		return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(lacks, err))
+	}
+	if lacks != nil {
+		f.log.Warn("no FUSE for input roots: they are folders of hard links", missing(lacks),
+			zap.String("costs", costOfLinks), zap.String("to_have_it", advice(lacks)))
+	}
+	if bare != nil {
+		f.log.Warn("no overlayfs for input roots: nothing keeps inputs from being changed in place", missing(bare),
+			zap.String("costs", costOfBare), zap.String("to_have_it", advice(bare)))
 	}
 	return nil
+}
+
+func missing(err error) zap.Field { return zap.NamedError("missing", err) }
+
+// openLinks makes the cache of linked files.
+func (f *FS) openLinks() error {
+	size := f.linkBytes
+	if size == 0 {
+		var st unix.Statfs_t
+		if err := unix.Statfs(f.upperDir, &st); err != nil {
+			return &os.PathError{Op: "statfs", Path: f.upperDir, Err: err}
+		}
+		size = int64(st.Bavail) * st.Bsize / 10
+	}
+	var err error
+	f.links, err = newLinkCache(f.linkDir(), size, f.log)
+	return err
 }
 
 // passthroughError says that a root works but for passthrough.
@@ -87,7 +158,7 @@ func (r *Root) tryOut(src *probeSource) error {
 func advice(err error) string {
 	var m *mountError
 	if !errors.As(err, &m) {
-		return ""
+		return "see the error"
 	}
 	is := func(targets ...error) bool {
 		for _, t := range targets {
@@ -99,25 +170,25 @@ func advice(err error) string {
 	}
 	switch {
 	case m.what == "fuse device" && is(unix.ENOENT, unix.ENODEV, unix.ENXIO):
-		return ": there is no " + fuseDevice + ": load the kernel module (modprobe fuse), " +
+		return "there is no " + fuseDevice + ": load the kernel module (modprobe fuse), " +
 			"or give the container the device (--device " + fuseDevice + ")"
 	case m.what == "fuse device" && is(unix.EPERM, unix.EACCES):
-		return ": " + fuseDevice + " may not be opened: run as root, or give the container the device (--device " + fuseDevice + ")"
+		return "" + fuseDevice + " may not be opened: run as root, or give the container the device (--device " + fuseDevice + ")"
 	case is(unix.EPERM, unix.EACCES):
-		return ": mounting is not allowed: run as root with CAP_SYS_ADMIN (in a container --privileged, " +
+		return "mounting is not allowed: run as root with CAP_SYS_ADMIN (in a container --privileged, " +
 			"or --cap-add SYS_ADMIN and a security profile that lets it mount)"
 	case m.what == "overlay" && is(unix.ENODEV):
-		return ": the kernel has no overlayfs: load its module (modprobe overlay)"
+		return "the kernel has no overlayfs: load its module (modprobe overlay)"
 	case m.what == "overlay" && is(unix.EXDEV):
-		return ": the file system of the upper folder keeps no trusted extended attributes: " +
+		return "the file system of the upper folder keeps no trusted extended attributes: " +
 			"put it on ext4, xfs, btrfs or tmpfs"
 	case m.what == "overlay" && is(unix.EINVAL):
-		return ": overlayfs refuses the upper folder or an option: put the folder on ext4, xfs, btrfs or tmpfs " +
+		return "overlayfs refuses the upper folder or an option: put the folder on ext4, xfs, btrfs or tmpfs " +
 			"(not on overlayfs or a network file system), and use Linux 5.10 or later"
 	case m.what == "fuse" && is(unix.ENODEV):
-		return ": the kernel has no FUSE: load its module (modprobe fuse)"
+		return "the kernel has no FUSE: load its module (modprobe fuse)"
 	}
-	return ""
+	return "see the error"
 }
 
 const probeContent = "forerunner\n"
@@ -130,11 +201,11 @@ type probeSource struct {
 }
 
 func newProbeSource(dir string) (*probeSource, error) {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o444)
+	file, err := namelessFile(dir)
 	if err != nil {
-		return nil, &mountError{"overlay", fmt.Errorf("create a nameless file in %s: %w", dir, err)}
+		return nil, fmt.Errorf("create a nameless file: %w", err)
 	}
-	s := &probeSource{file: os.NewFile(uintptr(fd), "probe"), dirs: map[digest.Digest]*tree.Directory{}}
+	s := &probeSource{file: file, dirs: map[digest.Digest]*tree.Directory{}}
 	if _, err := s.file.WriteString(probeContent); err != nil {
 		_ = s.file.Close()
 		return nil, err
@@ -149,6 +220,18 @@ func newProbeSource(dir string) (*probeSource, error) {
 	}
 	s.root = s.add(root)
 	return s, nil
+}
+
+func namelessFile(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o444)
+	if err == nil {
+		return os.NewFile(uintptr(fd), probeName), nil
+	}
+	file, err := os.CreateTemp(dir, probeName) // not every file system knows O_TMPFILE
+	if err == nil {
+		err = os.Remove(file.Name())
+	}
+	return file, err
 }
 
 func (s *probeSource) add(m *repb.Directory) digest.Digest {

@@ -48,31 +48,73 @@ func TestOpenWithOddPaths(t *testing.T) {
 func TestProbe(t *testing.T) {
 	refused := &passthroughError{unix.ELOOP}
 	denied := &mountError{"fuse", unix.EPERM}
+	noOverlay := &mountError{"overlay", unix.ENODEV}
+	deniedOverlay := &mountError{"overlay", unix.EPERM}
+	full := errors.New("disk full")
+	no := errors.New("not tried")
 	for name, c := range map[string]struct {
-		wanted          bool
-		with, without   error // what trying comes to, with and without passthrough
-		want            error
-		passthrough     bool
-		tries, warnings int
+		method      Method
+		passthrough bool
+		// What trying comes to: FUSE with passthrough and without, links with an overlay and without.
+		with, without, over, bare error
+		want                      error
+		got                       string // the state afterwards
+		warnings                  string
 	}{
-		"all there":            {true, nil, errors.New("not tried"), nil, true, 1, 0},
-		"not wanted":           {false, errors.New("not tried"), nil, nil, false, 1, 0},
-		"passthrough refused":  {true, refused, nil, nil, false, 2, 1},
-		"nothing allowed":      {true, denied, denied, ErrUnavailable, true, 1, 0},
-		"without it no better": {true, refused, denied, ErrUnavailable, false, 2, 1},
+		"all there":           {Auto, true, nil, no, no, no, nil, "fuse passthrough overlay", ""},
+		"zero is auto":        {"", true, nil, no, no, no, nil, "fuse passthrough overlay", ""},
+		"not wanted":          {Auto, false, no, nil, no, no, nil, "fuse overlay", ""},
+		"passthrough refused": {Auto, true, refused, nil, no, no, nil, "fuse overlay", "passthrough"},
+		"no FUSE":             {Auto, true, denied, no, nil, no, nil, "hardlink overlay", "FUSE"},
+		"neither, after all":  {Auto, true, refused, denied, nil, no, nil, "hardlink overlay", "passthrough, FUSE"},
+		"no overlay":          {Auto, true, noOverlay, no, noOverlay, nil, nil, "hardlink", "FUSE, overlayfs"},
+		"nothing at all":      {Auto, true, noOverlay, no, noOverlay, full, ErrUnavailable, "", ""},
+		"another fault":       {Auto, true, full, no, no, no, ErrUnavailable, "", ""},
+		"FUSE or nothing":     {FUSE, true, denied, no, no, no, ErrUnavailable, "", ""},
+		"FUSE, cached":        {FUSE, true, refused, nil, no, no, nil, "fuse overlay", "passthrough"},
+		"links":               {HardLink, true, no, no, nil, no, nil, "hardlink overlay", ""},
+		"links alone":         {HardLink, true, no, no, deniedOverlay, nil, nil, "hardlink", "overlayfs"},
+		"links and a disk":    {HardLink, true, no, no, full, no, ErrUnavailable, "", ""},
 	} {
 		core, logs := observer.New(zapcore.WarnLevel)
-		f := &FS{log: zap.New(core)}
-		tries := 0
-		err := f.probe(c.wanted, func() error {
-			tries++
-			if f.passthrough {
+		f := &FS{log: zap.New(core), upperDir: t.TempDir()}
+		err := f.probe(Options{Method: c.method, DisablePassthrough: !c.passthrough}, func() error {
+			switch {
+			case f.method == FUSE && f.passthrough:
 				return c.with
+			case f.method == FUSE:
+				return c.without
+			case f.overlay:
+				return c.over
 			}
-			return c.without
+			return c.bare
 		})
-		if !errors.Is(err, c.want) || f.Passthrough() != c.passthrough || tries != c.tries || logs.Len() != c.warnings {
-			t.Errorf("%s: %v, passthrough %t after %d tries, %d warnings", name, err, f.Passthrough(), tries, logs.Len())
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+		got := f.method.String()
+		if f.Passthrough() {
+			got += " passthrough"
+		}
+		if f.overlay {
+			got += " overlay"
+		}
+		if err == nil && got != c.got {
+			t.Errorf("%s: %s, want %s", name, got, c.got)
+		}
+		var said []string
+		for _, e := range logs.All() {
+			_, what, _ := strings.Cut(e.Message, "no ")
+			what, _, _ = strings.Cut(what, " for input roots")
+			said = append(said, strings.TrimPrefix(what, "kernel "))
+			for _, field := range []string{"missing", "costs", "to_have_it"} {
+				if s, _ := e.ContextMap()[field].(string); s == "" {
+					t.Errorf("%s: the warning %q does not say: %s", name, e.Message, field)
+				}
+			}
+		}
+		if err == nil && strings.Join(said, ", ") != c.warnings {
+			t.Errorf("%s: warned of %q, want %s", name, said, c.warnings)
 		}
 	}
 }
@@ -85,7 +127,7 @@ func TestUpperOnOverlay(t *testing.T) {
 	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
 	core, logs := observer.New(zapcore.WarnLevel)
 	inner, err := Open(Options{
-		MountDir: t.TempDir(), UpperDir: filepath.Join(r.Path(), "upper"), Logger: zap.New(core),
+		MountDir: t.TempDir(), UpperDir: filepath.Join(r.Path(), "upper"), Logger: zap.New(core), Method: FUSE,
 	})
 	if err != nil {
 		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "ext4, xfs, btrfs or tmpfs") {
@@ -158,7 +200,7 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("%s, %v: advice %q has no %q", c.what, c.err, got, c.want)
 		}
 	}
-	if got := advice(errors.New("disk full")); got != "" {
+	if got := advice(errors.New("disk full")); got != "see the error" {
 		t.Errorf("advice for something else: %q", got)
 	}
 }

@@ -32,7 +32,8 @@ type RootSpec struct {
 	Source Source
 	// OnFirstRead, if not nil, is called once for each path that is read (the
 	// package comment says when that is): "" for the root, else "a/b". It may be
-	// called concurrently and must not block, nor touch the root.
+	// called concurrently and must not block, nor touch the root. With hard links
+	// it is never called.
 	OnFirstRead func(path string, k Kind)
 	// OnStall, if not nil, is called when no access waits for the Source any
 	// longer, with the time since the first of them began: the d of all calls
@@ -69,10 +70,12 @@ type Root struct {
 	stall  stallClock
 	blobs  blobTable
 	closed func() error // release, once
+	lower  lowerLayer
+	upper  upperLayer
 
 	// What mount has done, for release to undo.
 	pointMade bool // the mount points' folder is ours
-	layerMade bool // so is the writable layer
+	layerMade bool // so is the folder of the writable layer
 	server    *fuse.Server
 	served    chan struct{} // closed when the server's goroutines are gone
 	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
@@ -89,8 +92,11 @@ type Root struct {
 	err    error // first error of the Source or of a directory
 }
 
-// NewRoot mounts an input root. Nothing of it is fetched before it is asked
-// for. The ctx lends its values to the calls of the Source; only Close ends them.
+// NewRoot makes an input root appear. With FUSE nothing of it is fetched before
+// it is asked for; the ctx lends its values to the calls of the Source, and only
+// Close ends them. With hard links NewRoot blocks until all of it is fetched, and
+// ctx ends that; an error of the Source, or that a Directory is invalid, is
+// returned here and not by Root.Err.
 func (f *FS) NewRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	r, err := f.newRoot(ctx, spec)
 	if err != nil {
@@ -102,6 +108,9 @@ func (f *FS) NewRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	if err := tree.CheckName(spec.Name); err != nil {
 		return nil, err
+	}
+	if spec.Name == trashName || spec.Name == linksName {
+		return nil, fmt.Errorf("name %q is reserved", spec.Name)
 	}
 	if spec.Source == nil || spec.Digest.IsZero() {
 		return nil, errors.New("source and digest must be given")
@@ -123,7 +132,8 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	r.closed = sync.OnceValue(r.release)
 	r.blobs.init()
 	r.addRootNode()
-	if err := r.mount(); err != nil {
+	r.arrange()
+	if err := r.mount(ctx); err != nil {
 		return nil, errors.Join(err, r.closed())
 	}
 	f.keep(r)
@@ -132,9 +142,16 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 
 // Path returns the absolute path of the root that the action sees: the inputs,
 // writable. The caller makes the output directories in it.
-func (r *Root) Path() string { return filepath.Join(r.fs.mountDir, r.spec.Name, "root") }
+func (r *Root) Path() string { return r.upper.path() }
 
-func (r *Root) lowerPath() string { return filepath.Join(r.fs.mountDir, r.spec.Name, "lower") }
+// Intact returns an error that wraps ErrInputChanged and names inputs that were
+// changed in place, which is possible only with hard links that have no overlayfs
+// above them. It looks at all of them; to be called when the action has ended,
+// whose result is then worth nothing.
+func (r *Root) Intact() error { return r.upper.intact() }
+
+func (r *Root) pointPath() string { return filepath.Join(r.fs.mountDir, r.spec.Name) }
+func (r *Root) lowerPath() string { return filepath.Join(r.pointPath(), "lower") }
 func (r *Root) layerPath() string { return filepath.Join(r.fs.upperDir, r.spec.Name) }
 func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }
 func (r *Root) workPath() string  { return filepath.Join(r.layerPath(), "work") }
@@ -152,7 +169,8 @@ func (r *Root) Err() error {
 	return r.err
 }
 
-// Stats returns how much has been read so far.
+// Stats returns how much has been read so far. Nobody sees what is read of hard
+// links: it is then zero.
 func (r *Root) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -112,33 +112,40 @@ func removeMountPoints(dir string, log *zap.Logger) error {
 	return nil
 }
 
-// removeLayers removes the writable layers in dir. What does not look like one
-// is not ours, and stays.
-func removeLayers(dir string, log *zap.Logger) error {
-	entries, err := os.ReadDir(dir)
+// removeLayers gives the writable layers in the upper folder to the trash, and
+// the files that roots had links to. What does not look like one is not ours,
+// and stays.
+func (f *FS) removeLayers() error {
+	if err := f.trash.sweep(); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(f.upperDir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if !isLayer(path) {
-			log.Warn("left alone what is not a writable layer", zap.String("path", path))
+		path := filepath.Join(f.upperDir, e.Name())
+		if path == f.trash.dir {
 			continue
 		}
-		if err := os.RemoveAll(path); err != nil {
+		if path != f.linkDir() && !isLayer(path) {
+			f.log.Warn("left alone what is not a writable layer", zap.String("path", path))
+			continue
+		}
+		if err := f.trash.put(path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isLayer reports whether path is a folder that holds nothing but upper and work.
+// isLayer reports whether path is a folder that holds nothing but layers of a root.
 func isLayer(path string) bool {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return false
 	}
 	return !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return e.Name() != "upper" && e.Name() != "work"
+		return e.Name() != "upper" && e.Name() != "work" && e.Name() != "lower"
 	})
 }

@@ -90,7 +90,8 @@ func TestOpenAfterKill(t *testing.T) {
 	}
 
 	f := openFS(t, o)
-	for _, d := range []string{f.mountDir, f.upperDir} {
+	f.trash.remover.Wait()
+	for _, d := range []string{f.mountDir, f.trash.dir} {
 		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", d, left, err)
 		}

@@ -26,7 +26,10 @@ type Input struct {
 // its attributes. False says only that the content must be looked at, or that
 // there is none. It does not count as a read, but may have to ask the Source
 // for a directory that was never looked at.
-func (r *Root) Unchanged(path string) (Input, bool) {
+func (r *Root) Unchanged(path string) (Input, bool) { return r.upper.unchanged(path) }
+
+// unchangedBelow is Unchanged for a root with an overlay.
+func (r *Root) unchangedBelow(path string) (Input, bool) {
 	names, ok := splitPath(path)
 	if !ok {
 		return Input{}, false
@@ -64,7 +67,10 @@ func (r *Root) Unchanged(path string) (Input, bool) {
 // instead of copied, after the action has ended. It is false for inputs, for
 // whatever is no regular file, and for a file with several links: what is
 // moved into a store must have no second name.
-func (r *Root) Written(path string) (string, bool) {
+func (r *Root) Written(path string) (string, bool) { return r.upper.written(path) }
+
+// writtenAbove is Written for a root with an overlay.
+func (r *Root) writtenAbove(path string) (string, bool) {
 	names, ok := splitPath(path)
 	if !ok {
 		return "", false

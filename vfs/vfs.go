@@ -55,7 +55,21 @@ type Options struct {
 	// DisablePassthrough serves reads through the page cache of the FUSE mount
 	// even where the kernel could read the blobs itself.
 	DisablePassthrough bool
+	// Method is how inputs get to where the action sees them; empty is Auto.
+	Method Method
+	// DisableOverlay leaves hard links without an overlayfs even where there is
+	// one. It says nothing about FUSE.
+	DisableOverlay bool
+	// LinkBytes bounds the copies of blobs that hard links lead to, without those
+	// that roots use at the moment; 0 is a tenth of what is free when Open is called.
+	LinkBytes int64
 }
+
+// Names in the upper folder that no root can have.
+const (
+	trashName = ".trash"
+	linksName = ".links"
+)
 
 // FS is a folder in which input roots are mounted. Its methods may be called concurrently.
 type FS struct {
@@ -63,6 +77,11 @@ type FS struct {
 	log                *zap.Logger
 	owner              fuse.Owner // of every input: whom this process runs as
 	passthrough        bool
+	method             Method     // the one in force: FUSE or HardLink
+	overlay            bool       // roots have an overlay; always with FUSE
+	links              *linkCache // of HardLink
+	linkBytes          int64
+	trash              trash
 	warnRegister       sync.Once
 	locks              []*os.File
 
@@ -73,9 +92,10 @@ type FS struct {
 
 // Open makes an FS of two folders, after it has removed what a killed process
 // left in them: mounts below MountDir and writable layers in UpperDir. Then it
-// mounts, uses and drops a small root; an error that wraps ErrUnavailable says
-// what is missing and how to get it. Where only passthrough is missing it logs
-// that once and does without.
+// mounts, uses and drops a small root. What the machine lacks for Options.Method
+// is in an error that wraps ErrUnavailable, with what to do about it. Where there
+// is a fall-back, from passthrough always and from FUSE with Auto, it warns once
+// of what is missing, what that costs and how to get it, and takes that.
 func Open(o Options) (*FS, error) {
 	if o.MountDir == "" || o.UpperDir == "" {
 		return nil, errors.New("open file system: mount and upper folders must be given")
@@ -94,7 +114,8 @@ func Open(o Options) (*FS, error) {
 			return nil, err
 		}
 	}
-	if err := f.prepare(!o.DisablePassthrough); err != nil {
+	if err := f.prepare(o); err != nil {
+		err = errors.Join(err, f.sweepOut())
 		f.unlock()
 		return nil, err
 	}
@@ -102,17 +123,19 @@ func Open(o Options) (*FS, error) {
 }
 
 // prepare cleans the two folders and tries the machine out.
-func (f *FS) prepare(passthrough bool) error {
+func (f *FS) prepare(o Options) error {
+	f.linkBytes = o.LinkBytes
 	if err := detachBelow(f.mountDir); err != nil {
 		return fmt.Errorf("clean up mounts below %s: %w", f.mountDir, err)
 	}
 	if err := removeMountPoints(f.mountDir, f.log); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.mountDir, err)
 	}
-	if err := removeLayers(f.upperDir, f.log); err != nil {
+	f.trash.dir, f.trash.log = filepath.Join(f.upperDir, trashName), f.log
+	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
-	return f.probe(passthrough, f.tryRoot)
+	return f.probe(o, f.tryRoot)
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.
@@ -150,6 +173,9 @@ func (f *FS) unlock() {
 	f.locks = nil
 }
 
+// Method returns the method in force: FUSE or HardLink.
+func (f *FS) Method() Method { return f.method }
+
 // Passthrough reports whether the kernel reads blobs itself, without asking this process.
 func (f *FS) Passthrough() bool { return f.passthrough }
 
@@ -171,8 +197,20 @@ func (f *FS) Close() error {
 		f.log.Warn("root was left open", zap.String("root", r.spec.Name))
 		errs = append(errs, r.Close())
 	}
+	errs = append(errs, f.sweepOut())
 	f.unlock()
 	return errors.Join(errs...)
+}
+
+func (f *FS) linkDir() string { return filepath.Join(f.upperDir, linksName) }
+
+// sweepOut removes what is left in the upper folder, and waits for that.
+func (f *FS) sweepOut() error {
+	var err error
+	if f.links != nil {
+		err = f.trash.put(f.linkDir())
+	}
+	return errors.Join(err, f.trash.close())
 }
 
 func (f *FS) reserve(name string) error {

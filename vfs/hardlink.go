@@ -1,0 +1,383 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// ErrInputChanged is wrapped by the errors of Root.Intact.
+var ErrInputChanged = errors.New("an input was changed in place")
+
+// A Loader is a Source that can fetch many blobs at once, which hard links need.
+type Loader interface {
+	// Load makes the blobs local, so that Directory and OpenBlob soon find them.
+	// Its error is one of those that OpenBlob would have returned.
+	Load(ctx context.Context, ds []digest.Digest) error
+}
+
+const (
+	// linkWidth is how many goroutines a root has that make it.
+	linkWidth = 8
+	// fetchWidth is how many calls of the Source wait at once.
+	fetchWidth = 16
+	// loadBlobs and loadBytes bound what one call of Load is asked for.
+	loadBlobs = 4096
+	loadBytes = 256 << 20
+	// maxLinkEntries bounds a root: a tree of a few directories, each holding the
+	// next one often, describes more than a disk can hold.
+	maxLinkEntries = 2 << 20
+)
+
+// linkLayer is a folder of hard links to the files of the linkCache.
+type linkLayer struct {
+	r    *Root
+	made bool // dir is ours
+
+	// Set by show, and not changed afterwards.
+	dirs  []linkDir // parents before children
+	files map[linkKey]string
+	links []*sharedFile // in use by this root
+
+	mu    sync.Mutex
+	byKey map[linkKey]*sharedFile // the ones to link to; guarded by mu, as are links while show runs
+	byIno map[uint64]linkAt       // what the inode numbers in the root stand for; like byKey
+}
+
+// linkDir is one directory of the tree, at one of its paths.
+type linkDir struct {
+	path string // relative; "" for the root
+	list *tree.Directory
+}
+
+// linkAt is a copy and a path where the root has it.
+type linkAt struct {
+	*sharedFile
+	path string
+}
+
+func newLinkLayer(r *Root) *linkLayer {
+	return &linkLayer{
+		r: r, files: map[linkKey]string{},
+		byKey: map[linkKey]*sharedFile{}, byIno: map[uint64]linkAt{},
+	}
+}
+
+func (l *linkLayer) dir() string { return filepath.Join(l.r.layerPath(), "lower") }
+
+// show loads the whole tree and makes the links.
+func (l *linkLayer) show(ctx context.Context) error {
+	if err := os.Mkdir(l.dir(), 0o755); err != nil {
+		return err
+	}
+	l.made = true
+	if err := l.plan(ctx); err != nil {
+		return err
+	}
+	if err := l.fetch(ctx); err != nil {
+		return err
+	}
+	if err := l.populate(ctx); err != nil {
+		return err
+	}
+	l.dirs, l.files = nil, nil
+	return nil
+}
+
+// hide moves the folder out of the way; it is removed later.
+func (l *linkLayer) hide() error {
+	var err error
+	if l.made {
+		err = l.r.fs.trash.put(l.dir())
+	}
+	l.r.fs.links.release(l.links)
+	return err
+}
+
+// place is where a directory is first met, and how often it is met on its level.
+type place struct {
+	path  string
+	times int
+}
+
+// plan finds all directories and which files there are. It reads level by level
+// and counts before it lists: few directories can stand for any number of paths.
+func (l *linkLayer) plan(ctx context.Context) error {
+	lists := map[digest.Digest]*tree.Directory{}
+	level := map[digest.Digest]place{l.r.spec.Digest: {"", 1}}
+	for entries := 0; len(level) > 0; {
+		if err := l.decode(ctx, level, lists); err != nil {
+			return err
+		}
+		below := map[digest.Digest]place{}
+		for d, at := range level {
+			list := lists[d]
+			if entries += at.times * list.Len(); entries > maxLinkEntries {
+				return fmt.Errorf("%w: it has more than %d entries, too many for hard links",
+					ErrInvalidDirectory, maxLinkEntries)
+			}
+			for i := range list.Len() {
+				if list.Kind(i) != Directory {
+					continue
+				}
+				e := list.At(i)
+				next, ok := below[e.Digest]
+				if !ok {
+					next.path = joinName(at.path, e.Name)
+				}
+				next.times += at.times
+				below[e.Digest] = next
+			}
+		}
+		level = below
+	}
+	l.dirs = []linkDir{{"", lists[l.r.spec.Digest]}}
+	for i := 0; i < len(l.dirs); i++ {
+		l.list(l.dirs[i], lists)
+	}
+	return nil
+}
+
+// list notes the files of d, and the directories in it.
+func (l *linkLayer) list(d linkDir, lists map[digest.Digest]*tree.Directory) {
+	for i := range d.list.Len() {
+		e := d.list.At(i)
+		switch e.Kind {
+		case Directory:
+			l.dirs = append(l.dirs, linkDir{joinName(d.path, e.Name), lists[e.Digest]})
+		case File:
+			if _, ok := l.files[keyOf(&e)]; !ok {
+				l.files[keyOf(&e)] = joinName(d.path, e.Name)
+			}
+		}
+	}
+}
+
+func planError(path string, err error) error {
+	if path == "" {
+		path = "."
+	}
+	return fmt.Errorf("read directory %s of the input root: %w", path, err)
+}
+
+func joinName(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// decode adds the directories of a level to lists.
+func (l *linkLayer) decode(
+	ctx context.Context, level map[digest.Digest]place, lists map[digest.Digest]*tree.Directory,
+) error {
+	var want []digest.Digest
+	for d := range level {
+		if lists[d] == nil {
+			want = append(want, d)
+		}
+	}
+	if err := l.load(ctx, want); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchWidth)
+	for _, d := range want {
+		group.Go(func() error {
+			list, err := l.r.directory(ctx, d)
+			if err != nil {
+				return planError(level[d].path, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			lists[d] = list
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// load has a Source that can fetch ds in few calls.
+func (l *linkLayer) load(ctx context.Context, ds []digest.Digest) error {
+	loader, ok := l.r.spec.Source.(Loader)
+	if !ok {
+		return nil
+	}
+	for len(ds) > 0 {
+		n, size := 0, int64(0)
+		for n < len(ds) && n < loadBlobs && (n == 0 || size+ds[n].SizeBytes() <= loadBytes) {
+			size += ds[n].SizeBytes()
+			n++
+		}
+		if err := loader.Load(ctx, ds[:n]); err != nil {
+			return fmt.Errorf("load the input root: %w", err)
+		}
+		ds = ds[n:]
+	}
+	return nil
+}
+
+// fetch gets a copy of every file of the tree.
+func (l *linkLayer) fetch(ctx context.Context) error {
+	var lack []digest.Digest
+	seen := map[digest.Digest]struct{}{}
+	for k := range l.files {
+		if _, ok := seen[k.digest]; !ok && l.r.fs.links.lacks(k) {
+			seen[k.digest] = struct{}{}
+			lack = append(lack, k.digest)
+		}
+	}
+	if err := l.load(ctx, lack); err != nil {
+		return err
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(fetchWidth)
+	for k, path := range l.files {
+		if inner.Err() != nil {
+			break
+		}
+		group.Go(func() error { return l.acquire(inner, k, path) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// acquire gets the copy for k, of the file at path.
+func (l *linkLayer) acquire(ctx context.Context, k linkKey, path string) error {
+	got, err := l.r.fs.links.acquire(ctx, k, func() (*os.File, error) {
+		return l.r.spec.Source.OpenBlob(ctx, k.digest)
+	})
+	if err != nil {
+		return fmt.Errorf("read file %s of the input root: %w", path, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.links = append(l.links, got)
+	l.byKey[k] = got
+	l.byIno[got.as.number] = linkAt{got, path}
+	return nil
+}
+
+// populate makes the directories, then what is in them, then sets their times.
+func (l *linkLayer) populate(ctx context.Context) error {
+	for _, d := range l.dirs[1:] {
+		if err := os.Mkdir(filepath.Join(l.dir(), d.path), 0o755); err != nil {
+			return err
+		}
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(linkWidth)
+	for _, d := range l.dirs {
+		if inner.Err() != nil {
+			break
+		}
+		group.Go(func() error { return l.fill(inner, d) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// fill makes the files and symlinks of one directory. Its subdirectories are there.
+func (l *linkLayer) fill(ctx context.Context, d linkDir) error {
+	path := filepath.Join(l.dir(), d.path)
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	for i := range d.list.Len() {
+		e, err := d.list.At(i), ctx.Err()
+		if err == nil && e.Kind != Directory {
+			err = l.put(ctx, int(dir.Fd()), d.path, &e)
+		}
+		if err != nil {
+			return planError(d.path, err)
+		}
+	}
+	if err := dir.Chmod(0o755); err != nil { // whatever the umask
+		return err
+	}
+	old := time.Unix(tree.DefaultMTime, 0)
+	return os.Chtimes(path, old, old)
+}
+
+// put makes the file or symlink e in the open folder dir.
+func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry) error {
+	if e.Kind == Symlink {
+		if err := unix.Symlinkat(e.Target, dir, e.Name); err != nil {
+			return fmt.Errorf("make symlink %q: %w", e.Name, err)
+		}
+		t := unix.Timespec{Sec: e.MTime.Unix(), Nsec: int64(e.MTime.Nanosecond())}
+		return unix.UtimesNanoAt(dir, e.Name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	k := keyOf(e)
+	for fresh := false; ; fresh = true {
+		l.mu.Lock()
+		to := l.byKey[k]
+		l.mu.Unlock()
+		err := unix.Linkat(unix.AT_FDCWD, to.path, dir, e.Name, 0)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EMLINK) && !fresh:
+			// That copy has as many names as it can; another takes its place.
+			l.r.fs.links.retire(to)
+			if err := l.acquire(ctx, k, joinName(path, e.Name)); err != nil {
+				return err
+			}
+		case errors.Is(err, unix.EMLINK), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
+			return l.copyInto(ctx, to, filepath.Join(l.dir(), path, e.Name))
+		default:
+			return fmt.Errorf("link %q: %w", e.Name, err)
+		}
+	}
+}
+
+// copyInto makes a file where the file system has no hard links.
+func (l *linkLayer) copyInto(ctx context.Context, from *sharedFile, path string) error {
+	f, err := os.Open(from.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	_, err = copyTo(ctx, path, f, from.key)
+	return err
+}
+
+// intact returns an error that names the inputs that are not what was linked.
+func (l *linkLayer) intact() error {
+	const most = 5 // names in the error
+	var changed []string
+	for _, at := range l.byIno {
+		if at.intact() {
+			continue
+		}
+		l.r.fs.links.spoil(at.sharedFile)
+		if len(changed) == most {
+			changed = append(changed, "and more")
+			break
+		}
+		changed = append(changed, at.path)
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w, by this command or another that shares it (inputs are hard links here, "+
+		"without an overlayfs to keep them apart): %s", ErrInputChanged, strings.Join(changed, ", "))
+}

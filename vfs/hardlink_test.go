@@ -1,0 +1,448 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+var oldTime = time.Unix(tree.DefaultMTime, 0)
+
+// linkedWays runs a test with hard links below an overlay and without one.
+func linkedWays(t *testing.T, test func(t *testing.T, f *FS)) {
+	t.Run("overlay", func(t *testing.T) {
+		f := openFS(t, Options{Method: HardLink})
+		if !f.overlay {
+			t.Fatal("there is no overlay")
+		}
+		test(t, f)
+	})
+	t.Run("bare", func(t *testing.T) { test(t, openBare(t, Options{})) })
+}
+
+// openBare opens an FS that uses hard links alone.
+func openBare(t testing.TB, o Options) *FS {
+	t.Helper()
+	o.Method, o.DisableOverlay = HardLink, true
+	return openFS(t, o)
+}
+
+func TestLinkedInputs(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		content := src.blob(t, "shared")
+		file := func(name string, exec bool, p *repb.NodeProperties) *repb.FileNode {
+			return &repb.FileNode{Name: name, Digest: content.Proto(), IsExecutable: exec, NodeProperties: p}
+		}
+		when := time.Unix(1700000000, 5)
+		sub := src.add(t, &repb.Directory{Files: []*repb.FileNode{
+			file("plain", false, nil), file("tool", true, nil),
+			file("odd", false, &repb.NodeProperties{UnixMode: wrapperspb.UInt32(0o640), Mtime: timestamppb.New(when)}),
+		}, Symlinks: []*repb.SymlinkNode{{Name: "to", Target: "no/where"}}})
+		empty := src.add(t, &repb.Directory{})
+		root := src.add(t, &repb.Directory{
+			Files:       []*repb.FileNode{file("plain", false, nil)},
+			Directories: []*repb.DirectoryNode{{Name: "a", Digest: sub.Proto()}, {Name: "b", Digest: sub.Proto()}, {Name: "none", Digest: empty.Proto()}},
+		})
+		before, err := os.Stat(src.blobs[content])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: func(p string, _ Kind) { t.Errorf("%s was reported", p) }})
+		want := []string{".", "a", "a/odd", "a/plain", "a/to", "a/tool", "b", "b/odd", "b/plain", "b/to", "b/tool", "none", "plain"}
+		if got := walk(t, r.Path()); !slices.Equal(got, want) {
+			t.Errorf("the root has %q", got)
+		}
+		for p, as := range map[string]struct {
+			mode  os.FileMode
+			mtime time.Time
+		}{
+			"plain": {0o444, oldTime}, "a/tool": {0o555, oldTime}, "b/odd": {0o640, when},
+			"none": {os.ModeDir | 0o755, oldTime}, "a": {os.ModeDir | 0o755, oldTime},
+			"a/to": {os.ModeSymlink | 0o777, oldTime},
+		} {
+			st, err := os.Lstat(filepath.Join(r.Path(), p))
+			if err != nil || st.Mode() != as.mode || !st.ModTime().Equal(as.mtime) {
+				t.Errorf("%s: %v, mode %v and time %v, want %v and %v", p, err, st.Mode(), st.ModTime(), as.mode, as.mtime)
+			}
+		}
+		if got := mustRead(t, filepath.Join(r.Path(), "b/tool")); string(got) != "shared" {
+			t.Errorf("b/tool: %q", got)
+		}
+		after, err := os.Stat(src.blobs[content])
+		if err != nil || after.Mode() != before.Mode() || after.Sys() == nil || !after.ModTime().Equal(before.ModTime()) {
+			t.Errorf("the blob itself: %v, %v, %v", after.Mode(), after.ModTime(), err)
+		}
+		if n := src.calls(content); n != 3 { // one for each mode and time
+			t.Errorf("the blob was opened %d times", n)
+		}
+		if s := r.Stats(); s != (Stats{}) || r.Err() != nil || r.Stalled() != 0 || r.Intact() != nil {
+			t.Errorf("%+v, %v, %v, %v", s, r.Err(), r.Stalled(), r.Intact())
+		}
+	})
+}
+
+// TestLinkedOutputs: what the action left is told apart as with FUSE.
+func TestLinkedOutputs(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		root := src.tree(t, "in/file", "in/tool!", "in/gone", "in/ln -> file")
+		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+		at := func(p string) string { return filepath.Join(r.Path(), p) }
+		for _, err := range []error{
+			os.Rename(at("in/tool"), at("moved")),
+			os.Remove(at("in/gone")),
+			os.WriteFile(at("new"), []byte("new"), 0o600),
+			os.WriteFile(at("two names"), []byte("new"), 0o600),
+			os.Link(at("two names"), at("second")),
+			os.Rename(at("new"), at("in/new")),
+			os.Remove(at("in/file")),
+			os.WriteFile(at("in/file"), []byte("content of in/file"), 0o444), // as it was, but another
+			os.Symlink("in", at("dir")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for p, want := range map[string]Input{
+			"moved": {File, src.find(t, root, "in/tool"), true, ""},
+			"in/ln": {Symlink, digest.Digest{}, false, "file"},
+		} {
+			if got, ok := r.Unchanged(p); !ok || got != want {
+				t.Errorf("%s: %+v, %t", p, got, ok)
+			}
+			if at, ok := r.Written(p); ok {
+				t.Errorf("%s was written, at %s", p, at)
+			}
+		}
+		for _, p := range []string{"in", "in/file", "in/new", "in/gone", "second", "dir", "dir/ln", "no", "", "..", "a//b"} {
+			if in, ok := r.Unchanged(p); ok {
+				t.Errorf("%q is an input: %+v", p, in)
+			}
+		}
+		for p, content := range map[string]string{"in/new": "new", "in/file": "content of in/file"} {
+			if at, ok := r.Written(p); !ok || string(mustRead(t, at)) != content {
+				t.Errorf("%s: at %q, %t", p, at, ok)
+			}
+		}
+		for _, p := range []string{"second", "two names", "dir", "dir/new", "in", "in/gone", "..", ""} {
+			if at, ok := r.Written(p); ok {
+				t.Errorf("%q was written, at %s", p, at)
+			}
+		}
+		if err := r.Intact(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestInputChangedInPlace: without an overlay both roots that share the file
+// fail, and the next one has it as it should be.
+func TestInputChangedInPlace(t *testing.T) {
+	for name, change := range map[string]func(p string) error{
+		"written":   func(p string) error { return os.WriteFile(p, []byte("harmed of file"), 0) },
+		"truncated": func(p string) error { return os.Truncate(p, 0) },
+		"mode":      func(p string) error { return os.Chmod(p, 0o755) },
+		"time":      func(p string) error { return os.Chtimes(p, time.Now(), time.Now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zapcore.WarnLevel)
+			f := openBare(t, Options{Logger: zap.New(core)})
+			src := newFakeSource(t)
+			root := src.tree(t, "a/file", "b")
+			open := func(name string) *Root {
+				return openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src})
+			}
+			r, neighbour := open("r"), open("neighbour")
+			if err := change(filepath.Join(r.Path(), "a/file")); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := r.Unchanged("a/file"); ok {
+				t.Error("the changed file passes for the input")
+			}
+			next := open("next")
+			for _, r := range []*Root{r, neighbour, r} {
+				err := r.Intact()
+				if !errors.Is(err, ErrInputChanged) || !strings.Contains(err.Error(), "a/file") {
+					t.Errorf("%s: %v", r.spec.Name, err)
+				}
+			}
+			if err := next.Intact(); err != nil {
+				t.Error(err)
+			}
+			p := filepath.Join(next.Path(), "a/file")
+			if st, err := os.Stat(p); err != nil || st.Mode() != 0o444 || string(mustRead(t, p)) != "content of file" {
+				t.Errorf("the next root: %v, %v", st, err)
+			}
+			if got := mustRead(t, src.blobs[src.find(t, root, "a/file")]); string(got) != "content of file" {
+				t.Errorf("the store holds %q", got)
+			}
+			if n := logs.FilterMessageSnippet("changed an input").Len(); n != 1 {
+				t.Errorf("said %d times", n)
+			}
+		})
+	}
+}
+
+// TestOverlayKeepsLinkedInputs: with an overlay the action may write to an input.
+func TestOverlayKeepsLinkedInputs(t *testing.T) {
+	f := openFS(t, Options{Method: HardLink})
+	src := newFakeSource(t)
+	root := src.tree(t, "file")
+	r, other := openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src}), openRoot(t, f, RootSpec{Name: "o", Digest: root, Source: src})
+	if err := os.WriteFile(filepath.Join(r.Path(), "file"), []byte("mine"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustRead(t, filepath.Join(other.Path(), "file")); string(got) != "content of file" {
+		t.Errorf("the other root has %q", got)
+	}
+	if err := errors.Join(r.Intact(), other.Intact()); err != nil {
+		t.Error(err)
+	}
+	if p, ok := r.Written("file"); !ok || string(mustRead(t, p)) != "mine" {
+		t.Errorf("written at %q", p)
+	}
+}
+
+// batchSource fetches in one call what it is asked for.
+type batchSource struct {
+	*fakeSource
+	loads [][]digest.Digest
+	err   error
+}
+
+func (s *batchSource) Load(_ context.Context, ds []digest.Digest) error {
+	s.loads = append(s.loads, ds)
+	return s.err
+}
+
+func TestLinksAreLoadedInBatches(t *testing.T) {
+	f := openBare(t, Options{})
+	src := &batchSource{fakeSource: newFakeSource(t)}
+	root := src.tree(t, "a/1", "a/b/2", "c/3", "c/d/4", "5")
+	openRoot(t, f, RootSpec{Name: "first", Digest: root, Source: src})
+	var sizes []int
+	for _, ds := range src.loads {
+		sizes = append(sizes, len(ds))
+	}
+	if !slices.Equal(sizes, []int{1, 2, 2, 5}) { // three levels, then all files
+		t.Errorf("batches of %d", sizes)
+	}
+	src.loads = nil
+	openRoot(t, f, RootSpec{Name: "second", Digest: root, Source: src})
+	for _, ds := range src.loads {
+		for _, d := range ds {
+			if src.dirs[d] == nil {
+				t.Errorf("file %s was loaded again", d)
+			}
+		}
+	}
+	if n := src.calls(src.find(t, root, "a/b/2")); n != 1 {
+		t.Errorf("a file was opened %d times", n)
+	}
+	src.err = errors.New("storage is on fire")
+	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "third", Digest: root, Source: src}); !errors.Is(err, src.err) {
+		t.Errorf("load failed: %v", err)
+	}
+}
+
+func TestLinkedRootFailures(t *testing.T) {
+	errLost := errors.New("lost")
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest
+		want  error
+		part  string
+	}{
+		"missing file": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
+			s.fail(s.find(t, root, "a/file"), errLost)
+			return root
+		}, errLost, "file a/file"},
+		"missing directory": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
+			s.fail(s.find(t, root, "a"), errLost)
+			return root
+		}, errLost, "directory a"},
+		"short blob": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
+			p := s.blobs[s.find(t, root, "a/file")]
+			if err := errors.Join(os.Chmod(p, 0o600), os.Truncate(p, 3)); err != nil {
+				t.Fatal(err)
+			}
+			return root
+		}, nil, "has 3 bytes"},
+		"bad name": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
+			bad := s.add(t, &repb.Directory{Symlinks: []*repb.SymlinkNode{{Name: "..", Target: "x"}}})
+			return s.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "d", Digest: bad.Proto()}}})
+		}, ErrInvalidDirectory, "directory d"},
+		"too many entries": {func(t *testing.T, s *fakeSource, _ digest.Digest) digest.Digest {
+			below := s.add(t, &repb.Directory{})
+			for range 8 {
+				m := &repb.Directory{}
+				for i := range 10 {
+					m.Directories = append(m.Directories, &repb.DirectoryNode{Name: fmt.Sprint(i), Digest: below.Proto()})
+				}
+				below = s.add(t, m)
+			}
+			return below
+		}, ErrInvalidDirectory, "too many"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			linkedWays(t, func(t *testing.T, f *FS) {
+				src := newFakeSource(t)
+				root := c.spoil(t, src, src.tree(t, "a/file", "b"))
+				_, err := f.NewRoot(t.Context(), RootSpec{Name: "r", Digest: root, Source: src})
+				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.part) {
+					t.Errorf("error %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestLinkingIsCancelled(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		src.inCall = make(chan digest.Digest, 1)
+		root := src.tree(t, "a/file", "b")
+		src.gate(src.find(t, root, "a/file"))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-src.inCall
+			cancel()
+		}()
+		if _, err := f.NewRoot(ctx, RootSpec{Name: "r", Digest: root, Source: src}); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// TestManyLinks has more names for one file than ext4 allows.
+func TestManyLinks(t *testing.T) {
+	f := openBare(t, Options{})
+	src := newFakeSource(t)
+	same := src.blob(t, "the same")
+	m := &repb.Directory{}
+	for i := range 22_000 {
+		m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("%05d", i), Digest: same.Proto()})
+	}
+	sub := src.add(t, m)
+	root := src.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{
+		{Name: "a", Digest: sub.Proto()}, {Name: "b", Digest: sub.Proto()}, {Name: "c", Digest: sub.Proto()},
+	}})
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	for _, dir := range []string{"a", "b", "c"} {
+		for _, n := range []string{"00000", "10000", "21999"} {
+			p := dir + "/" + n
+			if got := mustRead(t, filepath.Join(r.Path(), p)); string(got) != "the same" {
+				t.Errorf("%s: %q", p, got)
+			}
+			if in, ok := r.Unchanged(p); !ok || in.Digest != same {
+				t.Errorf("%s: %+v, %t", p, in, ok)
+			}
+		}
+	}
+	if err := r.Intact(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLinkCacheIsBounded: what no root uses goes, what one uses stays.
+func TestLinkCacheIsBounded(t *testing.T) {
+	f := openBare(t, Options{LinkBytes: 20})
+	src := newFakeSource(t)
+	files := func() (n int) {
+		for _, p := range walk(t, f.linkDir()) {
+			if strings.Contains(p, "/") {
+				n++
+			}
+		}
+		return n
+	}
+	root := src.tree(t, "1", "2", "3", "4") // 12 bytes each
+	r := openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src})
+	if n := files(); n != 4 {
+		t.Errorf("%d files while in use", n)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := files(); n != 1 || f.links.bytes != 12 {
+		t.Errorf("%d files, %d bytes when idle", n, f.links.bytes)
+	}
+	r = openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src})
+	if got := mustRead(t, filepath.Join(r.Path(), "4")); string(got) != "content of 4" {
+		t.Errorf("read %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(r.Path(), "3"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Intact(), r.Close()); !errors.Is(err, ErrInputChanged) {
+		t.Error(err)
+	}
+	if n := files(); n != 1 || f.links.bytes != 12 {
+		t.Errorf("%d files, %d bytes at the end", n, f.links.bytes)
+	}
+}
+
+func TestReservedNames(t *testing.T) {
+	f := openBare(t, Options{})
+	src := newFakeSource(t)
+	for _, name := range []string{trashName, linksName} {
+		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.tree(t, "x"), Source: src}); err == nil {
+			t.Errorf("%s is a root", name)
+		}
+	}
+}
+
+// TestTrash removes also what cannot be written to, and does not stop at a fault.
+func TestTrash(t *testing.T) {
+	dir := t.TempDir()
+	tr := trash{dir: filepath.Join(dir, "t"), log: zap.NewNop()}
+	for i := range 2 * maxTrash {
+		p := filepath.Join(dir, fmt.Sprint(i), "a")
+		if err := errors.Join(os.MkdirAll(p, 0o755), os.Chmod(p, 0o555)); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.put(filepath.Dir(p)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := tr.put(filepath.Join(dir, "no")); err != nil {
+		t.Error(err)
+	}
+	if err := tr.close(); err != nil {
+		t.Error(err)
+	}
+	if left := walk(t, dir); !slices.Equal(left, []string{"."}) {
+		t.Errorf("left %q", left)
+	}
+	// What a killed process left has the names that the next one uses.
+	if err := os.MkdirAll(filepath.Join(tr.dir, "1", "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkdir(filepath.Join(dir, "y"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tr.serial = 0
+	if err := errors.Join(tr.put(filepath.Join(dir, "y")), tr.sweep()); err != nil {
+		t.Error(err)
+	}
+	if err := tr.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,102 @@
+package vfs
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+)
+
+// A root has two layers: the lower one holds the inputs, the upper one takes
+// what the action does to them. What show has done when it fails is for hide to
+// undo; hide is called once, the upper layer's first, whether or not show was.
+
+// A lowerLayer lets the inputs appear in a folder.
+type lowerLayer interface {
+	dir() string
+	// show blocks until the inputs are there. The end of ctx ends show only.
+	show(ctx context.Context) error
+	hide() error
+}
+
+var (
+	_ lowerLayer = fuseLayer{}
+	_ lowerLayer = (*linkLayer)(nil)
+)
+
+// An upperLayer is what the action sees; its answers are those of the methods
+// of Root with their names.
+type upperLayer interface {
+	path() string
+	show() error
+	hide() error
+	unchanged(path string) (Input, bool)
+	written(path string) (string, bool)
+	intact() error
+}
+
+var (
+	_ upperLayer = overlayLayer{}
+	_ upperLayer = bareLayer{}
+)
+
+// arrange gives r the layers that this machine allows.
+func (r *Root) arrange() {
+	if r.fs.method == HardLink {
+		links := newLinkLayer(r)
+		r.lower, r.upper = links, bareLayer{links}
+	} else {
+		r.lower = fuseLayer{r}
+	}
+	if r.fs.overlay {
+		r.upper = overlayLayer{r}
+	}
+}
+
+// fuseLayer is the read-only FUSE mount, whose state the Root holds.
+type fuseLayer struct{ r *Root }
+
+func (l fuseLayer) dir() string { return l.r.lowerPath() }
+
+func (l fuseLayer) show(context.Context) error {
+	if err := os.Mkdir(l.dir(), 0o755); err != nil {
+		return err
+	}
+	return l.r.mountLower()
+}
+
+// hide returns when all of the server's goroutines are gone.
+func (l fuseLayer) hide() error {
+	var err error
+	if l.r.lowerUp {
+		err = l.r.unmountLower()
+	}
+	if l.r.served != nil {
+		<-l.r.served
+	}
+	return err
+}
+
+// overlayLayer is an overlayfs above any lower layer: it is never written to.
+type overlayLayer struct{ r *Root }
+
+func (l overlayLayer) path() string { return filepath.Join(l.r.pointPath(), "root") }
+
+func (l overlayLayer) show() error {
+	for _, dir := range []string{l.path(), l.r.upperPath(), l.r.workPath()} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return l.r.mountOverlay()
+}
+
+func (l overlayLayer) hide() error {
+	if !l.r.overlayUp {
+		return nil
+	}
+	return l.r.unmountOverlay()
+}
+
+func (l overlayLayer) unchanged(path string) (Input, bool) { return l.r.unchangedBelow(path) }
+func (l overlayLayer) written(path string) (string, bool)  { return l.r.writtenAbove(path) }
+func (l overlayLayer) intact() error                       { return nil }

@@ -1,0 +1,39 @@
+package vfs
+
+import "fmt"
+
+// A Method is how the files of an input root get to where the action sees them.
+// It is the value of a flag: see Set.
+type Method string
+
+// The methods. The zero Method is Auto.
+const (
+	// Auto is FUSE where the machine can, else HardLink, which is logged.
+	Auto Method = "auto"
+	// FUSE asks for a file when the action does, and needs an overlayfs above it.
+	FUSE Method = "fuse"
+	// HardLink fetches every file before the action starts, and puts a hard link
+	// to it in its place; under an overlayfs if there is one.
+	HardLink Method = "hardlink"
+)
+
+// String returns the name of m.
+func (m Method) String() string {
+	if m == "" {
+		return string(Auto)
+	}
+	return string(m)
+}
+
+// Set makes m the method of that name.
+func (m *Method) Set(name string) error {
+	switch Method(name) {
+	case Auto, FUSE, HardLink:
+		*m = Method(name)
+		return nil
+	}
+	return fmt.Errorf("method %q is none of %s, %s and %s", name, Auto, FUSE, HardLink)
+}
+
+// Type says what the flag wants.
+func (m *Method) Type() string { return "method" }

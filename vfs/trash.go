@@ -1,0 +1,135 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// maxTrash is how many folders may wait for their removal; who brings one more
+// removes it himself.
+const maxTrash = 64
+
+// trash removes folders while nobody waits for it: 15,000 files take a good part
+// of a second. What is in it when the process is killed is removed after the next start.
+type trash struct {
+	dir string // on the file system of what is put in
+	log *zap.Logger
+
+	remover sync.WaitGroup // of at most one goroutine, which is there while queue is not empty
+
+	mu     sync.Mutex
+	serial int
+	queue  []string // guarded by mu, as is serial
+}
+
+// put takes path away at once and removes it later. It returns an error if path
+// is still there.
+func (t *trash) put(path string) error {
+	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for {
+		t.mu.Lock()
+		t.serial++
+		to := filepath.Join(t.dir, strconv.Itoa(t.serial))
+		t.mu.Unlock()
+		err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+		switch {
+		case err == nil:
+			t.later(to)
+			return nil
+		case errors.Is(err, unix.EEXIST): // of a process that was killed
+			continue
+		case errors.Is(err, unix.ENOENT):
+			return nil
+		}
+		return removeTree(path)
+	}
+}
+
+// sweep removes what a killed process left in the trash.
+func (t *trash) sweep() error {
+	left, err := os.ReadDir(t.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range left {
+		t.later(filepath.Join(t.dir, e.Name()))
+	}
+	return err
+}
+
+func (t *trash) later(path string) {
+	t.mu.Lock()
+	n := len(t.queue)
+	if n < maxTrash {
+		t.queue = append(t.queue, path)
+	}
+	if n == 0 {
+		t.remover.Add(1)
+	}
+	t.mu.Unlock()
+	switch n {
+	case 0:
+		go func() {
+			defer t.remover.Done()
+			t.removeAll()
+		}()
+	case maxTrash:
+		t.remove(path)
+	}
+}
+
+func (t *trash) removeAll() {
+	for {
+		t.mu.Lock()
+		path := t.queue[0]
+		t.mu.Unlock()
+		t.remove(path)
+		t.mu.Lock()
+		t.queue = t.queue[1:]
+		n := len(t.queue)
+		t.mu.Unlock()
+		if n == 0 {
+			return
+		}
+	}
+}
+
+func (t *trash) remove(path string) {
+	if err := removeTree(path); err != nil {
+		t.log.Error("cannot remove what a root left", zap.Error(err))
+	}
+}
+
+// close waits until all is removed. Nothing may be put in at the same time.
+func (t *trash) close() error {
+	t.remover.Wait()
+	if err := unix.Rmdir(t.dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "remove", Path: t.dir, Err: err}
+	}
+	return nil
+}
+
+// removeTree removes path with all below, also what is in folders that their
+// owner may not write to.
+func removeTree(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil // RemoveAll says what is wrong
+	})
+	return os.RemoveAll(path)
+}
