@@ -147,7 +147,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{Name: name, Digest: rootDigest, Source: a.inputs})
 	if err != nil {
-		return fmt.Errorf("mount input root %s: %w", rootDigest, err)
+		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
 	return a.inRoot(func(root *os.Root) error { return a.command.prepare(root) })
 }
@@ -179,6 +179,11 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	// An input that could not be read has shaped whatever the command did next.
 	if err := a.root.Err(); err != nil {
 		return result, fmt.Errorf("the command met an input that cannot be read: %w", err)
+	}
+	if err := a.root.Intact(); err != nil {
+		// Nobody knows who did it, and who else shares the input fails as well:
+		// for those another try is right.
+		return result, failf(codes.Aborted, "run command: %w", err)
 	}
 	switch result.Cause {
 	case runner.NotStarted:

@@ -56,6 +56,21 @@ type farm struct {
 
 func newFarm(t *testing.T) *farm {
 	t.Helper()
+	switch os.Getenv(rootsVariable) {
+	case "links":
+		return newFarmOn(t, vfs.Options{Method: vfs.HardLink})
+	case "bare links":
+		return newFarmOn(t, vfs.Options{Method: vfs.HardLink, DisableOverlay: true})
+	}
+	return newFarmOn(t, vfs.Options{Method: vfs.FUSE})
+}
+
+// rootsVariable lets tests run again with other input roots.
+const rootsVariable = "FORERUNNER_TEST_ROOTS"
+
+// newFarmOn is newFarm with input roots as o wants them.
+func newFarmOn(t *testing.T, o vfs.Options) *farm {
+	t.Helper()
 	needRoot(t)
 	log := zaptest.NewLogger(t)
 	dir := t.TempDir()
@@ -71,9 +86,8 @@ func newFarm(t *testing.T) *farm {
 	f.actions, err = cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{})
 	check(t, err)
 	t.Cleanup(func() { check(t, f.actions.Close()) })
-	roots, err := vfs.Open(vfs.Options{
-		MountDir: filepath.Join(dir, "mount"), UpperDir: filepath.Join(dir, "upper"), Logger: log,
-	})
+	o.MountDir, o.UpperDir, o.Logger = filepath.Join(dir, "mount"), filepath.Join(dir, "upper"), log
+	roots, err := vfs.Open(o)
 	unavailable(t, err)
 	t.Cleanup(func() {
 		check(t, roots.Close())

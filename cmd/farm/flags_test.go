@@ -83,3 +83,28 @@ func TestFlagsFromEnvironment(t *testing.T) {
 		t.Errorf("bad value: %v", err)
 	}
 }
+
+func TestExecFilesystem(t *testing.T) {
+	for in, want := range map[string]string{"": "auto", "auto": "auto", "fuse": "fuse", "hardlink": "hardlink", "FUSE": "", "overlay": ""} {
+		var w Worker
+		cmd := NewCommand("x", "", "", func(*cobra.Command, []string) error { return nil })
+		w.Flags(cmd.Flags())
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		args := []string{"--print-config"}
+		if in != "" {
+			args = append(args, "--exec-filesystem="+in)
+		}
+		cmd.SetArgs(args)
+		err := cmd.Execute()
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), "auto, fuse and hardlink") {
+				t.Errorf("%q: error %v", in, err)
+			}
+			continue
+		}
+		if err != nil || !strings.Contains(out.String(), "--exec-filesystem="+want+"\n") || w.ExecFilesystem.String() != want {
+			t.Errorf("%q: %v, %s, %s", in, err, w.ExecFilesystem, out.String())
+		}
+	}
+}

@@ -37,6 +37,8 @@ type Worker struct {
 	CacheSize          string
 	FreePercent        int // of the free space, without CacheSize; 0 is 80
 	Logger             *zap.Logger
+	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
+	ExecFilesystem vfs.Method
 	// NoCompression is for storage on this machine.
 	NoCompression bool
 }
@@ -52,7 +54,15 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
+	w.FilesystemFlags(f)
 	w.IdentityFlags(f)
+}
+
+// FilesystemFlags registers the flag that says what input roots are made of.
+func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
+	w.ExecFilesystem = vfs.Auto
+	f.Var(&w.ExecFilesystem, "exec-filesystem", "`method` by which inputs get to commands: fuse, as they are read; "+
+		"hardlink, all before the start; auto, fuse where this machine can")
 }
 
 // IdentityFlags registers the flags that say who a worker is.
@@ -160,6 +170,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	// Roots first: what a dead worker left mounted may be below the store.
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
+		Method: w.ExecFilesystem,
 	})
 	if err != nil {
 		return fmt.Errorf("input roots: %w", err)
