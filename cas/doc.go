@@ -26,6 +26,13 @@
 // hashed in the end like any other, and only then appears. What was read of one
 // that proves wrong cannot be taken back; its readers are told.
 //
+// # Directories
+//
+// Directory messages are kept as they are encoded (cas/tree), in one cache of a
+// Store that all its ReadThroughs share, bounded by the memory that they hold.
+// What is gone from it is read from disk again, or from upstream. Names need not
+// be UTF-8, except where REv2 wants them in another message: then that call fails.
+//
 // # Goroutines
 //
 // A Store has none of its own. A fetch from upstream runs in a goroutine that

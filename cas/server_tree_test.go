@@ -1,8 +1,10 @@
 package cas
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -108,5 +110,56 @@ func TestServerGetTreeNamesADirectoryOnce(t *testing.T) {
 	s, err := NewClient(f.conn, ClientOptions{}).GetTree(t.Context(), root)
 	if err != nil || len(s) != 42 {
 		t.Errorf("%d directories, %v", len(s), err)
+	}
+}
+
+// netRaw encodes a message whose name "?" stands for one that is not UTF-8.
+func netRaw(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	_, b, err := digest.OfMessage(digest.SHA256, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Replace(b, []byte("?"), []byte("\xe9"), 1)
+}
+
+// TestServerTakesNamesInAnyEncoding has such a name as far as protobuf lets it be
+// had: a GetTree that would have to send it says so, and no other call minds.
+func TestServerTakesNamesInAnyEncoding(t *testing.T) {
+	f := netStart(t, netConfig{server: ServerOptions{AllowActionUpdates: true}})
+	inside := f.put(t, digest.SHA256, netRaw(t, netDirectory("?")))
+	root := f.putMessage(t, netDirectory("root", inside))
+	pages, err := f.tree(t, &repb.GetTreeRequest{RootDigest: root.Proto()})
+	netCode(t, "GetTree", err, codes.InvalidArgument)
+	if err == nil || !strings.Contains(err.Error(), inside.Hash()) || len(pages) > 0 {
+		t.Errorf("GetTree: %v, %v", pages, err)
+	}
+	pages, err = f.tree(t, &repb.GetTreeRequest{RootDigest: f.putMessage(t, netDirectory("other")).Proto()})
+	if err != nil || netNames(pages) != "other " {
+		t.Errorf("the next call: %v, %v", pages, err)
+	}
+
+	action := f.putAction(t, "a")
+	gone := &repb.FileNode{Name: "?", Digest: digest.Of(digest.SHA256, []byte("gone")).Proto()}
+	for name, c := range map[string]struct {
+		d    *repb.OutputDirectory
+		code codes.Code
+	}{
+		"directory": {&repb.OutputDirectory{RootDirectoryDigest: root.Proto()}, codes.OK},
+		"tree": {&repb.OutputDirectory{TreeDigest: f.put(t, digest.SHA256, netRaw(t, &repb.Tree{
+			Root: netDirectory("?"),
+		})).Proto()}, codes.OK},
+		"tree that is not whole": {&repb.OutputDirectory{TreeDigest: f.put(t, digest.SHA256, netRaw(t, &repb.Tree{
+			Children: []*repb.Directory{{Files: []*repb.FileNode{gone}}},
+		})).Proto()}, codes.NotFound},
+		"no tree": {&repb.OutputDirectory{TreeDigest: f.put(t, digest.SHA256, []byte("\xff")).Proto()}, codes.InvalidArgument},
+	} {
+		if err := f.server.actions.Put(t.Context(), "", action, &repb.ActionResult{
+			OutputDirectories: []*repb.OutputDirectory{c.d},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := f.actions.GetActionResult(t.Context(), &repb.GetActionResultRequest{ActionDigest: action.Proto()})
+		netCode(t, name, err, c.code)
 	}
 }

@@ -21,15 +21,24 @@
 //     would be known only after reading it, and attributes are cached for good.
 //   - Every link count is 1; for a directory that means "not counted", so that
 //     find(1) does not skip what it believes to be leaves.
-//   - A name is at most 255 bytes. Directories that break REv2's rules (names,
-//     order, duplicates, digests) answer EIO and are reported by Root.Err.
+//   - A name is at most 255 bytes, in any encoding. Directories that break REv2's
+//     rules (names, order, duplicates, digests) answer EIO, as a whole, and are
+//     reported by Root.Err.
 //
 // # What is a read
 //
 // A directory is read when its entries are first needed, by a listing or by
 // looking a name up in it, whether or not the name is there; a file when it is
 // first opened, a symlink when it is first followed. Each path is reported once.
-// A name that is not there is not a read.
+// A name that is not there is not a read, nor is a stat: Stats counts apart which
+// names the kernel looked up.
+//
+// # Memory
+//
+// A Root holds what the kernel knows: a node for each path that it looked up and
+// has not forgotten, and a hash for each that was read. Directories belong to the
+// Source, which may forget them; then they are asked for again, which is slower
+// and counts as waiting. Nodes keep no part of them.
 //
 // # Fall-backs
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -50,6 +51,8 @@ func (p *position) execute(ctx context.Context, t *task) *repb.ExecuteResponse {
 			response = &repb.ExecuteResponse{}
 		}
 		response.Status = statusOf(ctx, err).Proto()
+		// It may quote a name, which may be anything, and must be a message again.
+		response.Status.Message = strings.ToValidUTF8(response.Status.Message, "\ufffd")
 	}
 	if response.Result == nil {
 		response.Result = &repb.ActionResult{}

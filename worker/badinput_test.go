@@ -17,6 +17,29 @@ import (
 
 // TestBadInput shows that each fault is that action's alone: it gets the right
 // code and a clear text, and the same worker runs the next action.
+// latin uploads a directory of one file whose name is not UTF-8, and which
+// protobuf would refuse to encode.
+func (f *farm) latin(t *testing.T, content string) digest.Digest {
+	t.Helper()
+	m := &repb.Directory{Files: []*repb.FileNode{{
+		Name: "caf\x01", Digest: digest.Of(digest.SHA256, []byte(content)).Proto(),
+	}}}
+	_, raw, err := digest.OfMessage(digest.SHA256, m)
+	check(t, err)
+	return f.blob(t, strings.Replace(string(raw), "caf\x01", "caf\xe9", 1))
+}
+
+// TestNamesInAnyEncoding has what Latin-1 makes of café as an input.
+func TestNamesInAnyEncoding(t *testing.T) {
+	f := newFarm(t)
+	f.blob(t, "content")
+	r := f.run(t, spec{inputs: tree{"d": subtree(f.latin(t, "content"))}, shell: "cat d/$(printf 'caf\\351') > out", paths: []string{"out"}})
+	assertOK(t, r)
+	if got := f.read(t, r.GetResult().GetOutputFiles()[0].GetDigest()); got != "content" {
+		t.Errorf("output is %q", got)
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	f := newFarm(t)
 	absentDigest := digest.Of(digest.SHA256, []byte("nobody has this"))
@@ -39,12 +62,21 @@ func TestBadInput(t *testing.T) {
 	f.falsify(t, lyingDirectory)
 	list := func(d digest.Digest) spec { return spec{inputs: tree{"d": subtree(d)}, shell: "ls d"} }
 
+	latin := f.latin(t, "content")
+	f.falsify(t, f.blob(t, "this will be a lie"))
+	latinLying := f.latin(t, "this will be a lie")
+
 	for _, c := range []struct {
 		name string
 		spec spec
 		code codes.Code
 		text string
 	}{
+		{"output with a name that is not UTF-8", spec{shell: "mkdir d; touch d/$(printf 'caf\\351')", paths: []string{"d"}}, codes.InvalidArgument, "caf\\xe9"},
+		{"input of that kind returned", spec{inputs: tree{"d": subtree(latin)}, paths: []string{"d"}}, codes.InvalidArgument, "caf\\xe9"},
+		{"link in an output that is not UTF-8", spec{shell: "mkdir d; ln -s $(printf 'caf\\351') d/l", paths: []string{"d"}}, codes.InvalidArgument, "caf\\xe9"},
+		{"link as an output that is not UTF-8", spec{shell: "ln -s $(printf 'caf\\351') l", paths: []string{"l"}}, codes.InvalidArgument, "caf\\xe9"},
+		{"lying file with such a name", spec{root: latinLying, shell: "cat caf*"}, codes.DataLoss, "caf\ufffd"},
 		{"slash in a name", spec{root: withFile("a/b")}, codes.InvalidArgument, "slash"},
 		{"dot dot as a name", spec{root: withFile("..")}, codes.InvalidArgument, "reserved"},
 		{"dot dot as a directory", spec{root: withDirectory("..")}, codes.InvalidArgument, "reserved"},
