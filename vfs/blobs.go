@@ -165,7 +165,8 @@ func (r *Root) register(file *os.File) (int32, bool) {
 	if errno != 0 {
 		r.fs.warnRegister.Do(func() {
 			r.fs.log.Warn("kernel refuses passthrough for a blob; it is read through this process",
-				zap.String("blob", file.Name()), zap.Error(errno))
+				zap.String("blob", file.Name()), missing(errno),
+				zap.String("costs", costOfCached), zap.String("to_have_it", passthroughAdvice))
 		})
 		return 0, false
 	}

@@ -344,6 +344,8 @@ func TestMain(m *testing.M) {
 		helperMain()
 	case "server":
 		serverMain()
+	case "forced":
+		forcedMain()
 	default:
 		panic("unknown child mode " + mode)
 	}

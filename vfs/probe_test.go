@@ -165,8 +165,9 @@ func TestRefusedPassthrough(t *testing.T) {
 			}
 		}
 	}
-	if n := logs.FilterMessageSnippet("refuses passthrough").Len(); n != 1 {
-		t.Errorf("said %d times, want once", n)
+	said := logs.FilterMessageSnippet("refuses passthrough").All()
+	if len(said) != 1 || !strings.Contains(fmt.Sprint(said[0].ContextMap()["to_have_it"]), "blobs on ext4") {
+		t.Errorf("said %v", said)
 	}
 }
 
