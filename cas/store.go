@@ -231,6 +231,14 @@ func (s *Store) Stats() StoreStats {
 	}
 }
 
+// BlobPath returns where below Store.Dir the file of a blob lies while the Store
+// has it, with slashes. Others may read the file; it is never changed, and is
+// removed when the blob is evicted.
+func BlobPath(d digest.Digest) string { return blobPath(d) }
+
+// ParseBlobPath is the inverse of BlobPath.
+func ParseBlobPath(path string) (digest.Digest, bool) { return parseBlobPath(path) }
+
 func blobLayout() layout[digest.Digest] {
 	l := layout[digest.Digest]{
 		path:  blobPath,

@@ -33,6 +33,24 @@
 // A name that is not there is not a read, nor is a stat: Stats counts apart which
 // names the kernel looked up.
 //
+// Of what a metadata image shows, the kernel tells only what was opened: files,
+// and directories for a listing. They are reported within some 50 ms, and before
+// Stats or Close return. A directory counts as read with what is read in it; names
+// that are only looked up in it are not noticed. A file is reported by its path
+// among the inputs, also when the action had moved it.
+//
+// # Metadata images
+//
+// A trip to this process costs more than most of what programs do with a file.
+// So what several roots had in common at the same path is shown without: an
+// EROFS image (package erofs) has the names and attributes of a subtree, and
+// overlayfs takes the data of its files from Options.Blobs, or, if a blob is not
+// there, from the FUSE mount, which fetches it. Images are made in the background
+// of directories that are at hand, when a subtree was seen in a second root, and
+// stay mounted for later ones. What was not at hand, and symlinks, whose reading
+// would go unnoticed, are left to the FUSE layer, which then shows just that.
+// What an image costs and gives does not depend on how much of it is used.
+//
 // # Memory
 //
 // A Root holds what the kernel knows: a node for each path that it looked up and
@@ -78,7 +96,8 @@
 // connection, cancels the Source's contexts, and returns when the last of them
 // is gone. So a Source must return when its context ends. NewRoot waits for those
 // that it starts to make links. An FS has one goroutine that removes what closed
-// roots leave, while there is any; its Close waits for that. An access whose
+// roots leave, while there is any, one that makes images, and one that asks
+// fanotify what was opened; its Close waits for all of them. An access whose
 // process is being killed is given up at once; other signals do not disturb it.
 //
 // # Locks
@@ -86,6 +105,7 @@
 // FS.mu guards the set of roots, linkCache.mu the linked copies, trash.mu what is
 // to be removed. Of a Root, mu guards the node table and what was read, blobs.mu
 // the open blobs, stall.mu the stall clock, linkLayer.mu the links being made.
+// images.mu guards the table of images, watcher.mu the roots that are watched.
 // None is taken while another is held, and none is held while a Source or a hook
 // is called.
 package vfs

@@ -124,10 +124,13 @@ func (s *fakeSource) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, e
 	return os.Open(p)
 }
 
+// blobFile is the name of a blob's file.
+func blobFile(d digest.Digest) string { return fmt.Sprintf("%s-%d", d.Hash(), d.SizeBytes()) }
+
 func (s *fakeSource) blob(t testing.TB, content string) digest.Digest {
 	t.Helper()
 	d := digest.Of(digest.SHA256, []byte(content))
-	p := filepath.Join(s.dir, d.Hash())
+	p := filepath.Join(s.dir, blobFile(d))
 	if err := os.WriteFile(p, []byte(content), 0o444); err != nil {
 		t.Fatal(err)
 	}

@@ -174,11 +174,11 @@ func TestForgottenNodes(t *testing.T) {
 		spec: RootSpec{OnFirstRead: seen.hook}, nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
 	}
 	r.seed = newSeed()
-	r.addRootNode()
+	r.addRootNodes()
 	top := r.node(1)
-	a := r.know(top, tree.Entry{Name: "a", Kind: Directory})
-	b := r.know(a, tree.Entry{Name: "b", Kind: File})
-	if again := r.know(a, tree.Entry{Name: "b", Kind: File}); again != b {
+	a := r.know(top, tree.Entry{Name: "a", Kind: Directory}, nil)
+	b := r.know(a, tree.Entry{Name: "b", Kind: File}, nil)
+	if again := r.know(a, tree.Entry{Name: "b", Kind: File}, nil); again != b {
 		t.Error("one path has two nodes")
 	}
 	r.markRead(b)
@@ -197,8 +197,8 @@ func TestForgottenNodes(t *testing.T) {
 	}
 	r.forgetNode(1, 1)
 	r.forgetNode(b.id, 1)
-	a = r.know(top, tree.Entry{Name: "a", Kind: Directory})
-	b2 := r.know(a, tree.Entry{Name: "b", Kind: File})
+	a = r.know(top, tree.Entry{Name: "a", Kind: Directory}, nil)
+	b2 := r.know(a, tree.Entry{Name: "b", Kind: File}, nil)
 	if b2.id == b.id || b2.ino != ino {
 		t.Errorf("after it was forgotten: id %d then %d, inode %d then %d", b.id, b2.id, ino, b2.ino)
 	}
@@ -214,7 +214,7 @@ func newLower(t testing.TB, spec RootSpec) *lowerFS {
 		fs: &FS{}, ctx: t.Context(), seed: newSeed(), spec: spec,
 		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
 	}
-	r.addRootNode()
+	r.addRootNodes()
 	return &lowerFS{fuse.NewDefaultRawFileSystem(), r}
 }
 

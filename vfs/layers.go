@@ -87,10 +87,16 @@ func (l overlayLayer) show() error {
 			return err
 		}
 	}
-	return l.r.mountOverlay()
+	if err := l.r.mountOverlay(); err != nil || len(l.r.grafts) == 0 {
+		return err
+	}
+	return l.r.fs.watcher.watch(l.r)
 }
 
 func (l overlayLayer) hide() error {
+	if l.r.watched {
+		l.r.fs.watcher.forget(l.r)
+	}
 	if !l.r.overlayUp {
 		return nil
 	}

@@ -143,10 +143,13 @@ func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
 // mountOverlay puts the writable layer on top. It is volatile: what an action
 // leaves is either adopted by the store, which does its own syncing, or dropped.
 func (r *Root) mountOverlay() error {
-	data := "lowerdir=" + overlayEscape(r.lower.dir()) +
+	data := "lowerdir=" + r.overlayLayers() +
 		",upperdir=" + overlayEscape(r.upperPath()) +
 		",workdir=" + overlayEscape(r.workPath()) +
 		",redirect_dir=on,metacopy=on,index=off,xino=off,volatile"
+	if r.cover != nil {
+		data += ",uuid=on" // for the watcher to know it by
+	}
 	if err := unix.Mount("forerunner", r.Path(), "overlay", unix.MS_NODEV, data); err != nil {
 		return &mountError{"overlay", err}
 	}
@@ -160,6 +163,25 @@ func (r *Root) unmountOverlay() error {
 		return unmount(r.Path(), unix.MNT_DETACH)
 	}
 	return nil
+}
+
+// overlayLayers lists what lies below the writable layer. With images it is the
+// FUSE layer (with what they lack), the images, and behind two colons where the
+// files of images have their data: the folder of the blobs that are local, and
+// for those that are not the FUSE layer once more.
+func (r *Root) overlayLayers() string {
+	if r.cover == nil {
+		return overlayEscape(r.lower.dir())
+	}
+	var layers []string
+	if !r.cover.empty() {
+		layers = append(layers, overlayEscape(filepath.Join(r.lowerPath(), treeName)))
+	}
+	for _, g := range r.grafts {
+		layers = append(layers, overlayEscape(g.image.point))
+	}
+	return strings.Join(layers, ":") + "::" + overlayEscape(r.fs.images.blobs.Dir) +
+		"::" + overlayEscape(filepath.Join(r.lowerPath(), blobName))
 }
 
 // overlayEscape protects the characters that overlayfs gives a meaning.
@@ -176,6 +198,7 @@ func (r *Root) release() error {
 	r.loads.Wait()
 	r.blobs.closeFiles()
 	errs = append(errs, r.removeFolders())
+	r.releaseGrafts()
 	r.fs.forget(r.spec.Name)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("release input root %q: %w", r.spec.Name, err)

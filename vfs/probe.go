@@ -191,6 +191,38 @@ func advice(err error) string {
 	return "see the error"
 }
 
+// tryImage makes an image, uses it in a root as actions do, and drops both.
+func (f *FS) tryImage() error {
+	src, err := newProbeSource(f.upperDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.file.Close() }()
+	if err := f.images.make(site{"", src.root}, src); err != nil {
+		return err
+	}
+	defer f.images.dropAll()
+	r, err := f.newRoot(context.Background(), RootSpec{Name: probeName, Digest: src.root, Source: src})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.tryOutImage(), r.Close())
+}
+
+func (r *Root) tryOutImage() error {
+	got, err := os.ReadFile(filepath.Join(r.Path(), "file"))
+	if err == nil && string(got) != probeContent {
+		err = fmt.Errorf("read %q instead of %q", got, probeContent)
+	}
+	if err != nil {
+		return err
+	}
+	if s := r.Stats(); s.FilesRead != 1 {
+		return fmt.Errorf("fanotify reported %d opens instead of one", s.FilesRead)
+	}
+	return nil
+}
+
 const probeContent = "forerunner\n"
 
 // probeSource is a tree of a file and an empty directory.

@@ -69,6 +69,8 @@ type Root struct {
 	loads  sync.WaitGroup // calls of the Source
 	stall  stallClock
 	blobs  blobTable
+	grafts []*graft     // images that have parts of it
+	cover  *cover       // what they show; nil if there are none
 	closed func() error // release, once
 	lower  lowerLayer
 	upper  upperLayer
@@ -81,6 +83,8 @@ type Root struct {
 	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
 	lowerUp   bool          // lower is mounted
 	overlayUp bool          // root is mounted
+	watched   bool          // by the watcher, as watchID
+	watchID   fsid
 
 	seed maphash.Seed // inode numbers are hashes of the path
 
@@ -131,7 +135,8 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	r.stall.onEnd = spec.OnStall
 	r.closed = sync.OnceValue(r.release)
 	r.blobs.init()
-	r.addRootNode()
+	r.addGrafts()
+	r.addRootNodes()
 	r.arrange()
 	if err := r.mount(ctx); err != nil {
 		return nil, errors.Join(err, r.closed())
@@ -172,6 +177,9 @@ func (r *Root) Err() error {
 // Stats returns how much has been read so far. Nobody sees what is read of hard
 // links: it is then zero.
 func (r *Root) Stats() Stats {
+	if r.watched {
+		r.fs.watcher.drain()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
@@ -190,7 +198,11 @@ func (r *Root) fail(n *node, err error) {
 		return
 	}
 	p := n.pathLocked()
-	if p == "" {
+	switch {
+	case n.area == blobArea:
+		r.err = fmt.Errorf("read blob %s of the input root: %w", n.Digest, err)
+		return
+	case p == "":
 		p = "."
 	}
 	r.err = fmt.Errorf("read %s %s of the input root: %w", n.Kind, p, err)
@@ -210,19 +222,9 @@ func (r *Root) markLookup(there bool) {
 // markRead counts the first read of n and reports it.
 func (r *Root) markRead(n *node) {
 	r.mu.Lock()
-	if _, ok := r.seen[n.ino]; ok {
+	if !r.countReadLocked(n.ino, n.Entry) {
 		r.mu.Unlock()
 		return
-	}
-	r.seen[n.ino] = struct{}{}
-	switch n.Kind {
-	case Directory:
-		r.stats.DirectoriesRead++
-	case File:
-		r.stats.FilesRead++
-		r.stats.BytesRead += n.Digest.SizeBytes()
-	case Symlink:
-		r.stats.SymlinksRead++
 	}
 	var path string
 	if r.spec.OnFirstRead != nil {
@@ -232,4 +234,23 @@ func (r *Root) markRead(n *node) {
 	if r.spec.OnFirstRead != nil {
 		r.spec.OnFirstRead(path, n.Kind)
 	}
+}
+
+// countReadLocked counts the first read of e, whose inode number is ino, and
+// reports whether it was that.
+func (r *Root) countReadLocked(ino uint64, e tree.Entry) bool {
+	if _, again := r.seen[ino]; again {
+		return false
+	}
+	r.seen[ino] = struct{}{}
+	switch e.Kind {
+	case Directory:
+		r.stats.DirectoriesRead++
+	case File:
+		r.stats.FilesRead++
+		r.stats.BytesRead += e.Digest.SizeBytes()
+	case Symlink:
+		r.stats.SymlinksRead++
+	}
+	return true
 }

@@ -30,22 +30,28 @@ func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, 
 	if parent == nil || parent.Kind != Directory {
 		return fuse.ENOENT
 	}
+	out.SetEntryTimeout(forGood)
+	if parent.area != treeArea {
+		if e, ok := r.findBlob(parent, name); ok {
+			l.tell(parent, e, nil, out)
+		}
+		return fuse.OK
+	}
 	d, status := r.read(r.access(cancel, h), parent)
 	if !status.Ok() {
 		return status
 	}
-	e, ok := d.Find(name)
+	e, rest, ok := d.find(name)
 	r.markLookup(ok)
-	out.SetEntryTimeout(forGood)
 	if ok {
-		l.tell(parent, e, out)
+		l.tell(parent, e, rest, out)
 	}
 	return fuse.OK // node 0: the absence is kept as well
 }
 
-// tell answers with the tree.Entry e of parent, and counts that the kernel knows it.
-func (l *lowerFS) tell(parent *node, e tree.Entry, out *fuse.EntryOut) {
-	n := l.root.know(parent, e)
+// tell answers with the entry e of parent, and counts that the kernel knows it.
+func (l *lowerFS) tell(parent *node, e tree.Entry, rest *cover, out *fuse.EntryOut) {
+	n := l.root.know(parent, e, rest)
 	out.NodeId = n.id
 	out.Generation = 1 // node ids are never used again
 	out.SetEntryTimeout(forGood)
@@ -80,6 +86,10 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 	if n == nil || n.Kind != File {
 		return fuse.ENOENT
 	}
+	if r.fs.watcher.is(in.Pid) {
+		out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+		return fuse.OK
+	}
 	b, status := r.open(r.access(cancel, &in.InHeader), n)
 	if !status.Ok() {
 		return status
@@ -91,7 +101,9 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 	} else {
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	}
-	r.markRead(n)
+	if n.area == treeArea {
+		r.markRead(n)
+	}
 	return fuse.OK
 }
 
@@ -110,19 +122,19 @@ func (l *lowerFS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { l.root.blobs.
 func (l *lowerFS) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
 func (l *lowerFS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return l.list(cancel, in, func(_ *node, e *fuse.DirEntry, _ *tree.Entry) bool {
+	return l.list(cancel, in, func(_ *node, e *fuse.DirEntry, _ *covered) bool {
 		return out.AddDirEntry(*e)
 	})
 }
 
 func (l *lowerFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return l.list(cancel, in, func(n *node, d *fuse.DirEntry, e *tree.Entry) bool {
+	return l.list(cancel, in, func(n *node, d *fuse.DirEntry, c *covered) bool {
 		o := out.AddDirLookupEntry(*d)
 		if o == nil {
 			return false
 		}
-		if e != nil { // not "." or "..", which the kernel is not told of
-			l.tell(n, *e, o)
+		if c != nil { // not "." or "..", which the kernel is not told of
+			l.tell(n, c.entry, c.rest, o)
 		}
 		return true
 	})
@@ -131,21 +143,21 @@ func (l *lowerFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse
 // list calls add for the entries of a directory from in.Offset on, until it
 // returns false. Offset 0 is ".", 1 is "..", i+2 is entry i.
 func (l *lowerFS) list(
-	cancel <-chan struct{}, in *fuse.ReadIn, add func(*node, *fuse.DirEntry, *tree.Entry) bool,
+	cancel <-chan struct{}, in *fuse.ReadIn, add func(*node, *fuse.DirEntry, *covered) bool,
 ) fuse.Status {
 	r := l.root
 	n := r.node(in.NodeId)
-	if n == nil || n.Kind != Directory {
+	if n == nil || n.Kind != Directory || n.area != treeArea {
 		return fuse.ENOENT
 	}
 	d, status := r.read(r.access(cancel, &in.InHeader), n)
 	if !status.Ok() {
 		return status
 	}
-	if in.Offset > uint64(d.Len()+2) {
+	if in.Offset > uint64(d.len()+2) {
 		return fuse.EINVAL
 	}
-	for i := int(in.Offset); i < d.Len()+2; i++ {
+	for i := int(in.Offset); i < d.len()+2; i++ {
 		dirent := fuse.DirEntry{Mode: fuse.S_IFDIR, Ino: n.ino, Name: ".", Off: uint64(i) + 1}
 		if i < 2 {
 			if i == 1 {
@@ -159,9 +171,12 @@ func (l *lowerFS) list(
 			}
 			continue
 		}
-		e := d.At(i - 2)
-		dirent.Name, dirent.Mode, dirent.Ino = e.Name, typeOf(e.Kind), r.inoOf(n, e.Name)
-		if !add(n, &dirent, &e) {
+		c, ok := d.at(i - 2)
+		if !ok {
+			continue
+		}
+		dirent.Name, dirent.Mode, dirent.Ino = c.entry.Name, typeOf(c.entry.Kind), r.inoOf(n.ino, c.entry.Name)
+		if !add(n, &dirent, &c) {
 			break
 		}
 	}

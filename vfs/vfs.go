@@ -52,6 +52,12 @@ type Options struct {
 	UpperDir string
 	// Logger may be nil.
 	Logger *zap.Logger
+	// Blobs, if not nil, is the folder where the Source's blobs lie when they are
+	// local. Then what several roots had in common is shown by metadata images,
+	// at the speed of a local disk, where the kernel can do that.
+	Blobs *BlobFolder
+	// DisableImages does without metadata images all the same.
+	DisableImages bool
 	// DisablePassthrough serves reads through the page cache of the FUSE mount
 	// even where the kernel could read the blobs itself.
 	DisablePassthrough bool
@@ -84,6 +90,8 @@ type FS struct {
 	trash              trash
 	warnRegister       sync.Once
 	locks              []*os.File
+	images             *images  // nil: there are none
+	watcher            *watcher // set with images
 
 	mu     sync.Mutex
 	closed bool
@@ -135,7 +143,13 @@ func (f *FS) prepare(o Options) error {
 	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
-	return f.probe(o, f.tryRoot)
+	if err := f.probe(o, f.tryRoot); err != nil {
+		return err
+	}
+	if o.Blobs != nil && !o.DisableImages && f.method == FUSE {
+		f.openImages(o.Blobs)
+	}
+	return nil
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.
@@ -197,7 +211,7 @@ func (f *FS) Close() error {
 		f.log.Warn("root was left open", zap.String("root", r.spec.Name))
 		errs = append(errs, r.Close())
 	}
-	errs = append(errs, f.sweepOut())
+	errs = append(errs, f.closeImages(), f.sweepOut())
 	f.unlock()
 	return errors.Join(errs...)
 }

@@ -101,9 +101,13 @@ func killed(thread uint32) bool {
 	return false
 }
 
-// read returns the entries of directory n. It waits only where the Source has not
-// got them at hand.
-func (r *Root) read(a access, n *node) (*tree.Directory, fuse.Status) {
+// read returns what the FUSE layer shows of directory n. It waits only where the
+// Source has not got it at hand, and not for what an image knows.
+func (r *Root) read(a access, n *node) (shown, fuse.Status) {
+	if n.cover != nil && n.cover.image != nil {
+		r.markRead(n)
+		return shown{nil, n.cover}, fuse.OK
+	}
 	d, ok := r.spec.Source.CachedDirectory(n.Digest)
 	if !ok {
 		var err error
@@ -111,15 +115,18 @@ func (r *Root) read(a access, n *node) (*tree.Directory, fuse.Status) {
 			return r.spec.Source.Directory(ctx, n.Digest)
 		}, func(*tree.Directory) {})
 		if !ok {
-			return nil, fuse.EIO // nobody is left to see it
+			return shown{}, fuse.EIO // nobody is left to see it
 		}
 		if err != nil {
 			r.fail(n, err)
-			return nil, fuse.EIO
+			return shown{}, fuse.EIO
 		}
 	}
 	r.markRead(n)
-	return d, fuse.OK
+	if n.hole != nil {
+		r.lacks(n.hole)
+	}
+	return shown{d, n.cover}, fuse.OK
 }
 
 // directory returns a directory of the tree on behalf of the worker.

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
@@ -167,16 +168,29 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return fmt.Errorf("--cache-size: %w", err)
 	}
+	cacheDir := w.below(w.CacheDir, "cas")
+	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
+		return fmt.Errorf("--cache-dir: %w", err)
+	}
 	// Roots first: what a dead worker left mounted may be below the store.
+	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
 		Method: w.ExecFilesystem,
+		Blobs: &vfs.BlobFolder{
+			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
+			Used: func(d digest.Digest) {
+				if store != nil { // else roots are only being tried out
+					store.Contains(d)
+				}
+			},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("input roots: %w", err)
 	}
 	defer func() { err = errors.Join(err, roots.Close()) }()
-	store, err := cas.OpenStore(w.below(w.CacheDir, "cas"), cas.StoreOptions{MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger})
+	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger})
 	if err != nil {
 		return fmt.Errorf("worker's store: %w", err)
 	}

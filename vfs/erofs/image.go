@@ -70,7 +70,8 @@ func (m *Image) Path(nid uint64) (string, error) {
 // A dirInode is what Path needs of an inode.
 type dirInode struct {
 	inode
-	behind []byte // what follows it, to the end of the block
+	hasXattrs bool
+	behind    []byte // what follows it, to the end of the block
 }
 
 // readInode reads an inode into b, a block.
@@ -90,6 +91,7 @@ func (m *Image) readInode(nid uint64, b []byte) (d dirInode, err error) {
 	}
 	size := compactSize
 	format := le.Uint16(b)
+	d.hasXattrs = le.Uint16(b[2:]) > 0
 	d.mode = uint32(le.Uint16(b[4:]))
 	d.block, d.parent = le.Uint32(b[16:]), le.Uint32(b[20:])
 	if d.extended = format&formatExtended != 0; d.extended {

@@ -1,0 +1,163 @@
+package vfs
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
+)
+
+const (
+	maxImageEntries = 1 << 20
+	maxImageDepth   = 256
+	imageBuffer     = 1 << 20
+)
+
+// imageID is the UUID of an image, by which fanotify names it.
+type imageID [16]byte
+
+// image is a mounted EROFS file system that holds the names and attributes of a
+// subtree at its path, but no data: overlayfs takes that from the folder of the
+// store, or, where it is not there, from the FUSE layer. Only what was at hand
+// when it was made is in it, and no symlinks, whose reading nobody would see;
+// cover has the rest. It does not change.
+type image struct {
+	id     imageID
+	path   string // from the root, "" for the root itself
+	digest digest.Digest
+	cover  *cover
+	dirs   int // that it shows
+	bytes  int64
+	point  string   // where it is mounted
+	file   *os.File // it has no name: when nobody uses it any more, it is gone
+	nodes  *erofs.Image
+
+	// Guarded by images.mu.
+	users   int    // roots that show it
+	lastUse uint64 // of images.clock
+	retired bool   // to be unmounted by its last user
+	lacking int    // roots that read directories which it lacks
+}
+
+// atHand returns a directory if that needs no waiting.
+type atHand func(digest.Digest) (*tree.Directory, bool)
+
+// subtree describes what is at hand of a tree.
+type subtree struct {
+	blobs  *BlobFolder
+	lookup atHand
+	left   int // entries that may be added
+	dirs   int
+	image  *image // that it is for
+}
+
+// directory describes d for the image, and what the image will not show of it.
+func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *cover) {
+	s.dirs++
+	s.left -= d.Len()
+	c := &cover{image: s.image}
+	list := make([]erofs.Entry, 0, d.Len())
+	for i := range d.Len() {
+		e := d.At(i)
+		out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm | typeOf(e.Kind)}
+		switch e.Kind {
+		case tree.File:
+			if out.Size = e.Digest.SizeBytes(); out.Size > 0 {
+				out.Redirect = "/" + s.blobs.Path(e.Digest)
+			}
+		case tree.Dir:
+			child, ok := s.lookup(e.Digest)
+			if !ok || child.Len() > s.left || depth == maxImageDepth {
+				c.hole(e)
+				continue
+			}
+			var rest *cover
+			if out.Entries, rest = s.directory(child, depth+1); !rest.empty() {
+				c.below = append(c.below, covered{cloneEntry(e), rest})
+			}
+		default:
+			c.hole(e)
+			continue
+		}
+		list = append(list, out)
+	}
+	return list, c
+}
+
+// newImage makes an image of the subtree d at path as far as it is at hand, and mounts it.
+func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
+	img = &image{path: path}
+	s := &subtree{blobs: m.blobs, lookup: atHand, left: maxImageEntries, image: img}
+	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755}
+	top.Entries, img.cover = s.directory(d, 0)
+	img.dirs = s.dirs
+	if _, err := rand.Read(img.id[:]); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(m.blobs.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create a nameless file in %s: %w", m.blobs.Dir, err)
+	}
+	img.file = os.NewFile(uintptr(fd), "image")
+	defer func() {
+		if err != nil {
+			_ = img.file.Close()
+		}
+	}()
+	w := bufio.NewWriterSize(img.file, imageBuffer)
+	if img.bytes, err = erofs.Write(w, nest(path, top), m.imageOptions(img.id)); err != nil {
+		return nil, err
+	}
+	if err := w.Flush(); err != nil {
+		return nil, fmt.Errorf("write image: %w", err)
+	}
+	if img.nodes, err = erofs.OpenImage(img.file); err != nil {
+		return nil, err
+	}
+	return img, img.mount(m.point())
+}
+
+func (m *images) imageOptions(id imageID) erofs.Options {
+	return erofs.Options{UUID: id, Epoch: time.Unix(tree.DefaultMTime, 0), UID: m.owner.Uid, GID: m.owner.Gid}
+}
+
+// nest puts top into directories, so that it is at path.
+func nest(path string, top erofs.Entry) *erofs.Entry {
+	if path == "" {
+		return &top
+	}
+	parent, name := "", path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		parent, name = path[:i], path[i+1:]
+	}
+	top.Name = name
+	return nest(parent, erofs.Entry{Mode: top.Mode, Entries: []erofs.Entry{top}})
+}
+
+func (img *image) mount(point string) error {
+	img.point = filepath.Join(point, "lower")
+	if err := os.MkdirAll(img.point, 0o755); err != nil {
+		return err
+	}
+	source := fmt.Sprintf("/proc/self/fd/%d", img.file.Fd())
+	if err := unix.Mount(source, img.point, "erofs", unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
+		return errors.Join(&mountError{"erofs", err}, os.Remove(img.point), os.Remove(point))
+	}
+	return nil
+}
+
+// close takes the image away. Overlays that still show it keep it alive.
+func (img *image) close() error {
+	return errors.Join(unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
+		os.Remove(filepath.Dir(img.point)), img.file.Close())
+}

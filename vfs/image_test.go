@@ -1,0 +1,339 @@
+package vfs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// folder is the BlobFolder of the files of s.
+func (s *fakeSource) folder(used func(digest.Digest)) *BlobFolder {
+	return &BlobFolder{
+		Dir:  s.dir,
+		Path: blobFile,
+		Parse: func(path string) (digest.Digest, bool) {
+			hash, size, _ := strings.Cut(path, "-")
+			n, err := strconv.ParseInt(size, 10, 64)
+			if err != nil {
+				return digest.Digest{}, false
+			}
+			d, err := digest.Parse(digest.SHA256, hash, n)
+			return d, err == nil
+		},
+		Used: used,
+	}
+}
+
+// openImageFS opens an FS that makes images.
+func openImageFS(t *testing.T, src *fakeSource, used func(digest.Digest)) *FS {
+	t.Helper()
+	f := openFS(t, Options{Blobs: src.folder(used)})
+	if f.images == nil {
+		const reason = "the kernel has no metadata images (Linux 6.12, EROFS, fanotify)"
+		if os.Getenv("CI") != "" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	return f
+}
+
+// toolchain lists the paths of a tree that is large enough for an image.
+func toolchain(below string) (paths []string) {
+	for i := range minImageEntries {
+		paths = append(paths, fmt.Sprintf("%s/lib%d/file%d", below, i%7, i))
+	}
+	return append(paths, below+"/bin/tool!", below+"/empty/")
+}
+
+// learn lets some look at roots that were never seen, and waits for the image
+// of what these have in common, or of the whole if there is only one.
+func learn(t *testing.T, f *FS, src *fakeSource, look func(path string), roots ...digest.Digest) {
+	t.Helper()
+	for i := range 2 {
+		r := openRoot(t, f, RootSpec{Name: fmt.Sprintf("learn-%d", i), Digest: roots[i%len(roots)], Source: src})
+		look(r.Path())
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitUntil(t, "an image", func() bool {
+		f.images.mu.Lock()
+		defer f.images.mu.Unlock()
+		return f.images.all > 0
+	})
+}
+
+// describe lists all there is to see of a tree: names, attributes, contents.
+func describe(t *testing.T, root string) (lines []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, p)
+		if p == root {
+			st.Mtim = unix.Timespec{} // of the mount
+		}
+		line := fmt.Sprintf("%s %o %d:%d links %d time %d.%d", rel, st.Mode, st.Uid, st.Gid, st.Nlink, st.Mtim.Sec, st.Mtim.Nsec)
+		switch d.Type() {
+		case 0:
+			b, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			line += fmt.Sprintf(" %d bytes %q", st.Size, b)
+		case fs.ModeSymlink:
+			target, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			line += " -> " + target
+		}
+		lines = append(lines, line)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return lines
+}
+
+// list returns what was reported, and how often if not once.
+func (c *reads) list() (lines []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p, n := range c.seen {
+		line := c.kind[p].String() + " " + p
+		if n != 1 {
+			line += fmt.Sprintf(" %d times", n)
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func lookAround(t *testing.T) func(string) {
+	return func(root string) { walk(t, root) }
+}
+
+// TestImageShowsTheSame compares a root with an image to one without.
+func TestImageShowsTheSame(t *testing.T) {
+	src := newFakeSource(t)
+	f := openImageFS(t, src, nil)
+	plain := openFS(t, Options{})
+	sdk := append(toolchain("out/sdk"), "out/sdk/lib1/link -> file1", "out/sdk/dangling -> nowhere", "out/other")
+	learn(t, f, src, lookAround(t), src.tree(t, append(sdk, "a")...), src.tree(t, append(sdk, "aa")...))
+	second := src.tree(t, append(sdk, "b", "out2/c")...)
+	// Its root was not seen, but what the image is in was.
+	if _, err := src.Directory(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	r := openRoot(t, f, RootSpec{Digest: second, Source: src})
+	if len(r.grafts) != 1 || r.grafts[0].image.path != "out" {
+		t.Fatalf("%d images in the root", len(r.grafts))
+	}
+	want := describe(t, openRoot(t, plain, RootSpec{Digest: second, Source: src}).Path())
+	if got := describe(t, r.Path()); !slices.Equal(got, want) {
+		for i := range min(len(got), len(want)) {
+			if got[i] != want[i] {
+				t.Errorf("%s, want %s", got[i], want[i])
+			}
+		}
+		t.Errorf("%d entries, want %d", len(got), len(want))
+	}
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestImageReads wants each first open, listing and readlink reported, once,
+// with its path, also where an image shows the file.
+func TestImageReads(t *testing.T) {
+	src := newFakeSource(t)
+	used := map[digest.Digest]int{}
+	f := openImageFS(t, src, func(d digest.Digest) { used[d]++ })
+	root := src.tree(t, append(toolchain("sdk"), "sdk/lib1/link -> file1", "own/file")...)
+	learn(t, f, src, lookAround(t), root)
+	clear(used)
+	var seen reads
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
+	if len(r.grafts) != 1 {
+		t.Fatalf("%d images in the root", len(r.grafts))
+	}
+	tool := src.find(t, root, "sdk/bin/tool")
+	before := src.calls(tool)
+	for _, p := range []string{"sdk/bin/tool", "sdk/bin/tool", "sdk/lib1/link", "own/file"} {
+		if _, err := os.ReadFile(filepath.Join(r.Path(), p)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(r.Path(), "sdk/lib2/file2")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.ReadDir(filepath.Join(r.Path(), "sdk/lib3")); err != nil {
+		t.Error(err)
+	}
+	// Reported by the name that it has among the inputs.
+	if err := os.Rename(filepath.Join(r.Path(), "sdk/lib4"), filepath.Join(r.Path(), "moved")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.ReadFile(filepath.Join(r.Path(), "moved/file4")); err != nil {
+		t.Error(err)
+	}
+	// What the action makes is no input.
+	if err := os.WriteFile(filepath.Join(r.Path(), "sdk/lib3/new"), nil, 0o644); err != nil {
+		t.Error(err)
+	}
+	stats := r.Stats()
+	want := []string{
+		"directory ", "directory own", "directory sdk", "directory sdk/bin", "directory sdk/lib1",
+		"directory sdk/lib3", "directory sdk/lib4", "file own/file", "file sdk/bin/tool", "file sdk/lib1/file1",
+		"file sdk/lib4/file4", "symlink sdk/lib1/link",
+	}
+	if got := seen.list(); !slices.Equal(got, want) {
+		t.Errorf("reads:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if stats.FilesRead != 4 || stats.SymlinksRead != 1 || stats.DirectoriesRead != 7 {
+		t.Errorf("stats: %+v", stats)
+	}
+	if n := src.calls(tool) - before; n != 0 {
+		t.Errorf("the source was asked %d times for what is local", n)
+	}
+	if used[tool] != 1 {
+		t.Errorf("the blob was used %d times, want 1", used[tool])
+	}
+}
+
+// TestImageWithoutBlob takes a blob away after the image was made: it comes
+// from the source, and that it is missing is an error with its name.
+func TestImageWithoutBlob(t *testing.T) {
+	src := newFakeSource(t)
+	f := openImageFS(t, src, nil)
+	root := src.tree(t, toolchain("sdk")...)
+	learn(t, f, src, lookAround(t), root)
+	away, gone := src.find(t, root, "sdk/lib1/file1"), src.find(t, root, "sdk/lib2/file2")
+	elsewhere := filepath.Join(t.TempDir(), "blob")
+	for _, d := range []digest.Digest{away, gone} {
+		if err := os.Rename(filepath.Join(src.dir, blobFile(d)), elsewhere); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(elsewhere, []byte("content of file1"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	src.blobs[away] = elsewhere
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	if len(r.grafts) != 1 {
+		t.Fatalf("%d images in the root", len(r.grafts))
+	}
+	got, err := os.ReadFile(filepath.Join(r.Path(), "sdk/lib1/file1"))
+	if string(got) != "content of file1" || err != nil {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.ReadFile(filepath.Join(r.Path(), "sdk/lib2/file2")); !isEIO(err) {
+		t.Errorf("read of what nobody has: %v", err)
+	}
+	if err := r.Err(); err == nil || !strings.Contains(err.Error(), gone.String()) {
+		t.Errorf("error %v does not name %s", err, gone)
+	}
+	if s := r.Stats(); s.FilesRead != 1 {
+		t.Errorf("%d files read, want 1", s.FilesRead)
+	}
+}
+
+// TestImageLacksDirectories has an image of what was at hand only. The rest is
+// shown all the same, and is in the image after others have looked at it.
+func TestImageLacksDirectories(t *testing.T) {
+	src := newFakeSource(t)
+	f := openImageFS(t, src, nil)
+	root := src.tree(t, append(toolchain("sdk"), "sdk/deep/a/b/c/file", "sdk/deep/x")...)
+	learn(t, f, src, func(root string) {
+		for i := range 7 {
+			walk(t, filepath.Join(root, fmt.Sprintf("sdk/lib%d", i)))
+		}
+	}, root)
+	deep := src.find(t, root, "sdk/deep")
+	if n := src.calls(deep); n != 0 {
+		t.Fatalf("the source was asked %d times for a directory that nobody looked at", n)
+	}
+	for i := range renewAfter {
+		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
+		if len(r.grafts) != 1 {
+			t.Fatalf("%d images in the root", len(r.grafts))
+		}
+		got := walk(t, filepath.Join(r.Path(), "sdk/deep"))
+		if want := []string{".", "a", "a/b", "a/b/c", "a/b/c/file", "x"}; !slices.Equal(got, want) {
+			t.Errorf("shows %q, want %q", got, want)
+		}
+		if n := len(walk(t, filepath.Join(r.Path(), "sdk"))); n != minImageEntries+17 {
+			t.Errorf("%d entries", n)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	waitUntil(t, "a new image", func() bool {
+		f.images.mu.Lock()
+		defer f.images.mu.Unlock()
+		img := f.images.byPath[""][root]
+		return img != nil && img.cover.empty()
+	})
+}
+
+// TestImageIsWritable changes what an image shows as actions do.
+func TestImageIsWritable(t *testing.T) {
+	src := newFakeSource(t)
+	f := openImageFS(t, src, nil)
+	root := src.tree(t, toolchain("sdk")...)
+	learn(t, f, src, lookAround(t), root)
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	at := func(p string) string { return filepath.Join(r.Path(), p) }
+	for _, err := range []error{
+		os.Chmod(at("sdk/lib0/file0"), 0o755),
+		os.Rename(at("sdk/lib1"), at("lib")),
+		os.WriteFile(at("lib/file1"), []byte("changed"), 0o644),
+		os.Remove(at("sdk/lib2/file2")),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for p, want := range map[string]string{"sdk/lib0/file0": "content of file0", "lib/file1": "changed", "lib/file8": "content of file8"} {
+		if got, err := os.ReadFile(at(p)); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v", p, got, err)
+		}
+	}
+	if in, ok := r.Unchanged("sdk/lib0/file0"); !ok || !in.Executable || in.Digest != src.find(t, root, "sdk/lib0/file0") {
+		t.Errorf("chmod: %+v, %v", in, ok)
+	}
+	if in, ok := r.Unchanged("lib/file8"); !ok || in.Digest != src.find(t, root, "sdk/lib1/file8") {
+		t.Errorf("moved: %+v, %v", in, ok)
+	}
+	if _, ok := r.Unchanged("lib/file1"); ok {
+		t.Error("a file that was written is unchanged")
+	}
+	for _, p := range []string{"sdk/lib1/file1", "sdk/lib0/file0"} {
+		b, err := os.ReadFile(filepath.Join(src.dir, blobFile(src.find(t, root, p))))
+		if want := "content of " + filepath.Base(p); string(b) != want || err != nil {
+			t.Errorf("blob of %s: %q, %v", p, b, err)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package vfs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// watchPeriod is how long opens may wait before somebody looks at them. What
+	// they are needed for at once (Stats, Close) has them fetched.
+	watchPeriod = 50 * time.Millisecond
+	// watchBuffer is how much is read from the kernel at once: some hundred
+	// events, each of which has a descriptor.
+	watchBuffer = 8 << 10
+	// atHandleFID asks for a file handle that only names, see name_to_handle_at(2).
+	atHandleFID = 0x200
+	// eventHead is the size of struct fanotify_event_metadata, see fanotify(7).
+	eventHead = 24
+)
+
+// watcher learns from fanotify what is opened in roots that show metadata
+// images: nobody is asked about that. One group serves all roots, since a user
+// may have only some hundred of them.
+type watcher struct {
+	fd int
+	// turn holds a token, which belongs to whoever takes events from the kernel
+	// and hands them on: after drain all earlier opens have been handed on.
+	turn chan struct{}
+	stop chan struct{}
+	done chan struct{}
+	// thread is that of whoever has the turn. The kernel opens for it what
+	// others have opened, so roots must not make it wait.
+	thread atomic.Uint32
+
+	mu    sync.Mutex
+	roots map[fsid]*Root // those that are watched, by the number of their overlay
+}
+
+// newWatcher opens the group and starts to read it. Only close ends that.
+func newWatcher() (*watcher, error) {
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
+		unix.FAN_UNLIMITED_QUEUE|unix.FAN_UNLIMITED_MARKS, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
+	if err != nil {
+		return nil, &mountError{"fanotify", err}
+	}
+	w := &watcher{
+		fd:    fd,
+		turn:  make(chan struct{}, 1),
+		stop:  make(chan struct{}),
+		done:  make(chan struct{}),
+		roots: map[fsid]*Root{},
+	}
+	w.turn <- struct{}{}
+	go w.run()
+	return w, nil
+}
+
+// run looks at what was opened from time to time, so that hooks hear of it and
+// the kernel need not keep it.
+func (w *watcher) run() {
+	defer close(w.done)
+	tick := time.NewTicker(watchPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+			if w.busy() {
+				w.drain()
+			}
+		}
+	}
+}
+
+func (w *watcher) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.roots) > 0
+}
+
+// close ends the group. No root may be watched any more.
+func (w *watcher) close() {
+	close(w.stop)
+	<-w.done
+	_ = unix.Close(w.fd)
+}
+
+// watch reports what is opened in the overlay of r from now on, in whatever
+// mount namespace. The mark ends with the mount.
+func (w *watcher) watch(r *Root) error {
+	id, err := fsidOf(unix.Statfs, r.Path())
+	if err != nil {
+		return &mountError{"fanotify", fmt.Errorf("statfs %s: %w", r.Path(), err)}
+	}
+	r.watchID = id
+	w.mu.Lock()
+	_, taken := w.roots[id]
+	if !taken {
+		w.roots[id] = r
+	}
+	w.mu.Unlock()
+	if taken {
+		return &mountError{"fanotify", fmt.Errorf("two overlays have the file system id %x", id)}
+	}
+	r.watched = true
+	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
+		unix.FAN_OPEN|unix.FAN_ONDIR, unix.AT_FDCWD, r.Path())
+	if err != nil {
+		return &mountError{"fanotify", fmt.Errorf("watch %s: %w", r.Path(), err)}
+	}
+	return nil
+}
+
+// forget ends the reports about r after those that are due.
+func (w *watcher) forget(r *Root) {
+	w.drain()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.roots, r.watchID)
+}
+
+// is reports whether thread is the one for which the kernel opens again what
+// others have opened.
+func (w *watcher) is(thread uint32) bool { return w != nil && thread != 0 && w.thread.Load() == thread }
+
+// drain hands on all events of opens that have returned by now.
+func (w *watcher) drain() {
+	<-w.turn
+	runtime.LockOSThread()
+	w.thread.Store(uint32(unix.Gettid()))
+	defer func() {
+		w.thread.Store(0)
+		runtime.UnlockOSThread()
+		w.turn <- struct{}{}
+	}()
+	var buf [watchBuffer]byte
+	for {
+		n, err := unix.Read(w.fd, buf[:])
+		if errors.Is(err, unix.EAGAIN) || err == nil && n == 0 {
+			return
+		}
+		// Other errors are about one event, whose file could not be opened again.
+		for b := buf[:max(n, 0)]; len(b) >= eventHead; {
+			size := int(binary.NativeEndian.Uint32(b))
+			if size < eventHead || size > len(b) {
+				break
+			}
+			if fd := int(int32(binary.NativeEndian.Uint32(b[16:]))); fd >= 0 {
+				w.handOn(fd)
+				_ = unix.Close(fd)
+			}
+			b = b[size:]
+		}
+	}
+}
+
+// handOn tells the root what was opened in it, if that is from an image.
+func (w *watcher) handOn(fd int) {
+	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
+	if err != nil {
+		return
+	}
+	img, nid, ok := parseHandle(handle.Type(), handle.Bytes())
+	if !ok {
+		return
+	}
+	id, err := fsidOf(unix.Fstatfs, fd)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	r := w.roots[id]
+	w.mu.Unlock()
+	if r != nil {
+		r.opened(img, nid)
+	}
+}
+
+// fsid is what statfs(2) calls a mounted file system. Of an overlay with uuid=on
+// it is its own.
+type fsid [2]int32
+
+func fsidOf[T any](statfs func(T, *unix.Statfs_t) error, of T) (fsid, error) {
+	var st unix.Statfs_t
+	err := statfs(of, &st)
+	return fsid(st.Fsid.Val), err
+}
+
+// Where things are in the file handle that overlayfs makes of one of the file
+// system below it (struct ovl_fh in fs/overlayfs/overlayfs.h in the kernel's
+// source): three bytes of padding, version, magic number, length, flags, type of
+// the inner handle, the 16 bytes of the UUID, the inner handle. That of EROFS is
+// the inode number, the upper half first.
+const (
+	overlayHandle = 0xf8
+	overlayMagic  = 0xfb
+	erofsHandle   = 0x81
+	handleUUID    = 8
+	handleInode   = handleUUID + 16
+	handleBytes   = handleInode + 8
+)
+
+// parseHandle returns the inode of an image that a file handle is about. It
+// stays the same when the action writes to the file or moves it.
+func parseHandle(kind int32, h []byte) (img imageID, nid uint64, ok bool) {
+	if kind != overlayHandle || len(h) < handleBytes || h[4] != overlayMagic || h[7] != erofsHandle {
+		return img, 0, false
+	}
+	copy(img[:], h[handleUUID:])
+	high := binary.NativeEndian.Uint32(h[handleInode:])
+	low := binary.NativeEndian.Uint32(h[handleInode+4:])
+	return img, uint64(high)<<32 | uint64(low), true
+}
