@@ -3,6 +3,8 @@
 GO ?= go
 PROGRAMS := ./cmd/forerunner ./cmd/forerunner-scheduler ./cmd/forerunner-worker
 TEST_FLAGS ?=
+# Such as "--runs 10 --only find,tar"; build/bench/bench vfs --help lists them.
+BENCH_FLAGS ?=
 
 # What the tests use beside Go, and the Debian packages that bring it.
 TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
@@ -11,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs lint generate clean
+.PHONY: help build demo test test-needs lint bench-vfs generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +51,14 @@ lint: ## vet, gofumpt and staticcheck
 		echo "not formatted, run \"go tool gofumpt -w .\":"; echo "$$unformatted"; exit 1; \
 	fi
 	$(GO) tool staticcheck ./...
+
+# Boost makes the row gxx what it is meant to be; without it, or g++, the row says so.
+bench-vfs: ## measure input roots against plain folders (needs root; many minutes, 5 GiB of disk)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! test -d /usr/include/boost; then \
+		apt-get install -q -y --no-install-recommends g++ libboost-dev || echo "going on without Boost"; \
+	fi
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench vfs $(BENCH_FLAGS)
 
 generate: ## make the code of the schemas below proto/ anew
 	$(GO) run ./proto/generate

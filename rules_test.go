@@ -53,6 +53,7 @@ var floors = map[string]int{
 	"cmd/remote": 4,
 	"web":        4,
 
+	"cmd/bench":                5,
 	"cmd/forerunner":           5,
 	"cmd/forerunner-scheduler": 5,
 	"cmd/forerunner-worker":    5,
