@@ -17,11 +17,14 @@ const maxIdleBackings = 4096
 
 // blob is a file that the kernel reads by its backing id, or this process by
 // its descriptor. While a file of the FUSE mount is open with one backing id
-// the kernel accepts no other for it, so there is one blob for each digest.
+// the kernel accepts no other for it, so there is one blob for each digest. A
+// blob on its way is one for each node that has it open.
 type blob struct {
-	digest digest.Digest
-	file   *os.File // nil with passthrough: the kernel holds the file
-	id     int32    // backing id, if file is nil
+	digest   digest.Digest
+	file     *os.File  // nil with passthrough: the kernel holds the file
+	id       int32     // backing id, if file and arriving are nil
+	arriving *arriving // set if it is on its way, or was when node opened it
+	node     uint64    // set with arriving
 
 	// Guarded by blobTable.mu.
 	users int
@@ -35,6 +38,7 @@ type blobTable struct {
 
 	mu         sync.Mutex
 	byDigest   map[digest.Digest]*blob
+	arriving   map[digest.Digest]*arriving
 	byHandle   map[uint64]*blob // open files, by the handle that the kernel has
 	lastHandle uint64
 	idle       list.List // of *blob without users, the one used last in front
@@ -42,18 +46,23 @@ type blobTable struct {
 
 func (t *blobTable) init() {
 	t.byDigest = map[digest.Digest]*blob{}
+	t.arriving = map[digest.Digest]*arriving{}
 	t.byHandle = map[uint64]*blob{}
 }
 
-// use returns the blob and counts a user, or nil if it is not open.
-func (t *blobTable) use(d digest.Digest) *blob {
+// use returns the blob as node may open it, and counts a user, or nil if it is
+// not open.
+func (t *blobTable) use(d digest.Digest, node uint64) *blob {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.useLocked(d)
+	return t.useLocked(d, node)
 }
 
-func (t *blobTable) useLocked(d digest.Digest) *blob {
-	b := t.byDigest[d]
+func (t *blobTable) useLocked(d digest.Digest, node uint64) *blob {
+	ar, b := t.arriving[d], t.byDigest[d]
+	if ar != nil && (ar.opened[node] != nil || b == nil && !ar.whole) {
+		return ar.useLocked(node)
+	}
 	if b == nil {
 		return nil
 	}
@@ -65,16 +74,18 @@ func (t *blobTable) useLocked(d digest.Digest) *blob {
 	return b
 }
 
-// add makes a blob of file, which it owns from then on, and counts a user.
-// If another access was faster, it returns that one's.
-func (t *blobTable) add(d digest.Digest, file *os.File, register func(*os.File) (int32, bool)) *blob {
+// add makes a blob of file, which it owns from then on, for node, and counts a
+// user. If another access was faster, it returns that one's.
+func (t *blobTable) add(
+	d digest.Digest, node uint64, file *os.File, register func(*os.File) (int32, bool),
+) *blob {
 	b := &blob{digest: d, file: file, users: 1}
 	if id, ok := register(file); ok {
 		_ = file.Close()
 		b.file, b.id = nil, id
 	}
 	t.mu.Lock()
-	won := t.useLocked(d)
+	won := t.useLocked(d, node)
 	if won == nil {
 		t.byDigest[d] = b
 	}
@@ -102,30 +113,39 @@ func (t *blobTable) at(handle uint64) *blob {
 	return t.byHandle[handle]
 }
 
-// release ends the use by handle. A descriptor is closed after its last use, a
-// backing id is kept while there is room.
+// release ends the use by handle.
 func (t *blobTable) release(handle uint64) {
 	t.mu.Lock()
 	b := t.byHandle[handle]
-	if b == nil {
-		t.mu.Unlock()
-		return
-	}
 	delete(t.byHandle, handle)
+	t.mu.Unlock()
+	if b != nil {
+		t.leave(b)
+	}
+}
+
+// leave ends one use of b. A descriptor is closed after its last use, a backing
+// id is kept while there is room.
+func (t *blobTable) leave(b *blob) {
+	t.mu.Lock()
 	b.users--
 	var out *blob
-	if b.users == 0 {
-		if b.file != nil {
+	switch {
+	case b.users > 0:
+	case b.arriving != nil:
+		delete(b.arriving.opened, b.node)
+		if t.unusedLocked(b.arriving) {
 			out = b
-		} else {
-			b.idle = t.idle.PushFront(b)
-			if t.idle.Len() > maxIdleBackings {
-				out = t.idle.Remove(t.idle.Back()).(*blob)
-			}
 		}
-	}
-	if out != nil {
-		delete(t.byDigest, out.digest)
+	case b.file != nil:
+		delete(t.byDigest, b.digest)
+		out = b
+	default:
+		b.idle = t.idle.PushFront(b)
+		if t.idle.Len() > maxIdleBackings {
+			out = t.idle.Remove(t.idle.Back()).(*blob)
+			delete(t.byDigest, out.digest)
+		}
 	}
 	t.mu.Unlock()
 	if out != nil {
@@ -134,25 +154,32 @@ func (t *blobTable) release(handle uint64) {
 }
 
 func (t *blobTable) drop(b *blob) {
-	if b.file != nil {
+	switch {
+	case b.arriving != nil:
+		b.arriving.data.Close()
+	case b.file != nil:
 		_ = b.file.Close()
-		return
+	default:
+		t.unregister(b.id)
 	}
-	t.unregister(b.id)
 }
 
-// closeFiles closes the descriptors that are left. The backing ids ended with
-// the connection.
+// closeFiles closes the descriptors and arrivals that are left. The backing ids
+// ended with the connection.
 func (t *blobTable) closeFiles() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, b := range t.byDigest {
+	whole, arriving := t.byDigest, t.arriving
+	t.init()
+	t.idle.Init()
+	t.mu.Unlock()
+	for _, b := range whole {
 		if b.file != nil {
 			_ = b.file.Close()
 		}
 	}
-	t.init()
-	t.idle.Init()
+	for _, ar := range arriving {
+		ar.data.Close()
+	}
 }
 
 // register lets the kernel read file without asking. Where it does not want

@@ -51,6 +51,18 @@
 // would go unnoticed, are left to the FUSE layer, which then shows just that.
 // What an image costs and gives does not depend on how much of it is used.
 //
+// # Files that arrive
+//
+// If the Source is an ArrivingSource, a large file is opened before it is there.
+// Its reads come to this process and wait for the bytes they want; they go through
+// the page cache of the FUSE mount, so the file can be mapped and run. The next
+// open after the blob is whole is as of any other, except that a path which is
+// still open is opened the same way again: the kernel does not have one inode
+// both ways. What was begun goes on when the action closes the file, for what it
+// has read of it is not verified yet: Root.Verify waits for that. If the blob is
+// not what its digest says, the kernel's pages of it are dropped, reads and opens
+// fail with EIO from then on, and Root.Err names it.
+//
 // # Memory
 //
 // A Root holds what the kernel knows: a node for each path that it looked up and
@@ -91,8 +103,8 @@
 //
 // # Goroutines
 //
-// A Root owns the goroutines of its FUSE server and one for each access that
-// waits for the Source. Close ends them and waits: it unmounts, aborts the FUSE
+// A Root owns the goroutines of its FUSE server, one for each access that waits
+// for the Source, and one for each file that arrives. Close ends them and waits: it unmounts, aborts the FUSE
 // connection, cancels the Source's contexts, and returns when the last of them
 // is gone. So a Source must return when its context ends. NewRoot waits for those
 // that it starts to make links. An FS has one goroutine that removes what closed

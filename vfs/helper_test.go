@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -432,7 +433,10 @@ func helperMain() {
 	}
 }
 
-var helperOpen []*os.File // what "hold" opened; the process ends with it
+var (
+	helperOpen []*os.File // what "hold" opened; the process ends with it
+	helperMaps [][]byte   // what "holdmap" mapped
+)
 
 func helperDo(op string, args []string) (string, error) {
 	switch op {
@@ -457,19 +461,41 @@ func helperDo(op string, args []string) (string, error) {
 	case "chdir":
 		return "ok", os.Chdir(args[0])
 	case "map":
-		f, err := os.Open(args[0])
-		if err != nil {
-			return "", err
-		}
-		st, err := f.Stat()
-		if err != nil {
-			return "", err
-		}
-		b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+		b, err := mapFile(args[0])
 		return string(b), err
+	case "holdmap":
+		b, err := mapFile(args[0])
+		helperMaps = append(helperMaps, b)
+		return "ok", err
+	case "touch": // the first byte of the last map
+		return firstByte(helperMaps[len(helperMaps)-1])
 	case "run":
 		out, err := exec.Command(args[0], args[1:]...).Output()
 		return string(out), err
 	}
 	return "", fmt.Errorf("unknown operation %s", op)
+}
+
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+}
+
+// firstByte returns the first byte, or says that the kernel does not let it.
+func firstByte(b []byte) (s string, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("fault: %v", v)
+		}
+	}()
+	return string(b[:1]), nil
 }

@@ -19,6 +19,9 @@ const (
 	// passthrough it is asked for none, and small buffers are quicker to make.
 	cachedRead      = 1 << 20
 	passthroughRead = 128 << 10
+	// maxBackground bounds the reads through the page cache that the kernel lets us
+	// have at a time. Those of arriving files may wait for long, in front of others.
+	maxBackground = 64
 )
 
 // mount makes the folders of the root and shows both layers. What it has done
@@ -122,6 +125,7 @@ func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
 	}
 	o := &fuse.MountOptions{
 		MaxWrite:             maxRead,
+		MaxBackground:        maxBackground,
 		DisableXAttrs:        true,
 		EnableSymlinkCaching: true,
 		// Nobody but us could change an input, so no cache is ever out of date.

@@ -95,7 +95,7 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 		return status
 	}
 	out.Fh = r.blobs.handle(b)
-	if b.file == nil {
+	if b.file == nil && b.arriving == nil {
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 		out.BackingID = b.id
 	} else {
@@ -107,13 +107,20 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 	return fuse.OK
 }
 
-func (l *lowerFS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+func (l *lowerFS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	b := l.root.blobs.at(in.Fh)
-	if b == nil || b.file == nil {
+	if b == nil || b.file == nil && b.arriving == nil {
 		return nil, fuse.EBADF
 	}
-	// The handle keeps the file open until the kernel has this answer.
 	size := min(int(in.Size), len(buf))
+	if b.arriving != nil {
+		n := l.root.node(in.NodeId)
+		if n == nil {
+			return nil, fuse.ENOENT
+		}
+		return l.root.readArriving(l.root.access(cancel, &in.InHeader), n, b.arriving, buf[:size], int64(in.Offset))
+	}
+	// The handle keeps the file open until the kernel has this answer.
 	return fuse.ReadResultFd(b.file.Fd(), int64(in.Offset), size), fuse.OK
 }
 

@@ -3,7 +3,6 @@ package vfs
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -135,40 +134,4 @@ func (r *Root) directory(ctx context.Context, d digest.Digest) (*tree.Directory,
 		return dir, nil
 	}
 	return r.spec.Source.Directory(ctx, d)
-}
-
-// open returns a file with the bytes of n; it must be released.
-func (r *Root) open(a access, n *node) (*blob, fuse.Status) {
-	if b := r.blobs.use(n.Digest); b != nil {
-		return b, fuse.OK
-	}
-	file, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
-		return r.openBlob(ctx, n)
-	}, func(f *os.File) { _ = f.Close() })
-	if !ok {
-		return nil, fuse.EIO // nobody is left to see it
-	}
-	if err != nil {
-		r.fail(n, err)
-		return nil, fuse.EIO
-	}
-	return r.blobs.add(n.Digest, file, r.register), fuse.OK
-}
-
-// openBlob opens the blob and checks its size, which the kernel was told
-// before and which a passthrough read would not keep to.
-func (r *Root) openBlob(ctx context.Context, n *node) (*os.File, error) {
-	f, err := r.spec.Source.OpenBlob(ctx, n.Digest)
-	if err != nil {
-		return nil, err
-	}
-	st, err := f.Stat()
-	if err == nil && st.Size() != n.Digest.SizeBytes() {
-		err = fmt.Errorf("blob %s has %d bytes", n.Digest, st.Size())
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
 }
