@@ -53,7 +53,7 @@ func (c *netCapabilities) GetCapabilities(
 	return &repb.ServerCapabilities{CacheCapabilities: c.cache}, nil
 }
 
-func netStart(t *testing.T, c netConfig) *netFarm {
+func netStart(t testing.TB, c netConfig) *netFarm {
 	t.Helper()
 	store, err := OpenStore(filepath.Join(t.TempDir(), "blobs"), StoreOptions{MaxBytes: 256 << 20})
 	if err != nil {
@@ -107,7 +107,7 @@ func netStart(t *testing.T, c netConfig) *netFarm {
 }
 
 // put stores b on the server's side.
-func (f *netFarm) put(t *testing.T, fn digest.Function, b []byte) digest.Digest {
+func (f *netFarm) put(t testing.TB, fn digest.Function, b []byte) digest.Digest {
 	t.Helper()
 	d := digest.Of(fn, b)
 	if err := f.store.PutBytes(t.Context(), d, b); err != nil {
