@@ -148,7 +148,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	if _, err := a.inputs.Directory(ctx, rootDigest); err != nil {
 		return fmt.Errorf("read input root %s: %w", rootDigest, err)
 	}
-	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{Name: name, Digest: rootDigest, Source: a.inputs})
+	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{Name: name, Digest: rootDigest, Source: inputs{a.inputs}})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
@@ -179,9 +179,8 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
 	}
-	// An input that could not be read has shaped whatever the command did next.
-	if err := a.root.Err(); err != nil {
-		return result, fmt.Errorf("the command met an input that cannot be read: %w", err)
+	if err := a.verify(ctx); err != nil {
+		return result, err
 	}
 	if err := a.root.Intact(); err != nil {
 		// Nobody knows who did it, and who else shares the input fails as well:
@@ -207,6 +206,9 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 		return nil, err
 	}
 	err := a.inRoot(func(root *os.Root) error { return out.collect(ctx, root) })
+	if err == nil {
+		err = a.verify(ctx) // collecting may have read inputs, too
+	}
 	// What was printed and made is worth having beside any error.
 	if uploadErr := out.upload(ctx); uploadErr != nil {
 		return nil, errors.Join(err, uploadErr)

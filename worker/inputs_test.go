@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// largeInput is more than the store waits for before it is read.
+func largeInput(name string) string {
+	return name + strings.Repeat(fmt.Sprintf("%15s\n", name), 20<<20/16)
+}
+
+func TestLargeInputs(t *testing.T) {
+	f := newFarm(t)
+	content := largeInput("large")
+	d := f.blob(t, content)
+	s := spec{
+		inputs: tree{"large": content, "dir/again": content},
+		shell:  "tail -c 6 dir/again; head -c 5 large; cmp large dir/again && cp large copy",
+		paths:  []string{"copy", "large"},
+	}
+	for range 2 {
+		r := f.run(t, s)
+		assertOK(t, r)
+		if got := string(r.GetResult().GetStdoutRaw()); got != "large\nlarge" {
+			t.Errorf("printed %q", got)
+		}
+		for _, out := range r.GetResult().GetOutputFiles() {
+			if out.GetDigest().GetHash() != d.Hash() {
+				t.Errorf("output %v", out)
+			}
+		}
+		s.doNotCache = true // another action
+	}
+	if !f.local.Contains(d) {
+		t.Error("the input was not kept")
+	}
+}
+
+// A large input is read before its digest is known to be right. That it was not
+// must be found out before the result is believed, however little was read.
+func TestLargeInputsThatAreWrong(t *testing.T) {
+	f := newFarm(t)
+	lying := largeInput("lie")
+	lie := f.blob(t, lying)
+	root := f.put(t, tree{"in": lying, "small": "x"})
+	f.falsify(t, lie)
+	missing := digest.Of(digest.SHA256, []byte(largeInput("missing")))
+
+	for _, c := range []struct {
+		name string
+		spec spec
+		code codes.Code
+		text string
+	}{
+		{"read", spec{root: root, shell: "cat in"}, codes.DataLoss, lie.Hash()},
+		{"begun", spec{root: root, shell: "head -c 3 in; exit 0"}, codes.DataLoss, lie.Hash()},
+		{"its end", spec{root: root, shell: "tail -c 3 in; exit 0"}, codes.DataLoss, lie.Hash()},
+		{"copied", spec{root: root, shell: "cp in out/copy", paths: []string{"out/copy"}}, codes.DataLoss, lie.Hash()},
+		{"missing", spec{inputs: tree{"in": absent(largeInput("missing"))}, shell: "head -c 3 in; exit 0"}, codes.FailedPrecondition, missing.Hash()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := f.start(t, c.spec)
+			r := j.result(t)
+			assertCode(t, r, c.code, c.text)
+			if c.code == codes.FailedPrecondition {
+				assertMissing(t, r, missing)
+			}
+			f.assertNotCached(t, j)
+			f.assertGood(t)
+		})
+	}
+	// Who does not read it does not mind.
+	assertOK(t, f.run(t, spec{root: root, shell: "cat small; ls -l in"}))
+}
