@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -209,6 +210,18 @@ func assertEmptyDir(t *testing.T, dir string) {
 	for _, e := range entries {
 		t.Errorf("%s was left in %s", e.Name(), dir)
 	}
+}
+
+// newMark returns an environment variable that no other run of the tests has.
+func newMark(name string) string {
+	return fmt.Sprintf("%s=%s-%d", markVariable, name, os.Getpid())
+}
+
+const markVariable = "WORKER_TEST_MARK"
+
+func markEnv(mark string) map[string]string {
+	_, value, _ := strings.Cut(mark, "=")
+	return map[string]string{markVariable: value}
 }
 
 // marked reports whether a process has variable in its environment.

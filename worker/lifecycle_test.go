@@ -25,9 +25,9 @@ func newGate(t *testing.T) string {
 
 func TestCancel(t *testing.T) {
 	f := newFarm(t)
-	const mark = "WORKER_TEST_MARK=cancel"
+	mark := newMark("cancel")
 	j := f.start(t, spec{
-		shell: "setsid sleep 1000 & sleep 1000", env: map[string]string{"WORKER_TEST_MARK": "cancel"},
+		shell: "setsid sleep 1000 & sleep 1000", env: markEnv(mark),
 	})
 	j.reaches(t, "running")
 	f.scheduler.withdraw(j)
@@ -75,8 +75,8 @@ func TestDrainIdle(t *testing.T) {
 
 func TestAbort(t *testing.T) {
 	f := newFarm(t)
-	const mark = "WORKER_TEST_MARK=abort"
-	j := f.start(t, spec{shell: "sleep 1000", env: map[string]string{"WORKER_TEST_MARK": "abort"}})
+	mark := newMark("abort")
+	j := f.start(t, spec{shell: "sleep 1000", env: markEnv(mark)})
 	j.reaches(t, "running")
 	f.drain()
 	f.abort()

@@ -88,10 +88,10 @@ func TestActionCache(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	f := newFarm(t)
-	const mark = "WORKER_TEST_MARK=timeout"
+	mark := newMark("timeout")
 	r := f.run(t, spec{
 		shell:   "echo printed; echo made > out; setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000",
-		env:     map[string]string{"WORKER_TEST_MARK": "timeout"},
+		env:     markEnv(mark),
 		paths:   []string{"out"},
 		timeout: 500 * time.Millisecond,
 	})
