@@ -1,16 +1,33 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // sharedTmp is the folder that a command gets to itself.
 const sharedTmp = "/tmp"
+
+// TryOwnTmp returns nil if Command.TempDir can be used: this process may make a
+// mount namespace and mount in it. It must not be called once a FUSE mount is made.
+func TryOwnTmp() error {
+	// A process is started in a new namespace, with mounts parted from the system's,
+	// as far as to find that there is no such program.
+	const absent = "/proc/self/no program"
+	_, err := syscall.ForkExec(absent, []string{absent}, &syscall.ProcAttr{
+		Sys: &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS},
+	})
+	if errors.Is(err, syscall.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("make mount namespace: %w", err)
+}
 
 // withOwnTmp calls fork on the calling thread in a mount namespace of its own, in
 // which req.TempDir lies over /tmp. The namespace goes on in what fork starts and

@@ -163,7 +163,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		Env:            a.command.env,
 		Root:           a.root.Path(),
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
-		TempDir:        a.tempDir(),
+		TempDir:        a.ownTmp(),
 		Stdout:         a.stdoutPath(),
 		Stderr:         a.stderrPath(),
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
@@ -283,7 +283,7 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 		a.p.w.metrics.observe(stage, d)
 		fields = append(fields, zap.Duration(stage, d.Round(time.Microsecond)))
 	}
-	if a.root != nil {
+	if a.root != nil && a.p.w.opts.Roots.Method() != vfs.HardLink {
 		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
 			zap.Duration("stalled", a.stalled))
 	}
@@ -291,6 +291,14 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 		fields = append(fields, zap.String("error", message))
 	}
 	a.log.Info("action finished", fields...)
+}
+
+// ownTmp is what the command finds as /tmp; empty: the machine's.
+func (a *action) ownTmp() string {
+	if a.p.w.opts.SharedTmp {
+		return ""
+	}
+	return a.tempDir()
 }
 
 func (a *action) tempDir() string    { return filepath.Join(a.dir, "tmp") }

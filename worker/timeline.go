@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // A stage is a stretch of an action's time on the worker. Each begins at the
@@ -101,7 +102,11 @@ func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
 	return m
 }
 
+// appendInputUse says what the command read, unless nobody could see that.
 func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
+	if a.p.w.opts.Roots.Method() == vfs.HardLink {
+		return list
+	}
 	stats := a.read
 	blobs, bytes := a.inputs.Fetched()
 	public, err := anypb.New(&resourceusage.InputRootResourceUsage{

@@ -46,6 +46,9 @@ type Options struct {
 	// WorkDir is a folder of the Worker's own for temporary files.
 	WorkDir string
 
+	// SharedTmp lets commands use the /tmp of this machine; otherwise each has one
+	// of its own, for which a launcher needs to mount.
+	SharedTmp bool
 	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
 	Logger         *zap.Logger

@@ -79,6 +79,8 @@ type Started struct {
 	parent   *cgroup.Parent
 	slots    []*cgroup.Slot
 	launcher []*runner.Launcher
+	// sharedTmp is true where commands cannot have a /tmp of their own.
+	sharedTmp bool
 }
 
 // Start starts the launchers, which must happen before the process has a mount.
@@ -103,6 +105,12 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone", zap.Error(err))
 	} else if err != nil {
 		return nil, fmt.Errorf("data folder %s: %w", data, err)
+	}
+	if err := runner.TryOwnTmp(); err != nil {
+		s.sharedTmp = true
+		w.Logger.Warn("no mount namespaces: commands share the /tmp of this machine", zap.NamedError("missing", err),
+			zap.String("costs", "a command sees and may change what others leave in /tmp"),
+			zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged)"))
 	}
 	for i := range w.Slots {
 		var slot *cgroup.Slot
@@ -228,6 +236,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Launchers: slices.Clone(s.launcher),
 		Relaunch:  s.relaunch,
 		WorkDir:   work,
+		SharedTmp: s.sharedTmp,
 		Logger:    w.Logger,
 		Metrics:   registry,
 	})

@@ -28,6 +28,7 @@ import (
 type demo struct {
 	module, sdk string
 	dir         string // everything that the demo makes
+	worker      farm.Worker
 }
 
 func demoCommand() *cobra.Command {
@@ -38,6 +39,7 @@ func demoCommand() *cobra.Command {
 		func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
 	cmd.Flags().StringVar(&d.module, "module", "testdata/demo", "`folder` of the Go module to build")
 	cmd.Flags().StringVar(&d.sdk, "sdk", "", "`folder` of the Go SDK (default: go env GOROOT)")
+	d.worker.FilesystemFlags(cmd.Flags())
 	return cmd
 }
 
@@ -63,8 +65,8 @@ func (d *demo) run(parent context.Context) (err error) {
 	serving, stop := context.WithCancel(drain)
 	defer stop()
 
-	fmt.Println("starting a farm: scheduler, storage and one FUSE worker on 127.0.0.1")
-	l := &localFarm{data: filepath.Join(d.dir, "farm"), cacheSize: "4G"}
+	fmt.Println("starting a farm: scheduler, storage and one worker on 127.0.0.1")
+	l := &localFarm{data: filepath.Join(d.dir, "farm"), cacheSize: "4G", worker: d.worker}
 	l.scheduler.Listen, l.worker.Slots, l.worker.SizeClass = "127.0.0.1:0", 1, 1
 	address := make(chan string, 1)
 	ended := make(chan error, 1)
@@ -151,8 +153,12 @@ func printTable(inputs *remote.Inputs, outcome *remote.Outcome) {
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\n\tfiles\tbytes\n")
 	fmt.Fprintf(t, "in the input root\t%d\t%s\n", inputs.Files, bytesText(inputs.Bytes))
-	fmt.Fprintf(t, "loaded by the action\t%d (%s)\t%s (%s)\n", used.GetFilesRead(), share(used.GetFilesRead(), int64(inputs.Files)),
-		bytesText(used.GetBytesRead()), share(used.GetBytesRead(), inputs.Bytes))
+	if used == nil {
+		fmt.Fprintf(t, "loaded by the action\tnot known: hard links, all fetched first\n")
+	} else {
+		fmt.Fprintf(t, "loaded by the action\t%d (%s)\t%s (%s)\n", used.GetFilesRead(), share(used.GetFilesRead(), int64(inputs.Files)),
+			bytesText(used.GetBytesRead()), share(used.GetBytesRead(), inputs.Bytes))
+	}
 	fmt.Fprintf(t, "\nstage\ttime\n")
 	fmt.Fprintf(t, "read and hash inputs\t%s\n", outcome.Scan.Round(time.Millisecond))
 	fmt.Fprintf(t, "upload (%d blobs, %s)\t%s\n", outcome.UploadedBlobs, bytesText(outcome.UploadedBytes), outcome.Upload.Round(time.Millisecond))
@@ -164,15 +170,13 @@ func printTable(inputs *remote.Inputs, outcome *remote.Outcome) {
 	_ = t.Flush()
 }
 
-// inputUse finds our own message among the metadata of a result.
+// inputUse finds our own message among the metadata of a result; nil if there is none.
 func inputUse(m *repb.ExecutedActionMetadata) *actionstats.InputRoot {
-	use := &actionstats.InputRoot{}
 	for _, packed := range m.GetAuxiliaryMetadata() {
-		if packed.MessageIs(use) {
-			if err := packed.UnmarshalTo(use); err != nil {
-				return &actionstats.InputRoot{}
-			}
+		use := &actionstats.InputRoot{}
+		if packed.MessageIs(use) && packed.UnmarshalTo(use) == nil {
+			return use
 		}
 	}
-	return use
+	return nil
 }

@@ -69,11 +69,15 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts a program. If it still runs at the end of the test, it is killed.
+// start starts a program, one of ours unless it has a path. If it still runs at the end of the test, it is killed.
 func (f *farmTest) start(args ...string) *process {
 	f.Helper()
 	p := &process{t: f.T, exited: make(chan struct{})}
-	p.cmd = exec.Command(filepath.Join(f.programs, args[0]), args[1:]...)
+	program := args[0]
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(f.programs, program)
+	}
+	p.cmd = exec.Command(program, args[1:]...)
 	p.cmd.Dir = f.dir
 	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=")
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

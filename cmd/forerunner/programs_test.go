@@ -33,6 +33,8 @@ func TestPrograms(t *testing.T) {
 		{"restarted worker", testRestartedWorker},
 		{"folder in use", testFolderInUse},
 		{"remote storage", testRemoteStorage},
+		{"hard links", testHardLinks},
+		{"no privilege", testNoPrivilege},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,12 +110,12 @@ func expectOutputs(f *farmTest, dir string) {
 
 func testConfiguration(f *farmTest) {
 	for program, flags := range map[string][]string{
-		"forerunner up":        {"--data", "--listen", "--slots", "--platform", "--size-class", "--cache-size", "--http"},
+		"forerunner up":        {"--data", "--listen", "--slots", "--platform", "--size-class", "--cache-size", "--http", "--exec-filesystem"},
 		"forerunner exec":      {"--remote", "--input", "--output", "--download", "--platform", "--timeout"},
 		"forerunner-scheduler": {"--listen", "--http", "--storage", "--data", "--cache-size"},
 		"forerunner-worker": {
 			"--scheduler", "--storage", "--slots", "--size-class", "--platform", "--instance-prefix",
-			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http",
+			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http", "--exec-filesystem",
 		},
 	} {
 		for _, ask := range []string{"--help", "--print-config"} {
