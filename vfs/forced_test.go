@@ -85,6 +85,16 @@ func TestForcedFallBacks(t *testing.T) {
 	}
 }
 
+// TestForcedCopies has a file system without hard links, as far as linkat tells.
+func TestForcedCopies(t *testing.T) {
+	needPassthrough(t, openFS(t, Options{}))
+	r := runForced(t, "links", HardLink)
+	if r.Got != "hardlink overlay" || r.Err != "" {
+		t.Errorf("comes to %q, error %q", r.Got, r.Err)
+	}
+	assertSaid(t, r.Warnings, [][]string{{"no hard links", "operation not permitted", costOfCopies, diskAdvice}})
+}
+
 func assertSaid(t *testing.T, got []string, want [][]string) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -169,6 +179,8 @@ func restrict(what, dir string) error {
 		return refuseCall(unix.SYS_MOUNT, 3, unix.MS_NODEV, unix.ENODEV)
 	case "fuse": // the same for mountLower
 		return refuseCall(unix.SYS_MOUNT, 3, unix.MS_NODEV|unix.MS_RDONLY, unix.ENODEV)
+	case "links":
+		return refuseCall(unix.SYS_LINKAT, 4, 0, unix.EPERM)
 	case "passthrough": // FUSE_DEV_IOC_BACKING_OPEN, as Linux 6.8 answers to it
 		return refuseCall(unix.SYS_IOCTL, 1, 0x4010e501, unix.ENOTTY)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -365,18 +366,17 @@ func (l *linkLayer) intact() error {
 	const most = 5 // names in the error
 	var changed []string
 	for _, at := range l.byIno {
-		if at.intact() {
-			continue
+		if !at.intact() {
+			l.r.fs.links.spoil(at.sharedFile)
+			changed = append(changed, at.path)
 		}
-		l.r.fs.links.spoil(at.sharedFile)
-		if len(changed) == most {
-			changed = append(changed, "and more")
-			break
-		}
-		changed = append(changed, at.path)
 	}
 	if len(changed) == 0 {
 		return nil
+	}
+	slices.Sort(changed)
+	if len(changed) > most {
+		changed = append(changed[:most], "and more")
 	}
 	return fmt.Errorf("%w, by this command or another that shares it (inputs are hard links here, "+
 		"without an overlayfs to keep them apart): %s", ErrInputChanged, strings.Join(changed, ", "))

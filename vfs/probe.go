@@ -24,6 +24,8 @@ const (
 		"and nothing is known of what the command reads"
 	costOfBare = "a command that writes into an input, as root can, changes it for the other roots that share it: " +
 		"all their actions fail then"
+	costOfCopies      = "every file of an input root is copied for every root"
+	diskAdvice        = "put the upper folder on ext4, xfs, btrfs or tmpfs"
 	passthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
 )
 
@@ -102,8 +104,29 @@ func (f *FS) openLinks() error {
 		size = int64(st.Bavail) * st.Bsize / 10
 	}
 	var err error
-	f.links, err = newLinkCache(f.linkDir(), size, f.log)
-	return err
+	if f.links, err = newLinkCache(f.linkDir(), size, f.log); err != nil {
+		return err
+	}
+	return f.tryLink()
+}
+
+// tryLink warns where files can have one name only.
+func (f *FS) tryLink() error {
+	file, err := os.CreateTemp(f.linkDir(), probeName)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(file.Name()) }()
+	if err := file.Close(); err != nil {
+		return err
+	}
+	second := file.Name() + "-2"
+	if err := os.Link(file.Name(), second); err != nil {
+		f.log.Warn("no hard links for input roots: they are copies", missing(err),
+			zap.String("costs", costOfCopies), zap.String("to_have_it", diskAdvice))
+		return nil
+	}
+	return os.Remove(second)
 }
 
 // passthroughError says that a root works but for passthrough.

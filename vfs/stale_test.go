@@ -107,7 +107,8 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	mounts, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
 	for _, p := range []string{
-		"mounts/mine/keep", "upper/mine/keep", "upper/stale/upper/x", "upper/stale/work/work/y", "mounts/stale/root/", "mounts/stale/lower/",
+		"mounts/mine/keep", "upper/mine/keep", "upper/links/lower/a/x", "upper/.links/3/7", "upper/.trash/1/x",
+		"upper/stale/upper/x", "upper/stale/work/work/y", "mounts/stale/root/", "mounts/stale/lower/",
 	} {
 		p = filepath.Join(dir, p) + p[len(p)-1:]
 		if strings.HasSuffix(p, "/") {
