@@ -63,6 +63,9 @@ func TestStoreReadsDirectories(t *testing.T) {
 
 	m := storeDirectory("f:a", "d:b", "l:c=x")
 	d := storePutDirectory(t, s, m)
+	if local, ok := r.LocalDirectory(d); !ok || local.Len() != 3 {
+		t.Error("what is in the store is not local")
+	}
 	got, err := r.Directory(ctx, d)
 	if err != nil || got.Len() != 3 || got.At(2).Target != "x" {
 		t.Errorf("read %v, %v", got, err)
@@ -70,7 +73,7 @@ func TestStoreReadsDirectories(t *testing.T) {
 	if again, _ := r.Directory(ctx, d); again != got {
 		t.Error("read twice")
 	}
-	if at, ok := s.Through(u).CachedDirectory(d); !ok || at != got {
+	if at, ok := s.Through(u).LocalDirectory(d); !ok || at != got {
 		t.Error("not at hand for another ReadThrough")
 	}
 	if got, err := r.Directory(ctx, digest.SHA256.Empty()); err != nil || got.Len() > 0 {
@@ -93,7 +96,7 @@ func TestStoreReadsDirectories(t *testing.T) {
 			!strings.Contains(err.Error(), c.d.Hash()) {
 			t.Errorf("%s: %v, error %v, want %v", name, got, err, c.want)
 		}
-		if _, ok := r.CachedDirectory(c.d); ok {
+		if _, ok := r.LocalDirectory(c.d); ok {
 			t.Errorf("%s: at hand", name)
 		}
 	}
@@ -124,8 +127,8 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkCachedDirectory is what a lookup pays for not having a directory of its own.
-func BenchmarkCachedDirectory(b *testing.B) {
+// BenchmarkLocalDirectory is what a lookup pays for not having a directory of its own.
+func BenchmarkLocalDirectory(b *testing.B) {
 	c := directoryCache{maxBytes: 1 << 30}
 	var ds []digest.Digest
 	for i := range 1000 {

@@ -103,11 +103,28 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	return t.store.directories.add(d, dir), nil
 }
 
-// CachedDirectory returns what Directory would, if that is at hand. It does not
-// block.
-func (t *ReadThrough) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
-	dir := t.store.directories.get(d)
-	return dir, dir != nil
+// LocalDirectory returns what Directory would, if that is in memory or in the
+// store. It waits for nothing but the disk.
+func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
+	if dir := t.store.directories.get(d); dir != nil {
+		return dir, true
+	}
+	if d.SizeBytes() > maxDirectoryBytes || !t.store.Contains(d) {
+		return nil, false
+	}
+	file, err := t.store.open(d)
+	if err != nil {
+		return nil, false
+	}
+	b, err := readAll(file, d)
+	if err != nil {
+		return nil, false
+	}
+	dir, err := tree.Parse(d.Function(), b)
+	if err != nil {
+		return nil, false // Directory will say what is wrong
+	}
+	return t.store.directories.add(d, dir), true
 }
 
 // hold makes ds local and keeps them pinned until release is called. After an

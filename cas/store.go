@@ -154,6 +154,10 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", d, err)
 	}
+	return s.open(d)
+}
+
+func (s *Store) open(d digest.Digest) (*os.File, error) {
 	if d.IsEmptyBlob() {
 		return os.Open(s.emptyPath())
 	}
@@ -174,6 +178,11 @@ func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(file, d)
+}
+
+// readAll returns the bytes of the blob d, and closes its file.
+func readAll(file *os.File, d digest.Digest) ([]byte, error) {
 	defer file.Close()
 	b := make([]byte, d.SizeBytes())
 	if _, err := io.ReadFull(file, b); err != nil {

@@ -119,7 +119,7 @@ func TestDirectoryOf100000Entries(t *testing.T) {
 // forgetfulSource has nothing at hand, ever.
 type forgetfulSource struct{ *fakeSource }
 
-func (forgetfulSource) CachedDirectory(digest.Digest) (*tree.Directory, bool) { return nil, false }
+func (forgetfulSource) LocalDirectory(digest.Digest) (*tree.Directory, bool) { return nil, false }
 
 func TestDirectoriesThatAreForgotten(t *testing.T) {
 	f := openFS(t, Options{})

@@ -98,7 +98,7 @@ func (s *fakeSource) Directory(ctx context.Context, d digest.Digest) (*tree.Dire
 	return dir, nil
 }
 
-func (s *fakeSource) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
+func (s *fakeSource) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	dir, ok := s.ready[d]

@@ -170,7 +170,7 @@ func descend(d digest.Digest, path string, source Source) (entries []tree.Entry,
 		return nil, d, true
 	}
 	for name := range strings.SplitSeq(path, "/") {
-		dir, ok := source.CachedDirectory(d)
+		dir, ok := source.LocalDirectory(d)
 		if !ok {
 			return nil, d, false
 		}
@@ -273,7 +273,7 @@ func (s *survey) visit(path string, d digest.Digest) {
 		s.wanted = append(s.wanted, site{path, d})
 		return
 	}
-	dir, ok := s.source.CachedDirectory(d)
+	dir, ok := s.source.LocalDirectory(d)
 	if !ok || s.left <= 0 {
 		return
 	}
@@ -297,7 +297,7 @@ func (s *survey) size(d digest.Digest, depth int) int {
 	if n, ok := s.sizes[d]; ok {
 		return n
 	}
-	dir, ok := s.source.CachedDirectory(d)
+	dir, ok := s.source.LocalDirectory(d)
 	if !ok || s.left <= 0 || depth > maxImageDepth {
 		return 0
 	}
@@ -341,12 +341,12 @@ func (m *images) sighted(path string, d digest.Digest) bool {
 
 // make makes an image and lets roots choose it from now on.
 func (m *images) make(p site, source Source) error {
-	dir, ok := source.CachedDirectory(p.digest)
+	dir, ok := source.LocalDirectory(p.digest)
 	if !ok {
 		return nil
 	}
 	m.count++
-	img, err := m.newImage(p.path, dir, source.CachedDirectory)
+	img, err := m.newImage(p.path, dir, source.LocalDirectory)
 	if err != nil {
 		return err
 	}

@@ -301,7 +301,7 @@ func (s *probeSource) Directory(_ context.Context, d digest.Digest) (*tree.Direc
 	return s.dirs[d], nil
 }
 
-func (s *probeSource) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
+func (s *probeSource) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	return s.dirs[d], true
 }
 

@@ -27,8 +27,8 @@ func (s stuckSource) Directory(ctx context.Context, d digest.Digest) (*tree.Dire
 	return nil, ctx.Err()
 }
 
-func (s stuckSource) CachedDirectory(d digest.Digest) (*tree.Directory, bool) {
-	dir, ok := s.probeSource.CachedDirectory(d)
+func (s stuckSource) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
+	dir, ok := s.probeSource.LocalDirectory(d)
 	return dir, ok && d == s.root
 }
 

@@ -34,10 +34,10 @@ var ErrClosed = errors.New("file system is closed")
 type Source interface {
 	// Directory returns the Directory with that digest.
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
-	// CachedDirectory returns what Directory would, if it is in memory. It must
-	// not block. A Root keeps no directories of its own: it asks at every lookup
+	// LocalDirectory returns what Directory would, if it is in memory or on the
+	// local disk. A Root keeps no directories of its own: it asks at every lookup
 	// and listing, and calls Directory, which counts as waiting, if there is none.
-	CachedDirectory(d digest.Digest) (*tree.Directory, bool)
+	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
 	// OpenBlob returns a file that holds the blob; vfs closes it.
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }

@@ -107,7 +107,7 @@ func (r *Root) read(a access, n *node) (shown, fuse.Status) {
 		r.markRead(n)
 		return shown{nil, n.cover}, fuse.OK
 	}
-	d, ok := r.spec.Source.CachedDirectory(n.Digest)
+	d, ok := r.spec.Source.LocalDirectory(n.Digest)
 	if !ok {
 		var err error
 		d, err, ok = await(a, func(ctx context.Context) (*tree.Directory, error) {
@@ -130,7 +130,7 @@ func (r *Root) read(a access, n *node) (shown, fuse.Status) {
 
 // directory returns a directory of the tree on behalf of the worker.
 func (r *Root) directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
-	if dir, ok := r.spec.Source.CachedDirectory(d); ok {
+	if dir, ok := r.spec.Source.LocalDirectory(d); ok {
 		return dir, nil
 	}
 	return r.spec.Source.Directory(ctx, d)

@@ -89,6 +89,10 @@ func (s *site) open() (err error) {
 		MountDir: filepath.Join(s.dir, fmt.Sprintf("mount-%d", s.starts)),
 		UpperDir: filepath.Join(s.dir, fmt.Sprintf("upper-%d", s.starts)),
 		Logger:   s.log,
+		Blobs: &vfs.BlobFolder{
+			Dir: s.store.Dir(), Path: cas.BlobPath, Parse: cas.ParseBlobPath,
+			Used: func(d digest.Digest) { s.store.Contains(d) },
+		},
 	})
 	return err
 }
