@@ -101,6 +101,11 @@
 // programs from them: the thread that waits for FUSE could be the one that
 // serves it.
 //
+// A process that is killed while it looks into one of its own roots, which the
+// kernel does for it even when it mounts one, may be left waiting for itself and
+// never end. The next Open of the same folders aborts its mounts; until then
+// whoever waits for the end of the process waits in vain.
+//
 // # Goroutines
 //
 // A Root owns the goroutines of its FUSE server, one for each access that waits

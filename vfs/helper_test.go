@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -350,6 +351,8 @@ func TestMain(m *testing.M) {
 		serverMain()
 	case "forced":
 		forcedMain()
+	case "killed":
+		killedMain()
 	default:
 		panic("unknown child mode " + mode)
 	}
@@ -469,6 +472,13 @@ func helperDo(op string, args []string) (string, error) {
 		return "ok", err
 	case "touch": // the first byte of the last map
 		return firstByte(helperMaps[len(helperMaps)-1])
+	case "operate":
+		return operate(args[0], args[1])
+	case "manyroots":
+		return serveManyRoots(args[0], args[1])
+	case "walk":
+		n, err := walkAll(args[0])
+		return strconv.Itoa(n), err
 	case "run":
 		out, err := exec.Command(args[0], args[1:]...).Output()
 		return string(out), err

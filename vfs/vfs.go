@@ -168,7 +168,11 @@ func (f *FS) claim(dir string, to *string) error {
 	if err != nil {
 		return fmt.Errorf("lock folder: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	mountDir := f.mountDir // the first to be claimed
+	if mountDir == "" {
+		mountDir = dir
+	}
+	if err := lockFolder(lock, mountDir); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return fmt.Errorf("lock %s: another process (or another FS) uses it", dir)

@@ -9,33 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hanwen/go-fuse/v2/posixtest"
 	"golang.org/x/sys/unix"
 )
-
-// TestPosix runs go-fuse's conformance suite in a new folder, and in one that
-// is an input, of a root.
-func TestPosix(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "in/empty/", "in/a", "in/b")
-		for name, test := range posixtest.All {
-			if name == "FcntlFlockLocksFile" {
-				continue // locks of one process exclude each other: not so on file systems of the kernel
-			}
-			for _, dir := range []string{"new", "in/empty"} {
-				t.Run(name+" in "+dir, func(t *testing.T) {
-					r := openRoot(t, f, RootSpec{Digest: root, Source: src})
-					p := filepath.Join(r.Path(), dir)
-					if err := os.MkdirAll(p, 0o755); err != nil {
-						t.Fatal(err)
-					}
-					test(t, p)
-				})
-			}
-		}
-	})
-}
 
 func TestWritesStayInTheRoot(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {

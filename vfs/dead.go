@@ -1,0 +1,94 @@
+package vfs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// deadLockWait is how long a process that was killed and freed may take to
+	// give its locks back.
+	deadLockWait = 5 * time.Second
+	// aliveWait is how long a process must have looked alive to be believed:
+	// one that has just been killed does so for a moment.
+	aliveWait = 100 * time.Millisecond
+)
+
+// lockFolder takes the lock of a folder. A process that was killed while one of
+// its own threads waited for a FUSE mount that it served itself cannot end: the
+// request was taken by a thread that is gone, and what would end the connection
+// is the end of the thread that waits. Such a process still has its locks, so
+// the mounts below mountDir, which are its own, are aborted to let it go.
+func lockFolder(lock *os.File, mountDir string) error {
+	try := func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+	err := try()
+	alive := time.Now().Add(aliveWait)
+	for end := time.Now().Add(deadLockWait); errors.Is(err, unix.EWOULDBLOCK); err = try() {
+		pid, holderErr := lockHolder(lock)
+		switch {
+		case holderErr != nil:
+			return errors.Join(err, holderErr)
+		case pid != 0 && dying(pid):
+			if err := detachBelow(mountDir); err != nil {
+				return fmt.Errorf("free process %d, which was killed: %w", pid, err)
+			}
+		case time.Now().After(alive):
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("process %d was killed, but does not end: %w", pid, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}
+
+// lockHolder returns the process that has the lock of flock(2) on file, 0 if
+// none is known here: it may be in another pid namespace.
+func lockHolder(file *os.File) (pid int, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return 0, err
+	}
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	return parseLocks(f, &st)
+}
+
+// parseLocks finds who locked the file of st in a table like that of
+// proc_locks(5): number, kind, mode, access, process, device:inode, range.
+func parseLocks(r io.Reader, st *unix.Stat_t) (pid int, err error) {
+	name := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if f := strings.Fields(lines.Text()); len(f) > 5 && f[1] == "FLOCK" && f[5] == name {
+			pid, err := strconv.Atoi(f[4])
+			return max(pid, 0), err
+		}
+	}
+	return 0, lines.Err()
+}
+
+// dying reports whether a process was killed and has not ended yet. Its main
+// thread is a zombie then, or waits with the signal pending.
+func dying(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	// The state comes after the name, which may hold anything.
+	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return bytes.HasPrefix(rest, []byte("Z")) || killed(uint32(pid))
+}

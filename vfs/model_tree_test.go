@@ -1,0 +1,135 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// inputTime is the time of inputs that have none of their own.
+func inputTime() time.Time { return time.Unix(tree.DefaultMTime, 0) }
+
+// modelTree is a random input tree.
+type modelTree struct {
+	name    string
+	kind    Kind
+	content string // of a file, or where a symlink points
+	mode    uint32
+	mtime   time.Time
+	entries []*modelTree
+}
+
+// makeTree makes up a directory and what is in it, about depth levels of it.
+func makeTree(r *rand.Rand, name string, depth int) *modelTree {
+	dir := &modelTree{name: name, kind: Directory, mode: 0o755, mtime: inputTime()}
+	for _, n := range names {
+		switch at := r.IntN(12); {
+		case at < 4 && depth > 0:
+			dir.entries = append(dir.entries, makeTree(r, n, depth-1))
+		case at < 8:
+			dir.entries = append(dir.entries, makeFile(r, n))
+		case at == 8:
+			target := [...]string{"a", "/f", "../g", ".", "nowhere", "/a/b"}[r.IntN(6)]
+			dir.entries = append(dir.entries, &modelTree{
+				name: n, kind: Symlink, content: target, mode: 0o777, mtime: inputTime(),
+			})
+		}
+	}
+	return dir
+}
+
+func makeFile(r *rand.Rand, name string) *modelTree {
+	size := r.IntN(1 << 14)
+	if r.IntN(5) == 0 {
+		size = r.IntN(1<<18) &^ 4095
+	}
+	b := make([]byte, size)
+	if r.IntN(6) > 0 { // else zeros, which a copy could take for a hole
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+	}
+	f := &modelTree{name: name, kind: File, content: string(b), mode: 0o444, mtime: inputTime()}
+	if r.IntN(2) == 0 {
+		f.mode = [...]uint32{0o644, 0o755, 0o600, 0o555, 0}[r.IntN(5)]
+	}
+	if r.IntN(3) == 0 {
+		f.mtime = time.Unix(1_100_000_000+int64(r.IntN(1000)), int64(r.IntN(1e9)))
+	}
+	return f
+}
+
+// widen adds a folder that makes the tree large enough for a metadata image.
+func (m *modelTree) widen() {
+	wide := &modelTree{name: "wide", kind: Directory, mode: 0o755, mtime: inputTime()}
+	for i := range minImageEntries {
+		wide.entries = append(wide.entries, &modelTree{
+			name: fmt.Sprint("w", i), kind: File, content: "wide", mode: 0o444, mtime: inputTime(),
+		})
+	}
+	m.entries = append(m.entries, wide)
+}
+
+// paths lists all that is below the tree's root.
+func (m *modelTree) paths(dir string) (list []string) {
+	for _, e := range m.entries {
+		p := path.Join(dir, e.name)
+		list = append(append(list, p), e.paths(p)...)
+	}
+	return list
+}
+
+// store puts the tree into a Source.
+func (m *modelTree) store(t testing.TB, src *fakeSource) digest.Digest {
+	t.Helper()
+	d := &repb.Directory{}
+	for _, e := range m.entries {
+		properties := &repb.NodeProperties{Mtime: timestamppb.New(e.mtime), UnixMode: wrapperspb.UInt32(e.mode)}
+		switch e.kind {
+		case File:
+			d.Files = append(d.Files, &repb.FileNode{
+				Name: e.name, Digest: src.blob(t, e.content).Proto(), NodeProperties: properties,
+			})
+		case Symlink:
+			d.Symlinks = append(d.Symlinks, &repb.SymlinkNode{Name: e.name, Target: e.content, NodeProperties: properties})
+		case Directory:
+			d.Directories = append(d.Directories, &repb.DirectoryNode{Name: e.name, Digest: e.store(t, src).Proto()})
+		}
+	}
+	return src.add(t, d)
+}
+
+// write puts what is in the tree into a folder.
+func (m *modelTree) write(dir string) error {
+	for _, e := range m.entries {
+		p := filepath.Join(dir, e.name)
+		var err error
+		switch e.kind {
+		case File:
+			err = errors.Join(os.WriteFile(p, []byte(e.content), 0o600), os.Chmod(p, os.FileMode(e.mode)))
+		case Symlink:
+			err = os.Symlink(e.content, p)
+		case Directory:
+			err = errors.Join(os.Mkdir(p, 0o700), os.Chmod(p, 0o755), e.write(p))
+		}
+		at, timeErr := unix.TimeToTimespec(e.mtime)
+		err = errors.Join(err, timeErr, unix.UtimesNanoAt(unix.AT_FDCWD, p, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
