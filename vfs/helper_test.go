@@ -472,6 +472,12 @@ func helperDo(op string, args []string) (string, error) {
 		return "ok", err
 	case "touch": // the first byte of the last map
 		return firstByte(helperMaps[len(helperMaps)-1])
+	case "unshare":
+		return "ok", unshareMounts()
+	case "clone":
+		fd, err := unix.OpenTree(unix.AT_FDCWD, args[0], unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		helperOpen = append(helperOpen, os.NewFile(uintptr(max(fd, 0)), args[0]))
+		return "ok", err
 	case "operate":
 		return operate(args[0], args[1])
 	case "manyroots":

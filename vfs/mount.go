@@ -163,10 +163,13 @@ func (r *Root) mountOverlay() error {
 
 // unmountOverlay takes the overlay away, now or when the last of its users is gone.
 func (r *Root) unmountOverlay() error {
-	if err := unmount(r.Path(), 0); err != nil {
-		return unmount(r.Path(), unix.MNT_DETACH)
+	err := unmount(r.Path(), 0)
+	if err == nil {
+		return nil
 	}
-	return nil
+	r.fs.log.Warn("input root is still in use; whoever is in it loses it",
+		zap.String("root", r.spec.Name), zap.Error(err))
+	return unmount(r.Path(), unix.MNT_DETACH)
 }
 
 // overlayLayers lists what lies below the writable layer. With images it is the

@@ -1,0 +1,101 @@
+package vfs
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// unshareMounts gives the thread a copy of all mounts, for as long as it lives.
+func unshareMounts() error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+}
+
+// TestCloseInUse: whatever a process that lives on holds of a root, Close
+// returns, says so where it can know, and the name is free for the next root.
+func TestCloseInUse(t *testing.T) {
+	type use struct {
+		ops  [][]string // of the helper; the last argument is a path in the root
+		told bool       // the kernel says that the root is in use
+	}
+	for name, u := range map[string]use{
+		"nothing":                 {nil, false},
+		"working directory":       {[][]string{{"chdir", "a"}}, true},
+		"open input":              {[][]string{{"hold", "a/file"}}, true},
+		"open folder":             {[][]string{{"hold", "a"}}, true},
+		"mapped input":            {[][]string{{"holdmap", "a/file"}}, false}, // what is mapped is the blob
+		"another mount namespace": {[][]string{{"unshare", "."}, {"read", "a/file"}}, false},
+		"inside another mount namespace": {
+			[][]string{{"unshare", "."}, {"chdir", "a"}, {"hold", "a/file"}}, false,
+		},
+		"clone of the mount": {[][]string{{"clone", "."}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zap.WarnLevel)
+			f := openFS(t, Options{Logger: zap.New(core)})
+			helpers := []*helper{startChild(t, "helper"), startChild(t, "helper")}
+			src := newFakeSource(t)
+			d := src.tree(t, "a/file", "other")
+			for _, h := range helpers { // the second beside what the first still holds
+				r := openRoot(t, f, RootSpec{Name: "same", Digest: d, Source: src})
+				for _, op := range u.ops {
+					if got := h.do(op[0], filepath.Join(r.Path(), op[1])); got != "ok" && got != "content of file" {
+						t.Fatalf("%v: %s", op, got)
+					}
+				}
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+				released(t, r)
+				said := logs.FilterMessageSnippet("still in use").Len() > 0
+				logs.TakeAll()
+				if said != u.told {
+					t.Errorf("said to be in use: %t, want %t", said, u.told)
+				}
+			}
+		})
+	}
+}
+
+// TestCloseOfFileSystemWhileSourceHangs: neither does Close wait for a Source
+// nor do those who wait for it go on.
+func TestCloseOfFileSystemWhileSourceHangs(t *testing.T) {
+	f := openFS(t, Options{})
+	src := newFakeSource(t)
+	src.inCall = make(chan digest.Digest, 10)
+	d := src.tree(t, "a/file", "b")
+	src.gate(src.find(t, d, "a"))
+	src.gate(src.find(t, d, "b"))
+	list, open := startChild(t, "helper"), startChild(t, "helper")
+	r := openRoot(t, f, RootSpec{Digest: d, Source: src})
+	list.ask("walk", filepath.Join(r.Path(), "a"))
+	open.ask("read", filepath.Join(r.Path(), "b"))
+	<-src.inCall
+	<-src.inCall
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	released(t, r)
+	for _, h := range []*helper{list, open} {
+		if got := h.answer(); len(got) < 6 || got[:6] != "error:" {
+			t.Errorf("an access without an end succeeded: %q", got)
+		}
+	}
+	if err := os.Mkdir(filepath.Dir(r.Path()), 0o755); err != nil {
+		t.Errorf("the folder is not free: %v", err)
+	}
+	if err := os.Remove(filepath.Dir(r.Path())); err != nil {
+		t.Error(err)
+	}
+}
