@@ -249,10 +249,12 @@ func (o *operator) sendfile(s step) string {
 
 func (o *operator) fsync(s step) string { return done(unix.Fsync(o.fds[s.Fd])) }
 
-func (o *operator) fchmod(s step) string { return done(unix.Fchmod(o.fds[s.Fd], s.Mode)) }
+func (o *operator) fchmod(s step) string {
+	return o.change(s, func(fd int) error { return unix.Fchmod(fd, s.Mode) })
+}
 
 func (o *operator) fchown(s step) string {
-	return done(unix.Fchown(o.fds[s.Fd], int(s.Fill%3), int(s.Fill%5)))
+	return o.change(s, func(fd int) error { return unix.Fchown(fd, int(s.Fill%3), int(s.Fill%5)) })
 }
 
 func (o *operator) futimes(s step) string {
@@ -260,10 +262,7 @@ func (o *operator) futimes(s step) string {
 		return done(unix.EBADF) // a negative number might mean the working directory
 	}
 	times := timesOf(s)
-	if err := setTimes(o.fds[s.Fd], &times); err != nil {
-		return done(err)
-	}
-	return "ok " + fstat(o.fds[s.Fd])
+	return o.change(s, func(fd int) error { return setTimes(fd, &times) })
 }
 
 func setTimes(fd int, times *[2]unix.Timespec) error {
@@ -275,7 +274,9 @@ func setTimes(fd int, times *[2]unix.Timespec) error {
 }
 
 func (o *operator) fsetXattr(s step) string {
-	return done(unix.Fsetxattr(o.fds[s.Fd], xattrName(s), fill(s)[:min(s.N, 40)], s.Flags))
+	return o.change(s, func(fd int) error {
+		return unix.Fsetxattr(fd, xattrName(s), fill(s)[:min(s.N, 40)], s.Flags)
+	})
 }
 
 func (o *operator) flist(s step) string {
@@ -290,17 +291,27 @@ func (o *operator) flist(s step) string {
 // longAgo is before anything that the test itself does; what is younger is "now".
 var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
+func readOnly(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	return err == nil && flags&unix.O_ACCMODE == unix.O_RDONLY
+}
+
+// change changes attributes through a descriptor, unless it is open for reading
+// only: see the differences in the comment of TestModel.
+func (o *operator) change(s step, do func(fd int) error) string {
+	if readOnly(o.fds[s.Fd]) {
+		return "open for reading only"
+	}
+	return done(do(o.fds[s.Fd]))
+}
+
 // fstat describes an open file, the links of one that is open for reading only left out.
 func fstat(fd int) string {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return done(err)
 	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil {
-		return done(err)
-	}
-	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+	if readOnly(fd) {
 		st.Nlink = 1
 	}
 	return attributes(&st)

@@ -48,6 +48,8 @@ const (
 //   - Extended attributes of an input that was not written to: there are none, and
 //     the error is ENOTSUP where others have ENODATA. (Overlayfs looks for its
 //     own at each lookup; that the FUSE layer has none saves all these questions.)
+//   - Attributes of an input changed through a descriptor open for reading only,
+//     which fails with EEXIST once another file was moved to its name.
 //   - Maps of a file that was opened for reading only: overlayfs goes on showing
 //     the input in them after the file was written to.
 func TestModel(t *testing.T) {
