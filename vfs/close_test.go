@@ -18,7 +18,7 @@ import (
 // released checks that nothing of a root is left.
 func released(t *testing.T, r *Root) {
 	t.Helper()
-	if left, err := mountsBelow(r.fs.mountDir); err != nil || len(left) > 0 {
+	if left, err := mountsBelow(r.fs.pointDir); err != nil || len(left) > 0 {
 		t.Errorf("mounts left: %q, %v", left, err)
 	}
 	for _, p := range []string{filepath.Dir(r.Path()), r.layerPath()} {
@@ -80,7 +80,7 @@ func TestCloseReleases(t *testing.T) {
 			}
 		},
 		"unmounted by the action": func(t *testing.T, _ *helper, r *Root) {
-			if err := detachBelow(r.fs.mountDir); err != nil {
+			if err := detachBelow(r.fs.pointDir); err != nil {
 				t.Error(err)
 			}
 		},

@@ -42,7 +42,7 @@ const (
 // a goroutine of its own, so no action waits for an image.
 type images struct {
 	blobs    *BlobFolder
-	mountDir string
+	pointDir string
 	owner    fuse.Owner
 	log      *zap.Logger
 
@@ -70,7 +70,7 @@ type closedRoot struct {
 
 func newImages(f *FS, blobs *BlobFolder) *images {
 	m := &images{
-		blobs: blobs, mountDir: f.mountDir, owner: f.owner, log: f.log,
+		blobs: blobs, pointDir: f.pointDir, owner: f.owner, log: f.log,
 		closed:    make(chan closedRoot, maxClosed),
 		stop:      make(chan struct{}),
 		done:      make(chan struct{}),
@@ -406,7 +406,7 @@ func (m *images) retireLocked(img *image, gone []*image) []*image {
 
 // point returns the folder for the mount point of the next image.
 func (m *images) point() string {
-	return filepath.Join(m.mountDir, fmt.Sprintf(".image-%d", m.count))
+	return filepath.Join(m.pointDir, fmt.Sprintf(".image-%d", m.count))
 }
 
 // openImages tries images out, and goes without them if they do not work here.

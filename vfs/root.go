@@ -155,7 +155,7 @@ func (r *Root) Path() string { return r.upper.path() }
 // whose result is then worth nothing.
 func (r *Root) Intact() error { return r.upper.intact() }
 
-func (r *Root) pointPath() string { return filepath.Join(r.fs.mountDir, r.spec.Name) }
+func (r *Root) pointPath() string { return filepath.Join(r.fs.pointDir, r.spec.Name) }
 func (r *Root) lowerPath() string { return filepath.Join(r.pointPath(), "lower") }
 func (r *Root) layerPath() string { return filepath.Join(r.fs.upperDir, r.spec.Name) }
 func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }

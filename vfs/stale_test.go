@@ -63,14 +63,14 @@ func TestOpenAfterKill(t *testing.T) {
 	if got := server.answer(); got != "ready" {
 		t.Fatal(got)
 	}
-	one := filepath.Join(o.MountDir, "one", "root")
+	one := filepath.Join(o.MountDir, pointsName, "one", "root")
 	if got := open.do("hold", filepath.Join(one, "file")); got != "ok" {
 		t.Fatal(got)
 	}
 	if got := inside.do("chdir", filepath.Join(one, "sub")); got != "ok" {
 		t.Fatal(got)
 	}
-	stuck.ask("read", filepath.Join(o.MountDir, "two", "root", "dir", "x"))
+	stuck.ask("read", filepath.Join(o.MountDir, pointsName, "two", "root", "dir", "x"))
 	waitUntil(t, "an access of the second root", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", stuck.cmd.Process.Pid))
 		return strings.Contains(string(b), "fuse") || strings.Contains(string(b), "request_wait") || len(b) <= 1
@@ -82,8 +82,8 @@ func TestOpenAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = server.cmd.Wait()
-	if mounts, _ := mountsBelow(o.MountDir); len(mounts) != 4 {
-		t.Errorf("the killed process left %q, want 4 mounts", mounts)
+	if mounts, _ := mountsBelow(o.MountDir); len(mounts) != 5 {
+		t.Errorf("the killed process left %q, want 5 mounts", mounts)
 	}
 	if got := stuck.answer(); !strings.HasPrefix(got, "error: ") {
 		t.Errorf("an access without a server succeeded: %q", got)
@@ -91,7 +91,7 @@ func TestOpenAfterKill(t *testing.T) {
 
 	f := openFS(t, o)
 	f.trash.remover.Wait()
-	for _, d := range []string{f.mountDir, f.trash.dir} {
+	for _, d := range []string{f.pointDir, f.trash.dir} {
 		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", d, left, err)
 		}
@@ -108,7 +108,8 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	mounts, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
 	for _, p := range []string{
 		"mounts/mine/keep", "upper/mine/keep", "upper/links/lower/a/x", "upper/.links/3/7", "upper/.trash/1/x",
-		"upper/stale/upper/x", "upper/stale/work/work/y", "mounts/stale/root/", "mounts/stale/lower/",
+		"upper/stale/upper/x", "upper/stale/work/work/y", "mounts/roots/stale/root/", "mounts/roots/stale/lower/",
+		"mounts/roots/mine/keep",
 	} {
 		p = filepath.Join(dir, p) + p[len(p)-1:]
 		if strings.HasSuffix(p, "/") {
@@ -152,7 +153,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		".", "mounts", "mounts/mine", "mounts/mine/keep", "upper", "upper/file", "upper/mine", "upper/mine/keep",
+		".", "mounts", "mounts/mine", "mounts/mine/keep", "mounts/roots", "mounts/roots/mine", "mounts/roots/mine/keep", "upper", "upper/file", "upper/mine", "upper/mine/keep",
 	}
 	if got := walk(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)

@@ -80,6 +80,8 @@ const (
 // FS is a folder in which input roots are mounted. Its methods may be called concurrently.
 type FS struct {
 	mountDir, upperDir string
+	pointDir           string // in mountDir, for mount points
+	pointsUp           bool   // it is a mount of ours
 	log                *zap.Logger
 	owner              fuse.Owner // of every input: whom this process runs as
 	passthrough        bool
@@ -133,18 +135,18 @@ func Open(o Options) (*FS, error) {
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
 	f.linkBytes = o.LinkBytes
-	if err := detachBelow(f.mountDir); err != nil {
-		return fmt.Errorf("clean up mounts below %s: %w", f.mountDir, err)
-	}
-	if err := removeMountPoints(f.mountDir, f.log); err != nil {
-		return fmt.Errorf("clean up %s: %w", f.mountDir, err)
+	if err := f.cleanPoints(); err != nil {
+		return err
 	}
 	f.trash.dir, f.trash.log = filepath.Join(f.upperDir, trashName), f.log
 	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
-	if err := f.probe(o, f.tryRoot); err != nil {
+	if err := f.openPoints(); err != nil {
 		return err
+	}
+	if err := f.probe(o, f.tryRoot); err != nil {
+		return errors.Join(err, f.closePoints())
 	}
 	if o.Blobs != nil && !o.DisableImages && f.method == FUSE {
 		f.openImages(o.Blobs)
@@ -215,7 +217,7 @@ func (f *FS) Close() error {
 		f.log.Warn("root was left open", zap.String("root", r.spec.Name))
 		errs = append(errs, r.Close())
 	}
-	errs = append(errs, f.closeImages(), f.sweepOut())
+	errs = append(errs, f.closeImages(), f.closePoints(), f.sweepOut())
 	f.unlock()
 	return errors.Join(errs...)
 }
