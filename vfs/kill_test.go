@@ -81,7 +81,7 @@ func killedMain() {
 		for i := range 4 {
 			go func() {
 				asked <- struct{}{}
-				_, _ = os.ReadFile(filepath.Join(f.mountDir, strconv.Itoa(i), "root/dir/never"))
+				_, _ = os.ReadFile(filepath.Join(f.pointDir, strconv.Itoa(i), "root/dir/never"))
 			}()
 			<-asked
 		}
@@ -158,7 +158,7 @@ func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helper
 			t.Errorf("what never came was read: %q", got)
 		}
 	}
-	if again, err := mountsBelow(o.MountDir); len(again) > 0 || err != nil {
+	if again, err := mountsBelow(filepath.Join(o.MountDir, pointsName)); len(again) > 0 || err != nil {
 		t.Errorf("mounts left: %q, %v", again, err)
 	}
 	if err := f.Close(); err != nil {

@@ -2,10 +2,13 @@ package vfs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -80,4 +83,40 @@ func (r *Root) openBlob(ctx context.Context, d digest.Digest) (o opened, err err
 		return opened{}, err
 	}
 	return o, nil
+}
+
+// forCopyUp reports whether overlayfs opens a file to copy it up. Mostly it wants
+// the attributes alone, for an input that is moved or gets other attributes, and
+// then reads nothing. What programs open it opens with O_NOATIME.
+func forCopyUp(in *fuse.OpenIn) bool {
+	return in.Flags&(unix.O_ACCMODE|unix.O_NOATIME) == unix.O_RDONLY
+}
+
+// readOnce reads from a file that was opened without its content. Overlayfs copies
+// little this way, so the blob is opened each time.
+func (r *Root) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadResult, fuse.Status) {
+	n := r.node(id)
+	if n == nil || n.Kind != File {
+		return nil, fuse.ENOENT
+	}
+	o, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
+		return r.spec.Source.OpenBlob(ctx, n.Digest)
+	}, func(f *os.File) { _ = f.Close() })
+	if !ok {
+		return nil, fuse.EIO // nobody is left to see it
+	}
+	if err != nil {
+		r.fail(n, err)
+		return nil, fuse.EIO
+	}
+	defer func() { _ = o.Close() }()
+	if n.area == treeArea {
+		r.markRead(n)
+	}
+	size, err := o.ReadAt(buf, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.fail(n, err)
+		return nil, fuse.EIO
+	}
+	return fuse.ReadResultData(buf[:size]), fuse.OK
 }

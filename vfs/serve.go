@@ -86,13 +86,18 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 	if n == nil || n.Kind != File {
 		return fuse.ENOENT
 	}
-	if r.fs.watcher.is(in.Pid) {
-		out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
-		return fuse.OK
-	}
-	b, status := r.open(r.access(cancel, &in.InHeader), n)
-	if !status.Ok() {
-		return status
+	var b *blob
+	watching := r.fs.watcher.is(in.Pid)
+	if watching || forCopyUp(in) {
+		if b = r.blobs.use(n.Digest, n.id); b == nil {
+			out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+			return fuse.OK // handle 0, for which Read has to get the content
+		}
+	} else {
+		var status fuse.Status
+		if b, status = r.open(r.access(cancel, &in.InHeader), n); !status.Ok() {
+			return status
+		}
 	}
 	out.Fh = r.blobs.handle(b)
 	if b.file == nil && b.arriving == nil {
@@ -101,18 +106,21 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 	} else {
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	}
-	if n.area == treeArea {
+	if n.area == treeArea && !watching {
 		r.markRead(n)
 	}
 	return fuse.OK
 }
 
 func (l *lowerFS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	size := min(int(in.Size), len(buf))
+	if in.Fh == 0 {
+		return l.root.readOnce(l.root.access(cancel, &in.InHeader), in.NodeId, buf[:size], int64(in.Offset))
+	}
 	b := l.root.blobs.at(in.Fh)
 	if b == nil || b.file == nil && b.arriving == nil {
 		return nil, fuse.EBADF
 	}
-	size := min(int(in.Size), len(buf))
 	if b.arriving != nil {
 		n := l.root.node(in.NodeId)
 		if n == nil {

@@ -1,13 +1,17 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // act is what an action does, on paths below its root.
@@ -209,5 +213,70 @@ func TestWritten(t *testing.T) {
 		if err := unix.Rename(host, filepath.Join(t.TempDir(), "adopted")); err != nil {
 			t.Errorf("move %q away: %v", p, err)
 		}
+	}
+}
+
+// TestAttributesNeedNoContent changes attributes and names of inputs that
+// nobody has: overlayfs copies what it needs, which is not the content.
+func TestAttributesNeedNoContent(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		root := src.tree(t, "a/file", "b", "c")
+		for _, p := range []string{"a/file", "b", "c"} {
+			src.fail(src.find(t, root, p), errors.New("nobody has it"))
+		}
+		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+		at := func(p string) string { return filepath.Join(r.Path(), p) }
+		for _, err := range []error{
+			os.Chmod(at("a/file"), 0o755), os.Rename(at("b"), at("a/moved")), os.Rename(at("a"), at("d")),
+			os.Chtimes(at("c"), time.Time{}, time.Unix(1, 0)),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for was, is := range map[string]string{"a/file": "d/file", "b": "d/moved", "c": "c"} {
+			if n := src.calls(src.find(t, root, was)); n != 0 {
+				t.Errorf("%s was asked for %d times", was, n)
+			}
+			if in, ok := r.Unchanged(is); !ok || in.Digest != src.find(t, root, was) || in.Executable != (is == "d/file") {
+				t.Errorf("%s: %+v, %v", is, in, ok)
+			}
+		}
+		if s := r.Stats(); s.FilesRead != 0 {
+			t.Errorf("%d files read", s.FilesRead)
+		}
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOpenWithoutContent opens a file as overlayfs does to copy it up, and then reads it after all.
+func TestOpenWithoutContent(t *testing.T) {
+	src := newFakeSource(t)
+	root := src.tree(t, "a/file")
+	f := openFS(t, Options{})
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	n := r.know(r.node(1), tree.Entry{Name: "file", Kind: File, Digest: src.find(t, root, "a/file")}, nil)
+	l := &lowerFS{root: r}
+	var out fuse.OpenOut
+	if status := l.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: n.id}}, &out); !status.Ok() || out.Fh != 0 {
+		t.Fatalf("open: %v, handle %d", status, out.Fh)
+	}
+	if n := src.calls(n.Digest); n != 0 {
+		t.Errorf("asked for %d times before it is read", n)
+	}
+	in := &fuse.ReadIn{InHeader: fuse.InHeader{NodeId: n.id}, Offset: 8, Size: 100}
+	buf := make([]byte, 100)
+	res, status := l.Read(nil, in, buf)
+	if !status.Ok() {
+		t.Fatal(status)
+	}
+	if got, status := res.Bytes(buf); string(got) != "of file" || !status.Ok() {
+		t.Errorf("read %q, %v", got, status)
+	}
+	if s := r.Stats(); s.FilesRead != 1 {
+		t.Errorf("%d files read, want 1", s.FilesRead)
 	}
 }
