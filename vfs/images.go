@@ -225,7 +225,7 @@ func (m *images) lacks(img *image) {
 // learn looks for subtrees of a closed root that were seen before at their
 // path, the largest first, and makes images of those that are large enough.
 func (m *images) learn(c closedRoot) {
-	s := &survey{images: m, source: c.source, sizes: map[digest.Digest]int{}, left: maxVisits}
+	s := &survey{images: m, source: c.source, small: map[digest.Digest]int{}, left: maxVisits}
 	if len(m.sightings) > maxSightings {
 		clear(m.sightings)
 	}
@@ -253,7 +253,7 @@ type site struct {
 type survey struct {
 	images *images
 	source Source
-	sizes  map[digest.Digest]int // entries at hand in and below a directory
+	small  map[digest.Digest]int // entries at hand in and below directories that have few
 	left   int                   // directories that may be looked at
 	wanted []site
 }
@@ -266,7 +266,7 @@ func (s *survey) visit(path string, d digest.Digest) {
 		}
 		return
 	}
-	if s.size(d, 0) < minImageEntries {
+	if !s.large(d) {
 		return
 	}
 	if s.images.sighted(path, d) {
@@ -291,10 +291,15 @@ func (s *survey) visit(path string, d digest.Digest) {
 	}
 }
 
-// size counts the entries in and below d that are at hand; past the bounds it
-// stops to count.
-func (s *survey) size(d digest.Digest, depth int) int {
-	if n, ok := s.sizes[d]; ok {
+// large reports whether so much in and below d is at hand that an image is worth
+// its mount. It looks no further than it must.
+func (s *survey) large(d digest.Digest) bool {
+	return s.count(d, minImageEntries, 0) >= minImageEntries
+}
+
+// count returns the number of entries at hand in and below d, or one that is not below want.
+func (s *survey) count(d digest.Digest, want, depth int) int {
+	if n, ok := s.small[d]; ok {
 		return n
 	}
 	dir, ok := s.source.LocalDirectory(d)
@@ -302,14 +307,15 @@ func (s *survey) size(d digest.Digest, depth int) int {
 		return 0
 	}
 	s.left--
-	s.sizes[d] = 0 // a tree that contains itself ends here
 	n := dir.Len()
-	for i := range dir.Len() {
-		if dir.Kind(i) == tree.Dir && n < maxImageEntries {
-			n += s.size(dir.At(i).Digest, depth+1)
+	for i := 0; i < dir.Len() && n < want; i++ {
+		if dir.Kind(i) == tree.Dir {
+			n += s.count(dir.At(i).Digest, want-n, depth+1)
 		}
 	}
-	s.sizes[d] = n
+	if n < want {
+		s.small[d] = n
+	}
 	return n
 }
 

@@ -35,10 +35,32 @@ func (r *Root) mount(ctx context.Context) error {
 		return err
 	}
 	r.layerMade = true
+	if r.inMemory() {
+		if err := r.mountLayer(); err != nil {
+			return err
+		}
+	}
 	if err := r.lower.show(ctx); err != nil {
 		return err
 	}
 	return r.upper.show()
+}
+
+// layerName is the mount point of a writable layer in memory.
+const layerName = "layer"
+
+// inMemory reports whether the writable layer is not on the disk.
+func (r *Root) inMemory() bool { return r.fs.upperMemory > 0 && r.fs.method == FUSE }
+
+// mountLayer makes the folder of the writable layer a file system in memory.
+func (r *Root) mountLayer() error {
+	// An inode costs about a kilobyte, which size does not count.
+	data := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", r.fs.upperMemory, max(r.fs.upperMemory>>10, 1024))
+	if err := unix.Mount("forerunner", r.layerPath(), "tmpfs", unix.MS_NODEV, data); err != nil {
+		return &mountError{"tmpfs", err}
+	}
+	r.layerUp = true
+	return nil
 }
 
 // mountLower mounts FUSE and starts to serve it. It calls mount(2) itself and
@@ -217,7 +239,12 @@ func (r *Root) release() error {
 // mount points only if empty.
 func (r *Root) removeFolders() error {
 	var errs []error
-	if r.layerMade {
+	switch {
+	case r.layerUp:
+		errs = append(errs, unmount(r.layerPath(), unix.MNT_DETACH), removeIfThere(r.layerPath()))
+	case r.layerMade && r.inMemory():
+		errs = append(errs, removeIfThere(r.layerPath()))
+	case r.layerMade:
 		errs = append(errs, r.fs.trash.put(r.layerPath()))
 	}
 	if r.pointMade {

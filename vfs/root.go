@@ -78,6 +78,7 @@ type Root struct {
 	// What mount has done, for release to undo.
 	pointMade bool // the mount points' folder is ours
 	layerMade bool // so is the folder of the writable layer
+	layerUp   bool // which is a file system in memory
 	server    *fuse.Server
 	served    chan struct{} // closed when the server's goroutines are gone
 	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
@@ -157,7 +158,12 @@ func (r *Root) Intact() error { return r.upper.intact() }
 
 func (r *Root) pointPath() string { return filepath.Join(r.fs.pointDir, r.spec.Name) }
 func (r *Root) lowerPath() string { return filepath.Join(r.pointPath(), "lower") }
-func (r *Root) layerPath() string { return filepath.Join(r.fs.upperDir, r.spec.Name) }
+func (r *Root) layerPath() string {
+	if r.inMemory() {
+		return filepath.Join(r.pointPath(), layerName)
+	}
+	return filepath.Join(r.fs.upperDir, r.spec.Name)
+}
 func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }
 func (r *Root) workPath() string  { return filepath.Join(r.layerPath(), "work") }
 

@@ -99,7 +99,7 @@ func removeMountPoints(dir string, log *zap.Logger) error {
 			log.Warn("left alone what is not a mount point", zap.String("path", filepath.Join(dir, root.Name())))
 			continue
 		}
-		for _, sub := range []string{"root", "lower", ""} {
+		for _, sub := range []string{"root", "lower", layerName, ""} {
 			path := filepath.Join(dir, root.Name(), sub)
 			err := unix.Rmdir(path)
 			if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {

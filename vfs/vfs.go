@@ -50,6 +50,12 @@ type Options struct {
 	// must be on a real file system (ext4, xfs, btrfs, tmpfs), best the store's,
 	// so that outputs can be moved into it.
 	UpperDir string
+	// UpperMemory, if not 0, keeps what an action writes in memory instead of in
+	// UpperDir, up to so many bytes for each root, and about as much for many small
+	// files. What exceeds it fails with ENOSPC. The memory is charged to the cgroup
+	// of the process that writes, and free when the root is closed. Hard links do
+	// without it.
+	UpperMemory int64
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Blobs, if not nil, is the folder where the Source's blobs lie when they are
@@ -89,6 +95,7 @@ type FS struct {
 	overlay            bool       // roots have an overlay; always with FUSE
 	links              *linkCache // of HardLink
 	linkBytes          int64
+	upperMemory        int64
 	trash              trash
 	warnRegister       sync.Once
 	locks              []*os.File
@@ -134,7 +141,7 @@ func Open(o Options) (*FS, error) {
 
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
-	f.linkBytes = o.LinkBytes
+	f.linkBytes, f.upperMemory = o.LinkBytes, o.UpperMemory
 	if err := f.cleanPoints(); err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ const (
 	function = digest.SHA256
 	// storeBytes bounds the blobs; all inputs are about 2 GiB.
 	storeBytes = 8 << 30
+	// upperMemory bounds a writable layer in memory; the largest is 20,000 small files.
+	upperMemory = 256 << 20
 	// commandTimeout bounds each command that is measured.
 	commandTimeout = 15 * time.Minute
 )
@@ -40,10 +42,9 @@ type site struct {
 	launcher *runner.Launcher
 	log      *zap.Logger
 
-	store *cas.Store
-	roots *vfs.FS
-	tmpfs *vfs.FS // its writable layers are in memory; nil until tmpfsRoots
-	inRAM string  // the folder of those
+	store  *cas.Store
+	roots  *vfs.FS
+	memory *vfs.FS // its writable layers are in memory; nil until memoryRoots
 
 	subtrees []*repb.DirectoryNode // what each root holds
 	starts   int
@@ -107,8 +108,8 @@ func (s *site) restart() error {
 
 func (s *site) shut() error {
 	var errs []error
-	if s.tmpfs != nil {
-		errs = append(errs, s.tmpfs.Close(), os.RemoveAll(s.inRAM))
+	if s.memory != nil {
+		errs = append(errs, s.memory.Close())
 	}
 	if s.roots != nil {
 		errs = append(errs, s.roots.Close())
@@ -116,7 +117,7 @@ func (s *site) shut() error {
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
-	s.tmpfs, s.roots, s.store = nil, nil, nil
+	s.memory, s.roots, s.store = nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -129,22 +130,19 @@ func (s *site) close() error {
 	return err
 }
 
-// tmpfsRoots returns roots whose writable layers are in memory, or nil where there is no tmpfs.
-func (s *site) tmpfsRoots() (*vfs.FS, error) {
-	if s.tmpfs != nil || fileSystem("/dev/shm") != "tmpfs" {
-		return s.tmpfs, nil
+// memoryRoots returns roots whose writable layers are in memory.
+func (s *site) memoryRoots() (*vfs.FS, error) {
+	if s.memory != nil {
+		return s.memory, nil
 	}
 	var err error
-	if s.inRAM, err = os.MkdirTemp("/dev/shm", "forerunner-bench-"); err != nil {
-		return nil, err
-	}
-	s.tmpfs, err = vfs.Open(vfs.Options{
-		MountDir: filepath.Join(s.dir, fmt.Sprintf("mount-tmpfs-%d", s.starts)), UpperDir: s.inRAM, Logger: s.log,
+	s.memory, err = vfs.Open(vfs.Options{
+		MountDir:    filepath.Join(s.dir, fmt.Sprintf("mount-memory-%d", s.starts)),
+		UpperDir:    filepath.Join(s.dir, fmt.Sprintf("upper-memory-%d", s.starts)),
+		UpperMemory: upperMemory,
+		Logger:      s.log,
 	})
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(s.inRAM))
-	}
-	return s.tmpfs, nil
+	return s.memory, err
 }
 
 // upload brings each folder in dir into the store, as a subtree of all roots.
@@ -184,6 +182,15 @@ func (s *site) put(ctx context.Context, blobs []cas.Blob) error {
 // root mounts a root in f that no action has seen: beside the subtrees it holds a
 // file of its own.
 func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNode) (*vfs.Root, error) {
+	spec, err := s.spec(ctx, subtrees)
+	if err != nil {
+		return nil, err
+	}
+	return f.NewRoot(ctx, spec)
+}
+
+// spec stores what describes such a root.
+func (s *site) spec(ctx context.Context, subtrees []*repb.DirectoryNode) (spec vfs.RootSpec, err error) {
 	s.actions++
 	own := []byte(strconv.Itoa(s.actions))
 	file := digest.Of(function, own)
@@ -192,14 +199,14 @@ func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNo
 		Directories: subtrees,
 	})
 	if err != nil {
-		return nil, err
+		return spec, err
 	}
 	if err := errors.Join(s.store.PutBytes(ctx, file, own), s.store.PutBytes(ctx, d, raw)); err != nil {
-		return nil, err
+		return spec, err
 	}
-	return f.NewRoot(ctx, vfs.RootSpec{
+	return vfs.RootSpec{
 		Name: fmt.Sprintf("action-%d", s.actions), Digest: d, Source: s.store.Through(nowhere{}),
-	})
+	}, nil
 }
 
 // nowhere is an upstream without blobs: all of them are in the store.

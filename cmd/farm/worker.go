@@ -40,6 +40,8 @@ type Worker struct {
 	Logger             *zap.Logger
 	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
 	ExecFilesystem vfs.Method
+	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
+	UpperMemory string
 	// NoCompression is for storage on this machine.
 	NoCompression bool
 }
@@ -64,6 +66,8 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 	w.ExecFilesystem = vfs.Auto
 	f.Var(&w.ExecFilesystem, "exec-filesystem", "`method` by which inputs get to commands: fuse, as they are read; "+
 		"hardlink, all before the start; auto, fuse where this machine can")
+	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
+		"charged to its slot (default on the disk, from where outputs need no copy)")
 }
 
 // IdentityFlags registers the flags that say who a worker is.
@@ -176,6 +180,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return fmt.Errorf("--cache-size: %w", err)
 	}
+	upperMemory, err := parseSize(w.UpperMemory)
+	if err != nil {
+		return fmt.Errorf("--upper-memory: %w", err)
+	}
 	cacheDir := w.below(w.CacheDir, "cas")
 	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
 		return fmt.Errorf("--cache-dir: %w", err)
@@ -184,7 +192,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
-		Method: w.ExecFilesystem,
+		Method: w.ExecFilesystem, UpperMemory: upperMemory,
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
 			Used: func(d digest.Digest) {
