@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,18 @@ func (s *Store) verify(ctx context.Context, d digest.Digest, w io.Writer, r io.R
 	defer s.buffers.Put(buffer)
 	hasher := digest.NewHasher(d.Function())
 	limited := &io.LimitedReader{R: untilDone{ctx, r}, N: d.SizeBytes()}
-	if _, err := io.CopyBuffer(io.MultiWriter(hasher, w), limited, *buffer); err != nil {
+	flush := func() error { return nil }
+	if d.SizeBytes() >= largeWriteBytes {
+		large := s.largeBuffers.Get().(*bufio.Writer)
+		defer s.largeBuffers.Put(large)
+		large.Reset(w)
+		w, flush = large, large.Flush
+	}
+	_, err := io.CopyBuffer(io.MultiWriter(hasher, w), limited, *buffer)
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
 		return err
 	}
 	if limited.N > 0 {

@@ -66,11 +66,7 @@ func learn(t *testing.T, f *FS, src *fakeSource, look func(path string), roots .
 			t.Fatal(err)
 		}
 	}
-	waitUntil(t, "an image", func() bool {
-		f.images.mu.Lock()
-		defer f.images.mu.Unlock()
-		return f.images.all > 0
-	})
+	waitUntil(t, "an image", func() bool { return f.Images() > 0 })
 }
 
 // describe lists all there is to see of a tree: names, attributes, contents.

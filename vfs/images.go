@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// minImageEntries is the size from which on an image is worth its mount.
+	// minImageEntries is the size from which on an image is worth its mount. A large
+	// file is worth as much: each read of it is one layer shorter.
 	minImageEntries = 256
+	largeFile       = 64 << 20
 	// maxImages and maxImageBytes bound what is mounted at once; past them the one used
 	// the longest ago goes.
 	maxImages     = 64
@@ -297,7 +299,8 @@ func (s *survey) large(d digest.Digest) bool {
 	return s.count(d, minImageEntries, 0) >= minImageEntries
 }
 
-// count returns the number of entries at hand in and below d, or one that is not below want.
+// count returns the number of entries at hand in and below d, with what large
+// files count, or one that is not below want.
 func (s *survey) count(d digest.Digest, want, depth int) int {
 	if n, ok := s.small[d]; ok {
 		return n
@@ -309,8 +312,11 @@ func (s *survey) count(d digest.Digest, want, depth int) int {
 	s.left--
 	n := dir.Len()
 	for i := 0; i < dir.Len() && n < want; i++ {
-		if dir.Kind(i) == tree.Dir {
-			n += s.count(dir.At(i).Digest, want-n, depth+1)
+		switch e := dir.At(i); {
+		case e.Kind == tree.Dir:
+			n += s.count(e.Digest, want-n, depth+1)
+		case e.Kind == tree.File && e.Digest.SizeBytes() >= largeFile:
+			n += minImageEntries
 		}
 	}
 	if n < want {
@@ -413,6 +419,16 @@ func (m *images) retireLocked(img *image, gone []*image) []*image {
 // point returns the folder for the mount point of the next image.
 func (m *images) point() string {
 	return filepath.Join(m.pointDir, fmt.Sprintf(".image-%d", m.count))
+}
+
+// Images returns how many metadata images there are for roots to show.
+func (f *FS) Images() int {
+	if f.images == nil {
+		return 0
+	}
+	f.images.mu.Lock()
+	defer f.images.mu.Unlock()
+	return f.images.all
 }
 
 // openImages tries images out, and goes without them if they do not work here.

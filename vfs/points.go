@@ -21,6 +21,10 @@ func (f *FS) openPoints() error {
 		return fmt.Errorf("create folder for mount points: %w", err)
 	}
 	err := unix.Mount("forerunner", f.pointDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=16m")
+	if err == nil {
+		// What is unmounted here goes from the mount namespaces of commands too.
+		err = unix.Mount("", f.pointDir, "", unix.MS_SHARED, "")
+	}
 	if f.pointsUp = err == nil; !f.pointsUp {
 		f.log.Debug("mount points are on the disk", zap.Error(err))
 	}

@@ -41,8 +41,9 @@ type action struct {
 }
 
 // execute runs the action that t names and returns the answer for the client.
-// Every fault becomes a status in that answer; none reaches the next action.
-func (p *position) execute(ctx context.Context, t *task) *repb.ExecuteResponse {
+// Every fault becomes a status in that answer; none reaches the next action. The
+// caller calls release when the answer is on its way, before the next action.
+func (p *position) execute(ctx context.Context, t *task) (response *repb.ExecuteResponse, release func()) {
 	a := &action{p: p, task: t, log: p.log, message: t.desired.GetAction()}
 	a.times.begin(t.desired.GetQueuedTimestamp())
 	response, err := a.run(ctx)
@@ -64,7 +65,7 @@ func (p *position) execute(ctx context.Context, t *task) *repb.ExecuteResponse {
 		}
 	}
 	a.finish(response)
-	return response
+	return response, a.release
 }
 
 // run takes the action through its stages. It returns a response beside an
@@ -75,7 +76,6 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	}
 	a.task.enter(fetchingInputs())
 	a.times.enter(stageFetch)
-	defer a.release()
 	if err := a.makeRoot(ctx); err != nil {
 		return nil, err
 	}

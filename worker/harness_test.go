@@ -47,6 +47,7 @@ type farm struct {
 	storage   *cas.Store // what clients upload to
 	actions   *cas.Actions
 	local     *cas.Store // the worker's own
+	roots     *vfs.FS
 	scheduler *fakeScheduler
 	reads     *readLog
 
@@ -58,6 +59,8 @@ type farm struct {
 func newFarm(t *testing.T) *farm {
 	t.Helper()
 	switch os.Getenv(rootsVariable) {
+	case "memory":
+		return newFarmOn(t, vfs.Options{Method: vfs.FUSE, UpperMemory: 64 << 20})
 	case "links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink})
 	case "bare links":
@@ -88,8 +91,10 @@ func newFarmOn(t *testing.T, o vfs.Options) *farm {
 	check(t, err)
 	t.Cleanup(func() { check(t, f.actions.Close()) })
 	o.MountDir, o.UpperDir, o.Logger = filepath.Join(dir, "mount"), filepath.Join(dir, "upper"), log
+	o.Blobs = &vfs.BlobFolder{Dir: f.local.Dir(), Path: cas.BlobPath, Parse: cas.ParseBlobPath}
 	roots, err := vfs.Open(o)
 	unavailable(t, err)
+	f.roots = roots
 	t.Cleanup(func() {
 		check(t, roots.Close())
 		assertNoMounts(t, dir)
@@ -117,7 +122,7 @@ func newFarmOn(t *testing.T, o vfs.Options) *farm {
 		drain()
 		abort()
 		f.wait(t)
-		assertNoMounts(t, dir)
+		assertNoMounts(t, filepath.Join(dir, "mount", "roots", "0-")) // of slot 0
 		assertEmptyDir(t, filepath.Join(dir, "work"))
 	})
 	return f
@@ -260,6 +265,15 @@ func (l *readLog) count(d digest.Digest) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hashes[d.Hash()]
+}
+
+func (l *readLog) total() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, times := range l.hashes {
+		n += times
+	}
+	return n
 }
 
 func (l *readLog) unary(

@@ -11,9 +11,9 @@ import (
 
 func digestOfBytes(s string) digest.Digest { return digest.Of(digest.SHA256, []byte(s)) }
 
-// TestWithHardLinks runs tests again that say nothing of when inputs are fetched.
-func TestWithHardLinks(t *testing.T) {
-	for _, roots := range []string{"links", "bare links"} {
+// TestWithOtherRoots runs tests again that say nothing of when inputs are fetched.
+func TestWithOtherRoots(t *testing.T) {
+	for _, roots := range []string{"memory", "links", "bare links"} {
 		for name, test := range map[string]func(*testing.T){
 			"bad input": TestBadInput, "output paths": TestOutputPaths, "older output fields": TestOlderOutputFields,
 			"action cache": TestActionCache, "timeout": TestTimeout, "cancel": TestCancel, "abort": TestAbort,

@@ -89,7 +89,8 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		backoff = minBackoff
 		if report.GetCurrentState().GetExecuting().GetCompleted() != nil {
-			current = nil // delivered
+			<-current.done // delivered; what it used is released now
+			current = nil
 		}
 		switch desired := response.GetDesiredState().GetWorkerState().(type) {
 		case *remoteworker.DesiredState_Executing_:
@@ -183,11 +184,12 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 	go func() {
 		defer close(t.done)
 		defer cancel()
-		response := p.execute(ctx, t)
+		response, release := p.execute(ctx, t)
 		p.w.metrics.busy.Dec()
 		t.enter(&remoteworker.CurrentState_Executing{
 			ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: response},
 		})
+		release() // the client need not wait for that
 	}()
 	return t
 }

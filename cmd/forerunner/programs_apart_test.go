@@ -57,7 +57,7 @@ func testKilledWorker(f *farmTest) {
 	}
 	// The dead one's successor cleans up.
 	first = f.worker("first", address, address)
-	expectNoMounts(f.T, filepath.Join(f.dir, "first"))
+	f.expectNoRoots(filepath.Join(f.dir, "first"))
 	for _, worker := range []*process{first, second} {
 		now := traceOf(f.T, worker)
 		worker.drain()

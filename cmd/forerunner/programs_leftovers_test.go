@@ -101,6 +101,13 @@ func mountsBelow(t *testing.T, dir string) int {
 	return strings.Count(string(mounts), " "+dir+"/")
 }
 
+// expectNoRoots waits until a worker that is up has nothing mounted below dir but
+// the folder for mount points: roots are released after the answer is out.
+func (f *farmTest) expectNoRoots(dir string) {
+	f.Helper()
+	f.eventually("no root is mounted", func() bool { return mountsBelow(f.T, dir) == 1 })
+}
+
 // filesBelow lists the regular files below dir.
 func filesBelow(t *testing.T, dir string) (names []string) {
 	t.Helper()

@@ -198,7 +198,7 @@ func testKilledFarm(f *farmTest) {
 	farm, _ = f.up(data, "--listen", listen)
 
 	client.expect(0, "again\n") // it has waited, and started its action anew
-	expectNoMounts(f.T, data)
+	f.expectNoRoots(data)
 	if left := filesBelow(f.T, filepath.Join(data, "storage/cas/tmp")); len(left) > 0 {
 		f.Errorf("half-written blobs: %s", left)
 	}
