@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+
+	"go.uber.org/zap"
 )
 
 // A root has two layers: the lower one holds the inputs, the upper one takes
@@ -90,7 +92,10 @@ func (l overlayLayer) show() error {
 	if err := l.r.mountOverlay(); err != nil || len(l.r.grafts) == 0 {
 		return err
 	}
-	return l.r.fs.watcher.watch(l.r)
+	if err := l.r.fs.watcher.watch(l.r); err != nil {
+		l.r.fs.log.Warn("what an action reads of metadata images is not known", zap.Error(err))
+	}
+	return nil
 }
 
 func (l overlayLayer) hide() error {

@@ -110,12 +110,13 @@ func (w *watcher) watch(r *Root) error {
 	if taken {
 		return &mountError{"fanotify", fmt.Errorf("two overlays have the file system id %x", id)}
 	}
-	r.watched = true
 	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
 		unix.FAN_OPEN|unix.FAN_ONDIR, unix.AT_FDCWD, r.Path())
 	if err != nil {
+		w.forget(r)
 		return &mountError{"fanotify", fmt.Errorf("watch %s: %w", r.Path(), err)}
 	}
+	r.watched = true
 	return nil
 }
 
