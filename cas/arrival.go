@@ -19,6 +19,7 @@ import (
 type arrival struct {
 	store    *Store
 	upstream RangeFetcher
+	behind   RangeFetcher // for streams that nobody waits for; may be nil
 	digest   digest.Digest
 
 	// making is held while room is made in the store: it has one place.
@@ -36,8 +37,8 @@ type arrival struct {
 	err     error         // guarded by mu; why it failed, for good
 }
 
-func newArrival(s *Store, f RangeFetcher, d digest.Digest) *arrival {
-	return &arrival{store: s, upstream: f, digest: d, making: make(chan struct{}, 1)}
+func newArrival(s *Store, f, behind RangeFetcher, d digest.Digest) *arrival {
+	return &arrival{store: s, upstream: f, behind: behind, digest: d, making: make(chan struct{}, 1)}
 }
 
 // bring fills the file and returns when it is the blob, or cannot become it. The
@@ -54,7 +55,7 @@ func (a *arrival) bring(ctx context.Context) error {
 			return err
 		}
 		for _, s := range p.start {
-			running.Go(func() { s.ended(a.upstream.FetchFrom(ctx, a.digest, s.next, s)) })
+			running.Go(func() { s.ended(s.from.FetchFrom(ctx, a.digest, s.next, s)) })
 		}
 		if p.whole > hasher.SizeBytes() {
 			if err := a.hash(hasher, p); err != nil {

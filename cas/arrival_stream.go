@@ -29,6 +29,7 @@ var errEnough = errors.New("no more is needed")
 // io.Writer of that call.
 type stream struct {
 	a       *arrival
+	from    RangeFetcher
 	serial  int
 	next    int64 // guarded by a.mu for writing; its own call reads it without
 	until   int64 // guarded by a.mu; it goes no further
@@ -89,7 +90,10 @@ func (a *arrival) nearestLocked(at int64) *stream {
 
 func (a *arrival) openLocked(next, until int64) *stream {
 	a.serial++
-	s := &stream{a: a, serial: a.serial, next: next, until: until}
+	s := &stream{a: a, from: a.upstream, serial: a.serial, next: next, until: until}
+	if a.behind != nil && len(a.wants) == 0 {
+		s.from = a.behind
+	}
 	a.streams = append(a.streams, s)
 	return s
 }

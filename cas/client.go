@@ -40,7 +40,8 @@ type ClientOptions struct {
 	Function     digest.Function // default SHA-256
 	Logger       *zap.Logger
 	// MaxConcurrent bounds the calls in flight, over all that share the Client;
-	// default 32. At most three quarters of them are downloads of large blobs.
+	// default 32. At most three quarters of them are downloads of large blobs, and
+	// at most half are downloads of a Client that stands behind (Behind).
 	MaxConcurrent int
 	// RetryFor is how long a call is tried again without any progress; default 2
 	// minutes.
@@ -83,11 +84,13 @@ type Client struct {
 	link     *link
 	instance string
 	fn       digest.Function
+	behind   bool // its downloads take a token of link.behind first
 }
 
 var (
-	_ Fetcher      = (*Client)(nil)
-	_ RangeFetcher = (*Client)(nil)
+	_ Fetcher        = (*Client)(nil)
+	_ RangeFetcher   = (*Client)(nil)
+	_ PatientFetcher = (*Client)(nil)
 )
 
 // A link is what Clients of several instance names share.
@@ -105,6 +108,9 @@ type link struct {
 	// takes a token of downloads first, which are fewer, so that small blobs never
 	// wait behind large ones.
 	slots, downloads chan struct{}
+	// behind holds one token for each download of a Client that stands behind: they
+	// wait for each other, so that the others need not wait for them.
+	behind chan struct{}
 	// asking is held while the capabilities are asked for.
 	asking chan struct{}
 	known  atomic.Pointer[limits]
@@ -135,6 +141,7 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 		encoder:      newBatchEncoder(),
 		slots:        make(chan struct{}, o.MaxConcurrent),
 		downloads:    make(chan struct{}, max(1, o.MaxConcurrent*3/4)),
+		behind:       make(chan struct{}, max(1, o.MaxConcurrent/2)),
 		asking:       make(chan struct{}, 1),
 		firstPause:   100 * time.Millisecond,
 	}
@@ -145,12 +152,32 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 // the same connection, under the same bound on calls. It takes the server's
 // limits to be the same for all instance names.
 func (c *Client) WithInstance(name string, fn digest.Function) *Client {
-	return &Client{link: c.link, instance: name, fn: fn}
+	return &Client{link: c.link, instance: name, fn: fn, behind: c.behind}
+}
+
+// Behind implements PatientFetcher: at most half of the calls that may be in
+// flight, and at least one, are downloads of Clients that it returns.
+func (c *Client) Behind() Fetcher {
+	return &Client{link: c.link, instance: c.instance, fn: c.fn, behind: true}
 }
 
 // callOptions go with every call.
 func callOptions() []grpc.CallOption {
 	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxReceiveBytes), grpc.MaxCallSendMsgSize(maxReceiveBytes)}
+}
+
+// turn waits, if c stands behind, until there is room for its download; the
+// caller gives it back. It comes before slot and downloadSlot.
+func (c *Client) turn(ctx context.Context) (release func(), err error) {
+	if !c.behind {
+		return func() {}, nil
+	}
+	select {
+	case c.link.behind <- struct{}{}:
+		return func() { <-c.link.behind }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // slot waits until a call may be made; the caller gives the slot back.
@@ -163,19 +190,26 @@ func (l *link) slot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// downloadSlot is slot for a call that may take long.
-func (l *link) downloadSlot(ctx context.Context) (release func(), err error) {
+// downloadSlot is turn and slot for a call that may take long.
+func (c *Client) downloadSlot(ctx context.Context) (release func(), err error) {
+	yield, err := c.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := c.link
 	select {
 	case l.downloads <- struct{}{}:
 	case <-ctx.Done():
+		yield()
 		return nil, ctx.Err()
 	}
 	give, err := l.slot(ctx)
 	if err != nil {
 		<-l.downloads
+		yield()
 		return nil, err
 	}
-	return func() { give(); <-l.downloads }, nil
+	return func() { give(); <-l.downloads; yield() }, nil
 }
 
 // limits asks the server what it can do, the first time.

@@ -207,6 +207,11 @@ func (f *fetch) readBatch(
 	for d := range pending {
 		r.Digests = append(r.Digests, d.Proto())
 	}
+	release, err := f.c.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	err = f.c.link.once(ctx, func(ctx context.Context) (err error) {
 		answer, err = f.c.link.storage.BatchReadBlobs(ctx, r, callOptions()...)
 		return err
@@ -280,7 +285,7 @@ func (f *fetch) streamAll(ctx context.Context, ds map[digest.Digest]struct{}) er
 
 // stream delivers one blob in a stream. An error is one of the connection.
 func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
-	release, err := f.c.link.downloadSlot(ctx)
+	release, err := f.c.downloadSlot(ctx)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (c *Client) fetchFrom(ctx context.Context, d digest.Digest, offset int64, w
 	if err != nil {
 		return err
 	}
-	release, err := c.link.downloadSlot(ctx)
+	release, err := c.downloadSlot(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,14 @@
 // cancelled when its last asker leaves, and Store.Close waits for all of them. An
 // arriving blob has one such goroutine, which starts and awaits a few streams.
 //
+// # What nobody waits for
+//
+// Prefetch fills the store ahead of those who will read from it. What waits for its
+// turn has nothing that they could need: calls are bounded for the whole Store, a
+// Client keeps half of its own for others, nothing is pinned, and a blob that
+// somebody asks for leaves its line for the next call. Its calls run in goroutines
+// like those of other fetches.
+//
 // # Locks
 //
 // fetches.mu comes before files.mu; directoryCache.mu, arrival.mu and Arrival.mu

@@ -54,6 +54,16 @@ type Fetcher interface {
 	Fetch(ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error) error
 }
 
+// A PatientFetcher is a Fetcher that can let some calls give way to others.
+//
+// Behind returns a Fetcher of the same blobs whose calls never take so much of
+// what all share that those of the PatientFetcher have to wait for them. It is a
+// RangeFetcher if the PatientFetcher is one.
+type PatientFetcher interface {
+	Fetcher
+	Behind() Fetcher
+}
+
 // A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one
 // lets large blobs be read while they arrive.
 //

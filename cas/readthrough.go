@@ -24,19 +24,29 @@ const maxDirectoryBytes = 128 << 20
 // of Fetch for such blobs are in flight, those asked for wait, and the next call
 // takes them all, or as many as one message holds. Blobs of Load and large ones do
 // not wait.
+//
+// What Prefetch asks for goes behind all that: see there.
 type ReadThrough struct {
 	store        *Store
 	upstream     Fetcher
+	behind       Fetcher // upstream, for what nobody waits for
 	blobs, bytes atomic.Int64
 
 	// Guarded by store.fetches.mu.
-	queue     []*flight // small blobs to be gathered; who goes first is decided by take alone
-	gathering int       // goroutines that bring what is queued
+	queue     []*flight   // small blobs to be gathered; who goes first is decided by take alone
+	gathering int         // goroutines that bring what is queued
+	lines     [lanes]line // what Prefetch asked for
 }
 
 // Through returns a view of s that reads through to f. It needs no closing, and
 // is cheap enough to have one per action.
-func (s *Store) Through(f Fetcher) *ReadThrough { return &ReadThrough{store: s, upstream: f} }
+func (s *Store) Through(f Fetcher) *ReadThrough {
+	t := &ReadThrough{store: s, upstream: f, behind: f}
+	if p, ok := f.(PatientFetcher); ok {
+		t.behind = p.Behind()
+	}
+	return t
+}
 
 // Fetched returns how many blobs and bytes came from upstream because of this
 // ReadThrough. What it got by joining a fetch of another one counts there.
@@ -152,7 +162,8 @@ func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (release fun
 }
 
 // await waits for the end of all flights and leaves them. What it got is pinned
-// by h; what another ReadThrough failed to get is returned, to be tried again.
+// by h; what another ReadThrough or Prefetch failed to get is returned, to be
+// tried again.
 func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) (again []digest.Digest, err error) {
 	for _, fl := range flights {
 		if err == nil {
@@ -197,7 +208,7 @@ func (h *holding) land(t *ReadThrough, fl *flight) (again []digest.Digest) {
 		// The flight's own pin keeps it until the last asker has left; it is
 		// absent all the same when its file was found damaged.
 		return h.pin([]digest.Digest{fl.digest})
-	case fl.by != t:
+	case fl.by != t, fl.behind:
 		return []digest.Digest{fl.digest}
 	case errors.Is(fl.err, ErrNotFound):
 		h.missing = append(h.missing, fl.digest)

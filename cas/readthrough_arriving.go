@@ -156,11 +156,11 @@ func (a *Arrival) give(fl *flight) {
 }
 
 // follow decides what comes after fl has failed with err. A failure that is
-// another ReadThrough's says nothing about our upstream, which is asked then,
-// unless bytes that will never be verified were given out.
+// another ReadThrough's says nothing about our upstream, which is asked then, as
+// after one of Prefetch, unless bytes that will never be verified were given out.
 func (a *Arrival) follow(ctx context.Context, fl *flight, err error) (again bool, _ error) {
 	a.mu.Lock()
-	moved, final := a.flight != fl, a.served || fl.by == a.through
+	moved, final := a.flight != fl, a.served || fl.by == a.through && !fl.behind
 	a.mu.Unlock()
 	if moved {
 		return true, nil

@@ -18,6 +18,7 @@ import (
 type fetches struct {
 	mu      sync.Mutex
 	flights map[digest.Digest]*flight // guarded by mu
+	lanes   [lanes]lane               // guarded by mu
 	closed  bool                      // guarded by mu
 	running sync.WaitGroup            // batches; close waits for it
 }
@@ -26,16 +27,20 @@ type fetches struct {
 // for those who wait, or with an error, which the next asker does not see.
 type flight struct {
 	digest digest.Digest
-	by     *ReadThrough
+	done   chan struct{} // closed when the flight has ended
+	err    error         // how it ended; set with ended and before done is closed
+	// These are guarded by fetches.mu while batch is nil, and do not change then.
+	by *ReadThrough
+	// behind: Prefetch asked for it, and nobody else did before it had a batch.
+	behind bool
 	// arrival is the blob as it comes; nil where it can be read only when whole.
 	arrival *arrival
-	done    chan struct{} // closed when the flight has ended
-	err     error         // how it ended; set before done is closed
 	// The rest is guarded by fetches.mu.
-	batch  *batch // nil while the flight waits in by.queue
-	ended  bool
-	pinned bool // the blob is pinned until the last asker has left
-	askers int
+	batch   *batch // nil while the flight waits in by.queue or one of by.lines
+	ended   bool
+	pinned  bool // the blob is pinned until only patient askers are left
+	askers  int
+	patient int // those of the askers that are calls of Prefetch
 }
 
 // A batch is one call of Fetch.
@@ -51,7 +56,8 @@ type batch struct {
 }
 
 // ask joins the flights of ds, and sees to it that those are brought which nobody
-// brings yet: a lone small one with others of its kind, the rest in one batch.
+// brings yet, or which wait behind: a lone small one with others of its kind, the
+// rest in one batch.
 // Those that have landed in the store by now get none. ds holds no digest twice.
 // The caller leaves each of the flights it gets.
 func (t *ReadThrough) ask(
@@ -69,16 +75,21 @@ func (t *ReadThrough) ask(
 	var fresh, arriving []*flight
 	for _, d := range ds {
 		fl := x.flights[d]
+		waits := fl != nil && fl.behind && fl.batch == nil
 		if fl == nil {
 			// Flights land before they end, so what has none is there or is not.
 			if t.store.files.contains(d) {
 				landed = append(landed, d)
 				continue
 			}
-			fl = &flight{digest: d, by: t, done: make(chan struct{})}
+			fl = &flight{digest: d, done: make(chan struct{})}
 			x.flights[d] = fl
+		}
+		if fl.by == nil || waits {
+			// Its place in the line of Prefetch is void.
+			fl.by, fl.behind = t, false
 			if ranged := t.ranged(d); ranged != nil {
-				fl.arrival = newArrival(t.store, ranged, d)
+				fl.arrival = newArrival(t.store, ranged, nil, d)
 				arriving = append(arriving, fl)
 			} else {
 				fresh = append(fresh, fl)
@@ -129,10 +140,13 @@ func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
 }
 
 // run brings the blobs of b.
-func (t *ReadThrough) run(ctx context.Context, b *batch) {
+func (t *ReadThrough) run(ctx context.Context, b *batch) { t.bring(ctx, t.upstream, b) }
+
+// bring brings the blobs of b from f.
+func (t *ReadThrough) bring(ctx context.Context, f Fetcher, b *batch) {
 	var mu sync.Mutex
 	refused := make(map[digest.Digest]error) // why sink did not take a blob; guarded by mu
-	err := t.upstream.Fetch(ctx, b.digests, func(d digest.Digest, r io.Reader) error {
+	err := f.Fetch(ctx, b.digests, func(d digest.Digest, r io.Reader) error {
 		fl := b.flights[d]
 		if fl == nil {
 			return fmt.Errorf("blob %s was not asked for", d)
@@ -182,7 +196,7 @@ func (t *ReadThrough) end(fl *flight, err error) {
 			err = fs.ErrClosed
 		}
 		fl.ended, fl.err = true, err
-		fl.pinned = err == nil && fl.askers > 0
+		fl.pinned = err == nil && fl.askers > fl.patient
 		unpin = unpin && !fl.pinned
 		if x.flights[fl.digest] == fl {
 			delete(x.flights, fl.digest)
@@ -208,11 +222,32 @@ func (t *ReadThrough) end(fl *flight, err error) {
 	}
 }
 
-// leave says that one asker of fl needs it no longer.
+// leave says that one asker of fl, other than Prefetch, needs it no longer.
 func (x *fetches) leave(s *Store, fl *flight) {
 	x.mu.Lock()
+	act := x.leftLocked(s, fl)
+	x.mu.Unlock()
+	act()
+}
+
+// leaveBehind is leave for Prefetch. It tells whether fl has ended, and how.
+func (x *fetches) leaveBehind(s *Store, fl *flight) (ended bool, err error) {
+	x.mu.Lock()
+	fl.patient--
+	ended, err = fl.ended, fl.err
+	act := x.leftLocked(s, fl)
+	x.mu.Unlock()
+	act()
+	return ended, err
+}
+
+// leftLocked takes one asker off fl, and returns what is to be done without the lock.
+func (x *fetches) leftLocked(s *Store, fl *flight) func() {
 	fl.askers--
-	unpin := fl.pinned && fl.askers == 0
+	unpin := fl.pinned && fl.askers == fl.patient
+	if unpin {
+		fl.pinned = false
+	}
 	switch {
 	case fl.ended:
 	case fl.batch != nil:
@@ -222,12 +257,13 @@ func (x *fetches) leave(s *Store, fl *flight) {
 		delete(x.flights, fl.digest) // the queue passes over it
 	}
 	unused := fl.ended && fl.askers == 0
-	x.mu.Unlock()
-	if unused {
-		fl.arrival.close()
-	}
-	if unpin {
-		s.unpin(fl.digest)
+	return func() {
+		if unused {
+			fl.arrival.close()
+		}
+		if unpin {
+			s.unpin(fl.digest)
+		}
 	}
 }
 

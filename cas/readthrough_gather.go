@@ -43,36 +43,53 @@ func (t *ReadThrough) gatherOnce(ctx context.Context) bool {
 	return true
 }
 
-// take makes a batch of those that wait longest, as many as go in one message.
-// Without any it returns nil, and the caller is no longer counted.
+// take makes a batch of those that wait longest, as many as go in one message, and
+// lets some that nobody waits for ride along. Without any of the former it returns
+// nil, and the caller is no longer counted.
 func (t *ReadThrough) take(cancel context.CancelFunc) *batch {
 	x := &t.store.fetches
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var flights []*flight
-	left := int64(batchBytes)
-	n := 0
-	for ; n < len(t.queue) && len(flights) < maxBlobsPerBatch; n++ {
-		fl := t.queue[n]
-		if fl.askers == 0 {
-			continue // all have left while it waited
-		}
-		need := fl.digest.SizeBytes() + entryOverhead
-		if len(flights) > 0 && need > left {
-			break
-		}
-		left -= need
-		flights = append(flights, fl)
-	}
-	clear(t.queue[:n])
-	t.queue = t.queue[n:]
+	left := room{blobs: maxBlobsPerBatch, bytes: batchBytes}
+	flights, rest := takeLocked(t.queue, false, 1, &left)
+	t.queue = rest
 	if len(flights) == 0 {
 		t.queue = nil
 		t.gathering--
 		return nil
 	}
+	left = room{blobs: min(left.blobs, maxRiders), bytes: min(left.bytes, riderBytes)}
+	flights = append(flights, t.ridersLocked(&left)...)
 	if x.closed {
 		cancel()
 	}
 	return boardLocked(flights, cancel)
+}
+
+// room is what still fits into a call.
+type room struct {
+	blobs int
+	bytes int64
+}
+
+// takeLocked takes from the front of queue, which holds flights that wait behind
+// or does not, what fits into a call, and at least so many. It passes over those
+// whom all askers have left, and those that wait elsewhere now or have gone.
+func takeLocked(queue []*flight, behind bool, least int, left *room) (taken, rest []*flight) {
+	n := 0
+	for ; n < len(queue) && left.blobs > 0; n++ {
+		fl := queue[n]
+		if fl.askers == 0 || fl.batch != nil || fl.behind != behind {
+			continue
+		}
+		need := fl.digest.SizeBytes() + entryOverhead
+		if len(taken) >= least && need > left.bytes {
+			break
+		}
+		left.bytes -= need
+		left.blobs--
+		taken = append(taken, fl)
+	}
+	clear(queue[:n])
+	return taken, queue[n:]
 }
