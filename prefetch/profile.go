@@ -1,0 +1,188 @@
+package prefetch
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+
+	"github.com/bits-and-blooms/bloom/v3"
+
+	"github.com/forerunner-build/forerunner/proto/fsac"
+)
+
+// Bounds of filters that others made.
+const (
+	// maxForeignBytes bounds a filter; gRPC messages are no longer than that by default.
+	maxForeignBytes = 4 << 20
+	// maxHashes bounds k. To look at fewer hashes than a filter was made with is
+	// right too: it only adds false positives, fewer than one in 2^64 from here on.
+	maxHashes = 64
+)
+
+// Profile says which paths of an input root runs of an action read: directories
+// whose entries they looked at and files that they opened. It is a Bloom filter:
+// it may hold paths that were not read, but lacks none that was. A Profile is
+// immutable.
+type Profile struct {
+	filter *bloom.BloomFilter // its capacity is m, exactly
+}
+
+// ProfileOptions says how large a Profile is made. The zero value is good.
+type ProfileOptions struct {
+	// MaxBytes bounds the size of the filter; where that is too little for
+	// BitsPerPath, false positives become more. 0 is 128 KiB.
+	MaxBytes int
+	// BitsPerPath is 14 if it is 0, which makes one false positive in about 800
+	// paths that are not in the profile.
+	BitsPerPath int
+}
+
+func (o ProfileOptions) withDefaults() ProfileOptions {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 128 << 10
+	}
+	o.MaxBytes = min(o.MaxBytes, maxForeignBytes)
+	if o.BitsPerPath <= 0 {
+		o.BitsPerPath = 14
+	}
+	return o
+}
+
+// NewProfile makes the profile of the paths with these hashes; equal ones count
+// several times in its size, no more.
+func NewProfile(hashes []PathHash, o ProfileOptions) *Profile {
+	o = o.withDefaults()
+	m, k := dimensions(len(hashes), o)
+	p := &Profile{filter: bloom.New(m, k)}
+	p.add(hashes)
+	return p
+}
+
+// dimensions returns the number of bits m of a filter for n paths, a prime, and the
+// number of hashes k that has the fewest false positives then.
+func dimensions(n int, o ProfileOptions) (m, k uint) {
+	const least = 7 // the largest prime that leaves room for the end mark in one byte
+	most := uint(o.MaxBytes)*8 - 1
+	if wanted := uint(n) * uint(o.BitsPerPath); wanted < most {
+		for m = max(wanted, least); !isPrime(m); m++ {
+		}
+	}
+	if m == 0 || m > most {
+		for m = most; !isPrime(m); m-- {
+		}
+	}
+	k = uint(math.Round(float64(m) / float64(max(n, 1)) * math.Ln2))
+	if n == 0 {
+		k = 1 // nothing is found with one look
+	}
+	return m, min(max(k, 1), maxHashes)
+}
+
+func isPrime(n uint) bool {
+	if n < 4 || n%2 == 0 {
+		return n == 2 || n == 3
+	}
+	for d := uint(3); d*d <= n; d += 2 {
+		if n%d == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// add sets the bits of hashes. Only who has just made p may call it.
+func (p *Profile) add(hashes []PathHash) {
+	m, set := uint64(p.filter.Cap()), p.filter.BitSet()
+	for _, h := range hashes {
+		for range p.filter.K() {
+			set.Set(uint(uint64(h) % m))
+			h = h.slash()
+		}
+	}
+}
+
+// with returns a copy of p, of the same size, that has hashes too.
+func (p *Profile) with(hashes []PathHash) *Profile {
+	c := &Profile{filter: p.filter.Copy()}
+	c.add(hashes)
+	return c
+}
+
+// ParseProfile returns the profile that a message holds, which is not changed nor
+// kept. It is false for a message that no profile makes: it has no filter or one
+// of no bits, does not end in a set bit, has no hashes, or is longer than 4 MiB.
+// Such a message is to be treated as none. Of more than 64 hashes only 64 are used.
+func ParseProfile(m *fsac.FileSystemAccessProfile) (*Profile, bool) {
+	b, k := m.GetBloomFilter(), m.GetBloomFilterHashFunctions()
+	if len(b) == 0 || len(b) > maxForeignBytes || k == 0 {
+		return nil, false
+	}
+	last := b[len(b)-1]
+	length := (len(b)-1)*8 + bits.Len8(last) - 1 // the end mark is not of the filter
+	if last == 0 || length == 0 {
+		return nil, false
+	}
+	words := make([]uint64, (length+63)/64)
+	for i := range words {
+		var word [8]byte
+		copy(word[:], b[i*8:])
+		words[i] = binary.LittleEndian.Uint64(word[:])
+	}
+	if length%64 != 0 {
+		words[len(words)-1] &^= 1 << (length % 64)
+	}
+	return &Profile{filter: bloom.FromWithM(words, uint(length), min(uint(k), maxHashes))}, true
+}
+
+// Message returns p in the form in which it is stored and sent; the caller owns it.
+// Bit b of the filter is bit b%8 of byte b/8; a set bit follows the last one.
+func (p *Profile) Message() *fsac.FileSystemAccessProfile {
+	m := p.filter.Cap()
+	b := make([]byte, 0, m/8+8)
+	for _, word := range p.filter.BitSet().Words() {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	for uint(len(b)) < m/8+1 {
+		b = append(b, 0)
+	}
+	b = b[:m/8+1]
+	b[m/8] |= 1 << (m % 8)
+	return &fsac.FileSystemAccessProfile{
+		BloomFilter: b, BloomFilterHashFunctions: uint32(p.filter.K()),
+	}
+}
+
+// Contains reports whether the path with hash h is in the profile, with the false
+// positives of a Bloom filter. A directory that is not in it has nothing below it
+// that is worth looking for.
+func (p *Profile) Contains(h PathHash) bool {
+	// One by one: most paths that are not in the filter are known by one or two bits.
+	m, set := uint64(p.filter.Cap()), p.filter.BitSet()
+	for range p.filter.K() {
+		if !set.Test(uint(uint64(h) % m)) {
+			return false
+		}
+		h = h.slash()
+	}
+	return true
+}
+
+// SizeBytes returns the length of the filter in the message.
+func (p *Profile) SizeBytes() int { return int(p.filter.Cap()/8) + 1 }
+
+// Paths estimates how many paths are in the profile; a filter whose bits are all
+// set holds as many as there are bits.
+func (p *Profile) Paths() int {
+	m := p.filter.Cap()
+	if p.filter.BitSet().Count() >= m {
+		return int(m)
+	}
+	return int(p.filter.ApproximatedSize())
+}
+
+// FalsePositives returns the share of the paths that were not read for which
+// Contains is true, from 0 to 1.
+func (p *Profile) FalsePositives() float64 {
+	filled := float64(p.filter.BitSet().Count()) / float64(p.filter.Cap())
+	return math.Pow(filled, float64(p.filter.K()))
+}

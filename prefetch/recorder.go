@@ -1,0 +1,109 @@
+package prefetch
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// maxRecorded bounds the paths that a Recorder keeps: as many as fill the largest
+// usual filter with one bit each.
+const maxRecorded = 1 << 20
+
+// A Recorder gathers what one run of an action reads. Its zero value is ready; its
+// methods may be called concurrently. It keeps about a million paths and forgets
+// further ones.
+type Recorder struct {
+	mu    sync.Mutex
+	reads []read // in the order of the calls, of which a path may have several
+
+	// What follows is made from reads when somebody asks; hashing is behind mu for
+	// no one who reads. setMu comes before mu.
+	setMu sync.Mutex
+	done  int // so many of reads are in set
+	set   map[PathHash]struct{}
+}
+
+type read struct {
+	path string
+	kind tree.Kind
+}
+
+// Read notes that the run has read path for the first time: it looked into the
+// directory, opened the file or followed the symlink. It is made to be the
+// OnFirstRead of a root: it takes some ten nanoseconds and keeps the string.
+func (r *Recorder) Read(path string, k tree.Kind) {
+	r.mu.Lock()
+	if len(r.reads) < maxRecorded {
+		r.reads = append(r.reads, read{path, k})
+	}
+	r.mu.Unlock()
+}
+
+// Paths returns every path that was read, symlinks included, each once and sorted.
+func (r *Recorder) Paths() []string {
+	reads := r.after(0)
+	paths := make([]string, len(reads))
+	for i, read := range reads {
+		paths[i] = read.path
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// Hashes returns the hashes of what a profile of the run has, each once and sorted:
+// the directories and files that were read and all directories above them, for a
+// file can be read through a shared image without a look into its directory.
+// Symlinks are not in it: their targets come with the directory.
+func (r *Recorder) Hashes() []PathHash {
+	r.setMu.Lock()
+	defer r.setMu.Unlock()
+	r.fillLocked()
+	hashes := make([]PathHash, 0, len(r.set))
+	for h := range r.set {
+		hashes = append(hashes, h)
+	}
+	slices.Sort(hashes)
+	return hashes
+}
+
+// Has reports whether h is one of Hashes. The first call after reads hashes them.
+func (r *Recorder) Has(h PathHash) bool {
+	r.setMu.Lock()
+	defer r.setMu.Unlock()
+	r.fillLocked()
+	_, ok := r.set[h]
+	return ok
+}
+
+// fillLocked brings set up to date; setMu is held.
+func (r *Recorder) fillLocked() {
+	reads := r.after(r.done)
+	if r.set == nil {
+		r.set = make(map[PathHash]struct{}, len(reads))
+	}
+	// Most paths have their directory in common with another one.
+	directories := map[string]struct{}{}
+	for _, read := range reads {
+		path := read.path
+		if read.kind != tree.Symlink {
+			r.set[HashPath(path)] = struct{}{}
+		}
+		for above, ok := parentOf(path); ok; above, ok = parentOf(above) {
+			if _, known := directories[above]; known {
+				break
+			}
+			directories[above] = struct{}{}
+			r.set[HashPath(above)] = struct{}{}
+		}
+	}
+	r.done += len(reads)
+}
+
+// after returns all reads but the first n. They do not change any more.
+func (r *Recorder) after(n int) []read {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reads[n:len(r.reads):len(r.reads)]
+}
