@@ -1,0 +1,244 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// The named bounds of a queue.
+const (
+	// maxQueued bounds the bytes that wait for a commit; as many again may be in one.
+	maxQueued = 16 << 20
+	// maxUses bounds the times of last use that wait for a commit. More are forgotten, so that those
+	// records may be evicted too early.
+	maxUses = 1 << 16
+)
+
+// A queue holds what was written to a Bolt and is not committed yet.
+type queue struct {
+	// begun has a token when there is a batch to commit, urgent when there is no time to lose.
+	begun, urgent chan struct{}
+
+	mu      sync.Mutex
+	waiting *batch // takes what is written
+	flying  *batch // is being committed; nil if none is
+	// commits counts the batches that have been in flight.
+	commits uint64
+	// uses are the times of last use that are not in a commit yet, lastStamp the last one given.
+	uses      map[Key]int64
+	lastStamp int64
+	// failure is the error of a commit that has not been returned to anybody.
+	failure error
+	closed  bool
+}
+
+// A batch is what goes into one commit.
+type batch struct {
+	writes map[Key]*write
+	bytes  int64
+	taken  chan struct{} // closed when it begins to fly
+	done   chan struct{} // closed when it has been committed, or lost
+	err    error         // why it was lost; set before done is closed
+}
+
+// A write is a new value of a record, sealed, or nil for none. It does not change once queued.
+type write struct {
+	stored []byte
+	stamp  int64 // when, as a time of last use
+}
+
+// A sight is what can be seen of a record in the queue at one moment. If write is nil and a later
+// sight is the same, then the record in the file was the same all the time between.
+type sight struct {
+	write   *write
+	commits uint64
+	closed  bool
+}
+
+func newQueue() *queue {
+	return &queue{
+		begun:   make(chan struct{}, 1),
+		urgent:  make(chan struct{}, 1),
+		waiting: newBatch(),
+		uses:    map[Key]int64{},
+	}
+}
+
+func newBatch() *batch {
+	return &batch{writes: map[Key]*write{}, taken: make(chan struct{}), done: make(chan struct{})}
+}
+
+// look returns what there is of k.
+func (q *queue) look(k Key) sight {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lookLocked(k)
+}
+
+func (q *queue) lookLocked(k Key) sight {
+	s := sight{write: q.waiting.writes[k], commits: q.commits, closed: q.closed}
+	if s.write == nil && q.flying != nil {
+		s.write = q.flying.writes[k]
+	}
+	if s.write != nil {
+		s.commits = 0 // it is told by its address
+	}
+	return s
+}
+
+// used takes down that k is used now.
+func (q *queue) used(k Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.uses[k]; ok || len(q.uses) < maxUses {
+		q.uses[k] = q.stampLocked()
+	}
+}
+
+// stampLocked returns the time in nanoseconds since 1970, and later than any before it.
+func (q *queue) stampLocked() int64 {
+	q.lastStamp = max(q.lastStamp+1, time.Now().UnixNano())
+	return q.lastStamp
+}
+
+// startAfter makes all stamps later than stamp.
+func (q *queue) startAfter(stamp int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lastStamp = max(q.lastStamp, stamp)
+}
+
+// put queues w for k and reports true; if expected is given and no longer what there is, it reports
+// false. While there is no room it waits.
+func (q *queue) put(ctx context.Context, k Key, w *write, expected *sight) (bool, error) {
+	for {
+		done, taken, err := q.tryPut(k, w, expected)
+		if taken == nil {
+			signal(q.begun)
+			return done, err
+		}
+		signal(q.begun)
+		signal(q.urgent)
+		select {
+		case <-taken:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// tryPut does the work of put. If there is no room it returns what to wait for.
+func (q *queue) tryPut(k Key, w *write, expected *sight) (bool, <-chan struct{}, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false, nil, ErrClosed
+	}
+	if expected != nil && q.lookLocked(k) != *expected {
+		return false, nil, nil
+	}
+	bytes := q.waiting.bytes + k.recordBytes(len(w.stored))
+	if before := q.waiting.writes[k]; before != nil {
+		bytes -= k.recordBytes(len(before.stored))
+	}
+	if bytes > maxQueued && bytes > q.waiting.bytes {
+		return false, q.waiting.taken, nil
+	}
+	w.stamp = q.stampLocked()
+	q.waiting.writes[k] = w
+	q.waiting.bytes = bytes
+	return true, nil, nil
+}
+
+// take makes the batch that waits the one that flies, and returns it.
+func (q *queue) take() *batch {
+	q.mu.Lock()
+	b := q.waiting
+	q.flying, q.waiting = b, newBatch()
+	q.mu.Unlock()
+	close(b.taken)
+	return b
+}
+
+// takeUses returns the times of last use that are not in a commit yet.
+func (q *queue) takeUses() map[Key]int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	uses := q.uses
+	q.uses = map[Key]int64{}
+	return uses
+}
+
+// landed ends the flight of a batch; err says why it was lost, or is nil.
+func (q *queue) landed(err error) {
+	q.mu.Lock()
+	b := q.flying
+	q.flying = nil
+	q.commits++
+	if err != nil && q.failure == nil {
+		q.failure = err
+	}
+	q.mu.Unlock()
+	b.err = err
+	close(b.done)
+}
+
+// flush waits for all that is queued to be committed.
+func (q *queue) flush(ctx context.Context) error {
+	q.mu.Lock()
+	waitFor := []*batch{q.waiting}
+	if q.flying != nil {
+		waitFor = append(waitFor, q.flying)
+	}
+	closed, empty := q.closed, len(q.waiting.writes) == 0
+	q.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	if empty {
+		waitFor = waitFor[1:]
+	} else {
+		signal(q.begun)
+		signal(q.urgent)
+	}
+	var lost []error
+	for _, b := range waitFor {
+		select {
+		case <-b.done:
+			lost = append(lost, b.err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	failure := q.takeFailure()
+	if err := errors.Join(lost...); err != nil {
+		return err
+	}
+	return failure
+}
+
+// takeFailure returns the error that nobody has been told yet.
+func (q *queue) takeFailure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	failure := q.failure
+	q.failure = nil
+	return failure
+}
+
+// close lets no more be queued.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+}
+
+// signal puts a token into a channel that holds one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,389 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/fsac"
+)
+
+// stores are the implementations, each by a function that opens an empty one.
+func stores() map[string]func(t *testing.T) Store {
+	return map[string]func(t *testing.T) Store{
+		"Memory": func(*testing.T) Store { return NewMemory(0) },
+		"Bolt":   func(t *testing.T) Store { return openBolt(t, boltPath(t), BoltOptions{}) },
+		"Bolt that commits at once": func(t *testing.T) Store {
+			return openBolt(t, boltPath(t), BoltOptions{CommitAfter: 1})
+		},
+		"FSAC": func(t *testing.T) Store { return fsacOver(t, NewMemory(0), FSACOptions{}) },
+	}
+}
+
+func boltPath(t *testing.T) string { return filepath.Join(t.TempDir(), "state", "records.bolt") }
+
+func openBolt(t *testing.T, path string, o BoltOptions) *Bolt {
+	t.Helper()
+	b, err := OpenBolt(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// testKey returns the n-th of different keys.
+func testKey(n int) Key {
+	return Key{
+		Bucket: "profile", Instance: "farm/main",
+		Digest: digest.Of(digest.SHA256, binary.BigEndian.AppendUint64(nil, uint64(n))),
+	}
+}
+
+// testValue returns a value of about so many bytes that any store takes: the one encoding of a
+// profile.
+func testValue(n, bytes int) []byte {
+	filter := make([]byte, bytes)
+	for i := range filter {
+		filter[i] = byte(n + i*i>>3)
+	}
+	b, err := proto.Marshal(&fsac.FileSystemAccessProfile{BloomFilter: filter, BloomFilterHashFunctions: uint32(n)})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// eachStore runs a test with every implementation.
+func eachStore(t *testing.T, test func(t *testing.T, s Store)) {
+	for name, open := range stores() {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+// eachSwapper runs a test with every implementation that can swap.
+func eachSwapper(t *testing.T, test func(t *testing.T, s Store, w Swapper)) {
+	eachStore(t, func(t *testing.T, s Store) {
+		if w, ok := s.(Swapper); ok {
+			test(t, s, w)
+		}
+	})
+}
+
+func put(t *testing.T, s Store, k Key, value []byte) {
+	t.Helper()
+	if err := s.Put(t.Context(), k, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect fails the test unless k has the value want, or no record where want is nil.
+func expect(t *testing.T, s Store, k Key, want []byte) {
+	t.Helper()
+	got, err := s.Get(t.Context(), k)
+	switch {
+	case want == nil && !errors.Is(err, ErrNotFound):
+		t.Errorf("get %s: %d bytes, %v, want ErrNotFound", k, len(got), err)
+	case want != nil && (err != nil || got == nil || !bytes.Equal(got, want)):
+		t.Errorf("get %s: %d bytes %.20x, %v, want %d bytes %.20x", k, len(got), got, err, len(want), want)
+	}
+}
+
+func TestStoreKeepsRecords(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Store) {
+		k := testKey(1)
+		expect(t, s, k, nil)
+		for _, value := range [][]byte{
+			testValue(1, 300), testValue(2, 5), {}, testValue(3, 100000), testValue(0, MaxValueBytes-4),
+		} {
+			put(t, s, k, value)
+			expect(t, s, k, value)
+			flush(t, s)
+			expect(t, s, k, value)
+		}
+		expect(t, s, testKey(2), nil)
+	})
+}
+
+func flush(t *testing.T, s Store) {
+	t.Helper()
+	if b, ok := s.(*Bolt); ok {
+		if err := b.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStoreTellsKeysApart(t *testing.T) {
+	d := testKey(0).Digest
+	longer, err := digest.Parse(d.Function(), d.Hash(), d.SizeBytes()+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := digest.Parse(digest.BLAKE3, d.Hash(), d.SizeBytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachStore(t, func(t *testing.T, s Store) {
+		keys := []Key{
+			{"profile", "", d},
+			{"profile", "a", d},
+			{"profile", "a/b", d},
+			{"profile", "a", longer},
+			{"profile", "a", other},
+		}
+		if _, ok := s.(*FSAC); !ok {
+			keys = append(keys, Key{"coarse", "a", d}, Key{"profil", "ea", d})
+		}
+		for i, k := range keys {
+			put(t, s, k, testValue(i, 10))
+		}
+		flush(t, s)
+		for i, k := range keys {
+			expect(t, s, k, testValue(i, 10))
+		}
+	})
+}
+
+func TestStoreSharesNoMemory(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Store) {
+		k, want := testKey(1), testValue(1, 100)
+		given := bytes.Clone(want)
+		put(t, s, k, given)
+		clear(given)
+		for range 2 {
+			got, err := s.Get(t.Context(), k)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%x, %v", got, err)
+			}
+			clear(got)
+			flush(t, s)
+		}
+		expect(t, s, k, want)
+	})
+}
+
+func TestStoreRefuses(t *testing.T) {
+	long := string(make([]byte, maxInstanceBytes+1))
+	eachStore(t, func(t *testing.T, s Store) {
+		good := testKey(1)
+		for name, c := range map[string]struct {
+			key   Key
+			value []byte
+		}{
+			"large value":   {good, testValue(0, MaxValueBytes-3)},
+			"no bucket":     {Key{"", "", good.Digest}, nil},
+			"long bucket":   {Key{long, "", good.Digest}, nil},
+			"long instance": {Key{"profile", long, good.Digest}, nil},
+			"no digest":     {Key{Bucket: "profile"}, nil},
+		} {
+			if err := s.Put(t.Context(), c.key, c.value); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: put: %v", name, err)
+			}
+			if _, err := s.Get(t.Context(), c.key); c.key != good && !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: get: %v", name, err)
+			}
+		}
+		expect(t, s, good, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Put(ctx, good, testValue(1, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled put: %v", err)
+		}
+		if _, err := s.Get(ctx, good); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled get: %v", err)
+		}
+	})
+}
+
+// TestStoreConcurrently has each of several writers count up its own records, while readers see to it
+// that none goes back.
+func TestStoreConcurrently(t *testing.T) {
+	const writers, readers, keys, rounds = 4, 4, 8, 60
+	eachStore(t, func(t *testing.T, s Store) {
+		var wait sync.WaitGroup
+		for w := range writers {
+			wait.Go(func() {
+				for n := range rounds * keys {
+					if err := s.Put(t.Context(), testKey(w*keys+n%keys), testValue(n, 50+n*7%5000)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range readers {
+			wait.Go(func() {
+				var last [writers * keys]uint32
+				for n := range rounds * writers * keys {
+					expectGrowing(t, s, n%len(last), &last[n%len(last)])
+				}
+			})
+		}
+		wait.Wait()
+		for w := range writers {
+			for n := (rounds - 1) * keys; n < rounds*keys; n++ {
+				expect(t, s, testKey(w*keys+n%keys), testValue(n, 50+n*7%5000))
+			}
+		}
+	})
+}
+
+// expectGrowing reads record k, which should be whole and not older than last, and sets last.
+func expectGrowing(t *testing.T, s Store, k int, last *uint32) {
+	b, err := s.Get(t.Context(), testKey(k))
+	if errors.Is(err, ErrNotFound) && *last == 0 {
+		return
+	}
+	var m fsac.FileSystemAccessProfile
+	if err := errors.Join(err, proto.Unmarshal(b, &m)); err != nil {
+		t.Error(err)
+		return
+	}
+	n := m.GetBloomFilterHashFunctions()
+	if n < *last || !bytes.Equal(b, testValue(int(n), 50+int(n)*7%5000)) {
+		t.Errorf("record %d: version %d after %d, or not whole", k, n, *last)
+	}
+	*last = n
+}
+
+func TestSwapperComparesAndSwaps(t *testing.T) {
+	eachSwapper(t, func(t *testing.T, s Store, w Swapper) {
+		k := testKey(1)
+		a, b, empty := testValue(1, 10), testValue(2, 10), []byte{}
+		for i, step := range []struct {
+			old, value []byte
+			want       error
+		}{
+			{a, b, ErrConflict},
+			{empty, b, ErrConflict},
+			{nil, a, nil},
+			{nil, b, ErrConflict},
+			{b, a, ErrConflict},
+			{a, b, nil},
+			{b, empty, nil},
+			{nil, a, ErrConflict},
+			{empty, a, nil},
+			{a, make([]byte, MaxValueBytes+1), ErrInvalid},
+		} {
+			before, _ := s.Get(t.Context(), k)
+			if i%2 == 0 {
+				flush(t, s)
+			}
+			if err := w.CompareAndSwap(t.Context(), k, step.old, step.value); !errors.Is(err, step.want) {
+				t.Errorf("step %d: %v, want %v", i, err, step.want)
+			}
+			if step.want == nil {
+				before = step.value
+			}
+			expect(t, s, k, before)
+		}
+	})
+}
+
+func TestSwapperDeletes(t *testing.T) {
+	eachSwapper(t, func(t *testing.T, s Store, w Swapper) {
+		k := testKey(1)
+		for _, between := range []func(){func() {}, func() { flush(t, s) }} {
+			if err := w.Delete(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+			put(t, s, k, testValue(1, 10))
+			between()
+			if err := w.Delete(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, s, k, nil)
+			between()
+			expect(t, s, k, nil)
+			if err := w.CompareAndSwap(t.Context(), k, testValue(1, 10), nil); !errors.Is(err, ErrConflict) {
+				t.Errorf("swap of what is gone: %v", err)
+			}
+		}
+		if err := w.Delete(t.Context(), Key{}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("delete without a key: %v", err)
+		}
+	})
+}
+
+// TestSwapperConcurrently counts with several writers; no step may be lost.
+func TestSwapperConcurrently(t *testing.T) {
+	const writers, steps = 4, 100
+	eachSwapper(t, func(t *testing.T, s Store, w Swapper) {
+		k := testKey(1)
+		put(t, s, k, []byte("0"))
+		var wait sync.WaitGroup
+		for range writers {
+			wait.Go(func() {
+				for range steps {
+					if err := countUp(t.Context(), s, w, k); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		expect(t, s, k, fmt.Append(nil, writers*steps))
+	})
+}
+
+// countUp adds one to the number in k.
+func countUp(ctx context.Context, s Store, w Swapper, k Key) error {
+	for {
+		old, err := s.Get(ctx, k)
+		if err != nil {
+			return err
+		}
+		var n int
+		if _, err := fmt.Sscan(string(old), &n); err != nil {
+			return err
+		}
+		if err := w.CompareAndSwap(ctx, k, old, fmt.Append(nil, n+1)); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+// TestStoreForgetsWhatWasNotUsed fills a bucket beyond its bound while some records are used.
+func TestStoreForgetsWhatWasNotUsed(t *testing.T) {
+	const limit, size, used = 1 << 20, 10000, 20
+	for name, s := range map[string]Store{
+		"Memory": NewMemory(limit),
+		"Bolt":   openBolt(t, boltPath(t), BoltOptions{MaxBytes: 64 << 20, BucketMaxBytes: map[string]int64{"profile": limit}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := testKey(0)
+			other.Bucket = "other"
+			put(t, s, other, testValue(0, size))
+			for n := range 400 {
+				put(t, s, testKey(n), testValue(n, size))
+				flush(t, s)
+				for i := range min(n, used) {
+					expect(t, s, testKey(i), testValue(i, size))
+				}
+			}
+			expect(t, s, other, testValue(0, size))
+			var there int
+			for n := range 400 {
+				if _, err := s.Get(t.Context(), testKey(n)); err == nil {
+					there++
+				} else if n > 400-used {
+					t.Errorf("new record %d is gone", n)
+				}
+			}
+			if there*size > limit || there*size < limit*8/10 {
+				t.Errorf("%d records of %d bytes are there, for a limit of %d", there, size, limit)
+			}
+			if err := s.Put(t.Context(), testKey(1), make([]byte, limit)); !errors.Is(err, ErrInvalid) {
+				t.Errorf("put of what is as large as the bucket: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+// Package kv keeps small records by key: what similar actions read (profiles) and how they ran
+// (statistics). A record is a hint. It may be evicted, and it may be gone after a power cut; it is
+// never another record's bytes, half a record or an older one than was read before.
+//
+// The package knows nothing of what the records hold, except where it speaks one of Buildbarn's
+// services. It refuses values above MaxValueBytes: what is large belongs into the CAS.
+//
+// # Stores
+//
+// All pass one conformance suite (conformance_test.go).
+//
+//   - Bolt: one bbolt file of one process, the default.
+//   - Memory: gone with the process; for tests, and for those who want no file.
+//   - FSAC: Buildbarn's FileSystemAccessCache somewhere else. RegisterFSAC is the other side, over
+//     any Store.
+//
+// Who uses a store declares the one or two methods that it needs with a key type of its own. One of
+// the same fields as Key converts to it, so the glue in cmd/farm is a line per method:
+//
+//	func (s profiles) Get(ctx context.Context, k prefetch.Key) ([]byte, error) {
+//		return s.store.Get(ctx, kv.Key(k))
+//	}
+//
+// # Bounds
+//
+// Each bucket of a Bolt or Memory has a maximum of bytes; beyond it the records that were not used
+// (read or written) for longest go, a tenth of the bucket at a time in a Bolt. Bolt keeps the times
+// of last use in memory and writes them with a later commit, so that a read costs no write; a
+// crash loses at most a minute of them.
+//
+// # Durability of a Bolt
+//
+// Put, Delete and CompareAndSwap return when the write is queued. Every reader of the Bolt sees it
+// from then on; half a second later at the latest it is committed, together with all that was
+// queued meanwhile, by one transaction and one fsync. A crash of the process or of the machine loses
+// what was queued and not committed. Flush waits for the commit; Close flushes. When a commit fails
+// (a full disk) its writes are lost: this is logged once until a commit succeeds again, and the next
+// Flush or Close returns it. At most maxQueued bytes wait; a writer that would exceed that waits for
+// the commit to take them.
+//
+// The file is checked page by page when it is opened, without the assertions that bbolt would crash
+// with, and each record carries a checksum over key and value. A file that fails is set aside under
+// another name and a new one begun; a record that fails is as good as absent. Should bbolt find fault with
+// the file later on, then it is set aside for the next process, and until then all calls fail.
+//
+// # Goroutines and locks
+//
+// A Bolt has one goroutine, which commits; Close waits for it. The other types have none. queue.mu
+// and Memory.mu are each alone; neither is held during I/O or a wait.
+package kv

@@ -1,0 +1,129 @@
+package kv
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// The bounds of one record.
+const (
+	// MaxValueBytes is the largest value of a record.
+	MaxValueBytes = 1 << 20
+
+	maxBucketBytes   = 64   // of the name of a bucket
+	maxInstanceBytes = 1024 // of an instance name
+)
+
+// The kinds of errors that callers branch on with errors.Is.
+var (
+	// ErrNotFound: there is no record under the key.
+	ErrNotFound = errors.New("no such record")
+	// ErrConflict: the record is not what CompareAndSwap was told that it is.
+	ErrConflict = errors.New("record was changed meanwhile")
+	// ErrInvalid: the key or the value breaks a rule of the store; trying again is of no use.
+	ErrInvalid = errors.New("invalid record")
+	// ErrLocked: another process has the file of a Bolt open.
+	ErrLocked = errors.New("file is in use by another process")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
+// A Key names a record. Its fields are those of the keys that users of a store declare for
+// themselves (prefetch.Key), so that those convert to it.
+type Key struct {
+	// Bucket is the kind of the record, such as "profile": 1 to 64 bytes, chosen by the program,
+	// never by a request.
+	Bucket string
+	// Instance is the instance name of REv2, at most 1024 bytes; it may be empty.
+	Instance string
+	// Digest is what the record is about; its digest function is part of the key. What has a name
+	// instead takes the digest of the name.
+	Digest digest.Digest
+}
+
+// String returns the parts of k for messages.
+func (k Key) String() string {
+	return fmt.Sprintf("%s %q %s %s", k.Bucket, k.Instance, k.Digest.Function(), k.Digest)
+}
+
+// A Store keeps records. All methods may be called concurrently.
+type Store interface {
+	// Get returns the value under k, which is the caller's and not nil, or ErrNotFound.
+	Get(ctx context.Context, k Key) ([]byte, error)
+	// Put sets the value under k and keeps no reference to it. Every Get of this store sees it when
+	// Put has returned; the package doc says when it is durable.
+	Put(ctx context.Context, k Key, value []byte) error
+}
+
+// A Swapper is a Store that changes records by what they are.
+type Swapper interface {
+	// CompareAndSwap sets the value under k to value if it is now old, and else returns
+	// ErrConflict. A nil old stands for no record; an empty one that is not nil for an empty value.
+	CompareAndSwap(ctx context.Context, k Key, old, value []byte) error
+	// Delete removes the record under k; it is no error if there is none.
+	Delete(ctx context.Context, k Key) error
+}
+
+// check returns an error that wraps ErrInvalid if k breaks a rule.
+func (k Key) check() error {
+	switch {
+	case k.Bucket == "" || len(k.Bucket) > maxBucketBytes:
+		return fmt.Errorf("%w: name of the bucket has %d bytes, want 1 to %d",
+			ErrInvalid, len(k.Bucket), maxBucketBytes)
+	case len(k.Instance) > maxInstanceBytes:
+		return fmt.Errorf("%w: instance name has %d bytes, at most %d are allowed",
+			ErrInvalid, len(k.Instance), maxInstanceBytes)
+	case k.Digest.IsZero():
+		return fmt.Errorf("%w: key has no digest", ErrInvalid)
+	}
+	return nil
+}
+
+// checkValue returns an error that wraps ErrInvalid if a value of n bytes is too large, by itself
+// or for a bucket of limit bytes.
+func (k Key) checkValue(n int, limit int64) error {
+	if n > MaxValueBytes {
+		return fmt.Errorf("%w: value has %d bytes, at most %d are allowed", ErrInvalid, n, MaxValueBytes)
+	}
+	if size := k.recordBytes(n); size > limit {
+		return fmt.Errorf("%w: record takes %d bytes, its whole bucket has %d", ErrInvalid, size, limit)
+	}
+	return nil
+}
+
+// recordBytes returns what a record with a value of n bytes counts in its bucket: its key and
+// its entry both in the values and in the uses of a Bolt.
+func (k Key) recordBytes(n int) int64 { return 144 + 2*int64(len(k.Instance)) + int64(n) }
+
+// encode returns k without its bucket. The parts before the instance name have a fixed length, so
+// that no two keys have the same encoding.
+func (k Key) encode() []byte {
+	hash := k.Digest.Hash()
+	b := make([]byte, 0, 1+len(hash)/2+8+len(k.Instance))
+	b = append(b, byte(k.Digest.Function()))
+	for i := 0; i+1 < len(hash); i += 2 {
+		b = append(b, nibble(hash[i])<<4|nibble(hash[i+1]))
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(k.Digest.SizeBytes()))
+	return append(b, k.Instance...)
+}
+
+// nibble returns the value of a lower-case hexadecimal digit.
+func nibble(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	return c - '0'
+}
+
+// about says which operation on which record failed.
+func about(operation string, k Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s record %s: %w", operation, k, err)
+}
