@@ -42,6 +42,11 @@ func printRows(w io.Writer, rows []row) error {
 		}
 		table = append(table, []string{r.Name, value, r.Unit, r.wanted, r.Baseline, r.Note})
 	}
+	return printTable(w, table)
+}
+
+// printTable writes rows of cells, the first of them the head, as Markdown.
+func printTable(w io.Writer, table [][]string) error {
 	widths := make([]int, len(table[0]))
 	for _, cells := range table {
 		for i, c := range cells {

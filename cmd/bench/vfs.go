@@ -29,7 +29,7 @@ func newVFSCommand() *cobra.Command {
 			return benchVFS(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
-	o.flags(cmd)
+	o.flags(cmd, 5, "runs of each row; quick rows get three times as many")
 	return cmd
 }
 

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// prefetchOptions are what this benchmark can be told beside the options of all.
+type prefetchOptions struct {
+	options
+	module    string
+	bandwidth int // MB/s
+	all       bool
+}
+
+func newPrefetchCommand() *cobra.Command {
+	o := &prefetchOptions{}
+	cmd := &cobra.Command{
+		Use: "prefetch", Short: "measure actions whose inputs are far away", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(prefetchNames()); err != nil {
+				return err
+			}
+			return benchPrefetch(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	o.flags(cmd, 3, "runs of each row")
+	f := cmd.Flags()
+	f.StringVar(&o.module, "module", filepath.Join("testdata", "demo"), "folder of the Go module to build")
+	f.IntVar(&o.bandwidth, "bandwidth", 0, "MB/s to and from the storage; 0: no limit")
+	f.BoolVar(&o.all, "all", false, "measure every way of fetching at every distance; takes an hour")
+	return cmd
+}
+
+// A column is a way of getting inputs to an action.
+type column string
+
+// The columns, with empty caches but for warm.
+const (
+	allFirst column = "all_first" // downloaded before the start
+	none     column = "none"      // read through FUSE, never seen before
+	coarse   column = "coarse"    // with what other sources of the kind read
+	exact    column = "exact"     // with what the same command read
+	warm     column = "warm"      // read through FUSE once more, on the same worker
+)
+
+// A cell is what is measured as one.
+type cell struct {
+	work   string // workGo or workCXX
+	column column
+	ms     int // round trip
+}
+
+const (
+	workGo  = "go"
+	workCXX = "cxx"
+)
+
+// A sample is one run of a workload.
+type sample struct {
+	seconds       float64 // until all actions are done
+	fetched, read float64 // bytes, as the worker counts them
+	wire          float64 // bytes that the storage sent
+	stalled       float64 // seconds that actions waited, summed
+}
+
+type prefetchBench struct {
+	farm      *benchFarm
+	o         *prefetchOptions
+	works     map[string]*workload
+	lacks     map[string]string // why a workload is not there
+	memories  map[memoryKey]string
+	samples   map[cell][]sample
+	recording [2]recordingCost // plain, and with recorder and prefetcher
+}
+
+// A memoryKey says what was remembered.
+type memoryKey struct {
+	work   string
+	column column
+}
+
+// recordingCost is what warm runs took.
+type recordingCost struct{ wall, cpu []float64 }
+
+// benchPrefetch measures what is wanted and reports it, also when something failed.
+func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err error) {
+	dir, err := os.MkdirTemp(o.data, "forerunner-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if o.keep {
+			progress("kept %s", dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	facts := machine(dir)
+	f, err := startFarm(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	b := newPrefetchBench(f, o)
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	err = b.measure(ctx)
+	rows := b.rows()
+	name := "prefetch.json"
+	if len(o.only) > 0 || err != nil {
+		name = "prefetch-partial.json" // not to be taken for the whole
+	}
+	_, printErr := fmt.Fprintf(w, "%s; %d runs, %s; ratios are the time with an empty cache over the time with a warm one\n\n",
+		facts, o.runs, time.Since(began).Round(time.Second))
+	return errors.Join(err, printErr, printRows(w, rows), b.printCells(w), writeRows(o.out, name, rows))
+}
+
+func newPrefetchBench(f *benchFarm, o *prefetchOptions) *prefetchBench {
+	return &prefetchBench{
+		farm: f, o: o, works: map[string]*workload{}, lacks: map[string]string{},
+		memories: map[memoryKey]string{}, samples: map[cell][]sample{},
+	}
+}
+
+// prepare brings the inputs to the storage.
+func (b *prefetchBench) prepare(ctx context.Context) (err error) {
+	needs := map[string]bool{}
+	for _, c := range b.wanted() {
+		needs[c.work] = true
+	}
+	if needs[workGo] || b.wantsCost() {
+		progress("storing the Go SDK")
+		if b.works[workGo], err = b.farm.goWork(ctx, b.o.module); err != nil {
+			return fmt.Errorf("store the Go SDK: %w", err)
+		}
+	}
+	if needs[workCXX] {
+		progress("storing the headers of g++")
+		if b.works[workCXX], b.lacks[workCXX], err = b.farm.cxxWork(ctx); err != nil {
+			return fmt.Errorf("store headers: %w", err)
+		}
+	}
+	unix.Sync() // later writing back would disturb the first rows
+	return nil
+}
+
+// measure takes all samples: in each run every cell has its turn, so that what the
+// machine does meanwhile meets all of them.
+func (b *prefetchBench) measure(ctx context.Context) error {
+	if err := b.train(ctx); err != nil {
+		return err
+	}
+	for run := range b.o.runs {
+		for _, c := range b.wanted() {
+			if !b.can(c) || run > 0 && slow(c) {
+				continue
+			}
+			if err := b.run(ctx, c); err != nil {
+				return fmt.Errorf("%s %s at %d ms: %w", c.work, c.column, c.ms, err)
+			}
+			took := b.samples[c][len(b.samples[c])-1]
+			progress("run %d of %d, %s, %s at %d ms: %s, waited %s, %.1f MB fetched", run+1, b.o.runs,
+				b.works[c.work].name, c.column, c.ms, formatSeconds(took.seconds), formatSeconds(took.stalled), took.fetched/1e6)
+		}
+		if err := b.cost(ctx, run); err != nil {
+			return fmt.Errorf("cost when warm: %w", err)
+		}
+	}
+	return nil
+}
+
+// can reports whether there is what a cell needs.
+func (b *prefetchBench) can(c cell) bool {
+	return b.works[c.work] != nil && (canRemember() || c.column != exact && c.column != coarse)
+}
+
+// train has workers see what the cells take for known.
+func (b *prefetchBench) train(ctx context.Context) error {
+	if !canRemember() {
+		return nil
+	}
+	for _, c := range b.wanted() {
+		key := memoryKey{c.work, c.column}
+		if !b.can(c) || b.memories[key] != "" || c.column != exact && c.column != coarse {
+			continue
+		}
+		w := b.works[c.work]
+		actions := w.actions
+		if c.column == coarse {
+			actions = w.training
+		}
+		keep := filepath.Join(b.farm.dir, "memory-"+c.work+"-"+string(c.column))
+		progress("%s, what there is to know for %s", w.name, c.column)
+		err := b.farm.withWorker(ctx, setting{method: vfs.FUSE, slots: w.slots, keep: keep}, func(far *proxy) error {
+			_, err := b.once(ctx, w.slots, actions, far)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("train %s %s: %w", c.work, c.column, err)
+		}
+		b.memories[key] = keep
+	}
+	return nil
+}
+
+// distance is the one of a cell.
+func (b *prefetchBench) distance(c cell) distance {
+	return distance{roundTrip: time.Duration(c.ms) * time.Millisecond, bandwidth: int64(b.o.bandwidth) * 1e6}
+}
+
+// run takes a sample of a cell, and one of warm if there are fewer than runs.
+func (b *prefetchBench) run(ctx context.Context, c cell) error {
+	w := b.works[c.work]
+	s := setting{
+		distance: b.distance(c), method: vfs.FUSE, slots: w.slots, memory: b.memories[memoryKey{c.work, c.column}],
+	}
+	if c.column == allFirst {
+		s.method = vfs.HardLink
+	}
+	return b.farm.withWorker(ctx, s, func(far *proxy) error {
+		cold, err := b.once(ctx, w.slots, w.actions, far)
+		if err != nil {
+			return err
+		}
+		b.samples[c] = append(b.samples[c], cold)
+		again := cell{c.work, warm, c.ms}
+		if s.method != vfs.FUSE || len(b.samples[again]) >= b.o.runs {
+			return nil
+		}
+		second, err := b.once(ctx, w.slots, w.actions, far)
+		if err != nil {
+			return err
+		}
+		b.samples[again] = append(b.samples[again], second)
+		return nil
+	})
+}
+
+// once runs actions, slots at a time, and adds up what they say.
+func (b *prefetchBench) once(ctx context.Context, slots int, actions []*benchAction, far *proxy) (s sample, err error) {
+	results := make([]result, len(actions))
+	before, began := far.received(), time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	// One more than run, so that the next one is there when a slot gets free.
+	group.SetLimit(slots + 1)
+	for i, a := range actions {
+		group.Go(func() (err error) {
+			results[i], err = b.farm.execute(ctx, a)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return s, err
+	}
+	s.seconds = time.Since(began).Seconds()
+	if len(actions) == 1 {
+		s.seconds = results[0].seconds
+	}
+	s.wire = float64(far.received() - before)
+	for _, r := range results {
+		s.fetched += float64(r.use.GetBytesFetched())
+		s.read += float64(r.use.GetBytesRead())
+		s.stalled += r.use.GetStalled().AsDuration().Seconds()
+	}
+	return s, nil
+}
+
+// cost takes warm samples with recorder and prefetcher and without, by turns.
+func (b *prefetchBench) cost(ctx context.Context, run int) error {
+	if !b.wantsCost() || !canRemember() {
+		return nil
+	}
+	for i := range 2 {
+		with := (run + i) % 2
+		err := b.farm.withWorker(ctx, setting{method: vfs.FUSE, slots: 1, plain: with == 0}, func(far *proxy) error {
+			for again := range 1 + warmPairs {
+				before := cpuTime()
+				s, err := b.once(ctx, 1, b.works[workGo].actions, far)
+				if err != nil {
+					return err
+				}
+				if again == 0 {
+					continue // it filled the cache
+				}
+				c := &b.recording[with]
+				c.wall = append(c.wall, s.seconds)
+				c.cpu = append(c.cpu, (cpuTime() - before).Seconds())
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		progress("run %d of %d, warm, recorder and prefetcher %t: %s", run+1, b.o.runs, with == 1,
+			formatSeconds(median(b.recording[with].wall)))
+	}
+	return nil
+}
+
+// warmPairs is how many warm runs of each kind there are in one run.
+const warmPairs = 2

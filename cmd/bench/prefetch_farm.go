@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// A benchFarm is a scheduler with its storage in this process. Workers come and go,
+// one at a time, for each needs launchers from a time without mounts.
+type benchFarm struct {
+	dir     string // everything that the farm and its workers keep
+	log     *zap.Logger
+	address string
+	conn    *grpc.ClientConn
+	storage *cas.Client
+	starts  int // of workers
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// startFarm starts a scheduler that keeps its data in dir.
+func startFarm(ctx context.Context, dir string) (*benchFarm, error) {
+	log, err := newLogger()
+	if err != nil {
+		return nil, err
+	}
+	// It lasts until close, so that workers can drain after ctx has ended.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f := &benchFarm{dir: dir, log: log, stop: stop, ended: make(chan error, 1)}
+	scheduler := farm.Scheduler{
+		Listen: "127.0.0.1:0", Data: filepath.Join(dir, "farm"), CacheSize: "8G", Logger: log,
+	}
+	address := make(chan string, 1)
+	go func() {
+		f.ended <- scheduler.Run(serving, func(a string) error { address <- a; return nil })
+	}()
+	select {
+	case f.address = <-address:
+	case err := <-f.ended:
+		stop()
+		return nil, fmt.Errorf("start farm: %w", errors.Join(err, serving.Err()))
+	}
+	if f.conn, err = farm.Dial(f.address); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	f.storage = cas.NewClient(f.conn, cas.ClientOptions{NoCompression: true})
+	return f, nil
+}
+
+// close ends the farm, whose workers have ended.
+func (f *benchFarm) close() error {
+	var err error
+	if f.conn != nil {
+		err = f.conn.Close()
+	}
+	f.stop()
+	return errors.Join(err, <-f.ended)
+}
+
+// A setting is what a worker is started with.
+type setting struct {
+	distance distance // of its storage
+	method   vfs.Method
+	slots    int
+	memory   string // folder with what a worker remembered that had the same data before; empty: nothing
+	keep     string // folder that gets what this one remembers; empty: it is forgotten
+	plain    bool   // neither recorder nor prefetcher
+}
+
+// withWorker calls use while a new worker with an empty cache serves the farm. The
+// worker has run something, so that it is connected with its storage, through far.
+func (f *benchFarm) withWorker(ctx context.Context, s setting, use func(far *proxy) error) (err error) {
+	f.starts++
+	far, err := startProxy(ctx, f.address, s.distance)
+	if err != nil {
+		return err
+	}
+	defer far.close()
+	data := filepath.Join(f.dir, fmt.Sprintf("worker-%d", f.starts))
+	cache := filepath.Join(f.dir, fmt.Sprintf("cache-%d", f.starts))
+	defer func() { err = errors.Join(err, os.RemoveAll(data), os.RemoveAll(cache)) }()
+	if err := os.Mkdir(data, 0o755); err != nil {
+		return err
+	}
+	if s.memory != "" {
+		if err := copyMemory(data, s.memory); err != nil {
+			return err
+		}
+	}
+	w := &farm.Worker{
+		Scheduler: "grpc://" + f.address, Storage: "grpc://" + far.address(),
+		ID:   map[string]string{"bench": fmt.Sprint(f.starts)},
+		Data: data, CacheDir: cache, CacheSize: "8G", Slots: s.slots, SizeClass: 1,
+		ExecFilesystem: s.method, Logger: f.log,
+		NoCompression: s.distance.bandwidth == 0, // else bytes cost nothing
+	}
+	if err := remember(w, s); err != nil {
+		return err
+	}
+	if err := f.serve(ctx, w, func() error { return use(far) }); err != nil || s.keep == "" {
+		return err
+	}
+	return copyMemory(s.keep, data)
+}
+
+// serve calls use while w runs.
+func (f *benchFarm) serve(ctx context.Context, w *farm.Worker, use func() error) error {
+	started, err := w.Start(ctx)
+	if err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	drain, stop := context.WithCancel(ctx)
+	defer stop()
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- started.Run(drain, ctx, func() { close(ready) }) }()
+	select {
+	case <-ready:
+		_, err = f.execute(ctx, &benchAction{command: &repb.Command{Arguments: []string{"/bin/true"}}})
+		if err == nil {
+			err = use()
+		}
+		stop()
+		err = errors.Join(err, <-ended)
+	case err = <-ended:
+		err = errors.Join(fmt.Errorf("worker ended: %w", err), ctx.Err())
+	}
+	return errors.Join(err, started.Close())
+}
+
+// copyMemory copies what a worker keeps for later: its whole data folder without
+// the cache, as no worker is using it.
+func copyMemory(to, from string) error {
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+		return fmt.Errorf("copy what a worker remembers: %w", err)
+	}
+	return nil
+}
+
+// A benchAction is one action, whose inputs are in the storage.
+type benchAction struct {
+	command *repb.Command
+	root    digest.Digest
+	who     *repb.RequestMetadata
+}
+
+// A result is what one action took and read.
+type result struct {
+	seconds float64 // of the whole Execute
+	use     *actionstats.InputRoot
+}
+
+// execute runs an action although its result may be cached. The time does not
+// include bringing its messages to the storage.
+func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err error) {
+	inputs := &remote.Inputs{Root: a.root}
+	if a.root == (digest.Digest{}) {
+		inputs = nil
+	}
+	began := time.Now()
+	outcome, err := remote.Execute(ctx, f.conn, remote.Request{
+		Function: function, Command: a.command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.who,
+	})
+	if err != nil {
+		return r, err
+	}
+	r.seconds = (time.Since(began) - outcome.Upload).Seconds()
+	if outcome.Status != nil || outcome.Result.GetExitCode() != 0 {
+		said, _ := remote.Output(ctx, f.storage, function, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
+		return r, fmt.Errorf("%s: exit code %d: %.2000s: %w", a.command.GetArguments()[0],
+			outcome.Result.GetExitCode(), said, errors.Join(outcome.Status))
+	}
+	r.use = &actionstats.InputRoot{}
+	for _, packed := range outcome.Result.GetExecutionMetadata().GetAuxiliaryMetadata() {
+		if packed.MessageIs(r.use) {
+			if err := packed.UnmarshalTo(r.use); err != nil {
+				return r, fmt.Errorf("read metadata of an action: %w", err)
+			}
+		}
+	}
+	return r, nil
+}
