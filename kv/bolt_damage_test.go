@@ -14,7 +14,7 @@ import (
 
 const (
 	damageRecords = 400
-	damageFiles   = 150
+	damageFiles   = 60
 )
 
 // damageSource returns the content of a file with branch pages, pages that overflow, inline
@@ -202,7 +202,7 @@ func TestVerifyAcceptsWhatBboltWrites(t *testing.T) {
 	path := boltPath(t)
 	b := openBolt(t, path, BoltOptions{CommitAfter: 1, MaxBytes: 2 << 20})
 	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 300 {
+	for round := range 100 {
 		for range random.IntN(150) {
 			n := random.IntN(2000)
 			k := testKey(n)

@@ -24,7 +24,7 @@ func stores() map[string]func(t *testing.T) Store {
 		"Bolt that commits at once": func(t *testing.T) Store {
 			return openBolt(t, boltPath(t), BoltOptions{CommitAfter: 1})
 		},
-		"FSAC": func(t *testing.T) Store { return fsacOver(t, NewMemory(0), FSACOptions{}) },
+		"FSAC": func(t *testing.T) Store { return NewFSAC(fsacServer(t, NewMemory(0)), FSACOptions{}) },
 	}
 }
 
@@ -207,7 +207,7 @@ func TestStoreRefuses(t *testing.T) {
 // TestStoreConcurrently has each of several writers count up its own records, while readers see to it
 // that none goes back.
 func TestStoreConcurrently(t *testing.T) {
-	const writers, readers, keys, rounds = 4, 4, 8, 60
+	const writers, readers, keys, rounds = 4, 4, 8, 25
 	eachStore(t, func(t *testing.T, s Store) {
 		var wait sync.WaitGroup
 		for w := range writers {

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,31 +14,33 @@ import (
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
-// ProfileBucket is the bucket of the FileSystemAccessProfile messages that FSAC is about, unless
-// FSACOptions have another.
+// ProfileBucket is the bucket of FileSystemAccessProfile messages by reduced action digest.
 const ProfileBucket = "profile"
 
-// FSACOptions are what may be chosen about both sides of the service. Zero values mean the defaults.
+// FSACOptions are what may be chosen about an FSAC. Zero values mean the defaults.
 type FSACOptions struct {
-	// Bucket is the only bucket that the service has; default ProfileBucket.
-	Bucket string
-	// Timeout bounds each call of a client; default 1 s.
+	// Buckets are those that are kept in the service; default ProfileBucket alone. As it knows of no
+	// buckets, the same digest in two of them is the same record: their digests have to be those
+	// of different messages.
+	Buckets []string
+	// Timeout bounds each call; default 1 s.
 	Timeout time.Duration
 }
 
 func (o *FSACOptions) validate() {
-	if o.Bucket == "" {
-		o.Bucket = ProfileBucket
+	if len(o.Buckets) == 0 {
+		o.Buckets = []string{ProfileBucket}
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = time.Second
 	}
 }
 
-// An FSAC is a Store in a FileSystemAccessCache of Buildbarn or of RegisterFSAC, which keeps one bucket
-// of FileSystemAccessProfile messages by reduced action digest. In another bucket nothing is ever
-// found, and Put returns ErrInvalid, as it does for a value that is no such message. Get returns an
-// encoding of the message that may differ from what was put, where that was not the shortest.
+// An FSAC is a Store in a FileSystemAccessCache of Buildbarn or of RegisterFSAC, which keeps
+// FileSystemAccessProfile messages by reduced action digest. In a bucket that is not among
+// FSACOptions.Buckets nothing is ever found, and Put returns ErrInvalid, as it does for a value that is
+// no such message. Fields that the schema does not have are sent along; the service may drop them.
+// Get returns an encoding of the message, which need not be the one that was put.
 //
 // Errors of the service other than NOT_FOUND keep their status (status.FromError). An FSAC tries
 // nothing again: a profile that comes late is of no use.
@@ -62,7 +65,7 @@ func (s *FSAC) Get(ctx context.Context, k Key) ([]byte, error) {
 	if err := usable(ctx, k); err != nil {
 		return nil, about("get", k, err)
 	}
-	if k.Bucket != s.options.Bucket {
+	if !slices.Contains(s.options.Buckets, k.Bucket) {
 		return nil, about("get", k, ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
@@ -90,8 +93,8 @@ func (s *FSAC) Put(ctx context.Context, k Key, value []byte) error {
 	if err := usable(ctx, k); err != nil {
 		return about("put", k, err)
 	}
-	if k.Bucket != s.options.Bucket {
-		return about("put", k, fmt.Errorf("%w: the service has no bucket but %s", ErrInvalid, s.options.Bucket))
+	if !slices.Contains(s.options.Buckets, k.Bucket) {
+		return about("put", k, fmt.Errorf("%w: the bucket is not kept in the service", ErrInvalid))
 	}
 	if err := k.checkValue(len(value), maxFSACMessage); err != nil {
 		return about("put", k, err)

@@ -15,28 +15,26 @@ import (
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
-// RegisterFSAC serves one bucket of s as Buildbarn's FileSystemAccessCache. It needs no closing; s stays
-// the caller's, to be closed after g has stopped. Values are encoded FileSystemAccessProfile messages.
-// Fields of them that the schema does not have are kept and given back. A record that is no such
+// RegisterFSAC serves ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no closing; s
+// stays the caller's, to be closed after g has stopped. Values are encoded FileSystemAccessProfile
+// messages. Fields of them that the schema does not have are kept and given back. A record that is no such
 // message is NOT_FOUND.
 //
 // A filter is stored as it comes, malformed or not: that is for the reader to judge.
-func RegisterFSAC(g grpc.ServiceRegistrar, s Store, o FSACOptions) {
-	o.validate()
-	fsac.RegisterFileSystemAccessCacheServer(g, &fsacService{store: s, options: o})
+func RegisterFSAC(g grpc.ServiceRegistrar, s Store) {
+	fsac.RegisterFileSystemAccessCacheServer(g, &fsacService{store: s})
 }
 
 type fsacService struct {
 	fsac.UnimplementedFileSystemAccessCacheServer
-	store   Store
-	options FSACOptions
+	store Store
 }
 
 // GetFileSystemAccessProfile implements fsac.FileSystemAccessCacheServer.
 func (s *fsacService) GetFileSystemAccessProfile(
 	ctx context.Context, r *fsac.GetFileSystemAccessProfileRequest,
 ) (*fsac.FileSystemAccessProfile, error) {
-	k, err := s.key(r.GetInstanceName(), r.GetDigestFunction(), r.GetReducedActionDigest())
+	k, err := profileKey(r.GetInstanceName(), r.GetDigestFunction(), r.GetReducedActionDigest())
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +53,7 @@ func (s *fsacService) GetFileSystemAccessProfile(
 func (s *fsacService) UpdateFileSystemAccessProfile(
 	ctx context.Context, r *fsac.UpdateFileSystemAccessProfileRequest,
 ) (*emptypb.Empty, error) {
-	k, err := s.key(r.GetInstanceName(), r.GetDigestFunction(), r.GetReducedActionDigest())
+	k, err := profileKey(r.GetInstanceName(), r.GetDigestFunction(), r.GetReducedActionDigest())
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +75,8 @@ func (s *fsacService) UpdateFileSystemAccessProfile(
 	return &emptypb.Empty{}, nil
 }
 
-// key returns the key that a request is about; its errors are statuses.
-func (s *fsacService) key(instance string, fn repb.DigestFunction_Value, d *repb.Digest) (Key, error) {
+// profileKey returns the key that a request is about; its errors are statuses.
+func profileKey(instance string, fn repb.DigestFunction_Value, d *repb.Digest) (Key, error) {
 	function, err := digest.FunctionFromProto(fn)
 	if err != nil {
 		return Key{}, status.Errorf(codes.InvalidArgument, "digest_function: %v", err)
@@ -87,7 +85,7 @@ func (s *fsacService) key(instance string, fn repb.DigestFunction_Value, d *repb
 	if err != nil {
 		return Key{}, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
 	}
-	k := Key{Bucket: s.options.Bucket, Instance: instance, Digest: reduced}
+	k := Key{Bucket: ProfileBucket, Instance: instance, Digest: reduced}
 	if err := k.check(); err != nil {
 		return Key{}, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -102,22 +102,10 @@ func (k Key) recordBytes(n int) int64 { return 144 + 2*int64(len(k.Instance)) + 
 // encode returns k without its bucket. The parts before the instance name have a fixed length, so
 // that no two keys have the same encoding.
 func (k Key) encode() []byte {
-	hash := k.Digest.Hash()
-	b := make([]byte, 0, 1+len(hash)/2+8+len(k.Instance))
-	b = append(b, byte(k.Digest.Function()))
-	for i := 0; i+1 < len(hash); i += 2 {
-		b = append(b, nibble(hash[i])<<4|nibble(hash[i+1]))
-	}
+	b := make([]byte, 0, 1+digest.HashSize+8+len(k.Instance))
+	b = k.Digest.AppendHash(append(b, byte(k.Digest.Function())))
 	b = binary.BigEndian.AppendUint64(b, uint64(k.Digest.SizeBytes()))
 	return append(b, k.Instance...)
-}
-
-// nibble returns the value of a lower-case hexadecimal digit.
-func nibble(c byte) byte {
-	if c >= 'a' {
-		return c - 'a' + 10
-	}
-	return c - '0'
 }
 
 // about says which operation on which record failed.

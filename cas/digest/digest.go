@@ -90,6 +90,9 @@ func (d Digest) Function() Function { return d.fn }
 // Hash returns the hash in lower-case hexadecimal.
 func (d Digest) Hash() string { return hex.EncodeToString(d.hash[:]) }
 
+// AppendHash appends the HashSize bytes of the hash to b.
+func (d Digest) AppendHash(b []byte) []byte { return append(b, d.hash[:]...) }
+
 // SizeBytes returns the size of the blob.
 func (d Digest) SizeBytes() int64 { return d.size }
 

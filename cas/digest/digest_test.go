@@ -1,6 +1,7 @@
 package digest
 
 import (
+	"encoding/hex"
 	"errors"
 	"math"
 	"strings"
@@ -37,6 +38,9 @@ func TestOfMatchesPublishedVectors(t *testing.T) {
 		back, err := FromProto(c.fn, d.Proto())
 		if err != nil || back != d {
 			t.Errorf("FromProto(Proto(%s)) = %s, %v", d, back, err)
+		}
+		if appended := string(d.AppendHash([]byte("+"))); hex.EncodeToString([]byte(appended[1:])) != c.hash || appended[0] != '+' {
+			t.Errorf("AppendHash of %s = %x", d, appended)
 		}
 		streamed, err := OfReader(c.fn, strings.NewReader(c.in))
 		if err != nil || streamed != d {
