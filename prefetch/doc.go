@@ -12,6 +12,26 @@
 // Symlinks are not in it: they come with the Directory message that has them. Thus
 // nothing below a directory that is not in a profile is in it.
 //
+// # What is remembered
+//
+// Profiles keeps records in a Store, each of them the paths that the next run is
+// expected to read, as a Profile, and the history behind it. There are two kinds:
+//
+//   - exact, by the reduced action digest: what any of the last four runs read.
+//     What is read every other time is foreseen, what is read no more is forgotten.
+//   - coarse, by what alike actions have in common (mnemonic, tool, platform and so
+//     on): what 30 % of the last 32 actions read, one run of each, and at least two.
+//     It serves actions that never ran, such as those with a new source file.
+//
+// A history has the hash of each path and a bit for each run, so nothing in it
+// is there by false positives. Where only the filter is left (Buildbarn's service, Buildbarn's
+// workers, runs of more than 32,768 paths) new paths are added to it until it holds a
+// quarter more than the last run read; then it is replaced.
+//
+// An exact record is written when a run read something else than those before it. A
+// coarse one changes with each new action and is written more seldom; Flush writes it.
+// Programs that share a store overwrite each other's histories, and what they lose is one run.
+//
 // # What it refuses
 //
 // Everything here is a hint. Whatever is missing, malformed or broken means "not
@@ -20,6 +40,6 @@
 //
 // # Goroutines and locks
 //
-// What remembers has no goroutines of its own. Recorder.setMu comes before
-// Recorder.mu; no lock is held during I/O or a callback.
+// What remembers has no goroutines of its own. Recorder.setMu comes before Recorder.mu;
+// entry.mu, cache.mu and carefulStore.mu are each alone. None is held during I/O.
 package prefetch

@@ -25,6 +25,7 @@ const (
 // immutable.
 type Profile struct {
 	filter *bloom.BloomFilter // its capacity is m, exactly
+	ones   uint               // bits that are set
 }
 
 // ProfileOptions says how large a Profile is made. The zero value is good.
@@ -99,6 +100,7 @@ func (p *Profile) add(hashes []PathHash) {
 			h = h.slash()
 		}
 	}
+	p.ones = set.Count()
 }
 
 // with returns a copy of p, of the same size, that has hashes too.
@@ -131,7 +133,9 @@ func ParseProfile(m *fsac.FileSystemAccessProfile) (*Profile, bool) {
 	if length%64 != 0 {
 		words[len(words)-1] &^= 1 << (length % 64)
 	}
-	return &Profile{filter: bloom.FromWithM(words, uint(length), min(uint(k), maxHashes))}, true
+	p := &Profile{filter: bloom.FromWithM(words, uint(length), min(uint(k), maxHashes))}
+	p.ones = p.filter.BitSet().Count()
+	return p, true
 }
 
 // Message returns p in the form in which it is stored and sent; the caller owns it.
@@ -173,16 +177,16 @@ func (p *Profile) SizeBytes() int { return int(p.filter.Cap()/8) + 1 }
 // Paths estimates how many paths are in the profile; a filter whose bits are all
 // set holds as many as there are bits.
 func (p *Profile) Paths() int {
-	m := p.filter.Cap()
-	if p.filter.BitSet().Count() >= m {
-		return int(m)
+	m, k := float64(p.filter.Cap()), float64(p.filter.K())
+	if p.ones >= p.filter.Cap() {
+		return int(p.filter.Cap())
 	}
-	return int(p.filter.ApproximatedSize())
+	return int(math.Round(-m / k * math.Log1p(-float64(p.ones)/m)))
 }
 
 // FalsePositives returns the share of the paths that were not read for which
 // Contains is true, from 0 to 1.
 func (p *Profile) FalsePositives() float64 {
-	filled := float64(p.filter.BitSet().Count()) / float64(p.filter.Cap())
+	filled := float64(p.ones) / float64(p.filter.Cap())
 	return math.Pow(filled, float64(p.filter.K()))
 }

@@ -1,0 +1,188 @@
+package prefetch
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/proto/profiles"
+)
+
+// maxRuns bounds the runs of a history: each has a bit of a word.
+const maxRuns = 32
+
+// history says which paths each of the last few runs read. It is immutable.
+type history struct {
+	paths   []PathHash // ascending, each once
+	readers []uint32   // bit i of readers[j]: runs[i] read paths[j]; never 0
+	runs    []uint64   // what tells runs apart, where that matters
+	newest  int        // index into runs; older ones come before it, then from the end on
+}
+
+// shape bounds a history.
+type shape struct {
+	runs  int // at most maxRuns
+	paths int
+	// distinct: runs[i] is an action, and only one run of each is kept.
+	distinct bool
+}
+
+// with returns h, which may be nil, with one more run in place of the oldest, and
+// false if that would say nothing new. The paths are ascending, each once.
+func (h *history) with(run uint64, paths []PathHash, s shape) (*history, bool) {
+	if h == nil {
+		h = &history{}
+	}
+	slot, newest := h.slot(run, s)
+	if s.distinct && slot < len(h.runs) && h.runs[slot] == run {
+		if h.readBy(slot, paths) {
+			return h, false
+		}
+	} else if !s.distinct && h.unanimous() && slices.Equal(h.paths, paths) {
+		return h, false
+	}
+	next := &history{
+		paths:   make([]PathHash, 0, max(len(h.paths), len(paths))),
+		readers: make([]uint32, 0, max(len(h.paths), len(paths))),
+		runs:    append(make([]uint64, 0, s.runs), h.runs...),
+		newest:  newest,
+	}
+	if slot == len(next.runs) {
+		next.runs = append(next.runs, run)
+	}
+	next.runs[slot] = run
+	next.merge(h, paths, 1<<slot)
+	if len(next.paths) > s.paths && !s.distinct && len(h.paths) > 0 {
+		return (*history)(nil).with(run, paths, s) // rather no past than half of the run
+	}
+	next.trim(s.paths)
+	return next, true
+}
+
+// slot returns the index into runs that a run gets, and the newest one then.
+func (h *history) slot(run uint64, s shape) (slot, newest int) {
+	if s.distinct {
+		if i := slices.Index(h.runs, run); i >= 0 {
+			return i, h.newest
+		}
+	}
+	slot = len(h.runs)
+	if slot >= s.runs {
+		slot = (h.newest + 1) % len(h.runs)
+	}
+	return slot, slot
+}
+
+// merge fills h, which has no paths yet, from an older history and the paths of the
+// run that the bit stands for.
+func (h *history) merge(old *history, paths []PathHash, bit uint32) {
+	i := 0
+	for _, path := range paths {
+		for ; i < len(old.paths) && old.paths[i] < path; i++ {
+			h.append(old.paths[i], old.readers[i]&^bit)
+		}
+		readers := bit
+		if i < len(old.paths) && old.paths[i] == path {
+			readers |= old.readers[i]
+			i++
+		}
+		h.append(path, readers)
+	}
+	for ; i < len(old.paths); i++ {
+		h.append(old.paths[i], old.readers[i]&^bit)
+	}
+}
+
+func (h *history) append(path PathHash, readers uint32) {
+	if readers != 0 {
+		h.paths, h.readers = append(h.paths, path), append(h.readers, readers)
+	}
+}
+
+// readBy reports whether a run read exactly these paths.
+func (h *history) readBy(slot int, paths []PathHash) bool {
+	n := 0
+	for i, path := range h.paths {
+		if h.readers[i]>>slot&1 == 0 {
+			continue
+		}
+		if n == len(paths) || paths[n] != path {
+			return false
+		}
+		n++
+	}
+	return n == len(paths)
+}
+
+// unanimous reports whether all runs read the same, and there was one.
+func (h *history) unanimous() bool {
+	all := uint32(1<<len(h.runs) - 1)
+	return len(h.runs) > 0 && !slices.ContainsFunc(h.readers, func(r uint32) bool { return r != all })
+}
+
+// trim drops the paths with the fewest readers that are too many.
+func (h *history) trim(most int) {
+	surplus := len(h.paths) - most
+	if surplus <= 0 {
+		return
+	}
+	var having [maxRuns + 1]int // how many paths have so many readers
+	for _, r := range h.readers {
+		having[bits.OnesCount32(r)]++
+	}
+	for n := range having {
+		having[n] = min(having[n], surplus) // so many of them go
+		surplus -= having[n]
+	}
+	kept := 0
+	for i, r := range h.readers {
+		if n := bits.OnesCount32(r); having[n] > 0 {
+			having[n]--
+			continue
+		}
+		h.paths[kept], h.readers[kept] = h.paths[i], r
+		kept++
+	}
+	h.paths, h.readers = h.paths[:kept], h.readers[:kept]
+}
+
+// readByAtLeast returns the paths that so many runs read.
+func (h *history) readByAtLeast(n int) []PathHash {
+	var paths []PathHash
+	for i, r := range h.readers {
+		if bits.OnesCount32(r) >= n {
+			paths = append(paths, h.paths[i])
+		}
+	}
+	return paths
+}
+
+func (h *history) message() *profiles.History {
+	if h == nil {
+		return nil
+	}
+	m := &profiles.History{Readers: h.readers, Runs: h.runs, Newest: uint32(h.newest)}
+	m.Paths = make([]uint64, len(h.paths))
+	for i, path := range h.paths {
+		m.Paths[i] = uint64(path)
+	}
+	return m
+}
+
+// parseHistory returns the history that a message holds, which it keeps, and nil if
+// that is none or breaks a rule.
+func parseHistory(m *profiles.History, s shape) *history {
+	h := &history{readers: m.GetReaders(), runs: m.GetRuns(), newest: int(m.GetNewest())}
+	if len(m.GetPaths()) != len(h.readers) || len(h.readers) > s.paths ||
+		len(h.runs) > s.runs || h.newest >= len(h.runs) {
+		return nil
+	}
+	h.paths = make([]PathHash, len(h.readers))
+	for i, path := range m.GetPaths() {
+		h.paths[i] = PathHash(path)
+		if i > 0 && h.paths[i] <= h.paths[i-1] || h.readers[i] == 0 ||
+			bits.Len32(h.readers[i]) > len(h.runs) {
+			return nil
+		}
+	}
+	return h
+}

@@ -1,0 +1,160 @@
+package prefetch
+
+import (
+	"math"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/proto/profiles"
+)
+
+// knowledge is what is known of the runs under one key. It is immutable. Its zero value
+// is that of a key without runs.
+type knowledge struct {
+	// history is nil if it is not known: the filter came without, or there are too many
+	// paths for one.
+	history *history
+	// filter makes the profile of what the next run will read, once; nil if there is none.
+	filter func() *Profile
+}
+
+// merged bounds how many more paths than the last run a filter without history may
+// hold, as a factor: beyond, it is replaced, for it cannot forget.
+const merged = 1.25
+
+// mostFalse is the share of false positives from which on a profile is not worth asking.
+const mostFalse = 0.5
+
+// profile returns nil where none is of use.
+func (k *knowledge) profile() *Profile {
+	if k.filter == nil {
+		return nil
+	}
+	p := k.filter()
+	if p.ones == 0 || p.FalsePositives() > mostFalse {
+		return nil
+	}
+	return p
+}
+
+// learn returns what is known after one more run, and false if that is the same.
+func (k *knowledge) learn(run uint64, paths []PathHash, r rules) (*knowledge, bool) {
+	foreign := k.history == nil && k.filter != nil
+	if !r.shape.distinct && (foreign || len(paths) > r.shape.paths) {
+		return k.learnWithoutHistory(paths, r)
+	}
+	h, changed := k.history.with(run, paths, r.shape)
+	if !changed {
+		return k, false
+	}
+	return &knowledge{history: h, filter: r.filterOf(h)}, true
+}
+
+// learnWithoutHistory is for filters that came from those who keep nothing else, and for
+// runs that are too large. It begins a history where it replaces such a filter.
+func (k *knowledge) learnWithoutHistory(paths []PathHash, r rules) (*knowledge, bool) {
+	if p := k.profile(); p != nil {
+		missing := p.missing(paths)
+		all := p.Paths() + len(missing)
+		if len(missing) == 0 && float64(all-len(paths)) <= p.uncertainty() {
+			return k, false
+		}
+		if float64(all) <= merged*float64(len(paths)) && p.hasRoomFor(all, r.options) {
+			if len(missing) == 0 {
+				return k, false
+			}
+			return withFilter(p.with(missing)), true
+		}
+	}
+	if len(paths) <= r.shape.paths {
+		return (&knowledge{}).learn(0, paths, r)
+	}
+	p := NewProfile(paths, r.options)
+	return withFilter(p), k.filter == nil || !p.filter.Equal(k.filter().filter)
+}
+
+func withFilter(p *Profile) *knowledge { return &knowledge{filter: func() *Profile { return p }} }
+
+// missing returns those of paths that p does not have.
+func (p *Profile) missing(paths []PathHash) []PathHash {
+	var missing []PathHash
+	for _, h := range paths {
+		if !p.Contains(h) {
+			missing = append(missing, h)
+		}
+	}
+	return missing
+}
+
+// uncertainty returns by how many paths Paths may well be wrong: three standard
+// deviations of the estimate (with a = kn/m its variance is m(e^a-1-a)/k², Swamidass
+// and Baldi 2007), and what is in p by false positives only.
+func (p *Profile) uncertainty() float64 {
+	m, k, n := float64(p.filter.Cap()), float64(p.filter.K()), float64(p.Paths())
+	a := k * n / m
+	return 1 + 3*math.Sqrt(m*(math.Exp(a)-1-a))/k + n*p.FalsePositives()
+}
+
+// hasRoomFor reports whether n paths in p make not many more false positives than in a
+// profile that is made for them.
+func (p *Profile) hasRoomFor(n int, o ProfileOptions) bool {
+	m, _ := dimensions(n, o.withDefaults())
+	return 3*p.filter.Cap() >= 2*m
+}
+
+// rules are those of one bucket.
+type rules struct {
+	shape   shape
+	options ProfileOptions
+	// least returns how many of so many runs have to read a path so that it is foreseen.
+	least func(runs int) int
+}
+
+func (r rules) filterOf(h *history) func() *Profile {
+	return sync.OnceValue(func() *Profile {
+		return NewProfile(h.readByAtLeast(r.least(len(h.runs))), r.options)
+	})
+}
+
+// parse returns what a value of a store says; what is malformed says nothing.
+func (r rules) parse(value []byte) *knowledge {
+	var m profiles.Record
+	if len(value) == 0 || proto.Unmarshal(value, &m) != nil {
+		return &knowledge{}
+	}
+	k := &knowledge{}
+	if m.GetHistory() != nil {
+		if k.history = parseHistory(m.GetHistory(), r.shape); k.history != nil {
+			k.filter = r.filterOf(k.history)
+		}
+	}
+	p, ok := ParseProfile(&fsac.FileSystemAccessProfile{
+		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
+	})
+	if ok {
+		k.filter = func() *Profile { return p } // made of the history, if there is one
+	}
+	return k
+}
+
+// marshal returns k as a value of a store; k has learnt something.
+func (k *knowledge) marshal() ([]byte, error) {
+	m := k.filter().Message()
+	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
+		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
+		History: k.history.message(),
+	})
+}
+
+// sizeBytes estimates the memory that k takes, a filter that is still to be made included.
+func (k *knowledge) sizeBytes() int {
+	size := 1 << 9
+	if k.history != nil {
+		size += 14*len(k.history.paths) + 8*len(k.history.runs)
+	} else if k.filter != nil {
+		size += k.filter().SizeBytes()
+	}
+	return size
+}
