@@ -101,7 +101,7 @@ func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Diges
 func (t *ReadThrough) prefetch(
 	ctx context.Context, ds []digest.Digest, directories bool,
 ) (brought []digest.Digest, err error) {
-	absent := t.store.files.use(distinct(ds))
+	absent := distinct(t.store.files.use(ds))
 	var flights []*flight
 	for len(absent) > 0 && err == nil {
 		chunk := absent[:min(len(absent), askChunk)]

@@ -35,7 +35,7 @@ func expectAgreement(t *testing.T, b []byte) (valid bool) {
 		return false
 	}
 	for i, w := range want {
-		if got := d.At(i); !sameEntry(got, w) || d.Kind(i) != w.Kind {
+		if got := d.At(i); !sameEntry(got, w) || d.Kind(i) != w.Kind || d.Name(i) != w.Name {
 			t.Errorf("%x: entry %d is %+v, want %+v", b, i, got, w)
 		}
 		if got, ok := d.Find(w.Name); !ok || !sameEntry(got, w) {
