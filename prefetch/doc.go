@@ -5,6 +5,9 @@
 // such paths as a Bloom filter, in exactly the bytes of Buildbarn's File System
 // Access Cache, so that profiles can be shared with a farm that has one.
 //
+// A Race, one for each run, has what the action is likely to read made local ahead
+// of it, by a Source that it shares with the action and that puts the action first.
+//
 // # Which paths
 //
 // A profile has the directories whose entries a run looked at and the files that
@@ -32,6 +35,25 @@
 // coarse one changes with each new action and is written more seldom; Flush writes it.
 // Programs that share a store overwrite each other's histories, and what they lose is one run.
 //
+// # How a race runs
+//
+// The input tree is gone through as far as the profile does. What is local is
+// passed at once; all that is missing of a level, at any depth where a local part
+// ends, is asked for in one call, so there is about one round trip for each level,
+// never one for each directory. Files go in calls of 1,000 or 2 MiB, in the order of
+// the tree, while the walk goes on; large ones each in a call behind them. Limits
+// bound that over all races of a worker.
+//
+// Without a profile, the directories are fetched level by level up to a bound, for
+// they are small and all reads begin with them. Files come by nearness: when a
+// second file of a directory is read, its small ones are fetched, up to 256 and
+// 1 MiB. How much of that is then used decides whether it goes on sooner, as
+// before, or not at all.
+//
+// GetTree is not used: it brings all directories of a tree or none, where few of a
+// large tree are read, and saves no more trips than a tree has levels, which are
+// gone through while the command starts.
+//
 // # What it refuses
 //
 // Everything here is a hint. Whatever is missing, malformed or broken means "not
@@ -40,6 +62,10 @@
 //
 // # Goroutines and locks
 //
-// What remembers has no goroutines of its own. Recorder.setMu comes before Recorder.mu;
-// entry.mu, cache.mu and carefulStore.mu are each alone. None is held during I/O.
+// What remembers has no goroutines of its own. A Race has one that walks, one for
+// small files, one for large ones, one that looks at what was opened, and one for
+// each call, of which there are at most 16; Stop ends all of them and waits.
+//
+// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, carefulStore.mu,
+// Race.mu, queue.mu and nearby.mu are each alone. None is held during I/O or a callback.
 package prefetch

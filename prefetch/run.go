@@ -1,0 +1,108 @@
+package prefetch
+
+import (
+	"context"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// A Source is where a Race has blobs brought. It is shared with those who really
+// need them, and sees to it that they come first. cas.ReadThrough is one.
+type Source interface {
+	// LocalDirectory returns the Directory of that digest if it is here and valid. It
+	// waits for nothing but the disk.
+	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
+	// PrefetchDirectories makes blobs local that LocalDirectory will be asked for,
+	// before those of Prefetch, waits for that, and returns those that were brought
+	// because of it. The error tells that some did not come.
+	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (brought []digest.Digest, err error)
+	// Prefetch does the same for files.
+	Prefetch(ctx context.Context, ds []digest.Digest) (brought []digest.Digest, err error)
+}
+
+// A Spec says what one Race is about.
+type Spec struct {
+	Root   digest.Digest // of the input root
+	Source Source
+	// Profile says what is likely to be read. Without one, nil, the directories are
+	// fetched as far as the bound lets, and files by nearness: see Opened.
+	Profile *Profile
+	Limits  *Limits // nil: those of NewLimits, for this Race alone
+}
+
+// A Race makes local what an action is likely to read, ahead of the action. It
+// starts with Start and ends with Stop; its other methods may be called
+// concurrently until then. Nothing that it finds, lacks or fails at is an error:
+// what is invalid or missing is passed over.
+//
+// It takes some 150 bytes for each file that it foresees, and goes through no more
+// than 65,536 directories and 262,144 files.
+type Race struct {
+	source  Source
+	limits  *Limits
+	profile *Profile
+	root    digest.Digest
+	nearby  *nearby // nil with a profile
+	queue   queue
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	foreseen []file          // guarded by mu; a blob is in it for each of its paths
+	fetched  []digest.Digest // guarded by mu; files that were fetched ahead
+	stats    Stats           // guarded by mu
+}
+
+// The bounds of one Race.
+const (
+	maxDirectories = 1 << 16
+	maxFiles       = 1 << 18
+	// largeBytes is the size above which a file is fetched behind smaller ones, in a
+	// call of its own.
+	largeBytes = 1 << 20
+	// The calls in flight for files, and what one for small files asks for.
+	smallCalls    = 8
+	largeCalls    = 4
+	filesPerCall  = 1000
+	bytesPerCall  = 2 << 20
+	directorySets = 4
+	// directoriesPerCall is enough for a level of most trees; the calls for larger
+	// ones run side by side.
+	directoriesPerCall = 2000
+)
+
+// Start begins a Race and returns at once. The caller stops it.
+func Start(ctx context.Context, s Spec) *Race {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &Race{source: s.Source, limits: s.Limits, profile: s.Profile, root: s.Root, cancel: cancel}
+	if r.limits == nil {
+		r.limits = NewLimits(LimitsOptions{})
+	}
+	r.queue.wake = [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
+	if r.profile == nil {
+		r.nearby = newNearby()
+		r.running.Go(func() { r.readAhead(ctx) })
+	}
+	r.running.Go(func() {
+		r.walk(ctx)
+		if r.nearby == nil {
+			r.queue.close()
+		}
+	})
+	r.running.Go(func() { r.send(ctx, small, smallCalls) })
+	r.running.Go(func() { r.send(ctx, large, largeCalls) })
+	return r
+}
+
+// Stop cancels what is under way, except what somebody else waits for, and returns
+// when nothing of the Race runs any more. It may be called again.
+func (r *Race) Stop() Stats {
+	r.cancel()
+	r.running.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}

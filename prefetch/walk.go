@@ -1,0 +1,138 @@
+package prefetch
+
+import (
+	"context"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// maxBlind bounds the directories that are fetched without a Profile to name them.
+const maxBlind = 4096
+
+// A place is a directory at a path.
+type place struct {
+	digest digest.Digest
+	hash   PathHash // of the path
+	asked  bool     // it was asked for; if it is not here now, it will not come
+}
+
+// A walk goes through the input tree, as far as the profile does: what is local at
+// once, what is not level by level, each in as few calls as possible. It belongs to
+// one goroutine.
+type walk struct {
+	race    *Race
+	todo    []place // to be looked at, the next one last
+	missing []place // to be asked for
+	found   []file
+	places  int          // found so far, at most maxDirectories
+	files   int          // found so far, at most maxFiles
+	asked   int          // without a Profile at most maxBlind
+	calls   int          // under way
+	came    chan []place // what the calls asked for; has room for all of them
+}
+
+func (r *Race) walk(ctx context.Context) {
+	w := walk{race: r, came: make(chan []place, directorySets)}
+	if r.wants(RootHash) {
+		w.todo = append(w.todo, place{digest: r.root, hash: RootHash})
+	}
+	for {
+		w.descend(ctx)
+		r.add(w.found)
+		w.found = nil
+		for len(w.missing) > 0 && w.calls < directorySets {
+			w.ask(ctx)
+		}
+		if w.calls == 0 {
+			return
+		}
+		select {
+		case places := <-w.came:
+			w.calls--
+			w.todo = append(w.todo, places...)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wants reports whether a directory at that path is worth a look.
+func (r *Race) wants(h PathHash) bool { return r.profile == nil || r.profile.Contains(h) }
+
+// descend looks at all directories that are local, and gathers those that are not.
+func (w *walk) descend(ctx context.Context) {
+	for len(w.todo) > 0 && ctx.Err() == nil {
+		at := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		if dir, ok := w.race.source.LocalDirectory(at.digest); ok {
+			w.look(dir, at.hash)
+		} else if !at.asked {
+			at.asked = true
+			w.missing = append(w.missing, at)
+		}
+	}
+}
+
+// look finds what is wanted in a directory.
+func (w *walk) look(dir *tree.Directory, at PathHash) {
+	first := len(w.todo)
+	for i := range dir.Len() {
+		kind := dir.Kind(i)
+		if kind == tree.Symlink || kind == tree.File && w.race.profile == nil {
+			continue
+		}
+		h := at.Child(dir.Name(i))
+		switch {
+		case !w.race.wants(h):
+		case kind == tree.File && w.files < maxFiles:
+			w.files++
+			w.found = append(w.found, file{digest: dir.At(i).Digest, hash: h})
+		case kind == tree.Dir && w.places < maxDirectories:
+			w.places++
+			w.todo = append(w.todo, place{digest: dir.At(i).Digest, hash: h})
+		}
+	}
+	slices.Reverse(w.todo[first:]) // so that they are looked at in their order
+}
+
+// ask starts a call for directories that are missing.
+func (w *walk) ask(ctx context.Context) {
+	r := w.race
+	n := min(len(w.missing), directoriesPerCall)
+	if r.profile == nil {
+		n = min(n, maxBlind-w.asked)
+	}
+	places := w.missing[:n:n]
+	w.missing = w.missing[n:]
+	if n == 0 {
+		w.missing = nil
+		return
+	}
+	w.asked += n
+	w.calls++
+	r.running.Go(func() {
+		r.fetchDirectories(ctx, places)
+		w.came <- places
+	})
+}
+
+func (r *Race) fetchDirectories(ctx context.Context, places []place) {
+	release, err := r.limits.directory(ctx)
+	if err != nil {
+		return
+	}
+	defer release()
+	ds := make([]digest.Digest, len(places))
+	for i, p := range places {
+		ds[i] = p.digest
+	}
+	// What did not come will not be found.
+	brought, _ := r.source.PrefetchDirectories(ctx, ds)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range brought {
+		r.stats.Directories.add(d)
+	}
+}
