@@ -32,7 +32,8 @@ type action struct {
 	storage *cas.Client      // of the action's instance name and function
 	inputs  *cas.ReadThrough // the worker's store, backed by storage
 	root    *vfs.Root
-	dir     string // temporary files: stdout, stderr and the command's own
+	ahead   *foresight // nil: nothing is fetched ahead
+	dir     string     // temporary files: stdout, stderr and the command's own
 	times   timeline
 
 	// What the command read, before the worker itself looks for outputs.
@@ -64,8 +65,15 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 			a.log.Warn("result was not written to the action cache", zap.Error(err))
 		}
 	}
+	a.endRace()
 	a.finish(response)
-	return response, a.release
+	if err != nil || response.GetResult().GetExitCode() != 0 {
+		return response, a.release
+	}
+	return response, func() {
+		a.release()
+		a.learn(ctx)
+	}
 }
 
 // run takes the action through its stages. It returns a response beside an
@@ -83,6 +91,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.times.enter(stageExecute)
 	result, err := a.runCommand(ctx)
 	a.read, a.stalled = a.root.Stats(), a.root.Stalled()
+	a.endRace()
 	a.task.enter(uploadingOutputs())
 	a.times.enter(stageUpload)
 	if err != nil {
@@ -111,6 +120,7 @@ func (a *action) accept(ctx context.Context) error {
 	instance := joinInstance(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
 	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
 	a.inputs = a.p.w.opts.Store.Through(a.storage)
+	a.lookAhead(ctx)
 	commandDigest, err := digest.FromProto(fn, a.message.GetCommandDigest())
 	if err != nil {
 		return failf(codes.InvalidArgument, "command digest: %w", err)
@@ -148,7 +158,9 @@ func (a *action) makeRoot(ctx context.Context) error {
 	if _, err := a.inputs.Directory(ctx, rootDigest); err != nil {
 		return fmt.Errorf("read input root %s: %w", rootDigest, err)
 	}
-	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{Name: name, Digest: rootDigest, Source: inputs{a.inputs}})
+	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
+		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(),
+	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
@@ -237,6 +249,7 @@ func (a *action) cache(ctx context.Context, response *repb.ExecuteResponse) erro
 
 // release takes the input root and the temporary files away.
 func (a *action) release() {
+	a.endRace()
 	if a.root != nil {
 		if err := a.root.Close(); err != nil {
 			a.log.Error("input root was not released", zap.Error(err))
@@ -287,6 +300,7 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
 			zap.Duration("stalled", a.stalled))
 	}
+	fields = append(fields, a.raceFields()...)
 	if message := response.GetStatus().GetMessage(); message != "" {
 		fields = append(fields, zap.String("error", message))
 	}

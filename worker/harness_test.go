@@ -25,6 +25,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -48,6 +49,7 @@ type farm struct {
 	actions   *cas.Actions
 	local     *cas.Store // the worker's own
 	roots     *vfs.FS
+	profiles  *prefetch.Profiles // nil unless the test gave them
 	scheduler *fakeScheduler
 	reads     *readLog
 
@@ -73,12 +75,14 @@ func newFarm(t *testing.T) *farm {
 const rootsVariable = "FORERUNNER_TEST_ROOTS"
 
 // newFarmOn is newFarm with input roots as o wants them.
-func newFarmOn(t *testing.T, o vfs.Options) *farm {
+func newFarmOn(t *testing.T, o vfs.Options) *farm { return newFarmThatRemembers(t, o, nil) }
+
+func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profiles) *farm {
 	t.Helper()
 	needRoot(t)
 	log := zaptest.NewLogger(t)
 	dir := t.TempDir()
-	f := &farm{scheduler: newFakeScheduler(), reads: &readLog{}, ended: make(chan struct{})}
+	f := &farm{profiles: profiles, scheduler: newFakeScheduler(), reads: &readLog{}, ended: make(chan struct{})}
 
 	// Before the first mount, as a launcher must be started.
 	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Logger: log})
@@ -107,7 +111,7 @@ func newFarmOn(t *testing.T, o vfs.Options) *farm {
 	w, err := New(Options{
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
-		Roots: roots, Launchers: []*runner.Launcher{launcher},
+		Roots: roots, Launchers: []*runner.Launcher{launcher}, Profiles: f.profiles,
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
 	})
 	check(t, err)

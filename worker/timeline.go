@@ -83,7 +83,7 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	m.WorkerCompletedTimestamp = a.times.at(stages)
 	m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, a.task.desired.GetAuxiliaryMetadata()...)
 	if a.root != nil {
-		m.AuxiliaryMetadata = a.appendInputUse(m.AuxiliaryMetadata)
+		m.AuxiliaryMetadata = a.appendRace(a.appendInputUse(m.AuxiliaryMetadata))
 	}
 	return m
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -46,6 +47,12 @@ type Options struct {
 	// WorkDir is a folder of the Worker's own for temporary files.
 	WorkDir string
 
+	// Profiles remember what actions read, so that it can be fetched ahead of the
+	// next one of their kind. Nil: nothing is.
+	Profiles *prefetch.Profiles
+	// Limits bound what is fetched ahead for all actions together; nil means the defaults.
+	Limits *prefetch.Limits
+
 	// SharedTmp lets commands use the /tmp of this machine; otherwise each has one
 	// of its own, for which a launcher needs to mount.
 	SharedTmp bool
@@ -73,6 +80,9 @@ func (o *Options) validate() error {
 	}
 	if o.MaxOutputBytes == 0 {
 		o.MaxOutputBytes = defaultMaxOutputBytes
+	}
+	if o.Limits == nil {
+		o.Limits = prefetch.NewLimits(prefetch.LimitsOptions{})
 	}
 	if o.Platform == nil {
 		o.Platform = &repb.Platform{}
@@ -128,6 +138,9 @@ type metrics struct {
 	actions *prometheus.CounterVec
 	stage   *prometheus.HistogramVec
 	busy    prometheus.Gauge
+	races   *prometheus.CounterVec
+	files   *prometheus.CounterVec
+	bytes   *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -145,16 +158,36 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "forerunner_worker_busy_slots",
 			Help: "Positions that have an action.",
 		}),
+		races: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_worker_profiles_total",
+			Help: "Actions for which was fetched ahead, by the profile that was there: exact, coarse or none.",
+		}, []string{"profile"}),
+		files: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_worker_prefetch_files_total",
+			Help: "Files fetched ahead and read (hit), fetched ahead and not read (waste), fetched because they were read (miss).",
+		}, []string{"result"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_worker_prefetch_bytes_total",
+			Help: "Bytes of the files that forerunner_worker_prefetch_files_total counts.",
+		}, []string{"result"}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.actions, m.stage, m.busy} {
+	for _, c := range []prometheus.Collector{m.actions, m.stage, m.busy, m.races, m.files, m.bytes} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+func (m *metrics) observeRace(profile string, o prefetch.Outcome) {
+	m.races.WithLabelValues(profile).Inc()
+	for result, amount := range map[string]prefetch.Amount{"hit": o.Hits, "waste": o.Waste, "miss": o.Misses} {
+		m.files.WithLabelValues(result).Add(float64(amount.Files))
+		m.bytes.WithLabelValues(result).Add(float64(amount.Bytes))
+	}
 }
 
 func (m *metrics) observe(stage string, d time.Duration) {

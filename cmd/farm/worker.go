@@ -40,6 +40,8 @@ type Worker struct {
 	Logger             *zap.Logger
 	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
 	ExecFilesystem vfs.Method
+	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
+	Prefetch bool
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
 	// NoCompression is for storage on this machine.
@@ -68,6 +70,7 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 		"hardlink, all before the start; auto, fuse where this machine can")
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
+	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read (in DATA/"+recordsFile+") and fetch it ahead of the next ones of their kind")
 }
 
 // IdentityFlags registers the flags that say who a worker is.
@@ -235,8 +238,11 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
+	profiles, closeProfiles := w.openProfiles()
+	defer func() { err = errors.Join(err, closeProfiles()) }()
 	work1, err := worker.New(worker.Options{
-		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
+		Profiles: profiles,
+		ID:       id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store:     store,
 		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),

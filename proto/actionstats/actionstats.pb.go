@@ -117,6 +117,137 @@ func (x *InputRoot) GetStalled() *durationpb.Duration {
 	return nil
 }
 
+// What was fetched ahead of the action, and what became of it. Files are counted
+// by blob; what was in the worker's own store before counts as neither.
+type Prefetch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the profile came from: "exact", "coarse" or "none".
+	Profile            string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	DirectoriesFetched int64  `protobuf:"varint,2,opt,name=directories_fetched,json=directoriesFetched,proto3" json:"directories_fetched,omitempty"`
+	FilesFetched       int64  `protobuf:"varint,3,opt,name=files_fetched,json=filesFetched,proto3" json:"files_fetched,omitempty"`
+	BytesFetched       int64  `protobuf:"varint,4,opt,name=bytes_fetched,json=bytesFetched,proto3" json:"bytes_fetched,omitempty"`
+	// Of those, what the command then read.
+	HitFiles int64 `protobuf:"varint,5,opt,name=hit_files,json=hitFiles,proto3" json:"hit_files,omitempty"`
+	HitBytes int64 `protobuf:"varint,6,opt,name=hit_bytes,json=hitBytes,proto3" json:"hit_bytes,omitempty"`
+	// And what it did not read.
+	WastedFiles int64 `protobuf:"varint,7,opt,name=wasted_files,json=wastedFiles,proto3" json:"wasted_files,omitempty"`
+	WastedBytes int64 `protobuf:"varint,8,opt,name=wasted_bytes,json=wastedBytes,proto3" json:"wasted_bytes,omitempty"`
+	// What had to be fetched because the command read it.
+	MissedFiles int64 `protobuf:"varint,9,opt,name=missed_files,json=missedFiles,proto3" json:"missed_files,omitempty"`
+	MissedBytes int64 `protobuf:"varint,10,opt,name=missed_bytes,json=missedBytes,proto3" json:"missed_bytes,omitempty"`
+	// Hits over hits and misses; 1 if there were none.
+	HitRate       float64 `protobuf:"fixed64,11,opt,name=hit_rate,json=hitRate,proto3" json:"hit_rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Prefetch) Reset() {
+	*x = Prefetch{}
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Prefetch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Prefetch) ProtoMessage() {}
+
+func (x *Prefetch) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Prefetch.ProtoReflect.Descriptor instead.
+func (*Prefetch) Descriptor() ([]byte, []int) {
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Prefetch) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *Prefetch) GetDirectoriesFetched() int64 {
+	if x != nil {
+		return x.DirectoriesFetched
+	}
+	return 0
+}
+
+func (x *Prefetch) GetFilesFetched() int64 {
+	if x != nil {
+		return x.FilesFetched
+	}
+	return 0
+}
+
+func (x *Prefetch) GetBytesFetched() int64 {
+	if x != nil {
+		return x.BytesFetched
+	}
+	return 0
+}
+
+func (x *Prefetch) GetHitFiles() int64 {
+	if x != nil {
+		return x.HitFiles
+	}
+	return 0
+}
+
+func (x *Prefetch) GetHitBytes() int64 {
+	if x != nil {
+		return x.HitBytes
+	}
+	return 0
+}
+
+func (x *Prefetch) GetWastedFiles() int64 {
+	if x != nil {
+		return x.WastedFiles
+	}
+	return 0
+}
+
+func (x *Prefetch) GetWastedBytes() int64 {
+	if x != nil {
+		return x.WastedBytes
+	}
+	return 0
+}
+
+func (x *Prefetch) GetMissedFiles() int64 {
+	if x != nil {
+		return x.MissedFiles
+	}
+	return 0
+}
+
+func (x *Prefetch) GetMissedBytes() int64 {
+	if x != nil {
+		return x.MissedBytes
+	}
+	return 0
+}
+
+func (x *Prefetch) GetHitRate() float64 {
+	if x != nil {
+		return x.HitRate
+	}
+	return 0
+}
+
 var File_proto_actionstats_actionstats_proto protoreflect.FileDescriptor
 
 const file_proto_actionstats_actionstats_proto_rawDesc = "" +
@@ -130,7 +261,20 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"bytes_read\x18\x03 \x01(\x03R\tbytesRead\x12#\n" +
 	"\rblobs_fetched\x18\x04 \x01(\x03R\fblobsFetched\x12#\n" +
 	"\rbytes_fetched\x18\x05 \x01(\x03R\fbytesFetched\x123\n" +
-	"\astalled\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\astalledB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
+	"\astalled\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\astalled\"\x80\x03\n" +
+	"\bPrefetch\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12/\n" +
+	"\x13directories_fetched\x18\x02 \x01(\x03R\x12directoriesFetched\x12#\n" +
+	"\rfiles_fetched\x18\x03 \x01(\x03R\ffilesFetched\x12#\n" +
+	"\rbytes_fetched\x18\x04 \x01(\x03R\fbytesFetched\x12\x1b\n" +
+	"\thit_files\x18\x05 \x01(\x03R\bhitFiles\x12\x1b\n" +
+	"\thit_bytes\x18\x06 \x01(\x03R\bhitBytes\x12!\n" +
+	"\fwasted_files\x18\a \x01(\x03R\vwastedFiles\x12!\n" +
+	"\fwasted_bytes\x18\b \x01(\x03R\vwastedBytes\x12!\n" +
+	"\fmissed_files\x18\t \x01(\x03R\vmissedFiles\x12!\n" +
+	"\fmissed_bytes\x18\n" +
+	" \x01(\x03R\vmissedBytes\x12\x19\n" +
+	"\bhit_rate\x18\v \x01(\x01R\ahitRateB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
 
 var (
 	file_proto_actionstats_actionstats_proto_rawDescOnce sync.Once
@@ -144,13 +288,14 @@ func file_proto_actionstats_actionstats_proto_rawDescGZIP() []byte {
 	return file_proto_actionstats_actionstats_proto_rawDescData
 }
 
-var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_proto_actionstats_actionstats_proto_goTypes = []any{
 	(*InputRoot)(nil),           // 0: forerunner.actionstats.InputRoot
-	(*durationpb.Duration)(nil), // 1: google.protobuf.Duration
+	(*Prefetch)(nil),            // 1: forerunner.actionstats.Prefetch
+	(*durationpb.Duration)(nil), // 2: google.protobuf.Duration
 }
 var file_proto_actionstats_actionstats_proto_depIdxs = []int32{
-	1, // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
+	2, // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
 	1, // [1:1] is the sub-list for method output_type
 	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
@@ -169,7 +314,7 @@ func file_proto_actionstats_actionstats_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_actionstats_actionstats_proto_rawDesc), len(file_proto_actionstats_actionstats_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

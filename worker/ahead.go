@@ -1,0 +1,149 @@
+package worker
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// learnTimeout bounds the time that saving a profile may take.
+const learnTimeout = 5 * time.Second
+
+// foresight is what is known of what an action will read, and what is done
+// about it. None of it can fail the action.
+type foresight struct {
+	action   prefetch.Action
+	recorder prefetch.Recorder
+
+	cancel context.CancelFunc
+	// found is closed when race is set, or never will be.
+	found  chan struct{}
+	race   atomic.Pointer[prefetch.Race]
+	origin prefetch.Origin // valid once found is closed
+
+	outcome prefetch.Outcome // valid after end
+}
+
+// lookAhead begins to fetch what similar actions read, before anything else is
+// known of this one. The caller ends it with endRace.
+func (a *action) lookAhead(ctx context.Context) {
+	o := &a.p.w.opts
+	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
+	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
+		return
+	}
+	f := &foresight{action: a.similar(), found: make(chan struct{})}
+	ctx, f.cancel = context.WithCancel(ctx)
+	a.ahead = f
+	go func() {
+		defer close(f.found)
+		profile, origin := o.Profiles.Find(ctx, f.action)
+		f.origin = origin
+		if ctx.Err() == nil {
+			f.race.Store(prefetch.Start(ctx, prefetch.Spec{Root: root, Source: a.inputs, Profile: profile, Limits: o.Limits}))
+		}
+	}()
+}
+
+// similar says which actions this one is like.
+func (a *action) similar() prefetch.Action {
+	s := prefetch.Action{
+		Instance: joinInstance(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()),
+		Digest:   prefetch.ReducedDigest(a.fn, a.message),
+		Platform: a.message.GetPlatform().String(),
+	}
+	for _, packed := range a.task.desired.GetAuxiliaryMetadata() {
+		var m repb.RequestMetadata
+		if packed.MessageIs(&m) && packed.UnmarshalTo(&m) == nil {
+			s.Mnemonic, s.Configuration = m.GetActionMnemonic(), m.GetConfigurationId()
+		}
+	}
+	return s
+}
+
+// hook returns the OnFirstRead of the input root.
+func (f *foresight) hook() func(string, vfs.Kind) {
+	if f == nil {
+		return nil
+	}
+	return f.read
+}
+
+func (f *foresight) read(path string, kind vfs.Kind) {
+	f.recorder.Read(path, kind)
+	if race := f.race.Load(); race != nil {
+		race.Opened(path, kind)
+	}
+}
+
+// endRace stops what is fetched ahead, and sees what it was good for. It may be
+// called again.
+func (a *action) endRace() {
+	f := a.ahead
+	if f == nil {
+		return
+	}
+	f.cancel()
+	<-f.found
+	race := f.race.Swap(nil)
+	if race == nil {
+		return
+	}
+	blobs, bytes := a.inputs.Fetched()
+	f.outcome = race.Outcome(f.recorder.Has, prefetch.Amount{Files: blobs, Bytes: bytes})
+	a.p.w.metrics.observeRace(f.origin.String(), f.outcome)
+}
+
+// learn remembers what the action read, which was successful.
+func (a *action) learn(ctx context.Context) {
+	if a.ahead == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
+	defer cancel()
+	a.p.w.opts.Profiles.Learn(ctx, a.ahead.action, a.ahead.recorder.Hashes())
+}
+
+// appendRace says what was fetched ahead.
+func (a *action) appendRace(list []*anypb.Any) []*anypb.Any {
+	if a.ahead == nil {
+		return list
+	}
+	o := a.ahead.outcome
+	packed, err := anypb.New(&actionstats.Prefetch{
+		Profile:            a.ahead.origin.String(),
+		DirectoriesFetched: o.Directories.Files,
+		FilesFetched:       o.Files.Files, BytesFetched: o.Files.Bytes,
+		HitFiles: o.Hits.Files, HitBytes: o.Hits.Bytes,
+		WastedFiles: o.Waste.Files, WastedBytes: o.Waste.Bytes,
+		MissedFiles: o.Misses.Files, MissedBytes: o.Misses.Bytes,
+		HitRate: o.HitRate(),
+	})
+	if err != nil {
+		return list
+	}
+	return append(list, packed)
+}
+
+// raceFields are for the log line of the action.
+func (a *action) raceFields() []zap.Field {
+	if a.ahead == nil {
+		return nil
+	}
+	o := a.ahead.outcome
+	return []zap.Field{
+		zap.Stringer("profile", a.ahead.origin),
+		zap.Int64("prefetched_files", o.Files.Files), zap.Int64("prefetched_bytes", o.Files.Bytes),
+		zap.Int64("hits", o.Hits.Files), zap.Int64("waste", o.Waste.Files), zap.Int64("misses", o.Misses.Files),
+		zap.Float64("hit_rate", o.HitRate()),
+	}
+}

@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// memoryStore is a prefetch.Store.
+type memoryStore struct {
+	mu      sync.Mutex
+	records map[prefetch.Key][]byte
+	fails   bool
+	puts    int
+}
+
+func (s *memoryStore) Get(_ context.Context, k prefetch.Key) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails {
+		return nil, os.ErrClosed
+	}
+	b, ok := s.records[k]
+	if !ok {
+		return nil, prefetch.ErrNotFound
+	}
+	return b, nil
+}
+
+func (s *memoryStore) Put(_ context.Context, k prefetch.Key, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails {
+		return os.ErrClosed
+	}
+	if s.records == nil {
+		s.records = map[prefetch.Key][]byte{}
+	}
+	s.records[k] = append([]byte(nil), value...)
+	s.puts++
+	return nil
+}
+
+func raceOf(t *testing.T, r *repb.ExecuteResponse) *actionstats.Prefetch {
+	t.Helper()
+	for _, packed := range r.GetResult().GetExecutionMetadata().GetAuxiliaryMetadata() {
+		var m actionstats.Prefetch
+		if packed.MessageIs(&m) {
+			check(t, packed.UnmarshalTo(&m))
+			return &m
+		}
+	}
+	t.Fatal("the result does not say what was fetched ahead")
+	return nil
+}
+
+// TestRace runs an action, has its worker forget all blobs, and runs a similar
+// one: what the first read is fetched ahead of the second, and nothing else is.
+func TestRace(t *testing.T) {
+	records := &memoryStore{}
+	inputs := func(own string) tree {
+		in := tree{"own": own}
+		for i := range 40 {
+			in[fmt.Sprintf("used%d/file", i)] = fmt.Sprintf("used %d", i)
+			in[fmt.Sprintf("unused%d/file", i)] = fmt.Sprintf("unused %d", i)
+		}
+		return in
+	}
+	const shell = "cat used*/file own > out"
+	for i, want := range []string{"none", "exact"} {
+		f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(records, prefetch.ProfilesOptions{}))
+		r := f.run(t, spec{inputs: inputs(fmt.Sprint(i)), shell: shell, paths: []string{"out"}})
+		assertOK(t, r)
+		got := raceOf(t, r)
+		if got.GetProfile() != want {
+			t.Errorf("run %d: profile %q, want %q", i, got.GetProfile(), want)
+		}
+		if i == 1 {
+			if n := got.GetHitFiles() + got.GetMissedFiles(); n == 0 || got.GetWastedFiles() > 2 {
+				t.Errorf("fetched ahead: %v", got)
+			}
+			for j := range 40 {
+				if d := digestOfBytes(fmt.Sprintf("unused %d", j)); f.reads.count(d) > 0 {
+					t.Errorf("unused%d/file was fetched", j)
+				}
+				if d := digestOfBytes(fmt.Sprintf("used %d", j)); f.reads.count(d) != 1 {
+					t.Errorf("used%d/file was fetched %d times", j, f.reads.count(d))
+				}
+			}
+		}
+		f.drain()
+		f.wait(t)
+	}
+	puts := records.puts
+	// A failure teaches nothing.
+	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(records, prefetch.ProfilesOptions{}))
+	r := f.run(t, spec{inputs: inputs("x"), shell: "cat unused*/file; exit 3"})
+	if r.GetResult().GetExitCode() != 3 {
+		t.Errorf("exit code %d", r.GetResult().GetExitCode())
+	}
+	f.drain()
+	f.wait(t)
+	if records.puts != puts {
+		t.Error("a profile of a failed run was saved")
+	}
+}
+
+// TestRaceWithoutStore: profiles that cannot be stored change no result.
+func TestRaceWithoutStore(t *testing.T) {
+	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},
+		prefetch.NewProfiles(&memoryStore{fails: true}, prefetch.ProfilesOptions{}))
+	for i := range 2 {
+		r := f.run(t, spec{inputs: tree{"a/file": "a", "b/file": fmt.Sprint(i)}, shell: "cat a/file b/file"})
+		assertOK(t, r)
+		if got, want := string(r.GetResult().GetStdoutRaw()), fmt.Sprintf("a%d", i); got != want {
+			t.Errorf("stdout is %q, want %q", got, want)
+		}
+		if got, want := raceOf(t, r).GetProfile(), []string{"none", "exact"}[i]; got != want {
+			t.Errorf("profile is %q, want %q: it is remembered while the worker is up", got, want)
+		}
+	}
+}
