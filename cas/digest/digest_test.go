@@ -103,3 +103,30 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestParseTakesLowerCaseHexadecimalAlone(t *testing.T) {
+	for c := range 256 {
+		for _, at := range []int{0, 1, 62, 63} {
+			hash := []byte(strings.Repeat("0", 2*HashSize))
+			hash[at] = byte(c)
+			d, err := Parse(SHA256, string(hash), 0)
+			if valid := strings.IndexByte("0123456789abcdef", byte(c)) >= 0; valid != (err == nil) {
+				t.Errorf("%q: %v", hash, err)
+			} else if valid && d.Hash() != string(hash) {
+				t.Errorf("%q became %s", hash, d.Hash())
+			}
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	var hashes []string // one alone would teach the branch predictor
+	for i := range 1 << 12 {
+		hashes = append(hashes, Of(SHA256, []byte{byte(i), byte(i >> 8)}).Hash())
+	}
+	for i := 0; b.Loop(); i++ {
+		if _, err := Parse(SHA256, hashes[i%len(hashes)], 2); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
