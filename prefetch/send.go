@@ -102,7 +102,7 @@ func (q *queue) drop() {
 	q.rouse()
 }
 
-// add takes files that are likely to be read.
+// add takes files that are likely to be read; it does not keep the slice.
 func (r *Race) add(files []file) {
 	if len(files) == 0 {
 		return

@@ -40,8 +40,7 @@ func (r *Race) walk(ctx context.Context) {
 	}
 	for {
 		w.descend(ctx)
-		r.add(w.found)
-		w.found = nil
+		w.hand()
 		for len(w.missing) > 0 && w.calls < directorySets {
 			w.ask(ctx)
 		}
@@ -68,11 +67,20 @@ func (w *walk) descend(ctx context.Context) {
 		w.todo = w.todo[:len(w.todo)-1]
 		if dir, ok := w.race.source.LocalDirectory(at.digest); ok {
 			w.look(dir, at.hash)
+			if len(w.found) >= filesPerCall {
+				w.hand()
+			}
 		} else if !at.asked {
 			at.asked = true
 			w.missing = append(w.missing, at)
 		}
 	}
+}
+
+// hand gives the files found to those who send.
+func (w *walk) hand() {
+	w.race.add(w.found)
+	w.found = w.found[:0]
 }
 
 // look finds what is wanted in a directory.
