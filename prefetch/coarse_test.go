@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -121,12 +123,19 @@ func TestCoarseForgets(t *testing.T) {
 
 // TestCoarseCountsActions runs one action many times: that makes it no more than one.
 func TestCoarseCountsActions(t *testing.T) {
-	p := NewProfiles(&fakeStore{}, ProfilesOptions{})
+	s := &fakeStore{}
+	p := NewProfiles(s, ProfilesOptions{})
 	for i := range 10 {
 		learn(p, compileOf(fmt.Sprint(i)), "common", fmt.Sprintf("own/%d", i))
 	}
+	learn(p, compileOf("busy"), "common", "busy")
+	p.Flush(t.Context())
+	s.written()
 	for range 100 {
 		learn(p, compileOf("busy"), "common", "busy")
+	}
+	if p.Flush(t.Context()); s.written() != 0 {
+		t.Error("a run that is known was written")
 	}
 	all := []string{"common", "busy", "own/3"}
 	expect(t, p, compileOf("x"), Coarse, all, "common")
@@ -150,6 +159,26 @@ func TestCoarseWritesSeldom(t *testing.T) {
 	if p.Flush(t.Context()); s.written() != 0 {
 		t.Error("what was written is written again")
 	}
+}
+
+// TestCoarseKeepsWhatIsUnwritten has another program write the record meanwhile.
+func TestCoarseKeepsWhatIsUnwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeStore{}
+		here, there := NewProfiles(s, ProfilesOptions{}), NewProfiles(s, ProfilesOptions{})
+		for i := range 4 { // the fourth is not written at once
+			learn(here, compileOf(fmt.Sprint(i)), "here")
+		}
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			learn(there, compileOf(fmt.Sprint("there", i)), "there")
+		}
+		time.Sleep(time.Minute)
+		all := []string{"here", "there"}
+		expect(t, here, compileOf("x"), Coarse, all, "here")
+		here.Flush(t.Context())
+		expect(t, NewProfiles(s, ProfilesOptions{}), compileOf("x"), Coarse, all, "here")
+	})
 }
 
 // TestCoarseHasNoPlace has a store that only keeps profiles of actions.

@@ -451,9 +451,41 @@ func TestFindInMemory(t *testing.T) {
 		s.set(func(s *fakeStore) { clear(s.values) }) // evicted there, known here
 		time.Sleep(time.Minute)
 		expect(t, here, actionOf("a"), Exact, all, "x", "y")
-		learn(here, actionOf("a"), "x", "y")
+		here.Flush(t.Context())
 		expect(t, NewProfiles(s, ProfilesOptions{}), actionOf("a"), Exact, all, "x", "y")
 	})
+}
+
+// gatedStore is a Store whose Put waits until it is let through.
+type gatedStore struct {
+	fakeStore
+	begun, gate chan struct{}
+}
+
+func (s *gatedStore) Put(ctx context.Context, k Key, value []byte) error {
+	s.begun <- struct{}{}
+	<-s.gate
+	return s.fakeStore.Put(ctx, k, value)
+}
+
+// TestLearnDuringWrite has a run that ends while what an earlier one read is being written:
+// it waits for nothing, and is written after it.
+func TestLearnDuringWrite(t *testing.T) {
+	s := &gatedStore{begun: make(chan struct{}), gate: make(chan struct{})}
+	p := NewProfiles(s, ProfilesOptions{Timeout: time.Minute})
+	var wg sync.WaitGroup
+	wg.Go(func() { learn(p, actionOf("a"), "x") })
+	<-s.begun
+	learn(p, actionOf("a"), "y")
+	s.gate <- struct{}{}
+	<-s.begun
+	s.gate <- struct{}{}
+	wg.Wait()
+	all := []string{"x", "y"}
+	expect(t, NewProfiles(s, ProfilesOptions{}), actionOf("a"), Exact, all, all...)
+	if p.Flush(t.Context()); s.written() != 2 {
+		t.Error("two runs were not written twice")
+	}
 }
 
 func TestMemoryIsBounded(t *testing.T) {

@@ -90,9 +90,9 @@ func (s *carefulStore) note(p part, err error) {
 	fields := []zap.Field{zap.String("operation", p.operation), zap.String("bucket", p.bucket)}
 	switch {
 	case err != nil && !broken:
-		s.log.Warn("profiles are not available: actions run without, until the store works again",
+		s.log.Warn("store of profiles fails: actions do without it until it works again",
 			append(fields, zap.Error(err))...)
 	case err == nil && broken:
-		s.log.Info("profiles are available again", fields...)
+		s.log.Info("store of profiles works again", fields...)
 	}
 }
