@@ -3,7 +3,9 @@ package farm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch"
 )
 
-// recordsFile is where a worker keeps its records, in its data folder.
+// recordsFile is where a program keeps its records, in its data folder.
 const recordsFile = "records.db"
 
 // profileStore lets profiles be kept in a kv.Store.
@@ -31,20 +33,38 @@ func (s profileStore) Put(ctx context.Context, k prefetch.Key, value []byte) err
 	return s.store.Put(ctx, kv.Key(k), value)
 }
 
-// openProfiles opens what the worker remembers of what actions read. Where it
-// cannot be opened, which is logged, it is remembered until the worker ends.
-func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error) {
-	closeStore = func() error { return nil }
+// openRecords opens the records in a file. They are hints: if that cannot be
+// done, which is logged, they are kept until the program ends.
+func openRecords(path string, log *zap.Logger) (store kv.Store, closeStore func() error) {
+	file, err := kv.OpenBolt(path, kv.BoltOptions{Logger: log})
+	if err != nil {
+		log.Warn("records of former actions are kept in memory only", zap.String("file", path), zap.Error(err))
+		return kv.NewMemory(0), func() error { return nil }
+	}
+	return file, file.Close
+}
+
+// openProfiles opens what the worker remembers of what actions read, nil if nothing.
+func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, err error) {
 	if !w.Prefetch {
-		return nil, closeStore
+		return nil, func() error { return nil }, nil
 	}
 	var store kv.Store
-	file, err := kv.OpenBolt(filepath.Join(w.Data, recordsFile), kv.BoltOptions{Logger: w.Logger})
-	if err != nil {
-		w.Logger.Warn("what actions read is not remembered beyond the end of this worker", zap.Error(err))
-		store = kv.NewMemory(0)
-	} else {
-		store, closeStore = file, file.Close
+	switch {
+	case strings.HasPrefix(w.Profiles, "grpc://"):
+		conn, err := dial(w.Profiles)
+		if err != nil {
+			return nil, nil, err
+		}
+		store, closeStore = kv.NewFSAC(conn, kv.FSACOptions{
+			Buckets: []string{prefetch.ExactBucket, prefetch.CoarseBucket},
+		}), conn.Close
+	case strings.HasPrefix(w.Profiles, "bolt:"):
+		store, closeStore = openRecords(strings.TrimPrefix(w.Profiles, "bolt:"), w.Logger)
+	case w.Profiles == "":
+		store, closeStore = openRecords(filepath.Join(w.Data, recordsFile), w.Logger)
+	default:
+		return nil, nil, fmt.Errorf("%q is neither bolt:PATH nor grpc://HOST:PORT", w.Profiles)
 	}
-	return prefetch.NewProfiles(profileStore{store}, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore
+	return prefetch.NewProfiles(profileStore{store}, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
@@ -86,6 +87,9 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	sched.Register(server)
+	records, closeRecords := openRecords(filepath.Join(s.Data, recordsFile), s.Logger)
+	defer func() { err = errors.Join(err, closeRecords()) }()
+	kv.RegisterFSAC(server, records)
 	stopHTTP, err := serveHTTP(ctx, s.HTTP, registry)
 	if err != nil {
 		return err

@@ -42,6 +42,8 @@ type Worker struct {
 	ExecFilesystem vfs.Method
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
 	Prefetch bool
+	// Profiles is where that is kept: bolt:PATH or grpc://HOST:PORT; empty: a file below Data.
+	Profiles string
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
 	// NoCompression is for storage on this machine.
@@ -61,6 +63,8 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
 	w.FilesystemFlags(f)
 	w.IdentityFlags(f)
+	f.StringVar(&w.Profiles, "profiles", "", "where to remember what actions read: bolt:`PATH`, or grpc://HOST:PORT of a "+
+		"scheduler or another FileSystemAccessCache (default bolt:DATA/"+recordsFile+")")
 }
 
 // FilesystemFlags registers the flag that says what input roots are made of.
@@ -70,7 +74,7 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 		"hardlink, all before the start; auto, fuse where this machine can")
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
-	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read (in DATA/"+recordsFile+") and fetch it ahead of the next ones of their kind")
+	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
 }
 
 // IdentityFlags registers the flags that say who a worker is.
@@ -238,7 +242,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	profiles, closeProfiles := w.openProfiles()
+	profiles, closeProfiles, err := w.openProfiles()
+	if err != nil {
+		return fmt.Errorf("--profiles: %w", err)
+	}
 	defer func() { err = errors.Join(err, closeProfiles()) }()
 	work1, err := worker.New(worker.Options{
 		Profiles: profiles,

@@ -111,11 +111,12 @@ func expectOutputs(f *farmTest, dir string) {
 func testConfiguration(f *farmTest) {
 	for program, flags := range map[string][]string{
 		"forerunner up":        {"--data", "--listen", "--slots", "--platform", "--size-class", "--cache-size", "--http", "--exec-filesystem", "--upper-memory", "--prefetch"},
+		"forerunner profile":   {"--remote", "--profiles", "--unused"},
 		"forerunner exec":      {"--remote", "--input", "--output", "--download", "--platform", "--timeout"},
 		"forerunner-scheduler": {"--listen", "--http", "--storage", "--data", "--cache-size"},
 		"forerunner-worker": {
 			"--scheduler", "--storage", "--slots", "--size-class", "--platform", "--instance-prefix",
-			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http", "--exec-filesystem",
+			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http", "--exec-filesystem", "--profiles", "--prefetch",
 		},
 	} {
 		for _, ask := range []string{"--help", "--print-config"} {

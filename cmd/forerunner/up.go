@@ -53,6 +53,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	l.scheduler.EndsWithReady = true
 	err = l.scheduler.Run(abort, func(address string) error {
 		l.worker.Scheduler, l.worker.Storage = "grpc://"+address, "grpc://"+address
+		l.worker.Profiles = "grpc://" + address
 		return started.Run(drain, abort, func() { ready(address) })
 	})
 	return errors.Join(err, started.Close())
