@@ -431,6 +431,23 @@ func TestCancelledAsk(t *testing.T) {
 	}
 }
 
+// TestPatienceOfTheCaller is shorter than the own one; yet the store is known to hang.
+func TestPatienceOfTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.WarnLevel)
+		s := &fakeStore{hang: true}
+		p := NewProfiles(s, ProfilesOptions{Logger: zap.New(core), Timeout: time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		p.Find(ctx, actionOf("a"))
+		start := time.Now()
+		p.Find(t.Context(), actionOf("a"))
+		if spent := time.Since(start); spent > 0 || logs.Len() != 1 {
+			t.Errorf("the next one waited for %s: %v", spent, logs.All())
+		}
+	})
+}
+
 // TestFindInMemory counts how often the store is asked, and that it is asked again.
 func TestFindInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

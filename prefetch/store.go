@@ -70,8 +70,8 @@ func (s *carefulStore) try(ctx context.Context, p part, do func(context.Context)
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := do(limited)
-	if err != nil && ctx.Err() != nil {
-		return false // that says nothing about the store
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return false // that says nothing about the store; a deadline that has passed does
 	}
 	s.note(p, err)
 	return err == nil
