@@ -73,6 +73,9 @@ type sample struct {
 	fetched, read float64 // bytes, as the worker counts them
 	wire          float64 // bytes that the storage sent
 	stalled       float64 // seconds that actions waited, summed
+	// Of what was fetched ahead or had to be, summed over the actions.
+	hitFiles, missedFiles, wasted float64        // the last in bytes
+	profiles                      map[string]int // how many actions had which
 }
 
 type prefetchBench struct {
@@ -116,6 +119,9 @@ func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err er
 	b := newPrefetchBench(f, o)
 	if err := b.prepare(ctx); err != nil {
 		return err
+	}
+	if o.bandwidth > 0 {
+		facts += fmt.Sprintf("; %d MB/s to the storage", o.bandwidth)
 	}
 	began := time.Now()
 	err = b.measure(ctx)
@@ -173,8 +179,8 @@ func (b *prefetchBench) measure(ctx context.Context) error {
 				return fmt.Errorf("%s %s at %d ms: %w", c.work, c.column, c.ms, err)
 			}
 			took := b.samples[c][len(b.samples[c])-1]
-			progress("run %d of %d, %s, %s at %d ms: %s, waited %s, %.1f MB fetched", run+1, b.o.runs,
-				b.works[c.work].name, c.column, c.ms, formatSeconds(took.seconds), formatSeconds(took.stalled), took.fetched/1e6)
+			progress("run %d of %d, %s, %s at %d ms: %s, waited %s, %.1f MB fetched, %.0f files foreseen, %.0f not", run+1, b.o.runs,
+				b.works[c.work].name, c.column, c.ms, formatSeconds(took.seconds), formatSeconds(took.stalled), took.fetched/1e6, took.hitFiles, took.missedFiles)
 		}
 		if err := b.cost(ctx, run); err != nil {
 			return fmt.Errorf("cost when warm: %w", err)
@@ -185,14 +191,11 @@ func (b *prefetchBench) measure(ctx context.Context) error {
 
 // can reports whether there is what a cell needs.
 func (b *prefetchBench) can(c cell) bool {
-	return b.works[c.work] != nil && (canRemember() || c.column != exact && c.column != coarse)
+	return b.works[c.work] != nil
 }
 
 // train has workers see what the cells take for known.
 func (b *prefetchBench) train(ctx context.Context) error {
-	if !canRemember() {
-		return nil
-	}
 	for _, c := range b.wanted() {
 		key := memoryKey{c.work, c.column}
 		if !b.can(c) || b.memories[key] != "" || c.column != exact && c.column != coarse {
@@ -270,18 +273,23 @@ func (b *prefetchBench) once(ctx context.Context, slots int, actions []*benchAct
 	if len(actions) == 1 {
 		s.seconds = results[0].seconds
 	}
+	s.profiles = map[string]int{}
 	s.wire = float64(far.received() - before)
 	for _, r := range results {
 		s.fetched += float64(r.use.GetBytesFetched())
 		s.read += float64(r.use.GetBytesRead())
 		s.stalled += r.use.GetStalled().AsDuration().Seconds()
+		s.hitFiles += float64(r.ahead.GetHitFiles())
+		s.missedFiles += float64(r.ahead.GetMissedFiles())
+		s.wasted += float64(r.ahead.GetWastedBytes())
+		s.profiles[r.ahead.GetProfile()]++
 	}
 	return s, nil
 }
 
 // cost takes warm samples with recorder and prefetcher and without, by turns.
 func (b *prefetchBench) cost(ctx context.Context, run int) error {
-	if !b.wantsCost() || !canRemember() {
+	if !b.wantsCost() {
 		return nil
 	}
 	for i := range 2 {

@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -106,11 +107,8 @@ func (f *benchFarm) withWorker(ctx context.Context, s setting, use func(far *pro
 		Scheduler: "grpc://" + f.address, Storage: "grpc://" + far.address(),
 		ID:   map[string]string{"bench": fmt.Sprint(f.starts)},
 		Data: data, CacheDir: cache, CacheSize: "8G", Slots: s.slots, SizeClass: 1,
-		ExecFilesystem: s.method, Logger: f.log,
+		ExecFilesystem: s.method, Prefetch: !s.plain, Logger: f.log,
 		NoCompression: s.distance.bandwidth == 0, // else bytes cost nothing
-	}
-	if err := remember(w, s); err != nil {
-		return err
 	}
 	if err := f.serve(ctx, w, func() error { return use(far) }); err != nil || s.keep == "" {
 		return err
@@ -162,6 +160,7 @@ type benchAction struct {
 type result struct {
 	seconds float64 // of the whole Execute
 	use     *actionstats.InputRoot
+	ahead   *actionstats.Prefetch
 }
 
 // execute runs an action although its result may be cached. The time does not
@@ -184,13 +183,13 @@ func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err 
 		return r, fmt.Errorf("%s: exit code %d: %.2000s: %w", a.command.GetArguments()[0],
 			outcome.Result.GetExitCode(), said, errors.Join(outcome.Status))
 	}
-	r.use = &actionstats.InputRoot{}
+	r.use, r.ahead = &actionstats.InputRoot{}, &actionstats.Prefetch{}
 	for _, packed := range outcome.Result.GetExecutionMetadata().GetAuxiliaryMetadata() {
-		if packed.MessageIs(r.use) {
-			if err := packed.UnmarshalTo(r.use); err != nil {
-				return r, fmt.Errorf("read metadata of an action: %w", err)
+		for _, known := range []proto.Message{r.use, r.ahead} {
+			if packed.MessageIs(known) {
+				err = errors.Join(err, packed.UnmarshalTo(known))
 			}
 		}
 	}
-	return r, nil
+	return r, err
 }

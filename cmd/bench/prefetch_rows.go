@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -120,11 +121,8 @@ func (b *prefetchBench) rows() (rows []row) {
 
 // missing says why a cell has no samples.
 func (b *prefetchBench) missing(c cell) string {
-	switch {
-	case b.lacks[c.work] != "":
+	if b.lacks[c.work] != "" {
 		return b.lacks[c.work]
-	case !canRemember() && (c.column == exact || c.column == coarse):
-		return errNotBuiltIn.Error()
 	}
 	return "it failed"
 }
@@ -163,8 +161,9 @@ func scaled(values []float64, by float64) []float64 {
 }
 
 // trips derives how many round trips a go build waits for one after another.
-func (b *prefetchBench) trips(c column) (float64, bool) {
-	near, far := b.of(cell{workGo, c, nearMS}, seconds), b.of(cell{workGo, c, farMS}, seconds)
+// Figure is the time that is compared.
+func (b *prefetchBench) trips(c column, figure func(sample) float64) (float64, bool) {
+	near, far := b.of(cell{workGo, c, nearMS}, figure), b.of(cell{workGo, c, farMS}, figure)
 	if len(near) == 0 || len(far) == 0 {
 		return 0, false
 	}
@@ -172,7 +171,7 @@ func (b *prefetchBench) trips(c column) (float64, bool) {
 }
 
 func (b *prefetchBench) roundTrips() row {
-	value, ok := b.trips(exact)
+	value, ok := b.trips(exact, seconds)
 	if !ok {
 		return withTargets(notMeasured(rowRoundTrips, "round trips", b.missing(cell{workGo, exact, farMS})),
 			ratioRow{wanted: "≤ 12", peer: "about 250"})
@@ -180,10 +179,13 @@ func (b *prefetchBench) roundTrips() row {
 	r := newRow(rowRoundTrips, value, "round trips")
 	r.wanted = "≤ 12"
 	notes := []string{fmt.Sprintf("times at %d ms less those at %d ms, over the difference", farMS, nearMS)}
-	if without, ok := b.trips(none); ok {
+	if waited, ok := b.trips(exact, func(s sample) float64 { return s.stalled }); ok {
+		notes = append(notes, "of the time that the command waited "+formatValue(waited))
+	}
+	if without, ok := b.trips(none, seconds); ok {
 		notes = append(notes, "without profile "+formatValue(without))
 	}
-	if known, ok := b.trips(warm); ok {
+	if known, ok := b.trips(warm, seconds); ok {
 		r.Baseline = "warm " + formatValue(known)
 	}
 	r.Note = strings.Join(append(notes, "peer about 250"), "; ")
@@ -211,11 +213,7 @@ func (b *prefetchBench) bytes() row {
 func (b *prefetchBench) warmCost() row {
 	plain, with := b.recording[0], b.recording[1]
 	if len(plain.wall) == 0 || len(with.wall) == 0 {
-		why := "it failed"
-		if !canRemember() {
-			why = errNotBuiltIn.Error()
-		}
-		return withTargets(notMeasured(rowWarmCost, "share", why), ratioRow{wanted: "≤ 0.01"})
+		return withTargets(notMeasured(rowWarmCost, "share", "it failed"), ratioRow{wanted: "≤ 0.01"})
 	}
 	base := median(plain.wall)
 	r := newRow(rowWarmCost, median(with.wall)/base-1, "share")
@@ -229,7 +227,7 @@ func (b *prefetchBench) warmCost() row {
 
 // printCells writes all that was measured, in seconds and MB.
 func (b *prefetchBench) printCells(w io.Writer) error {
-	table := [][]string{{"work", "round trip", "inputs", "time", "runs", "over warm", "waited", "fetched", "read", "not read"}}
+	table := [][]string{{"work", "round trip", "inputs", "time", "runs", "over warm", "waited", "fetched", "on the wire", "read", "wasted", "foreseen", "profile"}}
 	for _, work := range []string{workGo, workCXX} {
 		for _, ms := range []int{0, 2, nearMS, farMS} {
 			for _, column := range []column{allFirst, none, coarse, exact, warm} {
@@ -265,9 +263,22 @@ func (b *prefetchBench) cells(c cell) []string {
 		formatSeconds(median(took)), spread(took), over,
 	}
 	if c.column == allFirst { // hard links do not know what is read
-		return append(cells, "–", mb(func(s sample) float64 { return s.wire }), "–", "–")
+		return append(cells, "–", "–", mb(func(s sample) float64 { return s.wire }), "–", "–", "–", "–")
 	}
 	return append(cells, formatSeconds(middle(func(s sample) float64 { return s.stalled })),
-		mb(func(s sample) float64 { return s.fetched }), mb(func(s sample) float64 { return s.read }),
-		mb(func(s sample) float64 { return max(0, s.fetched-s.read) }))
+		mb(func(s sample) float64 { return s.fetched }), mb(func(s sample) float64 { return s.wire }),
+		mb(func(s sample) float64 { return s.read }),
+		mb(func(s sample) float64 { return s.wasted }),
+		fmt.Sprintf("%.0f of %.0f", middle(func(s sample) float64 { return s.hitFiles }),
+			middle(func(s sample) float64 { return s.hitFiles + s.missedFiles })),
+		origins(b.samples[c][0].profiles))
+}
+
+// origins says which profiles the actions of a sample had.
+func origins(counts map[string]int) string {
+	var said []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		said = append(said, fmt.Sprintf("%d %s", counts[name], name))
+	}
+	return strings.Join(said, ", ")
 }
