@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -67,4 +68,17 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 		return nil, nil, fmt.Errorf("%q is neither bolt:PATH nor grpc://HOST:PORT", w.Profiles)
 	}
 	return prefetch.NewProfiles(profileStore{store}, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore, nil
+}
+
+// flushTimeout bounds how long the end of a worker waits for its profiles.
+const flushTimeout = 2 * time.Second
+
+// flushProfiles saves what was learned and not written yet; ctx may have ended.
+func flushProfiles(ctx context.Context, p *prefetch.Profiles) {
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	p.Flush(ctx)
 }

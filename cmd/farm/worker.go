@@ -246,7 +246,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return fmt.Errorf("--profiles: %w", err)
 	}
-	defer func() { err = errors.Join(err, closeProfiles()) }()
+	defer func() {
+		flushProfiles(ctx, profiles)
+		err = errors.Join(err, closeProfiles())
+	}()
 	work1, err := worker.New(worker.Options{
 		Profiles: profiles,
 		ID:       id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
