@@ -106,11 +106,16 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
+	return t.store.keepDirectory(d, b)
+}
+
+// keepDirectory makes a Directory of the bytes of d, and keeps it at hand.
+func (s *Store) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, error) {
 	dir, err := tree.Parse(d.Function(), b)
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
-	return t.store.directories.add(d, dir), nil
+	return s.directories.add(d, dir), nil
 }
 
 // LocalDirectory returns what Directory would, if that is in memory or in the
@@ -119,7 +124,7 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if dir := t.store.directories.get(d); dir != nil {
 		return dir, true
 	}
-	if d.SizeBytes() > maxDirectoryBytes || !t.store.Contains(d) {
+	if d.SizeBytes() > maxDirectoryBytes {
 		return nil, false
 	}
 	file, err := t.store.open(d)
@@ -130,11 +135,8 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if err != nil {
 		return nil, false
 	}
-	dir, err := tree.Parse(d.Function(), b)
-	if err != nil {
-		return nil, false // Directory will say what is wrong
-	}
-	return t.store.directories.add(d, dir), true
+	dir, err := t.store.keepDirectory(d, b)
+	return dir, err == nil // else Directory will say what is wrong
 }
 
 // hold makes ds local and keeps them pinned until release is called. After an

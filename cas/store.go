@@ -252,15 +252,15 @@ func (s *Store) Stats() StoreStats {
 // BlobPath returns where below Store.Dir the file of a blob lies while the Store
 // has it, with slashes. Others may read the file; it is never changed, and is
 // removed when the blob is evicted.
-func BlobPath(d digest.Digest) string { return blobPath(d) }
-
-// ParseBlobPath is the inverse of BlobPath.
-func ParseBlobPath(path string) (digest.Digest, bool) { return parseBlobPath(path) }
+func BlobPath(d digest.Digest) string {
+	h := d.Hash()
+	return d.Function().String() + "/" + h[:2] + "/" + h + "-" + strconv.FormatInt(d.SizeBytes(), 10)
+}
 
 func blobLayout() layout[digest.Digest] {
 	l := layout[digest.Digest]{
-		path:  blobPath,
-		parse: parseBlobPath,
+		path:  BlobPath,
+		parse: ParseBlobPath,
 		whole: func(d digest.Digest, bytes int64) bool { return bytes == d.SizeBytes() },
 		cost:  digest.Digest.SizeBytes,
 	}
@@ -270,12 +270,8 @@ func blobLayout() layout[digest.Digest] {
 	return l
 }
 
-func blobPath(d digest.Digest) string {
-	h := d.Hash()
-	return d.Function().String() + "/" + h[:2] + "/" + h + "-" + strconv.FormatInt(d.SizeBytes(), 10)
-}
-
-func parseBlobPath(path string) (digest.Digest, bool) {
+// ParseBlobPath is the inverse of BlobPath.
+func ParseBlobPath(path string) (digest.Digest, bool) {
 	group, rest, _ := strings.Cut(path, "/")
 	shard, name, _ := strings.Cut(rest, "/")
 	hash, size, _ := strings.Cut(name, "-")

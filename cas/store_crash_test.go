@@ -256,7 +256,7 @@ func BenchmarkOpenStore(b *testing.B) {
 	dir := b.TempDir()
 	for i := range blobs {
 		d := digest.Of(digest.SHA256, fmt.Append(nil, i))
-		path := filepath.Join(dir, blobPath(d))
+		path := filepath.Join(dir, BlobPath(d))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, fmt.Append(nil, i), 0o444)); err != nil {
 			b.Fatal(err)
 		}

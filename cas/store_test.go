@@ -455,8 +455,8 @@ func FuzzParseBlobPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		if d, ok := parseBlobPath(path); ok && (blobPath(d) != path || d.IsEmptyBlob()) {
-			t.Errorf("%q is %s, whose path is %q", path, d, blobPath(d))
+		if d, ok := ParseBlobPath(path); ok && (BlobPath(d) != path || d.IsEmptyBlob()) {
+			t.Errorf("%q is %s, whose path is %q", path, d, BlobPath(d))
 		}
 	})
 }
@@ -464,8 +464,8 @@ func FuzzParseBlobPath(f *testing.F) {
 func TestStoreParsesItsOwnPaths(t *testing.T) {
 	for _, fn := range digest.Functions() {
 		d := digest.Of(fn, []byte("text"))
-		if got, ok := parseBlobPath(blobPath(d)); !ok || got != d {
-			t.Errorf("%s: %s, %t", blobPath(d), got, ok)
+		if got, ok := ParseBlobPath(BlobPath(d)); !ok || got != d {
+			t.Errorf("%s: %s, %t", BlobPath(d), got, ok)
 		}
 	}
 }
