@@ -36,14 +36,22 @@ func OpenImage(r io.ReaderAt) (*Image, error) {
 func (m *Image) UUID() [16]byte { return m.uuid }
 
 // Path returns the path of the inode with this number, relative to the root; the root's own is
-// empty. It takes some two reads of a block for each level, and more in large directories.
-// Neither a number that means nothing nor an image that is damaged do more harm than an error.
+// empty. It costs what Node does.
 func (m *Image) Path(nid uint64) (string, error) {
+	n, err := m.Node(nid)
+	return n.Path, err
+}
+
+// Node returns what the inode with this number is. It takes some two reads of a block for each
+// level, and more in large directories. Neither a number that means nothing nor an image that is
+// damaged do more harm than an error.
+func (m *Image) Node(nid uint64) (Node, error) {
 	var parts []string
 	buf := make([]byte, 2*blockSize)
 	inode, block := buf[:blockSize], buf[blockSize:]
 	asked := nid
 	d, err := m.readInode(nid, inode)
+	node := Node{Mode: d.mode, Size: d.size, Redirect: d.redirect()}
 	for err == nil && nid != rootNID {
 		// A directory lies before what is in it, so this ends.
 		parent := uint64(d.parent)
@@ -61,13 +69,14 @@ func (m *Image) Path(nid uint64) (string, error) {
 		nid = parent
 	}
 	if err != nil {
-		return "", fmt.Errorf("path of inode %d: %w", asked, err)
+		return Node{}, fmt.Errorf("path of inode %d: %w", asked, err)
 	}
 	slices.Reverse(parts)
-	return strings.Join(parts, "/"), nil
+	node.Path = strings.Join(parts, "/")
+	return node, nil
 }
 
-// A dirInode is what Path needs of an inode.
+// A dirInode is what Node needs of an inode.
 type dirInode struct {
 	inode
 	hasXattrs bool

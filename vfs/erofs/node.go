@@ -1,26 +1,11 @@
 package erofs
 
-import "fmt"
-
 // A Node is what an image says of an inode.
 type Node struct {
 	Path     string // relative to the root; the root's own is empty
 	Mode     uint32 // type and permission bits, as in unix.Stat_t
 	Size     int64  // of a file in bytes
 	Redirect string // of a file with data: Entry.Redirect
-}
-
-// Node returns what the inode with this number is, at the cost of Path.
-func (m *Image) Node(nid uint64) (Node, error) {
-	path, err := m.Path(nid)
-	if err != nil {
-		return Node{}, err
-	}
-	d, err := m.readInode(nid, make([]byte, blockSize))
-	if err != nil {
-		return Node{}, fmt.Errorf("read inode %d: %w", nid, err)
-	}
-	return Node{Path: path, Mode: d.mode, Size: d.size, Redirect: d.redirect()}, nil
 }
 
 // redirect returns the attribute of that name, as putXattrs writes it.
