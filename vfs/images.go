@@ -440,9 +440,8 @@ func (f *FS) openImages(blobs *BlobFolder) {
 	if err == nil {
 		return
 	}
-	f.log.Warn("no metadata images; every first look at an input goes through this process",
-		zap.Error(err), zap.String("how_to_get_it",
-			"Linux 6.12 or later with EROFS_FS_BACKED_BY_FILE and FANOTIFY, root, and the store on ext4, xfs or btrfs"))
+	f.log.Warn("no metadata images for input roots", missing(err),
+		zap.String("costs", costOfNoImages), zap.String("to_have_it", imagesAdvice))
 	if err := f.closeImages(); err != nil {
 		f.log.Warn("metadata images were not closed", zap.Error(err))
 	}

@@ -24,8 +24,11 @@ const (
 		"and nothing is known of what the command reads"
 	costOfBare = "a command that writes into an input, as root can, changes it for the other roots that share it: " +
 		"all their actions fail then"
-	costOfCopies      = "every file of an input root is copied for every root"
-	diskAdvice        = "put the upper folder on ext4, xfs, btrfs or tmpfs"
+	costOfCopies   = "every file of an input root is copied for every root"
+	diskAdvice     = "put the upper folder on ext4, xfs, btrfs or tmpfs"
+	costOfNoImages = "every first look at an input goes through this process"
+	imagesAdvice   = "use Linux 6.12 or later with EROFS_FS_BACKED_BY_FILE and FANOTIFY, run as root, " +
+		"and keep the store on ext4, xfs or btrfs"
 	passthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
 )
 
@@ -161,10 +164,7 @@ func (r *Root) tryOut(src *probeSource) error {
 		}
 		r.server.UnregisterBackingFd(id)
 	}
-	got, err := os.ReadFile(filepath.Join(r.Path(), "file"))
-	if err == nil && string(got) != probeContent {
-		err = fmt.Errorf("read %q instead of %q", got, probeContent)
-	}
+	err := r.readProbe()
 	if err != nil && r.fs.passthrough {
 		return &passthroughError{err}
 	}
@@ -233,17 +233,22 @@ func (f *FS) tryImage() error {
 }
 
 func (r *Root) tryOutImage() error {
-	got, err := os.ReadFile(filepath.Join(r.Path(), "file"))
-	if err == nil && string(got) != probeContent {
-		err = fmt.Errorf("read %q instead of %q", got, probeContent)
-	}
-	if err != nil {
+	if err := r.readProbe(); err != nil {
 		return err
 	}
 	if s := r.Stats(); s.FilesRead != 1 {
 		return fmt.Errorf("fanotify reported %d opens instead of one", s.FilesRead)
 	}
 	return nil
+}
+
+// readProbe reads the file of a probeSource.
+func (r *Root) readProbe() error {
+	got, err := os.ReadFile(filepath.Join(r.Path(), "file"))
+	if err == nil && string(got) != probeContent {
+		err = fmt.Errorf("read %q instead of %q", got, probeContent)
+	}
+	return err
 }
 
 const probeContent = "forerunner\n"

@@ -62,8 +62,6 @@ type Options struct {
 	// local. Then what several roots had in common is shown by metadata images,
 	// at the speed of a local disk, where the kernel can do that.
 	Blobs *BlobFolder
-	// DisableImages does without metadata images all the same.
-	DisableImages bool
 	// DisablePassthrough serves reads through the page cache of the FUSE mount
 	// even where the kernel could read the blobs itself.
 	DisablePassthrough bool
@@ -155,7 +153,7 @@ func (f *FS) prepare(o Options) error {
 	if err := f.probe(o, f.tryRoot); err != nil {
 		return errors.Join(err, f.closePoints())
 	}
-	if o.Blobs != nil && !o.DisableImages && f.method == FUSE {
+	if o.Blobs != nil && f.method == FUSE {
 		f.openImages(o.Blobs)
 	}
 	return nil
