@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +61,7 @@ func (a *action) similar() prefetch.Action {
 	s := prefetch.Action{
 		Instance: joinInstance(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()),
 		Digest:   prefetch.ReducedDigest(a.fn, a.message),
-		Platform: a.message.GetPlatform().String(),
+		Platform: platformText(a.message.GetPlatform()),
 	}
 	for _, packed := range a.task.desired.GetAuxiliaryMetadata() {
 		var m repb.RequestMetadata
@@ -68,6 +70,16 @@ func (a *action) similar() prefetch.Action {
 		}
 	}
 	return s
+}
+
+// platformText writes a platform, whose properties REv2 has sorted, in one form: the
+// text of a message may differ from one build of this program to the next.
+func platformText(p *repb.Platform) string {
+	var b strings.Builder
+	for _, property := range p.GetProperties() {
+		fmt.Fprintf(&b, "%q=%q\n", property.GetName(), property.GetValue())
+	}
+	return b.String()
 }
 
 // hook returns the OnFirstRead of the input root.
