@@ -25,16 +25,7 @@ func newTinyPrefetch(t *testing.T, only ...string) *prefetchBench {
 		}
 		t.Skip("needs root")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "bench-test-")
-	check(t, err)
-	t.Cleanup(func() {
-		check(t, os.RemoveAll(dir))
-		mounts, err := os.ReadFile("/proc/self/mountinfo")
-		check(t, err)
-		if strings.Contains(string(mounts), dir) {
-			t.Errorf("a mount is left below %s", dir)
-		}
-	})
+	dir := newDir(t)
 	inputs := filepath.Join(dir, "inputs")
 	for _, name := range []string{"read/a", "read/b", "unread/c"} {
 		check(t, os.MkdirAll(filepath.Dir(filepath.Join(inputs, name)), 0o755))

@@ -33,8 +33,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// newTinyBench has inputs of a few files instead of an SDK.
-func newTinyBench(t *testing.T) *vfsBench {
+// newDir returns a folder on the disk, below which no mount may be left at the end.
+func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "bench-test-")
 	check(t, err)
@@ -46,6 +46,13 @@ func newTinyBench(t *testing.T) *vfsBench {
 			t.Errorf("a mount is left below %s", dir)
 		}
 	})
+	return dir
+}
+
+// newTinyBench has inputs of a few files instead of an SDK.
+func newTinyBench(t *testing.T) *vfsBench {
+	t.Helper()
+	dir := newDir(t)
 	s, err := openSite(t.Context(), dir)
 	if err != nil && os.Getenv("CI") == "" && (errors.Is(err, vfs.ErrUnavailable) || os.Geteuid() != 0) {
 		t.Skip(err)
