@@ -3,7 +3,7 @@
 GO ?= go
 PROGRAMS := ./cmd/forerunner ./cmd/forerunner-scheduler ./cmd/forerunner-worker
 TEST_FLAGS ?=
-# Such as "--runs 10 --only find,tar"; build/bench/bench vfs --help lists them, and so for prefetch.
+# Such as "--runs 10 --only find,tar"; build/bench/bench vfs --help lists them, and so for the others.
 BENCH_FLAGS ?=
 
 # What the tests use beside Go, and the Debian packages that bring it.
@@ -13,10 +13,10 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs lint bench-vfs bench-prefetch generate clean
+.PHONY: help build demo test test-needs lint bench-vfs bench-prefetch bench-scheduler generate clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the three programs into bin/
 	$(GO) build -trimpath -o bin/ $(PROGRAMS)
@@ -66,6 +66,10 @@ bench-prefetch: ## measure actions whose inputs are far away (needs root; many m
 	fi
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench prefetch $(BENCH_FLAGS)
+
+bench-scheduler: ## measure the scheduler's decisions (some minutes, 3 GiB of memory)
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench scheduler $(BENCH_FLAGS)
 
 generate: ## make the code of the schemas below proto/ anew
 	$(GO) run ./proto/generate

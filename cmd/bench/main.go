@@ -1,6 +1,6 @@
 // Command bench measures parts of Forerunner against what they are to be compared
-// with, on the machine it runs on. It is for developers: make bench-vfs and
-// make bench-prefetch run it, docs/BENCHMARKS.md says what the rows mean.
+// with, on the machine it runs on. It is for developers: make bench-vfs, bench-prefetch
+// and bench-scheduler run it, docs/BENCHMARKS.md says what the rows mean.
 //
 // Each subcommand prints a table and writes a list of rows as JSON. It fails when
 // something does not work, never because something is slow. The process serves
@@ -39,7 +39,7 @@ func newCommand() *cobra.Command {
 		Use: "bench", Short: "measure parts of Forerunner on this machine",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newChildCommand())
+	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(), newChildCommand())
 	return root
 }
 
@@ -52,13 +52,19 @@ type options struct {
 	keep bool     // the temporary folder stays
 }
 
-// flags registers them; runs is the default number of runs, said what they are.
+// flags registers those that do not depend on a disk; runs is the default number of
+// runs, said what they are.
 func (o *options) flags(cmd *cobra.Command, runs int, said string) {
 	f := cmd.Flags()
 	f.IntVar(&o.runs, "runs", runs, said)
 	f.StringSliceVar(&o.only, "only", nil, "comma-separated rows to measure (default all)")
-	f.StringVar(&o.data, "data", "/var/tmp", "folder on the disk to measure; a few GiB below it are used and freed")
 	f.StringVar(&o.out, "out", filepath.Join("build", "bench"), "folder for the JSON")
+}
+
+// diskFlags registers those of benchmarks that use a disk.
+func (o *options) diskFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.data, "data", "/var/tmp", "folder on the disk to measure; a few GiB below it are used and freed")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder below --data")
 }
 

@@ -36,6 +36,7 @@ func newPrefetchCommand() *cobra.Command {
 		},
 	}
 	o.flags(cmd, 3, "runs of each row")
+	o.diskFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.module, "module", filepath.Join("testdata", "demo"), "folder of the Go module to build")
 	f.IntVar(&o.bandwidth, "bandwidth", 0, "MB/s to and from the storage; 0: no limit")

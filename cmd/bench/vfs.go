@@ -30,6 +30,7 @@ func newVFSCommand() *cobra.Command {
 		},
 	}
 	o.flags(cmd, 5, "runs of each row; quick rows get three times as many")
+	o.diskFlags(cmd)
 	return cmd
 }
 
