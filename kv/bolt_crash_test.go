@@ -12,9 +12,6 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
 const (
@@ -106,17 +103,9 @@ func crashStart(b *Bolt) int {
 	n := 0
 	for k := range crashKeys {
 		if value, err := b.Get(context.Background(), testKey(k)); err == nil {
-			n = max(n, crashVersion(value))
+			version, _ := versionOf(value)
+			n = max(n, int(version))
 		}
 	}
 	return (n/crashKeys + 1) * crashKeys
-}
-
-// crashVersion returns the version that testValue made a value of.
-func crashVersion(value []byte) int {
-	var m fsac.FileSystemAccessProfile
-	if err := proto.Unmarshal(value, &m); err != nil {
-		return 0
-	}
-	return int(m.GetBloomFilterHashFunctions())
 }

@@ -11,8 +11,8 @@
 //
 //   - Bolt: one bbolt file of one process, the default.
 //   - Memory: gone with the process; for tests, and for those who want no file.
-//   - FSAC: Buildbarn's FileSystemAccessCache somewhere else. RegisterFSAC is the other side, over
-//     any Store.
+//   - FSAC and ISCC: Buildbarn's FileSystemAccessCache and InitialSizeClassCache somewhere else.
+//     RegisterFSAC and RegisterISCC are the other side, over any Store.
 //
 // Who uses a store declares the one or two methods that it needs with a key type of its own. One of
 // the same fields as Key converts to it, so the glue in cmd/farm is a line per method:

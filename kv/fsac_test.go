@@ -37,7 +37,7 @@ func serve(t *testing.T, server *grpc.Server) *grpc.ClientConn {
 	listener := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///fsac",
+	conn, err := grpc.NewClient("passthrough:///kv",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return listener.DialContext(ctx)
