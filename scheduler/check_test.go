@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -65,8 +66,8 @@ func (s *State) checkTasks() string {
 		if unmatched && s.match(t.spec) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
-		if joinable := orphan || !t.spec.Private; joinable != slices.Contains(s.inFlight[t.action], t) {
-			return fmt.Sprintf("task %s: in flight is not %t", t.action, joinable)
+		if !slices.Contains(s.inFlight[t.action], t) {
+			return fmt.Sprintf("task %s is not in flight", t.action)
 		}
 	}
 	if queued != s.queued || executing != s.executing {
@@ -87,6 +88,18 @@ func (s *State) checkTasks() string {
 
 func (s *State) checkWorkers() string {
 	perQueue := map[*queue][2]int{}
+	connected := 0
+	for connection, ws := range s.connections {
+		connected += len(ws)
+		for w := range ws {
+			if w.connection != connection || s.workers[w.key] != w || connection == 0 {
+				return fmt.Sprintf("connection %d has worker %s, which has %d", connection, w.key, w.connection)
+			}
+		}
+	}
+	if n := len(s.brought); n != s.broughtOrder.len() || n > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d results were brought, %d are in order", n, s.broughtOrder.len())
+	}
 	for key, w := range s.workers {
 		n := perQueue[w.queue]
 		n[0]++
@@ -94,18 +107,26 @@ func (s *State) checkWorkers() string {
 			n[1]++
 		}
 		perQueue[w.queue] = n
+		if w.connection != 0 {
+			connected--
+		}
 		switch {
 		case w.key != key || s.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
 			return fmt.Sprintf("worker %s is not where it belongs", key)
 		case w.timer.slot == 0:
 			return fmt.Sprintf("worker %s has no deadline", key)
-		case w.held != (w.place != nil):
-			return fmt.Sprintf("worker %s: held %t, idle %t", key, w.held, w.place != nil)
-		case w.held && (w.task != nil || !w.serving):
+		case (w.place != nil) != (w.held && w.serving && !s.isSettling()):
+			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.place != nil)
+		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
+		case w.serving != (!w.prefersIdle && !w.drained) || w.drained != s.drains.match(w):
+			return fmt.Sprintf("worker %s: serving %t, prefers to be idle %t, drained %t", key, w.serving, w.prefersIdle, w.drained)
 		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
 			return fmt.Sprintf("worker %s runs what it does not serve", key)
 		}
+	}
+	if connected != 0 {
+		return fmt.Sprintf("%d connections of workers too many", connected)
 	}
 	for _, p := range s.pools {
 		if len(p.queues) == 0 {
@@ -134,6 +155,15 @@ func (t *task) spec0(w *worker) *Operation {
 
 func (s *State) checkOperations() string {
 	places, done := s.tasks(), 0
+	clients := map[string]int{}
+	for _, o := range s.operations {
+		if c := o.spec.Client; c != "" && !o.done() {
+			clients[c]++
+		}
+	}
+	if !maps.Equal(clients, s.clients) {
+		return fmt.Sprintf("clients are counted as %v, are %v", s.clients, clients)
+	}
 	for name, o := range s.operations {
 		if o.done() {
 			done++

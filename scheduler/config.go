@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -24,12 +25,22 @@ type Config struct {
 	// also covers the difference between the clocks of worker and scheduler.
 	// Default 25s.
 	WorkerSlack time.Duration
+	// DisconnectSlack is how long a worker whose connection has broken may take to
+	// call again, if that is sooner. A program that dies is noticed so, a machine
+	// that hangs by WorkerSlack. Default 10s: twice SyncInterval, as a busy worker
+	// finds out that its connection is gone when it next calls.
+	DisconnectSlack time.Duration
+	// Settle is how long after the first event no action is given to a worker, so
+	// that those which run actions since before a restart can say so, and none of
+	// these is started twice. Default 0: there was nothing before.
+	Settle time.Duration
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
 	MaxAttempts int
 
-	// ClientGrace is how long an operation that nobody waits for, or an action
-	// that a worker brought along, is kept going for a client to come back. Default 60s.
+	// ClientGrace is how long an operation that nobody waits for, or an action or
+	// a result that a worker brought along, is kept for a client to come back.
+	// Default 60s.
 	ClientGrace time.Duration
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
@@ -39,9 +50,15 @@ type Config struct {
 	KeepCompleted time.Duration
 	// MaxCompleted bounds the completed operations kept. Default 10000.
 	MaxCompleted int
-	// MaxQueued bounds the actions that wait for a worker; above it Execute
-	// answers RESOURCE_EXHAUSTED. Default 1000000.
+	// MaxQueued bounds the actions that wait for a worker, all together. Above it,
+	// and above the next two, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
 	MaxQueued int
+	// MaxPerQueue bounds those that wait for one size class of one platform, and
+	// those that no worker can serve. Default: as MaxQueued.
+	MaxPerQueue int
+	// MaxPerClient bounds the operations of one client (Operation.Client) that are
+	// not done. Default 100000.
+	MaxPerClient int
 }
 
 // maxResends is how often an assignment that its worker never confirmed is sent
@@ -62,6 +79,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"SyncInterval", &c.SyncInterval, 5 * time.Second},
 		{"IdleHold", &c.IdleHold, 30 * time.Second},
 		{"WorkerSlack", &c.WorkerSlack, 25 * time.Second},
+		{"DisconnectSlack", &c.DisconnectSlack, 10 * time.Second},
+		{"Settle", &c.Settle, 0},
 		{"ClientGrace", &c.ClientGrace, time.Minute},
 		{"MatchGrace", &c.MatchGrace, time.Minute},
 		{"KeepCompleted", &c.KeepCompleted, 5 * time.Minute},
@@ -81,6 +100,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxAttempts", &c.MaxAttempts, 3},
 		{"MaxCompleted", &c.MaxCompleted, 10_000},
 		{"MaxQueued", &c.MaxQueued, 1_000_000},
+		{"MaxPerQueue", &c.MaxPerQueue, cmp.Or(c.MaxQueued, 1_000_000)},
+		{"MaxPerClient", &c.MaxPerClient, 100_000},
 	} {
 		if *f.n < 0 {
 			return c, fmt.Errorf("scheduler config: %s is negative: %d", f.name, *f.n)

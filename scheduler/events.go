@@ -12,8 +12,11 @@ import (
 
 // Errors of Submit.
 var (
-	// ErrQueueFull says that Config.MaxQueued actions wait already.
+	// ErrQueueFull says that Config.MaxQueued or Config.MaxPerQueue actions wait
+	// already.
 	ErrQueueFull = errors.New("the queue is full")
+	// ErrClientFull says that the client has Config.MaxPerClient operations already.
+	ErrClientFull = errors.New("the client has too many operations")
 	// ErrDuplicate says that an operation of this name exists.
 	ErrDuplicate = errors.New("an operation of this name exists")
 )
@@ -33,6 +36,8 @@ type Operation struct {
 	Platform Platform
 	// Private operations are never joined with others of the same action.
 	Private bool
+	// Client tells apart whose operations Config.MaxPerClient counts; empty: nobody's.
+	Client string
 
 	// Request, Auxiliary and Trace are carried along: who asked, what the worker
 	// copies into the result, and the W3C trace context. Each may be nil.
@@ -58,8 +63,12 @@ const (
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
-	// Worker is the caller's identity (WorkerKey).
+	// Worker is the caller's identity (WorkerKey) and ID what that was made of.
 	Worker string
+	ID     map[string]string
+	// Connection is the one that the call came over, for Disconnect; 0 if it is not
+	// known.
+	Connection uint64
 	// Prefix, Platform and SizeClass say which actions it serves.
 	Prefix    string
 	Platform  Platform

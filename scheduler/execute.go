@@ -64,7 +64,7 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 		}
 		return out
 	})
-	if errors.Is(err, ErrQueueFull) {
+	if errors.Is(err, ErrQueueFull) || errors.Is(err, ErrClientFull) {
 		return retryLater(codes.ResourceExhausted, err, queueFullRetry)
 	} else if err != nil {
 		return status.Error(codes.Internal, err.Error())

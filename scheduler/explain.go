@@ -15,10 +15,7 @@ const explainAtMost = 5
 // explain says why no worker can serve an operation: the first thing that none
 // has, and what there is instead.
 func (s *State) explain(spec *Operation) string {
-	pools := slices.SortedFunc(maps.Values(s.pools), func(a, b *pool) int {
-		return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()))
-	})
-	pools = slices.DeleteFunc(pools, func(p *pool) bool { return p.serving() == 0 })
+	pools := slices.DeleteFunc(s.sortedPools(), func(p *pool) bool { return p.serving() == 0 })
 	if len(pools) == 0 {
 		if len(s.workers) > 0 {
 			return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
@@ -59,6 +56,13 @@ func (s *State) explain(spec *Operation) string {
 	}
 	return fmt.Sprintf("no worker has exactly %s; connected workers have %s", spec.Platform,
 		census(here, func(p *pool) []string { return []string{p.platform.String()} }))
+}
+
+// sortedPools returns the pools in the order of their prefix and platform.
+func (s *State) sortedPools() []*pool {
+	return slices.SortedFunc(maps.Values(s.pools), func(a, b *pool) int {
+		return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()))
+	})
 }
 
 // census lists what the pools have, most frequent first, with the number of

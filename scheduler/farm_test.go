@@ -100,6 +100,8 @@ type farm struct {
 	server  *Server
 	logs    *observer.ObservedLogs
 	conn    *grpc.ClientConn
+	// dial makes a further connection, which the caller closes.
+	dial func() *grpc.ClientConn
 	// stop ends Server.Run and returns when it has.
 	stop func()
 }
@@ -121,16 +123,16 @@ func inFarm(t *testing.T, o ServerOptions, test func(t *testing.T, f *farm)) {
 		f.server.Register(g)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { _ = g.Serve(lis) })
+		running.Go(func() { _ = g.Serve(f.server.Watch(lis)) })
 		run := make(chan struct{})
 		running.Go(func() { _ = f.server.Run(ctx); close(run) })
 		f.stop = func() { cancel(); <-run }
-		f.conn, err = grpc.NewClient("passthrough:///farm",
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
-		if err != nil {
-			t.Fatal(err)
+		f.dial = func() *grpc.ClientConn {
+			return must(grpc.NewClient("passthrough:///farm",
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) })))
 		}
+		f.conn = f.dial()
 		test(t, f)
 		f.stop()
 		_ = f.conn.Close()

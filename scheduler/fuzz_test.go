@@ -69,7 +69,7 @@ func (f *fuzzer) pick(choices ...string) string {
 }
 
 func fuzzHistory(t *testing.T, script []byte) string {
-	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxAttempts: 2}
+	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, Settle: 4 * time.Second}
 	state, err := NewState(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -96,12 +96,25 @@ func (f *fuzzer) step() {
 	now := epoch.Add(f.at)
 	worker := f.pick("w1", "w2", "w3", "w4")
 	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
-	switch f.pick("submit", "sync", "sync", "sync", "sync", "sync", "hangup", "attach", "detach", "cancel", "tick") {
+	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain") {
+	case "disconnect":
+		f.see(f.state.Disconnect(now, f.number(f.pick("1", "2", "3"))))
+	case "drain":
+		out, err := f.state.Drain(now, f.pattern(f.pick("name=w1", "name=w?", "name=w2")))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.see(out)
+	case "undrain":
+		out, _ := f.state.Undrain(now, f.pattern(f.pick("name=w?", "name=w?", "name=w1", "name=w2")))
+		f.see(out)
 	case "submit":
 		f.ops++
-		args := strings.Fields(fmt.Sprintf("op%d %s %s %s", f.ops%40,
+		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
 			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=OS=x"),
-			f.pick("instance=", "instance=i", "instance=i/j", "private")))
+			f.pick("instance=", "instance=i", "instance=i/j", "private"),
+			f.pick("client=", "client=c1", "client=c2")))
 		out, err := f.state.Submit(now, f.operation(args))
 		if err == nil {
 			f.clients[args[0]] = 1
@@ -155,6 +168,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=OS=x"))
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
 	words = append(words, f.pick("class=1", "class=1", "class=1", "class=2"))
+	words = append(words, "over="+f.pick("0", "1", "2", "3"))
 	if f.pick("stay", "stay", "stay", "drain") == "drain" {
 		words = append(words, "drain")
 	}
@@ -212,8 +226,13 @@ func (f *fuzzer) finish() {
 	for name, o := range s.operations {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
-	if n := len(s.workers) + len(s.pools) + len(s.inFlight) + len(s.timers.heap) + s.completed.len(); n > 0 {
-		f.t.Errorf("%d workers, %d pools, %d tasks, %d timers and %d operations are left",
-			len(s.workers), len(s.pools), len(s.inFlight), len(s.timers.heap), s.completed.len())
+	left := map[string]int{
+		"workers": len(s.workers), "pools": len(s.pools), "tasks": len(s.inFlight), "timers": len(s.timers.heap),
+		"operations": s.completed.len(), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
+	}
+	for what, n := range left {
+		if n > 0 {
+			f.t.Errorf("%d %s are left", n, what)
+		}
 	}
 }

@@ -23,7 +23,8 @@ func (s *State) enroll(r Report) *worker {
 		p = &pool{prefix: r.Prefix, platform: r.Platform}
 		s.pools[key] = p
 	}
-	w = &worker{key: r.Worker, pool: p, queue: p.queue(r.SizeClass)}
+	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
+	w.drained = s.drains.match(w)
 	w.timer.owner = w
 	w.queue.workers++
 	s.workers[w.key] = w
@@ -79,6 +80,7 @@ func (s *State) rematchUnmatched() {
 // it ran goes back to a queue.
 func (s *State) remove(w *worker) {
 	s.timers.stop(&w.timer)
+	s.connect(w, 0)
 	delete(s.workers, w.key)
 	s.withdraw(w)
 	if w.task != nil {

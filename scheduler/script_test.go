@@ -156,6 +156,20 @@ func (h *history) event(now time.Time, verb string, args []string) {
 		h.print(out)
 	case "detach":
 		h.print(h.state.Detach(now, args[0]))
+	case "disconnect":
+		h.print(h.state.Disconnect(now, h.number(args[0])))
+	case "drain":
+		out, err := h.state.Drain(now, h.pattern(args[0]))
+		if err != nil {
+			fmt.Fprintf(&h.out, "refused: %v\n", err)
+		}
+		h.print(out)
+	case "undrain":
+		out, ok := h.state.Undrain(now, h.pattern(args[0]))
+		if !ok {
+			fmt.Fprintf(&h.out, "unknown\n")
+		}
+		h.print(out)
 	case "cancel":
 		out, ok := h.state.Cancel(now, args[0])
 		if !ok {
@@ -183,6 +197,22 @@ func (h *history) event(now time.Time, verb string, args []string) {
 	}
 }
 
+func (h *history) pattern(s string) Pattern {
+	p, err := ParsePattern(s)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
+func (h *history) number(s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
 func (h *history) digest(name string) digest.Digest {
 	d := digest.Of(digest.SHA256, []byte(name))
 	h.actions[d.String()] = name
@@ -208,6 +238,8 @@ func (h *history) operation(args []string) *Operation {
 			op.Platform = NewPlatform(parsePlatform(value))
 		case "private":
 			op.Private = true
+		case "client":
+			op.Client = value
 		default:
 			h.t.Fatalf("submit: %s", a)
 		}
@@ -220,7 +252,7 @@ func (h *history) report(args []string) Report {
 	h.call++
 	h.calls[h.call] = args[0]
 	h.lastOf[args[0]] = h.call
-	r := Report{Call: h.call, Worker: args[0]}
+	r := Report{Call: h.call, Worker: args[0], ID: map[string]string{"name": args[0]}}
 	rest := args[2:]
 	switch args[1] {
 	case "idle":
@@ -240,10 +272,11 @@ func (h *history) report(args []string) Report {
 		case "platform":
 			r.Platform = NewPlatform(parsePlatform(value))
 		case "class":
-			n, _ := strconv.Atoi(value)
-			r.SizeClass = uint32(n)
+			r.SizeClass = uint32(h.number(value))
 		case "drain":
 			r.PreferIdle = true
+		case "over":
+			r.Connection = h.number(value)
 		case "exit":
 			n, _ := strconv.Atoi(value)
 			r.Response.Result.ExitCode = int32(n)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
@@ -58,6 +59,8 @@ type Server struct {
 	stop    func()
 	// alarm has a value when State's next tick may have changed.
 	alarm chan struct{}
+	// connections counts those that were ever made, to name them.
+	connections atomic.Uint64
 
 	mu    sync.Mutex
 	state *State

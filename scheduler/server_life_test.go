@@ -133,6 +133,40 @@ func TestWorkersLost(t *testing.T) {
 	})
 }
 
+// TestConnectionOfWorkerBreaks checks that an action does not wait for a worker that
+// has died as for one that is slow.
+func TestConnectionOfWorkerBreaks(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("x")
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		s.at(repb.ExecutionStage_QUEUED)
+		others := f.conn
+		f.conn = f.dial()
+		dead := f.worker("dead")
+		dead.idle()
+		dead.running(d)
+		_ = f.conn.Close()
+		f.conn = others
+		broken := time.Now()
+		f.worker("heir").idle()
+		if took := time.Since(broken); took != 10*time.Second {
+			t.Errorf("another worker got the action after %s", took)
+		}
+	})
+}
+
+func TestClientWithTooMuch(t *testing.T) {
+	inFarm(t, ServerOptions{Config: Config{MaxPerClient: 20}}, func(t *testing.T, f *farm) {
+		for i := range 20 {
+			d := f.storage.action(fmt.Sprint(i / 2))
+			f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d}).at(repb.ExecutionStage_QUEUED)
+		}
+		err := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("x")}).
+			fails(codes.ResourceExhausted, "20 of bufconn are not done")
+		wantRetry(t, err)
+	})
+}
+
 func TestNoWorkerFits(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		start := time.Now()

@@ -191,8 +191,18 @@ func TestQueueBound(t *testing.T) {
 		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).at(repb.ExecutionStage_QUEUED)
 		err := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("b")}).
 			fails(codes.ResourceExhausted, "queue is full")
-		if d, ok := status.Convert(err).Details()[0].(*errdetails.RetryInfo); !ok || d.GetRetryDelay().AsDuration() <= 0 {
-			t.Errorf("no delay to retry after: %v", err)
-		}
+		wantRetry(t, err)
 	})
+}
+
+// wantRetry checks that an error says when to try again.
+func wantRetry(t *testing.T, err error) {
+	t.Helper()
+	details := status.Convert(err).Details()
+	if len(details) != 1 {
+		t.Fatalf("details of %v: %v", err, details)
+	}
+	if d, ok := details[0].(*errdetails.RetryInfo); !ok || d.GetRetryDelay().AsDuration() <= 0 {
+		t.Errorf("no delay to retry after: %v", err)
+	}
 }

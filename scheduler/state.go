@@ -10,7 +10,8 @@ import (
 
 // State is the whole memory of a scheduler. Its methods are the events; each
 // takes the present time and returns what has to be done, which the caller must
-// do even when an error comes with it. Time that goes backwards stands still.
+// do even when an error comes with it. Time that goes backwards stands still, and
+// time that leaps puts off what was due in between.
 //
 // Every event first settles what was due before it. A State is not safe for
 // concurrent use.
@@ -22,7 +23,7 @@ type State struct {
 	operations map[string]*operation
 	// completed are those of operations that are done, the oldest first.
 	completed fifo[*operation]
-	// inFlight are the tasks that may be joined or taken back, by action.
+	// inFlight are all tasks, by action.
 	inFlight map[string][]*task
 	// unmatched are the tasks that no worker can serve, in order. Between events
 	// no queue matches them.
@@ -30,6 +31,18 @@ type State struct {
 
 	workers map[string]*worker
 	pools   map[poolKey]*pool
+	// connections are the workers by the connection that they last called over.
+	connections map[uint64]map[*worker]struct{}
+	// drains hold for the workers that they match, now and later.
+	drains drains
+	// settle runs from the first event until actions may be given to workers.
+	settle timer
+	// brought are results that nobody had asked for, by action, kept for a while;
+	// broughtOrder has the oldest first.
+	brought      map[string]*brought
+	broughtOrder fifo[*brought]
+	// clients counts the operations of each client that are not done.
+	clients map[string]int
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
 
@@ -44,22 +57,38 @@ func NewState(c Config) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &State{
-		cfg:        c,
-		operations: map[string]*operation{},
-		inFlight:   map[string][]*task{},
-		workers:    map[string]*worker{},
-		pools:      map[poolKey]*pool{},
-	}, nil
+	s := &State{
+		cfg:         c,
+		operations:  map[string]*operation{},
+		inFlight:    map[string][]*task{},
+		workers:     map[string]*worker{},
+		pools:       map[poolKey]*pool{},
+		connections: map[uint64]map[*worker]struct{}{},
+		brought:     map[string]*brought{},
+		clients:     map[string]int{},
+	}
+	s.settle.owner = settling{}
+	return s, nil
 }
 
 // Config returns the configuration with its defaults filled in.
 func (s *State) Config() Config { return s.cfg }
 
+// maxLate is how late the first event after a timer may be. Later than that, not
+// the workers and clients were late but the scheduler slept or the clock jumped, so
+// that nothing is held against them and everything has its time once more.
+const maxLate = 20 * time.Second
+
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
+	if s.now.IsZero() && s.cfg.Settle > 0 {
+		s.timers.set(&s.settle, now.Add(s.cfg.Settle))
+	}
 	if now.After(s.now) {
 		s.now = now
+	}
+	if next := s.timers.next(); !next.IsZero() && s.now.Sub(next) > maxLate {
+		s.timers.shift(s.now.Sub(next) + s.cfg.SyncInterval)
 	}
 	for t := s.timers.popDue(s.now); t != nil; t = s.timers.popDue(s.now) {
 		t.owner.due(s)
@@ -87,25 +116,52 @@ func (s *State) Tick(now time.Time) Out {
 }
 
 // Submit accepts an operation, for which one client waits from now on. Its
-// errors are ErrQueueFull and ErrDuplicate.
+// errors are ErrQueueFull, ErrClientFull and ErrDuplicate.
 func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 	s.begin(now)
-	if _, ok := s.operations[spec.Name]; ok {
-		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, ErrDuplicate)
-	}
 	t := s.joinable(spec)
-	if t == nil && s.queued >= s.cfg.MaxQueued {
-		return s.end(), fmt.Errorf("submit operation %s: %w: %d actions wait", spec.Name, ErrQueueFull, s.queued)
+	if err := s.admit(spec, t); err != nil {
+		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, err)
 	}
 	o := &operation{spec: spec, queued: s.now, waiters: 1}
 	o.timer.owner = o
 	s.operations[spec.Name] = o
-	if t == nil {
-		s.start(o)
-	} else {
+	if spec.Client != "" {
+		s.clients[spec.Client]++
+	}
+	switch b := s.broughtFor(spec); {
+	case t != nil:
 		s.join(t, o)
+	case b != nil:
+		s.deliver(b, o)
+	default:
+		s.start(o)
 	}
 	return s.end(), nil
+}
+
+// admit returns why an operation is not accepted; t is the task that it would share.
+func (s *State) admit(spec *Operation, t *task) error {
+	if _, ok := s.operations[spec.Name]; ok {
+		return ErrDuplicate
+	}
+	if n := s.clients[spec.Client]; n >= s.cfg.MaxPerClient {
+		return fmt.Errorf("%w: %d of %s are not done", ErrClientFull, n, spec.Client)
+	}
+	if t != nil {
+		return nil
+	}
+	if s.queued >= s.cfg.MaxQueued {
+		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, s.queued)
+	}
+	waiting := s.unmatched.len()
+	if q := s.match(spec); q != nil {
+		waiting = q.tasks.len()
+	}
+	if waiting >= s.cfg.MaxPerQueue {
+		return fmt.Errorf("%w: %d actions wait for a worker with %s", ErrQueueFull, waiting, spec.Platform)
+	}
+	return nil
 }
 
 // Attach adds a client that waits for an operation and returns its state. It
@@ -215,7 +271,19 @@ func (o *operation) due(s *State) {
 		return
 	}
 	delete(s.operations, o.spec.Name)
+	s.discount(o)
 	s.leave(o.task, o)
+}
+
+// discount takes an operation that is over from those of its client.
+func (s *State) discount(o *operation) {
+	client := o.spec.Client
+	if client == "" {
+		return
+	}
+	if s.clients[client]--; s.clients[client] == 0 {
+		delete(s.clients, client)
+	}
 }
 
 // changed has the operation's waiters told at the end of the event.
@@ -233,6 +301,7 @@ func (s *State) complete(o *operation, resp *repb.ExecuteResponse) {
 	s.changed(o)
 	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, s.now, resp
 	o.last, o.task = &st, nil
+	s.discount(o)
 	s.timers.set(&o.timer, s.now.Add(s.cfg.KeepCompleted))
 	s.completed.pushBack(o)
 	if oldest, _ := s.completed.front(); s.completed.len() > s.cfg.MaxCompleted {

@@ -30,6 +30,9 @@ func (s queueService) Synchronize(
 	if s.isStopped() {
 		return nil, errStopped()
 	}
+	if c := connectionOf(ctx); c != nil {
+		report.Connection = c.id
+	}
 	answer := make(chan Reply, 1)
 	s.step(func(now time.Time) Out {
 		s.calls++
@@ -69,6 +72,7 @@ func parseReport(req *remoteworker.SynchronizeRequest) (Report, error) {
 	}
 	r := Report{
 		Worker:     WorkerKey(req.GetWorkerId()),
+		ID:         req.GetWorkerId(),
 		Prefix:     req.GetInstanceNamePrefix(),
 		Platform:   NewPlatform(req.GetPlatform()),
 		SizeClass:  req.GetSizeClass(),

@@ -52,16 +52,15 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 	return &repb.ExecuteResponse{Status: &spb.Status{Code: int32(code), Message: message}}
 }
 
-// joinable returns the task that an operation may share, or nil.
+// joinable returns the task that an operation may share, or nil. An orphan is
+// there for anybody who asks for its action, also for a private operation, which
+// then has it alone: most likely that is whose it was before a restart.
 func (s *State) joinable(spec *Operation) *task {
-	if spec.Private {
-		return nil
-	}
 	for _, t := range s.inFlight[spec.Digest.String()] {
-		if t.spec != nil && t.spec.Instance == spec.Instance && t.spec.Digest == spec.Digest {
+		if t.spec == nil && t.worker.pool.serves(spec) {
 			return t
 		}
-		if t.spec == nil && t.worker.pool.serves(spec) {
+		if t.spec != nil && !t.spec.Private && !spec.Private && t.spec.Instance == spec.Instance && t.spec.Digest == spec.Digest {
 			return t
 		}
 	}
@@ -89,9 +88,7 @@ func (s *State) start(o *operation) {
 	t := &task{spec: o.spec, action: o.spec.Digest.String(), queued: s.now, operations: []*operation{o}}
 	t.timer.owner = t
 	o.task = t
-	if !o.spec.Private {
-		s.inFlight[t.action] = append(s.inFlight[t.action], t)
-	}
+	s.inFlight[t.action] = append(s.inFlight[t.action], t)
 	s.changed(o)
 	s.enqueue(t, false)
 }

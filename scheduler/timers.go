@@ -46,6 +46,13 @@ func (h *timers) popDue(now time.Time) *timer {
 	return heap.Pop(h).(*timer)
 }
 
+// shift puts everything off by d.
+func (h *timers) shift(d time.Duration) {
+	for _, t := range h.heap {
+		t.at = t.at.Add(d)
+	}
+}
+
 // next returns when the first timer is due; zero if none is set.
 func (h *timers) next() time.Time {
 	if len(h.heap) == 0 {

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"container/list"
-	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -13,10 +12,13 @@ import (
 // A worker is one identity that calls Synchronize. It runs at most one task.
 type worker struct {
 	key   string
+	id    map[string]string
 	pool  *pool
 	queue *queue
-	// serving: it takes work; false while it drains.
-	serving bool
+	// serving: it takes work. It does not while it prefers to be idle or is drained.
+	serving, prefersIdle, drained bool
+	// connection is the one that it last called over; 0 if it is not known.
+	connection uint64
 
 	task *task
 	// confirmed: it has said itself that it runs task.
@@ -29,7 +31,8 @@ type worker struct {
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
-	// place is the anchor in queue.idle; nil while it is not there.
+	// place is the anchor in queue.idle; nil while it is not there. A call is also
+	// held, without a place, while the worker is drained or State settles.
 	place *list.Element
 	// timer is the end of the hold, or else of the worker.
 	timer timer
@@ -65,7 +68,9 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	}
 	s.begin(now)
 	w := s.enroll(r)
-	s.serve(w, !r.PreferIdle)
+	s.connect(w, r.Connection)
+	w.prefersIdle = r.PreferIdle
+	s.serve(w, !w.prefersIdle && !w.drained)
 	w.call, w.held = r.Call, true
 	switch r.Doing {
 	case Executing:
@@ -95,15 +100,19 @@ func (s *State) idles(w *worker) {
 	if s.reconcile(w, "") {
 		return
 	}
-	if s.next(w) {
-		return
-	}
-	if !w.serving {
+	if w.prefersIdle {
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
 		return
 	}
-	w.place = w.queue.idle.pushBack(w)
 	s.timers.set(&w.timer, s.now.Add(s.cfg.IdleHold))
+	s.offer(w)
+}
+
+// offer gives a worker whose call is held its next task, or has it wait for one.
+func (s *State) offer(w *worker) {
+	if !s.next(w) && w.serving && !s.isSettling() {
+		w.place = w.queue.idle.pushBack(w)
+	}
 }
 
 // executes deals with a worker that is busy.
@@ -116,7 +125,7 @@ func (s *State) executes(w *worker, r Report) {
 	case w.task != nil:
 		w.confirmed = true
 	case s.adopt(w, r.Action):
-	case w.stopping == r.Action || s.elsewhere(w, r.Action):
+	case w.stopping == r.Action || s.elsewhere(w, r.Action) != nil:
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:
@@ -143,15 +152,32 @@ func (s *State) completes(w *worker, r Report) {
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
 	}
-	// A result that nobody expects from this worker, but somebody waits for,
-	// comes from one that was taken for lost. Its errors do not count.
-	expected := w.task != nil
-	if expected || !repeated && resp.GetStatus().GetCode() == 0 && s.adopt(w, r.Action) {
+	switch good := resp.GetStatus().GetCode() == 0; {
+	case w.task != nil && w.task.spec == nil:
+		s.drop(w.task)
+		s.bring(w, r.Action, resp)
+	case w.task != nil:
 		s.finish(w.task, resp)
+	case repeated || !good:
+	default:
+		s.unexpected(w, r.Action, resp)
 	}
 	w.stopping = ""
 	if !s.next(w) {
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	}
+}
+
+// unexpected deals with a result that is not expected from this worker. If somebody
+// waits for it, it comes from one that was taken for lost. Else it may be that the
+// scheduler was started anew, and somebody will.
+func (s *State) unexpected(w *worker, action string, resp *repb.ExecuteResponse) {
+	if s.adopt(w, action) {
+		s.finish(w.task, resp)
+	} else if t := s.elsewhere(w, action); t != nil {
+		s.overtake(t, w, resp)
+	} else if w.stopping != action {
+		s.bring(w, action, resp)
 	}
 }
 
@@ -164,7 +190,12 @@ func (s *State) reconcile(w *worker, action string) bool {
 	if t == nil || t.action == action {
 		return false
 	}
-	if !w.confirmed && t.resends < maxResends && t.spec != nil {
+	switch {
+	case w.confirmed || t.spec == nil || t.resends >= maxResends:
+	case w.prefersIdle:
+		// It began to drain before the assignment reached it.
+		t.attempts--
+	default:
 		t.resends++
 		s.resend(w)
 		return true
@@ -185,12 +216,24 @@ func (s *State) adopt(w *worker, action string) bool {
 	return false
 }
 
-// elsewhere reports whether another worker runs an action that w runs too and is
-// not expected to: w was taken for lost and its action given away.
-func (s *State) elsewhere(w *worker, action string) bool {
-	return slices.ContainsFunc(s.inFlight[action], func(t *task) bool {
-		return t.worker != nil && t.worker.pool == w.pool
-	})
+// elsewhere returns the task of an action that w runs, or has run, and is not
+// expected to, if another worker has it: w was taken for lost and its action given
+// away. Nil if there is none, or if it may be another run of that action.
+func (s *State) elsewhere(w *worker, action string) *task {
+	for _, t := range s.inFlight[action] {
+		if t.worker != nil && t.worker.pool == w.pool && t.spec != nil && !t.spec.Private {
+			return t
+		}
+	}
+	return nil
+}
+
+// overtake ends a task with the result of a worker that was taken for lost, which
+// is there before that of the worker that took its place.
+func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
+	t.worker.task, t.worker.stopping = nil, t.action
+	t.worker, w.task = w, t
+	s.finish(t, resp)
 }
 
 // foster keeps an action that a worker runs and no client has asked for, as
@@ -207,7 +250,7 @@ func (s *State) foster(w *worker, action string) {
 // next assigns the first task of a worker's queue to it. False: it is to be idle.
 func (s *State) next(w *worker) bool {
 	t, ok := w.queue.tasks.front()
-	if !ok || !w.serving {
+	if !ok || !w.serving || s.isSettling() {
 		return false
 	}
 	s.assign(t, w)

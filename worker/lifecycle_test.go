@@ -66,6 +66,32 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainWithoutScheduler has the scheduler away when a worker that drains ends its
+// action: it stays until the result is taken.
+func TestDrainWithoutScheduler(t *testing.T) {
+	f := newFarm(t)
+	gate := newGate(t)
+	j := f.start(t, spec{shell: untilOpen, env: map[string]string{"GATE": gate}})
+	j.reaches(t, "running")
+	f.drain()
+	f.scheduler.heard(t, "the drain", func(r *remoteworker.SynchronizeRequest) bool { return r.GetPreferBeingIdle() })
+	f.scheduler.fail(4)
+	check(t, os.WriteFile(gate, nil, 0o600))
+	assertOK(t, j.result(t))
+	f.wait(t)
+}
+
+func TestSilence(t *testing.T) {
+	for wanted, want := range map[time.Duration]time.Duration{
+		-time.Hour: time.Second, 0: time.Second, time.Millisecond: time.Millisecond,
+		5 * time.Second: 5 * time.Second, time.Hour: 10 * time.Second,
+	} {
+		if got := silence(wanted); got != want {
+			t.Errorf("the scheduler wants to hear in %s: silent for %s, want %s", wanted, got, want)
+		}
+	}
+}
+
 func TestDrainIdle(t *testing.T) {
 	f := newFarm(t)
 	f.assertGood(t)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -15,8 +16,12 @@ import (
 
 const (
 	// A scheduler that does not answer is asked again after minBackoff, then
-	// after twice as long, up to maxBackoff.
-	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
+	// after twice as long, up to maxBackoff; each time with jitter over the upper
+	// half. A scheduler that starts anew waits for as long (its --settle).
+	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
+	// The scheduler says by its clock when it wants to hear of an action. It hears
+	// after maxSilence, and not without end, also if this machine's clock is wrong.
+	maxSilence, minSilence = 10 * time.Second, time.Second
 	// reportTimeout bounds a call that the scheduler may not hold.
 	reportTimeout = 30 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
@@ -82,8 +87,9 @@ func (p *position) run(ctx, abort context.Context) {
 			continue // the drain cut the call off
 		}
 		if err != nil {
-			p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", backoff), zap.Error(err))
-			p.wait(ctx, abort, current, backoff)
+			pause := backoff/2 + rand.N(backoff/2)
+			p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", pause), zap.Error(err))
+			p.wait(ctx, abort, current, pause)
 			backoff = min(2*backoff, maxBackoff)
 			continue
 		}
@@ -103,9 +109,17 @@ func (p *position) run(ctx, abort context.Context) {
 			current = nil
 		}
 		if current != nil {
-			p.wait(ctx, abort, current, time.Until(response.GetNextSynchronizationAt().AsTime()))
+			p.wait(ctx, abort, current, silence(time.Until(response.GetNextSynchronizationAt().AsTime())))
 		}
 	}
+}
+
+// silence returns how long to be silent when the scheduler wants to hear in d.
+func silence(d time.Duration) time.Duration {
+	if d <= 0 {
+		return minSilence
+	}
+	return min(d, maxSilence)
 }
 
 // report says what the position does now.

@@ -47,6 +47,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	s.ConfigFlags(f)
+	f.DurationVar(&s.Config.Settle, "settle", 5*time.Second, "`time` after the start in which workers can come back with what they run, before any action is given out")
 }
 
 // ConfigFlags registers the flags of the scheduling itself.
@@ -55,6 +56,9 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that a client may ask for")
 	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
 	f.IntVar(&s.Config.MaxAttempts, "max-attempts", 3, "how many workers an action may lose before it fails")
+	f.DurationVar(&s.Config.WorkerSlack, "worker-slack", 25*time.Second, "`time` that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken")
+	f.IntVar(&s.Config.MaxQueued, "max-queued", 1_000_000, "actions that may wait for a worker; beyond that clients are told to try again later")
+	f.IntVar(&s.Config.MaxPerClient, "max-per-client", 100_000, "operations that one client, known by its address, may have at once")
 }
 
 // Run serves until ctx ends. ready is called once with the address of the gRPC
@@ -99,7 +103,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(listener) })
+	group.Go(func() error { return server.Serve(sched.Watch(listener)) })
 	group.Go(func() error { return sched.Run(groupCtx) })
 	group.Go(func() error {
 		<-groupCtx.Done()

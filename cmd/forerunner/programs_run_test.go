@@ -79,7 +79,7 @@ func (f *farmTest) start(args ...string) *process {
 	}
 	p.cmd = exec.Command(program, args[1:]...)
 	p.cmd.Dir = f.dir
-	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=")
+	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s")
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.WaitDelay = programTimeout
 	if err := p.cmd.Start(); err != nil {

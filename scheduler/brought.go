@@ -1,0 +1,64 @@
+package scheduler
+
+import (
+	"container/list"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+)
+
+// A brought is a result that a worker held when nobody had asked for it, as after
+// a restart of the scheduler. It is kept for a client to come back to.
+type brought struct {
+	action   string
+	pool     *pool
+	worker   string
+	started  time.Time
+	response *repb.ExecuteResponse
+	timer    timer
+	place    *list.Element
+}
+
+func (b *brought) due(s *State) { s.discard(b) }
+
+// bring keeps a worker's result, in place of an older one of the same action.
+// Errors are not kept: the client that comes has its action run again.
+func (s *State) bring(w *worker, action string, response *repb.ExecuteResponse) {
+	if response.GetStatus().GetCode() != 0 {
+		return
+	}
+	if older := s.brought[action]; older != nil {
+		s.discard(older)
+	}
+	b := &brought{action: action, pool: w.pool, worker: w.key, started: s.now, response: response}
+	b.timer.owner = b
+	b.place = s.broughtOrder.pushBack(b)
+	s.brought[action] = b
+	s.timers.set(&b.timer, s.now.Add(s.cfg.ClientGrace))
+	if s.broughtOrder.len() > s.cfg.MaxCompleted {
+		oldest, _ := s.broughtOrder.front()
+		s.discard(oldest)
+	}
+}
+
+func (s *State) discard(b *brought) {
+	s.timers.stop(&b.timer)
+	s.broughtOrder.remove(b.place)
+	delete(s.brought, b.action)
+}
+
+// broughtFor returns the result that is there for an operation, or nil. A private
+// operation wants a run of its own, and whether this was it nobody can tell.
+func (s *State) broughtFor(spec *Operation) *brought {
+	b := s.brought[spec.Digest.String()]
+	if b == nil || spec.Private || !b.pool.serves(spec) {
+		return nil
+	}
+	return b
+}
+
+// deliver completes an operation with a result that was there before it.
+func (s *State) deliver(b *brought, o *operation) {
+	o.task = &task{worker: &worker{key: b.worker}, started: b.started, attempts: 1}
+	s.complete(o, b.response)
+}

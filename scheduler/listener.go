@@ -1,0 +1,77 @@
+package scheduler
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/peer"
+)
+
+// A connection is where calls come from. It stands for the remote address, by
+// which gRPC tells its handlers who calls.
+type connection struct {
+	net.Addr
+	id   uint64
+	host string
+}
+
+// connectionOf returns what a call came over; nil if its listener is not watched.
+func connectionOf(ctx context.Context) *connection {
+	if p, ok := peer.FromContext(ctx); ok {
+		c, _ := p.Addr.(*connection)
+		return c
+	}
+	return nil
+}
+
+// clientOf names the client of a call, for Operation.Client: its host.
+func clientOf(ctx context.Context) string {
+	if c := connectionOf(ctx); c != nil {
+		return c.host
+	}
+	return ""
+}
+
+// Watch returns l so changed that the Server knows the connections of its workers
+// and clients. It learns from it at once when a worker is gone, and counts the
+// operations of each client. Give it to the gRPC server in place of l.
+func (s *Server) Watch(l net.Listener) net.Listener { return &listener{Listener: l, server: s} }
+
+type listener struct {
+	net.Listener
+	server *Server
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Addr: conn.RemoteAddr(), id: l.server.connections.Add(1)}
+	if c.host, _, err = net.SplitHostPort(c.String()); err != nil {
+		c.host = c.String()
+	}
+	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() {
+		l.server.step(func(now time.Time) Out { return l.server.state.Disconnect(now, c.id) })
+	})}, nil
+}
+
+// A watched connection tells when it is closed, by whichever side.
+type watched struct {
+	net.Conn
+	connection *connection
+	closed     func()
+}
+
+// RemoteAddr implements net.Conn.
+func (w *watched) RemoteAddr() net.Addr { return w.connection }
+
+// Close implements net.Conn.
+func (w *watched) Close() error {
+	err := w.Conn.Close()
+	w.closed()
+	return err
+}
