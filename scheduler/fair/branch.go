@@ -1,0 +1,222 @@
+package fair
+
+import "math"
+
+// priorityStep is how many steps of priority are a factor of two in share, and
+// maxSteps where more of them stop to make a difference between branches.
+const (
+	priorityStep = 100
+	maxSteps     = 20 * priorityStep
+)
+
+// A branch is a node of the trie. The root has no parent.
+type branch struct {
+	parent *branch
+	key    string
+	depth  int
+	// order is that of creation.
+	order    uint64
+	children map[string]*branch
+	// refs counts the entries and the seats that are here, not below.
+	refs int
+
+	weight float64
+	// running is the cost of all that runs below; the root does not count it.
+	running int64
+	// served is the branch's virtual time, clock that of its children: where the
+	// one was that started last.
+	served, clock float64
+
+	// shelves are those lanes in which something waits, or somebody is idle, here
+	// or below.
+	shelves []*shelf
+}
+
+// A shelf is one lane of a branch.
+type shelf struct {
+	branch *branch
+	lane   uint32
+	// up is the parent's shelf of the same lane.
+	up *shelf
+
+	// queued counts the entries that wait here and below.
+	queued int
+	// entries wait here; only those of a leaf are more than none.
+	entries heap[*Entry]
+	// byTurn are the children of which something may run, byBest those of which
+	// something waits, by the best priority of that.
+	byTurn heap[byTurn]
+	byBest heap[byBest]
+
+	// turn and rank are the shelf's own places in up; 0 is none.
+	turn, rank int32
+	// best is the best priority that waits, factor what it and the weight multiply
+	// running work by, score the product.
+	best          int32
+	factor, score float64
+	grade         Grade
+
+	// idle counts the seats that wait here and below; seats are those here, nearer
+	// the children that have some.
+	idle   int
+	seats  list[Seat]
+	nearer list[shelf]
+	beside links[shelf]
+}
+
+// byTurn orders shelves by who goes first, byBest by priority.
+type (
+	byTurn struct{ *shelf }
+	byBest struct{ *shelf }
+)
+
+func (s byTurn) before(o byTurn) bool {
+	switch {
+	case s.grade != o.grade:
+		return s.grade > o.grade
+	case s.score != o.score:
+		return s.score < o.score
+	case s.branch.served != o.branch.served:
+		return s.branch.served < o.branch.served
+	}
+	return s.branch.order < o.branch.order
+}
+
+func (s byTurn) moved(slot int32) { s.turn = slot }
+
+func (s byBest) before(o byBest) bool { return s.best < o.best }
+
+func (s byBest) moved(slot int32) { s.rank = slot }
+
+// share returns what a priority and a weight multiply running work by.
+func share(priority int32, weight float64) float64 {
+	p := max(-maxSteps, min(maxSteps, priority))
+	if p == 0 {
+		return 1 / weight
+	}
+	return math.Exp2(float64(p)/priorityStep) / weight
+}
+
+// shelf returns the shelf of a lane, nil if there is none.
+func (b *branch) shelf(lane uint32) *shelf {
+	for _, s := range b.shelves {
+		if s.lane == lane {
+			return s
+		}
+	}
+	return nil
+}
+
+// makeShelf returns the shelf of a lane, made if need be.
+func (b *branch) makeShelf(lane uint32) *shelf {
+	s := b.shelf(lane)
+	if s == nil {
+		s = &shelf{branch: b, lane: lane}
+		if b.parent != nil {
+			s.up = b.parent.makeShelf(lane)
+		}
+		b.shelves = append(b.shelves, s)
+	}
+	return s
+}
+
+// tidy drops a shelf that is of no use.
+func (s *shelf) tidy() {
+	if s.queued > 0 || s.idle > 0 {
+		return
+	}
+	shelves := s.branch.shelves
+	for i := range shelves {
+		if shelves[i] == s {
+			last := len(shelves) - 1
+			shelves[i], shelves[last] = shelves[last], nil
+			s.branch.shelves = shelves[:last]
+			return
+		}
+	}
+}
+
+// head returns the best priority of what waits; something does.
+func (s *shelf) head() int32 {
+	if len(s.entries) > 0 {
+		return s.entries[0].rank.Priority
+	}
+	return s.byBest[0].best
+}
+
+// place puts a shelf where it belongs among its siblings, after any change of what
+// waits or runs below it. The root's shelves have no siblings.
+func (t *Tree) place(s *shelf) {
+	up := s.up
+	if up == nil {
+		return
+	}
+	if s.queued == 0 {
+		s.takeOut()
+		return
+	}
+	if best := s.head(); s.rank == 0 || best != s.best {
+		s.best, s.factor = best, share(best, s.branch.weight)
+		if s.rank == 0 {
+			up.byBest.push(byBest{s})
+		} else {
+			up.byBest.fix(s.rank)
+		}
+	}
+	s.score = float64(s.branch.running) * s.factor
+	s.grade = Share
+	if t.admit != nil && up.up == nil {
+		s.grade = t.admit(s.lane, s.branch.key)
+	}
+	switch {
+	case s.grade == Wait:
+		s.takeTurn()
+	case s.turn == 0:
+		s.branch.catchUp()
+		up.byTurn.push(byTurn{s})
+	default:
+		up.byTurn.fix(s.turn)
+	}
+}
+
+// takeOut removes a shelf with nothing in it from its siblings.
+func (s *shelf) takeOut() {
+	s.takeTurn()
+	if s.rank > 0 {
+		s.up.byBest.remove(s.rank)
+	}
+}
+
+// takeTurn removes a shelf from those that may run.
+func (s *shelf) takeTurn() {
+	if s.turn > 0 {
+		s.up.byTurn.remove(s.turn)
+	}
+}
+
+// catchUp moves a branch that had nothing to run to the time of its siblings.
+func (b *branch) catchUp() {
+	for _, s := range b.shelves {
+		if s.turn > 0 {
+			return
+		}
+	}
+	b.served = max(b.served, b.parent.clock)
+}
+
+// ancestor returns the branch above b, or b, that is at a depth.
+func (b *branch) ancestor(depth int) *branch {
+	for b.depth > depth {
+		b = b.parent
+	}
+	return b
+}
+
+// common returns the lowest branch that is above both, or one of them.
+func common(a, b *branch) *branch {
+	a, b = a.ancestor(b.depth), b.ancestor(a.depth)
+	for a != b {
+		a, b = a.parent, b.parent
+	}
+	return a
+}

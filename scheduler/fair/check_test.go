@@ -1,0 +1,120 @@
+package fair
+
+import "fmt"
+
+// check returns what is wrong with a tree; "" if nothing is. It is given all
+// entries and seats there are.
+func (t *Tree) check(entries []*Entry, seats []*Seat) string {
+	refs := map[*branch]int{}
+	runs := map[*branch]map[*Item]bool{}
+	for _, e := range entries {
+		if e.item == nil {
+			continue
+		}
+		refs[e.leaf]++
+		if (e.slot > 0) != (e.item.stage == waiting) {
+			return fmt.Sprintf("entry %d at stage %d has slot %d", e.rank.Age, e.item.stage, e.slot)
+		}
+		for b := e.leaf; b != nil && e.item.stage == running; b = b.parent {
+			if runs[b] == nil {
+				runs[b] = map[*Item]bool{}
+			}
+			runs[b][e.item] = true
+		}
+	}
+	for _, s := range seats {
+		if s.home != nil {
+			refs[s.home]++
+		}
+	}
+	return t.checkBranch(t.root, refs, runs)
+}
+
+func (t *Tree) checkBranch(b *branch, refs map[*branch]int, runs map[*branch]map[*Item]bool) string {
+	name := fmt.Sprintf("branch %q at %d", b.key, b.depth)
+	var sum int64
+	for it := range runs[b] {
+		sum += it.cost
+	}
+	switch {
+	case b.refs != refs[b]:
+		return fmt.Sprintf("%s: refs %d, want %d", name, b.refs, refs[b])
+	case b != t.root && b.refs == 0 && len(b.children) == 0:
+		return name + " is of no use"
+	case b != t.root && b.running != sum:
+		return fmt.Sprintf("%s: running %d, want %d", name, b.running, sum)
+	}
+	lanes := map[uint32]bool{}
+	for _, s := range b.shelves {
+		if lanes[s.lane] || s.branch != b || s.queued == 0 && s.idle == 0 {
+			return fmt.Sprintf("%s: odd shelf %d: %d queued, %d idle", name, s.lane, s.queued, s.idle)
+		}
+		lanes[s.lane] = true
+		if problem := s.check(); problem != "" {
+			return fmt.Sprintf("%s, lane %d: %s", name, s.lane, problem)
+		}
+	}
+	for _, child := range b.children {
+		if problem := t.checkBranch(child, refs, runs); problem != "" {
+			return problem
+		}
+		for _, s := range child.shelves {
+			if s.up != b.shelf(s.lane) || s.up == nil {
+				return name + ": a child's shelf is below no shelf"
+			}
+		}
+	}
+	return ""
+}
+
+func (s *shelf) check() string {
+	queued, idle := len(s.entries), 0
+	for x := s.seats.first; x != nil; x = x.next {
+		idle++
+	}
+	for _, child := range s.branch.children {
+		c := child.shelf(s.lane)
+		if c == nil {
+			continue
+		}
+		queued, idle = queued+c.queued, idle+c.idle
+		if (c.rank > 0) != (c.queued > 0) || (c.turn > 0) != (c.queued > 0 && c.grade != Wait) {
+			return fmt.Sprintf("child %q: %d queued, rank %d, turn %d", child.key, c.queued, c.rank, c.turn)
+		}
+		if (c.beside.owner == c) != (c.idle > 0) {
+			return fmt.Sprintf("child %q: %d idle, in the list: %t", child.key, c.idle, c.beside.owner == c)
+		}
+		if c.queued > 0 && (c.best != c.head() || c.score != float64(child.running)*share(c.best, child.weight)) {
+			return fmt.Sprintf("child %q: best %d, score %v", child.key, c.best, c.score)
+		}
+	}
+	if queued != s.queued || idle != s.idle {
+		return fmt.Sprintf("counted %d queued and %d idle, there are %d and %d", s.queued, s.idle, queued, idle)
+	}
+	slots := func(n int, slot func(i int) int32) bool {
+		for i := range n {
+			if slot(i) != int32(i+1) {
+				return false
+			}
+		}
+		return true
+	}
+	if !slots(len(s.entries), func(i int) int32 { return s.entries[i].slot }) ||
+		!slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].turn }) ||
+		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].rank }) {
+		return "a slot is wrong"
+	}
+	if !ordered(s.entries) || !ordered(s.byTurn) || !ordered(s.byBest) {
+		return "a heap is not in order"
+	}
+	return ""
+}
+
+func ordered[T element[T]](h heap[T]) bool {
+	for i := 1; i < len(h); i++ {
+		if h[i].before(h[(i-1)/2]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,352 @@
+package fair
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A model does what a Tree does by looking at everything each time. A branch is the
+// text of its path, "/a/b"; the root is "".
+type model struct {
+	levels  []Level
+	limit   map[string]int64 // running work of branches of the first level; none: no limit
+	reserve map[string]int64 // below it such a branch goes first
+	items   []*modelItem
+	seats   []*modelSeat
+
+	// What branches remember while they exist, and which lanes of them are open.
+	served, clock map[string]float64
+	order         map[string]int
+	made          int
+	open          map[string]bool
+	// idleSince orders the branches, by lane, that somebody idle is in or below.
+	idleSince map[laneOf]int
+	idled     int
+}
+
+type laneOf struct {
+	branch string
+	lane   uint32
+}
+
+type modelItem struct {
+	stage   stage
+	lane    uint32
+	cost    int64
+	seat    *modelSeat
+	entries []*modelEntry
+}
+
+type modelEntry struct {
+	Rank
+	leaf     string
+	returned bool
+}
+
+type modelSeat struct {
+	lane  uint32
+	home  string
+	since [MaxLevels]time.Time
+	kept  [MaxLevels]bool
+	next  *modelItem
+	idle  int // order; 0 is not idle
+}
+
+func newModel(levels []Level) *model {
+	return &model{
+		levels: levels, limit: map[string]int64{}, reserve: map[string]int64{},
+		served: map[string]float64{}, clock: map[string]float64{}, order: map[string]int{},
+		open: map[string]bool{}, idleSince: map[laneOf]int{},
+	}
+}
+
+func depthOf(b string) int { return strings.Count(b, "/") }
+
+func parentOf(b string) string { return b[:max(0, strings.LastIndexByte(b, '/'))] }
+
+func keyOf(b string) string { return b[strings.LastIndexByte(b, '/')+1:] }
+
+// above returns b and what is above it, without the root, the lowest first.
+func above(b string) (all []string) {
+	for ; b != ""; b = parentOf(b) {
+		all = append(all, b)
+	}
+	return all
+}
+
+func isBelow(b, top string) bool { return b == top || strings.HasPrefix(b, top+"/") }
+
+func commonOf(a, b string) string {
+	for !isBelow(b, a) {
+		a = parentOf(a)
+	}
+	return a
+}
+
+func (m *model) weight(b string) float64 {
+	if w, ok := m.levels[depthOf(b)-1].Weights[keyOf(b)]; ok {
+		return w
+	}
+	return 1
+}
+
+func (m *model) running(b string) (sum int64) {
+	for _, it := range m.items {
+		if it.stage == running && slices.ContainsFunc(it.entries, func(e *modelEntry) bool { return isBelow(e.leaf, b) }) {
+			sum += it.cost
+		}
+	}
+	return sum
+}
+
+// best returns the best priority that waits below b in a lane.
+func (m *model) best(b string, lane uint32) (best int32, some bool) {
+	for _, it := range m.items {
+		for _, e := range it.entries {
+			if it.stage == waiting && it.lane == lane && isBelow(e.leaf, b) && (!some || e.Priority < best) {
+				best, some = e.Priority, true
+			}
+		}
+	}
+	return best, some
+}
+
+func (m *model) factor(b string, lane uint32) float64 {
+	best, _ := m.best(b, lane)
+	p := math.Max(-2000, math.Min(2000, float64(best)))
+	return math.Exp2(p/100) / m.weight(b)
+}
+
+func (m *model) grade(key string) Grade {
+	n := m.running("/" + key)
+	if limit, ok := m.limit[key]; ok && n >= limit {
+		return Wait
+	}
+	if n < m.reserve[key] {
+		return First
+	}
+	return Share
+}
+
+// mayRun reports whether something waits below b that is not held.
+func (m *model) mayRun(b string, lane uint32) bool {
+	_, some := m.best(b, lane)
+	return some && (depthOf(b) > 1 || m.grade(keyOf(b)) != Wait)
+}
+
+// children returns the branches right below b that may have something start.
+func (m *model) children(b string, lane uint32) (all []string) {
+	for child := range m.order {
+		if parentOf(child) == b && m.mayRun(child, lane) {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// turn returns the child of b whose turn it is; "" if there is none.
+func (m *model) turn(b string, lane uint32) string {
+	children := m.children(b, lane)
+	if len(children) == 0 {
+		return ""
+	}
+	grade := func(c string) Grade {
+		if depthOf(c) > 1 {
+			return Share
+		}
+		return m.grade(keyOf(c))
+	}
+	return slices.MinFunc(children, func(x, y string) int {
+		return cmp.Or(
+			-cmp.Compare(grade(x), grade(y)),
+			cmp.Compare(float64(m.running(x))*m.factor(x, lane), float64(m.running(y))*m.factor(y, lane)),
+			cmp.Compare(m.served[x], m.served[y]),
+			cmp.Compare(m.order[x], m.order[y]),
+		)
+	})
+}
+
+// next returns what the worker of a seat is to run.
+func (m *model) next(s *modelSeat, now time.Time) *modelItem {
+	s.next, s.kept = nil, [MaxLevels]bool{}
+	at := ""
+	for depth, level := range m.levels {
+		turn := m.turn(at, s.lane)
+		if turn == "" {
+			return nil
+		}
+		own := ""
+		if isBelow(s.home, at) && depthOf(s.home) > depth {
+			all := above(s.home)
+			own = all[len(all)-1-depth]
+		}
+		if own != "" && own != turn && m.mayRun(own, s.lane) && now.Sub(s.since[depth]) < level.Stickiness {
+			turn, s.kept[depth] = own, true
+		}
+		at = turn
+	}
+	var first *modelEntry
+	for _, it := range m.items {
+		for _, e := range it.entries {
+			if it.stage == waiting && it.lane == s.lane && e.leaf == at && (first == nil || e.sooner(first)) {
+				first, s.next = e, it
+			}
+		}
+	}
+	return s.next
+}
+
+func (e *modelEntry) sooner(f *modelEntry) bool {
+	back := func(e *modelEntry) int {
+		if e.returned {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(e.Priority, f.Priority),
+		cmp.Compare(back(e), back(f)),
+		-cmp.Compare(e.Expected, f.Expected),
+		cmp.Compare(e.Age, f.Age),
+	) < 0
+}
+
+// start has a seat run an item.
+func (m *model) start(it *modelItem, s *modelSeat, now time.Time, cost int64) {
+	paid := map[string]bool{}
+	for _, e := range it.entries {
+		for _, b := range above(e.leaf) {
+			if paid[b] || it.stage != waiting {
+				continue
+			}
+			paid[b] = true
+			m.clock[parentOf(b)] = max(m.clock[parentOf(b)], m.served[b])
+			m.served[b] += float64(cost) * m.factor(b, it.lane)
+		}
+	}
+	it.stage, it.cost, it.seat = running, cost, s
+	if len(it.entries) == 0 {
+		return
+	}
+	home := it.entries[0].leaf
+	for _, e := range it.entries {
+		home = commonOf(home, e.leaf)
+	}
+	s.home = home
+	for depth := range s.since {
+		if s.next != it || !s.kept[depth] {
+			s.since[depth] = now
+		}
+	}
+	s.next = nil
+}
+
+// join adds an entry to an item.
+func (m *model) join(e *modelEntry, it *modelItem) {
+	all := above(e.leaf)
+	slices.Reverse(all)
+	for _, b := range all {
+		if m.order[b] == 0 {
+			m.made++
+			m.order[b] = m.made
+		}
+	}
+	it.entries = append(it.entries, e)
+	if s := it.seat; s != nil && it.stage == running {
+		if len(it.entries) == 1 {
+			s.home = e.leaf
+		} else {
+			s.home = commonOf(s.home, e.leaf)
+		}
+	}
+}
+
+// settle forgets branches of no use and opens those that something may now run of.
+func (m *model) settle() {
+	for b := range m.order {
+		used := slices.ContainsFunc(m.seats, func(s *modelSeat) bool { return isBelow(s.home, b) }) ||
+			slices.ContainsFunc(m.items, func(it *modelItem) bool {
+				return slices.ContainsFunc(it.entries, func(e *modelEntry) bool { return isBelow(e.leaf, b) })
+			})
+		if !used {
+			delete(m.order, b)
+			delete(m.served, b)
+			delete(m.clock, b)
+			delete(m.open, b)
+		}
+	}
+	for b := range m.order {
+		now := m.mayRun(b, 1) || m.mayRun(b, 2)
+		if now && !m.open[b] {
+			m.served[b] = max(m.served[b], m.clock[parentOf(b)])
+		}
+		m.open[b] = now
+	}
+}
+
+// wait and unwait make a seat idle or not.
+func (m *model) wait(s *modelSeat) {
+	m.idled++
+	s.idle = m.idled
+	for _, b := range append(above(s.home), "") {
+		if m.idleSince[laneOf{b, s.lane}] == 0 {
+			m.idleSince[laneOf{b, s.lane}] = m.idled
+		}
+	}
+}
+
+func (m *model) unwait(s *modelSeat) {
+	s.idle = 0
+	for _, b := range append(above(s.home), "") {
+		if !slices.ContainsFunc(m.seats, func(o *modelSeat) bool {
+			return o.idle > 0 && o.lane == s.lane && isBelow(o.home, b)
+		}) {
+			delete(m.idleSince, laneOf{b, s.lane})
+		}
+	}
+}
+
+// nearest returns the idle seat nearest to an item.
+func (m *model) nearest(it *modelItem, lane uint32) *modelSeat {
+	near, some := "", false
+	for _, e := range it.entries {
+		for _, s := range m.seats {
+			if s.idle == 0 || s.lane != lane {
+				continue
+			}
+			if c := commonOf(s.home, e.leaf); !some || depthOf(c) > depthOf(near) {
+				near, some = c, true
+			}
+		}
+	}
+	if !some {
+		return nil
+	}
+	for {
+		var here *modelSeat
+		var child string
+		for _, s := range m.seats {
+			if s.idle == 0 || s.lane != lane || !isBelow(s.home, near) {
+				continue
+			}
+			if s.home == near {
+				if here == nil || s.idle < here.idle {
+					here = s
+				}
+				continue
+			}
+			all := above(s.home)
+			c := all[len(all)-1-depthOf(near)]
+			if child == "" || m.idleSince[laneOf{c, lane}] < m.idleSince[laneOf{child, lane}] {
+				child = c
+			}
+		}
+		if here != nil {
+			return here
+		}
+		near = child
+	}
+}

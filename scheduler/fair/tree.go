@@ -1,0 +1,306 @@
+package fair
+
+import (
+	"fmt"
+	"time"
+)
+
+// MaxLevels bounds the depth of a tree.
+const MaxLevels = 16
+
+// A Level is one level of a tree, below the one before it.
+type Level struct {
+	// Stickiness is how long a worker may be kept for a branch of this level
+	// although another one has its turn, counted from when fairness sent it there
+	// last. Zero: not at all.
+	Stickiness time.Duration
+	// Weights by key; others weigh 1. They are above zero.
+	Weights map[string]float64
+}
+
+// A Grade says whether a branch of the first level may have more running.
+type Grade int8
+
+// The grades.
+const (
+	// Wait: nothing of it may start.
+	Wait Grade = iota
+	// Share: it may, in its turn.
+	Share
+	// First: it goes before all that only share.
+	First
+)
+
+// Options configure a Tree. The zero value is one queue.
+type Options struct {
+	// Levels are those of the trie, the outermost first.
+	Levels []Level
+	// Admit is asked for the grade of a branch of the first level, in a lane,
+	// whenever what waits or runs below it has changed. Whoever answers calls
+	// Reconsider when his answer for a key changes for another reason. It must not
+	// call the tree. Nil: all share.
+	Admit func(lane uint32, key string) Grade
+}
+
+// A Tree holds what waits and what runs. The owner of entries, items and seats
+// uses each with one tree only, from its Attach (Wait, Start) to its Detach
+// (Leave).
+type Tree struct {
+	levels []Level
+	admit  func(lane uint32, key string) Grade
+	root   *branch
+	made   uint64
+}
+
+// New returns an empty tree. It panics if there are more than MaxLevels levels or a
+// weight is not above zero: whoever reads configuration has to say so first.
+func New(o Options) *Tree {
+	if len(o.Levels) > MaxLevels {
+		panic(fmt.Sprintf("fair: %d levels", len(o.Levels)))
+	}
+	for _, l := range o.Levels {
+		for key, w := range l.Weights {
+			if !(w > 0) {
+				panic(fmt.Sprintf("fair: %q weighs %v", key, w))
+			}
+		}
+	}
+	return &Tree{levels: o.Levels, admit: o.Admit, root: &branch{weight: 1}}
+}
+
+// branch returns the leaf of a path, made if need be. A path has one key for each
+// level.
+func (t *Tree) branch(path []string) *branch {
+	if len(path) != len(t.levels) {
+		panic(fmt.Sprintf("fair: a path of %d keys in a tree of %d levels", len(path), len(t.levels)))
+	}
+	b := t.root
+	for _, key := range path {
+		child := b.children[key]
+		if child == nil {
+			t.made++
+			child = &branch{parent: b, key: key, depth: b.depth + 1, order: t.made, weight: 1}
+			if w, ok := t.levels[b.depth].Weights[key]; ok {
+				child.weight = w
+			}
+			if b.children == nil {
+				b.children = map[string]*branch{}
+			}
+			b.children[key] = child
+		}
+		b = child
+	}
+	return b
+}
+
+// release gives up one of a branch's refs and drops what is of no use now.
+func (t *Tree) release(b *branch) {
+	b.refs--
+	for b != t.root && b.refs == 0 && len(b.children) == 0 {
+		delete(b.parent.children, b.key)
+		b = b.parent
+	}
+}
+
+// Attach adds an entry to an item: another operation wants it. If the item waits,
+// it now also waits there. If it runs, the branches above pay for it from now on,
+// and the worker that runs it belongs to all who want it, as after Start.
+func (t *Tree) Attach(e *Entry, it *Item, path []string, r Rank) {
+	leaf := t.branch(path)
+	leaf.refs++
+	alone := it.entries.empty()
+	if it.stage == running && !alone && it.charges == nil {
+		it.charges = map[*branch]int{}
+		for b := it.entries.first.owner.leaf; b != t.root; b = b.parent {
+			it.charges[b] = 1
+		}
+	}
+	e.rank, e.leaf, e.item = r, leaf, it
+	it.entries.pushBack(&e.others, e)
+	switch it.stage {
+	case waiting:
+		t.enqueue(e)
+	case running:
+		t.charge(e)
+		if seat := it.seat; seat != nil && alone {
+			t.move(seat, leaf)
+		} else if seat != nil {
+			t.move(seat, common(seat.homeIn(t), leaf))
+		}
+	}
+}
+
+// Detach takes an entry from its item, which goes on without it, even if that was
+// the last one. Nothing happens if it is in no tree.
+func (t *Tree) Detach(e *Entry) {
+	it := e.item
+	if it == nil {
+		return
+	}
+	switch it.stage {
+	case waiting:
+		t.dequeue(e)
+	case running:
+		t.discharge(e)
+	}
+	it.entries.remove(&e.others)
+	leaf := e.leaf
+	*e = Entry{}
+	t.release(leaf)
+}
+
+// Enqueue has an item that is apart wait in a lane. One that is returned goes
+// before all others of its priority, from now on.
+func (t *Tree) Enqueue(it *Item, lane uint32, returned bool) {
+	it.must(apart)
+	it.stage, it.lane = waiting, lane
+	for x := it.entries.first; x != nil; x = x.next {
+		x.owner.returned = x.owner.returned || returned
+		t.enqueue(x.owner)
+	}
+}
+
+// Dequeue takes an item that waits from its queue.
+func (t *Tree) Dequeue(it *Item) {
+	it.must(waiting)
+	for x := it.entries.first; x != nil; x = x.next {
+		t.dequeue(x.owner)
+	}
+	it.stage = apart
+}
+
+// Start has the worker of a seat run an item that waits, or is apart. The branches
+// above its entries pay cost for it until Finish. The seat moves to the lowest
+// branch that is above all of the entries; without any it stays.
+func (t *Tree) Start(it *Item, seat *Seat, now time.Time, cost int64) {
+	if it.stage == running {
+		it.must(apart)
+	}
+	waited := it.stage == waiting
+	it.stage, it.cost, it.seat = running, cost, seat
+	first := it.entries.first
+	if first == nil {
+		return
+	}
+	if first != it.entries.last {
+		it.charges = map[*branch]int{}
+	}
+	home := first.owner.leaf
+	for x := first; x != nil; x = x.next {
+		if waited {
+			t.start(x.owner)
+		} else {
+			t.charge(x.owner)
+		}
+		home = common(home, x.owner.leaf)
+	}
+	seat.settle(t, it, home, now)
+}
+
+// Finish ends the run of an item, which then is apart.
+func (t *Tree) Finish(it *Item) {
+	it.must(running)
+	for x := it.entries.first; x != nil; x = x.next {
+		t.discharge(x.owner)
+	}
+	it.stage, it.seat, it.charges = apart, nil, nil
+}
+
+func (it *Item) must(s stage) {
+	if it.stage != s {
+		panic(fmt.Sprintf("fair: item at stage %d, not %d", it.stage, s))
+	}
+}
+
+// Reconsider asks for the grades of a branch of the first level anew.
+func (t *Tree) Reconsider(key string) {
+	if b := t.root.children[key]; b != nil {
+		for _, s := range b.shelves {
+			t.place(s)
+		}
+	}
+}
+
+// enqueue puts an entry into the heap of its leaf.
+func (t *Tree) enqueue(e *Entry) {
+	s := e.leaf.makeShelf(e.item.lane)
+	s.entries.push(e)
+	for ; s != nil; s = s.up {
+		s.queued++
+		t.place(s)
+	}
+}
+
+// dequeue takes an entry out of the heap of its leaf.
+func (t *Tree) dequeue(e *Entry) {
+	s := e.leaf.shelf(e.item.lane)
+	s.entries.remove(e.slot)
+	for ; s != nil; s = s.up {
+		s.queued--
+		t.place(s)
+		s.tidy()
+	}
+}
+
+// start takes an entry out of the heap of its leaf and has the branches above pay,
+// which have had their turn. Each is put into its new place before the next one
+// changes, as heaps need it.
+func (t *Tree) start(e *Entry) {
+	it := e.item
+	s := e.leaf.shelf(it.lane)
+	s.entries.remove(e.slot)
+	for ; s != nil; s = s.up {
+		b := s.branch
+		s.queued--
+		if b != t.root && it.pays(b) {
+			b.running += it.cost
+			b.parent.clock = max(b.parent.clock, b.served)
+			b.served += float64(it.cost) * s.factor
+			t.placeAll(b)
+		} else {
+			t.place(s)
+		}
+		s.tidy()
+	}
+}
+
+// charge has the branches above an entry pay for its item.
+func (t *Tree) charge(e *Entry) {
+	for b := e.leaf; b != t.root; b = b.parent {
+		if e.item.pays(b) {
+			b.running += e.item.cost
+			t.placeAll(b)
+		}
+	}
+}
+
+// discharge undoes it.
+func (t *Tree) discharge(e *Entry) {
+	it := e.item
+	for b := e.leaf; b != t.root; b = b.parent {
+		if it.charges != nil {
+			it.charges[b]--
+			if it.charges[b] > 0 {
+				continue
+			}
+			delete(it.charges, b)
+		}
+		b.running -= it.cost
+		t.placeAll(b)
+	}
+}
+
+// pays counts one more entry below a branch, and reports whether it is the first.
+func (it *Item) pays(b *branch) bool {
+	if it.charges == nil {
+		return true
+	}
+	it.charges[b]++
+	return it.charges[b] == 1
+}
+
+func (t *Tree) placeAll(b *branch) {
+	for _, s := range b.shelves {
+		t.place(s)
+	}
+}
