@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 )
@@ -60,5 +62,66 @@ func BenchmarkKill100(b *testing.B) {
 				b.StartTimer()
 			}
 		})
+	}
+}
+
+// BenchmarkMeter is what the figures of an action cost.
+func BenchmarkMeter(b *testing.B) {
+	for _, v := range []int{2, 1} {
+		b.Run(fmt.Sprintf("v%d", v), func(b *testing.B) {
+			m, err := newSlot(b, v).Meter()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if err := m.Begin(); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := m.End(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := m.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// BenchmarkSlot is what a fresh group with all controllers for each action would cost.
+func BenchmarkSlot(b *testing.B) {
+	for _, v := range []int{2, 1} {
+		b.Run(fmt.Sprintf("v%d", v), func(b *testing.B) {
+			p := openParent(b, Options{Name: testName(b), Version: v})
+			for b.Loop() {
+				s, err := p.Slot("0")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Limit(Limits{CPUs: []int{0}, Memory: 1 << 30, Pids: 100}); err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSettleThread is a round trip between the groups of v1 controllers.
+func BenchmarkSettleThread(b *testing.B) {
+	s := newSlot(b, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for b.Loop() {
+		if err := s.SettleThread(); err != nil {
+			b.Fatal(err)
+		}
+		for _, group := range s.place.Threads {
+			if err := moveThread(filepath.Dir(filepath.Dir(group))); err != nil {
+				b.Fatal(err)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,8 @@ const (
 	parentPrefix = "forerunner-"
 	slotPrefix   = "slot-"
 	homeName     = "launchers"
+	asideName    = "worker"
+	runName      = "run"
 )
 
 // Parent is the group that holds the slots of this process.
@@ -79,20 +82,30 @@ type Parent struct {
 	dir     string
 	lock    *os.File // of dir, flocked
 	log     *zap.Logger
+
+	controls map[string]control // by controller
+	missing  []error
+	enabled  []string // the controllers that the group around ours hands down because of us
+	home     string   // the group that this process moved out of for that; empty: it did not
 }
 
 // Open makes the group forerunner-<Name> below the group this process is in, in
 // the best hierarchy there is (see the package comment). What a dead process left
 // under the same name is killed and removed first, which may take up to ten
 // seconds. Errors: ErrUnavailable, ErrInUse, ErrBusy.
+//
+// Controllers come from wherever this machine has them; Missing tells which cannot be
+// used. To get v2 ones, this process may have to move into a group of its own below
+// the Parent's, until Close.
 func Open(o Options) (*Parent, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	hs, err := findHierarchies(o.Version)
+	around, err := lookAround()
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
+	hs := around.hierarchies(o.Version)
 	if len(hs) == 0 {
 		return nil, fmt.Errorf("%w: neither a v2 hierarchy nor a v1 freezer is mounted "+
 			"where this process could see its own group", ErrUnavailable)
@@ -101,6 +114,7 @@ func Open(o Options) (*Parent, error) {
 	for _, h := range hs {
 		p, err := openIn(h, o)
 		if err == nil {
+			p.openControls(around, h.own)
 			return p, nil
 		}
 		if errors.Is(err, ErrInUse) || errors.Is(err, ErrBusy) {
@@ -191,7 +205,11 @@ func (p *Parent) CleanStale() error {
 	return nil
 }
 
-// Version is the cgroup version in use, 1 or 2.
+// Missing says which limits and figures this machine, or who delegated this
+// process's group, does not offer, and why; a sentence each.
+func (p *Parent) Missing() []error { return slices.Clone(p.missing) }
+
+// Version is the cgroup version of the groups that hold processes together, 1 or 2.
 func (p *Parent) Version() int { return p.version }
 
 // Dir is the absolute path of the group.
@@ -199,19 +217,43 @@ func (p *Parent) Dir() string { return p.dir }
 
 // Slot makes the group of one slot. The name must not be in use and follows the
 // rule of Options.Name.
-func (p *Parent) Slot(name string) (*Slot, error) {
+func (p *Parent) Slot(name string) (_ *Slot, err error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	place := Place{
-		Version: p.version,
-		Dir:     filepath.Join(p.dir, slotPrefix+name),
-		Home:    filepath.Join(p.dir, homeName),
+	main := control{p.version, p.dir}
+	s := &Slot{
+		dir:      main.slotDir(name),
+		controls: map[string]control{},
+		place: Place{
+			Version: p.version,
+			Dir:     filepath.Join(main.slotDir(name), runName),
+			Home:    filepath.Join(p.dir, homeName),
+		},
 	}
-	if err := os.Mkdir(place.Dir, 0o755); err != nil {
+	if err := os.Mkdir(s.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make slot group: %w", err)
 	}
-	return &Slot{place: place}, nil
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("make slot group: %w", err), s.Close())
+		}
+	}()
+	if err := os.Mkdir(s.place.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	for name2, c := range p.controls {
+		dir := c.slotDir(name)
+		s.controls[name2] = control{c.version, dir}
+		if c.version == 2 || slices.Contains(s.place.Threads, dir) {
+			continue
+		}
+		if err := makeV1Group(dir); err != nil {
+			return nil, err
+		}
+		s.place.Threads = append(s.place.Threads, dir)
+	}
+	return s, nil
 }
 
 // Close removes the group and lets go of its name. Slots that are not closed are
@@ -221,10 +263,32 @@ func (p *Parent) Close() error {
 	if p.lock == nil {
 		return nil
 	}
+	left, err := subgroups(p.dir)
+	if err != nil {
+		return fmt.Errorf("close group: %w", err)
+	}
+	for _, dir := range slices.Backward(left) {
+		if filepath.Base(dir) == asideName && p.home != "" {
+			continue // this process is in it
+		}
+		if err := removeTree(dir); err != nil {
+			return fmt.Errorf("close group: %w", err)
+		}
+	}
+	if err := p.takeBack(); err != nil {
+		return fmt.Errorf("close group: %w", err)
+	}
+	for _, c := range p.controls {
+		if c.version == 1 {
+			if err := removeTree(c.dir); err != nil {
+				return fmt.Errorf("close group: %w", err)
+			}
+		}
+	}
 	if err := removeTree(p.dir); err != nil {
 		return fmt.Errorf("close group: %w", err)
 	}
-	err := p.lock.Close()
+	err = p.lock.Close()
 	p.lock = nil
 	return err
 }

@@ -1,5 +1,6 @@
 // Package cgroup keeps the processes of one slot together, so that all of them
-// can be ended at once, whatever they forked, and none can slip out by forking.
+// can be ended at once, whatever they forked, and none can slip out by forking;
+// bounds what they use ([Limits]), and counts it ([Meter]).
 //
 // A [Parent] owns one group below the group this process lives in; each [Slot]
 // is a group below that. Open kills and removes what a dead process of the same
@@ -19,13 +20,34 @@
 // ending 100 processes takes 3.7 ms by cgroup.kill and 5.8 ms by the freezer.
 //
 // Below the Parent's group, "launchers" holds the processes that start commands
-// and "slot-<name>" what they start; see [Slot.Start] for why both are needed.
+// and "slot-<name>/run" what they start; see [Slot.Start] for why both are needed.
+// "run" is replaced after each kill, "slot-<name>" stays: it has the limits and the
+// figures of v2.
+//
+// # Controllers
+//
+// Each of cpu, cpuset, memory and pids is used where it is: v1 hierarchies and the v2
+// one side by side are common. [Parent.Missing] says what cannot be had, and why; what
+// that means is the caller's to decide. Under v2 the group around the Parent's must hand
+// the controllers down, which it can do only while no process is in it: if this process
+// is alone there, it moves into the group "worker" below the Parent's until Close.
+//
+// A slot has one set of groups as long as it lives. A fresh one for each action would
+// cost 340 µs, and memory groups outlive their removal while a page of the page cache
+// is charged to them; the difference of two readings of the counters costs 9 µs (the
+// same machine as above). The one figure that has to be reset is the peak of memory.
+//
+// Control files are written and read here, and not by the packages cgroup1 and cgroup2 of
+// containerd/cgroups, whose parser of /proc/self/cgroup is used: their Stat opens and
+// parses every file of every controller, 210 µs each time here; they find hierarchies at
+// /sys/fs/cgroup/<name> only, cannot birth a process in a group, and bring D-Bus, eBPF
+// and 6 MB along.
 //
 // # What it refuses
 //
-// No limits yet: no CPU, memory or process count. No moving of processes that
-// are not the slot's. It never falls back silently: with neither hierarchy
-// usable Open fails with [ErrUnavailable] and says what is missing.
+// No moving of processes that are not the slot's or this one. It never falls back
+// silently: with neither hierarchy usable Open fails with [ErrUnavailable] and says
+// what is missing.
 //
 // # Goroutines and locks
 //

@@ -26,44 +26,63 @@ type mount struct {
 	opts  string // super options: the v1 controllers
 }
 
-// findHierarchies lists the usable kinds in the order of preference, restricted
-// to one version unless it is 0.
-func findHierarchies(version int) ([]hierarchy, error) {
+// surroundings are the hierarchies that are mounted, and the groups this process
+// is in.
+type surroundings struct {
+	mounts  []mount
+	v1      map[string]string // group by controller
+	unified string            // group in the v2 hierarchy; empty: there is none
+}
+
+func lookAround() (surroundings, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil, err
+		return surroundings{}, err
 	}
 	defer f.Close()
 	mounts, err := parseMounts(f)
 	if err != nil {
-		return nil, fmt.Errorf("read /proc/self/mountinfo: %w", err)
+		return surroundings{}, fmt.Errorf("read /proc/self/mountinfo: %w", err)
 	}
 	v1, v2, err := cgroups.ParseCgroupFileUnified("/proc/self/cgroup")
 	if err != nil {
-		return nil, fmt.Errorf("read /proc/self/cgroup: %w", err)
+		return surroundings{}, fmt.Errorf("read /proc/self/cgroup: %w", err)
 	}
-	return pickHierarchies(mounts, v1["freezer"], v2, version), nil
+	return surroundings{mounts: mounts, v1: v1, unified: v2}, nil
 }
 
-func pickHierarchies(mounts []mount, freezer, unified string, version int) []hierarchy {
+// hierarchies lists the usable kinds in the order of preference, restricted to one
+// version unless it is 0.
+func (s surroundings) hierarchies(version int) []hierarchy {
 	var found []hierarchy
-	add := func(v int, group string, match func(mount) bool) {
-		if group == "" || (version != 0 && version != v) {
-			return
+	if own, ok := s.find(s.unified, func(m mount) bool { return m.v2 }); ok && version != 1 {
+		found = append(found, hierarchy{2, own})
+	}
+	if own, ok := s.controller("freezer"); ok && version != 2 {
+		found = append(found, hierarchy{1, own})
+	}
+	return found
+}
+
+// controller returns the folder of the group that this process is in, in the v1
+// hierarchy that has the controller.
+func (s surroundings) controller(name string) (own string, ok bool) {
+	return s.find(s.v1[name], func(m mount) bool { return !m.v2 && hasOption(m.opts, name) })
+}
+
+func (s surroundings) find(group string, match func(mount) bool) (own string, ok bool) {
+	if group == "" {
+		return "", false
+	}
+	for _, m := range s.mounts {
+		if !match(m) {
+			continue
 		}
-		for _, m := range mounts {
-			if !match(m) {
-				continue
-			}
-			if dir, ok := m.dirOf(group); ok {
-				found = append(found, hierarchy{version: v, own: dir})
-				return
-			}
+		if dir, ok := m.dirOf(group); ok {
+			return dir, true
 		}
 	}
-	add(2, unified, func(m mount) bool { return m.v2 })
-	add(1, freezer, func(m mount) bool { return !m.v2 && hasOption(m.opts, "freezer") })
-	return found
+	return "", false
 }
 
 // dirOf maps the path of a group, as /proc/self/cgroup shows it, to a directory.

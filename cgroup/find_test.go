@@ -13,7 +13,7 @@ const hybrid = `24 1 0:20 / / rw - ext4 /dev/root rw
 33 30 0:29 / /sys/fs/cgroup/freezer rw shared:11 master:3 - cgroup cgroup rw,freezer
 `
 
-func TestPickHierarchies(t *testing.T) {
+func TestHierarchies(t *testing.T) {
 	const container = "41 1 0:27 /box/7 /my\\040groups ro - cgroup2 cgroup2 rw\n"
 	cases := []struct {
 		name, mounts, freezer, unified string
@@ -46,7 +46,8 @@ func TestPickHierarchies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := pickHierarchies(ms, c.freezer, c.unified, c.version)
+			around := surroundings{mounts: ms, v1: map[string]string{"freezer": c.freezer}, unified: c.unified}
+			got := around.hierarchies(c.version)
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}

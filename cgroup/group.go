@@ -70,21 +70,32 @@ func pidsBelow(dir string) ([]int, error) {
 	}
 	var pids []int
 	for _, g := range groups {
-		text, err := os.ReadFile(filepath.Join(g, "cgroup.procs"))
+		members, err := pidsIn(g)
 		if gone(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		for line := range bytes.FieldsSeq(text) {
-			pid, err := strconv.Atoi(string(line))
-			if err != nil {
-				return nil, fmt.Errorf("%s/cgroup.procs: %w", g, err)
-			}
-			if pid != 0 { // 0 is a process outside of our pid namespace
-				pids = append(pids, pid)
-			}
+		pids = append(pids, members...)
+	}
+	return pids, nil
+}
+
+// pidsIn lists the processes in group itself.
+func pidsIn(group string) ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for line := range bytes.FieldsSeq(text) {
+		pid, err := strconv.Atoi(string(line))
+		if err != nil {
+			return nil, fmt.Errorf("%s/cgroup.procs: %w", group, err)
+		}
+		if pid != 0 { // 0 is a process outside of our pid namespace
+			pids = append(pids, pid)
 		}
 	}
 	return pids, nil

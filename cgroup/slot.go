@@ -15,14 +15,23 @@ import (
 // can attach to it.
 type Place struct {
 	Version int
-	Dir     string // the slot's group
+	Dir     string // the slot's group that commands are in
 	Home    string // the group that processes live in which start commands in Dir
+	// Threads are the v1 groups of controllers that the thread which forks lives in.
+	Threads []string
 }
 
 // Slot is the group of one slot: empty between commands, and during a command the
 // home of all that the command starts.
 type Slot struct {
 	place Place
+	// dir is around place.Dir, which comes and goes; it has the limits of v2 and
+	// counts from the slot's beginning to its end. Empty in an attached Slot, which
+	// has no controls either.
+	dir      string
+	controls map[string]control // with the slot's own folders
+	limits   Limits
+
 	// worn is set once the group was killed: a v2 group that was killed is not fit
 	// to start anything (see Start).
 	worn atomic.Bool
@@ -42,6 +51,21 @@ func Attach(place Place) *Slot {
 
 // Place tells where the slot is, for Attach in another process.
 func (s *Slot) Place() Place { return s.place }
+
+// SettleThread moves the calling thread into the slot's groups of v1 controllers, whose
+// limits hold for what it forks; there is nothing to do under v2. A thread that calls
+// Start needs it once, before, and must be locked to its goroutine for good. Its memory
+// stays charged where its process is, and it counts as one of the slot's Limits.Pids.
+//
+// It stays there because a round trip through the four groups costs 74 µs.
+func (s *Slot) SettleThread() error {
+	for _, group := range s.place.Threads {
+		if err := moveThread(group); err != nil {
+			return fmt.Errorf("settle thread in slot group: %w", err)
+		}
+	}
+	return nil
+}
 
 // Settle moves the calling process to where the starters of commands live. It must
 // come before the first Start.
@@ -162,8 +186,10 @@ func (s *Slot) Kill(ctx context.Context) error {
 // Close removes the group, and those that commands made below it. It kills
 // nothing: with processes inside it fails with ErrBusy and may be called again.
 func (s *Slot) Close() error {
-	if err := removeTree(s.place.Dir); err != nil {
-		return fmt.Errorf("close slot group: %w", err)
+	for _, dir := range append([]string{s.dir}, s.place.Threads...) {
+		if err := removeTree(dir); err != nil {
+			return fmt.Errorf("close slot group: %w", err)
+		}
 	}
 	return nil
 }

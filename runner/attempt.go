@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
@@ -129,6 +130,21 @@ func (a *attempt) result(o *outcome) Result {
 	}
 	r.Usage = usageOf(&o.Usage, r.Signal)
 	return r
+}
+
+// measure adds what the slot's group counted, and decides by it whether memory was the
+// cause. A command that could not be started is none of it.
+func (r *Result) measure(m *cgroup.Meter) error {
+	used, err := m.End()
+	if err != nil || r.Cause == NotStarted {
+		return err
+	}
+	r.Group = &used
+	r.Usage.UserTime, r.Usage.SystemTime = durationpb.New(used.User), durationpb.New(used.System)
+	if used.OOMKills > 0 && r.Cause != Cancelled {
+		r.Cause = OutOfMemory
+	}
+	return nil
 }
 
 // exitCodeOf is what a shell reports for a command that a signal ended.

@@ -25,6 +25,13 @@
 // warns and calls Command.Stuck after five seconds, so that the owner of a FUSE mount
 // can abort it, and gives up the launcher after a minute with [ErrUnkillable].
 //
+// # Out of memory
+//
+// What the kernel kills for want of memory is counted by the group, and so is known for
+// certain, whichever process it was. Under cgroup v2 the whole command goes; under v1 the
+// largest process, and the rest may go on, take it lightly and exit with 0. Both are
+// [OutOfMemory], because what came out was shaped by it.
+//
 // # What a command sees
 //
 // Its arguments, exactly its environment, its working directory; standard input is

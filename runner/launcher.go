@@ -37,7 +37,9 @@ type Launcher struct {
 	link *link
 	proc *os.Process
 	slot *cgroup.Slot
-	log  *zap.Logger
+	// meter is of slot, and belongs to who set busy; nil without a group.
+	meter *cgroup.Meter
+	log   *zap.Logger
 
 	replies chan message  // closed when the launcher process is gone and reaped
 	quit    chan struct{} // closed by Close
@@ -69,6 +71,9 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Cgroup != nil {
 		place := o.Cgroup.Place()
 		setup.Place = &place
+		if l.meter, err = o.Cgroup.Meter(); err != nil {
+			return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close())
+		}
 	}
 	if err := l.handshake(ctx, setup); err != nil {
 		return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close())
@@ -159,7 +164,15 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		return Result{Cause: Cancelled, ExitCode: exitCodeOf(unix.SIGTERM), Signal: "SIGTERM"}, nil
 	}
 	r := attempt{l: l, c: &c, id: id, clock: newClock(c.Timeout, c.Stalled)}
+	if l.meter != nil {
+		if err := l.meter.Begin(); err != nil {
+			return Result{}, fmt.Errorf("run command: %w", err)
+		}
+	}
 	res, err := r.run(ctx)
+	if err == nil && l.meter != nil {
+		err = res.measure(l.meter)
+	}
 	if l.isClosed() {
 		err = ErrClosed // whatever the last words were: they were of being killed
 	}
@@ -216,10 +229,14 @@ func (l *Launcher) Close() error {
 	defer overdue.Stop()
 	for range l.replies { // until read closes it
 	}
-	if first {
-		return l.link.close()
+	if !first {
+		return nil
 	}
-	return nil
+	var err error
+	if l.meter != nil {
+		err = l.meter.Close()
+	}
+	return errors.Join(err, l.link.close())
 }
 
 // unixShutdownWrite ends one direction of the socket.

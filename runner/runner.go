@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
@@ -85,10 +86,14 @@ const (
 	Cancelled
 	// NotStarted: there was no such command, or it could not be executed; Err says why.
 	NotStarted
+	// OutOfMemory: the kernel killed a process of it for want of memory, in the slot or
+	// in the machine (Result.Group tells). What the command itself made of that, even
+	// an exit with 0, means nothing.
+	OutOfMemory
 )
 
 func (c Cause) String() string {
-	names := [...]string{"exited", "signaled", "timed out", "cancelled", "not started"}
+	names := [...]string{"exited", "signaled", "timed out", "cancelled", "not started", "out of memory"}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Cause(%d)", int(c))
 	}
@@ -96,7 +101,7 @@ func (c Cause) String() string {
 }
 
 // Result is how a command ended. When TimedOut or Cancelled, ExitCode and Signal
-// tell how the command took being stopped.
+// tell how the command took being stopped; when OutOfMemory, how it ended itself.
 type Result struct {
 	Cause Cause
 	// ExitCode is the command's, or 128+n when signal n ended it; when NotStarted,
@@ -105,7 +110,10 @@ type Result struct {
 	Signal   string // "SIGKILL" when a signal ended it; else empty
 	// Usage is of the command and of those descendants that were waited for; nil
 	// if nothing was started.
-	Usage          *resourceusage.POSIXResourceUsage
+	Usage *resourceusage.POSIXResourceUsage
+	// Group is what the slot's group counted, of all processes that there were; nil
+	// without a group, or if nothing was started. Its CPU times are those in Usage, too.
+	Group          *cgroup.Usage
 	Started, Ended time.Time // of the command itself; zero if it was never tried
 	// Truncated tells that output beyond MaxOutputBytes was dropped.
 	StdoutTruncated, StderrTruncated bool

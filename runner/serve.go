@@ -82,6 +82,13 @@ func serveControl() error {
 		}
 	}()
 	go forkThread(forks)
+	if s.slot != nil {
+		settled := make(chan error)
+		forks <- func() { settled <- s.slot.SettleThread() }
+		if err := <-settled; err != nil {
+			return lk.send(message{Kind: kindReady, Fault: err.Error()})
+		}
+	}
 	if err := lk.send(message{Kind: kindReady}); err != nil {
 		return err
 	}
@@ -167,8 +174,15 @@ func forgoProtection() error {
 // forkThread runs what forks on one thread that lives as long as the process: the
 // death of the forking thread is what PDEATHSIG tells the commands. Its signal mask
 // is what they inherit.
+//
+// It is never the first thread of the process, whose groups are those that the
+// launcher's own memory is charged to: the slot's, from then on.
 func forkThread(forks <-chan func()) {
 	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		go forkThread(forks)
+		select {} // holds on to the first thread
+	}
 	var none unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		panic(fmt.Sprintf("clear signal mask: %v", err)) // no argument of it can be wrong

@@ -248,6 +248,183 @@ func (x *Prefetch) GetHitRate() float64 {
 	return 0
 }
 
+// What the command used, with all that it started, as the slot's cgroup counted it, and
+// what it was allowed to use. A figure that the machine does not have is absent or 0.
+type Resources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of CPU; everything that ran counts, whether somebody waited for it or not.
+	UserTime   *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
+	SystemTime *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
+	// Time that the slot was kept from running because its CPU bandwidth was used up.
+	Throttled *durationpb.Duration `protobuf:"bytes,3,opt,name=throttled,proto3" json:"throttled,omitempty"`
+	// The most memory that was charged to the slot at once: processes, page cache, files in
+	// memory, kernel memory. What earlier actions left in the page cache is in it.
+	MemoryPeakBytes int64 `protobuf:"varint,4,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
+	// What was charged to the slot when the command began: that page cache.
+	MemoryBeforeBytes int64 `protobuf:"varint,5,opt,name=memory_before_bytes,json=memoryBeforeBytes,proto3" json:"memory_before_bytes,omitempty"`
+	// Processes that the kernel killed for want of memory.
+	OutOfMemoryKills int64 `protobuf:"varint,6,opt,name=out_of_memory_kills,json=outOfMemoryKills,proto3" json:"out_of_memory_kills,omitempty"`
+	// To and from block devices.
+	ReadBytes    int64 `protobuf:"varint,7,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WrittenBytes int64 `protobuf:"varint,8,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// How long some process, or all that could have run, waited for want of a resource
+	// (pressure stall information, cgroup v2).
+	CpuSome    *durationpb.Duration `protobuf:"bytes,9,opt,name=cpu_some,json=cpuSome,proto3" json:"cpu_some,omitempty"`
+	MemorySome *durationpb.Duration `protobuf:"bytes,10,opt,name=memory_some,json=memorySome,proto3" json:"memory_some,omitempty"`
+	MemoryFull *durationpb.Duration `protobuf:"bytes,11,opt,name=memory_full,json=memoryFull,proto3" json:"memory_full,omitempty"`
+	IoSome     *durationpb.Duration `protobuf:"bytes,12,opt,name=io_some,json=ioSome,proto3" json:"io_some,omitempty"`
+	IoFull     *durationpb.Duration `protobuf:"bytes,13,opt,name=io_full,json=ioFull,proto3" json:"io_full,omitempty"`
+	// The slot's limits; 0 is none.
+	MemoryLimitBytes int64 `protobuf:"varint,14,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	// CPUs that the command could run on, and its bandwidth in CPUs.
+	Cpus          int32   `protobuf:"varint,15,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	CpuQuota      float64 `protobuf:"fixed64,16,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resources) Reset() {
+	*x = Resources{}
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resources) ProtoMessage() {}
+
+func (x *Resources) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resources.ProtoReflect.Descriptor instead.
+func (*Resources) Descriptor() ([]byte, []int) {
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Resources) GetUserTime() *durationpb.Duration {
+	if x != nil {
+		return x.UserTime
+	}
+	return nil
+}
+
+func (x *Resources) GetSystemTime() *durationpb.Duration {
+	if x != nil {
+		return x.SystemTime
+	}
+	return nil
+}
+
+func (x *Resources) GetThrottled() *durationpb.Duration {
+	if x != nil {
+		return x.Throttled
+	}
+	return nil
+}
+
+func (x *Resources) GetMemoryPeakBytes() int64 {
+	if x != nil {
+		return x.MemoryPeakBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetMemoryBeforeBytes() int64 {
+	if x != nil {
+		return x.MemoryBeforeBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetOutOfMemoryKills() int64 {
+	if x != nil {
+		return x.OutOfMemoryKills
+	}
+	return 0
+}
+
+func (x *Resources) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetWrittenBytes() int64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetCpuSome() *durationpb.Duration {
+	if x != nil {
+		return x.CpuSome
+	}
+	return nil
+}
+
+func (x *Resources) GetMemorySome() *durationpb.Duration {
+	if x != nil {
+		return x.MemorySome
+	}
+	return nil
+}
+
+func (x *Resources) GetMemoryFull() *durationpb.Duration {
+	if x != nil {
+		return x.MemoryFull
+	}
+	return nil
+}
+
+func (x *Resources) GetIoSome() *durationpb.Duration {
+	if x != nil {
+		return x.IoSome
+	}
+	return nil
+}
+
+func (x *Resources) GetIoFull() *durationpb.Duration {
+	if x != nil {
+		return x.IoFull
+	}
+	return nil
+}
+
+func (x *Resources) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetCpus() int32 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *Resources) GetCpuQuota() float64 {
+	if x != nil {
+		return x.CpuQuota
+	}
+	return 0
+}
+
 var File_proto_actionstats_actionstats_proto protoreflect.FileDescriptor
 
 const file_proto_actionstats_actionstats_proto_rawDesc = "" +
@@ -274,7 +451,29 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\fmissed_files\x18\t \x01(\x03R\vmissedFiles\x12!\n" +
 	"\fmissed_bytes\x18\n" +
 	" \x01(\x03R\vmissedBytes\x12\x19\n" +
-	"\bhit_rate\x18\v \x01(\x01R\ahitRateB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
+	"\bhit_rate\x18\v \x01(\x01R\ahitRate\"\xfc\x05\n" +
+	"\tResources\x126\n" +
+	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
+	"\vsystem_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"systemTime\x127\n" +
+	"\tthrottled\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tthrottled\x12*\n" +
+	"\x11memory_peak_bytes\x18\x04 \x01(\x03R\x0fmemoryPeakBytes\x12.\n" +
+	"\x13memory_before_bytes\x18\x05 \x01(\x03R\x11memoryBeforeBytes\x12-\n" +
+	"\x13out_of_memory_kills\x18\x06 \x01(\x03R\x10outOfMemoryKills\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\a \x01(\x03R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\b \x01(\x03R\fwrittenBytes\x124\n" +
+	"\bcpu_some\x18\t \x01(\v2\x19.google.protobuf.DurationR\acpuSome\x12:\n" +
+	"\vmemory_some\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"memorySome\x12:\n" +
+	"\vmemory_full\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"memoryFull\x122\n" +
+	"\aio_some\x18\f \x01(\v2\x19.google.protobuf.DurationR\x06ioSome\x122\n" +
+	"\aio_full\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06ioFull\x12,\n" +
+	"\x12memory_limit_bytes\x18\x0e \x01(\x03R\x10memoryLimitBytes\x12\x12\n" +
+	"\x04cpus\x18\x0f \x01(\x05R\x04cpus\x12\x1b\n" +
+	"\tcpu_quota\x18\x10 \x01(\x01R\bcpuQuotaB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
 
 var (
 	file_proto_actionstats_actionstats_proto_rawDescOnce sync.Once
@@ -288,19 +487,28 @@ func file_proto_actionstats_actionstats_proto_rawDescGZIP() []byte {
 	return file_proto_actionstats_actionstats_proto_rawDescData
 }
 
-var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_proto_actionstats_actionstats_proto_goTypes = []any{
 	(*InputRoot)(nil),           // 0: forerunner.actionstats.InputRoot
 	(*Prefetch)(nil),            // 1: forerunner.actionstats.Prefetch
-	(*durationpb.Duration)(nil), // 2: google.protobuf.Duration
+	(*Resources)(nil),           // 2: forerunner.actionstats.Resources
+	(*durationpb.Duration)(nil), // 3: google.protobuf.Duration
 }
 var file_proto_actionstats_actionstats_proto_depIdxs = []int32{
-	2, // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
+	3, // 1: forerunner.actionstats.Resources.user_time:type_name -> google.protobuf.Duration
+	3, // 2: forerunner.actionstats.Resources.system_time:type_name -> google.protobuf.Duration
+	3, // 3: forerunner.actionstats.Resources.throttled:type_name -> google.protobuf.Duration
+	3, // 4: forerunner.actionstats.Resources.cpu_some:type_name -> google.protobuf.Duration
+	3, // 5: forerunner.actionstats.Resources.memory_some:type_name -> google.protobuf.Duration
+	3, // 6: forerunner.actionstats.Resources.memory_full:type_name -> google.protobuf.Duration
+	3, // 7: forerunner.actionstats.Resources.io_some:type_name -> google.protobuf.Duration
+	3, // 8: forerunner.actionstats.Resources.io_full:type_name -> google.protobuf.Duration
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_proto_actionstats_actionstats_proto_init() }
@@ -314,7 +522,7 @@ func file_proto_actionstats_actionstats_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_actionstats_actionstats_proto_rawDesc), len(file_proto_actionstats_actionstats_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

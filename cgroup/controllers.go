@@ -1,0 +1,189 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// controllers are what limits are made of.
+var controllers = []string{"cpu", "cpuset", "memory", "pids"}
+
+// A control is one controller that works for the groups of a Parent.
+type control struct {
+	version int
+	dir     string // of the Parent's group in the controller's hierarchy
+}
+
+// slotDir is where the control has the slot called name.
+func (c control) slotDir(name string) string { return filepath.Join(c.dir, slotPrefix+name) }
+
+// openControls finds out, for each controller, where it can be used, and makes the
+// Parent's groups there. What cannot be used goes to p.missing.
+func (p *Parent) openControls(around surroundings, own string) {
+	p.controls = map[string]control{}
+	name := filepath.Base(p.dir)
+	for _, c := range controllers {
+		dir, isV1 := around.controller(c)
+		var err error
+		if isV1 {
+			dir = filepath.Join(dir, name)
+			err = openV1Control(dir)
+			p.controls[c] = control{1, dir}
+		} else {
+			err = p.delegate(own, c)
+			p.controls[c] = control{2, p.dir}
+		}
+		if err != nil {
+			delete(p.controls, c)
+			p.missing = append(p.missing, fmt.Errorf("%s: %w", c, err))
+		}
+	}
+	// What is only for figures is not missed.
+	if err := p.delegate(own, "io"); err == nil {
+		p.controls["io"] = control{2, p.dir}
+	}
+	if memory, ok := p.controls["memory"]; ok && memory.missesSwap() {
+		p.missing = append(p.missing, errors.New("memory: this machine swaps, and the kernel does not count for whom "+
+			"(boot it with swapaccount=1): memory limits bound what is not swapped"))
+	}
+	// A hierarchy without the v2 one tells CPU times by a controller of its own.
+	if dir, ok := around.controller("cpuacct"); ok && p.version == 1 {
+		dir = filepath.Join(dir, name)
+		if err := openV1Control(dir); err == nil {
+			p.controls["cpuacct"] = control{1, dir}
+		}
+	}
+}
+
+// missesSwap tells that limits of memory do not cover the swap that there is.
+func (c control) missesSwap() bool {
+	file := "memory.swap.max"
+	if c.version == 1 {
+		file = "memory.memsw.limit_in_bytes"
+	}
+	_, err := os.Stat(filepath.Join(c.dir, file))
+	swaps, _ := os.ReadFile("/proc/swaps") // a header, and a line for each
+	return errors.Is(err, fs.ErrNotExist) && strings.Count(string(swaps), "\n") > 1
+}
+
+// openV1Control makes the group dir, free of what a dead process left there. Its
+// processes were killed by way of the main hierarchy already; their last threads may
+// still be on the way out.
+func openV1Control(dir string) error {
+	for start := time.Now(); ; time.Sleep(firstWait) {
+		err := removeTree(dir)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrBusy) || time.Since(start) > stalePatience {
+			return err
+		}
+	}
+	return makeV1Group(dir)
+}
+
+// makeV1Group makes a group. One of cpuset takes no process before it has been told
+// its CPUs and memory nodes, which are its parent's here.
+func makeV1Group(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // co-mounted controllers share it
+		return err
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another controller
+		}
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(dir, file), strings.TrimSpace(string(text))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delegate gives the slots of p a v2 controller: own must have it, and hand it down.
+func (p *Parent) delegate(own, controller string) error {
+	if p.version != 2 {
+		return errors.New("no v1 hierarchy has the controller")
+	}
+	has, err := words(filepath.Join(own, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(has, controller) {
+		return fmt.Errorf("group %s does not have the controller (it has %q): whoever made the group must delegate it, "+
+			"under systemd by Delegate=yes, in a container by a private and writable cgroup", own, strings.Join(has, " "))
+	}
+	handsDown, err := words(filepath.Join(own, "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(handsDown, controller) {
+		if err := p.handDown(own, controller); err != nil {
+			return err
+		}
+		p.enabled = append(p.enabled, controller)
+	}
+	return writeFile(filepath.Join(p.dir, "cgroup.subtree_control"), "+"+controller)
+}
+
+// handDown enables a controller for the groups below own. The kernel refuses that
+// (EBUSY) while processes are in own itself, unless it is the root; if this process
+// is the only one there it moves out of the way.
+func (p *Parent) handDown(own, controller string) error {
+	file := filepath.Join(own, "cgroup.subtree_control")
+	err := writeFile(file, "+"+controller)
+	if !errors.Is(err, unix.EBUSY) || p.home != "" {
+		return err
+	}
+	pids, err := pidsIn(own)
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
+	if len(others) > 0 {
+		return fmt.Errorf("group %s holds other processes than this one (%v), and so cannot hand controllers down: "+
+			"start the worker alone in a group of its own", own, others)
+	}
+	aside := filepath.Join(p.dir, asideName)
+	if err := errors.Join(os.Mkdir(aside, 0o755), enter(aside, os.Getpid())); err != nil {
+		return fmt.Errorf("move out of %s: %w", own, err)
+	}
+	p.home = own
+	return writeFile(file, "+"+controller)
+}
+
+// takeBack undoes delegate, as far as no other group needs it.
+func (p *Parent) takeBack() error {
+	if p.home == "" {
+		return nil
+	}
+	for _, c := range p.enabled {
+		for _, dir := range []string{p.dir, p.home} {
+			if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "-"+c); err != nil {
+				return fmt.Errorf("take back controller %s: %w", c, err)
+			}
+		}
+	}
+	if err := enter(p.home, os.Getpid()); err != nil {
+		return fmt.Errorf("move back to group %s: %w", p.home, err)
+	}
+	p.home = ""
+	return nil
+}
+
+// words reads a file of words.
+func words(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	return strings.Fields(string(text)), err
+}

@@ -1,0 +1,105 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Limits bound what the commands of a slot use, all together. A zero field is no
+// bound of the slot's own.
+type Limits struct {
+	// CPUs are the numbers of the CPUs that commands see and run on.
+	CPUs []int
+	// Quota is bandwidth, in thousandths of a CPU: 1500 is 150 ms of every 100 ms.
+	Quota int
+	// Memory is in bytes: what processes, their page cache, tmpfs files and the kernel
+	// on their behalf use. Swap counts as memory (v1), or is not used at all (v2).
+	Memory int64
+	// Pids is the number of processes and threads.
+	Pids int
+}
+
+// quotaPeriod is in microseconds; it is the kernel's own default.
+const quotaPeriod = 100_000
+
+// A setting is a value for a control file.
+type setting struct {
+	file, value string
+	// optional settings do without the file: a kernel without accounting of swap.
+	optional bool
+}
+
+// settings are those of one controller. The order is that of growing memory; groups
+// are limited once only, when they are new.
+func (l *Limits) settings(controller string, version int) []setting {
+	var list []setting
+	add := func(is bool, file, value string, optional bool) {
+		if is {
+			list = append(list, setting{file, value, optional})
+		}
+	}
+	memory := strconv.FormatInt(l.Memory, 10)
+	quota := strconv.Itoa(l.Quota * quotaPeriod / 1000)
+	switch {
+	case controller == "cpuset":
+		add(len(l.CPUs) > 0, "cpuset.cpus", cpuList(l.CPUs), false)
+	case controller == "pids" && version == 1:
+		// The thread that forks is in the group, too.
+		add(l.Pids > 0, "pids.max", strconv.Itoa(l.Pids+1), false)
+	case controller == "pids":
+		add(l.Pids > 0, "pids.max", strconv.Itoa(l.Pids), false)
+	case controller == "cpu" && version == 1:
+		add(l.Quota > 0, "cpu.cfs_period_us", strconv.Itoa(quotaPeriod), false)
+		add(l.Quota > 0, "cpu.cfs_quota_us", quota, false)
+	case controller == "cpu":
+		add(l.Quota > 0, "cpu.max", quota+" "+strconv.Itoa(quotaPeriod), false)
+	case controller == "memory" && version == 1:
+		add(l.Memory > 0, "memory.limit_in_bytes", memory, false)
+		add(l.Memory > 0, "memory.memsw.limit_in_bytes", memory, true)
+	case controller == "memory":
+		add(l.Memory > 0, "memory.max", memory, false)
+		add(l.Memory > 0, "memory.swap.max", "0", true)
+		// All of an action dies, not the largest process: the rest would go on in
+		// ways that nobody has foreseen, as it does under v1.
+		add(true, "memory.oom.group", "1", true)
+	}
+	return list
+}
+
+// Limit bounds the slot. It must come before the first Start, and once at most. What a
+// missing controller would bound (Parent.Missing) is not bounded.
+func (s *Slot) Limit(l Limits) error {
+	for _, c := range controllers {
+		control, ok := s.controls[c]
+		if !ok {
+			continue
+		}
+		for _, set := range l.settings(c, control.version) {
+			err := writeFile(filepath.Join(control.dir, set.file), set.value)
+			if set.optional && errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("limit slot: write %q: %w", set.value, err)
+			}
+		}
+	}
+	s.limits = l
+	return nil
+}
+
+// Limits are what Limit was told.
+func (s *Slot) Limits() Limits { return s.limits }
+
+// cpuList writes CPU numbers as the kernel reads them.
+func cpuList(cpus []int) string {
+	parts := make([]string, len(cpus))
+	for i, cpu := range cpus {
+		parts[i] = strconv.Itoa(cpu)
+	}
+	return strings.Join(parts, ",")
+}
