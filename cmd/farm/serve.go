@@ -22,6 +22,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 )
 
+// What a side sends of one call, and of all calls of a connection, before the other one
+// has said that it has room. Left to itself, gRPC begins with 64 KiB, which takes ten
+// round trips until it is enough for a large blob, and ends with 16 MiB for both.
+const (
+	streamWindow     = 16 << 20
+	connectionWindow = 64 << 20
+)
+
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
@@ -39,6 +47,8 @@ func newGRPC(a *activity) (*grpc.Server, *health.Server) {
 		grpc.ChainUnaryInterceptor(a.unary),
 		grpc.ChainStreamInterceptor(a.stream),
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
@@ -92,6 +102,8 @@ func Dial(address string) (*grpc.ClientConn, error) {
 			},
 			MinConnectTimeout: 5 * time.Second,
 		}),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 30 * time.Second, Timeout: 20 * time.Second, PermitWithoutStream: true,
 		}))
