@@ -45,10 +45,13 @@
 // bound that over all races of a worker.
 //
 // Without a profile, the directories are fetched level by level up to a bound, for
-// they are small and all reads begin with them. Files come by nearness: when a
-// second file of a directory is read, its small ones are fetched, up to 256 and
-// 1 MiB. How much of that is then used decides whether it goes on sooner, as
-// before, or not at all.
+// they are small and all reads begin with them. Files come by nearness, as what a disk
+// reads ahead of a file: when one is opened, those behind it in its directory are fetched,
+// 32 at first and ever more while they are read; when two subdirectories of one were read
+// from, the beginnings of others are, up to four for each that proves right. Files
+// above 512 KiB come when they are opened. What is fetched so and not read is never more
+// than 4 MiB and as many bytes as the action has read; and it is given up when of the
+// files that had their time less than one in ten was read.
 //
 // GetTree is not used: it brings all directories of a tree or none, where few of a
 // large tree are read, and saves no more trips than a tree has levels, which are
@@ -63,8 +66,8 @@
 // # Goroutines and locks
 //
 // What remembers has no goroutines of its own. A Race has one that walks, one for
-// small files, one for large ones, one that looks at what was opened, and one for
-// each call, of which there are at most 16; Stop ends all of them and waits.
+// small files, one for large ones, without a profile one that looks at what was opened,
+// and one for each call, of which there are at most 16; Stop ends all of them and waits.
 //
 // Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, carefulStore.mu,
 // Race.mu, queue.mu and nearby.mu are each alone. None is held during I/O or a callback.

@@ -48,33 +48,69 @@ func newReader(t *testing.T, s *storage, root digest.Digest) *reader {
 	return r
 }
 
-// Who reads directory after directory waits for less and less of each.
+// Who reads directory after directory waits for less and less of each, and at last for
+// nothing.
 func TestNearbyReadsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
-		paths := append(flatTree(60, 20), "d000/large:200000", "other/file")
+		paths := append(flatTree(60, 20), "d000/large:600000", "other/below/file")
 		root := s.put(t, paths...)
 		r := newReader(t, s, root)
-		if len(s.calls) != 2 || !s.has(s.at(t, root, "d007")) {
+		if len(s.calls) != 3 || !s.has(s.at(t, root, "d007")) {
 			t.Errorf("%d calls, want one for each level of directories", len(s.calls))
 		}
 		var cold []int
 		for i := range 60 {
 			before := r.cold
-			r.open(fmt.Sprintf("d%03d", i), tree.Dir)
 			for j := range 20 {
 				r.open(fmt.Sprintf("d%03d/f%03d%03d", i, i, j), tree.File)
 			}
 			cold = append(cold, r.cold-before)
 		}
-		if cold[0] != 2 || cold[59] != 0 {
+		if cold[0] != 1 || cold[1] != 1 || r.cold != 2 {
 			t.Errorf("waited so often in each directory: %v", cold)
 		}
-		if s.has(s.at(t, root, "d000/large")) || s.has(s.at(t, root, "other/file")) {
-			t.Error("a large file came, or one of a directory that nobody looked at")
+		if s.has(s.at(t, root, "d000/large")) || s.has(s.at(t, root, "other/below/file")) {
+			t.Error("a large file came, or one of a directory that nobody looked near")
 		}
 		stats := r.race.Stop()
-		if stats.NearbyOff || stats.Directories.Files != 62 || stats.Files.Files+int64(r.cold) != 60*20 {
+		if stats.NearbyOff || stats.Directories.Files != 63 || stats.Files.Files+int64(r.cold) != 60*20 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+// Of a directory of any size all comes, after ever fewer waits.
+func TestNearbyFollowsALargeDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		root := s.put(t, flatTree(1, 1000)...)
+		r := newReader(t, s, root)
+		for j := range 1000 {
+			r.open(fmt.Sprintf("d000/f000%03d", j), tree.File)
+		}
+		if r.cold != 1 {
+			t.Errorf("waited %d times", r.cold)
+		}
+		if calls := len(s.calls); calls > 20 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+// What was read is not asked for, and the neighbours after it come first.
+func TestNearbyBeginsBehindWhatIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		root := s.put(t, flatTree(1, 200)...)
+		r := newReader(t, s, root)
+		r.open("d000/f000150", tree.File)
+		for j, want := range map[int]bool{149: false, 151: true, 170: true, 199: false, 0: false} {
+			if got := s.has(s.at(t, root, fmt.Sprintf("d000/f000%03d", j))); got != want {
+				t.Errorf("file %d came: %t", j, got)
+			}
+		}
+		if stats := r.race.Stop(); stats.Files.Files != nearFiles+2 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -83,28 +119,56 @@ func TestNearbyReadsAhead(t *testing.T) {
 func TestNearbyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
-		root := s.put(t, flatTree(60, 20)...)
+		root := s.put(t, flatTree(200, 40)...)
 		r := newReader(t, s, root)
-		for i := range 60 {
-			for j := range 4 {
-				r.open(fmt.Sprintf("d%03d/f%03d%03d", i, i, j), tree.File)
-			}
+		for i := range 200 {
+			r.open(fmt.Sprintf("d%03d/f%03d%03d", i, i, 0), tree.File)
 		}
+		// A period is judged, after one in which what it brought could be read, and
+		// another one has begun.
 		stats := r.race.Stop()
-		// Those that are judged, and those that are too young for it.
-		if limit := int64(20 * (nearLeast/18 + 2 + nearYoung)); !stats.NearbyOff || stats.Files.Files > limit {
+		if limit := int64(2*nearPeriod + 3*nearFiles); !stats.NearbyOff || stats.Files.Files > limit {
 			t.Errorf("%+v, want at most %d files", stats, limit)
 		}
 	})
 }
 
-// In one directory the bounds hold.
+// However little is read of what comes, it is no more than what is read, and a constant.
 func TestNearbyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
 		var paths []string
+		for i := range 100 {
+			for j := range 20 {
+				paths = append(paths, fmt.Sprintf("d%d/%d-%d:%d", i, i, j, 64<<10))
+			}
+		}
+		root := s.put(t, paths...)
+		r := newReader(t, s, root)
+		var read int64
+		for i := range 100 {
+			// Two of twenty: too many to give it up.
+			for j := range 2 {
+				r.open(fmt.Sprintf("d%d/%d-%d", i, i, j), tree.File)
+				read += 64 << 10
+			}
+			if unread := s.fileBytes() - read; unread > nearFree+read {
+				t.Fatalf("%d bytes came that were not read, and %d were read", unread, read)
+			}
+		}
+		if stats := r.race.Stop(); stats.NearbyOff || stats.Files.Bytes < nearFree+read/2 {
+			t.Errorf("%+v, so the bound was not tried", stats)
+		}
+	})
+}
+
+// In one directory, and without Profile, the bounds hold.
+func TestNearbyIsBoundedInADirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		var paths []string
 		for i := range 1000 {
-			paths = append(paths, fmt.Sprintf("many/%04d", i), fmt.Sprintf("big/%04d:%d", i, nearFileBytes))
+			paths = append(paths, fmt.Sprintf("many/%04d", i), fmt.Sprintf("big/%04d:%d", i, 128<<10))
 		}
 		root := s.put(t, paths...)
 		r := newReader(t, s, root)
@@ -112,15 +176,14 @@ func TestNearbyIsBounded(t *testing.T) {
 			r.race.Opened("many/0000", tree.File)
 		}
 		time.Sleep(time.Second)
-		if n := r.race.Stop().Files.Files; n != nearFiles {
+		if n := r.race.Stop().Files.Files; n != nearFiles+2 {
 			t.Errorf("%d files came", n)
 		}
 		r = newReader(t, s, root)
 		r.open("big/0000", tree.File)
-		r.open("big/0001", tree.File)
 		r.open("", tree.Dir)
 		r.open("big", tree.Dir)
-		if n := r.race.Stop().Files.Bytes; n > nearBytes {
+		if n := r.race.Stop().Files.Bytes; n > nearBytes+2*128<<10 {
 			t.Errorf("%d bytes came", n)
 		}
 		paths = nil

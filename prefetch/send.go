@@ -11,7 +11,6 @@ import (
 type file struct {
 	digest digest.Digest
 	hash   PathHash
-	near   *directory // whose opened files foretold it; nil if a profile did
 }
 
 // The lines of a queue.
@@ -164,9 +163,6 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	}
 	// What did not come is for those to complain about who need it.
 	brought, _ := r.source.Prefetch(ctx, ds)
-	if len(brought) == 0 {
-		return
-	}
 	r.mu.Lock()
 	r.fetched = append(r.fetched, brought...)
 	for _, d := range brought {
@@ -174,6 +170,6 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	}
 	r.mu.Unlock()
 	if r.nearby != nil {
-		r.nearby.brought(batch, brought)
+		r.nearby.ended(batch, brought)
 	}
 }

@@ -116,6 +116,18 @@ func (s *storage) has(d digest.Digest) bool {
 	return s.local[d]
 }
 
+// fileBytes are those of the files that are here.
+func (s *storage) fileBytes() (bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d := range s.local {
+		if s.dirs[d] == nil {
+			bytes += d.SizeBytes()
+		}
+	}
+	return bytes
+}
+
 func (s *storage) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

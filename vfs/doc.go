@@ -29,7 +29,8 @@
 //
 // A directory is read when its entries are first needed, by a listing or by
 // looking a name up in it, whether or not the name is there; a file when it is
-// first opened, a symlink when it is first followed. Each path is reported once.
+// first opened, a symlink when it is first followed. Each path is reported once; a
+// file before its content is waited for, which may then fail to come.
 // A name that is not there is not a read, nor is a stat: Stats counts apart which
 // names the kernel looked up.
 //

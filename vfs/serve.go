@@ -94,6 +94,9 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 			return fuse.OK // handle 0, for which Read has to get the content
 		}
 	} else {
+		if n.area == treeArea {
+			r.markRead(n) // before it waits, so that what is next to it can come meanwhile
+		}
 		var status fuse.Status
 		if b, status = r.open(r.access(cancel, &in.InHeader), n); !status.Ok() {
 			return status

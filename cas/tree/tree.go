@@ -78,13 +78,18 @@ func (d *Directory) Name(i int) string { return text(nameOf(message(d.encoded, d
 
 // Find returns the entry of that name. It does not allocate.
 func (d *Directory) Find(name string) (Entry, bool) {
-	i, ok := sort.Find(len(d.index), func(i int) int {
-		return compare(name, nameOf(message(d.encoded, d.index[i])))
-	})
+	i, ok := d.Search(name)
 	if !ok {
 		return Entry{}, false
 	}
 	return d.At(i), true
+}
+
+// Search returns the index of the entry of that name.
+func (d *Directory) Search(name string) (i int, ok bool) {
+	return sort.Find(len(d.index), func(i int) int {
+		return compare(name, nameOf(message(d.encoded, d.index[i])))
+	})
 }
 
 // Encoded returns the message as it was given to Parse; it must not be changed.

@@ -1,0 +1,261 @@
+package prefetch
+
+import (
+	"strings"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// The bounds of reading ahead by nearness.
+const (
+	// nearFileBytes is the size above which a file is not read ahead.
+	nearFileBytes = 512 << 10
+	// nearFree is how many bytes may be there, or on their way, that the action has
+	// not read, beside as many as it has read.
+	nearFree = 4 << 20
+	// Of one directory these many files and bytes, beside two for each that was read.
+	nearFiles = 32
+	nearBytes = 1 << 20
+	// nearSure bounds what is added to nearFiles while most of what comes is read.
+	nearSure = 480
+	// nearHits is how many subdirectories have to be read from before others are tried,
+	// nearTries how many of those there may be for each that was read from.
+	nearHits  = 2
+	nearTries = 4
+	// maxNear bounds the directories that are looked at.
+	maxNear = 1 << 14
+	// It is given up when of nearPeriod files, asked for at least a period ago, less
+	// than nearTooLittle percent were read.
+	nearPeriod    = 512
+	nearTooLittle = 10
+)
+
+// A reach is what is read ahead around the files that an action opens, and what of
+// it has proved right. It belongs to one goroutine.
+type reach struct {
+	source Source
+	top    *directory
+	places int                // directories below top
+	known  map[PathHash]guess // files that were read or asked for
+	read   int64              // bytes of the files that were read
+	unread int64              // bytes of those that were asked for and not read
+	right  int                // files that were asked for and read
+	wrong  int                // files that were asked for and not read, so far
+	past   []period           // the last one goes on
+	found  []file             // to be asked for
+}
+
+// A guess is a file that was asked for and not read. Without a directory it was read.
+type guess struct {
+	in     *directory
+	bytes  int64
+	period int // index into past
+}
+
+// A period is some files that were asked for one after another.
+type period struct{ asked, right int }
+
+// A directory is one below which a file was opened, or that is next to such a one.
+type directory struct {
+	up    *directory // nil for the root
+	below map[string]*directory
+	at    PathHash
+	tree  *tree.Directory
+	// Entries of tree that were looked at, as neighbours: of read files, beginning
+	// with entry first, and of subdirectories.
+	first, files, directories int
+
+	read, waiting           int   // files: that were read; that were asked for and not read
+	readBytes, waitingBytes int64 // theirs
+	hit                     bool  // a file at any depth was read
+	tried                   bool  // it was read ahead in because of its neighbours
+	hits, tries             int   // subdirectories: hit; tried and not hit
+}
+
+func newReach(s Source) *reach {
+	return &reach{source: s, known: map[PathHash]guess{}, past: make([]period, 1)}
+}
+
+// enter returns the directory of that digest, which is called name in up; nil if it
+// is not here.
+func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
+	if found := up.below[name]; found != nil {
+		return found
+	}
+	dir, ok := w.source.LocalDirectory(d)
+	if !ok || w.places >= maxNear {
+		return nil
+	}
+	w.places++
+	entered := &directory{up: up, at: up.at.Child(name), tree: dir, below: map[string]*directory{}}
+	up.below[name] = entered
+	return entered
+}
+
+// opened notes that the file at path is being read, and finds what is near.
+func (w *reach) opened(root digest.Digest, path string) {
+	if w.top == nil {
+		dir, ok := w.source.LocalDirectory(root)
+		if !ok {
+			return
+		}
+		w.top = &directory{at: RootHash, tree: dir, below: map[string]*directory{}}
+	}
+	d := w.top
+	name, rest, deeper := strings.Cut(path, "/")
+	for ; deeper; name, rest, deeper = strings.Cut(rest, "/") {
+		e, ok := d.tree.Find(name)
+		if !ok || e.Kind != tree.Dir {
+			return
+		}
+		if d = w.enter(d, name, e.Digest); d == nil {
+			return
+		}
+	}
+	i, ok := d.tree.Search(name)
+	if !ok {
+		return
+	}
+	w.note(d, i)
+	w.widen(d)
+	for ; d != nil; d = d.up {
+		w.reached(d)
+	}
+}
+
+// note notes that entry i of d was read.
+func (w *reach) note(d *directory, i int) {
+	h := d.at.Child(d.tree.Name(i))
+	size := d.tree.At(i).Digest.SizeBytes()
+	g, known := w.known[h]
+	if known && g.in == nil {
+		return
+	}
+	if known {
+		w.drop(g)
+		w.past[g.period].right++
+		w.right++
+	}
+	w.known[h] = guess{}
+	if d.read == 0 && d.files == 0 {
+		d.first = i
+	}
+	d.read++
+	d.readBytes += size
+	w.read += size
+}
+
+// drop takes a file off those that were asked for and not read.
+func (w *reach) drop(g guess) {
+	g.in.waiting--
+	g.in.waitingBytes -= g.bytes
+	w.unread -= g.bytes
+	w.wrong--
+}
+
+// widen finds files in d, once half of those found there before were read.
+func (w *reach) widen(d *directory) {
+	most := nearFiles + min(max(w.right-w.wrong, 0)/4, nearSure) + 2*d.read
+	if 2*d.waiting > most {
+		return
+	}
+	for ; d.files < d.tree.Len() && d.waiting < most; d.files++ {
+		i := (d.first + d.files) % d.tree.Len()
+		if d.tree.Kind(i) != tree.File {
+			continue
+		}
+		f := file{digest: d.tree.At(i).Digest, hash: d.at.Child(d.tree.Name(i))}
+		size := f.digest.SizeBytes()
+		if _, known := w.known[f.hash]; known || size > nearFileBytes {
+			continue
+		}
+		if d.waitingBytes+size > nearBytes+2*d.readBytes || w.unread+size > nearFree+w.read {
+			return
+		}
+		w.ask(d, f)
+	}
+}
+
+func (w *reach) ask(d *directory, f file) {
+	now := &w.past[len(w.past)-1]
+	if now.asked == nearPeriod {
+		w.past = append(w.past, period{})
+		now = &w.past[len(w.past)-1]
+	}
+	now.asked++
+	size := f.digest.SizeBytes()
+	w.known[f.hash] = guess{in: d, bytes: size, period: len(w.past) - 1}
+	d.waiting++
+	d.waitingBytes += size
+	w.wrong++
+	w.unread += size
+	w.found = append(w.found, f)
+}
+
+// reached notes that a file at or below d was read. Once subdirectories of it were
+// read from, it tries others.
+func (w *reach) reached(d *directory) {
+	if !d.hit && d.up != nil {
+		d.up.hits++
+		if d.tried {
+			d.up.tries--
+		}
+	}
+	d.hit = true
+	if d.hits < nearHits || 2*d.tries > nearTries*d.hits {
+		return
+	}
+	for ; d.tries < nearTries*d.hits && d.directories < d.tree.Len(); d.directories++ {
+		if d.tree.Kind(d.directories) == tree.Dir {
+			e := d.tree.At(d.directories)
+			w.try(w.enter(d, e.Name, e.Digest))
+		}
+	}
+}
+
+// try finds files in d, whose neighbours were read.
+func (w *reach) try(d *directory) {
+	if d == nil || d.hit || d.tried {
+		return
+	}
+	if w.widen(d); d.waiting > 0 {
+		d.tried = true
+		d.up.tries++
+	}
+}
+
+// ended notes what became of a call. What did not come because of it was here
+// already, or somebody fetched it who needed it, or it will not come.
+func (w *reach) ended(c call) {
+	brought := make(map[digest.Digest]struct{}, len(c.brought))
+	for _, d := range c.brought {
+		brought[d] = struct{}{}
+	}
+	for _, f := range c.batch {
+		g := w.known[f.hash]
+		if _, came := brought[f.digest]; came || g.in == nil {
+			continue
+		}
+		delete(w.known, f.hash)
+		w.drop(g)
+		w.past[g.period].asked--
+	}
+}
+
+// futile reports whether too little was right of what had its time to prove so.
+func (w *reach) futile() bool {
+	asked, right := 0, 0
+	for _, p := range w.past[:max(len(w.past)-2, 0)] {
+		asked += p.asked
+		right += p.right
+	}
+	return asked > 0 && right*100 < nearTooLittle*asked
+}
+
+// take returns what is to be asked for.
+func (w *reach) take() []file {
+	found := w.found
+	w.found = nil
+	return found
+}
