@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 
 	"github.com/forerunner-build/forerunner/cgroup"
@@ -13,7 +14,14 @@ import (
 // the cgroup version, or -1; its arguments are the command.
 const helperVar = "RUNNER_TEST_WORKER"
 
+// procsVar makes this test binary print how many CPUs the Go runtime sees and uses.
+const procsVar = "RUNNER_TEST_PROCS"
+
 func helperMain() {
+	if os.Getenv(procsVar) != "" {
+		fmt.Println(runtime.NumCPU(), runtime.GOMAXPROCS(0))
+		os.Exit(0)
+	}
 	value, ok := os.LookupEnv(helperVar)
 	if !ok {
 		return

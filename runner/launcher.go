@@ -146,6 +146,14 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 	}
 }
 
+// Limits are those of the slot's group; zero without a group.
+func (l *Launcher) Limits() cgroup.Limits {
+	if l.slot == nil {
+		return cgroup.Limits{}
+	}
+	return l.slot.Limits()
+}
+
 // Run runs one command and returns when nothing of it is alive, be it that it ended
 // or that its timeout or ctx did. How the command ended is in the Result; an error is
 // a fault of the machinery: ErrLauncherDied and ErrUnkillable (start another

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,12 @@ func TestCommandsSeeTheirSlot(t *testing.T) {
 			want := fmt.Sprintf("1\nCpus_allowed_list:\t%d\n", limits.CPUs[0])
 			if got := read(t, cmd.Stdout); got != want {
 				t.Errorf("got %q, want %q", got, want)
+			}
+			cmd = command(t, os.Args[0])
+			cmd.Env = append(cmd.Env, procsVar+"=1")
+			run(t, l, cmd)
+			if got := read(t, cmd.Stdout); got != "1 1\n" {
+				t.Errorf("a Go program sees %q", got)
 			}
 			// Too many processes.
 			cmd = shell(t, "for i in $(seq 200); do sleep 5 & done; wait")

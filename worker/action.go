@@ -36,6 +36,7 @@ type action struct {
 	dir     string     // temporary files: stdout, stderr and the command's own
 	times   timeline
 
+	ran runner.Result // zero: the command did not run
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
@@ -90,6 +91,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.task.enter(runningCommand())
 	a.times.enter(stageExecute)
 	result, err := a.runCommand(ctx)
+	a.ran = result
 	a.read, a.stalled = a.root.Stats(), a.root.Stalled()
 	a.endRace()
 	a.task.enter(uploadingOutputs())
@@ -228,6 +230,10 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 	if err != nil {
 		return response, err
 	}
+	if result.Cause == runner.OutOfMemory {
+		out.result.ExitCode, response.Message = exitOutOfMemory, a.outOfMemory()
+		return response, nil
+	}
 	if result.Cause == runner.TimedOut {
 		return response, failf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
 			a.message.GetTimeout().AsDuration())
@@ -284,6 +290,8 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 	switch {
 	case code != codes.OK:
 		outcome = code.String()
+	case a.ran.Cause == runner.OutOfMemory:
+		outcome = "out_of_memory"
 	case response.GetResult().GetExitCode() != 0:
 		outcome = "exit_code"
 	}
@@ -300,7 +308,7 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
 			zap.Duration("stalled", a.stalled))
 	}
-	fields = append(fields, a.raceFields()...)
+	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
 	if message := response.GetStatus().GetMessage(); message != "" {
 		fields = append(fields, zap.String("error", message))
 	}

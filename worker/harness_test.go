@@ -25,6 +25,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
@@ -78,6 +79,16 @@ const rootsVariable = "FORERUNNER_TEST_ROOTS"
 func newFarmOn(t *testing.T, o vfs.Options) *farm { return newFarmThatRemembers(t, o, nil) }
 
 func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profiles) *farm {
+	return newFarmWith(t, o, profiles, farmOptions{})
+}
+
+// farmOptions is what few farms have.
+type farmOptions struct {
+	slot   *cgroup.Slot // nil: no group
+	change func(*Options)
+}
+
+func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few farmOptions) *farm {
 	t.Helper()
 	needRoot(t)
 	log := zaptest.NewLogger(t)
@@ -85,7 +96,7 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 	f := &farm{profiles: profiles, scheduler: newFakeScheduler(), reads: &readLog{}, ended: make(chan struct{})}
 
 	// Before the first mount, as a launcher must be started.
-	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Logger: log})
+	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Cgroup: few.slot, Logger: log})
 	check(t, err)
 	t.Cleanup(func() { check(t, launcher.Close()) })
 
@@ -108,12 +119,16 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 		cas.NewServer(f.storage, f.actions, cas.ServerOptions{AllowActionUpdates: true}).Register(s)
 	}, grpc.MaxRecvMsgSize(cas.MaxMessageBytes), grpc.UnaryInterceptor(f.reads.unary), grpc.StreamInterceptor(f.reads.stream))
 	schedulerConn := serve(t, func(s *grpc.Server) { remoteworker.RegisterOperationQueueServer(s, f.scheduler) })
-	w, err := New(Options{
+	options := Options{
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
 		Roots: roots, Launchers: []*runner.Launcher{launcher}, Profiles: f.profiles,
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
-	})
+	}
+	if few.change != nil {
+		few.change(&options)
+	}
+	w, err := New(options)
 	check(t, err)
 	ctx, drain := context.WithCancel(context.Background())
 	abortCtx, abort := context.WithCancel(context.Background())

@@ -99,6 +99,11 @@ func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
 			m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, packed)
 		}
 	}
+	if used := a.resources(); used != nil {
+		if packed, err := anypb.New(used); err == nil {
+			m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, packed)
+		}
+	}
 	return m
 }
 

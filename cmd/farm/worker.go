@@ -48,6 +48,11 @@ type Worker struct {
 	UpperMemory string
 	// NoCompression is for storage on this machine.
 	NoCompression bool
+	// SlotCPUs and SlotMemory (with a unit) are what each slot has; zero: an equal share.
+	SlotCPUs   float64
+	SlotMemory string
+	// Cgroup is auto, require or off; empty: auto.
+	Cgroup string
 }
 
 // Flags registers the flags of a worker.
@@ -62,6 +67,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
 	w.FilesystemFlags(f)
+	w.LimitFlags(f)
 	w.IdentityFlags(f)
 	f.StringVar(&w.Profiles, "profiles", "", "where to remember what actions read: bolt:`PATH`, or grpc://HOST:PORT of a "+
 		"scheduler or another FileSystemAccessCache (default bolt:DATA/"+recordsFile+")")
@@ -87,7 +93,7 @@ func (w *Worker) IdentityFlags(f *pflag.FlagSet) {
 // A Started worker has its launchers, and may make mounts.
 type Started struct {
 	w        *Worker
-	parent   *cgroup.Parent
+	plan     slotPlan
 	slots    []*cgroup.Slot
 	launcher []*runner.Launcher
 	// sharedTmp is true where commands cannot have a /tmp of their own.
@@ -111,11 +117,8 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(data))
-	s.parent, err = cgroup.Open(cgroup.Options{Name: strconv.FormatUint(name.Sum64(), 16), Logger: w.Logger})
-	if errors.Is(err, cgroup.ErrUnavailable) {
-		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone", zap.Error(err))
-	} else if err != nil {
-		return nil, fmt.Errorf("data folder %s: %w", data, err)
+	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
+		return nil, err
 	}
 	if err := runner.TryOwnTmp(); err != nil {
 		s.sharedTmp = true
@@ -124,11 +127,9 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 			zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged)"))
 	}
 	for i := range w.Slots {
-		var slot *cgroup.Slot
-		if s.parent != nil {
-			if slot, err = s.parent.Slot(strconv.Itoa(i)); err != nil {
-				return nil, err
-			}
+		slot, err := s.plan.slot(i)
+		if err != nil {
+			return nil, err
 		}
 		s.slots = append(s.slots, slot)
 		launcher, err := s.launch(ctx, i)
@@ -173,8 +174,8 @@ func (s *Started) Close() error {
 			errs = append(errs, slot.Close())
 		}
 	}
-	if s.parent != nil {
-		errs = append(errs, s.parent.Close())
+	if s.plan.parent != nil {
+		errs = append(errs, s.plan.parent.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,109 @@
+package farm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+// What --cgroup can be.
+const (
+	cgroupAuto    = "auto"
+	cgroupRequire = "require"
+	cgroupOff     = "off"
+)
+
+// LimitFlags registers the flags that say what the command in a slot may use.
+func (w *Worker) LimitFlags(f *pflag.FlagSet) {
+	f.Float64Var(&w.SlotCPUs, "slot-cpus", 0, "`CPUs` of each slot, such as 2 or 0.5; whole ones are its own "+
+		"(default all, divided by the slots)")
+	f.StringVar(&w.SlotMemory, "slot-memory", "", "memory of each slot with swap, a `size` such as 4GiB "+
+		"(default nine tenths of all, divided by the slots)")
+	f.StringVar(&w.Cgroup, "cgroup", cgroupAuto, "`whether` slots are cgroups: require, and have all limits; "+
+		"auto, as far as this machine can; off")
+}
+
+// A slotPlan is how the machine is divided.
+type slotPlan struct {
+	parent *cgroup.Parent  // nil: no cgroups
+	limits []cgroup.Limits // of each slot, if there is a parent
+}
+
+// planSlots finds out what there is and makes the group that slots are made in. What
+// is missing is an error or a warning, as --cgroup says.
+func (w *Worker) planSlots(name string) (slotPlan, error) {
+	switch w.Cgroup {
+	case "", cgroupAuto, cgroupRequire:
+	case cgroupOff:
+		if w.SlotCPUs != 0 || w.SlotMemory != "" {
+			return slotPlan{}, errors.New("--slot-cpus and --slot-memory cannot be had with --cgroup=off")
+		}
+		return slotPlan{}, nil
+	default:
+		return slotPlan{}, fmt.Errorf("--cgroup: %q is none of require, auto and off", w.Cgroup)
+	}
+	memory, err := parseSize(w.SlotMemory)
+	if err != nil {
+		return slotPlan{}, fmt.Errorf("--slot-memory: %w", err)
+	}
+	if !(w.SlotCPUs >= 0 && w.SlotCPUs <= 1<<20) {
+		return slotPlan{}, fmt.Errorf("--slot-cpus: %v CPUs", w.SlotCPUs)
+	}
+	// Before this process may have to move to another group.
+	capacity, err := cgroup.Measure()
+	if err != nil {
+		return slotPlan{}, err
+	}
+	share := cgroup.Share{Slots: w.Slots, Quota: int(math.Round(w.SlotCPUs * 1000)), Memory: memory}
+	limits, err := capacity.Divide(share)
+	if err != nil {
+		return slotPlan{}, fmt.Errorf("limits of slots: %w", err)
+	}
+	if all := memory * int64(w.Slots); all > capacity.Memory {
+		w.Logger.Warn("slots may use more memory together than there is: the machine can run out before a slot does",
+			zap.Int64("slots_bytes", all), zap.Int64("machine_bytes", capacity.Memory))
+	}
+	parent, err := cgroup.Open(cgroup.Options{Name: name, Logger: w.Logger})
+	switch {
+	case errors.Is(err, cgroup.ErrUnavailable) && w.Cgroup != cgroupRequire:
+		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone, and has no limits",
+			zap.NamedError("missing", err))
+		return slotPlan{}, nil
+	case errors.Is(err, cgroup.ErrInUse), errors.Is(err, cgroup.ErrBusy):
+		return slotPlan{}, fmt.Errorf("data folder %s: %w", w.Data, err)
+	case err != nil:
+		return slotPlan{}, err
+	}
+	lacks := parent.Missing()
+	if len(lacks) > 0 && w.Cgroup == cgroupRequire {
+		return slotPlan{}, errors.Join(fmt.Errorf("--cgroup=require: %w", errors.Join(lacks...)), parent.Close())
+	}
+	for _, lack := range lacks {
+		w.Logger.Warn("slots go without a limit (--cgroup=require makes this an error)", zap.NamedError("missing", lack))
+	}
+	first := limits[0]
+	w.Logger.Info("slots are limited", zap.Int("slots", len(limits)), zap.Int("cpus", len(first.CPUs)),
+		zap.Float64("cpu_quota", float64(first.Quota)/1000), zap.Int64("memory_bytes", first.Memory),
+		zap.Int("processes", first.Pids), zap.Int("cgroup_version", parent.Version()))
+	return slotPlan{parent, limits}, nil
+}
+
+// slot makes the group of slot i; nil without cgroups.
+func (p *slotPlan) slot(i int) (*cgroup.Slot, error) {
+	if p.parent == nil {
+		return nil, nil
+	}
+	s, err := p.parent.Slot(fmt.Sprint(i))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Limit(p.limits[i]); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}

@@ -1,0 +1,75 @@
+package farm
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+)
+
+func TestImpossibleSlots(t *testing.T) {
+	for want, w := range map[string]*Worker{
+		"none of require, auto and off": {Cgroup: "on"},
+		"cannot be had":                 {Cgroup: "off", SlotCPUs: 1},
+		"--slot-memory":                 {SlotMemory: "much"},
+		"--slot-cpus":                   {SlotCPUs: -1},
+		"of memory is larger than":      {SlotMemory: "9000T"},
+		"CPUs is larger than":           {SlotCPUs: 9000},
+	} {
+		w.Slots, w.Logger = 1, zap.NewNop()
+		plan, err := w.planSlots("test-never-made")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want an error that says %q", w, err, want)
+		}
+		if plan.parent != nil {
+			t.Error(plan.parent.Close())
+		}
+	}
+}
+
+func TestSlotsHaveWhatTheFlagsSay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root")
+	}
+	w := &Worker{Slots: 2, SlotCPUs: 0.5, SlotMemory: "64MiB", Logger: zap.NewNop(), Data: t.TempDir()}
+	plan, err := w.planSlots("test-slots-" + strings.ReplaceAll(t.TempDir(), "/", "-"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.parent == nil {
+		t.Skip("no cgroups here")
+	}
+	for i := range w.Slots {
+		s, err := plan.slot(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := s.Limits(); l.Quota != 500 || l.Memory != 64<<20 || len(l.CPUs) != 1 {
+			t.Errorf("slot %d has %+v", i, l)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := plan.parent.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutCgroups(t *testing.T) {
+	w := &Worker{Slots: 1, Cgroup: "off", Logger: zap.NewNop()}
+	plan, err := w.planSlots("test-never-made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := plan.slot(0); s != nil || err != nil || errors.Is(err, cgroup.ErrUnavailable) {
+		t.Errorf("got %v, %v", s, err)
+	}
+}

@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+// exitOutOfMemory is what a shell shows for SIGKILL. It is the exit code of every
+// command that ran out of memory, also of one that took it lightly and exited with 0:
+// what it made was shaped by it, and clients keep no result of a command that failed.
+const exitOutOfMemory = 128 + 9
+
+// blockBytes is the unit of ru_inblock and ru_oublock, whatever the device.
+const blockBytes = 512
+
+// outOfMemory says to the client what happened, and what there was.
+func (a *action) outOfMemory() string {
+	used, limits := a.ran.Group, a.p.launcher.Limits()
+	processes := "one of the command's processes"
+	if used.OOMKills > 1 {
+		processes = fmt.Sprintf("%d of the command's processes", used.OOMKills)
+	}
+	why := "the machine, not this action's slot, had no memory left"
+	if used.LimitReached {
+		why = "the slot's memory was used up"
+	}
+	text := fmt.Sprintf("out of memory: the kernel killed %s because %s", processes, why)
+	if limits.Memory > 0 {
+		text += fmt.Sprintf(" (limit %s", mebibytes(limits.Memory))
+		if used.MemoryPeak > 0 {
+			text += fmt.Sprintf(", peak %s", mebibytes(used.MemoryPeak))
+		}
+		text += ")"
+	}
+	if a.ran.Signal == "" {
+		text += fmt.Sprintf("; the command itself went on and ended with exit code %d", a.ran.ExitCode)
+	}
+	return text
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
+
+// resources is what the command used; nil where nothing counts it.
+func (a *action) resources() *actionstats.Resources {
+	used, limits := a.ran.Group, a.p.launcher.Limits()
+	if used == nil {
+		return nil
+	}
+	return &actionstats.Resources{
+		UserTime: durationpb.New(used.User), SystemTime: durationpb.New(used.System),
+		Throttled:       durationpb.New(used.Throttled),
+		MemoryPeakBytes: used.MemoryPeak, MemoryBeforeBytes: used.MemoryBefore,
+		OutOfMemoryKills: used.OOMKills,
+		// Only v2 counts by group; processes that were waited for say the same of themselves.
+		ReadBytes:    max(used.ReadBytes, blockBytes*a.ran.Usage.GetBlockInputOperations()),
+		WrittenBytes: max(used.WrittenBytes, blockBytes*a.ran.Usage.GetBlockOutputOperations()),
+		CpuSome:      durationpb.New(used.CPUSome),
+		MemorySome:   durationpb.New(used.MemorySome), MemoryFull: durationpb.New(used.MemoryFull),
+		IoSome: durationpb.New(used.IOSome), IoFull: durationpb.New(used.IOFull),
+		MemoryLimitBytes: limits.Memory, Cpus: int32(len(limits.CPUs)), CpuQuota: float64(limits.Quota) / 1000,
+	}
+}
+
+// resourceFields are what the log says of them.
+func (a *action) resourceFields() []zap.Field {
+	used := a.ran.Group
+	if used == nil {
+		return nil
+	}
+	fields := []zap.Field{zap.Duration("cpu", used.User+used.System), zap.Int64("memory_peak", used.MemoryPeak)}
+	if used.Throttled > 0 {
+		fields = append(fields, zap.Duration("throttled", used.Throttled))
+	}
+	if a.ran.Cause == runner.OutOfMemory {
+		fields = append(fields, zap.Int64("oom_kills", used.OOMKills), zap.Int64("memory_limit", a.p.launcher.Limits().Memory))
+	}
+	return fields
+}
