@@ -39,7 +39,8 @@ func newCommand() *cobra.Command {
 		Use: "bench", Short: "measure parts of Forerunner on this machine",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(), newChildCommand())
+	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(),
+		newChildCommand(), newSchedulerChildCommand())
 	return root
 }
 
@@ -50,6 +51,8 @@ type options struct {
 	data string   // folder in which a temporary one is made
 	out  string   // folder for the JSON
 	keep bool     // the temporary folder stays
+
+	profile string // folder for profiles; empty: none. Of the scheduler only.
 }
 
 // flags registers those that do not depend on a disk; runs is the default number of

@@ -25,6 +25,8 @@ func newSchedulerCommand() *cobra.Command {
 		},
 	}
 	o.flags(cmd, 3, "runs of each row")
+	o.diskFlags(cmd)
+	cmd.Flags().StringVar(&o.profile, "profile", "", "existing `folder` for CPU and heap profiles of the scheduler's process")
 	return cmd
 }
 
@@ -39,6 +41,7 @@ func schedulerParts() []schedulerPart {
 	return []schedulerPart{
 		{[]string{"decisions_per_s_1e4", "decisions_per_s_1e6", "bytes_per_op"}, benchDecisions},
 		{[]string{"jain"}, benchJain},
+		{grpcNames(), benchGRPC},
 	}
 }
 
