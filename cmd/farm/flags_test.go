@@ -37,16 +37,6 @@ func TestGRPCAddress(t *testing.T) {
 	}
 }
 
-func TestLoopback(t *testing.T) {
-	for in, want := range map[string]string{
-		"0.0.0.0:1": "127.0.0.1:1", "[::]:2": "127.0.0.1:2", "127.0.0.1:3": "127.0.0.1:3", "10.0.0.1:4": "10.0.0.1:4",
-	} {
-		if got := loopback(in); got != want {
-			t.Errorf("loopback(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestPlatformIsSorted(t *testing.T) {
 	p := PlatformOf(map[string]string{"b": "2", "a": "1", "c": "3"}).GetProperties()
 	if len(p) != 3 || p[0].GetName() != "a" || p[1].GetName() != "b" || p[2].GetValue() != "3" {

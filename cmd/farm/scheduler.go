@@ -72,16 +72,13 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	defer listener.Close()
 	clients := &activity{}
 	server, health := newGRPC(clients)
-	address := listener.Addr().String()
-	storage, err := s.openStorage(ctx, server, address)
+	storage, err := s.openStorage(ctx, server)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
 	sched, err := scheduler.NewServer(scheduler.ServerOptions{
-		Storage: func(instance string, fn digest.Function) scheduler.Storage {
-			return storage.client.WithInstance(instance, fn)
-		},
+		Storage:           storage.of,
 		CacheCapabilities: storage.capabilities,
 		Config:            s.Config,
 		Logger:            s.Logger,
@@ -113,7 +110,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	var readyErr error
 	if ready != nil {
 		group.Go(func() error {
-			if readyErr = ready(address); readyErr == nil && s.EndsWithReady {
+			if readyErr = ready(listener.Addr().String()); readyErr == nil && s.EndsWithReady {
 				clients.waitQuiet(ctx)
 				stop()
 			}
@@ -128,18 +125,18 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 
 // A storage is what the scheduler reads actions and results from.
 type storage struct {
-	client       *cas.Client
+	of           func(instance string, fn digest.Function) scheduler.Storage
 	capabilities *repb.CacheCapabilities
 	close        func() error
 }
 
-func (s *Scheduler) openStorage(ctx context.Context, server *grpc.Server, self string) (*storage, error) {
+func (s *Scheduler) openStorage(ctx context.Context, server *grpc.Server) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
 	}
 	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
-		return s.embedStorage(dir, server, self)
+		return s.embedStorage(dir, server)
 	}
 	conn, err := dial(spec)
 	if err != nil {
@@ -150,15 +147,18 @@ func (s *Scheduler) openStorage(ctx context.Context, server *grpc.Server, self s
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ask storage %s what it can: %w", spec, err), conn.Close())
 	}
+	client := cas.NewClient(conn, cas.ClientOptions{Logger: s.Logger})
 	return &storage{
-		client:       cas.NewClient(conn, cas.ClientOptions{Logger: s.Logger}),
+		of: func(instance string, fn digest.Function) scheduler.Storage {
+			return client.WithInstance(instance, fn)
+		},
 		capabilities: answer.GetCacheCapabilities(),
 		close:        conn.Close,
 	}, nil
 }
 
 // embedStorage serves a folder on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string, server *grpc.Server, self string) (*storage, error) {
+func (s *Scheduler) embedStorage(dir string, server *grpc.Server) (*storage, error) {
 	size, err := parseSize(s.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
@@ -171,24 +171,31 @@ func (s *Scheduler) embedStorage(dir string, server *grpc.Server, self string) (
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
 	}
-	conn, err := Dial(loopback(self))
-	if err != nil {
-		return nil, errors.Join(err, actions.Close(), store.Close())
-	}
 	served := cas.NewServer(store, actions, cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: true})
 	served.Register(server)
 	return &storage{
-		client:       cas.NewClient(conn, cas.ClientOptions{Logger: s.Logger, NoCompression: true}),
+		of: func(instance string, _ digest.Function) scheduler.Storage {
+			return embedded{store, served, instance}
+		},
 		capabilities: served.CacheCapabilities(),
-		close:        func() error { return errors.Join(conn.Close(), actions.Close(), store.Close()) },
+		close:        func() error { return errors.Join(actions.Close(), store.Close()) },
 	}, nil
 }
 
-// loopback turns an address that means every interface into one to dial.
-func loopback(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return address
+// embedded is the scheduler's view of storage in its own process: no call goes over
+// the network.
+type embedded struct {
+	store    *cas.Store
+	served   *cas.Server
+	instance string
+}
+
+// Read implements scheduler.Storage.
+func (e embedded) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
+	return e.store.ReadBlob(ctx, d)
+}
+
+// GetActionResult implements scheduler.Storage.
+func (e embedded) GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error) {
+	return e.served.Lookup(ctx, e.instance, d)
 }
