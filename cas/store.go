@@ -183,12 +183,28 @@ func (s *Store) open(d digest.Digest) (*os.File, error) {
 // ReadBlob returns the bytes of d, which counts as a use. Errors are those of
 // OpenBlob.
 func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	file, err := s.OpenBlob(ctx, d)
-	if err != nil {
-		return nil, err
+	if d.SizeBytes() > smallBlob || d.IsEmptyBlob() {
+		file, err := s.OpenBlob(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		return readAll(file, d)
 	}
-	return readAll(file, d)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", d, err)
+	}
+	b, err := s.files.read(d, d.SizeBytes())
+	if errors.Is(err, ErrNotFound) {
+		return nil, &MissingError{Digests: []digest.Digest{d}}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", d, err)
+	}
+	return b, nil
 }
+
+// smallBlob is the size up to which a blob is read without an os.File.
+const smallBlob = 64 << 10
 
 // readAll returns the bytes of the blob d, and closes its file.
 func readAll(file *os.File, d digest.Digest) ([]byte, error) {
