@@ -92,7 +92,7 @@ func (s executionService) WaitExecution(
 	if !known {
 		return errUnknownOperation(req.GetName())
 	}
-	box.put(st)
+	box.put(&st)
 	return s.follow(stream, req.GetName(), box)
 }
 
@@ -129,7 +129,7 @@ func (s *Server) follow(stream operationStream, name string, box *mailbox) error
 // sendDone ends an operation that never got to the state.
 func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.ExecuteResponse) error {
 	now := time.Now()
-	st := Status{
+	st := &Status{
 		Operation: op, Stage: repb.ExecutionStage_COMPLETED,
 		Queued: now, Ended: now, Response: resp,
 	}
@@ -142,7 +142,7 @@ func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.Exec
 }
 
 // longrunning converts a status. Its errors are gRPC statuses.
-func longrunning(st Status) (*longrunningpb.Operation, error) {
+func longrunning(st *Status) (*longrunningpb.Operation, error) {
 	meta := &repb.ExecuteOperationMetadata{
 		Stage:          st.Stage,
 		ActionDigest:   st.Digest.Proto(),

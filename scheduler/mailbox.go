@@ -10,15 +10,16 @@ type mailbox struct {
 	full chan struct{}
 
 	mu     sync.Mutex
-	status Status // guarded by mu
+	status *Status // guarded by mu; nil before the first
 }
 
 func newMailbox() *mailbox { return &mailbox{full: make(chan struct{}, 1)} }
 
-// put stores st unless what is there is newer: states may arrive out of order.
-func (m *mailbox) put(st Status) {
+// put stores st, which nobody changes any more, unless what is there is newer: states
+// may arrive out of order.
+func (m *mailbox) put(st *Status) {
 	m.mu.Lock()
-	newer := m.status.Operation == nil || st.Rev > m.status.Rev
+	newer := m.status == nil || st.Rev > m.status.Rev
 	if newer {
 		m.status = st
 	}
@@ -33,7 +34,7 @@ func (m *mailbox) put(st Status) {
 }
 
 // take returns the latest state, after full has given its value.
-func (m *mailbox) take() Status {
+func (m *mailbox) take() *Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.status

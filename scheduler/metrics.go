@@ -79,7 +79,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 // outcome names how an operation ended.
-func outcome(st Status) string {
+func outcome(st *Status) string {
 	switch code := codes.Code(st.Response.GetStatus().GetCode()); {
 	case st.Response.GetCachedResult():
 		return "cached"
@@ -94,14 +94,12 @@ func outcome(st Status) string {
 }
 
 // finished counts and logs the end of one operation.
-func (s *Server) finished(st Status) {
+func (s *Server) finished(st *Status) {
 	end := outcome(st)
 	s.metrics.finished.WithLabelValues(end).Inc()
-	fields := []zap.Field{
-		zap.String("operation", st.Name),
-		zap.String("action", st.Digest.String()),
-		zap.String("outcome", end),
-	}
+	fields := make([]zap.Field, 0, 12)
+	fields = append(fields, zap.String("operation", st.Name),
+		zap.String("action", st.Digest.String()), zap.String("outcome", end))
 	if st.Instance != "" {
 		fields = append(fields, zap.String("instance", st.Instance))
 	}
@@ -126,6 +124,6 @@ func (s *Server) finished(st Status) {
 
 // spans returns how long the operation waited and how long its last run took.
 // One that joined a run has not waited.
-func (s Status) spans() (queued, ran time.Duration) {
+func (s *Status) spans() (queued, ran time.Duration) {
 	return max(s.Started.Sub(s.Queued), 0), s.Ended.Sub(s.Started)
 }

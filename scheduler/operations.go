@@ -25,7 +25,7 @@ func (s operationsService) GetOperation(
 	if !ok {
 		return nil, errUnknownOperation(req.GetName())
 	}
-	return longrunning(st)
+	return longrunning(&st)
 }
 
 // CancelOperation ends an operation for all who wait for it. Others that share

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
@@ -33,12 +34,54 @@ func NewPlatform(m *repb.Platform) Platform {
 		}
 		return strings.Compare(a.value, b.value)
 	})
-	var key strings.Builder
+	var key []byte
 	for _, p := range ps {
-		key.WriteString(strconv.Quote(p.name))
-		key.WriteString(strconv.Quote(p.value))
+		key = p.appendKey(key)
 	}
-	return Platform{key: key.String(), properties: ps}
+	return Platform{key: string(key), properties: ps}
+}
+
+// appendKey appends the property's part of a Platform's Key.
+func (p property) appendKey(b []byte) []byte {
+	return strconv.AppendQuote(strconv.AppendQuote(b, p.name), p.value)
+}
+
+// maxPlatforms bounds the platforms that are shared; farms have a few.
+const maxPlatforms = 1000
+
+// platforms shares what is equal, as most operations and workers have one of a few
+// platforms. The zero value is empty.
+type platforms struct {
+	mu    sync.Mutex
+	known map[string]sharedPlatform // guarded by mu; by Key
+}
+
+type sharedPlatform struct {
+	platform Platform
+	message  *repb.Platform
+}
+
+// of returns NewPlatform(m), and a message equal to m. Neither must be changed.
+func (p *platforms) of(m *repb.Platform) (Platform, *repb.Platform) {
+	var buffer [256]byte
+	key := buffer[:0]
+	for _, x := range m.GetProperties() {
+		key = property{x.GetName(), x.GetValue()}.appendKey(key)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// Only platforms in canonical order, as REv2 wants them, are found: the same key, the same message.
+	if s, ok := p.known[string(key)]; ok && m != nil {
+		return s.platform, s.message
+	}
+	made := NewPlatform(m)
+	if made.key == string(key) && m != nil {
+		if p.known == nil || len(p.known) >= maxPlatforms {
+			p.known = map[string]sharedPlatform{}
+		}
+		p.known[made.key] = sharedPlatform{made, m}
+	}
+	return made, m
 }
 
 // Key is equal for equal platforms, and only for them.

@@ -21,6 +21,9 @@ import (
 // requestMetadataKey is where clients say who asks (REv2, RequestMetadata).
 const requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
 
+// requestMetadataType names RequestMetadata in an Any.
+const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
+
 // traceKeys are the W3C trace context headers.
 var traceKeys = [...]string{"traceparent", "tracestate"}
 
@@ -51,32 +54,31 @@ func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*O
 
 // carry takes what travels with the request's headers.
 func (op *Operation) carry(ctx context.Context) error {
-	md, _ := metadata.FromIncomingContext(ctx)
 	for _, k := range traceKeys {
-		if v := md.Get(k); len(v) > 0 {
+		if v := metadata.ValueFromIncomingContext(ctx, k); len(v) > 0 {
 			if op.Trace == nil {
 				op.Trace = map[string]string{}
 			}
 			op.Trace[k] = strings.Join(v, ",")
 		}
 	}
-	if v := md.Get(requestMetadataKey); len(v) > 0 {
-		var m repb.RequestMetadata
-		if err := proto.Unmarshal([]byte(v[0]), &m); err != nil {
-			return status.Errorf(codes.InvalidArgument, "header %s: %v", requestMetadataKey, err)
-		}
-		packed, err := anypb.New(&m)
-		if err != nil {
-			return status.Errorf(codes.Internal, "pack RequestMetadata: %v", err)
-		}
-		op.Request, op.Auxiliary = &m, []*anypb.Any{packed}
+	v := metadata.ValueFromIncomingContext(ctx, requestMetadataKey)
+	if len(v) == 0 {
+		return nil
 	}
+	encoded := []byte(v[0])
+	op.Request = &repb.RequestMetadata{}
+	if err := proto.Unmarshal(encoded, op.Request); err != nil {
+		return status.Errorf(codes.InvalidArgument, "header %s: %v", requestMetadataKey, err)
+	}
+	op.Auxiliary = []*anypb.Any{{TypeUrl: requestMetadataType, Value: encoded}}
 	return nil
 }
 
-// load fetches the action and, where it names no platform itself, its command.
-// Its errors are gRPC statuses: FAILED_PRECONDITION if one is not there,
-// INVALID_ARGUMENT if one makes no sense.
+// load fetches the action and, where it names no platform itself, its command;
+// else the worker is the first to look into the command. Its errors are gRPC
+// statuses: FAILED_PRECONDITION if one is not there, INVALID_ARGUMENT if one makes
+// no sense.
 func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error {
 	action := &repb.Action{}
 	if err := read(ctx, storage, "action", op.Digest, action); err != nil {
@@ -93,20 +95,24 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 	if action.Timeout, err = s.timeout(action); err != nil {
 		return status.Errorf(codes.InvalidArgument, "action %s: timeout: %v", op.Digest, err)
 	}
-	command := &repb.Command{}
-	if err := read(ctx, storage, "command", commandDigest, command); err != nil {
-		return err
-	}
-	if len(command.GetArguments()) == 0 {
-		return status.Errorf(codes.InvalidArgument, "command %s has no arguments", commandDigest)
-	}
-	// Clients older than API 2.2 name the platform in the command only.
 	platform := action.GetPlatform()
 	if platform == nil {
+		// Clients older than API 2.2 name the platform in the command only.
+		command := &repb.Command{}
+		if err := read(ctx, storage, "command", commandDigest, command); err != nil {
+			return err
+		}
+		if len(command.GetArguments()) == 0 {
+			return status.Errorf(codes.InvalidArgument, "command %s has no arguments", commandDigest)
+		}
 		//lint:ignore SA1019 deprecated is what those clients send
 		platform = command.GetPlatform()
 	}
-	op.Action, op.Platform = action, NewPlatform(platform)
+	op.Platform, platform = s.platforms.of(platform)
+	if action.GetPlatform() != nil {
+		action.Platform = platform
+	}
+	op.Action = action
 	return nil
 }
 

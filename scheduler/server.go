@@ -62,6 +62,8 @@ type Server struct {
 	// connections counts those that were ever made, to name them.
 	connections atomic.Uint64
 
+	platforms platforms
+
 	mu    sync.Mutex
 	state *State
 	tick  time.Time
@@ -163,9 +165,16 @@ func (s *Server) isStopped() bool {
 
 // A delivery is one Out with the addresses filled in.
 type delivery struct {
-	replies []func()
-	notices []func()
-	out     Out
+	out Out
+	// calls are where out.Replies go, in their order; nil where nobody waits any more.
+	calls []chan Reply
+	// letters are where out.Notices go; of one there may be several or none.
+	letters []letter
+}
+
+type letter struct {
+	to     *mailbox
+	notice *Status
 }
 
 // step feeds one event to the state and then, without the lock, does what it
@@ -179,14 +188,16 @@ func (s *Server) step(event func(now time.Time) Out) {
 	case s.alarm <- struct{}{}:
 	default:
 	}
-	for _, f := range d.replies {
-		f()
+	for i, c := range d.calls {
+		if c != nil {
+			c <- d.out.Replies[i]
+		}
 	}
-	for _, f := range d.notices {
-		f()
+	for _, l := range d.letters {
+		l.to.put(l.notice)
 	}
-	for _, st := range d.out.Notices {
-		if st.Done() {
+	for i := range d.out.Notices {
+		if st := &d.out.Notices[i]; st.Done() {
 			s.finished(st)
 		}
 	}
@@ -200,14 +211,13 @@ func (s *Server) addressLocked(out Out) delivery {
 	d := delivery{out: out}
 	s.tick = out.NextTick
 	for _, r := range out.Replies {
-		if c, ok := s.held[r.Call]; ok {
-			delete(s.held, r.Call)
-			d.replies = append(d.replies, func() { c <- r })
-		}
+		d.calls = append(d.calls, s.held[r.Call])
+		delete(s.held, r.Call)
 	}
-	for _, st := range out.Notices {
-		for _, m := range s.streams[st.Name] {
-			d.notices = append(d.notices, func() { m.put(st) })
+	for i := range out.Notices {
+		notice := &out.Notices[i]
+		for _, m := range s.streams[notice.Name] {
+			d.letters = append(d.letters, letter{m, notice})
 		}
 	}
 	return d

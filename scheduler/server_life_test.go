@@ -302,14 +302,14 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestMailboxKeepsTheLatest(t *testing.T) {
 	m, op := newMailbox(), &Operation{Name: "x"}
-	m.put(Status{Operation: op, Rev: 2})
-	m.put(Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
-	m.put(Status{Operation: op, Rev: 3})
+	m.put(&Status{Operation: op, Rev: 2})
+	m.put(&Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
+	m.put(&Status{Operation: op, Rev: 3})
 	<-m.full
 	if st := m.take(); st.Rev != 4 {
 		t.Errorf("took revision %d", st.Rev)
 	}
-	m.put(Status{Operation: op, Rev: 1})
+	m.put(&Status{Operation: op, Rev: 1})
 	select {
 	case <-m.full:
 		t.Error("an old state woke the stream")

@@ -23,7 +23,7 @@ type queueService struct {
 func (s queueService) Synchronize(
 	ctx context.Context, req *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
-	report, err := parseReport(req)
+	report, err := s.parseReport(req)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s queueService) Synchronize(
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.
-func parseReport(req *remoteworker.SynchronizeRequest) (Report, error) {
+func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, error) {
 	if len(req.GetWorkerId()) == 0 {
 		return Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
 	}
@@ -74,10 +74,10 @@ func parseReport(req *remoteworker.SynchronizeRequest) (Report, error) {
 		Worker:     WorkerKey(req.GetWorkerId()),
 		ID:         req.GetWorkerId(),
 		Prefix:     req.GetInstanceNamePrefix(),
-		Platform:   NewPlatform(req.GetPlatform()),
 		SizeClass:  req.GetSizeClass(),
 		PreferIdle: req.GetPreferBeingIdle(),
 	}
+	r.Platform, _ = s.platforms.of(req.GetPlatform())
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
 		r.Doing = Idle
