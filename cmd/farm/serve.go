@@ -49,6 +49,7 @@ func newGRPC(a *activity) (*grpc.Server, *health.Server) {
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
+		grpc.SharedWriteBuffer(true), // else every connection has its own 32 KiB
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
