@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"container/list"
+	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -21,19 +22,15 @@ type brought struct {
 
 func (b *brought) due(s *State) { s.discard(b) }
 
-// bring keeps a worker's result, in place of an older one of the same action.
-// Errors are not kept: the client that comes has its action run again.
+// bring keeps a worker's result. Errors are not kept: the client that comes has its action run again.
 func (s *State) bring(w *worker, action string, response *repb.ExecuteResponse) {
 	if response.GetStatus().GetCode() != 0 {
 		return
 	}
-	if older := s.brought[action]; older != nil {
-		s.discard(older)
-	}
 	b := &brought{action: action, pool: w.pool, worker: w.key, started: s.now, response: response}
 	b.timer.owner = b
 	b.place = s.broughtOrder.pushBack(b)
-	s.brought[action] = b
+	s.brought[action] = append(s.brought[action], b)
 	s.timers.set(&b.timer, s.now.Add(s.cfg.ClientGrace))
 	if s.broughtOrder.len() > s.cfg.MaxCompleted {
 		oldest, _ := s.broughtOrder.front()
@@ -44,21 +41,30 @@ func (s *State) bring(w *worker, action string, response *repb.ExecuteResponse) 
 func (s *State) discard(b *brought) {
 	s.timers.stop(&b.timer)
 	s.broughtOrder.remove(b.place)
-	delete(s.brought, b.action)
-}
-
-// broughtFor returns the result that is there for an operation, or nil. A private
-// operation wants a run of its own, and whether this was it nobody can tell.
-func (s *State) broughtFor(spec *Operation) *brought {
-	b := s.brought[spec.Digest.String()]
-	if b == nil || spec.Private || !b.pool.serves(spec) {
-		return nil
+	bs := slices.DeleteFunc(s.brought[b.action], func(x *brought) bool { return x == b })
+	if len(bs) > 0 {
+		s.brought[b.action] = bs
+	} else {
+		delete(s.brought, b.action)
 	}
-	return b
 }
 
-// deliver completes an operation with a result that was there before it.
+// broughtFor returns the latest result that is there for an operation, or nil.
+func (s *State) broughtFor(spec *Operation) *brought {
+	for _, b := range slices.Backward(s.brought[spec.Digest.String()]) {
+		if b.pool.serves(spec) {
+			return b
+		}
+	}
+	return nil
+}
+
+// deliver completes an operation with a result that was there before it. A private
+// operation has it alone.
 func (s *State) deliver(b *brought, o *operation) {
+	if o.spec.Private {
+		s.discard(b)
+	}
 	o.task = &task{worker: &worker{key: b.worker}, started: b.started, attempts: 1}
 	s.complete(o, b.response)
 }

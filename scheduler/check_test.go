@@ -97,7 +97,11 @@ func (s *State) checkWorkers() string {
 			}
 		}
 	}
-	if n := len(s.brought); n != s.broughtOrder.len() || n > s.cfg.MaxCompleted {
+	n := 0
+	for _, bs := range s.brought {
+		n += len(bs)
+	}
+	if n != s.broughtOrder.len() || n > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d results were brought, %d are in order", n, s.broughtOrder.len())
 	}
 	for key, w := range s.workers {

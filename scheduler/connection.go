@@ -31,6 +31,7 @@ func (s *State) connect(w *worker, connection uint64) {
 // Disconnect says that a connection has ended. The workers that called over it
 // and have not come back over another one get Config.DisconnectSlack to do so.
 func (s *State) Disconnect(now time.Time, connection uint64) Out {
+	s.journal.disconnect(now, connection)
 	s.begin(now)
 	gone := slices.SortedFunc(maps.Keys(s.connections[connection]), func(a, b *worker) int {
 		return cmp.Compare(a.key, b.key)

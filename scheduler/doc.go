@@ -2,12 +2,13 @@
 // decision over gRPC.
 //
 // It has two halves. State is deterministic: events go in with their time
-// (Submit, Sync, Attach, Detach, Cancel, Hangup, Tick) and each returns one Out
-// that says what the caller must do. State has no clock, goroutine, I/O, lock
-// or randomness, so that a history can be written down, replayed and fuzzed.
+// (Submit, Attach, Detach, Cancel and Kill of operations, Sync, Hangup, Disconnect,
+// Drain and Undrain of workers, Tick) and each returns one Out that says what the
+// caller must do. State has no clock, goroutine, I/O, lock or randomness, so that a
+// history can be written down (Journal), replayed (Replay) and fuzzed.
 // Server is the thin half around it: the lock, the clock, the names of
 // operations, storage and the RPCs (REv2 Execution and Capabilities,
-// longrunning Operations, Buildbarn's OperationQueue).
+// longrunning Operations, Buildbarn's OperationQueue, our own admin service).
 //
 // Words. An operation is what one Execute call made; a task is one run of an
 // action, shared by the operations that asked for the same action at the same
@@ -18,10 +19,11 @@
 // worker does, which alone knows what shaped a result) and to guess: a worker
 // takes actions whose platform equals its own, nothing near it.
 //
-// Goroutines: the package starts none. Server.Run is the caller's goroutine and
-// every RPC runs on gRPC's.
+// Goroutines: the package starts none. Server.Run and Journal.Run are the caller's
+// goroutines and every RPC runs on gRPC's.
 //
 // Lock order: Server.mu guards State and both registries of those who wait
 // (streams and held calls). Nothing is sent, stored, logged or fetched while it is
-// held. mailbox.mu is taken without Server.mu and takes nothing.
+// held. mailbox.mu is taken without Server.mu, Journal.mu with or without it; they
+// take nothing. Server.keeping is taken before Server.mu.
 package scheduler

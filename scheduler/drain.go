@@ -34,6 +34,7 @@ func (w *worker) attribute(name string) (string, bool) {
 // what they have and gives them nothing more, until Undrain. Its error is
 // ErrTooManyDrains.
 func (s *State) Drain(now time.Time, p Pattern) (Out, error) {
+	s.journal.drain(now, p)
 	s.begin(now)
 	if s.drains.index(p) < 0 {
 		if len(s.drains) >= maxDrains {
@@ -48,6 +49,7 @@ func (s *State) Drain(now time.Time, p Pattern) (Out, error) {
 // Undrain takes back what Drain did with an equal pattern; false if that is not
 // in force. A worker that another pattern matches too stays drained.
 func (s *State) Undrain(now time.Time, p Pattern) (Out, bool) {
+	s.journal.undrain(now, p)
 	s.begin(now)
 	i := s.drains.index(p)
 	if i >= 0 {

@@ -36,7 +36,7 @@ func FuzzState(f *testing.F) {
 
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := make([]byte, 3000)
 		for i := range b {
@@ -69,12 +69,21 @@ func (f *fuzzer) pick(choices ...string) string {
 }
 
 func fuzzHistory(t *testing.T, script []byte) string {
+	f := newFuzzer(t, script)
+	for len(f.script) > 0 {
+		f.step()
+	}
+	f.finish()
+	return f.log.String()
+}
+
+func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, Settle: 4 * time.Second}
 	state, err := NewState(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fuzzer{
+	return &fuzzer{
 		history: &history{
 			t: t, cfg: cfg, state: state, calls: map[uint64]string{},
 			actions: map[string]string{}, lastOf: map[string]uint64{},
@@ -83,11 +92,6 @@ func fuzzHistory(t *testing.T, script []byte) string {
 		waiting: map[uint64]bool{},
 		clients: map[string]int{},
 	}
-	for len(f.script) > 0 {
-		f.step()
-	}
-	f.finish()
-	return f.log.String()
 }
 
 func (f *fuzzer) step() {
@@ -97,7 +101,10 @@ func (f *fuzzer) step() {
 	worker := f.pick("w1", "w2", "w3", "w4")
 	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
 	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
-		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain") {
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill") {
+	case "kill":
+		out, _ := f.state.Kill(now, []string{op, "op1"}, "test")
+		f.see(out)
 	case "disconnect":
 		f.see(f.state.Disconnect(now, f.number(f.pick("1", "2", "3"))))
 	case "drain":

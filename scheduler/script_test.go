@@ -156,6 +156,10 @@ func (h *history) event(now time.Time, verb string, args []string) {
 		h.print(out)
 	case "detach":
 		h.print(h.state.Detach(now, args[0]))
+	case "kill":
+		out, n := h.state.Kill(now, strings.Split(args[0], ","), "out of paper")
+		fmt.Fprintf(&h.out, "killed %d\n", n)
+		h.print(out)
 	case "disconnect":
 		h.print(h.state.Disconnect(now, h.number(args[0])))
 	case "drain":

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -44,6 +45,13 @@ type ServerOptions struct {
 	Metrics prometheus.Registerer
 	// Rand is where the names of operations come from. Nil: crypto/rand.
 	Rand io.Reader
+	// Journal takes down what happens until Run ends. Nil: nothing does.
+	Journal *Journal
+	// Drains are in force from the start. KeepDrains is given those in force after
+	// each change, one call at a time, so that a later Server can have them. Nil: they
+	// end with this one.
+	Drains     []Pattern
+	KeepDrains func([]Pattern) error
 }
 
 // A Server serves a State over gRPC. It answers calls from the moment it is
@@ -61,6 +69,8 @@ type Server struct {
 	alarm chan struct{}
 	// connections counts those that were ever made, to name them.
 	connections atomic.Uint64
+	// keeping is held while drains are kept.
+	keeping sync.Mutex
 
 	platforms platforms
 
@@ -82,6 +92,16 @@ func NewServer(o ServerOptions) (*Server, error) {
 	state, err := NewState(o.Config)
 	if err != nil {
 		return nil, err
+	}
+	if o.Journal != nil {
+		if err := state.Record(time.Now(), o.Journal); err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
+	}
+	for _, p := range o.Drains {
+		if _, err := state.Drain(time.Now(), p); err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -113,6 +133,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	repb.RegisterCapabilitiesServer(g, capabilitiesService{s})
 	longrunningpb.RegisterOperationsServer(g, operationsService{Server: s})
 	remoteworker.RegisterOperationQueueServer(g, queueService{Server: s})
+	admin.RegisterSchedulerServer(g, adminService{Server: s})
 }
 
 // Run lets time pass until ctx is cancelled, and returns nil. From then on every
@@ -121,6 +142,11 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 // runs once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
+	defer s.step(func(now time.Time) Out {
+		out := s.state.Tick(now)
+		s.state.EndRecord(now)
+		return out
+	})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -39,12 +39,15 @@ type State struct {
 	settle timer
 	// brought are results that nobody had asked for, by action, kept for a while;
 	// broughtOrder has the oldest first.
-	brought      map[string]*brought
+	brought      map[string][]*brought
 	broughtOrder fifo[*brought]
 	// clients counts the operations of each client that are not done.
 	clients map[string]int
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
+
+	// journal takes down events; nil: nobody does.
+	journal *Journal
 
 	// What the present event has produced so far.
 	out   Out
@@ -64,7 +67,7 @@ func NewState(c Config) (*State, error) {
 		workers:     map[string]*worker{},
 		pools:       map[poolKey]*pool{},
 		connections: map[uint64]map[*worker]struct{}{},
-		brought:     map[string]*brought{},
+		brought:     map[string][]*brought{},
 		clients:     map[string]int{},
 	}
 	s.settle.owner = settling{}
@@ -105,12 +108,14 @@ func (s *State) end() Out {
 		}
 	}
 	out.NextTick = s.timers.next()
+	s.journal.answer(out)
 	s.out, s.dirty = Out{}, s.dirty[:0]
 	return out
 }
 
 // Tick settles what is due. Calling it early or often does no harm.
 func (s *State) Tick(now time.Time) Out {
+	s.journal.tick(now)
 	s.begin(now)
 	return s.end()
 }
@@ -118,6 +123,7 @@ func (s *State) Tick(now time.Time) Out {
 // Submit accepts an operation, for which one client waits from now on. Its
 // errors are ErrQueueFull, ErrClientFull and ErrDuplicate.
 func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
+	s.journal.submit(now, spec)
 	s.begin(now)
 	t := s.joinable(spec)
 	if err := s.admit(spec, t); err != nil {
@@ -167,6 +173,7 @@ func (s *State) admit(spec *Operation, t *task) error {
 // Attach adds a client that waits for an operation and returns its state. It
 // is false if the operation is not known, or no longer.
 func (s *State) Attach(now time.Time, name string) (Status, Out, bool) {
+	s.journal.attach(now, name)
 	s.begin(now)
 	o, ok := s.operations[name]
 	if !ok {
@@ -182,6 +189,7 @@ func (s *State) Attach(now time.Time, name string) (Status, Out, bool) {
 // Detach takes a client away that Submit or Attach had counted. When it was the
 // last one, the operation goes on for Config.ClientGrace.
 func (s *State) Detach(now time.Time, name string) Out {
+	s.journal.detach(now, name)
 	s.begin(now)
 	if o, ok := s.operations[name]; ok && o.waiters > 0 {
 		o.waiters--
@@ -195,14 +203,36 @@ func (s *State) Detach(now time.Time, name string) Out {
 // Cancel ends an operation with CANCELLED, whoever waits. It is false if the
 // operation is not known; one that is done stays as it is.
 func (s *State) Cancel(now time.Time, name string) (Out, bool) {
+	s.journal.cancel(now, name)
 	s.begin(now)
 	o, ok := s.operations[name]
 	if ok && !o.done() {
-		t := o.task
-		s.complete(o, failure(codes.Canceled, "the operation was cancelled"))
-		s.leave(t, o)
+		s.abort(o, failure(codes.Canceled, "the operation was cancelled"))
 	}
 	return s.end(), ok
+}
+
+// Kill ends operations for all who wait for them, as an operator wants, and returns
+// how many of them were not done. It keeps names. Clients take CANCELLED and ABORTED
+// for mishaps and try again, so they are told PERMISSION_DENIED.
+func (s *State) Kill(now time.Time, names []string, reason string) (Out, int) {
+	s.journal.kill(now, names, reason)
+	s.begin(now)
+	killed := 0
+	for _, name := range names {
+		if o := s.operations[name]; o != nil && !o.done() {
+			s.abort(o, failure(codes.PermissionDenied, "an operator has killed the operation: "+reason))
+			killed++
+		}
+	}
+	return s.end(), killed
+}
+
+// abort ends an operation, and what runs for it alone.
+func (s *State) abort(o *operation, resp *repb.ExecuteResponse) {
+	t := o.task
+	s.complete(o, resp)
+	s.leave(t, o)
 }
 
 // Operation returns the state of an operation as of the last event.

@@ -62,6 +62,7 @@ func (w *worker) due(s *State) {
 // Sync takes a worker's report. The answer is in this Out or, if the worker is
 // idle and there is nothing to do, in a later one.
 func (s *State) Sync(now time.Time, r Report) Out {
+	s.journal.sync(now, r)
 	if w := s.workers[r.Worker]; w != nil {
 		// It is here, however late.
 		s.timers.stop(&w.timer)
@@ -85,6 +86,7 @@ func (s *State) Sync(now time.Time, r Report) Out {
 
 // Hangup says that the caller of Sync no longer waits for the answer.
 func (s *State) Hangup(now time.Time, key string, call uint64) Out {
+	s.journal.hangup(now, key, call)
 	s.begin(now)
 	if w := s.workers[key]; w != nil && w.held && w.call == call {
 		s.unidle(w)

@@ -35,8 +35,10 @@ type Scheduler struct {
 	// EndsWithReady has Run end after ready has returned, as soon as clients have had
 	// time to fetch what they were told of.
 	EndsWithReady bool
-	Config        scheduler.Config
-	Logger        *zap.Logger
+	// Record is a file for what happens, for scheduler.Replay; empty: none.
+	Record string
+	Config scheduler.Config
+	Logger *zap.Logger
 }
 
 // Flags registers the flags of a scheduler.
@@ -47,6 +49,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	s.ConfigFlags(f)
+	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for scheduler.Replay; it ends at 1 GiB")
 	f.DurationVar(&s.Config.Settle, "settle", 5*time.Second, "`time` after the start in which workers can come back with what they run, before any action is given out")
 }
 
@@ -77,12 +80,25 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
+	drainsPath := filepath.Join(s.Data, drainsFile)
+	drains, err := loadDrains(drainsPath)
+	if err != nil {
+		return err
+	}
+	journal, finishRecord, err := s.record()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, finishRecord()) }()
 	sched, err := scheduler.NewServer(scheduler.ServerOptions{
 		Storage:           storage.of,
 		CacheCapabilities: storage.capabilities,
 		Config:            s.Config,
 		Logger:            s.Logger,
 		Metrics:           registry,
+		Journal:           journal,
+		Drains:            drains,
+		KeepDrains:        func(ps []scheduler.Pattern) error { return keepDrains(drainsPath, ps) },
 	})
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)

@@ -25,12 +25,14 @@ func (f *farmTest) scheduler(args ...string) (*process, string) {
 }
 
 // worker starts forerunner-worker with a data folder of that name.
-func (f *farmTest) worker(name, scheduler, storage string) *process {
+func (f *farmTest) worker(name, scheduler, storage string, args ...string) *process {
 	f.Helper()
 	data := filepath.Join(f.dir, name)
 	f.Cleanup(func() { expectNoMounts(f.T, data) })
-	p := f.start("forerunner-worker", "--data", data, "--id", "name="+name,
-		"--scheduler", "grpc://"+scheduler, "--storage", "grpc://"+storage)
+	p := f.start(append([]string{
+		"forerunner-worker", "--data", data, "--id", "name=" + name,
+		"--scheduler", "grpc://" + scheduler, "--storage", "grpc://" + storage,
+	}, args...)...)
 	p.waitFor(&p.stderr, readyLine)
 	return p
 }

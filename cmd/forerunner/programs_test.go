@@ -35,6 +35,7 @@ func TestPrograms(t *testing.T) {
 		{"remote storage", testRemoteStorage},
 		{"hard links", testHardLinks},
 		{"no privilege", testNoPrivilege},
+		{"operator", testOperator},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

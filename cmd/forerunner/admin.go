@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// adminTimeout bounds one call of an operator.
+const adminTimeout = 30 * time.Second
+
+// An adminCall is one use of a verb by which an operator talks to a scheduler.
+type adminCall struct {
+	admin.SchedulerClient
+	out  io.Writer
+	json bool
+}
+
+// adminCommand returns such a verb; run gets its arguments.
+func adminCommand(
+	use, short, long string, run func(ctx context.Context, c *adminCall, args []string) error,
+) *cobra.Command {
+	var remote string
+	var json bool
+	cmd := farm.NewCommand(use, short, long, func(cmd *cobra.Command, args []string) error {
+		conn, err := farm.Dial(strings.TrimPrefix(remote, "grpc://"))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		c := &adminCall{SchedulerClient: admin.NewSchedulerClient(conn), out: cmd.OutOrStdout(), json: json}
+		err = run(cmd.Context(), c, args)
+		switch s := status.Convert(err); s.Code() {
+		case codes.OK, codes.Unknown:
+			return err
+		case codes.Unavailable, codes.DeadlineExceeded:
+			return fmt.Errorf("no scheduler answers at %s: %s", remote, s.Message())
+		case codes.Unimplemented:
+			return fmt.Errorf("what answers at %s is no scheduler of ours: %s", remote, s.Message())
+		default:
+			return errors.New(s.Message())
+		}
+	})
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT")
+	cmd.Flags().BoolVar(&json, "json", false, "print JSON")
+	return cmd
+}
+
+// print prints a message as JSON, if that is wanted.
+func (c *adminCall) print(m proto.Message) (printed bool, err error) {
+	if !c.json {
+		return false, nil
+	}
+	b, err := protojson.MarshalOptions{Multiline: true, EmitUnpopulated: true}.Marshal(m)
+	if err != nil {
+		return true, err
+	}
+	_, err = fmt.Fprintf(c.out, "%s\n", b)
+	return true, err
+}
+
+// patternOf makes one pattern of all arguments; nil of none.
+func patternOf(args []string) (*admin.Pattern, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	p, err := scheduler.ParsePattern(strings.Join(args, ","))
+	if err != nil {
+		return nil, err
+	}
+	return &admin.Pattern{Attributes: p.Map()}, nil
+}
+
+// requiredPattern is patternOf for verbs that change something.
+func requiredPattern(args []string) (*admin.Pattern, error) {
+	p, err := patternOf(args)
+	if err == nil && p == nil {
+		return nil, errors.New("give a pattern, such as host=build-*")
+	}
+	return p, err
+}
+
+// pairs writes a map as name=value,…, sorted.
+func pairs(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for k, v := range m {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
+
+func platformText(list []*admin.Property) string {
+	parts := make([]string, len(list))
+	for i, p := range list {
+		parts[i] = p.GetName() + "=" + p.GetValue()
+	}
+	return dash(strings.Join(parts, ","))
+}
+
+// dash stands for nothing, so that a table keeps its columns.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ago says how long something is past.
+func ago(at *timestamppb.Timestamp) string {
+	if at == nil {
+		return "-"
+	}
+	return max(time.Since(at.AsTime()), 0).Round(time.Second).String()
+}
+
+// shortDigest is the part of HASH/SIZE that people compare.
+func shortDigest(s string) string { return dash(s[:min(len(s), 12)]) }

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+const operationPatterns = `A pattern is name=value, and more of them after commas or as further arguments, which then must all
+hold. In values "*" stands for any text and "?" for any one character. The names are operation,
+action, client, correlated, instance, invocation, mnemonic, stage (queued or executing), target,
+worker, and platform.NAME for each property: target=//slow/*`
+
+func queueCommand() *cobra.Command {
+	cmd := queueListCommand()
+	cmd.Use = "queue"
+	cmd.AddCommand(queueListCommand(), operationsCommand(), killCommand())
+	return cmd
+}
+
+func queueListCommand() *cobra.Command {
+	return adminCommand("list", "list queues, and why actions wait",
+		"Lists for each platform and size class how many workers there are, what waits for them and why,\n"+
+			"and below it the same by invocation keys.",
+		func(ctx context.Context, c *adminCall, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			list, err := c.ListQueues(ctx, &admin.ListQueuesRequest{})
+			if err != nil {
+				return err
+			}
+			if printed, err := c.print(list); printed {
+				return err
+			}
+			return c.printQueues(list)
+		})
+}
+
+func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "QUEUE\tCLASS\tWORKERS\tIDLE\tDRAINING\tRUNNING\tQUEUED\tOLDEST")
+	var reasons []string
+	for _, q := range list.GetQueues() {
+		name := platformText(q.GetPlatform())
+		if prefix := q.GetInstanceNamePrefix(); prefix != "" {
+			name = prefix + " " + name
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", name, q.GetSizeClass(), q.GetWorkers(), q.GetIdle(),
+			q.GetDraining(), q.GetExecuting(), q.GetQueued(), ago(q.GetHeadQueued()))
+		printBranches(w, q.GetRoot(), 1)
+		if q.GetQueued() > 0 {
+			reasons = append(reasons, fmt.Sprintf("%s, class %d: %s waits: %s",
+				name, q.GetSizeClass(), shortDigest(q.GetHeadAction()), q.GetHeadReason()))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if n := list.GetUnmatched(); n > 0 {
+		reasons = append(reasons, fmt.Sprintf("no worker can serve %d actions: %s", n, list.GetUnmatchedReason()))
+	}
+	for _, r := range reasons {
+		if _, err := fmt.Fprintln(c.out, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printBranches prints what is below b, each level further to the right.
+func printBranches(w io.Writer, b *admin.Branch, depth int) {
+	indent := strings.Repeat("  ", depth)
+	for _, child := range b.GetChildren() {
+		fmt.Fprintf(w, "%s%s\t\t\t\t\t%d\t%d\t\n", indent, dash(child.GetKey()), child.GetRunning(), child.GetQueued())
+		printBranches(w, child, depth+1)
+	}
+	if n := b.GetOmitted(); n > 0 {
+		fmt.Fprintf(w, "%sand %d more\t\t\t\t\t\t\t\n", indent, n)
+	}
+}
+
+func operationsCommand() *cobra.Command {
+	var limit int
+	cmd := adminCommand("operations [PATTERN...]", "list operations that are not done",
+		"Lists the operations that the pattern matches, or all.\n"+operationPatterns,
+		func(ctx context.Context, c *adminCall, args []string) error {
+			p, err := patternOf(args)
+			if err != nil {
+				return err
+			}
+			list, err := c.operations(ctx, p, limit)
+			if err != nil {
+				return err
+			}
+			if printed, err := c.print(list); printed {
+				return err
+			}
+			return c.printOperations(list)
+		})
+	cmd.Flags().IntVar(&limit, "limit", 1000, "how many to list at most")
+	return cmd
+}
+
+// operations asks for pages until it has limit operations.
+func (c *adminCall) operations(ctx context.Context, p *admin.Pattern, limit int) (*admin.ListOperationsResponse, error) {
+	all := &admin.ListOperationsResponse{}
+	for req := (&admin.ListOperationsRequest{Pattern: p}); len(all.Operations) < limit; {
+		req.PageSize = int32(min(limit-len(all.Operations), 1000))
+		call, cancel := context.WithTimeout(ctx, adminTimeout)
+		page, err := c.ListOperations(call, req)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		all.Operations = append(all.Operations, page.GetOperations()...)
+		all.NextPageToken = page.GetNextPageToken()
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	return all, nil
+}
+
+func (c *adminCall) printOperations(list *admin.ListOperationsResponse) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "OPERATION\tACTION\tQUEUED\tRUNS\tATTEMPTS\tMNEMONIC\tTARGET\tINVOCATION\tCLIENT\tWORKER")
+	for _, op := range list.GetOperations() {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", op.GetName(), shortDigest(op.GetAction()),
+			ago(op.GetQueued()), ago(op.GetStarted()), op.GetAttempts(), dash(op.GetMnemonic()), dash(op.GetTarget()),
+			dash(op.GetInvocation()), dash(op.GetClient()), dash(op.GetWorker()))
+	}
+	if list.GetNextPageToken() != "" {
+		fmt.Fprintln(w, "and more: see --limit")
+	}
+	return w.Flush()
+}
+
+func killCommand() *cobra.Command {
+	var reason string
+	cmd := adminCommand("kill OPERATION | PATTERN...", "end operations with an error",
+		"Ends operations, whoever waits for them, and what runs of them alone. Clients are shown the reason\n"+
+			"and do not try again.\n"+operationPatterns,
+		func(ctx context.Context, c *adminCall, args []string) error {
+			if len(args) == 1 && strings.HasPrefix(args[0], "operations/") {
+				args = []string{"operation=" + args[0]}
+			}
+			p, err := requiredPattern(args)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			resp, err := c.KillOperations(ctx, &admin.KillOperationsRequest{Pattern: p, Reason: reason})
+			if err != nil {
+				return err
+			}
+			if printed, err := c.print(resp); printed {
+				return err
+			}
+			_, err = fmt.Fprintf(c.out, "%d operations were killed\n", resp.GetKilled())
+			return err
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for those who waited")
+	return cmd
+}

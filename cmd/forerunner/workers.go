@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// drainPoll is how often drain --wait looks whether it may end.
+const drainPoll = time.Second
+
+const workerPatterns = `A pattern is name=value of a worker's identity (its --id, and slot), and more of them after commas
+or as further arguments, which then must all hold. In values "*" stands for any text and "?" for
+any one character: host=build-*`
+
+func workersCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "workers", Short: "list workers, drain them for maintenance"}
+	cmd.AddCommand(listWorkersCommand(), drainCommand(), undrainCommand())
+	return cmd
+}
+
+func listWorkersCommand() *cobra.Command {
+	return adminCommand("list [PATTERN...]", "list workers and what they do",
+		"Lists the workers that the pattern matches, or all.\n"+workerPatterns,
+		func(ctx context.Context, c *adminCall, args []string) error {
+			p, err := patternOf(args)
+			if err != nil {
+				return err
+			}
+			list, err := c.workers(ctx, p)
+			if err != nil {
+				return err
+			}
+			if printed, err := c.print(list); printed {
+				return err
+			}
+			return c.printWorkers(list)
+		})
+}
+
+// workers asks for all pages.
+func (c *adminCall) workers(ctx context.Context, p *admin.Pattern) (*admin.ListWorkersResponse, error) {
+	all := &admin.ListWorkersResponse{}
+	for req := (&admin.ListWorkersRequest{Pattern: p}); ; {
+		call, cancel := context.WithTimeout(ctx, adminTimeout)
+		page, err := c.ListWorkers(call, req)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		all.Workers, all.Drains = append(all.Workers, page.GetWorkers()...), page.GetDrains()
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return all, nil
+		}
+	}
+}
+
+func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATE\tFOR\tACTION\tCLASS\tPREFIX\tPLATFORM\tWORKER")
+	for _, x := range list.GetWorkers() {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", workerState(x), ago(x.GetSince()), shortDigest(x.GetAction()),
+			x.GetSizeClass(), dash(x.GetInstanceNamePrefix()), platformText(x.GetPlatform()), pairs(x.GetIdentity()))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, p := range list.GetDrains() {
+		if _, err := fmt.Fprintf(c.out, "drained: %s\n", pairs(p.GetAttributes())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func workerState(w *admin.Worker) string {
+	s := strings.ToLower(w.GetState().String())
+	if w.GetState() > admin.Worker_EXECUTING && !w.GetDrainedByPattern() {
+		return s + " (leaving)"
+	}
+	return s
+}
+
+func drainCommand() *cobra.Command {
+	var wait bool
+	cmd := adminCommand("drain PATTERN...", "let workers finish and give them no further action",
+		"Lets the workers that the pattern matches finish what they have and gives them nothing more. That\n"+
+			"holds for those that connect later too, and over restarts of both sides, until it is taken back\n"+
+			"with undrain.\n"+workerPatterns,
+		func(ctx context.Context, c *adminCall, args []string) error {
+			p, err := requiredPattern(args)
+			if err != nil {
+				return err
+			}
+			call, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			resp, err := c.Drain(call, &admin.DrainRequest{Pattern: p})
+			if err != nil {
+				return err
+			}
+			if wait {
+				if err := c.waitDrained(ctx, p); err != nil {
+					return err
+				}
+			}
+			if printed, err := c.print(resp); printed {
+				return err
+			}
+			_, err = fmt.Fprintf(c.out, "%d workers are drained by %s\n", resp.GetWorkers(), pairs(p.GetAttributes()))
+			return err
+		})
+	cmd.Flags().BoolVar(&wait, "wait", false, "return when none of them has an action any more")
+	return cmd
+}
+
+// waitDrained returns when no worker that p matches has an action.
+func (c *adminCall) waitDrained(ctx context.Context, p *admin.Pattern) error {
+	ticker := time.NewTicker(drainPoll)
+	defer ticker.Stop()
+	for {
+		list, err := c.workers(ctx, p)
+		if err != nil {
+			return err
+		}
+		busy := 0
+		for _, w := range list.GetWorkers() {
+			if w.GetAction() != "" {
+				busy++
+			}
+		}
+		if busy == 0 {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func undrainCommand() *cobra.Command {
+	return adminCommand("undrain PATTERN...", "give workers actions again",
+		"Takes back a drain; the pattern is the one that it was given.",
+		func(ctx context.Context, c *adminCall, args []string) error {
+			p, err := requiredPattern(args)
+			if err != nil {
+				return err
+			}
+			call, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			resp, err := c.Undrain(call, &admin.UndrainRequest{Pattern: p})
+			if err != nil {
+				return err
+			}
+			if printed, err := c.print(resp); printed {
+				return err
+			}
+			_, err = fmt.Fprintf(c.out, "%d workers match %s\n", resp.GetWorkers(), pairs(p.GetAttributes()))
+			return err
+		})
+}

@@ -1,0 +1,269 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+const (
+	// maxPage bounds the entries of one answer.
+	maxPage = 1000
+	// maxQueues bounds the queues of one answer.
+	maxQueues = 10_000
+	// killBatch is how many operations are ended in one event: the others wait.
+	killBatch = 100
+)
+
+// adminService is what operators ask and say. Each call looks at every worker or
+// every operation under the lock, once, and does the rest without it.
+type adminService struct {
+	*Server
+	admin.UnimplementedSchedulerServer
+}
+
+// ListWorkers implements admin.SchedulerServer.
+func (s adminService) ListWorkers(
+	_ context.Context, req *admin.ListWorkersRequest,
+) (*admin.ListWorkersResponse, error) {
+	p, err := optionalPattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	keys, drains := s.state.WorkerKeys(p), s.state.Drains()
+	s.mu.Unlock()
+	keys, next := page(keys, req.GetPageToken(), req.GetPageSize())
+	resp := &admin.ListWorkersResponse{NextPageToken: next}
+	for _, d := range drains {
+		resp.Drains = append(resp.Drains, &admin.Pattern{Attributes: d.Map()})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		if v, ok := s.state.Worker(key); ok {
+			resp.Workers = append(resp.Workers, v.proto())
+		}
+	}
+	return resp, nil
+}
+
+func (v WorkerView) proto() *admin.Worker {
+	w := &admin.Worker{
+		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: v.Platform.admin(), SizeClass: v.SizeClass,
+		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained,
+	}
+	serves := !v.Drained && !v.Leaving
+	switch busy := v.Action != ""; {
+	case busy && serves:
+		w.State = admin.Worker_EXECUTING
+	case busy:
+		w.State = admin.Worker_DRAINING
+	case !serves:
+		w.State = admin.Worker_DRAINED
+	}
+	if !v.Since.IsZero() {
+		w.Since = timestamppb.New(v.Since)
+	}
+	return w
+}
+
+func (p Platform) admin() []*admin.Property {
+	var list []*admin.Property
+	for _, q := range p.properties {
+		list = append(list, &admin.Property{Name: q.name, Value: q.value})
+	}
+	return list
+}
+
+// Drain implements admin.SchedulerServer.
+func (s adminService) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
+	p, err := pattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	matched := 0
+	s.step(func(now time.Time) (out Out) {
+		out, err = s.state.Drain(now, p)
+		matched = len(s.state.WorkerKeys(&p))
+		return out
+	})
+	if errors.Is(err, ErrTooManyDrains) {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	} else if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &admin.DrainResponse{Workers: int32(matched)}, s.keepDrains()
+}
+
+// Undrain implements admin.SchedulerServer.
+func (s adminService) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
+	p, err := pattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	known, matched := false, 0
+	s.step(func(now time.Time) (out Out) {
+		out, known = s.state.Undrain(now, p)
+		matched = len(s.state.WorkerKeys(&p))
+		return out
+	})
+	if !known {
+		return nil, status.Errorf(codes.NotFound, "no drain %q is in force", p)
+	}
+	return &admin.UndrainResponse{Workers: int32(matched)}, s.keepDrains()
+}
+
+// keepDrains has what is in force now outlive the Server.
+func (s *Server) keepDrains() error {
+	if s.options.KeepDrains == nil {
+		return nil
+	}
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	s.mu.Lock()
+	drains := s.state.Drains()
+	s.mu.Unlock()
+	if err := s.options.KeepDrains(drains); err != nil {
+		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
+	}
+	return nil
+}
+
+// ListQueues implements admin.SchedulerServer.
+func (s adminService) ListQueues(
+	_ context.Context, req *admin.ListQueuesRequest,
+) (*admin.ListQueuesResponse, error) {
+	branches := int(req.GetMaxBranches())
+	if branches <= 0 || branches > maxPage {
+		branches = maxPage
+	}
+	s.mu.Lock()
+	queues, unmatched := s.state.Queues(branches)
+	s.mu.Unlock()
+	resp := &admin.ListQueuesResponse{Unmatched: int64(unmatched.Queued), UnmatchedReason: unmatched.Why}
+	for _, v := range queues[:min(len(queues), maxQueues)] {
+		q := &admin.Queue{
+			InstanceNamePrefix: v.Prefix, Platform: v.Platform.admin(), SizeClass: v.SizeClass,
+			Workers: int32(v.Workers), Idle: int32(v.Idle), Executing: int32(v.Executing), Draining: int32(v.Draining),
+			Queued: int64(v.Queued), Root: v.Root.proto(),
+		}
+		if v.Head != nil {
+			q.HeadAction, q.HeadQueued, q.HeadReason = v.Head.Digest.String(), timestamppb.New(v.HeadSince), v.Why
+		}
+		resp.Queues = append(resp.Queues, q)
+	}
+	return resp, nil
+}
+
+func (b Branch) proto() *admin.Branch {
+	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted)}
+	for _, child := range b.Children {
+		m.Children = append(m.Children, child.proto())
+	}
+	return m
+}
+
+// ListOperations implements admin.SchedulerServer.
+func (s adminService) ListOperations(
+	_ context.Context, req *admin.ListOperationsRequest,
+) (*admin.ListOperationsResponse, error) {
+	p, err := optionalPattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	names := s.state.OperationNames(p)
+	s.mu.Unlock()
+	names, next := page(names, req.GetPageToken(), req.GetPageSize())
+	statuses := make([]Status, 0, len(names))
+	s.mu.Lock()
+	for _, name := range names {
+		if st, ok := s.state.Operation(name); ok && !st.Done() {
+			statuses = append(statuses, st)
+		}
+	}
+	s.mu.Unlock()
+	resp := &admin.ListOperationsResponse{NextPageToken: next}
+	for _, st := range statuses {
+		op := &admin.Operation{
+			Name: st.Name, Action: st.Digest.String(), InstanceName: st.Instance,
+			Invocation: st.Request.GetToolInvocationId(), Target: st.Request.GetTargetId(),
+			Mnemonic: st.Request.GetActionMnemonic(), Client: st.Client,
+			Queued: timestamppb.New(st.Queued), Worker: st.Worker, Attempts: int32(st.Attempts),
+		}
+		if st.Worker != "" {
+			op.Started = timestamppb.New(st.Started)
+		}
+		resp.Operations = append(resp.Operations, op)
+	}
+	return resp, nil
+}
+
+// KillOperations implements admin.SchedulerServer.
+func (s adminService) KillOperations(
+	ctx context.Context, req *admin.KillOperationsRequest,
+) (*admin.KillOperationsResponse, error) {
+	p, err := pattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	reason := req.GetReason()
+	if reason == "" {
+		reason = "no reason was given"
+	}
+	s.mu.Lock()
+	names := s.state.OperationNames(&p)
+	s.mu.Unlock()
+	slices.Sort(names)
+	killed := 0
+	for batch := range slices.Chunk(names, killBatch) {
+		if err := ctx.Err(); err != nil {
+			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
+		}
+		s.step(func(now time.Time) Out {
+			out, n := s.state.Kill(now, batch, reason)
+			killed += n
+			return out
+		})
+	}
+	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
+}
+
+// page returns the first names after token, in order, and the next token.
+func page(names []string, token string, size int32) (_ []string, next string) {
+	if size <= 0 || size > maxPage {
+		size = maxPage
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return n <= token })
+	slices.Sort(names)
+	if len(names) <= int(size) {
+		return names, ""
+	}
+	return names[:size], names[size-1]
+}
+
+func pattern(m *admin.Pattern) (Pattern, error) {
+	p, err := NewPattern(m.GetAttributes())
+	if err != nil {
+		return p, status.Errorf(codes.InvalidArgument, "pattern: %v", err)
+	}
+	return p, nil
+}
+
+// optionalPattern returns nil for a pattern that is not set.
+func optionalPattern(m *admin.Pattern) (*Pattern, error) {
+	if m == nil {
+		return nil, nil
+	}
+	p, err := pattern(m)
+	return &p, err
+}

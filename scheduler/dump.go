@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Dump returns all that State knows as text, for people and for comparing. Times
+// are relative to the last event. It is long: a line for each worker, operation
+// and task.
+func (s *State) Dump() string {
+	d := &dumper{now: s.now}
+	d.line("counts %+v", s.Counts())
+	if s.journal != nil {
+		d.line("answers %016x", s.journal.answers.Sum64())
+	}
+	if s.isSettling() {
+		d.line("settling%s", d.timer(s.settle))
+	}
+	for _, p := range s.drains {
+		d.line("drain %s", p)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
+		d.worker(s.workers[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
+		d.operation(s.operations[name])
+	}
+	for _, action := range slices.Sorted(maps.Keys(s.inFlight)) {
+		for _, t := range s.inFlight[action] {
+			d.task(t)
+		}
+	}
+	for _, t := range s.unmatched.all() {
+		d.line("unmatched %s", t.action)
+	}
+	for _, b := range s.broughtOrder.all() {
+		d.line("brought %s by %s%s", b.action, b.worker, d.timer(b.timer))
+	}
+	for _, c := range slices.Sorted(maps.Keys(s.clients)) {
+		d.line("client %q %d", c, s.clients[c])
+	}
+	return d.text.String()
+}
+
+type dumper struct {
+	now  time.Time
+	text strings.Builder
+}
+
+func (d *dumper) line(format string, args ...any) {
+	fmt.Fprintf(&d.text, format, args...)
+	d.text.WriteByte('\n')
+}
+
+// ago writes a time; the zero time is "-".
+func (d *dumper) ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Sub(d.now).String()
+}
+
+func (d *dumper) timer(t timer) string {
+	if t.slot == 0 {
+		return ""
+	}
+	return " until " + d.ago(t.at)
+}
+
+func (d *dumper) worker(w *worker) {
+	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
+		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
+		w.serving, w.prefersIdle, w.drained, w.call, w.held, w.place != nil, d.timer(w.timer))
+	if w.task != nil {
+		d.line("  runs %s, confirmed %t", w.task.action, w.confirmed)
+	}
+	if w.stopping != "" || w.reported.action != "" {
+		d.line("  stops %q, reported %q", w.stopping, w.reported.action)
+	}
+}
+
+func (d *dumper) operation(o *operation) {
+	st := o.status()
+	d.line("operation %s %s rev %d %s of %s in %q, %d wait, queued %s, started %s, ended %s, worker %q, attempts %d, code %d exit %d%s",
+		st.Name, st.Stage, st.Rev, st.Digest, o.spec.Platform, o.spec.Instance, o.waiters, d.ago(st.Queued), d.ago(st.Started),
+		d.ago(st.Ended), st.Worker, st.Attempts, st.Response.GetStatus().GetCode(), st.Response.GetResult().GetExitCode(),
+		d.timer(o.timer))
+}
+
+func (d *dumper) task(t *task) {
+	where := "unmatched"
+	switch {
+	case t.worker != nil:
+		where = "with " + t.worker.key
+	case t.queue != nil:
+		where = fmt.Sprintf("queued in %q %s class %d", t.queue.pool.prefix, t.queue.pool.platform, t.queue.class)
+	}
+	names := make([]string, len(t.operations))
+	for i, o := range t.operations {
+		names[i] = o.spec.Name
+	}
+	d.line("task %s %s for %v, queued %s, attempts %d, resends %d%s",
+		t.action, where, names, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
+}

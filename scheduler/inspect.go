@@ -1,0 +1,185 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+)
+
+// A WorkerView is what State knows of one worker. It is a value.
+type WorkerView struct {
+	ID        map[string]string // not to be changed
+	Prefix    string
+	Platform  Platform
+	SizeClass uint32
+	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
+	Drained, Leaving bool
+	// Action is what it runs since Since; empty if nothing.
+	Action string
+	Since  time.Time
+}
+
+// WorkerKeys returns those of the workers that p matches, all if it is nil, in any
+// order.
+func (s *State) WorkerKeys(p *Pattern) []string {
+	var keys []string
+	for key, w := range s.workers {
+		if p == nil || p.Match(w.attribute) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Worker returns what is known of a worker; false if it is not.
+func (s *State) Worker(key string) (WorkerView, bool) {
+	w, ok := s.workers[key]
+	if !ok {
+		return WorkerView{}, false
+	}
+	v := WorkerView{
+		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
+		Drained: w.drained, Leaving: w.prefersIdle,
+	}
+	if w.task != nil {
+		v.Action, v.Since = w.task.action, w.task.started
+	}
+	return v, true
+}
+
+// OperationNames returns those of the operations that p matches, all if it is nil,
+// and that are not done, in any order.
+func (s *State) OperationNames(p *Pattern) []string {
+	var names []string
+	for name, o := range s.operations {
+		if !o.done() && (p == nil || p.Match(o.attribute)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// attribute is what patterns see of an operation that is not done.
+func (o *operation) attribute(name string) (string, bool) {
+	w := o.task.worker
+	switch name {
+	case "stage":
+		if w == nil {
+			return "queued", true
+		}
+		return "executing", true
+	case "worker":
+		if w == nil {
+			return "", false
+		}
+		return w.key, true
+	}
+	return o.spec.attribute(name)
+}
+
+// attribute is what patterns see of what a client asks for.
+func (op *Operation) attribute(name string) (string, bool) {
+	switch name {
+	case "operation":
+		return op.Name, true
+	case "action":
+		return op.Digest.String(), true
+	case "client":
+		return op.Client, true
+	case "instance":
+		return op.Instance, true
+	case "invocation":
+		return op.Request.GetToolInvocationId(), true
+	case "correlated":
+		return op.Request.GetCorrelatedInvocationsId(), true
+	case "mnemonic":
+		return op.Request.GetActionMnemonic(), true
+	case "target":
+		return op.Request.GetTargetId(), true
+	}
+	for _, p := range op.Platform.properties {
+		if name == "platform."+p.name {
+			return p.value, true
+		}
+	}
+	return "", false
+}
+
+// A QueueView is what State knows of one queue. It is a value.
+type QueueView struct {
+	Prefix    string
+	Platform  Platform
+	SizeClass uint32
+	// Workers counts all; the others are parts of them.
+	Workers, Idle, Executing, Draining int
+	Queued                             int
+	// Head is the operation that is next, nil if none waits; Why says for what.
+	Head      *Operation
+	HeadSince time.Time
+	Why       string
+	Root      Branch
+}
+
+// A Branch is a part of a queue whose operations have a key in common. Its counts
+// include those of its children.
+type Branch struct {
+	Key             string
+	Queued, Running int
+	// Children are the busiest ones; Omitted counts the others.
+	Children []Branch
+	Omitted  int
+}
+
+// Queues returns what is known of all queues, in the order of their prefix,
+// platform and size class, each with at most so many branches, and what is with
+// the actions that none of them serves. It looks at every worker.
+func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
+	executing, draining := map[*queue]int{}, map[*queue]int{}
+	for _, w := range s.workers {
+		switch {
+		case w.task != nil:
+			executing[w.queue]++
+		case !w.serving:
+			draining[w.queue]++
+		}
+	}
+	for _, p := range s.sortedPools() {
+		for _, q := range p.queues {
+			v := QueueView{
+				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
+				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
+				Executing: executing[q], Draining: draining[q], Queued: q.tasks.len(),
+				Root: q.branches(executing[q], branches),
+			}
+			if t, ok := q.tasks.front(); ok {
+				v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v)
+			}
+			queues = append(queues, v)
+		}
+	}
+	unmatched.Queued = s.unmatched.len()
+	if t, ok := s.unmatched.front(); ok {
+		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.explain(t.spec)
+	}
+	return queues, unmatched
+}
+
+// branches returns the queue by its keys, of which there are none yet.
+func (q *queue) branches(running, _ int) Branch {
+	return Branch{Queued: q.tasks.len(), Running: running}
+}
+
+// whyWaits says for what the first action of a queue waits.
+func (s *State) whyWaits(q *queue, v QueueView) string {
+	if s.isSettling() {
+		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
+			s.settle.at.Sub(s.now).Round(time.Second))
+	}
+	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
+	if v.Idle > 0 {
+		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", v.Idle, q.serving)
+	}
+	if rest := q.workers - q.serving; rest > 0 {
+		why += fmt.Sprintf("; %d more are drained or leave", rest)
+	}
+	return why
+}

@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/record"
+)
+
+// Replayed is what came of a recording.
+type Replayed struct {
+	// State is as after the last event.
+	State  *State
+	Events int
+	// Recorded is State.Dump of the State that was recorded, at the same point; empty
+	// if the recording broke off, as when its program was killed.
+	Recorded string
+}
+
+// Replay makes a State of what a Journal has written. A recording that breaks off
+// is taken as far as it goes.
+func Replay(r io.Reader) (*Replayed, error) {
+	in := bufio.NewReader(r)
+	e, err := readEvent(in)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	start := e.GetStart()
+	if start == nil {
+		return nil, errors.New("replay: this is no recording")
+	}
+	var config Config
+	if err := json.Unmarshal(start.GetConfig(), &config); err != nil {
+		return nil, fmt.Errorf("replay: configuration: %w", err)
+	}
+	state, err := NewState(config)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	now := start.GetAt().AsTime()
+	if err := state.Record(now, NewJournal(io.Discard, math.MaxInt64)); err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	p := &Replayed{State: state}
+	for {
+		e, err := readEvent(in)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return p, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("replay: event %d: %w", p.Events, err)
+		}
+		now = now.Add(time.Duration(e.GetDeltaNs()))
+		if end := e.GetEnd(); end != nil {
+			p.Recorded = end.GetState()
+			return p, nil
+		}
+		if err := p.feed(now, e); err != nil {
+			return nil, fmt.Errorf("replay: event %d: %w", p.Events, err)
+		}
+		p.Events++
+	}
+}
+
+func readEvent(in *bufio.Reader) (*record.Event, error) {
+	e := &record.Event{}
+	return e, protodelim.UnmarshalOptions{MaxSize: -1}.UnmarshalFrom(in, e)
+}
+
+// feed gives one event to the State; what it answers was answered long ago.
+func (p *Replayed) feed(now time.Time, e *record.Event) error {
+	s := p.State
+	switch kind := e.GetKind().(type) {
+	case *record.Event_Submit:
+		op, err := submitted(kind.Submit)
+		if err != nil {
+			return err
+		}
+		_, _ = s.Submit(now, op)
+	case *record.Event_Sync:
+		s.Sync(now, reported(kind.Sync))
+	case *record.Event_Attach:
+		s.Attach(now, kind.Attach)
+	case *record.Event_Detach:
+		s.Detach(now, kind.Detach)
+	case *record.Event_Cancel:
+		s.Cancel(now, kind.Cancel)
+	case *record.Event_Hangup:
+		s.Hangup(now, kind.Hangup.GetWorker(), kind.Hangup.GetCall())
+	case *record.Event_Tick:
+		s.Tick(now)
+	case *record.Event_Disconnect:
+		s.Disconnect(now, kind.Disconnect)
+	case *record.Event_Kill:
+		s.Kill(now, kind.Kill.GetNames(), kind.Kill.GetReason())
+	case *record.Event_Drain:
+		pattern, err := NewPattern(kind.Drain.GetAttributes())
+		if err != nil {
+			return err
+		}
+		_, _ = s.Drain(now, pattern)
+	case *record.Event_Undrain:
+		pattern, err := NewPattern(kind.Undrain.GetAttributes())
+		if err != nil {
+			return err
+		}
+		s.Undrain(now, pattern)
+	default:
+		return fmt.Errorf("%v is not known", e)
+	}
+	return nil
+}
+
+func submitted(m *record.Submit) (*Operation, error) {
+	fn, err := digest.FunctionFromProto(m.GetFunction())
+	if err != nil {
+		return nil, err
+	}
+	d, err := digest.FromProto(fn, m.GetDigest())
+	if err != nil {
+		return nil, err
+	}
+	return &Operation{
+		Name: m.GetName(), Instance: m.GetInstance(), Digest: d, Action: &repb.Action{},
+		Platform: NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: m.GetRequest(),
+	}, nil
+}
+
+func reported(m *record.Sync) Report {
+	r := Report{
+		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
+		Platform: NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: Doing(m.GetDoing()),
+		Action: m.GetAction(), PreferIdle: m.GetPreferIdle(),
+	}
+	if x := m.GetResponse(); x != nil {
+		r.Response = &repb.ExecuteResponse{Message: fmt.Sprintf("%016x", x.GetHash())}
+		if x.GetHasResult() {
+			r.Response.Result = &repb.ActionResult{ExitCode: x.GetExitCode()}
+		}
+		if x.GetCode() != 0 {
+			r.Response.Status = &spb.Status{Code: x.GetCode(), Message: x.GetMessage()}
+		}
+	}
+	return r
+}
