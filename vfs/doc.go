@@ -34,6 +34,11 @@
 // A name that is not there is not a read, nor is a stat: Stats counts apart which
 // names the kernel looked up.
 //
+// A look is more than a read: RootSpec.OnLook is told of every lookup, whether or not
+// the name is there, of every listing, open and readlink, and of what Unchanged
+// tells. Thus it hears of all that anybody gets to know of the inputs, since the kernel
+// asks at least once for what it has not been told, and every root is new to it.
+//
 // Of what a metadata image shows, the kernel tells only what was opened: files,
 // and directories for a listing. They are reported within some 50 ms, and before
 // Stats or Close return. A directory counts as read with what is read in it; names

@@ -36,7 +36,7 @@ type graft struct {
 
 // addGrafts lets the root show what images have of its tree.
 func (r *Root) addGrafts() {
-	if r.fs.images == nil {
+	if r.fs.images == nil || r.spec.OnLook != nil {
 		return
 	}
 	r.grafts = r.fs.images.choose(r.spec.Digest, r.spec.Source)
@@ -55,7 +55,7 @@ func (r *Root) addGrafts() {
 
 // releaseGrafts gives the images back, and lets them be learned from this root.
 func (r *Root) releaseGrafts() {
-	if r.fs.images == nil {
+	if r.fs.images == nil || r.spec.OnLook != nil {
 		return
 	}
 	for _, g := range r.grafts {

@@ -28,7 +28,7 @@ func (l bareLayer) unchanged(path string) (Input, bool) {
 		}
 		return Input{File, at.key.digest, st.Mode&0o111 != 0, ""}, true
 	case unix.S_IFLNK:
-		e, ok := l.r.lowerEntry(l.r.spec.Digest, names)
+		e, ok := l.r.lowerEntry(l.r.lowerRoot(), names)
 		if !ok || e.Kind != Symlink || !l.leadsTo(path, e.Target) {
 			return Input{}, false
 		}

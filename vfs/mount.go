@@ -153,8 +153,10 @@ func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
 		// Nobody but us could change an input, so no cache is ever out of date.
 		ExplicitDataCacheControl: true,
 		ExtraCapabilities:        fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_NO_OPENDIR_SUPPORT,
-		MaxStackDepth:            1, // leaves room for the overlay
-		Logger:                   std,
+		// A listing that comes with attributes would count as a look at every entry.
+		DisableReadDirPlus: r.spec.OnLook != nil,
+		MaxStackDepth:      1, // leaves room for the overlay
+		Logger:             std,
 		PanicHandler: func(v any) fuse.Status {
 			log.Error("panic while serving an input root", zap.Any("panic", v), zap.Stack("stack"))
 			return fuse.EIO

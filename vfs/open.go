@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // opened is what a Source gave for a file: one of the two.
@@ -111,6 +112,7 @@ func (r *Root) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadRe
 	}
 	defer func() { _ = o.Close() }()
 	if n.area == treeArea {
+		r.look(n, tree.LookInside)
 		r.markRead(n)
 	}
 	size, err := o.ReadAt(buf, off)

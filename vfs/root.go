@@ -25,6 +25,9 @@ const (
 	Symlink   = tree.Symlink
 )
 
+// Look is what somebody wants to know of a path.
+type Look = tree.Look
+
 // RootSpec describes the input root of one action.
 type RootSpec struct {
 	Name   string        // unique among the roots that are open, and a file name
@@ -35,6 +38,12 @@ type RootSpec struct {
 	// called concurrently and must not block, nor touch the root. With hard links
 	// it is never called.
 	OnFirstRead func(path string, k Kind)
+	// OnLook, if not nil, is told of all that anybody gets to know of the inputs, before
+	// he does: the action and, through Path and Unchanged, the worker. Path is
+	// that among the inputs, also of what was moved; the same look may be told again.
+	// It is called as OnFirstRead is. The root then shows no metadata images, in which
+	// names can be looked up unseen, and each stat(2) after a listing is a lookup.
+	OnLook func(path string, l Look)
 	// OnStall, if not nil, is called when no access waits for the Source any
 	// longer, with the time since the first of them began: the d of all calls
 	// are disjoint and add up to Stalled. It must not block.
@@ -223,6 +232,38 @@ func (r *Root) markLookup(there bool) {
 	} else {
 		r.stats.Absent++
 	}
+}
+
+// look reports that somebody looks at the input n.
+func (r *Root) look(n *node, l Look) {
+	if r.spec.OnLook == nil || n.area != treeArea {
+		return
+	}
+	r.mu.Lock()
+	again := n.looked&l == l
+	n.looked |= l
+	var path string
+	if !again {
+		path = n.pathLocked()
+	}
+	r.mu.Unlock()
+	if !again {
+		r.spec.OnLook(path, l)
+	}
+}
+
+// lookAbsent reports that somebody finds that parent has no such name.
+func (r *Root) lookAbsent(parent *node, name string) {
+	if r.spec.OnLook == nil {
+		return
+	}
+	r.mu.Lock()
+	path := parent.pathLocked()
+	r.mu.Unlock()
+	if path != "" {
+		path += "/"
+	}
+	r.spec.OnLook(path+name, tree.LookUp)
 }
 
 // markRead counts the first read of n and reports it.

@@ -45,6 +45,8 @@ func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, 
 	r.markLookup(ok)
 	if ok {
 		l.tell(parent, e, rest, out)
+	} else {
+		r.lookAbsent(parent, name)
 	}
 	return fuse.OK // node 0: the absence is kept as well
 }
@@ -52,6 +54,7 @@ func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, 
 // tell answers with the entry e of parent, and counts that the kernel knows it.
 func (l *lowerFS) tell(parent *node, e tree.Entry, rest *cover, out *fuse.EntryOut) {
 	n := l.root.know(parent, e, rest)
+	l.root.look(n, tree.LookUp)
 	out.NodeId = n.id
 	out.Generation = 1 // node ids are never used again
 	out.SetEntryTimeout(forGood)
@@ -76,6 +79,7 @@ func (l *lowerFS) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.St
 	if n == nil || n.Kind != Symlink {
 		return nil, fuse.EINVAL
 	}
+	l.root.look(n, tree.LookInside)
 	l.root.markRead(n)
 	return []byte(n.Target), fuse.OK
 }
@@ -110,6 +114,7 @@ func (l *lowerFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	}
 	if n.area == treeArea && !watching {
+		r.look(n, tree.LookInside)
 		r.markRead(n)
 	}
 	return fuse.OK
@@ -172,6 +177,7 @@ func (l *lowerFS) list(
 	if !status.Ok() {
 		return status
 	}
+	r.look(n, tree.LookThrough)
 	if in.Offset > uint64(d.len()+2) {
 		return fuse.EINVAL
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // node is one path that the kernel knows. It lives as long as the kernel
-// remembers it or a node below it. Except for lookups and children it never changes.
+// remembers it or a node below it. Except for what Root.mu guards it never changes.
 type node struct {
 	tree.Entry
 	id     uint64 // node id of the FUSE protocol
@@ -24,6 +24,7 @@ type node struct {
 	// Guarded by Root.mu.
 	lookups  uint64           // how often the kernel was told of it and has not forgotten
 	children map[string]*node // those in the table
+	looked   tree.Look        // what was reported to OnLook
 }
 
 // area is a part of the FUSE layer.

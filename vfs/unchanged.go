@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +25,8 @@ type Input struct {
 // recognised; of a file, attributes may have changed, and Executable says how.
 // A directory is unchanged if the action wrote nothing in it or below it, nor to
 // its attributes. False says only that the content must be looked at, or that
-// there is none. It does not count as a read, but may have to ask the Source
-// for a directory that was never looked at.
+// there is none. It does not count as a read, though OnLook is told of a look
+// inside, and may have to ask the Source for a directory that was never looked at.
 func (r *Root) Unchanged(path string) (Input, bool) { return r.upper.unchanged(path) }
 
 // unchangedBelow is Unchanged for a root with an overlay.
@@ -34,30 +35,29 @@ func (r *Root) unchangedBelow(path string) (Input, bool) {
 	if !ok {
 		return Input{}, false
 	}
-	lower := r.spec.Digest
+	lower := r.lowerRoot()
 	var found Input
-	ok = r.walkUpper(names, func(name string, u upperEntry, rest []string) bool {
+	ok = r.walkUpper(names, func(name string, u upperEntry, rest []string) (ok bool) {
 		switch {
 		case u.kind == upperAbsent:
-			e, ok := r.lowerEntry(lower, append([]string{name}, rest...))
-			found = Input{e.Kind, e.Digest, e.Executable, e.Target}
+			lower, ok = r.lowerEntry(lower, append([]string{name}, rest...))
+			found = Input{lower.Kind, lower.Digest, lower.Executable, lower.Target}
 			return ok
 		case u.kind == upperDir && len(rest) > 0:
-			e, ok := r.lowerBehind(lower, name, u)
-			lower = digest.Digest{}
-			if ok && e.Kind == Directory {
-				lower = e.Digest
-			}
+			lower, _ = r.lowerBehind(lower, name, u)
 			return true
 		case u.kind == upperFile && u.metacopy && len(rest) == 0:
-			e, ok := r.lowerBehind(lower, name, u)
-			found = Input{File, e.Digest, u.mode&0o111 != 0, ""}
-			return ok && e.Kind == File
+			lower, ok = r.lowerBehind(lower, name, u)
+			found = Input{File, lower.Digest, u.mode&0o111 != 0, ""}
+			return ok && lower.Kind == File
 		}
 		return false
 	})
 	if !ok {
 		return Input{}, false
+	}
+	if r.spec.OnLook != nil {
+		r.spec.OnLook(strings.Join(lower.path, "/"), tree.LookInside)
 	}
 	return found, true
 }
@@ -205,35 +205,46 @@ func mark(fd int, name string) (value string, ok bool, err error) {
 	return string(buf[:n]), true, nil
 }
 
+// A lowerInput is an input; the zero value is none.
+type lowerInput struct {
+	tree.Entry
+	path []string // among the inputs
+}
+
+func (r *Root) lowerRoot() lowerInput {
+	return lowerInput{Entry: tree.Entry{Kind: Directory, Digest: r.spec.Digest}}
+}
+
 // lowerBehind returns the input that overlayfs puts behind the entry u, which
-// is called name in a directory whose lower directory is dir (zero: it has none).
-func (r *Root) lowerBehind(dir digest.Digest, name string, u upperEntry) (tree.Entry, bool) {
+// is called name in a directory whose lower directory is dir, if that is one.
+func (r *Root) lowerBehind(dir lowerInput, name string, u upperEntry) (lowerInput, bool) {
 	switch {
 	case u.opaque:
-		return tree.Entry{}, false
+		return lowerInput{}, false
 	case strings.HasPrefix(u.redirect, "/"):
-		return r.lowerEntry(r.spec.Digest, strings.Split(u.redirect[1:], "/"))
+		return r.lowerEntry(r.lowerRoot(), strings.Split(u.redirect[1:], "/"))
 	case u.redirect != "":
 		name = u.redirect
 	}
 	return r.lowerEntry(dir, []string{name})
 }
 
-// lowerEntry returns the input at names below the Directory dir.
-func (r *Root) lowerEntry(dir digest.Digest, names []string) (tree.Entry, bool) {
-	e := tree.Entry{Kind: Directory, Digest: dir}
+// lowerEntry returns the input at names below e.
+func (r *Root) lowerEntry(e lowerInput, names []string) (lowerInput, bool) {
+	path := slices.Concat(e.path, names)
 	for _, name := range names {
-		if e.Kind != Directory || e.Digest.IsZero() {
-			return tree.Entry{}, false
+		if e.Kind != Directory {
+			return lowerInput{}, false
 		}
 		d, err := r.directory(r.ctx, e.Digest)
 		if err != nil {
-			return tree.Entry{}, false
+			return lowerInput{}, false
 		}
 		var ok bool
-		if e, ok = d.Find(name); !ok {
-			return tree.Entry{}, false
+		if e.Entry, ok = d.Find(name); !ok {
+			return lowerInput{}, false
 		}
 	}
+	e.path = path
 	return e, true
 }

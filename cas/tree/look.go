@@ -1,0 +1,16 @@
+package tree
+
+// Look says what somebody wants to know of a path: none, one or several of the
+// following, added up.
+type Look uint8
+
+const (
+	// LookUp is whether there is anything, and if so what stat(2) tells of it: kind,
+	// permissions and time, of a file the size, of a symlink the length of its target.
+	LookUp Look = 1 << iota
+	// LookInside is the content: the bytes of a file, the target of a symlink, and of
+	// a directory all that is in it at any depth.
+	LookInside
+	// LookThrough is the names in a directory and the kind of each, as readdir(3) has them.
+	LookThrough
+)
