@@ -44,6 +44,7 @@ var floors = map[string]int{
 	"runner":              2,
 	"scheduler/sizeclass": 2,
 	"kv":                  2,
+	"worker/reuse":        2,
 
 	"worker":    3,
 	"scheduler": 3,

@@ -1,0 +1,67 @@
+package reuse
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// maxPaths bounds the paths that a Recorder keeps. A run that looks at more of them is
+// not remembered.
+const maxPaths = 1 << 16
+
+// A Recorder gathers what one run looks at in its input root. Its zero value is
+// ready; its methods may be called concurrently.
+type Recorder struct {
+	mu    sync.Mutex
+	looks map[string]tree.Look
+	lost  bool // there were more than maxPaths
+}
+
+// Look notes a look at path: "" is the root, all others are like "a/b". It is made to
+// be the OnLook of a root.
+func (r *Recorder) Look(path string, l tree.Look) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.looks == nil {
+		r.looks = map[string]tree.Look{}
+	}
+	known, ok := r.looks[path]
+	if !ok && len(r.looks) == maxPaths {
+		r.lost = true
+		return
+	}
+	r.looks[path] = known | l
+}
+
+// A place is a path that was looked at, or lies on the way to one.
+type place struct {
+	looks tree.Look
+	names map[string]*place
+}
+
+// places returns what was looked at as a tree, or false if that is not all.
+func (r *Recorder) places() (root *place, all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	root = &place{}
+	for path, l := range r.looks {
+		at := root
+		for path != "" {
+			var name string
+			name, path, _ = strings.Cut(path, "/")
+			next := at.names[name]
+			if next == nil {
+				next = &place{}
+				if at.names == nil {
+					at.names = map[string]*place{}
+				}
+				at.names[name] = next
+			}
+			at = next
+		}
+		at.looks |= l
+	}
+	return root, !r.lost
+}

@@ -1,0 +1,253 @@
+package reuse
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/proto/reuse"
+)
+
+const (
+	// Bucket is that of the records in a Store. The number is raised when what a record
+	// says changes its meaning.
+	Bucket = "reuse-1"
+	// MaxBytes bounds one record; runs that do not fit are not kept, the oldest first.
+	MaxBytes = 1<<20 - 1<<10
+	// maxRuns bounds the runs of one command that are kept.
+	maxRuns = 4
+)
+
+// ErrNotFound says that a Store has no record under a key.
+var ErrNotFound = errors.New("no such record")
+
+// errNotKept is about a run that cannot be remembered, which is no fault of anything.
+var errNotKept = errors.New("too much was looked at to be remembered")
+
+// A Key names a record of a Store.
+type Key struct {
+	Bucket   string
+	Instance string
+	Digest   digest.Digest
+}
+
+// A Store keeps records of at most MaxBytes by their key. Its methods may be called concurrently.
+type Store interface {
+	// Get returns the value, which is the caller's, or an error that wraps ErrNotFound.
+	Get(ctx context.Context, k Key) ([]byte, error)
+	// Put sets the value and keeps no reference to it.
+	Put(ctx context.Context, k Key, value []byte) error
+}
+
+// Storage tells which blobs are gone. cas.Client is one.
+type Storage interface {
+	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
+}
+
+// A Run is one that ended well, and what it left.
+type Run struct {
+	Action    digest.Digest // that was run
+	Worker    string
+	Completed time.Time
+	// Result is without execution_metadata.
+	Result *repb.ActionResult
+	// Blobs are all that the result needs, in whatever order.
+	Blobs []digest.Digest
+	// Paths says at how many paths the run looked.
+	Paths int
+}
+
+// Records keep the former runs of commands. Their methods may be called concurrently; of two
+// runs that are kept at the same time under one key, one may get lost.
+type Records struct{ store Store }
+
+// New returns the Records in a store.
+func New(s Store) *Records { return &Records{store: s} }
+
+// KeyOf returns the key of all actions that run the same command: command, platform and
+// salt are the same, and so is the instance name. It is false for an action that cannot be encoded.
+func KeyOf(instance string, fn digest.Function, a *repb.Action) (Key, bool) {
+	d, _, err := digest.OfMessage(fn, &repb.Action{
+		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(), Salt: a.GetSalt(),
+	})
+	return Key{Bucket, instance, d}, err == nil
+}
+
+// An Outcome is what came of looking for a run to reuse.
+type Outcome string
+
+// The outcomes.
+const (
+	Reused  Outcome = "reused"
+	Unknown Outcome = "unknown" // no former run is known
+	Differs Outcome = "differs" // each former run saw something that is different now
+	Gone    Outcome = "gone"    // what it left is no longer in the storage
+	Failed  Outcome = "failed"  // it could not be found out
+)
+
+// Find returns a former run that saw nothing which t does not show, if Outcome is
+// Reused; otherwise why says more, for people.
+func (r *Records) Find(ctx context.Context, k Key, t Tree, s Storage) (run Run, o Outcome, why string) {
+	record, err := r.get(ctx, k)
+	if errors.Is(err, ErrNotFound) {
+		return Run{}, Unknown, ""
+	}
+	if err != nil {
+		return Run{}, Failed, err.Error()
+	}
+	o = Unknown
+	// The first run is the youngest: what it has to say is of most interest.
+	note := func(next Outcome, text string) {
+		if o == Unknown {
+			o, why = next, text
+		}
+	}
+	for _, m := range record.GetRuns() {
+		path, differs, err := t.differs(ctx, m.GetRoot())
+		switch {
+		case err != nil:
+			note(Failed, err.Error())
+			continue
+		case differs:
+			note(Differs, path)
+			continue
+		}
+		run, err := decode(t.Root.Function(), m)
+		if err != nil {
+			note(Failed, err.Error())
+			continue
+		}
+		missing, err := s.FindMissing(ctx, run.Blobs)
+		switch {
+		case err != nil:
+			note(Failed, err.Error())
+		case len(missing) > 0:
+			note(Gone, missing[0].String())
+		default:
+			return run, Reused, ""
+		}
+	}
+	return Run{}, o, why
+}
+
+// Keep remembers a run on t that took the looks of seen. Former runs that saw nothing
+// which t does not show are forgotten for it.
+func (r *Records) Keep(ctx context.Context, k Key, t Tree, seen *Recorder, run Run) error {
+	places, all := seen.places()
+	if !all || places.looks&tree.LookInside != 0 {
+		return errNotKept
+	}
+	root, err := t.account(ctx, places, t.Root)
+	if err != nil {
+		return fmt.Errorf("account for what was seen of %s: %w", t.Root, err)
+	}
+	young, err := encode(run, root)
+	if err != nil {
+		return err
+	}
+	record := &reuse.Record{Runs: []*reuse.Run{young}}
+	size := proto.Size(record)
+	if size > MaxBytes-sha256.Size {
+		return errNotKept
+	}
+	former, err := r.get(ctx, k)
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, errMalformed) {
+		return err
+	}
+	for _, m := range former.GetRuns() {
+		size += proto.Size(&reuse.Record{Runs: []*reuse.Run{m}})
+		if len(record.Runs) == maxRuns || size > MaxBytes-sha256.Size {
+			break
+		}
+		if _, differs, err := t.differs(ctx, m.GetRoot()); differs && err == nil {
+			record.Runs = append(record.Runs, m)
+		}
+	}
+	return r.put(ctx, k, record)
+}
+
+// get returns a record. A hash in front of it sees to it that no part of one, which could
+// be well-formed, counts as whole.
+func (r *Records) get(ctx context.Context, k Key) (*reuse.Record, error) {
+	b, err := r.store.Get(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) < sha256.Size {
+		return nil, errMalformed
+	}
+	sum := sha256.Sum256(b[sha256.Size:])
+	if !bytes.Equal(sum[:], b[:sha256.Size]) {
+		return nil, errMalformed
+	}
+	record := &reuse.Record{}
+	if err := proto.Unmarshal(b[sha256.Size:], record); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return record, nil
+}
+
+func (r *Records) put(ctx context.Context, k Key, record *reuse.Record) error {
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), record)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(b[sha256.Size:])
+	copy(b, sum[:])
+	return r.store.Put(ctx, k, b)
+}
+
+func encode(run Run, root *reuse.Directory) (*reuse.Run, error) {
+	result := proto.CloneOf(run.Result)
+	result.ExecutionMetadata = nil
+	m := &reuse.Run{
+		Action: run.Action.Proto(), Worker: run.Worker, Completed: timestamppb.New(run.Completed), Root: root,
+	}
+	var err error
+	if m.Result, err = proto.Marshal(result); err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	for _, d := range run.Blobs {
+		m.Blobs = append(m.Blobs, d.Proto())
+	}
+	return m, nil
+}
+
+func decode(fn digest.Function, m *reuse.Run) (Run, error) {
+	run := Run{
+		Worker: m.GetWorker(), Completed: m.GetCompleted().AsTime(), Result: &repb.ActionResult{}, Paths: pathsOf(m.GetRoot()),
+	}
+	var err error
+	if run.Action, err = digest.FromProto(fn, m.GetAction()); err != nil {
+		return Run{}, fmt.Errorf("%w: action: %w", errMalformed, err)
+	}
+	if err := proto.Unmarshal(m.GetResult(), run.Result); err != nil {
+		return Run{}, fmt.Errorf("%w: result: %w", errMalformed, err)
+	}
+	for _, b := range m.GetBlobs() {
+		d, err := digest.FromProto(fn, b)
+		if err != nil {
+			return Run{}, fmt.Errorf("%w: blob: %w", errMalformed, err)
+		}
+		run.Blobs = append(run.Blobs, d)
+	}
+	return run, nil
+}
+
+// pathsOf counts the names that were looked at.
+func pathsOf(m *reuse.Directory) int {
+	n := len(m.GetEntries())
+	for _, e := range m.GetEntries() {
+		n += pathsOf(e.GetDirectory())
+	}
+	return n
+}
