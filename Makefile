@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs lint bench-vfs bench-prefetch bench-scheduler generate clean
+.PHONY: help build demo test test-needs test-reuse lint bench-vfs bench-prefetch bench-scheduler generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ test-needs:
 		echo "missing, some tests will be skipped:$$missing"; \
 		echo "to run them: apt-get install $(TEST_PACKAGES)"; \
 	fi
+
+# Each action whose run was spared is compiled again and compared; 60 of them are part of "make test".
+test-reuse: ## compare 300 compile actions that reuse results with runs (needs root, gcc)
+	FORERUNNER_TEST_REUSE_ACTIONS=300 $(GO) test -count 1 -v -run TestReuse ./worker
 
 lint: ## vet, gofumpt and staticcheck
 	$(GO) vet ./...

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 )
 
 // queueFullRetry is when a client may try again after RESOURCE_EXHAUSTED.
@@ -55,6 +56,9 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 		return err
 	}
 	op.Private = op.Action.GetDoNotCache() || req.GetSkipCacheLookup()
+	if req.GetSkipCacheLookup() {
+		op.Auxiliary = append(op.Auxiliary, runAnew())
+	}
 
 	box := newMailbox()
 	s.step(func(now time.Time) (out Out) {
@@ -70,6 +74,15 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 		return status.Error(codes.Internal, err.Error())
 	}
 	return s.follow(stream, op.Name, box)
+}
+
+// runAnew tells a worker that the client wants its command to be run, whatever is known.
+func runAnew() *anypb.Any {
+	packed, err := anypb.New(&actionstats.Request{SkipCacheLookup: true})
+	if err != nil {
+		panic("scheduler: a message of two bytes cannot be packed: " + err.Error())
+	}
+	return packed
 }
 
 // WaitExecution follows an operation that runs, or has ended not long ago.

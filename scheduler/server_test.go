@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 )
 
 var success = &repb.ExecuteResponse{Result: &repb.ActionResult{StdoutRaw: []byte("hello")}}
@@ -107,7 +108,10 @@ func TestCachedResult(t *testing.T) {
 		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d, SkipCacheLookup: true})
 		s.at(repb.ExecutionStage_QUEUED)
 		w := f.worker("w")
-		w.idle()
+		run, told := w.idle(), &actionstats.Request{}
+		if aux := run.GetAuxiliaryMetadata(); len(aux) != 1 || aux[0].UnmarshalTo(told) != nil || !told.GetSkipCacheLookup() {
+			t.Errorf("the worker is not told that the command is to be run: %v", aux)
+		}
 		w.completed(d, success)
 		if r := s.done(); r.GetCachedResult() {
 			t.Errorf("lookup was to be skipped: %v", r)

@@ -33,6 +33,7 @@ type action struct {
 	inputs  *cas.ReadThrough // the worker's store, backed by storage
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
+	behind  *hindsight // nil: nothing is reused
 	dir     string     // temporary files: stdout, stderr and the command's own
 	times   timeline
 
@@ -61,19 +62,22 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 		response.Result = &repb.ActionResult{}
 	}
 	response.Result.ExecutionMetadata = a.metadata(response.Result.ExecutionMetadata)
-	if err == nil {
-		if err := a.cache(ctx, response); err != nil {
+	if err == nil && a.mayCache(response) {
+		if err := a.storage.UpdateActionResult(ctx, a.digest, response.GetResult()); err != nil {
 			a.log.Warn("result was not written to the action cache", zap.Error(err))
 		}
 	}
 	a.endRace()
 	a.finish(response)
-	if err != nil || response.GetResult().GetExitCode() != 0 {
+	if err != nil || response.GetResult().GetExitCode() != 0 || a.reused() {
 		return response, a.release
 	}
 	return response, func() {
 		a.release()
 		a.learn(ctx)
+		if a.mayCache(response) {
+			a.remember(ctx)
+		}
 	}
 }
 
@@ -82,6 +86,10 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err := a.accept(ctx); err != nil {
 		return nil, err
+	}
+	if response := a.lookBack(ctx); response != nil {
+		a.times.enter(stageReport)
+		return response, nil
 	}
 	a.task.enter(fetchingInputs())
 	a.times.enter(stageFetch)
@@ -161,7 +169,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 		return fmt.Errorf("read input root %s: %w", rootDigest, err)
 	}
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
-		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(),
+		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
@@ -234,6 +242,7 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 		out.result.ExitCode, response.Message = exitOutOfMemory, a.outOfMemory()
 		return response, nil
 	}
+	a.behind.collected(out)
 	if result.Cause == runner.TimedOut {
 		return response, failf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
 			a.message.GetTimeout().AsDuration())
@@ -244,13 +253,10 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 	return response, nil
 }
 
-// cache writes a result to the action cache if it may: the command ended by
-// itself with exit code 0 and nothing forbids it.
-func (a *action) cache(ctx context.Context, response *repb.ExecuteResponse) error {
-	if a.message.GetDoNotCache() || response.GetResult().GetExitCode() != 0 || response.GetStatus() != nil {
-		return nil
-	}
-	return a.storage.UpdateActionResult(ctx, a.digest, response.GetResult())
+// mayCache reports whether a result may serve others: the command ended by itself
+// with exit code 0 and nothing forbids it.
+func (a *action) mayCache(response *repb.ExecuteResponse) bool {
+	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil
 }
 
 // release takes the input root and the temporary files away.
@@ -309,6 +315,7 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 			zap.Duration("stalled", a.stalled))
 	}
 	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
+	fields = append(fields, a.reuseFields()...)
 	if message := response.GetStatus().GetMessage(); message != "" {
 		fields = append(fields, zap.String("error", message))
 	}

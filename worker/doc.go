@@ -4,7 +4,8 @@
 //
 // The package decides nothing about an action: the timeout, the retries and the
 // size class are the scheduler's. It writes to the action cache only what ended
-// by itself with exit code 0.
+// by itself with exit code 0. A former run's result stands for another run only
+// where that is asked for (Options.Reuse) and package reuse has proof.
 //
 // Worker.Run owns every goroutine: one for each position, and one for the action
 // that the position runs. A position's fields belong to its goroutine, but for

@@ -28,11 +28,13 @@ type outputs struct {
 	a      *action
 	result *repb.ActionResult
 	blobs  map[digest.Digest]cas.Blob
-	unpin  []func()
+	// needs has all blobs that the result needs: those, and those of unchanged inputs.
+	needs map[digest.Digest]struct{}
+	unpin []func()
 }
 
 func newOutputs(a *action) *outputs {
-	return &outputs{a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{}}
+	return &outputs{a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{}, needs: map[digest.Digest]struct{}{}}
 }
 
 // streams stores stdout and stderr.
@@ -148,6 +150,7 @@ func (o *outputs) addSymlink(root *os.Root, want output, target string) {
 func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info fs.FileInfo) (*repb.FileNode, error) {
 	node := &repb.FileNode{IsExecutable: info.Mode()&0o111 != 0}
 	if input, ok := o.a.root.Unchanged(full); ok && input.Kind == vfs.File {
+		o.needs[input.Digest] = struct{}{}
 		node.Digest = input.Digest.Proto()
 		return node, nil
 	}
@@ -203,6 +206,7 @@ func (o *outputs) keep(ctx context.Context, d digest.Digest) error {
 		return fmt.Errorf("blob %s was evicted before it could be uploaded: the worker's store is too small", d)
 	}
 	o.unpin = append(o.unpin, unpin)
+	o.needs[d] = struct{}{}
 	o.blobs[d] = cas.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return store.OpenBlob(ctx, d) }}
 	return nil
 }

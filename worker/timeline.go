@@ -82,6 +82,7 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	m.OutputUploadCompletedTimestamp = a.times.at(stageReport)
 	m.WorkerCompletedTimestamp = a.times.at(stages)
 	m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, a.task.desired.GetAuxiliaryMetadata()...)
+	m.AuxiliaryMetadata = a.appendReuse(m.AuxiliaryMetadata)
 	if a.root != nil {
 		m.AuxiliaryMetadata = a.appendRace(a.appendInputUse(m.AuxiliaryMetadata))
 	}

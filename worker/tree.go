@@ -127,7 +127,11 @@ func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int)
 		return nil, false, err
 	}
 	for i := range input.Len() {
-		if input.Kind(i) != vfs.Directory {
+		switch input.Kind(i) {
+		case vfs.Symlink:
+			continue
+		case vfs.File:
+			b.o.needs[input.At(i).Digest] = struct{}{}
 			continue
 		}
 		if _, ok, err := b.unchanged(ctx, input.At(i).Digest, depth+1); !ok || err != nil {

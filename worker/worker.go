@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
 // Options say who a Worker is and what it works with. All but Logger, Metrics,
@@ -53,6 +54,10 @@ type Options struct {
 	// Limits bound what is fetched ahead for all actions together; nil means the defaults.
 	Limits *prefetch.Limits
 
+	// Reuse remembers exactly what runs looked at, so that one whose outcome is known can be
+	// spared. Nil: nothing is. It needs roots of FUSE.
+	Reuse *reuse.Records
+
 	// SharedTmp lets commands use the /tmp of this machine; otherwise each has one
 	// of its own, for which a launcher needs to mount.
 	SharedTmp bool
@@ -75,6 +80,9 @@ func (o *Options) validate() error {
 	case o.WorkDir == "":
 		return errors.New("worker needs a work folder")
 	}
+	if err := o.checkReuse(); err != nil {
+		return err
+	}
 	if o.SizeClass == 0 {
 		o.SizeClass = 1
 	}
@@ -89,6 +97,15 @@ func (o *Options) validate() error {
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
+	}
+	return nil
+}
+
+// checkReuse refuses to reuse results without knowing what commands look at.
+func (o *Options) checkReuse() error {
+	if o.Reuse != nil && o.Roots.Method() != vfs.FUSE {
+		return fmt.Errorf("results cannot be reused: with input roots of method %s nobody sees what a command looks at",
+			o.Roots.Method())
 	}
 	return nil
 }
@@ -141,6 +158,7 @@ type metrics struct {
 	races   *prometheus.CounterVec
 	files   *prometheus.CounterVec
 	bytes   *prometheus.CounterVec
+	reuse   *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -170,11 +188,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "forerunner_worker_prefetch_bytes_total",
 			Help: "Bytes of the files that forerunner_worker_prefetch_files_total counts.",
 		}, []string{"result"}),
+		reuse: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_worker_reuse_total",
+			Help: "Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, " +
+				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
+		}, []string{"outcome"}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.actions, m.stage, m.busy, m.races, m.files, m.bytes} {
+	for _, c := range []prometheus.Collector{m.actions, m.stage, m.busy, m.races, m.files, m.bytes, m.reuse} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 func TestParseSize(t *testing.T) {
@@ -95,6 +97,38 @@ func TestExecFilesystem(t *testing.T) {
 		}
 		if err != nil || !strings.Contains(out.String(), "--exec-filesystem="+want+"\n") || w.ExecFilesystem.String() != want {
 			t.Errorf("%q: %v, %s, %s", in, err, w.ExecFilesystem, out.String())
+		}
+	}
+}
+
+// TestReuse wants the flag to be one of two, and nothing to be promised that cannot be kept.
+func TestReuse(t *testing.T) {
+	for in, want := range map[string]string{"": "off", "off": "off", "profile": "profile", "always": ""} {
+		var w Worker
+		cmd := NewCommand("x", "", "", func(*cobra.Command, []string) error { return nil })
+		w.Flags(cmd.Flags())
+		var args []string
+		if in != "" {
+			args = append(args, "--reuse="+in)
+		}
+		cmd.SetArgs(args)
+		if err := cmd.Execute(); (err == nil) != (want != "") || err == nil && w.Reuse.String() != want {
+			t.Errorf("%q: %v, %s", in, err, w.Reuse)
+		}
+	}
+	for _, c := range []struct {
+		reuse      Reuse
+		have, want vfs.Method // want "" is an error
+	}{
+		{ReuseOff, vfs.Auto, vfs.Auto},
+		{ReuseOff, vfs.HardLink, vfs.HardLink},
+		{ReuseProfile, vfs.Auto, vfs.FUSE},
+		{ReuseProfile, vfs.FUSE, vfs.FUSE},
+		{ReuseProfile, vfs.HardLink, ""},
+	} {
+		w := Worker{Reuse: c.reuse, ExecFilesystem: c.have}
+		if err := w.checkReuse(); (err == nil) != (c.want != "") || err == nil && w.ExecFilesystem != c.want {
+			t.Errorf("%s with %s: %v, %s", c.reuse, c.have, err, w.ExecFilesystem)
 		}
 	}
 }

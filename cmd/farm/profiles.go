@@ -37,9 +37,13 @@ func (s profileStore) Put(ctx context.Context, k prefetch.Key, value []byte) err
 // openRecords opens the records in a file. They are hints: if that cannot be
 // done, which is logged, they are kept until the program ends.
 func openRecords(path string, log *zap.Logger) (store kv.Store, closeStore func() error) {
-	file, err := kv.OpenBolt(path, kv.BoltOptions{Logger: log})
+	return openRecordsOf(path, kv.BoltOptions{Logger: log})
+}
+
+func openRecordsOf(path string, o kv.BoltOptions) (store kv.Store, closeStore func() error) {
+	file, err := kv.OpenBolt(path, o)
 	if err != nil {
-		log.Warn("records of former actions are kept in memory only", zap.String("file", path), zap.Error(err))
+		o.Logger.Warn("records of former actions are kept in memory only", zap.String("file", path), zap.Error(err))
 		return kv.NewMemory(0), func() error { return nil }
 	}
 	return file, file.Close

@@ -44,6 +44,8 @@ type Worker struct {
 	Prefetch bool
 	// Profiles is where that is kept: bolt:PATH or grpc://HOST:PORT; empty: a file below Data.
 	Profiles string
+	// Reuse says whether a run may be spared; empty: ReuseOff.
+	Reuse Reuse
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
 	// NoCompression is for storage on this machine.
@@ -81,6 +83,9 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
 	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
+	w.Reuse = ReuseOff
+	f.Var(&w.Reuse, "reuse", "`when` a former result may stand for a run: off, never; profile, when the former run looked at "+
+		"nothing of its inputs that has changed since")
 }
 
 // IdentityFlags registers the flags that say who a worker is.
@@ -196,6 +201,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
 		return fmt.Errorf("--cache-dir: %w", err)
 	}
+	if err := w.checkReuse(); err != nil {
+		return err
+	}
 	// Roots first: what a dead worker left mounted may be below the store.
 	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
@@ -251,9 +259,11 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		flushProfiles(ctx, profiles)
 		err = errors.Join(err, closeProfiles())
 	}()
+	records, closeRecords := w.openReuse()
+	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
-		Profiles: profiles,
-		ID:       id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
+		Profiles: profiles, Reuse: records,
+		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store:     store,
 		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),

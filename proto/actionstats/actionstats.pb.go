@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -425,11 +426,131 @@ func (x *Resources) GetCpuQuota() float64 {
 	return 0
 }
 
+// Says that the command was not run: the result is that of a former run, which
+// had looked at nothing that is different now.
+type Reused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Digest of the action that was run, as HASH/SIZE.
+	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	// Name of the worker that ran it, and when it had done so.
+	Worker    string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	Completed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=completed,proto3" json:"completed,omitempty"`
+	// Paths that were compared, those that are not there included.
+	Paths         int64 `protobuf:"varint,4,opt,name=paths,proto3" json:"paths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reused) Reset() {
+	*x = Reused{}
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reused) ProtoMessage() {}
+
+func (x *Reused) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reused.ProtoReflect.Descriptor instead.
+func (*Reused) Descriptor() ([]byte, []int) {
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Reused) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Reused) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Reused) GetCompleted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Completed
+	}
+	return nil
+}
+
+func (x *Reused) GetPaths() int64 {
+	if x != nil {
+		return x.Paths
+	}
+	return 0
+}
+
+// What a scheduler passes on of a client's request; packed as Any into
+// DesiredState.Executing.auxiliary_metadata.
+type Request struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The client wants the command to be run (REv2, ExecuteRequest).
+	SkipCacheLookup bool `protobuf:"varint,1,opt,name=skip_cache_lookup,json=skipCacheLookup,proto3" json:"skip_cache_lookup,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Request) Reset() {
+	*x = Request{}
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Request) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Request) ProtoMessage() {}
+
+func (x *Request) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Request.ProtoReflect.Descriptor instead.
+func (*Request) Descriptor() ([]byte, []int) {
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Request) GetSkipCacheLookup() bool {
+	if x != nil {
+		return x.SkipCacheLookup
+	}
+	return false
+}
+
 var File_proto_actionstats_actionstats_proto protoreflect.FileDescriptor
 
 const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\n" +
-	"#proto/actionstats/actionstats.proto\x12\x16forerunner.actionstats\x1a\x1egoogle/protobuf/duration.proto\"\xf3\x01\n" +
+	"#proto/actionstats/actionstats.proto\x12\x16forerunner.actionstats\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n" +
 	"\tInputRoot\x12)\n" +
 	"\x10directories_read\x18\x01 \x01(\x03R\x0fdirectoriesRead\x12\x1d\n" +
 	"\n" +
@@ -473,7 +594,14 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\aio_full\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06ioFull\x12,\n" +
 	"\x12memory_limit_bytes\x18\x0e \x01(\x03R\x10memoryLimitBytes\x12\x12\n" +
 	"\x04cpus\x18\x0f \x01(\x05R\x04cpus\x12\x1b\n" +
-	"\tcpu_quota\x18\x10 \x01(\x01R\bcpuQuotaB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
+	"\tcpu_quota\x18\x10 \x01(\x01R\bcpuQuota\"\x88\x01\n" +
+	"\x06Reused\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x128\n" +
+	"\tcompleted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcompleted\x12\x14\n" +
+	"\x05paths\x18\x04 \x01(\x03R\x05paths\"5\n" +
+	"\aRequest\x12*\n" +
+	"\x11skip_cache_lookup\x18\x01 \x01(\bR\x0fskipCacheLookupB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
 
 var (
 	file_proto_actionstats_actionstats_proto_rawDescOnce sync.Once
@@ -487,28 +615,32 @@ func file_proto_actionstats_actionstats_proto_rawDescGZIP() []byte {
 	return file_proto_actionstats_actionstats_proto_rawDescData
 }
 
-var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_proto_actionstats_actionstats_proto_goTypes = []any{
-	(*InputRoot)(nil),           // 0: forerunner.actionstats.InputRoot
-	(*Prefetch)(nil),            // 1: forerunner.actionstats.Prefetch
-	(*Resources)(nil),           // 2: forerunner.actionstats.Resources
-	(*durationpb.Duration)(nil), // 3: google.protobuf.Duration
+	(*InputRoot)(nil),             // 0: forerunner.actionstats.InputRoot
+	(*Prefetch)(nil),              // 1: forerunner.actionstats.Prefetch
+	(*Resources)(nil),             // 2: forerunner.actionstats.Resources
+	(*Reused)(nil),                // 3: forerunner.actionstats.Reused
+	(*Request)(nil),               // 4: forerunner.actionstats.Request
+	(*durationpb.Duration)(nil),   // 5: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_proto_actionstats_actionstats_proto_depIdxs = []int32{
-	3, // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
-	3, // 1: forerunner.actionstats.Resources.user_time:type_name -> google.protobuf.Duration
-	3, // 2: forerunner.actionstats.Resources.system_time:type_name -> google.protobuf.Duration
-	3, // 3: forerunner.actionstats.Resources.throttled:type_name -> google.protobuf.Duration
-	3, // 4: forerunner.actionstats.Resources.cpu_some:type_name -> google.protobuf.Duration
-	3, // 5: forerunner.actionstats.Resources.memory_some:type_name -> google.protobuf.Duration
-	3, // 6: forerunner.actionstats.Resources.memory_full:type_name -> google.protobuf.Duration
-	3, // 7: forerunner.actionstats.Resources.io_some:type_name -> google.protobuf.Duration
-	3, // 8: forerunner.actionstats.Resources.io_full:type_name -> google.protobuf.Duration
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	5,  // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
+	5,  // 1: forerunner.actionstats.Resources.user_time:type_name -> google.protobuf.Duration
+	5,  // 2: forerunner.actionstats.Resources.system_time:type_name -> google.protobuf.Duration
+	5,  // 3: forerunner.actionstats.Resources.throttled:type_name -> google.protobuf.Duration
+	5,  // 4: forerunner.actionstats.Resources.cpu_some:type_name -> google.protobuf.Duration
+	5,  // 5: forerunner.actionstats.Resources.memory_some:type_name -> google.protobuf.Duration
+	5,  // 6: forerunner.actionstats.Resources.memory_full:type_name -> google.protobuf.Duration
+	5,  // 7: forerunner.actionstats.Resources.io_some:type_name -> google.protobuf.Duration
+	5,  // 8: forerunner.actionstats.Resources.io_full:type_name -> google.protobuf.Duration
+	6,  // 9: forerunner.actionstats.Reused.completed:type_name -> google.protobuf.Timestamp
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_proto_actionstats_actionstats_proto_init() }
@@ -522,7 +654,7 @@ func file_proto_actionstats_actionstats_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_actionstats_actionstats_proto_rawDesc), len(file_proto_actionstats_actionstats_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,86 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/reuse"
+)
+
+// Reuse says when a worker may give the result of a former run.
+type Reuse string
+
+// What may be chosen.
+const (
+	ReuseOff     Reuse = "off"
+	ReuseProfile Reuse = "profile" // by an exact record of what the run looked at
+)
+
+// String returns the name of r.
+func (r Reuse) String() string { return string(r) }
+
+// Set makes r what is called name.
+func (r *Reuse) Set(name string) error {
+	switch Reuse(name) {
+	case ReuseOff, ReuseProfile:
+		*r = Reuse(name)
+		return nil
+	}
+	return fmt.Errorf("%q is neither %s nor %s", name, ReuseOff, ReuseProfile)
+}
+
+// Type says what the flag wants.
+func (r *Reuse) Type() string { return "when" }
+
+const (
+	// reuseFile is where a worker keeps what runs looked at, in its data folder.
+	reuseFile = "reuse.db"
+	// reuseBytes bounds it: some 10,000 runs of a compiler.
+	reuseBytes = 512 << 20
+)
+
+// checkReuse sees to it that a worker which is to know what commands look at can. Where
+// the method was left open it must be FUSE, and the start says what is missing.
+func (w *Worker) checkReuse() error {
+	switch {
+	case w.Reuse != ReuseProfile:
+	case w.ExecFilesystem == vfs.HardLink:
+		return fmt.Errorf("--reuse=%s: with --exec-filesystem=%s nobody sees what a command looks at; it takes %s",
+			w.Reuse, w.ExecFilesystem, vfs.FUSE)
+	default:
+		w.ExecFilesystem = vfs.FUSE
+	}
+	return nil
+}
+
+// reuseStore lets records be kept in a kv.Store.
+type reuseStore struct{ store kv.Store }
+
+// Get implements reuse.Store.
+func (s reuseStore) Get(ctx context.Context, k reuse.Key) ([]byte, error) {
+	value, err := s.store.Get(ctx, kv.Key(k))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, reuse.ErrNotFound
+	}
+	return value, err
+}
+
+// Put implements reuse.Store.
+func (s reuseStore) Put(ctx context.Context, k reuse.Key, value []byte) error {
+	return s.store.Put(ctx, kv.Key(k), value)
+}
+
+// openReuse opens the worker's records of what runs looked at, nil if it keeps none. They
+// are not shared: the file is this worker's.
+func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
+	if w.Reuse != ReuseProfile {
+		return nil, func() error { return nil }
+	}
+	store, closeStore := openRecordsOf(filepath.Join(w.Data, reuseFile),
+		kv.BoltOptions{Logger: w.Logger, MaxBytes: reuseBytes})
+	return reuse.New(reuseStore{store}), closeStore
+}
