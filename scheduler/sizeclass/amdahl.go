@@ -1,0 +1,88 @@
+package sizeclass
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// work is what a run had to do, in seconds, by Amdahl's law: on n CPUs it takes serial+parallel/n.
+type work struct{ serial, parallel float64 }
+
+// onlyOne is up to how many CPUs a run says nothing of what it would do with more.
+const onlyOne = 1.05
+
+// work returns what r had to do; it is false if r does not tell.
+func (r run) work() (work, bool) {
+	n, took, cpu := r.cpus(), r.Duration.Seconds(), r.CPU.Seconds()
+	if r.outcome != Succeeded || cpu <= 0 || n <= onlyOne {
+		return work{}, false
+	}
+	// What CPU time there is beyond the duration came of n CPUs that worked at once.
+	parallel := min(max(cpu-took, 0)*n/(n-1), took*n)
+	return work{took - parallel/n, parallel}, true
+}
+
+// share is the part of the CPU time that ran in parallel.
+func (w work) share(r run) float64 { return min(w.parallel/r.CPU.Seconds(), 1) }
+
+// withShare returns what r had to do on a single CPU if so much of its CPU time could have run
+// in parallel.
+func (r run) withShare(share float64) work {
+	parallel := share * min(r.CPU.Seconds(), r.Duration.Seconds())
+	return work{r.Duration.Seconds() - parallel, parallel}
+}
+
+// on returns how long w takes on n CPUs. Less than a whole one slows down everything.
+func (w work) on(n float64) time.Duration {
+	seconds := w.serial/min(n, 1) + w.parallel/n
+	return time.Duration(min(seconds*1e9, float64(maxDuration)))
+}
+
+func (r run) cpus() float64 {
+	if r.CPUs > 0 {
+		return r.CPUs
+	}
+	return classOf(r.class)
+}
+
+// parallelShare returns the median of what runs tell of it, -1 if none does.
+func parallelShare(list []run) float64 {
+	var shares []float64
+	for _, r := range list {
+		if w, ok := r.work(); ok {
+			shares = append(shares, w.share(r))
+		}
+	}
+	if len(shares) == 0 {
+		return -1
+	}
+	slices.Sort(shares)
+	return shares[len(shares)/2]
+}
+
+// memoryFull is the share of its limit from which on the peak of a run that succeeded does not tell what
+// it needed: the kernel fills what is there with files.
+const memoryFull = 0.95
+
+// outgrows reports whether r used more memory than a worker of a class has, by what its own had.
+func (r run) outgrows(class uint32) bool {
+	limit, peak := float64(r.MemoryLimitBytes), float64(r.PeakMemoryBytes)
+	return limit > 0 && peak < memoryFull*limit && peak > limit*classOf(class)/classOf(r.class)
+}
+
+// medianDuration returns 0 for none.
+func medianDuration(list []time.Duration) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
+}
+
+// acceptable is how long an action may take on a class that is ratio times smaller than the one
+// where it takes d.
+func acceptable(d time.Duration, ratio, exponent float64) time.Duration {
+	return time.Duration(min(float64(d)*math.Pow(ratio, exponent), float64(maxDuration)))
+}

@@ -1,0 +1,223 @@
+package sizeclass
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/profiles"
+)
+
+// An Action is what an Analyzer knows actions by.
+type Action struct {
+	Instance string
+	// Digest is the action's own. Reduced is that of an Action that keeps only the digest of
+	// its Command and its platform: those that share it share their statistics.
+	Digest, Reduced digest.Digest
+	// Timeout is how long a run may take at most: what the client asks for, else what the
+	// scheduler gives. It must be positive.
+	Timeout time.Duration
+	// Mnemonic and TargetKind are of RequestMetadata, Tool is the path of the program
+	// that the action starts, Platform its properties in one form. Where the first three are
+	// all empty, nothing is alike.
+	Mnemonic, TargetKind, Tool, Platform string
+}
+
+// An Analyzer reads and writes what is known of actions. Its methods may be called
+// concurrently.
+type Analyzer struct {
+	store   *carefulStore
+	options Options
+
+	mu sync.Mutex
+	// waiting holds what is not written yet, by the record that it goes to, while somebody
+	// writes that record.
+	waiting map[Key][]event
+}
+
+// An event is something that a record is to be told: a run, or when the action failed.
+type event struct {
+	run    run
+	failed time.Time // not zero: the run is none
+}
+
+// maxWaiting bounds the events that wait for the write of one record.
+const maxWaiting = 256
+
+// NewAnalyzer returns an Analyzer over s, which stays the caller's. It does not ask s.
+func NewAnalyzer(s Store, o Options) (*Analyzer, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Analyzer{
+		store: &carefulStore{
+			store: s, timeout: o.StoreTimeout, log: o.Logger, failed: map[string]time.Time{},
+		},
+		options: o,
+		waiting: map[Key][]event{},
+	}, nil
+}
+
+// Analyze reads what is known of an action. It may wait for the store, up to three times, and
+// has to be called without a lock.
+func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
+	if action.Timeout <= 0 {
+		panic(fmt.Sprintf("sizeclass: action %s has the timeout %s", action.Digest, action.Timeout))
+	}
+	s := &Selector{options: &a.options, action: action}
+	value, _ := a.store.get(ctx, action.key(StatisticsBucket))
+	s.statistics = parseStatistics(value, a.options.History)
+	chance := fnv.New64a()
+	_, _ = chance.Write(binary.BigEndian.AppendUint64(nil, a.options.Seed))
+	_, _ = chance.Write(action.Digest.AppendHash(nil))
+	_, _ = chance.Write(value)
+	s.draw = uniform(chance.Sum64())
+	if a.options.Rules.Resources {
+		value, _ = a.store.get(ctx, action.key(RunsBucket))
+		s.runs = parseRuns(value)
+	}
+	s.ordered = len(s.runs) > 0
+	if len(s.runs) == 0 {
+		s.runs = s.statistics.all()
+	}
+	if k, ok := action.kind(); ok && a.options.Rules.Kinds && len(s.runs) == 0 {
+		value, _ = a.store.get(ctx, k)
+		s.kin = parseRuns(value)
+	}
+	return s
+}
+
+// uniform returns a number from 0 to below 1 that depends on all bits of a hash. The steps are those
+// of SplitMix64 (Steele, Lea, Flood, 2014), without which FNV's high bits hardly depend on
+// the last bytes.
+func uniform(hash uint64) float64 {
+	hash = (hash ^ hash>>30) * 0xbf58476d1ce4e5b9
+	hash = (hash ^ hash>>27) * 0x94d049bb133111eb
+	return float64((hash^hash>>31)>>11) / (1 << 53)
+}
+
+// A Lesson is what was seen of an action, to be given to Analyzer.Learn.
+type Lesson struct {
+	action Action
+	runs   []run
+	failed time.Time
+}
+
+// Learn writes a Lesson; nil is none. It may wait for the store and has to be called without a
+// lock. When somebody else writes the same record already, Learn leaves it to that one.
+func (a *Analyzer) Learn(ctx context.Context, l *Lesson) {
+	if l == nil {
+		return
+	}
+	limit := a.options.History
+	var events []event
+	for _, r := range l.runs {
+		r.action = l.action.fingerprint()
+		events = append(events, event{run: r})
+	}
+	ran := events
+	if !l.failed.IsZero() {
+		events = append(slices.Clip(events), event{failed: l.failed})
+	}
+	a.update(ctx, l.action.key(StatisticsBucket), events, func(value []byte, events []event) ([]byte, error) {
+		return updateStatistics(value, events, limit)
+	})
+	if len(ran) == 0 {
+		return
+	}
+	record := func(value []byte, events []event) ([]byte, error) {
+		return marshalRuns(addRuns(parseRuns(value), events, window(limit)))
+	}
+	a.update(ctx, l.action.key(RunsBucket), ran, record)
+	if k, ok := l.action.kind(); ok {
+		a.update(ctx, k, ran, func(value []byte, events []event) ([]byte, error) {
+			list := parseRuns(value)
+			for _, e := range events {
+				// Of each action and class only the last one stays: no action drives out the others.
+				list = slices.DeleteFunc(list, func(r run) bool {
+					return r.action == e.run.action && r.class == e.run.class
+				})
+			}
+			return marshalRuns(addRuns(list, events, window(limit)))
+		})
+	}
+}
+
+// addRuns adds runs and keeps the last of each class, at most limit.
+func addRuns(list []run, events []event, limit int) []run {
+	for _, e := range events {
+		list = append(list, e.run)
+	}
+	count := map[uint32]int{}
+	for i := len(list) - 1; i >= 0; i-- {
+		if count[list[i].class]++; count[list[i].class] > limit {
+			list = slices.Delete(list, i, i+1)
+		}
+	}
+	return last(list, maxRuns)
+}
+
+// maxRuns bounds a record of runs, on however many classes.
+const maxRuns = 8 * maxHistory
+
+// update tells a record of events. change returns the new value for the old one.
+func (a *Analyzer) update(
+	ctx context.Context, k Key, events []event, change func([]byte, []event) ([]byte, error),
+) {
+	a.mu.Lock()
+	waiting, busy := a.waiting[k]
+	a.waiting[k] = last(append(waiting, events...), maxWaiting)
+	a.mu.Unlock()
+	if busy {
+		return
+	}
+	for {
+		a.mu.Lock()
+		events := a.waiting[k]
+		if len(events) == 0 {
+			delete(a.waiting, k)
+			a.mu.Unlock()
+			return
+		}
+		a.waiting[k] = nil
+		a.mu.Unlock()
+		old, ok := a.store.get(ctx, k)
+		if !ok {
+			continue // what was there is not to be lost for what is new
+		}
+		value, err := change(old, events)
+		if err != nil {
+			a.options.Logger.Error("encode record of runs", zap.String("bucket", k.Bucket), zap.Error(err))
+			continue
+		}
+		a.store.put(ctx, k, value)
+	}
+}
+
+func (a Action) key(bucket string) Key {
+	return Key{Bucket: bucket, Instance: a.Instance, Digest: a.Reduced}
+}
+
+// kind is the key of what alike actions did; it is false if too little is known of a.
+func (a Action) kind() (Key, bool) {
+	if a.Mnemonic == "" && a.TargetKind == "" && a.Tool == "" {
+		return Key{}, false
+	}
+	d, _, err := digest.OfMessage(a.Reduced.Function(), &profiles.CoarseKey{
+		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool, Platform: a.Platform,
+	})
+	return Key{Bucket: KindsBucket, Instance: a.Instance, Digest: d}, err == nil
+}
+
+// fingerprint tells a from those that are like it.
+func (a Action) fingerprint() uint64 {
+	return binary.BigEndian.Uint64(a.Reduced.AppendHash(nil))
+}

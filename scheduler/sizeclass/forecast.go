@@ -1,0 +1,214 @@
+package sizeclass
+
+import (
+	"math"
+	"time"
+)
+
+// A trial is what a run of the action would be on a class, seen there or inferred.
+type trial struct {
+	run
+	// largest is how long the same would take on the largest class, 0 if that is not known.
+	largest time.Duration
+	// bound: it takes no longer than that, maybe less.
+	bound bool
+}
+
+// A forecast is what is known of an action, as seen from the largest class.
+type forecast struct {
+	options *Options
+	// limit is the client's timeout.
+	limit   time.Duration
+	largest uint32
+	// waitLargest is for a worker of the largest class; 0 if nobody is to care.
+	waitLargest time.Duration
+	// runs are the evidence, the oldest first: the action's own, or those of alike actions.
+	runs  []run
+	alike bool
+	share float64 // parallelShare of these and older ones
+	// base is what the action takes on the largest class, 0 if that is not known; atMost is the same or a
+	// bound on it.
+	base, atMost time.Duration
+}
+
+// window is how many runs are looked at, whatever their classes: the latest ones. As many of each class
+// are kept, as older ones may still tell how parallel an action is.
+func window(history int) int { return (history + 1) / 2 }
+
+func newForecast(s *Selector, largest Class) *forecast {
+	f := &forecast{options: s.options, limit: s.action.Timeout, largest: largest.Size, runs: s.runs}
+	if s.options.Rules.Queues {
+		f.waitLargest = largest.Wait
+	}
+	if len(f.runs) == 0 {
+		f.runs, f.alike = s.kin, true
+	}
+	f.share = parallelShare(f.runs)
+	if s.ordered || f.alike {
+		f.runs = last(f.runs, window(s.options.History))
+	}
+	var there, bounds []time.Duration
+	for _, r := range f.runs {
+		t, ok := f.infer(r, f.largest)
+		switch {
+		case !ok || t.outcome != Succeeded:
+		case t.bound:
+			bounds = append(bounds, t.Duration)
+		default:
+			there = append(there, t.Duration)
+		}
+	}
+	if len(there) == 0 {
+		// They may be too old to be among the last runs.
+		for _, r := range s.statistics.runs[f.largest] {
+			if r.outcome == Succeeded {
+				there = append(there, r.Duration)
+			}
+		}
+	}
+	f.base, f.atMost = medianDuration(there), medianDuration(there)
+	if f.base == 0 {
+		f.atMost = medianDuration(bounds)
+	}
+	if f.alike {
+		// How long alike actions take says little; the longest is a bound of a kind.
+		f.base = 0
+		for _, d := range there {
+			f.atMost = max(f.atMost, d)
+		}
+	}
+	return f
+}
+
+// infer returns what r would have been on a class; it is false if r does not tell.
+func (f *forecast) infer(r run, class uint32) (trial, bool) {
+	t := trial{run: r}
+	t.class = class
+	switch rules := f.options.Rules; {
+	case class == r.class:
+		return t, true
+	case r.outcome == OutOfMemory:
+		return t, class < r.class && (rules.Resources || rules.AcrossClasses)
+	case r.outcome != Succeeded:
+		return t, class < r.class && rules.AcrossClasses
+	case rules.Resources && r.outgrows(class):
+		t.outcome, t.Duration = OutOfMemory, r.Duration/2
+		return t, true
+	default:
+		if w, ok := f.work(r); ok && rules.Resources {
+			t.Duration = w.on(r.cpus() * classOf(class) / classOf(r.class))
+			return t, true
+		}
+		t.bound = true
+		return t, class > r.class && rules.AcrossClasses
+	}
+}
+
+// work returns what r had to do, by itself or by what the other runs tell.
+func (f *forecast) work(r run) (work, bool) {
+	if w, ok := r.work(); ok {
+		return w, true
+	}
+	if f.share < 0 || r.CPU <= 0 || r.cpus() > onlyOne {
+		return work{}, false
+	}
+	return r.withShare(f.share), true
+}
+
+// trials returns what is known of a class, the oldest first.
+func (f *forecast) trials(class uint32) (list []trial) {
+	for _, r := range f.runs {
+		t, ok := f.infer(r, class)
+		if !ok {
+			continue
+		}
+		t.largest = f.base
+		if l, ok := f.infer(r, f.largest); f.alike && ok && l.outcome == Succeeded && !l.bound {
+			t.largest = l.Duration
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// ratio is how many times smaller a class is than the largest.
+func (f *forecast) ratio(class uint32) float64 { return classOf(f.largest) / classOf(class) }
+
+// leastAcceptable is what is acceptable where nothing is known of the largest class.
+func (f *forecast) leastAcceptable() time.Duration {
+	return time.Duration(float64(f.options.MinTimeout) / f.options.TimeoutMultiplier)
+}
+
+// acceptable is how long an action may take on a class if it takes largest on the largest one.
+func (f *forecast) acceptable(class uint32, largest time.Duration) time.Duration {
+	if largest == 0 {
+		return f.leastAcceptable()
+	}
+	return acceptable(largest, f.ratio(class), f.options.Exponent)
+}
+
+// timeout is how long an action may run on a class. It never exceeds the client's, and on smaller
+// classes it is never shorter than on larger ones. It is no use to stop what then has to wait for a worker of
+// the largest class.
+func (f *forecast) timeout(class uint32) time.Duration {
+	if class >= f.largest {
+		return f.limit
+	}
+	d := float64(f.acceptable(class, f.atMost))*f.options.TimeoutMultiplier + float64(f.waitLargest)
+	return min(max(time.Duration(min(d, float64(maxDuration))), f.options.MinTimeout), f.limit)
+}
+
+// probability is that of an acceptable run on a class, by Laplace's rule of succession. With Queues,
+// what an action waits less for a worker it may run longer, and the other way round.
+func (f *forecast) probability(class uint32, trials []trial, lessWait time.Duration) float64 {
+	n, k := 0, 0
+	for _, t := range trials {
+		limit := f.acceptable(class, t.largest) + lessWait
+		switch {
+		case t.outcome == Succeeded && t.Duration <= limit:
+			n, k = n+1, k+1
+		case t.outcome == Succeeded && t.bound, t.outcome == TimedOut && t.Duration < limit:
+		default:
+			n++
+		}
+	}
+	return float64(k+1) / float64(n+2)
+}
+
+// score returns the expected delay^(1-x)·cost^x on a class over that on the largest; it is false
+// if that is not known. wait is for a worker.
+func (f *forecast) score(class uint32, trials []trial, wait time.Duration) (float64, bool) {
+	sum, n := 0.0, 0
+	for _, t := range trials {
+		early := t.outcome == TimedOut && t.Duration < f.acceptable(class, t.largest)
+		if t.bound || t.largest == 0 || early {
+			continue
+		}
+		delay, cost := f.outlook(t, wait)
+		largest := t.largest.Seconds()
+		sum += math.Pow(delay/(f.waitLargest.Seconds()+largest), 1-f.options.Exponent) *
+			math.Pow(cost/(classOf(f.largest)*largest), f.options.Exponent)
+		n++
+	}
+	if n == 0 {
+		return 0, false
+	}
+	return sum / float64(n), true
+}
+
+// outlook returns what a trial costs in seconds of delay and in seconds of workers times their
+// classes, with a run on the largest class where it is needed.
+func (f *forecast) outlook(t trial, wait time.Duration) (delay, cost float64) {
+	class, largest := classOf(t.class), classOf(f.largest)
+	limit, again := f.timeout(t.class).Seconds(), t.largest.Seconds()
+	first := min(t.Duration.Seconds(), limit)
+	delay = wait.Seconds() + first
+	if t.class >= f.largest || t.outcome == Succeeded && t.Duration.Seconds() <= limit {
+		return delay, class * first
+	}
+	if t.outcome == Succeeded && f.options.Rules.Hedging && f.waitLargest == 0 {
+		both := min(t.Duration.Seconds()-limit, again)
+		return delay + both, class*(first+both) + largest*both
+	}
+	return delay + f.waitLargest.Seconds() + again, class*first + largest*again
+}

@@ -1,0 +1,98 @@
+package sizeclass
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Learner takes how a run ended that Select, Failed or Overdue asked for. Exactly one of Succeeded,
+// Failed and Abandoned is called, once.
+type Learner struct {
+	options *Options
+	action  Action
+	choice  Choice
+	// before are the runs on smaller classes that led to this one.
+	before []run
+	used   bool
+}
+
+// use marks what may be used once only.
+func use(used *bool) {
+	if *used {
+		panic("sizeclass: used twice")
+	}
+	*used = true
+}
+
+// Choice returns the choice that this Learner is for.
+func (l *Learner) Choice() Choice { return l.choice }
+
+// Succeeded ends the way of an action: its result is final.
+func (l *Learner) Succeeded(r Run) *Lesson {
+	use(&l.used)
+	return &Lesson{action: l.action, runs: l.with(Succeeded, r)}
+}
+
+// Abandoned ends the way of an action that was cancelled, preempted or lost with its worker, or whose
+// end has nothing to do with its size class. Nothing is learned.
+func (l *Learner) Abandoned() { use(&l.used) }
+
+// A Failure is a run that did not succeed.
+type Failure struct {
+	Now time.Time
+	// Outcome is TimedOut, Failed or OutOfMemory.
+	Outcome Outcome
+	Run     Run
+	// Largest is the largest class that there is now.
+	Largest uint32
+}
+
+// A Verdict is what a failure means. If Retry is set, the action has to run again, by
+// Retry.Choice, and its client is not to notice; else the result is final and Lesson is to be learned.
+type Verdict struct {
+	Retry  *Learner
+	Lesson *Lesson
+}
+
+// Failed says whether a failure is final.
+func (l *Learner) Failed(f Failure) Verdict {
+	use(&l.used)
+	if f.Outcome < TimedOut || f.Outcome > OutOfMemory {
+		panic(fmt.Sprintf("sizeclass: no failure: %s", f.Outcome))
+	}
+	seen := l.with(f.Outcome, f.Run)
+	if l.choice.Class < f.Largest {
+		reason := fmt.Sprintf("%s on class %d", f.Outcome, l.choice.Class)
+		return Verdict{Retry: l.next(f.Largest, seen, reason)}
+	}
+	lesson := &Lesson{action: l.action, failed: f.Now}
+	for _, r := range seen {
+		// Who else failed failed for reasons of its own, other than this.
+		if r.outcome == OutOfMemory && r.class < l.choice.Class {
+			lesson.runs = append(lesson.runs, r)
+		}
+	}
+	return Verdict{Lesson: lesson}
+}
+
+// Overdue is for a run that took Choice.Hedge. It returns the Learner of a second run, on the largest
+// class, which is to be started now. Then whichever succeeds first is taken, and the other one stopped
+// and Abandoned. A failure of the second run is final. If the first run fails, it is
+// Abandoned, too. While no worker of the largest class is free, Overdue is not to be called; the run is then
+// stopped as if it had timed out.
+func (l *Learner) Overdue(largest uint32) *Learner {
+	reason := fmt.Sprintf("took longer than %s on class %d", l.choice.Hedge, l.choice.Class)
+	return l.next(largest, l.with(TimedOut, Run{Duration: l.choice.Hedge}), reason)
+}
+
+// next returns the Learner of a run on the largest class.
+func (l *Learner) next(largest uint32, before []run, reason string) *Learner {
+	return &Learner{
+		options: l.options, action: l.action, before: before,
+		choice: Choice{Class: largest, Timeout: l.action.Timeout, Probability: 1, Reason: reason},
+	}
+}
+
+func (l *Learner) with(o Outcome, r Run) []run {
+	return append(l.before[:len(l.before):len(l.before)], run{class: l.choice.Class, outcome: o, Run: r.sane()})
+}

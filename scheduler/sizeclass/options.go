@@ -1,0 +1,109 @@
+package sizeclass
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Options are what may be chosen about an Analyzer. Zero values mean the defaults.
+type Options struct {
+	// Exponent is x: how much slower than on the largest class an action may be on a smaller
+	// one, from above 0 (not at all) to below 1 (as much as it is smaller). 0.2 to 0.8 are
+	// of use; default 0.5.
+	Exponent float64
+	// TimeoutMultiplier is how many times the acceptable time an action may take on a
+	// smaller class before it is stopped; default 1.5, at least 1.
+	TimeoutMultiplier float64
+	// MinTimeout is the shortest timeout on a smaller class; default 10 s.
+	MinTimeout time.Duration
+	// FailureCache is how long an action that failed on the largest class starts there;
+	// default 24 h.
+	FailureCache time.Duration
+	// History is how many outcomes are kept of each class; default 32.
+	History int
+	// Rules are what is done beyond the rule; nil means DefaultRules.
+	Rules *Rules
+	// Seed changes what is left to chance.
+	Seed uint64
+	// StoreTimeout bounds each call of the store; default 1 s.
+	StoreTimeout time.Duration
+	// Logger is told when the store fails and when it works again; nil logs nothing.
+	Logger *zap.Logger
+}
+
+// Rules are the parts of a choice that go beyond the rule. Each works without the others.
+type Rules struct {
+	// Resources has peak memory and CPU time of earlier runs say what they would have been on
+	// another class. A class on which an action ran out of memory, and all below, are ruled out.
+	Resources bool
+	// AcrossClasses has a failure count for the classes below, too, and a success for
+	// those above.
+	AcrossClasses bool
+	// Kinds has an action of which nothing is known be treated as those that are like it.
+	Kinds bool
+	// Least takes the class of the least expected delay and cost instead of the smallest
+	// that chance allows.
+	Least bool
+	// Queues has the expected wait for a worker of each class enter the choice.
+	Queues bool
+	// Hedging has an action that takes too long on a smaller class go on there while it is
+	// started on the largest.
+	Hedging bool
+}
+
+// DefaultRules are those that pay in the simulator (docs/SIZES.md).
+func DefaultRules() Rules {
+	return Rules{Resources: true, AcrossClasses: true, Kinds: true, Least: true, Queues: true, Hedging: true}
+}
+
+// withDefaults returns o with the zero fields filled in, or an error that names the first
+// field that makes no sense.
+func (o Options) withDefaults() (Options, error) {
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"MinTimeout", &o.MinTimeout, 10 * time.Second},
+		{"FailureCache", &o.FailureCache, 24 * time.Hour},
+		{"StoreTimeout", &o.StoreTimeout, time.Second},
+	} {
+		if *f.value < 0 {
+			return o, fmt.Errorf("size classes: %s is negative: %s", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.def
+		}
+	}
+	if o.Exponent == 0 {
+		o.Exponent = 0.5
+	}
+	if o.TimeoutMultiplier == 0 {
+		o.TimeoutMultiplier = 1.5
+	}
+	if o.History == 0 {
+		o.History = 32
+	}
+	if o.Rules == nil {
+		rules := DefaultRules()
+		o.Rules = &rules
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	switch {
+	case !(o.Exponent > 0 && o.Exponent < 1):
+		return o, fmt.Errorf("size classes: Exponent is %g, want it between 0 and 1", o.Exponent)
+	case !(o.TimeoutMultiplier >= 1) || math.IsInf(o.TimeoutMultiplier, 0):
+		return o, fmt.Errorf("size classes: TimeoutMultiplier is %g, want at least 1", o.TimeoutMultiplier)
+	case o.History < 1 || o.History > maxHistory:
+		return o, fmt.Errorf("size classes: History is %d, want 1 to %d", o.History, maxHistory)
+	}
+	return o, nil
+}
+
+// maxHistory keeps records far below what a store takes.
+const maxHistory = 1000

@@ -1,0 +1,207 @@
+package sizeclass
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Class is a size class that an action can be run on: workers of it are connected, or are
+// known to come when they are needed.
+type Class struct {
+	Size uint32
+	// Wait is how long the action is expected to wait for a worker; 0 if one is free.
+	Wait time.Duration
+}
+
+// Conditions are what Select goes by beside what is known of the action.
+type Conditions struct {
+	Now time.Time
+	// Classes are in ascending order, one at least.
+	Classes []Class
+	// CanHedge says that the caller can run an action twice at once.
+	CanHedge bool
+}
+
+func (c Conditions) largest() Class { return c.Classes[len(c.Classes)-1] }
+
+// A Choice is where an action is to run.
+type Choice struct {
+	Class uint32
+	// Expected is how long it will run, 0 if nothing is known of that.
+	Expected time.Duration
+	// Timeout is when it has to be stopped, counted from its start.
+	Timeout time.Duration
+	// Hedge is when to call Learner.Overdue if it is still running; 0: never.
+	Hedge time.Duration
+	// Probability is that of an acceptable run, as far as the rule knows.
+	Probability float64
+	// Reason is for people.
+	Reason string
+}
+
+// A Selector chooses where an action starts. When the classes change before the action has run, it may be
+// asked again; the Learner that it gave before is then Abandoned.
+type Selector struct {
+	options    *Options
+	action     Action
+	statistics statistics
+	// runs are its own, in order of time if ordered, and kin those of actions that are like it, if
+	// there are none.
+	runs, kin []run
+	ordered   bool
+	draw      float64 // what is left to chance: from 0 to below 1
+}
+
+// Select chooses a class. It neither waits nor looks at anything but its arguments and what Analyze
+// has read.
+func (s *Selector) Select(c Conditions) (Choice, *Learner) {
+	choice := s.choose(c, s.assess(c))
+	return choice, &Learner{options: s.options, action: s.action, choice: choice}
+}
+
+// An Assessment is what is known of one class.
+type Assessment struct {
+	Class
+	// Succeeded, TimedOut and Failed count the outcomes that were seen, and Median is that of
+	// the successes.
+	Succeeded, TimedOut, Failed int
+	Median                      time.Duration
+	// Expected is how long a run would take, 0 if that is not known.
+	Expected time.Duration
+	// Acceptable is how long it may take by the rule, 0 for the largest class, and Timeout
+	// when it would be stopped.
+	Acceptable, Timeout time.Duration
+	// Probability is that of an acceptable run, 0 if the class is ruled out.
+	Probability float64
+	// Score is the expected delay and cost, less being better and the largest class 1 if nobody
+	// waits; 0 if that is not known.
+	Score float64
+	// RuledOut says why the class cannot be chosen, empty if it can.
+	RuledOut string
+}
+
+// Assess returns what is known of each class and which one Select would choose.
+func (s *Selector) Assess(c Conditions) ([]Assessment, Choice) {
+	list := s.assess(c)
+	return list, s.choose(c, list)
+}
+
+func (s *Selector) assess(c Conditions) []Assessment {
+	if len(c.Classes) == 0 {
+		panic("sizeclass: there is no class to choose from")
+	}
+	rules := s.options.Rules
+	largest := c.largest()
+	f := newForecast(s, largest)
+	list := make([]Assessment, len(c.Classes))
+	for i, class := range c.Classes {
+		wait := class.Wait
+		if !rules.Queues {
+			wait = 0
+		}
+		trials := f.trials(class.Size)
+		a := Assessment{Class: class, Timeout: f.timeout(class.Size), Probability: 1}
+		s.count(&a)
+		a.Expected = expected(trials, f.alike)
+		a.Score, _ = f.score(class.Size, trials, wait)
+		if class.Size < largest.Size {
+			a.Acceptable = f.acceptable(class.Size, f.base)
+			a.Probability = f.probability(class.Size, trials, f.waitLargest-wait)
+			a.RuledOut = f.ruledOut(class.Size)
+		} else if a.Score > 0 || f.base > 0 {
+			a.Score = 1
+		}
+		if a.RuledOut != "" {
+			a.Probability = 0
+		}
+		list[i] = a
+	}
+	return list
+}
+
+// count fills in what was seen on a class.
+func (s *Selector) count(a *Assessment) {
+	var durations []time.Duration
+	for _, r := range s.statistics.runs[a.Size] {
+		switch r.outcome {
+		case Succeeded:
+			a.Succeeded++
+			durations = append(durations, r.Duration)
+		case TimedOut:
+			a.TimedOut++
+		default:
+			a.Failed++
+		}
+	}
+	a.Median = medianDuration(durations)
+}
+
+// expected is the median of successes, 0 if that is not known.
+func expected(trials []trial, alike bool) time.Duration {
+	var durations []time.Duration
+	for _, t := range trials {
+		if t.outcome == Succeeded && !t.bound && !alike {
+			durations = append(durations, t.Duration)
+		}
+	}
+	return medianDuration(durations)
+}
+
+// ruledOut says why an action cannot run on a class, empty if it can.
+func (f *forecast) ruledOut(class uint32) string {
+	if !f.options.Rules.Resources || f.alike {
+		return ""
+	}
+	for _, r := range f.runs {
+		if r.outcome == OutOfMemory && class <= r.class {
+			return fmt.Sprintf("ran out of memory on class %d", r.class)
+		}
+	}
+	return ""
+}
+
+// choose picks one of the assessed classes.
+func (s *Selector) choose(c Conditions, list []Assessment) Choice {
+	largest := list[len(list)-1]
+	ago := c.Now.Sub(s.statistics.failed)
+	boosted := !s.statistics.failed.IsZero() && ago < s.options.FailureCache
+	switch {
+	case len(list) == 1:
+		return s.choice(c, largest, "the only class")
+	case boosted:
+		return s.choice(c, largest, fmt.Sprintf("failed on the largest class %s ago", max(ago, 0).Round(time.Second)))
+	}
+	least := s.options.Rules.Least && largest.Score > 0
+	best, draw := largest, s.draw
+	for _, a := range list[:len(list)-1] {
+		switch {
+		case a.RuledOut != "":
+		case least && a.Score > 0:
+			if a.Score < best.Score {
+				best = a
+			}
+		case draw < a.Probability:
+			return s.choice(c, a, fmt.Sprintf("drawn: acceptable with a probability of %.2f", a.Probability))
+		default:
+			draw = (draw - a.Probability) / (1 - a.Probability)
+		}
+	}
+	if !least {
+		return s.choice(c, largest, "drawn: no smaller class")
+	}
+	of := "its own runs"
+	if len(s.runs) == 0 {
+		of = "runs of actions like it"
+	}
+	return s.choice(c, best, fmt.Sprintf("least delay and cost by %s: %.2f of the largest class's", of, best.Score))
+}
+
+func (s *Selector) choice(c Conditions, a Assessment, reason string) Choice {
+	choice := Choice{
+		Class: a.Size, Expected: a.Expected, Timeout: a.Timeout, Probability: a.Probability, Reason: reason,
+	}
+	if s.options.Rules.Hedging && c.CanHedge && a.Size < c.largest().Size && a.Timeout < s.action.Timeout {
+		choice.Hedge, choice.Timeout = a.Timeout, s.action.Timeout
+	}
+	return choice
+}
