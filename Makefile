@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-reuse lint bench-vfs bench-prefetch bench-scheduler generate clean
+.PHONY: help build demo test test-needs test-reuse lint bench-vfs bench-prefetch bench-scheduler bench-sizes generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ bench-prefetch: ## measure actions whose inputs are far away (needs root; many m
 bench-scheduler: ## measure the scheduler's decisions (some minutes, 3 GiB of memory)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench scheduler $(BENCH_FLAGS)
+
+bench-sizes: ## simulate the choice of size classes (some minutes)
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench sizes $(BENCH_FLAGS)
 
 generate: ## make the code of the schemas below proto/ anew
 	$(GO) run ./proto/generate
