@@ -112,9 +112,9 @@ func TestCoarseForgets(t *testing.T) {
 		learn(p, compileOf(fmt.Sprint(100+i)), "new")
 		want := []string{"old"}
 		switch {
-		case coarseRuns-1-i < coarseLeast(coarseRuns): // so many readers are left
+		case coarseRuns-1-i < coarseLeast(coarseRuns, coarseShare): // so many readers are left
 			want = []string{"new"}
-		case i+1 >= coarseLeast(coarseRuns):
+		case i+1 >= coarseLeast(coarseRuns, coarseShare):
 			want = all
 		}
 		expect(t, p, compileOf("x"), Coarse, all, want...)
@@ -195,8 +195,41 @@ func TestCoarseHasNoPlace(t *testing.T) {
 
 func TestCoarseLeast(t *testing.T) {
 	for actions, want := range map[int]int{1: 1, 2: 2, 6: 2, 7: 3, 10: 3, 11: 4, 32: 10} {
-		if got := coarseLeast(actions); got != want {
+		if got := coarseLeast(actions, coarseShare); got != want {
 			t.Errorf("of %d actions %d have to read a path, want %d", actions, got, want)
 		}
 	}
+}
+
+// What some alike actions read is fetched if it is small, also after the store was asked anew.
+func TestCoarseForeseesWhatIsSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		p := NewProfiles(store, ProfilesOptions{})
+		for i := range 20 {
+			paths := []PathHash{RootHash, HashPath("d"), HashPath("d/all")}
+			if i < 3 {
+				paths = append(paths, HashPath("d/some"), HashPath("d/large"))
+			}
+			if i == 0 {
+				paths = append(paths, HashPath("d/one"))
+			}
+			p.Learn(t.Context(), compileOf(fmt.Sprint(i)), paths)
+		}
+		p.Flush(t.Context())
+		for _, p := range []*Profiles{p, NewProfiles(store, ProfilesOptions{})} {
+			found, origin := p.Find(t.Context(), compileOf("new"))
+			if origin != Coarse {
+				t.Fatalf("profile is %s", origin)
+			}
+			s := newStorage()
+			root := s.put(t, "d/all", "d/some", "d/one", fmt.Sprintf("d/large:%d", smallBytes+1))
+			race(t, Spec{Root: root, Source: s, Profile: found})
+			for path, want := range map[string]bool{"d/all": true, "d/some": true, "d/one": false, "d/large": false} {
+				if got := s.has(s.at(t, root, path)); got != want {
+					t.Errorf("%s came: %t", path, got)
+				}
+			}
+		}
+	})
 }

@@ -23,7 +23,8 @@
 //   - exact, by the reduced action digest: what any of the last four runs read.
 //     What is read every other time is foreseen, what is read no more is forgotten.
 //   - coarse, by what alike actions have in common (mnemonic, tool, platform and so
-//     on): what 30 % of the last 32 actions read, one run of each, and at least two.
+//     on): what 30 % of the last 32 actions read, one run of each, and at least two; of
+//     files of at most 64 KiB what 10 % read.
 //     It serves actions that never ran, such as those with a new source file.
 //
 // A history has the hash of each path and a bit for each run, so nothing in it

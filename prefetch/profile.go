@@ -26,6 +26,9 @@ const (
 type Profile struct {
 	filter *bloom.BloomFilter // its capacity is m, exactly
 	ones   uint               // bits that are set
+	// small has more paths, which are worth fetching if they are small; may be nil. It is
+	// made of a history and not stored.
+	small *Profile
 }
 
 // ProfileOptions says how large a Profile is made. The zero value is good.
@@ -154,6 +157,11 @@ func (p *Profile) Message() *fsac.FileSystemAccessProfile {
 	return &fsac.FileSystemAccessProfile{
 		BloomFilter: b, BloomFilterHashFunctions: uint32(p.filter.K()),
 	}
+}
+
+// containsSmall is Contains for what is small.
+func (p *Profile) containsSmall(h PathHash) bool {
+	return p.Contains(h) || p.small != nil && p.small.Contains(h)
 }
 
 // Contains reports whether the path with hash h is in the profile, with the false

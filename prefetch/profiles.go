@@ -85,15 +85,19 @@ func NewProfiles(s Store, o ProfilesOptions) *Profiles {
 		},
 		cache:  newCache(o.CacheBytes),
 		maxAge: o.MaxAge,
-		exact: rules{
-			shape: shape{runs: exactRuns, paths: exactPaths}, options: o.Filter,
-			least: func(int) int { return 1 },
-		},
+		exact:  exactRules(o.Filter),
 		coarse: rules{
-			shape:   shape{runs: coarseRuns, paths: coarsePaths, distinct: true},
-			options: o.Filter, least: coarseLeast,
+			shape:      shape{runs: coarseRuns, paths: coarsePaths, distinct: true},
+			options:    o.Filter,
+			least:      func(n int) int { return coarseLeast(n, coarseShare) },
+			leastSmall: func(n int) int { return coarseLeast(n, coarseSmallShare) },
 		},
 	}
+}
+
+func exactRules(o ProfileOptions) rules {
+	one := func(int) int { return 1 }
+	return rules{shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one}
 }
 
 // Find returns what a run of a will read, to the best of knowledge: what any of the last

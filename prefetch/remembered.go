@@ -108,13 +108,19 @@ func (p *Profile) hasRoomFor(n int, o ProfileOptions) bool {
 type rules struct {
 	shape   shape
 	options ProfileOptions
-	// least returns how many of so many runs have to read a path so that it is foreseen.
-	least func(runs int) int
+	// least and leastSmall return how many of so many runs have to read a path so that it
+	// is foreseen, of whatever size or if it is small.
+	least, leastSmall func(runs int) int
 }
 
 func (r rules) filterOf(h *history) func() *Profile {
 	return sync.OnceValue(func() *Profile {
-		return NewProfile(h.readByAtLeast(r.least(len(h.runs))), r.options)
+		n := len(h.runs)
+		p := NewProfile(h.readByAtLeast(r.least(n)), r.options)
+		if small := r.leastSmall(n); small < r.least(n) {
+			p.small = NewProfile(h.readByAtLeast(small), r.options)
+		}
+		return p
 	})
 }
 
@@ -133,8 +139,8 @@ func (r rules) parse(value []byte) *knowledge {
 	p, ok := ParseProfile(&fsac.FileSystemAccessProfile{
 		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
 	})
-	if ok {
-		k.filter = func() *Profile { return p } // made of the history, if there is one
+	if ok && k.history == nil {
+		k.filter = withFilter(p).filter
 	}
 	return k
 }
@@ -152,7 +158,7 @@ func (k *knowledge) marshal() ([]byte, error) {
 func (k *knowledge) sizeBytes() int {
 	size := 1 << 9
 	if k.history != nil {
-		size += 14*len(k.history.paths) + 8*len(k.history.runs)
+		size += 16*len(k.history.paths) + 8*len(k.history.runs)
 	} else if k.filter != nil {
 		size += k.filter().SizeBytes()
 	}

@@ -60,6 +60,8 @@ type Race struct {
 const (
 	maxDirectories = 1 << 16
 	maxFiles       = 1 << 18
+	// smallBytes is the size up to which a file is fetched that a Profile is less sure of.
+	smallBytes = 64 << 10
 	// largeBytes is the size above which a file is fetched behind smaller ones, in a
 	// call of its own.
 	largeBytes = 1 << 20

@@ -58,7 +58,7 @@ func (r *Race) walk(ctx context.Context) {
 }
 
 // wants reports whether a directory at that path is worth a look.
-func (r *Race) wants(h PathHash) bool { return r.profile == nil || r.profile.Contains(h) }
+func (r *Race) wants(h PathHash) bool { return r.profile == nil || r.profile.containsSmall(h) }
 
 // descend looks at all directories that are local, and gathers those that are not.
 func (w *walk) descend(ctx context.Context) {
@@ -95,8 +95,11 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		switch {
 		case !w.race.wants(h):
 		case kind == tree.File && w.files < maxFiles:
-			w.files++
-			w.found = append(w.found, file{digest: dir.At(i).Digest, hash: h})
+			f := file{digest: dir.At(i).Digest, hash: h}
+			if f.digest.SizeBytes() <= smallBytes || w.race.profile.Contains(h) {
+				w.files++
+				w.found = append(w.found, f)
+			}
 		case kind == tree.Dir && w.places < maxDirectories:
 			w.places++
 			w.todo = append(w.todo, place{digest: dir.At(i).Digest, hash: h})

@@ -41,6 +41,7 @@ type action struct {
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
+	size    rootSize
 }
 
 // execute runs the action that t names and returns the answer for the client.
@@ -100,7 +101,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.times.enter(stageExecute)
 	result, err := a.runCommand(ctx)
 	a.ran = result
-	a.read, a.stalled = a.root.Stats(), a.root.Stalled()
+	a.measure()
 	a.endRace()
 	a.task.enter(uploadingOutputs())
 	a.times.enter(stageUpload)
@@ -111,6 +112,18 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.times.enter(stageReport)
 	return response, err
 }
+
+// measure sees what the command read, and of how much.
+func (a *action) measure() {
+	a.read, a.stalled = a.root.Stats(), a.root.Stalled()
+	a.p.w.metrics.stalled.Add(a.stalled.Seconds())
+	if d, err := digest.FromProto(a.fn, a.message.GetInputRootDigest()); err == nil && a.seesReads() {
+		a.size = a.p.w.sizes.of(a.inputs, d)
+	}
+}
+
+// seesReads reports whether anybody could see what the command read.
+func (a *action) seesReads() bool { return a.p.w.opts.Roots.Method() != vfs.HardLink }
 
 // accept checks the messages and finds out where blobs come from.
 func (a *action) accept(ctx context.Context) error {
@@ -146,6 +159,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.command, err = parseCommand(message); err != nil {
 		return failf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
+	a.ahead.knowTool(a.command.args[0])
 	return nil
 }
 
@@ -261,7 +275,6 @@ func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 
 // release takes the input root and the temporary files away.
 func (a *action) release() {
-	a.endRace()
 	if a.root != nil {
 		if err := a.root.Close(); err != nil {
 			a.log.Error("input root was not released", zap.Error(err))
@@ -310,9 +323,10 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 		a.p.w.metrics.observe(stage, d)
 		fields = append(fields, zap.Duration(stage, d.Round(time.Microsecond)))
 	}
-	if a.root != nil && a.p.w.opts.Roots.Method() != vfs.HardLink {
+	if a.root != nil && a.seesReads() {
 		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
-			zap.Duration("stalled", a.stalled))
+			zap.Int64("root_files", a.size.files), zap.Int64("root_bytes", a.size.bytes),
+			zap.Bool("root_whole", a.size.whole), zap.Duration("stalled", a.stalled))
 	}
 	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
 	fields = append(fields, a.reuseFields()...)

@@ -23,15 +23,17 @@ const learnTimeout = 5 * time.Second
 // foresight is what is known of what an action will read, and what is done
 // about it. None of it can fail the action.
 type foresight struct {
-	action   prefetch.Action
+	action   prefetch.Action // without the tool until known is closed
 	recorder prefetch.Recorder
 
 	cancel context.CancelFunc
+	known  chan struct{} // closed when the command has been read
 	// found is closed when race is set, or never will be.
 	found  chan struct{}
 	race   atomic.Pointer[prefetch.Race]
 	origin prefetch.Origin // valid once found is closed
 
+	early   prefetch.Amount  // fetched before the race; valid once found is closed
 	outcome prefetch.Outcome // valid after end
 }
 
@@ -43,17 +45,39 @@ func (a *action) lookAhead(ctx context.Context) {
 	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
 		return
 	}
-	f := &foresight{action: a.similar(), found: make(chan struct{})}
+	f := &foresight{action: a.similar(), known: make(chan struct{}), found: make(chan struct{})}
 	ctx, f.cancel = context.WithCancel(ctx)
 	a.ahead = f
+	same := prefetch.Action{Instance: f.action.Instance, Digest: f.action.Digest}
 	go func() {
 		defer close(f.found)
-		profile, origin := o.Profiles.Find(ctx, f.action)
+		profile, origin := o.Profiles.Find(ctx, same)
+		if profile == nil {
+			// Whatever there is to know of others, all reads begin with the root.
+			brought, _ := a.inputs.PrefetchDirectories(ctx, []digest.Digest{root})
+			for _, d := range brought {
+				f.early = prefetch.Amount{Files: 1, Bytes: d.SizeBytes()}
+			}
+			select {
+			case <-f.known:
+				profile, origin = o.Profiles.Find(ctx, f.action)
+			case <-ctx.Done():
+			}
+		}
 		f.origin = origin
 		if ctx.Err() == nil {
 			f.race.Store(prefetch.Start(ctx, prefetch.Spec{Root: root, Source: a.inputs, Profile: profile, Limits: o.Limits}))
 		}
 	}()
+}
+
+// knowTool says which program the action starts. It is called once.
+func (f *foresight) knowTool(path string) {
+	if f == nil {
+		return
+	}
+	f.action.Tool = path
+	close(f.known)
 }
 
 // similar says which actions this one is like.
@@ -111,7 +135,11 @@ func (a *action) endRace() {
 		return
 	}
 	blobs, bytes := a.inputs.Fetched()
-	f.outcome = race.Outcome(f.recorder.Has, prefetch.Amount{Files: blobs, Bytes: bytes})
+	f.outcome = race.Outcome(f.recorder.Has, prefetch.Amount{
+		Files: blobs - f.early.Files, Bytes: bytes - f.early.Bytes,
+	})
+	f.outcome.Directories.Files += f.early.Files
+	f.outcome.Directories.Bytes += f.early.Bytes
 	a.p.w.metrics.observeRace(f.origin.String(), f.outcome)
 }
 

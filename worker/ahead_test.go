@@ -113,6 +113,40 @@ func TestRace(t *testing.T) {
 	}
 }
 
+// TestCoarseByTool: what a program read tells about its next run with other arguments,
+// also where the client says nothing of what it is doing.
+func TestCoarseByTool(t *testing.T) {
+	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},
+		prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}))
+	for i, want := range []string{"none", "coarse", "coarse"} {
+		r := f.run(t, spec{inputs: tree{"a/file": "a", "own": fmt.Sprint(i)}, shell: fmt.Sprintf("cat a/file own; : %d", i)})
+		assertOK(t, r)
+		if got := raceOf(t, r).GetProfile(); got != want {
+			t.Errorf("action %d: profile %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestInputRootSize: the result says how much of how much was read.
+func TestInputRootSize(t *testing.T) {
+	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},
+		prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}))
+	r := f.run(t, spec{inputs: tree{"a/file": "12345", "b/c": "123"}, shell: "cat a/file b/c"})
+	assertOK(t, r)
+	for _, packed := range r.GetResult().GetExecutionMetadata().GetAuxiliaryMetadata() {
+		var m actionstats.InputRoot
+		if !packed.MessageIs(&m) {
+			continue
+		}
+		check(t, packed.UnmarshalTo(&m))
+		if m.GetRootFiles() != 2 || m.GetRootBytes() != 8 || !m.GetRootWhole() {
+			t.Errorf("%v", &m)
+		}
+		return
+	}
+	t.Error("the result does not say what was read")
+}
+
 // TestRaceWithoutStore: profiles that cannot be stored change no result.
 func TestRaceWithoutStore(t *testing.T) {
 	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},

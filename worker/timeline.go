@@ -12,7 +12,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/runner"
-	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // A stage is a stretch of an action's time on the worker. Each begins at the
@@ -110,7 +109,7 @@ func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
 
 // appendInputUse says what the command read, unless nobody could see that.
 func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
-	if a.p.w.opts.Roots.Method() == vfs.HardLink {
+	if !a.seesReads() {
 		return list
 	}
 	stats := a.read
@@ -130,6 +129,9 @@ func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
 		BlobsFetched:    blobs,
 		BytesFetched:    bytes,
 		Stalled:         durationpb.New(a.stalled),
+		RootFiles:       a.size.files,
+		RootBytes:       a.size.bytes,
+		RootWhole:       a.size.whole,
 	})
 	if err != nil {
 		return list

@@ -115,6 +115,7 @@ type Worker struct {
 	opts    Options
 	log     *zap.Logger
 	metrics *metrics
+	sizes   rootSizes
 }
 
 // New checks the options and returns a Worker that does nothing until Run.
@@ -159,6 +160,7 @@ type metrics struct {
 	files   *prometheus.CounterVec
 	bytes   *prometheus.CounterVec
 	reuse   *prometheus.CounterVec
+	stalled prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -193,11 +195,17 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help: "Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, " +
 				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
 		}, []string{"outcome"}),
+		stalled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "forerunner_worker_stalled_seconds_total",
+			Help: "Time that commands stood waiting for storage.",
+		}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.actions, m.stage, m.busy, m.races, m.files, m.bytes, m.reuse} {
+	for _, c := range []prometheus.Collector{
+		m.actions, m.stage, m.busy, m.races, m.files, m.bytes, m.reuse, m.stalled,
+	} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

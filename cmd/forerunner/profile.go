@@ -39,9 +39,10 @@ type profileView struct {
 func profileCommand() *cobra.Command {
 	v := &profileView{}
 	cmd := farm.NewCommand("profile [flags] ACTION", "show which inputs of an action are read",
-		"Prints the input root of an action, given as HASH/SIZE, with a mark for each path: \"+\" is\n"+
-			"foreseen to be read the next time, \"-\" was not read by the last runs of its command. A folder\n"+
-			"of which nothing was read is one line. One unread file in a thousand is marked \"+\" by mistake.",
+		"Prints the input root of an action, given as HASH/SIZE, with a mark for each file: \"+\" was read by\n"+
+			"the last run of its command, \"~\" by one of those before and is fetched ahead of the next one, too,\n"+
+			"\"-\" by none of them. A folder of which nothing was read is one line. Of a thousand files that were\n"+
+			"never read, one is marked \"~\" by mistake.",
 		func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("give one action as HASH/SIZE: worker and scheduler name it in their logs")
@@ -53,7 +54,7 @@ func profileCommand() *cobra.Command {
 	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT")
 	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT (default that of --remote)")
 	f.StringVar(&v.instance, "instance", "", "instance `name`")
-	f.BoolVar(&v.unused, "unused", false, "list only what was not read, the largest first")
+	f.BoolVar(&v.unused, "unused", false, "list only what none of the last runs read, the largest first")
 	return cmd
 }
 
@@ -76,7 +77,7 @@ func (v *profileView) run(ctx context.Context, name string, out io.Writer) error
 	if err := proto.Unmarshal(raw, &action); err != nil {
 		return fmt.Errorf("%s is no action: %w", name, err)
 	}
-	profile, err := v.profileOf(ctx, conn, &action)
+	record, err := v.recordOf(ctx, conn, &action)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (v *profileView) run(ctx context.Context, name string, out io.Writer) error
 	if err != nil {
 		return fmt.Errorf("read input root: %w", err)
 	}
-	t, err := newProfiledTree(profile, root, directories)
+	t, err := newProfiledTree(record, root, directories)
 	if err != nil {
 		return err
 	}
@@ -106,12 +107,14 @@ func parseDigest(s string) (digest.Digest, error) {
 	return digest.Parse(digest.SHA256, hash, n)
 }
 
-// profileOf asks for what former runs of the action's command have read.
-func (v *profileView) profileOf(ctx context.Context, conn *grpc.ClientConn, a *repb.Action) (*prefetch.Profile, error) {
+// recordOf asks for what former runs of the action's command have read.
+func (v *profileView) recordOf(
+	ctx context.Context, conn *grpc.ClientConn, a *repb.Action,
+) (r prefetch.Record, err error) {
 	if v.profiles != "" {
 		other, err := farm.Dial(strings.TrimPrefix(v.profiles, "grpc://"))
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		defer other.Close()
 		conn = other
@@ -123,38 +126,61 @@ func (v *profileView) profileOf(ctx context.Context, conn *grpc.ClientConn, a *r
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.NotFound:
-		return nil, errors.New("nothing is known of what this action reads: no run of its command has succeeded on a " +
+		return r, errors.New("nothing is known of what this action reads: no run of its command has succeeded on a " +
 			"worker whose --profiles is here")
 	case codes.Unimplemented:
-		return nil, errors.New("no profiles are kept at this address: give that of the scheduler, or --profiles")
+		return r, errors.New("no profiles are kept at this address: give that of the scheduler, or --profiles")
 	default:
-		return nil, fmt.Errorf("ask for the profile: %w", err)
+		return r, fmt.Errorf("ask for the profile: %w", err)
 	}
-	p, ok := prefetch.ParseProfile(m)
+	// The history of a record is a field that this message does not have, and keeps.
+	value, err := proto.Marshal(m)
+	if err != nil {
+		return r, fmt.Errorf("profile: %w", err)
+	}
+	r, ok := prefetch.ParseRecord(value)
 	if !ok {
-		return nil, errors.New("the profile is malformed")
+		return r, errors.New("the profile is malformed")
 	}
-	return p, nil
+	return r, nil
 }
 
 // A profiledTree is an input root over which a profile was laid.
 type profiledTree struct {
-	lines []profiledLine // in order of the tree
-	all   amount
-	read  amount
+	lines     []profiledLine // in order of the tree
+	all       amount
+	sums      [marks]amount
+	knowsLast bool
 }
 
 type amount struct{ files, bytes int64 }
 
+func (a *amount) add(o amount) { a.files, a.bytes = a.files+o.files, a.bytes+o.bytes }
+
+// A mark says who read a path.
+type mark int
+
+// The marks.
+const (
+	neverRead mark = iota
+	foreseen       // by a run before the last one, or nobody knows by which
+	readLast
+	marks
+)
+
+func (m mark) String() string { return [...]string{"-", "~", "+"}[m] }
+
 // A profiledLine is a file, or a folder of which nothing was read.
 type profiledLine struct {
 	path string
-	read bool
+	mark mark
 	amount
 }
 
-func newProfiledTree(p *prefetch.Profile, root digest.Digest, list []*repb.Directory) (*profiledTree, error) {
-	b := &treeBuilder{profile: p, directories: map[string]*repb.Directory{}, tree: &profiledTree{}}
+func newProfiledTree(r prefetch.Record, root digest.Digest, list []*repb.Directory) (*profiledTree, error) {
+	b := &treeBuilder{
+		record: r, directories: map[string]*repb.Directory{}, tree: &profiledTree{knowsLast: r.KnowsLast()},
+	}
 	for _, m := range list {
 		d, _, err := digest.OfMessage(digest.SHA256, m)
 		if err != nil {
@@ -170,7 +196,7 @@ func newProfiledTree(p *prefetch.Profile, root digest.Digest, list []*repb.Direc
 }
 
 type treeBuilder struct {
-	profile     *prefetch.Profile
+	record      prefetch.Record
 	directories map[string]*repb.Directory
 	tree        *profiledTree
 	files       int
@@ -189,51 +215,65 @@ func (b *treeBuilder) add(dir string, h prefetch.PathHash, d *repb.Digest, read 
 			return sum
 		}
 		one := amount{1, f.GetDigest().GetSizeBytes()}
-		sum.files, sum.bytes = sum.files+1, sum.bytes+one.bytes
+		sum.add(one)
 		if read {
-			b.line(path.Join(dir, f.GetName()), b.profile.Contains(h.Child(f.GetName())), one)
+			b.line(path.Join(dir, f.GetName()), b.mark(h.Child(f.GetName())), one)
 		}
 	}
 	for _, child := range m.GetDirectories() {
 		p, childHash := path.Join(dir, child.GetName()), h.Child(child.GetName())
 		// What is below a folder that was not read was not read.
-		childRead := read && b.profile.Contains(childHash)
+		childRead := read && b.mark(childHash) != neverRead
 		below := b.add(p, childHash, child.GetDigest(), childRead)
-		sum.files, sum.bytes = sum.files+below.files, sum.bytes+below.bytes
+		sum.add(below)
 		if read && !childRead {
-			b.line(p+"/", false, below)
+			b.line(p+"/", neverRead, below)
 		}
 	}
 	return sum
 }
 
-func (b *treeBuilder) line(p string, read bool, n amount) {
-	t := b.tree
-	t.lines = append(t.lines, profiledLine{p, read, n})
-	t.all.files, t.all.bytes = t.all.files+n.files, t.all.bytes+n.bytes
-	if read {
-		t.read.files, t.read.bytes = t.read.files+n.files, t.read.bytes+n.bytes
+// mark says who read the path of that hash.
+func (b *treeBuilder) mark(h prefetch.PathHash) mark {
+	switch {
+	case b.record.ReadLast(h):
+		return readLast
+	case b.record.Profile.Contains(h):
+		return foreseen
 	}
+	return neverRead
 }
 
-// print writes a line for each path, and a sum.
+func (b *treeBuilder) line(p string, m mark, n amount) {
+	t := b.tree
+	t.lines = append(t.lines, profiledLine{p, m, n})
+	t.all.add(n)
+	t.sums[m].add(n)
+}
+
+// print writes a line for each path, and sums.
 func (t *profiledTree) print(w io.Writer, unused bool) {
 	lines := t.lines
 	if unused {
-		lines = slices.DeleteFunc(slices.Clone(lines), func(l profiledLine) bool { return l.read })
+		lines = slices.DeleteFunc(slices.Clone(lines), func(l profiledLine) bool { return l.mark != neverRead })
 		slices.SortStableFunc(lines, func(a, b profiledLine) int { return -cmp.Compare(a.bytes, b.bytes) })
 	}
 	for _, l := range lines {
-		mark := "-"
-		if l.read {
-			mark = "+"
-		}
 		count := ""
 		if strings.HasSuffix(l.path, "/") {
 			count = fmt.Sprintf("  (%d files)", l.files)
 		}
-		fmt.Fprintf(w, "%s %10s  %s%s\n", mark, bytesText(l.bytes), l.path, count)
+		fmt.Fprintf(w, "%s %10s  %s%s\n", l.mark, bytesText(l.bytes), l.path, count)
 	}
-	fmt.Fprintf(w, "foreseen: %d of %d files, %s of %s\n",
-		t.read.files, t.all.files, bytesText(t.read.bytes), bytesText(t.all.bytes))
+	if !t.knowsLast {
+		fmt.Fprintln(w, "what the last run read is not known here: the store has filters only")
+	}
+	for _, sum := range []struct {
+		mark mark
+		what string
+	}{{readLast, "read by the last run"}, {foreseen, "foreseen, too"}, {neverRead, "never read"}} {
+		n := t.sums[sum.mark]
+		fmt.Fprintf(w, "%s %d of %d files, %s of %s: %s\n", sum.mark,
+			n.files, t.all.files, bytesText(n.bytes), bytesText(t.all.bytes), sum.what)
+	}
 }

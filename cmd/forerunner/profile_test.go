@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
 // TestProfiledTree lays a profile over a tree.
@@ -25,45 +28,94 @@ func TestProfiledTree(t *testing.T) {
 		return &repb.FileNode{Name: name, Digest: digest.Of(digest.SHA256, []byte(strings.Repeat("x", size))).Proto()}
 	}
 	deep := put(&repb.Directory{Files: []*repb.FileNode{file("one", 10), file("two", 20)}})
+	other := put(&repb.Directory{Files: []*repb.FileNode{file("one", 10), file("two", 20), file("three", 7)}})
 	lib := put(&repb.Directory{
 		Files:       []*repb.FileNode{file("large", 3<<20), file("used", 100)},
 		Directories: []*repb.DirectoryNode{{Name: "deep", Digest: deep}},
 	})
 	root, err := digest.FromProto(digest.SHA256, put(&repb.Directory{
 		Files:       []*repb.FileNode{file("main", 5)},
-		Directories: []*repb.DirectoryNode{{Name: "lib", Digest: lib}, {Name: "other", Digest: deep}},
+		Directories: []*repb.DirectoryNode{{Name: "lib", Digest: lib}, {Name: "other", Digest: other}},
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hashes []prefetch.PathHash
-	for _, p := range []string{"", "main", "lib", "lib/used"} {
-		hashes = append(hashes, prefetch.HashPath(p))
+	// The run before the last one read something else.
+	store := &oneRecord{}
+	profiles := prefetch.NewProfiles(store, prefetch.ProfilesOptions{})
+	action := prefetch.Action{Digest: root}
+	for _, read := range [][]string{{"", "main", "other", "other/two"}, {"", "main", "lib", "lib/used"}} {
+		var hashes []prefetch.PathHash
+		for _, p := range read {
+			hashes = append(hashes, prefetch.HashPath(p))
+		}
+		profiles.Learn(t.Context(), action, hashes)
 	}
-	tree, err := newProfiledTree(prefetch.NewProfile(hashes, prefetch.ProfileOptions{}), root, all)
-	if err != nil {
-		t.Fatal(err)
+	whole, ok := prefetch.ParseRecord(store.value)
+	if !ok {
+		t.Fatal("no record")
 	}
-	for unused, want := range map[bool]string{
-		false: "+ 5 B main|- 3072 KiB lib/large|+ 100 B lib/used|- 30 B lib/deep/ (2 files)|- 30 B other/ (2 files)|",
-		true:  "- 3072 KiB lib/large|- 30 B lib/deep/ (2 files)|- 30 B other/ (2 files)|",
+	filter, _ := prefetch.ParseRecord(filterOnly(t, store.value))
+	const sums = "+ 2 of 8 files, 105 B of 3072 KiB: read by the last run|" +
+		"~ 1 of 8 files, 20 B of 3072 KiB: foreseen, too|- 5 of 8 files, 3072 KiB of 3072 KiB: never read|"
+	for _, c := range []struct {
+		record prefetch.Record
+		unused bool
+		want   string
+	}{
+		{whole, false, "+ 5 B main|- 3072 KiB lib/large|+ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
+			"- 10 B other/one|~ 20 B other/two|- 7 B other/three|" + sums},
+		{whole, true, "- 3072 KiB lib/large|- 30 B lib/deep/ (2 files)|- 10 B other/one|- 7 B other/three|" + sums},
+		{filter, false, "~ 5 B main|- 3072 KiB lib/large|~ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
+			"- 10 B other/one|~ 20 B other/two|- 7 B other/three|" +
+			"what the last run read is not known here: the store has filters only|" +
+			"+ 0 of 8 files, 0 B of 3072 KiB: read by the last run|" +
+			"~ 3 of 8 files, 125 B of 3072 KiB: foreseen, too|- 5 of 8 files, 3072 KiB of 3072 KiB: never read|"},
 	} {
+		tree, err := newProfiledTree(c.record, root, all)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var b strings.Builder
-		tree.print(&b, unused)
+		tree.print(&b, c.unused)
 		var got string
 		for line := range strings.Lines(b.String()) {
-			if !strings.HasPrefix(line, "foreseen") {
-				got += strings.Join(strings.Fields(line), " ") + "|"
-			}
+			got += strings.Join(strings.Fields(line), " ") + "|"
 		}
-		if got != want {
-			t.Errorf("unused %v: %s, want %s", unused, got, want)
-		}
-		if !strings.Contains(b.String(), "foreseen: 2 of 7 files") {
-			t.Errorf("no sum in %s", &b)
+		if got != c.want {
+			t.Errorf("unused %v:\n%s, want\n%s", c.unused, got, c.want)
 		}
 	}
 	if _, err := parseDigest("abc"); err == nil {
 		t.Error("a digest without a size was taken")
 	}
+}
+
+// filterOnly is what a store keeps of a record that knows no history.
+func filterOnly(t *testing.T, value []byte) []byte {
+	t.Helper()
+	var m fsac.FileSystemAccessProfile
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(value, &m); err != nil {
+		t.Fatal(err)
+	}
+	b, err := proto.Marshal(&m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// oneRecord is a prefetch.Store for one action.
+type oneRecord struct{ value []byte }
+
+func (s *oneRecord) Get(context.Context, prefetch.Key) ([]byte, error) {
+	if s.value == nil {
+		return nil, prefetch.ErrNotFound
+	}
+	return s.value, nil
+}
+
+func (s *oneRecord) Put(_ context.Context, _ prefetch.Key, value []byte) error {
+	s.value = value
+	return nil
 }

@@ -41,7 +41,13 @@ type InputRoot struct {
 	BytesFetched int64 `protobuf:"varint,5,opt,name=bytes_fetched,json=bytesFetched,proto3" json:"bytes_fetched,omitempty"`
 	// Time that the command spent waiting for storage. It does not count
 	// towards its timeout.
-	Stalled       *durationpb.Duration `protobuf:"bytes,6,opt,name=stalled,proto3" json:"stalled,omitempty"`
+	Stalled *durationpb.Duration `protobuf:"bytes,6,opt,name=stalled,proto3" json:"stalled,omitempty"`
+	// Files in the input root and the sum of their sizes, once for each path.
+	RootFiles int64 `protobuf:"varint,7,opt,name=root_files,json=rootFiles,proto3" json:"root_files,omitempty"`
+	RootBytes int64 `protobuf:"varint,8,opt,name=root_bytes,json=rootBytes,proto3" json:"root_bytes,omitempty"`
+	// The worker knows all directories of the input root; else the two above are what
+	// is in those that it knows.
+	RootWhole     bool `protobuf:"varint,9,opt,name=root_whole,json=rootWhole,proto3" json:"root_whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -116,6 +122,27 @@ func (x *InputRoot) GetStalled() *durationpb.Duration {
 		return x.Stalled
 	}
 	return nil
+}
+
+func (x *InputRoot) GetRootFiles() int64 {
+	if x != nil {
+		return x.RootFiles
+	}
+	return 0
+}
+
+func (x *InputRoot) GetRootBytes() int64 {
+	if x != nil {
+		return x.RootBytes
+	}
+	return 0
+}
+
+func (x *InputRoot) GetRootWhole() bool {
+	if x != nil {
+		return x.RootWhole
+	}
+	return false
 }
 
 // What was fetched ahead of the action, and what became of it. Files are counted
@@ -550,7 +577,7 @@ var File_proto_actionstats_actionstats_proto protoreflect.FileDescriptor
 
 const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\n" +
-	"#proto/actionstats/actionstats.proto\x12\x16forerunner.actionstats\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n" +
+	"#proto/actionstats/actionstats.proto\x12\x16forerunner.actionstats\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x02\n" +
 	"\tInputRoot\x12)\n" +
 	"\x10directories_read\x18\x01 \x01(\x03R\x0fdirectoriesRead\x12\x1d\n" +
 	"\n" +
@@ -559,7 +586,13 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"bytes_read\x18\x03 \x01(\x03R\tbytesRead\x12#\n" +
 	"\rblobs_fetched\x18\x04 \x01(\x03R\fblobsFetched\x12#\n" +
 	"\rbytes_fetched\x18\x05 \x01(\x03R\fbytesFetched\x123\n" +
-	"\astalled\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\astalled\"\x80\x03\n" +
+	"\astalled\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\astalled\x12\x1d\n" +
+	"\n" +
+	"root_files\x18\a \x01(\x03R\trootFiles\x12\x1d\n" +
+	"\n" +
+	"root_bytes\x18\b \x01(\x03R\trootBytes\x12\x1d\n" +
+	"\n" +
+	"root_whole\x18\t \x01(\bR\trootWhole\"\x80\x03\n" +
 	"\bPrefetch\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12/\n" +
 	"\x13directories_fetched\x18\x02 \x01(\x03R\x12directoriesFetched\x12#\n" +

@@ -1,0 +1,39 @@
+package prefetch
+
+import "slices"
+
+// A Record is what a Store keeps of the runs of an action, for those who show it.
+type Record struct {
+	// Profile has what the next run is expected to read.
+	Profile *Profile
+	last    []PathHash // ascending; nil if it is not known
+}
+
+// ParseRecord returns what an exact record of a Store says, which may come from a service
+// that has it as a FileSystemAccessProfile; false if it is malformed.
+func ParseRecord(value []byte) (Record, bool) {
+	k := exactRules(ProfileOptions{}.withDefaults()).parse(value)
+	if k.filter == nil {
+		return Record{}, false
+	}
+	r := Record{Profile: k.filter()}
+	if h := k.history; h != nil && len(h.runs) > 0 {
+		r.last = []PathHash{}
+		for i, path := range h.paths {
+			if h.readers[i]>>h.newest&1 != 0 {
+				r.last = append(r.last, path)
+			}
+		}
+	}
+	return r, true
+}
+
+// KnowsLast reports whether it is known what the last run read.
+func (r Record) KnowsLast() bool { return r.last != nil }
+
+// ReadLast reports whether the last run read the path of that hash; no hash of another
+// path is taken for it.
+func (r Record) ReadLast(h PathHash) bool {
+	_, ok := slices.BinarySearch(r.last, h)
+	return ok
+}

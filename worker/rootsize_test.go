@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"math"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	inputtree "github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// knownDirectories counts how often it is asked.
+type knownDirectories struct {
+	known map[digest.Digest]*inputtree.Directory
+	asked int
+}
+
+func (k *knownDirectories) LocalDirectory(d digest.Digest) (*inputtree.Directory, bool) {
+	k.asked++
+	return k.known[d], k.known[d] != nil
+}
+
+func (k *knownDirectories) put(t *testing.T, m *repb.Directory) digest.Digest {
+	t.Helper()
+	d, raw, err := digest.OfMessage(digest.SHA256, m)
+	check(t, err)
+	k.known[d], err = inputtree.Parse(digest.SHA256, raw)
+	check(t, err)
+	return d
+}
+
+func TestRootSize(t *testing.T) {
+	k := &knownDirectories{known: map[digest.Digest]*inputtree.Directory{}}
+	file := func(name string) *repb.FileNode {
+		return &repb.FileNode{Name: name, Digest: digestOfBytes(name).Proto()}
+	}
+	leaf := k.put(t, &repb.Directory{Files: []*repb.FileNode{file("four"), file("three")}})
+	root := k.put(t, &repb.Directory{
+		Files:       []*repb.FileNode{file("a")},
+		Directories: []*repb.DirectoryNode{{Name: "x", Digest: leaf.Proto()}, {Name: "y", Digest: leaf.Proto()}},
+	})
+	var sizes rootSizes
+	want := rootSize{files: 5, bytes: 1 + 2*9, whole: true}
+	for range 2 {
+		if got := sizes.of(k, root); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if k.asked != 2 {
+		t.Errorf("asked for %d directories, want each once", k.asked)
+	}
+	// What is not here is not counted, and is when it is.
+	other := k.put(t, &repb.Directory{Files: []*repb.FileNode{file("other")}})
+	root = k.put(t, &repb.Directory{
+		Directories: []*repb.DirectoryNode{{Name: "x", Digest: leaf.Proto()}, {Name: "z", Digest: other.Proto()}},
+	})
+	there := k.known[other]
+	delete(k.known, other)
+	if got, want := sizes.of(k, root), (rootSize{files: 2, bytes: 9}); got != want {
+		t.Errorf("%+v, want the lower bound %+v", got, want)
+	}
+	k.known[other] = there
+	if got, want := sizes.of(k, root), (rootSize{files: 3, bytes: 14, whole: true}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	// 10^30 paths in 30 directories.
+	for range 30 {
+		m := &repb.Directory{}
+		for i := range 10 {
+			m.Directories = append(m.Directories, &repb.DirectoryNode{Name: string(rune('a' + i)), Digest: root.Proto()})
+		}
+		root = k.put(t, m)
+	}
+	if got := sizes.of(k, root); got.bytes != math.MaxInt64 || !got.whole {
+		t.Errorf("%+v", got)
+	}
+}
