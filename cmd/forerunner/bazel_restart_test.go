@@ -14,8 +14,7 @@ import (
 const (
 	gatedActions  = 4 // run when the scheduler is killed
 	queuedActions = 6 // wait for a slot then
-	// downtime is less than Bazel takes to give up, which is 3 s with five retries.
-	downtime = time.Second
+	downtime      = time.Second
 )
 
 // TestBazelThroughRestart kills a scheduler, and the storage in it, in the middle of a real build.
@@ -35,7 +34,8 @@ func TestBazelThroughRestart(t *testing.T) {
 	}
 	scheduler := serve()
 	worker := f.worker("worker", listen, listen, "--slots", fmt.Sprint(gatedActions))
-	c := newBazelClient(t, bazel, workspace, "--config=remote", "--jobs=20", "--remote_executor=grpc://"+listen)
+	// Five retries, the default, last for 3 s.
+	c := newBazelClient(t, bazel, workspace, "--config=remote", "--jobs=20", "--remote_retries=20", "--remote_executor=grpc://"+listen)
 	built := make(chan bazelRun, 1)
 	go func() { built <- c.run(t, "build", "//restart:all") }()
 
