@@ -24,6 +24,9 @@ const requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
 // requestMetadataType names RequestMetadata in an Any.
 const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 
+// maxMetadataBytes bounds what is in it: each operation keeps it, and hands it on.
+const maxMetadataBytes = 64 << 10
+
 // traceKeys are the W3C trace context headers.
 var traceKeys = [...]string{"traceparent", "tracestate"}
 
@@ -65,6 +68,10 @@ func (op *Operation) carry(ctx context.Context) error {
 	v := metadata.ValueFromIncomingContext(ctx, requestMetadataKey)
 	if len(v) == 0 {
 		return nil
+	}
+	if n := len(v[0]); n > maxMetadataBytes {
+		return status.Errorf(codes.InvalidArgument, "header %s has %d bytes, at most %d are taken",
+			requestMetadataKey, n, maxMetadataBytes)
 	}
 	encoded := []byte(v[0])
 	op.Request = &repb.RequestMetadata{}

@@ -30,6 +30,10 @@ const (
 	connectionWindow = 64 << 20
 )
 
+// maxHeaderBytes bounds the headers of one call. It leaves room to tell a client that
+// its RequestMetadata is too long, and which bound that has.
+const maxHeaderBytes = 2 << 20
+
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
@@ -47,6 +51,7 @@ func newGRPC(a *activity) (*grpc.Server, *health.Server) {
 		grpc.ChainUnaryInterceptor(a.unary),
 		grpc.ChainStreamInterceptor(a.stream),
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.SharedWriteBuffer(true), // else every connection has its own 32 KiB

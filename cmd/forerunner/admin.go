@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,14 +38,14 @@ func adminCommand(
 	use, short, long string, run func(ctx context.Context, c *adminCall, args []string) error,
 ) *cobra.Command {
 	var remote string
-	var json bool
+	var asJSON bool
 	cmd := farm.NewCommand(use, short, long, func(cmd *cobra.Command, args []string) error {
 		conn, err := farm.Dial(strings.TrimPrefix(remote, "grpc://"))
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		c := &adminCall{SchedulerClient: admin.NewSchedulerClient(conn), out: cmd.OutOrStdout(), json: json}
+		c := &adminCall{SchedulerClient: admin.NewSchedulerClient(conn), out: cmd.OutOrStdout(), json: asJSON}
 		err = run(cmd.Context(), c, args)
 		switch s := status.Convert(err); s.Code() {
 		case codes.OK, codes.Unknown:
@@ -58,7 +60,7 @@ func adminCommand(
 	})
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT")
-	cmd.Flags().BoolVar(&json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -67,11 +69,15 @@ func (c *adminCall) print(m proto.Message) (printed bool, err error) {
 	if !c.json {
 		return false, nil
 	}
-	b, err := protojson.MarshalOptions{Multiline: true, EmitUnpopulated: true}.Marshal(m)
+	b, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(m)
 	if err != nil {
 		return true, err
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n", b)
+	var text bytes.Buffer // protojson's own spaces are at random
+	if err := json.Indent(&text, b, "", "  "); err != nil {
+		return true, err
+	}
+	_, err = fmt.Fprintf(c.out, "%s\n", &text)
 	return true, err
 }
 

@@ -42,7 +42,7 @@ func testOperator(f *farmTest) {
 		})
 	}
 	expect("executing", "workers", "list", "name=work*")
-	expect(`"EXECUTING"`, "workers", "list", "--json")
+	expect(`"state": "EXECUTING"`, "workers", "list", "--json")
 	expect("waits: all 1 workers that take work are busy", "queue")
 	f.eventually("two operations wait", func() bool {
 		return strings.Count(f.verb(listen, "queue", "operations", "stage=queued"), "\n") == 3

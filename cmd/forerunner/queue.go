@@ -19,13 +19,13 @@ worker, and platform.NAME for each property: target=//slow/*`
 
 func queueCommand() *cobra.Command {
 	cmd := queueListCommand()
-	cmd.Use = "queue"
+	cmd.Use, cmd.Short = "queue", "list what waits and why, end operations"
 	cmd.AddCommand(queueListCommand(), operationsCommand(), killCommand())
 	return cmd
 }
 
 func queueListCommand() *cobra.Command {
-	return adminCommand("list", "list queues, and why actions wait",
+	cmd := adminCommand("list", "list queues, and why actions wait",
 		"Lists for each platform and size class how many workers there are, what waits for them and why,\n"+
 			"and below it the same by invocation keys.",
 		func(ctx context.Context, c *adminCall, _ []string) error {
@@ -40,6 +40,8 @@ func queueListCommand() *cobra.Command {
 			}
 			return c.printQueues(list)
 		})
+	cmd.Args = cobra.NoArgs
+	return cmd
 }
 
 func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {

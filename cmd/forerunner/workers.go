@@ -20,7 +20,8 @@ or as further arguments, which then must all hold. In values "*" stands for any 
 any one character: host=build-*`
 
 func workersCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "workers", Short: "list workers, drain them for maintenance"}
+	cmd := listWorkersCommand()
+	cmd.Use, cmd.Short, cmd.Args = "workers", "list workers, drain them for maintenance", cobra.NoArgs
 	cmd.AddCommand(listWorkersCommand(), drainCommand(), undrainCommand())
 	return cmd
 }
