@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
 // check returns what is wrong with a State between events; "" if nothing is.
@@ -24,7 +26,7 @@ func (s *State) tasks() map[*task]int {
 	}
 	for _, p := range s.pools {
 		for _, q := range p.queues {
-			for _, t := range q.tasks.all() {
+			for _, t := range q.tasks() {
 				places[t]++
 			}
 		}
@@ -60,6 +62,12 @@ func (s *State) checkTasks() string {
 			return fmt.Sprintf("task %s: orphan %t, operations %d", t.action, orphan, len(t.operations))
 		}
 		unmatched := t.worker == nil && t.queue == nil
+		if unmatched != (t.pool == nil) || t.queue != nil && t.queue.pool != t.pool || t.worker != nil && t.worker.pool != t.pool {
+			return fmt.Sprintf("task %s is in the tree of another pool", t.action)
+		}
+		if t.item.Waits() != (t.queue != nil) {
+			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
+		}
 		if (t.timer.slot > 0) != (orphan || unmatched) {
 			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
 		}
@@ -87,7 +95,7 @@ func (s *State) checkTasks() string {
 }
 
 func (s *State) checkWorkers() string {
-	perQueue := map[*queue][2]int{}
+	perQueue := map[*queue][3]int{}
 	connected := 0
 	for connection, ws := range s.connections {
 		connected += len(ws)
@@ -110,6 +118,9 @@ func (s *State) checkWorkers() string {
 		if w.serving {
 			n[1]++
 		}
+		if w.resting {
+			n[2]++
+		}
 		perQueue[w.queue] = n
 		if w.connection != 0 {
 			connected--
@@ -119,11 +130,11 @@ func (s *State) checkWorkers() string {
 			return fmt.Sprintf("worker %s is not where it belongs", key)
 		case w.timer.slot == 0:
 			return fmt.Sprintf("worker %s has no deadline", key)
-		case (w.place != nil) != (w.held && w.serving && !s.isSettling()):
-			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.place != nil)
+		case w.seat.Waits() != (w.held && w.serving && !s.isSettling()):
+			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.seat.Waits())
 		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-		case w.serving != (!w.prefersIdle && !w.drained) || w.drained != s.drains.match(w):
+		case w.serving != (!w.prefersIdle && !w.drained) || w.resting != (w.prefersIdle && !w.drained) || w.drained != s.drains.match(w):
 			return fmt.Sprintf("worker %s: serving %t, prefers to be idle %t, drained %t", key, w.serving, w.prefersIdle, w.drained)
 		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
 			return fmt.Sprintf("worker %s runs what it does not serve", key)
@@ -138,11 +149,18 @@ func (s *State) checkWorkers() string {
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
-			if n != [2]int{q.workers, q.serving} || q.workers == 0 {
-				return fmt.Sprintf("queue %v/%d counts %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, n)
+			if n != [3]int{q.workers, q.serving, q.resting} || q.workers == 0 {
+				return fmt.Sprintf("queue %v/%d counts %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, n)
 			}
-			if q.tasks.len() > 0 && (q.serving == 0 || q.idle.len() > 0) {
-				return fmt.Sprintf("queue %v/%d: %d tasks, %d serve, %d idle", p.key(), q.class, q.tasks.len(), q.serving, q.idle.len())
+			tasks, root := q.tasks(), fair.View{}
+			for root = range p.tree.Branches(q.class) {
+				break
+			}
+			if len(tasks) != q.waiting || q.waiting > 0 && (!q.open() || root.Idle > 0) {
+				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+			}
+			if q.rest.slot > 0 && (q.serving > 0 || q.resting == 0) {
+				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.key(), q.class, q.serving, q.resting)
 			}
 		}
 	}

@@ -34,6 +34,10 @@ type Config struct {
 	// that those which run actions since before a restart can say so, and none of
 	// these is started twice. Default 0: there was nothing before.
 	Settle time.Duration
+	// Queues say how operations share workers; for each pool the first that is for
+	// it, and without one DefaultLevels. What they hold is not to be changed.
+	Queues []QueueConfig
+
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
 	MaxAttempts int
@@ -108,6 +112,11 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		if *f.n == 0 {
 			*f.n = f.def
+		}
+	}
+	for i, q := range c.Queues {
+		if err := q.Validate(); err != nil {
+			return c, fmt.Errorf("scheduler config: Queues[%d]: %w", i, err)
 		}
 	}
 	if c.ExecutionTimeout > c.MaxExecutionTimeout {

@@ -13,7 +13,9 @@
 // Words. An operation is what one Execute call made; a task is one run of an
 // action, shared by the operations that asked for the same action at the same
 // time. Workers with the same instance name prefix and platform form a pool;
-// the workers of a pool with the same size class share a queue.
+// the workers of a pool with the same size class share a queue. Each pool has a
+// fair.Tree, with a lane for each queue, which says whose turn it is; what its
+// branches are is in Config.Queues.
 //
 // The package refuses to look into input roots, to write the action cache (the
 // worker does, which alone knows what shaped a result) and to guess: a worker

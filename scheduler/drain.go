@@ -75,7 +75,7 @@ func (s *State) redrain() {
 			// A call that is held stays so: the worker would come back at once.
 			s.unidle(w)
 		}
-		s.serve(w, !w.drained && !w.prefersIdle)
+		s.serve(w)
 		if !drained && w.held {
 			s.offer(w)
 		}

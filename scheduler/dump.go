@@ -37,6 +37,11 @@ func (s *State) Dump() string {
 	for _, t := range s.unmatched.all() {
 		d.line("unmatched %s", t.action)
 	}
+	for _, p := range s.sortedPools() {
+		for _, q := range p.queues {
+			d.queue(q)
+		}
+	}
 	for _, b := range s.broughtOrder.all() {
 		d.line("brought %s by %s%s", b.action, b.worker, d.timer(b.timer))
 	}
@@ -44,6 +49,18 @@ func (s *State) Dump() string {
 		d.line("client %q %d", c, s.clients[c])
 	}
 	return d.text.String()
+}
+
+// queue writes what each branch of a queue has, and what is next.
+func (d *dumper) queue(q *queue) {
+	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait%s",
+		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, d.timer(q.rest))
+	for v := range q.pool.tree.Branches(q.class) {
+		d.line("  %*s%q %+v", 2*v.Depth, "", v.Key, v)
+	}
+	if t := q.head(d.now); t != nil {
+		d.line("  next is %s", t.action)
+	}
 }
 
 type dumper struct {
@@ -74,7 +91,7 @@ func (d *dumper) timer(t timer) string {
 func (d *dumper) worker(w *worker) {
 	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
 		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
-		w.serving, w.prefersIdle, w.drained, w.call, w.held, w.place != nil, d.timer(w.timer))
+		w.serving, w.prefersIdle, w.drained, w.call, w.held, w.seat.Waits(), d.timer(w.timer))
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.confirmed)
 	}
@@ -103,6 +120,6 @@ func (d *dumper) task(t *task) {
 	for i, o := range t.operations {
 		names[i] = o.spec.Name
 	}
-	d.line("task %s %s for %v, queued %s, attempts %d, resends %d%s",
-		t.action, where, names, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
+	d.line("task %s %s for %v, returned %t, queued %s, attempts %d, resends %d%s",
+		t.action, where, names, t.returned, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
 }

@@ -36,6 +36,15 @@ type Operation struct {
 	Platform Platform
 	// Private operations are never joined with others of the same action.
 	Private bool
+	// Priority and Expected order the operations of one invocation: the lowest
+	// priority goes first (REv2, ExecutionPolicy), then what is thought to run
+	// longest. Priorities also shift the shares of invocations; see package fair.
+	Priority int32
+	Expected time.Duration
+	// User is who asks, Claims are what else is known of him; empty if he has not
+	// said who he is.
+	User   string
+	Claims map[string]string
 	// Client tells apart whose operations Config.MaxPerClient counts; empty: nobody's.
 	Client string
 

@@ -79,6 +79,13 @@ func fuzzHistory(t *testing.T, script []byte) string {
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, Settle: 4 * time.Second}
+	cfg.Queues = []QueueConfig{
+		{Platform: map[string]string{"OS": "x"}, Levels: nil},
+		{Levels: []Level{
+			{Key: KeyUser, Stickiness: 8 * time.Second, Weights: map[string]float64{"u1": 3}},
+			{Key: KeyToolInvocation, Stickiness: 3 * time.Second},
+		}},
+	}
 	state, err := NewState(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +129,8 @@ func (f *fuzzer) step() {
 			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=OS=x"),
 			f.pick("instance=", "instance=i", "instance=i/j", "private"),
 			f.pick("client=", "client=c1", "client=c2")))
+		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
+			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"))
 		out, err := f.state.Submit(now, f.operation(args))
 		if err == nil {
 			f.clients[args[0]] = 1

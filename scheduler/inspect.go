@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -119,10 +121,13 @@ type QueueView struct {
 	Root      Branch
 }
 
-// A Branch is a part of a queue whose operations have a key in common. Its counts
-// include those of its children.
+// A Branch is a part of a queue whose operations have a key in common.
 type Branch struct {
-	Key             string
+	Key string
+	// Queued counts the operations that wait here and below; one action may have
+	// several. Running is what runs, in all size classes of the platform, each action
+	// with its size class: what decides whose turn it is. Of the root they count the
+	// actions that wait and run.
 	Queued, Running int
 	// Children are the busiest ones; Omitted counts the others.
 	Children []Branch
@@ -147,10 +152,10 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 			v := QueueView{
 				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
 				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
-				Executing: executing[q], Draining: draining[q], Queued: q.tasks.len(),
+				Executing: executing[q], Draining: draining[q], Queued: q.waiting,
 				Root: q.branches(executing[q], branches),
 			}
-			if t, ok := q.tasks.front(); ok {
+			if t := q.head(s.now); t != nil {
 				v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v)
 			}
 			queues = append(queues, v)
@@ -163,9 +168,37 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	return queues, unmatched
 }
 
-// branches returns the queue by its keys, of which there are none yet.
-func (q *queue) branches(running, _ int) Branch {
-	return Branch{Queued: q.tasks.len(), Running: running}
+// branches returns the queue by its keys, with at most so many of them: the busiest
+// ones of each level, the outer levels first.
+func (q *queue) branches(running, atMost int) Branch {
+	root := &Branch{}
+	path := []*Branch{root}
+	for v := range q.pool.tree.Branches(q.class) {
+		if v.Depth == 0 || v.Queued == 0 && v.Running == 0 {
+			continue // the latter, and all below it, only have workers
+		}
+		parent := path[v.Depth-1]
+		parent.Children = append(parent.Children, Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running)})
+		path = append(path[:v.Depth], &parent.Children[len(parent.Children)-1])
+	}
+	root.Queued, root.Running = q.waiting, running
+	for level := []*Branch{root}; len(level) > 0; {
+		var next []*Branch
+		for _, b := range level {
+			slices.SortStableFunc(b.Children, func(x, y Branch) int {
+				return cmp.Or(cmp.Compare(y.Queued, x.Queued), cmp.Compare(y.Running, x.Running))
+			})
+			kept := min(len(b.Children), atMost)
+			atMost -= kept
+			b.Omitted = len(b.Children) - kept
+			b.Children = b.Children[:kept]
+			for i := range b.Children {
+				next = append(next, &b.Children[i])
+			}
+		}
+		level = next
+	}
+	return *root
 }
 
 // whyWaits says for what the first action of a queue waits.
@@ -177,6 +210,9 @@ func (s *State) whyWaits(q *queue, v QueueView) string {
 	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
 	if v.Idle > 0 {
 		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", v.Idle, q.serving)
+	}
+	if q.serving == 0 {
+		why = "no worker takes more work for the moment"
 	}
 	if rest := q.workers - q.serving; rest > 0 {
 		why += fmt.Sprintf("; %d more are drained or leave", rest)

@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"container/list"
 	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
 // A fifo holds values in order and gives each an anchor to remove it by.
 type fifo[T any] struct{ l list.List }
 
-func (f *fifo[T]) pushBack(v T) *list.Element  { return f.l.PushBack(v) }
-func (f *fifo[T]) pushFront(v T) *list.Element { return f.l.PushFront(v) }
-func (f *fifo[T]) remove(e *list.Element)      { f.l.Remove(e) }
-func (f *fifo[T]) len() int                    { return f.l.Len() }
+func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
+func (f *fifo[T]) remove(e *list.Element)     { f.l.Remove(e) }
+func (f *fifo[T]) len() int                   { return f.l.Len() }
 
 // front returns the first value; false if there is none.
 func (f *fifo[T]) front() (v T, ok bool) {
@@ -37,6 +39,9 @@ func (f *fifo[T]) all() []T {
 type pool struct {
 	prefix   string
 	platform Platform
+	// tree says what is next, for each size class; levels are what it is made of.
+	tree   *fair.Tree
+	levels []Level
 	// queues are sorted by size class, smallest first.
 	queues []*queue
 }
@@ -51,16 +56,17 @@ func (p *pool) queue(class uint32) *queue {
 		return cmp.Compare(q.class, c)
 	})
 	if !found {
-		p.queues = slices.Insert(p.queues, i, &queue{pool: p, class: class})
+		q := &queue{pool: p, class: class}
+		q.rest.owner = q
+		p.queues = slices.Insert(p.queues, i, q)
 	}
 	return p.queues[i]
 }
 
-// largest returns the queue of the largest size class that has a worker that
-// takes work; nil if there is none.
-func (p *pool) largest() *queue {
+// largest returns the queue of the largest size class that fits; nil if none does.
+func (p *pool) largest(fits func(*queue) bool) *queue {
 	for _, q := range slices.Backward(p.queues) {
-		if q.serving > 0 {
+		if fits(q) {
 			return q
 		}
 	}
@@ -76,14 +82,58 @@ func (p *pool) serving() int {
 	return n
 }
 
-// A queue is what one size class of a pool has to do and who is free to do it.
-// Invariants between events: tasks or idle is empty; tasks is empty unless serving > 0.
+// A queue is what one size class of a pool has to do and who is free to do it: a
+// lane of the pool's tree. Invariants between events: nothing waits or nobody is
+// idle; nothing waits unless it is open.
 type queue struct {
 	pool  *pool
 	class uint32
-	tasks fifo[*task]
-	// idle are the workers whose call is held, the longest waiting first.
-	idle fifo[*worker]
-	// workers counts all workers; serving those that want work.
-	workers, serving int
+	// waiting counts the tasks in the queue.
+	waiting int
+	// workers counts all workers; serving those that take work, resting those that
+	// prefer to be idle and nobody has drained.
+	workers, serving, resting int
+	// rest runs while nobody serves and somebody rests who may serve again.
+	rest timer
+}
+
+func (q *queue) served() bool { return q.serving > 0 }
+
+// open reports whether tasks may wait here. That nobody serves the queue is not
+// enough to close it: a worker that runs one action and fetches the inputs of the
+// next has positions that want no third one for the moment.
+func (q *queue) open() bool { return q.serving > 0 || q.rest.slot > 0 }
+
+// cost is what a running task of the queue counts in its pool's tree.
+func (q *queue) cost() int64 { return max(int64(q.class), 1) }
+
+// due closes a queue that only has workers that have long wanted no work, nor do
+// any. Those that do some may well go on after it.
+func (q *queue) due(s *State) {
+	for _, w := range s.workers {
+		if w.queue == q && w.resting && w.task != nil {
+			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+			return
+		}
+	}
+	s.rematch(q.tasks())
+}
+
+// head returns what a worker would get that belongs to no branch; nil if nothing
+// waits that may run.
+func (q *queue) head(now time.Time) *task {
+	it := q.pool.tree.Next(&fair.Seat{Lane: q.class}, now)
+	if it == nil {
+		return nil
+	}
+	return it.Owner.(*task)
+}
+
+// tasks returns those that wait, the oldest first.
+func (q *queue) tasks() []*task {
+	var tasks []*task
+	for _, it := range q.pool.tree.Items(q.class) {
+		tasks = append(tasks, it.Owner.(*task))
+	}
+	return tasks
 }

@@ -48,7 +48,10 @@ func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*O
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	op := &Operation{Name: name, Instance: req.GetInstanceName(), Digest: d, Client: clientOf(ctx)}
+	op := &Operation{
+		Name: name, Instance: req.GetInstanceName(), Digest: d, Client: clientOf(ctx),
+		Priority: req.GetExecutionPolicy().GetPriority(),
+	}
 	if err := op.carry(ctx); err != nil {
 		return nil, err
 	}

@@ -20,53 +20,95 @@ func (s *State) enroll(r Report) *worker {
 	key := poolKey{r.Prefix, r.Platform.Key()}
 	p := s.pools[key]
 	if p == nil {
-		p = &pool{prefix: r.Prefix, platform: r.Platform}
+		levels := s.cfg.levels(r.Prefix, r.Platform)
+		p = &pool{prefix: r.Prefix, platform: r.Platform, levels: levels, tree: newTree(levels)}
 		s.pools[key] = p
 	}
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
 	w.drained = s.drains.match(w)
-	w.timer.owner = w
+	w.timer.owner, w.seat.Owner, w.seat.Lane = w, w, r.SizeClass
 	w.queue.workers++
 	s.workers[w.key] = w
 	return w
 }
 
-// serve notes whether a worker takes work. The first server of a queue brings
-// the unmatched tasks that it can serve.
-func (s *State) serve(w *worker, serving bool) {
-	if w.serving == serving {
+// serve notes whether a worker takes work.
+func (s *State) serve(w *worker) {
+	serving, resting := !w.prefersIdle && !w.drained, w.prefersIdle && !w.drained
+	if w.serving == serving && w.resting == resting {
 		return
 	}
-	if !serving {
-		s.withdraw(w)
-		s.vacate(w.queue)
-		return
+	q, open, served := w.queue, w.queue.open(), w.queue.served()
+	s.withdraw(w)
+	w.serving, w.resting = serving, resting
+	switch {
+	case serving:
+		q.serving++
+		s.timers.stop(&q.rest)
+	case resting:
+		q.resting++
+		if q.serving == 0 && q.rest.slot == 0 {
+			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+		}
 	}
-	w.serving = true
-	w.queue.serving++
-	if w.queue.serving == 1 && s.unmatched.len() > 0 {
+	switch {
+	case q.open() && !open:
 		s.rematchUnmatched()
+	case !q.served():
+		s.vacate(q)
+	}
+	if q.served() && !served {
+		s.relieve(q)
 	}
 }
 
-// withdraw takes a worker from those that serve its queue; vacate follows.
+// withdraw takes a worker from those that serve its queue or rest; vacate follows.
 func (s *State) withdraw(w *worker) {
+	q := w.queue
 	if w.serving {
-		w.serving = false
-		w.queue.serving--
+		q.serving--
+	}
+	if w.resting {
+		q.resting--
+	}
+	if q.resting == 0 {
+		s.timers.stop(&q.rest)
+	} else if q.serving == 0 && w.serving {
+		s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+	}
+	w.serving, w.resting = false, false
+}
+
+// vacate moves the tasks of a queue that nobody serves, if there is another for them,
+// or if it is no longer open.
+func (s *State) vacate(q *queue) {
+	if q.waiting == 0 || q.served() {
+		return
+	}
+	elsewhere := false
+	for prefix := range prefixes(q.pool.prefix) {
+		p := s.pools[poolKey{prefix, q.pool.platform.Key()}]
+		elsewhere = elsewhere || p != nil && p.largest((*queue).served) != nil
+	}
+	if elsewhere || !q.open() {
+		s.rematch(q.tasks())
 	}
 }
 
-// vacate moves the tasks of a queue that has lost its last server.
-func (s *State) vacate(q *queue) {
-	if q.serving == 0 {
-		s.rematch(q.tasks.all())
+// relieve has a queue that is served again take what waits for those of its pool
+// that are not.
+func (s *State) relieve(q *queue) {
+	for _, other := range q.pool.queues {
+		s.vacate(other)
 	}
 }
 
 // rematchUnmatched places those unmatched tasks that a queue has come for; the
 // others keep their time.
 func (s *State) rematchUnmatched() {
+	if s.unmatched.len() == 0 {
+		return
+	}
 	var found []*task
 	for _, t := range s.unmatched.all() {
 		if s.match(t.spec) != nil {
@@ -87,6 +129,7 @@ func (s *State) remove(w *worker) {
 		// Before the queue is moved: what ran is older than what waits.
 		s.lose(w.task)
 	}
+	w.pool.tree.Leave(&w.seat)
 	s.vacate(w.queue)
 	w.queue.workers--
 	if w.queue.workers == 0 {

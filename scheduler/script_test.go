@@ -124,6 +124,10 @@ func (h *history) run(words []string) string {
 
 func (h *history) configure(word string) {
 	name, value, _ := strings.Cut(word, "=")
+	if name == "level" {
+		h.level(value)
+		return
+	}
 	f := reflect.ValueOf(&h.cfg).Elem().FieldByName(name)
 	if d, err := time.ParseDuration(value); err == nil {
 		f.SetInt(int64(d))
@@ -132,6 +136,30 @@ func (h *history) configure(word string) {
 	} else {
 		h.t.Fatalf("config %s", word)
 	}
+}
+
+// level adds a level to the only configuration of queues; "level=none" is one that
+// has none. The rest is "KEY[:NAME][,sticky=TIME][,BRANCH*WEIGHT…]".
+func (h *history) level(value string) {
+	if len(h.cfg.Queues) == 0 {
+		h.cfg.Queues = make([]QueueConfig, 1)
+	}
+	if value == "none" {
+		return
+	}
+	words := strings.Split(value, ",")
+	l := Level{Weights: map[string]float64{}}
+	key, name, _ := strings.Cut(words[0], ":")
+	l.Key, l.Name = Key(key), name
+	for _, word := range words[1:] {
+		if t, ok := strings.CutPrefix(word, "sticky="); ok {
+			l.Stickiness, _ = time.ParseDuration(t)
+			continue
+		}
+		branch, weight, _ := strings.Cut(word, "*")
+		l.Weights[branch], _ = strconv.ParseFloat(weight, 64)
+	}
+	h.cfg.Queues[0].Levels = append(h.cfg.Queues[0].Levels, l)
 }
 
 func (h *history) event(now time.Time, verb string, args []string) {
@@ -244,11 +272,30 @@ func (h *history) operation(args []string) *Operation {
 			op.Private = true
 		case "client":
 			op.Client = value
+		case "user":
+			op.User = value
+		case "priority":
+			n, _ := strconv.Atoi(value)
+			op.Priority = int32(n)
+		case "expected":
+			op.Expected, _ = time.ParseDuration(value)
+		case "build":
+			request(op).CorrelatedInvocationsId = value
+		case "invocation":
+			request(op).ToolInvocationId = value
 		default:
 			h.t.Fatalf("submit: %s", a)
 		}
 	}
 	return op
+}
+
+// request returns the operation's metadata, to be changed.
+func request(op *Operation) *repb.RequestMetadata {
+	if op.Request == nil {
+		op.Request = &repb.RequestMetadata{}
+	}
+	return op.Request
 }
 
 // report reads "WORKER idle|executing|completed [ACTION] [option…]".

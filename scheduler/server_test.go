@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,6 +188,29 @@ func TestExecuteRejects(t *testing.T) {
 		f.storage.broken = status.Error(codes.PermissionDenied, "go away")
 		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: ok}).fails(codes.PermissionDenied, "go away")
 		f.wait(t.Context(), "operations/none").fails(codes.NotFound, "operations/none")
+	})
+}
+
+// TestPriority sees that what a client says of priority and invocation arrives.
+func TestPriority(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		var want []string
+		for i, invocation := range []string{"a", "a", "b"} {
+			d := f.storage.action(fmt.Sprint(i))
+			header := must(proto.Marshal(&repb.RequestMetadata{ToolInvocationId: invocation}))
+			ctx := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, string(header))
+			f.execute(ctx, &repb.ExecuteRequest{
+				ActionDigest: d, ExecutionPolicy: &repb.ExecutionPolicy{Priority: int32(-i % 2)},
+			}).at(repb.ExecutionStage_QUEUED)
+			want = append(want, d.GetHash())
+		}
+		// Of a, which was there first, the one with the better priority; then it is b's turn.
+		want[0], want[1], want[2] = want[1], want[2], want[0]
+		for i, hash := range want {
+			if got := f.worker(fmt.Sprint(i)).idle().GetActionDigest().GetHash(); got != hash {
+				t.Errorf("worker %d gets %s, want %s", i, got, hash)
+			}
+		}
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
 // State is the whole memory of a scheduler. Its methods are the events; each
@@ -45,6 +47,10 @@ type State struct {
 	clients map[string]int
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
+	// ages numbers the operations.
+	ages uint64
+	// keys is for those of one operation at a time.
+	keys []string
 
 	// journal takes down events; nil: nobody does.
 	journal *Journal
@@ -129,7 +135,8 @@ func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 	if err := s.admit(spec, t); err != nil {
 		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, err)
 	}
-	o := &operation{spec: spec, queued: s.now, waiters: 1}
+	s.ages++
+	o := &operation{spec: spec, queued: s.now, waiters: 1, age: s.ages}
 	o.timer.owner = o
 	s.operations[spec.Name] = o
 	if spec.Client != "" {
@@ -162,7 +169,7 @@ func (s *State) admit(spec *Operation, t *task) error {
 	}
 	waiting := s.unmatched.len()
 	if q := s.match(spec); q != nil {
-		waiting = q.tasks.len()
+		waiting = q.waiting
 	}
 	if waiting >= s.cfg.MaxPerQueue {
 		return fmt.Errorf("%w: %d actions wait for a worker with %s", ErrQueueFull, waiting, spec.Platform)
@@ -272,6 +279,9 @@ type operation struct {
 	rev     uint64
 	dirty   bool
 	queued  time.Time
+	// age is its number, entry its place in the tree that its task is in.
+	age   uint64
+	entry fair.Entry
 	// timer runs while nobody waits, and then while a done operation is kept.
 	timer timer
 	// last is the final state; it is set when task no longer is.

@@ -9,10 +9,15 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
 // A task is one action that is to be run once. It is in exactly one place: with
 // a worker, in a queue, or among the unmatched.
+//
+// In a queue it has the place of each of its operations: it is handed out when the
+// first of them has its turn, so it has the best priority of those that wait.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker brought along and no client has asked for yet.
@@ -25,11 +30,16 @@ type task struct {
 	// attempts counts the runs that began, resends the repetitions of an
 	// assignment that its worker did not confirm.
 	attempts, resends int
+	// returned: it was lost by a worker and goes before others of its priority.
+	returned bool
 
 	worker  *worker
 	started time.Time
 
-	// queue is nil for an unmatched task. place is the anchor in either list.
+	// item is the task in the tree of pool, which is nil for an unmatched one.
+	item fair.Item
+	pool *pool
+	// queue is the one that it waits in, place the anchor among the unmatched.
 	queue *queue
 	place *list.Element
 
@@ -80,72 +90,81 @@ func (s *State) join(t *task, o *operation) {
 	}
 	o.task = t
 	t.operations = append(t.operations, o)
+	s.attach(t, o)
 	s.changed(o)
 }
 
 // start makes a task for an operation and queues it.
 func (s *State) start(o *operation) {
 	t := &task{spec: o.spec, action: o.spec.Digest.String(), queued: s.now, operations: []*operation{o}}
-	t.timer.owner = t
+	t.timer.owner, t.item.Owner = t, t
 	o.task = t
 	s.inFlight[t.action] = append(s.inFlight[t.action], t)
 	s.changed(o)
-	s.enqueue(t, false)
+	s.enqueue(t)
 }
 
-// match returns the queue that has to run an action; nil if no worker can. The
-// longest instance name prefix wins, then the largest size class: nothing is
-// known yet of what the action needs, and the largest never is too small.
+// match returns the queue that has to run an action; nil if no worker can. One that
+// is served goes before one that only is open; then the longest instance name
+// prefix wins, then the largest size class: nothing is known yet of what the action
+// needs, and the largest never is too small.
 func (s *State) match(spec *Operation) *queue {
+	var open *queue
 	for prefix := range prefixes(spec.Instance) {
-		if p := s.pools[poolKey{prefix, spec.Platform.Key()}]; p != nil {
-			if q := p.largest(); q != nil {
-				return q
-			}
+		p := s.pools[poolKey{prefix, spec.Platform.Key()}]
+		if p == nil {
+			continue
+		}
+		if q := p.largest((*queue).served); q != nil {
+			return q
+		}
+		if open == nil {
+			open = p.largest((*queue).open)
 		}
 	}
-	return nil
+	return open
 }
 
-// enqueue gives a task that is in no place to an idle worker or a queue, or
-// puts it among the unmatched.
-func (s *State) enqueue(t *task, front bool) {
+// enqueue puts a task that is in no place into a queue, which gives it to the
+// nearest worker if one is idle, or among the unmatched.
+func (s *State) enqueue(t *task) {
 	s.queued++
-	t.queue = s.match(t.spec)
-	switch q := t.queue; {
-	case q == nil:
+	q := s.match(t.spec)
+	if q == nil {
+		s.move(t, nil)
 		s.timers.set(&t.timer, s.now.Add(s.cfg.MatchGrace))
 		t.place = s.unmatched.pushBack(t)
-	case front:
-		t.place = q.tasks.pushFront(t)
-	default:
-		t.place = q.tasks.pushBack(t)
-	}
-	if t.queue == nil {
 		return
 	}
-	if w, ok := t.queue.idle.front(); ok {
-		s.assign(t, w)
+	s.move(t, q.pool)
+	t.queue = q
+	q.waiting++
+	tree := q.pool.tree
+	tree.Enqueue(&t.item, q.class, t.returned)
+	if seat := tree.Nearest(&t.item, q.class); seat != nil {
+		s.next(seat.Owner.(*worker))
 	}
 }
 
 // dequeue takes a task from the place where it waits.
 func (s *State) dequeue(t *task) {
 	s.queued--
-	if t.queue == nil {
-		s.timers.stop(&t.timer)
-		s.unmatched.remove(t.place)
-	} else {
-		t.queue.tasks.remove(t.place)
+	if q := t.queue; q != nil {
+		q.waiting--
+		q.pool.tree.Dequeue(&t.item)
+		t.queue = nil
+		return
 	}
-	t.queue, t.place = nil, nil
+	s.timers.stop(&t.timer)
+	s.unmatched.remove(t.place)
+	t.place = nil
 }
 
 // rematch finds a new place for each of tasks, in order.
 func (s *State) rematch(tasks []*task) {
 	for _, t := range tasks {
 		s.dequeue(t)
-		s.enqueue(t, false)
+		s.enqueue(t)
 	}
 }
 
@@ -158,12 +177,21 @@ func (s *State) assign(t *task, w *worker) {
 
 // hand moves a waiting task to a worker.
 func (s *State) hand(t *task, w *worker) {
-	s.dequeue(t)
 	s.unidle(w)
+	if t.queue != nil && t.pool == w.pool {
+		// It leaves the queue by its start, which is its turn.
+		s.queued--
+		t.queue.waiting--
+		t.queue = nil
+	} else {
+		s.dequeue(t)
+		s.move(t, w.pool)
+	}
 	s.executing++
 	t.attempts++
 	t.worker, t.started = w, s.now
 	w.task, w.confirmed = t, false
+	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	for _, o := range t.operations {
 		s.changed(o)
 	}
@@ -172,11 +200,44 @@ func (s *State) hand(t *task, w *worker) {
 // release takes a task from its worker and leaves it in no place.
 func (s *State) release(t *task) {
 	s.executing--
+	t.pool.tree.Finish(&t.item)
 	t.worker.task, t.worker = nil, nil
+}
+
+// move has a task that neither waits nor runs belong to a pool; nil: to none.
+func (s *State) move(t *task, p *pool) {
+	if t.pool == p {
+		return
+	}
+	for _, o := range t.operations {
+		t.detach(o)
+	}
+	t.pool = p
+	for _, o := range t.operations {
+		s.attach(t, o)
+	}
+}
+
+// attach gives an operation its place in the tree that its task is in, if any.
+func (s *State) attach(t *task, o *operation) {
+	if t.pool == nil {
+		return
+	}
+	s.keys = appendKeys(s.keys[:0], t.pool.levels, o.spec)
+	t.pool.tree.Attach(&o.entry, &t.item, s.keys,
+		fair.Rank{Priority: o.spec.Priority, Expected: o.spec.Expected, Age: o.age})
+}
+
+// detach takes its place in the tree from an operation of a task.
+func (t *task) detach(o *operation) {
+	if t.pool != nil {
+		t.pool.tree.Detach(&o.entry)
+	}
 }
 
 // leave takes an operation from its task; a task with none left is stopped.
 func (s *State) leave(t *task, o *operation) {
+	t.detach(o)
 	t.operations = slices.DeleteFunc(t.operations, func(x *operation) bool { return x == o })
 	if len(t.operations) == 0 {
 		s.stop(t)
@@ -195,9 +256,10 @@ func (s *State) stop(t *task) {
 func (s *State) drop(t *task) {
 	if t.worker != nil {
 		s.release(t)
-	} else if t.place != nil {
+	} else {
 		s.dequeue(t)
 	}
+	s.move(t, nil)
 	s.timers.stop(&t.timer)
 	ts := slices.DeleteFunc(s.inFlight[t.action], func(x *task) bool { return x == t })
 	if len(ts) > 0 {
@@ -230,9 +292,9 @@ func (s *State) lose(t *task) {
 		return
 	}
 	s.release(t)
-	t.resends = 0
+	t.resends, t.returned = 0, true
 	for _, o := range t.operations {
 		s.changed(o)
 	}
-	s.enqueue(t, true)
+	s.enqueue(t)
 }

@@ -1,12 +1,13 @@
 package scheduler
 
 import (
-	"container/list"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
 // A worker is one identity that calls Synchronize. It runs at most one task.
@@ -15,8 +16,9 @@ type worker struct {
 	id    map[string]string
 	pool  *pool
 	queue *queue
-	// serving: it takes work. It does not while it prefers to be idle or is drained.
-	serving, prefersIdle, drained bool
+	// serving: it takes work. It does not while it prefers to be idle or is drained;
+	// in the first case alone it is resting.
+	serving, resting, prefersIdle, drained bool
 	// connection is the one that it last called over; 0 if it is not known.
 	connection uint64
 
@@ -31,9 +33,9 @@ type worker struct {
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
-	// place is the anchor in queue.idle; nil while it is not there. A call is also
-	// held, without a place, while the worker is drained or State settles.
-	place *list.Element
+	// seat is its place in the pool's tree, where it waits while it is idle. A call is
+	// also held, without that, while the worker is drained or State settles.
+	seat fair.Seat
 	// timer is the end of the hold, or else of the worker.
 	timer timer
 }
@@ -71,7 +73,7 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	w := s.enroll(r)
 	s.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
-	s.serve(w, !w.prefersIdle && !w.drained)
+	s.serve(w)
 	w.call, w.held = r.Call, true
 	switch r.Doing {
 	case Executing:
@@ -113,7 +115,7 @@ func (s *State) idles(w *worker) {
 // offer gives a worker whose call is held its next task, or has it wait for one.
 func (s *State) offer(w *worker) {
 	if !s.next(w) && w.serving && !s.isSettling() {
-		w.place = w.queue.idle.pushBack(w)
+		w.pool.tree.Wait(&w.seat)
 	}
 }
 
@@ -241,21 +243,25 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 // foster keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
 func (s *State) foster(w *worker, action string) {
-	t := &task{action: action, queued: s.now, started: s.now, attempts: 1, worker: w}
-	t.timer.owner = t
+	t := &task{action: action, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool}
+	t.timer.owner, t.item.Owner = t, t
+	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
 	s.inFlight[action] = append(s.inFlight[action], t)
 	s.executing++
 	w.task, w.confirmed, w.stopping = t, true, ""
 }
 
-// next assigns the first task of a worker's queue to it. False: it is to be idle.
+// next assigns the task to a worker that is next for it. False: it is to be idle.
 func (s *State) next(w *worker) bool {
-	t, ok := w.queue.tasks.front()
-	if !ok || !w.serving || s.isSettling() {
+	if !w.serving || s.isSettling() {
 		return false
 	}
-	s.assign(t, w)
+	it := w.pool.tree.Next(&w.seat, s.now)
+	if it == nil {
+		return false
+	}
+	s.assign(it.Owner.(*task), w)
 	return true
 }
 
@@ -277,9 +283,4 @@ func (s *State) answer(w *worker, r Reply) {
 }
 
 // unidle takes a worker from the idle ones, if it is there.
-func (s *State) unidle(w *worker) {
-	if w.place != nil {
-		w.queue.idle.remove(w.place)
-		w.place = nil
-	}
-}
+func (s *State) unidle(w *worker) { w.pool.tree.Unwait(&w.seat) }

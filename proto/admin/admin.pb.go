@@ -835,8 +835,10 @@ type Branch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for the root.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Counts include those of all below.
-	Queued   int64     `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
+	// The operations that wait here and below; one action may have several.
+	Queued int64 `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
+	// What runs here and below, in all size classes of the platform, each action with
+	// its size class. Of the root, these are counts of actions.
 	Running  int64     `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	Children []*Branch `protobuf:"bytes,4,rep,name=children,proto3" json:"children,omitempty"`
 	// How many further children are not listed.

@@ -360,6 +360,10 @@ type Submit struct {
 	Private       bool                    `protobuf:"varint,6,opt,name=private,proto3" json:"private,omitempty"`
 	Client        string                  `protobuf:"bytes,7,opt,name=client,proto3" json:"client,omitempty"`
 	Request       *v2.RequestMetadata     `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"`
+	Priority      int32                   `protobuf:"zigzag32,9,opt,name=priority,proto3" json:"priority,omitempty"`
+	ExpectedNs    int64                   `protobuf:"varint,10,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`
+	User          string                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
+	Claims        map[string]string       `protobuf:"bytes,12,rep,name=claims,proto3" json:"claims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -446,6 +450,34 @@ func (x *Submit) GetClient() string {
 func (x *Submit) GetRequest() *v2.RequestMetadata {
 	if x != nil {
 		return x.Request
+	}
+	return nil
+}
+
+func (x *Submit) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Submit) GetExpectedNs() int64 {
+	if x != nil {
+		return x.ExpectedNs
+	}
+	return 0
+}
+
+func (x *Submit) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Submit) GetClaims() map[string]string {
+	if x != nil {
+		return x.Claims
 	}
 	return nil
 }
@@ -908,7 +940,7 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x04kind\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\fR\x06config\"\x91\x03\n" +
+	"\x06config\x18\x02 \x01(\fR\x06config\"\xdc\x04\n" +
 	"\x06Submit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12?\n" +
@@ -917,7 +949,16 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\bplatform\x18\x05 \x01(\v2).build.bazel.remote.execution.v2.PlatformR\bplatform\x12\x18\n" +
 	"\aprivate\x18\x06 \x01(\bR\aprivate\x12\x16\n" +
 	"\x06client\x18\a \x01(\tR\x06client\x12J\n" +
-	"\arequest\x18\b \x01(\v20.build.bazel.remote.execution.v2.RequestMetadataR\arequest\"\xc0\x03\n" +
+	"\arequest\x18\b \x01(\v20.build.bazel.remote.execution.v2.RequestMetadataR\arequest\x12\x1a\n" +
+	"\bpriority\x18\t \x01(\x11R\bpriority\x12\x1f\n" +
+	"\vexpected_ns\x18\n" +
+	" \x01(\x03R\n" +
+	"expectedNs\x12\x12\n" +
+	"\x04user\x18\v \x01(\tR\x04user\x12=\n" +
+	"\x06claims\x18\f \x03(\v2%.forerunner.record.Submit.ClaimsEntryR\x06claims\x1a9\n" +
+	"\vClaimsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x03\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -974,7 +1015,7 @@ func file_proto_record_record_proto_rawDescGZIP() []byte {
 	return file_proto_record_record_proto_rawDescData
 }
 
-var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_proto_record_record_proto_goTypes = []any{
 	(*Event)(nil),                 // 0: forerunner.record.Event
 	(*Start)(nil),                 // 1: forerunner.record.Start
@@ -986,13 +1027,14 @@ var file_proto_record_record_proto_goTypes = []any{
 	(*Pattern)(nil),               // 7: forerunner.record.Pattern
 	(*Kill)(nil),                  // 8: forerunner.record.Kill
 	(*End)(nil),                   // 9: forerunner.record.End
-	nil,                           // 10: forerunner.record.Sync.IdEntry
-	nil,                           // 11: forerunner.record.Pattern.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*v2.Digest)(nil),             // 13: build.bazel.remote.execution.v2.Digest
-	(v2.DigestFunction_Value)(0),  // 14: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Platform)(nil),           // 15: build.bazel.remote.execution.v2.Platform
-	(*v2.RequestMetadata)(nil),    // 16: build.bazel.remote.execution.v2.RequestMetadata
+	nil,                           // 10: forerunner.record.Submit.ClaimsEntry
+	nil,                           // 11: forerunner.record.Sync.IdEntry
+	nil,                           // 12: forerunner.record.Pattern.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*v2.Digest)(nil),             // 14: build.bazel.remote.execution.v2.Digest
+	(v2.DigestFunction_Value)(0),  // 15: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Platform)(nil),           // 16: build.bazel.remote.execution.v2.Platform
+	(*v2.RequestMetadata)(nil),    // 17: build.bazel.remote.execution.v2.RequestMetadata
 }
 var file_proto_record_record_proto_depIdxs = []int32{
 	1,  // 0: forerunner.record.Event.start:type_name -> forerunner.record.Start
@@ -1004,20 +1046,21 @@ var file_proto_record_record_proto_depIdxs = []int32{
 	7,  // 6: forerunner.record.Event.undrain:type_name -> forerunner.record.Pattern
 	8,  // 7: forerunner.record.Event.kill:type_name -> forerunner.record.Kill
 	9,  // 8: forerunner.record.Event.end:type_name -> forerunner.record.End
-	12, // 9: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
-	13, // 10: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
-	14, // 11: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	15, // 12: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	16, // 13: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
-	10, // 14: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
-	15, // 15: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	4,  // 16: forerunner.record.Sync.response:type_name -> forerunner.record.Response
-	11, // 17: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 9: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
+	14, // 10: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
+	15, // 11: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	16, // 12: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	17, // 13: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
+	10, // 14: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
+	11, // 15: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
+	16, // 16: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	4,  // 17: forerunner.record.Sync.response:type_name -> forerunner.record.Response
+	12, // 18: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_proto_record_record_proto_init() }
@@ -1046,7 +1089,7 @@ func file_proto_record_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_record_record_proto_rawDesc), len(file_proto_record_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
