@@ -169,8 +169,9 @@ func (p *program) edit() string {
 	was := files[at]
 	switch p.random.IntN(10) {
 	case 0:
-		if was != nil {
-			files[at] = p.header(h)
+		if v, ok := was.(string); ok {
+			digit := strings.LastIndexByte(v, ';') - 1 // of what a function returns: the size stays
+			files[at] = v[:digit] + string('0'+(v[digit]-'0'+1)%10) + v[digit+1:]
 		}
 		return "edit " + at
 	case 1:
