@@ -29,11 +29,14 @@ type attempt struct {
 }
 
 func (a *attempt) run(ctx context.Context) (Result, error) {
-	err := a.l.link.send(message{Kind: kindRun, ID: a.id, Run: &runRequest{
-		Args: a.c.Args, Env: a.c.Env, Dir: a.c.Dir, Root: a.c.Root, TempDir: a.c.TempDir,
-		Stdout: a.c.Stdout, Stderr: a.c.Stderr,
-		MaxOutputBytes: a.c.MaxOutputBytes, Grace: a.c.Grace,
-	}})
+	request, err := a.l.request(a.c)
+	if err != nil {
+		request.closeFiles()
+		return Result{}, err
+	}
+	request.ID = a.id
+	err = a.l.link.send(request)
+	request.closeFiles()
 	if err != nil {
 		return Result{}, a.died(ctx, err)
 	}

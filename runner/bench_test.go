@@ -23,20 +23,34 @@ func BenchmarkRun(b *testing.B) {
 		}
 	})
 	for _, c := range []struct {
-		name  string
-		group int // cgroup version; -1 is no group
-	}{{"no group", -1}, {"v2", 2}, {"v1", 1}} {
+		name      string
+		group     int // cgroup version; -1 is no group
+		sandbox   bool
+		noNetwork bool
+	}{
+		{"no group", -1, false, false},
+		{"v2", 2, false, false},
+		{"v1", 1, false, false},
+		{"sandbox", -1, true, false},
+		{"sandbox v2", 2, true, false},
+		{"sandbox v2 no network", 2, true, true},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			var slot *cgroup.Slot
 			if c.group >= 0 {
 				slot = newSlot(b, c.group)
 			}
-			l := newLauncher(b, slot)
+			o := LauncherOptions{Cgroup: slot}
+			if c.sandbox {
+				o.Sandbox = &Sandbox{}
+			}
+			l := startLauncher(b, o)
 			dir := b.TempDir()
 			cmd := Command{
-				Args: []string{"/bin/true"}, Dir: dir,
+				Args: []string{"/bin/true"}, Dir: dir, NoNetwork: c.noNetwork,
 				Stdout: filepath.Join(dir, "out"), Stderr: filepath.Join(dir, "err"),
 			}
+			cmd = sandboxed(b, l, cmd)
 			for b.Loop() {
 				r, err := l.Run(b.Context(), cmd)
 				if err != nil || r.Cause != Exited || r.ExitCode != 0 {

@@ -20,7 +20,7 @@ if [ "$1" -gt 0 ]; then
 	setsid sh "$0" $(($1 - 1)) &
 	setsid sh "$0" $(($1 - 1)) &
 fi
-sleep 1000; :`,
+sleep 20; :`,
 	// Each process forks the next one and exits.
 	"hop": `if [ "$1" -gt 0 ]; then sh "$0" $(($1 - 1)) & fi`,
 }
@@ -133,6 +133,27 @@ func TestDeathOfTheLauncher(t *testing.T) {
 	}
 }
 
+// The kernel ends a process namespace with its first process.
+func TestDeathOfTheLauncherInASandbox(t *testing.T) {
+	l := newSandbox(t, nil)
+	cmd := sandboxed(t, l, shell(t, "trap '' TERM; setsid sleep 1000 & touch ready; sleep 1000; :"))
+	go func() {
+		for {
+			if _, err := os.Stat(filepath.Join(cmd.Dir, "ready")); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if err := l.proc.Kill(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if r, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrLauncherDied) {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	assertNothingLeft(t)
+}
+
 // Only what the kernel promises: without a group the command itself dies.
 func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
 	l := newLauncher(t, nil)
@@ -143,15 +164,16 @@ func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
 }
 
 func TestDeathOfTheWorker(t *testing.T) {
-	for _, version := range []int{-1, 1, 2} {
+	for _, version := range []int{inSandbox, -1, 1, 2} {
 		t.Run(fmt.Sprintf("group %d", version), func(t *testing.T) {
 			group := fmt.Sprintf("test-%d-death", os.Getpid())
-			ready := filepath.Join(t.TempDir(), "ready")
+			root := t.TempDir()
+			ready := filepath.Join(root, "ready")
 			worker := exec.Command("/proc/self/exe", "/bin/sh", "-c", `trap '' TERM HUP
 				setsid sh -c 'trap "" TERM; sleep 1000; :' &
 				(setsid sleep 1000 &)
-				touch `+ready+`; sleep 1000; :`)
-			worker.Env = append(os.Environ(), fmt.Sprintf("%s=%d", helperVar, version), "GROUP="+group, "MARK="+mark())
+				touch ready; sleep 1000; :`)
+			worker.Env = append(os.Environ(), fmt.Sprintf("%s=%d", helperVar, version), "GROUP="+group, "MARK="+mark(), "ROOT="+root)
 			worker.Stderr = os.Stderr
 			if err := worker.Start(); err != nil {
 				t.Fatal(err)

@@ -77,7 +77,8 @@ func TestTimeoutDuringExec(t *testing.T) {
 	eachKind(t, func(t *testing.T, l *Launcher) {
 		dir, f := mountSlow(t)
 		defer close(f.release)
-		cmd := command(t, filepath.Join(dir, "tool"))
+		cmd := command(t, "./tool")
+		cmd.Dir = dir
 		cmd.Timeout = 200 * time.Millisecond
 		begin := time.Now()
 		r := run(t, l, cmd)

@@ -11,13 +11,16 @@ import (
 )
 
 // helperVar makes this test binary a worker that is there to be killed. Its value is
-// the cgroup version, or -1; its arguments are the command.
+// the cgroup version, -1 for no group, or inSandbox; its arguments are the command.
 const helperVar = "RUNNER_TEST_WORKER"
+
+const inSandbox = -2
 
 // procsVar makes this test binary print how many CPUs the Go runtime sees and uses.
 const procsVar = "RUNNER_TEST_PROCS"
 
 func helperMain() {
+	abuseMain()
 	if os.Getenv(procsVar) != "" {
 		fmt.Println(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 		os.Exit(0)
@@ -49,10 +52,14 @@ func helperWorker(value string) error {
 			return err
 		}
 	}
+	if version == inSandbox {
+		o.Sandbox = &Sandbox{}
+	}
 	l, err := StartLauncher(ctx, o)
 	if err != nil {
 		return err
 	}
-	_, err = l.Run(ctx, Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: "/"})
+	dir := os.Getenv("ROOT")
+	_, err = l.Run(ctx, Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: dir, Root: dir, TempDir: dir})
 	return err
 }

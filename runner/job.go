@@ -21,8 +21,8 @@ const (
 // job is one command as the launcher sees it. All of it belongs to the main goroutine.
 type job struct {
 	s   *server
-	id  uint64
-	req *runRequest
+	m   *message
+	req *runRequest // of m
 	out outcome
 
 	pid   int // of the command; 0 until it is started
@@ -53,11 +53,12 @@ type started struct {
 }
 
 // run does one command from its output files to the last of its processes.
-func (s *server) run(id uint64, req *runRequest) message {
-	j := &job{s: s, id: id, req: req, gap: firstStrikeGap}
-	outs, err := openOutputs(req)
+func (s *server) run(m *message) message {
+	defer m.closeFiles() // an open mount would outlive the command
+	j := &job{s: s, m: m, req: m.Run, gap: firstStrikeGap}
+	outs, err := openOutputs(m)
 	if err != nil {
-		return message{Kind: kindDone, ID: id, Fault: err.Error()}
+		return message{Kind: kindDone, ID: m.ID, Fault: err.Error()}
 	}
 	j.out.Started = time.Now()
 	stuck := j.supervise(outs.childFiles())
@@ -68,11 +69,11 @@ func (s *server) run(id uint64, req *runRequest) message {
 		j.fault = errors.Join(j.fault, err)
 	}
 	j.out.OutCut, j.out.ErrCut = outs.stdout.truncated(), outs.stderr.truncated()
-	m := message{Kind: kindDone, ID: id, Done: &j.out, Pids: stuck}
+	done := message{Kind: kindDone, ID: m.ID, Done: &j.out, Pids: stuck}
 	if j.fault != nil {
-		m.Fault = j.fault.Error()
+		done.Fault = j.fault.Error()
 	}
-	return m
+	return done
 }
 
 // supervise starts the command and returns when nothing is left of it, or with the
@@ -80,7 +81,7 @@ func (s *server) run(id uint64, req *runRequest) message {
 func (j *job) supervise(files []uintptr) (stuck []int) {
 	startc := make(chan started, 1)
 	j.s.forks <- func() {
-		pid, err := j.s.start(j.req, files)
+		pid, err := j.s.start(j.m, files)
 		startc <- started{pid, err}
 	}
 	var diedc <-chan death
@@ -122,7 +123,7 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 				requests = nil
 				j.stopped = true
 				j.kill()
-			} else if m.Kind == kindStop && m.ID == j.id {
+			} else if m.Kind == kindStop && m.ID == j.m.ID {
 				j.terminate()
 			}
 		case <-j.grace:
@@ -179,14 +180,25 @@ func (j *job) kill() {
 		j.killing = time.Now()
 	}
 	j.grace = nil
+	j.strikeAll()
+	j.strike = time.After(j.gap)
+	j.gap = min(2*j.gap, longestGap)
+}
+
+// strikeAll sends SIGKILL to whatever belongs to the command.
+func (j *job) strikeAll() {
+	if j.s.sandbox != nil {
+		// As the first process of its namespace this one reaches all others in one
+		// step that no fork slips through, and none can leave. ESRCH: there is none.
+		_ = unix.Kill(-1, unix.SIGKILL)
+		return
+	}
 	if j.s.slot != nil {
 		// The tree is struck all the same, and ends when there is no child; an
 		// error here is worth nothing to the action.
 		_ = j.s.slot.Strike()
 	}
 	strikeTree(j.members())
-	j.strike = time.After(j.gap)
-	j.gap = min(2*j.gap, longestGap)
 }
 
 // members lists what belongs to the command: what is below this process and what is
@@ -224,7 +236,7 @@ func (j *job) reportStuck() []int {
 	}
 	j.told = true
 	// If this fails the worker is gone, which the requests tell.
-	_ = j.s.link.send(message{Kind: kindStuck, ID: j.id, Pids: pids})
+	_ = j.s.link.send(message{Kind: kindStuck, ID: j.m.ID, Pids: pids})
 	return nil
 }
 

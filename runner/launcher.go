@@ -29,7 +29,9 @@ type LauncherOptions struct {
 	// the caller's, to be closed after the launcher. Nil: the process tree alone
 	// says what belongs to a command.
 	Cgroup *cgroup.Slot
-	Logger *zap.Logger // nil logs nothing
+	// Sandbox keeps the commands in namespaces. Nil: they see what the worker sees.
+	Sandbox *Sandbox
+	Logger  *zap.Logger // nil logs nothing
 }
 
 // Launcher runs commands, one at a time, in a process of its own.
@@ -40,6 +42,8 @@ type Launcher struct {
 	// meter is of slot, and belongs to who set busy; nil without a group.
 	meter *cgroup.Meter
 	log   *zap.Logger
+
+	sandboxed bool
 
 	replies chan message  // closed when the launcher process is gone and reaped
 	quit    chan struct{} // closed by Close
@@ -53,21 +57,22 @@ type Launcher struct {
 // StartLauncher re-executes this binary as a launcher and waits until it is ready.
 // The main function of the binary must begin with MainIfLauncher. Call it before the
 // first FUSE mount is made; a launcher that died may be replaced later, since the
-// binary and the directory it runs in are on no such mount.
+// binary and the directory it runs in are on no such mount. An error that wraps
+// ErrNoSandbox means that this machine can do it without a Sandbox only.
 func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	lk, proc, err := spawnLauncher()
+	lk, proc, err := spawnLauncher(o.Sandbox != nil)
 	if err != nil {
 		return nil, fmt.Errorf("start launcher: %w", err)
 	}
 	l := &Launcher{
-		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger,
+		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger, sandboxed: o.Sandbox != nil,
 		replies: make(chan message, 4), quit: make(chan struct{}),
 	}
 	go l.read()
-	setup := message{Kind: kindSetup}
+	setup := message{Kind: kindSetup, Sandbox: o.Sandbox}
 	if o.Cgroup != nil {
 		place := o.Cgroup.Place()
 		setup.Place = &place
@@ -81,7 +86,7 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	return l, nil
 }
 
-func spawnLauncher() (*link, *os.Process, error) {
+func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socket pair: %w", err)
@@ -90,20 +95,27 @@ func spawnLauncher() (*link, *os.Process, error) {
 	defer theirs.Close()
 	lk, err := newLink(fds[0])
 	if err != nil {
-		return nil, nil, errors.Join(err, unix.Close(fds[0]))
+		return nil, nil, err
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, nil, errors.Join(err, lk.close())
 	}
 	defer null.Close()
+	// Away from the terminal: Ctrl-C is for the worker, which then drains.
+	sys := &syscall.SysProcAttr{Setsid: true}
+	if sandboxed {
+		sys.Cloneflags = sandboxFlags
+	}
 	proc, err := os.StartProcess("/proc/self/exe", []string{launcherName}, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{null, os.Stderr, os.Stderr, theirs}, // controlFD is the last
-		// Away from the terminal: Ctrl-C is for the worker, which then drains.
-		Sys: &syscall.SysProcAttr{Setsid: true},
+		Sys:   sys,
 	})
 	if err != nil {
+		if sandboxed {
+			err = noSandbox(err)
+		}
 		return nil, nil, errors.Join(err, lk.close())
 	}
 	return lk, proc, nil
@@ -137,6 +149,8 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 		switch {
 		case !ok:
 			return fmt.Errorf("%w: is MainIfLauncher the first call of main?", ErrLauncherDied)
+		case m.NoSandbox:
+			return fmt.Errorf("%w: %s", ErrNoSandbox, m.Fault)
 		case m.Fault != "":
 			return errors.New(m.Fault)
 		}
@@ -160,7 +174,7 @@ func (l *Launcher) Limits() cgroup.Limits {
 // launcher), ErrBusy, ErrClosed, an output file that cannot be written, or no memory,
 // process or group to start it in.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
-	if err := c.validate(); err != nil {
+	if err := errors.Join(c.validate(), c.checkSandboxed(l.sandboxed)); err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)
 	}
 	id, err := l.acquire()
@@ -228,7 +242,7 @@ func (l *Launcher) Close() error {
 		// The launcher sees the end of its requests, kills and exits; its end of
 		// the socket stays open until then, and read waits for that.
 		close(l.quit)
-		if err := unixShutdownWrite(l.link.f); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		if err := l.link.shut(); err != nil && !errors.Is(err, unix.ENOTCONN) {
 			l.log.Warn("cannot tell the launcher to end", zap.Error(err))
 			_ = l.proc.Kill() // it may be gone, which is as good
 		}
@@ -245,17 +259,4 @@ func (l *Launcher) Close() error {
 		err = l.meter.Close()
 	}
 	return errors.Join(err, l.link.close())
-}
-
-// unixShutdownWrite ends one direction of the socket.
-func unixShutdownWrite(f *os.File) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var end error
-	if err := raw.Control(func(fd uintptr) { end = unix.Shutdown(int(fd), unix.SHUT_WR) }); err != nil {
-		return err
-	}
-	return end
 }

@@ -103,9 +103,22 @@ func newSlot(t testing.TB, version int) *cgroup.Slot {
 
 func newLauncher(t testing.TB, slot *cgroup.Slot) *Launcher {
 	t.Helper()
-	l, err := StartLauncher(t.Context(), LauncherOptions{
-		Cgroup: slot, Logger: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)),
-	})
+	return startLauncher(t, LauncherOptions{Cgroup: slot})
+}
+
+// newSandbox is a launcher whose commands are in namespaces.
+func newSandbox(t testing.TB, slot *cgroup.Slot, hide ...string) *Launcher {
+	t.Helper()
+	return startLauncher(t, LauncherOptions{Cgroup: slot, Sandbox: &Sandbox{Hide: hide}})
+}
+
+func startLauncher(t testing.TB, o LauncherOptions) *Launcher {
+	t.Helper()
+	o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
+	l, err := StartLauncher(t.Context(), o)
+	if errors.Is(err, ErrNoSandbox) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,11 +146,16 @@ func removeGroup(t testing.TB, version int, name string) {
 	}
 }
 
-// eachKind runs a test without a group and in a group of each cgroup version.
+// eachKind runs a test without a group and in a group of each cgroup version, with
+// and without a sandbox.
 func eachKind(t *testing.T, f func(t *testing.T, l *Launcher)) {
 	t.Run("tree", func(t *testing.T) { f(t, newLauncher(t, nil)) })
 	for _, v := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", v), func(t *testing.T) { f(t, newLauncher(t, newSlot(t, v))) })
+	}
+	t.Run("sandbox", func(t *testing.T) { f(t, newSandbox(t, nil)) })
+	for _, v := range []int{1, 2} {
+		t.Run(fmt.Sprintf("sandbox v%d", v), func(t *testing.T) { f(t, newSandbox(t, newSlot(t, v))) })
 	}
 }
 
@@ -164,11 +182,26 @@ func read(t testing.TB, path string) string {
 
 func run(t testing.TB, l *Launcher, c Command) Result {
 	t.Helper()
-	r, err := l.Run(t.Context(), c)
+	r, err := l.Run(t.Context(), sandboxed(t, l, c))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// sandboxed gives c what a sandbox needs, if l has one.
+func sandboxed(t testing.TB, l *Launcher, c Command) Command {
+	t.Helper()
+	if l.sandboxed && c.TempDir == "" {
+		if c.Root == "" {
+			c.Root = c.Dir
+		}
+		c.TempDir = t.TempDir()
+		if err := os.Chmod(c.TempDir, 0o1777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
 }
 
 // eventually polls for what other processes do.

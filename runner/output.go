@@ -30,12 +30,13 @@ type outputs struct {
 	stdout, stderr *output
 }
 
-func openOutputs(req *runRequest) (*outputs, error) {
+// openOutputs takes the files for the streams over from m.
+func openOutputs(m *message) (*outputs, error) {
 	o := &outputs{}
 	var err1, err2, err3 error
 	o.stdin, err1 = os.OpenFile(os.DevNull, os.O_RDONLY, 0)
-	o.stdout, err2 = openOutput(req.Stdout, req.MaxOutputBytes)
-	o.stderr, err3 = openOutput(req.Stderr, req.MaxOutputBytes)
+	o.stdout, err2 = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes)
+	o.stderr, err3 = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, errors.Join(err, o.close())
 	}
@@ -68,17 +69,15 @@ func (o *outputs) close() error {
 	return errors.Join(errs...)
 }
 
-func openOutput(path string, limit int64) (*output, error) {
+// openOutput copies to file, which is closed in the end; -1 is nowhere.
+func openOutput(file int, limit int64) (*output, error) {
 	o := &output{limit: limit, done: make(chan struct{})}
-	var err error
-	if path == "" {
+	if file < 0 {
+		var err error
 		o.child, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		return o, err
 	}
-	o.file, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("create output file: %w", err)
-	}
+	o.file = os.NewFile(uintptr(file), "output file")
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, errors.Join(fmt.Errorf("pipe: %w", err), o.file.Close())

@@ -1,9 +1,13 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/gob"
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +19,8 @@ import (
 
 // The worker and its launcher talk over a socket pair in gob, which keeps bytes that
 // are not UTF-8. Worker: setup, then run and stop; launcher: ready, stuck, done.
+// Descriptors of open files travel beside a run: the launcher may live among other
+// mounts, where paths of the worker lead nowhere.
 type kind byte
 
 const (
@@ -28,22 +34,68 @@ const (
 
 // message is every message; which fields count depends on its kind.
 type message struct {
-	Kind  kind
-	ID    uint64        // run, stop, stuck, done: of the command
-	Fault string        // ready, done: what went wrong with the machinery
-	Place *cgroup.Place // setup; nil: no group
-	Run   *runRequest
-	Pids  []int // stuck; done: those that could not be killed
-	Done  *outcome
+	Kind      kind
+	ID        uint64        // run, stop, stuck, done: of the command
+	Fault     string        // ready, done: what went wrong with the machinery
+	NoSandbox bool          // ready: that was the sandbox
+	Place     *cgroup.Place // setup; nil: no group
+	Sandbox   *Sandbox      // setup; nil: none
+	Run       *runRequest
+	Pids      []int // stuck; done: those that could not be killed
+	Done      *outcome
+
+	// Files says what the descriptors are that travel beside the message; files
+	// are these, at the sender the sender's and at the receiver the receiver's.
+	Files []fileKind
+	files []int
+}
+
+// fileKind says what a descriptor is for.
+type fileKind byte
+
+const (
+	fileStdout fileKind = iota + 1
+	fileStderr
+	fileRoot    // a detached mount of the input root
+	fileTempDir // a detached mount of the temporary folder
+)
+
+// file returns the descriptor of that kind, or -1.
+func (m *message) file(k fileKind) int {
+	if i := slices.Index(m.Files, k); i >= 0 {
+		return m.files[i]
+	}
+	return -1
+}
+
+// take is file for who closes it.
+func (m *message) take(k fileKind) int {
+	fd := m.file(k)
+	if fd >= 0 {
+		m.files[slices.Index(m.Files, k)] = -1
+	}
+	return fd
+}
+
+// closeFiles closes the descriptors that nobody took; nothing was written through
+// them here.
+func (m *message) closeFiles() {
+	for i, fd := range m.files {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			m.files[i] = -1
+		}
+	}
 }
 
 type runRequest struct {
 	Args, Env      []string
-	Dir, Root      string
-	TempDir        string
-	Stdout, Stderr string
+	Dir, Root      string // as the command sees them
 	MaxOutputBytes int64
 	Grace          time.Duration
+	User           *User
+	Nice           int
+	NoNetwork      bool
 }
 
 type outcome struct {
@@ -58,32 +110,92 @@ type outcome struct {
 
 // link is one end of the socket pair. One goroutine receives, any may send.
 type link struct {
-	f   *os.File
-	dec *gob.Decoder
+	conn *net.UnixConn
+	dec  *gob.Decoder
+	came []int // descriptors received, of messages not yet decoded
 
-	mu  sync.Mutex // guards enc
+	mu  sync.Mutex // guards the following
 	enc *gob.Encoder
+	out bytes.Buffer // what enc writes to
 }
 
+// newLink takes the socket over.
 func newLink(fd int) (*link, error) {
-	// Non-blocking, so that Close ends a receive that waits.
-	if err := unix.SetNonblock(fd, true); err != nil {
+	f := os.NewFile(uintptr(fd), "control")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "control")
-	return &link{f: f, dec: gob.NewDecoder(f), enc: gob.NewEncoder(f)}, nil
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.New("control socket: not a Unix socket"), conn.Close())
+	}
+	l := &link{conn: unixConn}
+	l.dec, l.enc = gob.NewDecoder((*linkReader)(l)), gob.NewEncoder(&l.out)
+	return l, nil
 }
 
+// send writes a message; its descriptors stay the caller's.
 func (l *link) send(m message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.enc.Encode(m)
+	l.out.Reset()
+	if err := l.enc.Encode(m); err != nil {
+		return err
+	}
+	text := l.out.Bytes()
+	if len(m.files) > 0 {
+		// They travel with the first byte.
+		n, _, err := l.conn.WriteMsgUnix(text, unix.UnixRights(m.files...), nil)
+		if err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	_, err := l.conn.Write(text)
+	return err
 }
 
+// receive returns the next message, whose descriptors are the caller's.
 func (l *link) receive() (message, error) {
 	var m message
-	err := l.dec.Decode(&m)
-	return m, err
+	if err := l.dec.Decode(&m); err != nil {
+		return message{}, err
+	}
+	n := len(m.Files)
+	if n > len(l.came) {
+		return message{}, fmt.Errorf("%d of %d descriptors came", len(l.came), n)
+	}
+	m.files, l.came = slices.Clone(l.came[:n]), l.came[n:]
+	return m, nil
 }
 
-func (l *link) close() error { return l.f.Close() }
+// shut ends what this side has to say.
+func (l *link) shut() error { return l.conn.CloseWrite() }
+
+func (l *link) close() error { return l.conn.Close() }
+
+// linkReader is the stream of bytes that link.dec reads. A descriptor comes no later
+// than the message it is of, and before those of later messages.
+type linkReader link
+
+func (r *linkReader) Read(p []byte) (int, error) {
+	var oob [256]byte // room for sixty
+	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob[:])
+	if err != nil {
+		return n, err
+	}
+	control, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return n, fmt.Errorf("control message: %w", err)
+	}
+	for i := range control {
+		fds, err := unix.ParseUnixRights(&control[i])
+		if err != nil {
+			return n, fmt.Errorf("descriptors: %w", err)
+		}
+		r.came = append(r.came, fds...)
+	}
+	return n, nil
+}

@@ -34,11 +34,15 @@ type Command struct {
 	Args []string // Args[0] is resolved as the package comment says
 	Env  []string // "name=value", exactly what the command gets
 	Dir  string   // working directory
-	Root string   // input root; shortens paths in Result.Err; may be empty
-	// TempDir is a fresh folder that the command finds as /tmp, in a mount
-	// namespace of its own. Empty: the command shares /tmp with all others. What
-	// lies below /tmp outside, but for Root, is then not to be seen.
+	Root string   // input root; shortens paths in Result.Err; may be empty without a Sandbox
+	// TempDir is a fresh folder that a command in a Sandbox finds as /tmp and
+	// /var/tmp. Without a Sandbox it has the machine's, and this counts for nothing.
 	TempDir string
+	// NoNetwork leaves the command nothing but a loopback device of its own. It
+	// needs a Sandbox.
+	NoNetwork bool
+	User      *User // whom it runs as; nil: the worker's user
+	Nice      int   // added to the worker's own niceness
 
 	Stdout, Stderr string // files to create; empty discards
 	MaxOutputBytes int64  // per stream; the rest is dropped; 0 is no bound

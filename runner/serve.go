@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -44,6 +45,8 @@ func MainIfLauncher() {
 type server struct {
 	link     *link
 	slot     *cgroup.Slot
+	sandbox  *Sandbox       // nil: none
+	inside   *inside        // of the thread that forks; nil: no sandbox
 	requests <-chan message // closed when the worker is gone
 	forks    chan<- func()  // run on the thread that forks
 }
@@ -61,16 +64,16 @@ func serveControl() error {
 	if err != nil {
 		return fmt.Errorf("receive setup: %w", err)
 	}
-	s := &server{link: lk}
+	requests, forks := make(chan message, 4), make(chan func())
+	s := &server{link: lk, sandbox: setup.Sandbox, requests: requests, forks: forks}
 	if setup.Place != nil {
 		s.slot = cgroup.Attach(*setup.Place)
 	}
+	go forkThread(forks)
 	if err := s.prepare(); err != nil {
-		return lk.send(message{Kind: kindReady, Fault: err.Error()})
+		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, ErrNoSandbox)})
 	}
-	requests, forks := make(chan message, 4), make(chan func())
-	s.requests, s.forks = requests, forks
-	// Neither goroutine is waited for: the process ends with the main goroutine.
+	// No goroutine is waited for: the process ends with the main goroutine.
 	go func() {
 		defer close(requests)
 		for {
@@ -81,7 +84,6 @@ func serveControl() error {
 			requests <- m
 		}
 	}()
-	go forkThread(forks)
 	if s.slot != nil {
 		settled := make(chan error)
 		forks <- func() { settled <- s.slot.SettleThread() }
@@ -101,7 +103,7 @@ func (s *server) serve() error {
 		if m.Kind != kindRun || m.Run == nil {
 			continue // a stop for a command that has ended meanwhile
 		}
-		done := s.run(m.ID, m.Run)
+		done := s.run(&m)
 		if err := s.link.send(done); err != nil {
 			return nil // the worker is gone, and nothing is left of the command
 		}
@@ -137,10 +139,30 @@ func (s *server) prepare() error {
 	if err := forgoProtection(); err != nil {
 		return err
 	}
+	if s.sandbox != nil {
+		if err := s.enterSandbox(); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoSandbox, err)
+		}
+	}
 	if s.slot != nil {
 		return s.slot.Settle()
 	}
 	return nil
+}
+
+// enterSandbox takes this process, and more of the thread that forks, to where
+// commands are to live.
+func (s *server) enterSandbox() error {
+	if err := s.sandbox.newRoot(); err != nil {
+		return err
+	}
+	entered := make(chan error)
+	s.forks <- func() {
+		var err error
+		s.inside, err = enterSandbox()
+		entered <- err
+	}
+	return <-entered
 }
 
 // catchSignals has the Go runtime catch what it would leave to its default, which

@@ -43,34 +43,74 @@ var machineryErrors = []error{
 // start forks and executes on the calling thread. It may take as long as the file
 // systems take that the program and its directory are on. What is wrong is found out
 // only after exec has failed: looking first would cost every command.
-func (s *server) start(req *runRequest, files []uintptr) (pid int, err error) {
-	if err := checkStrings(req); err != nil {
+func (s *server) start(m *message, files []uintptr) (pid int, err error) {
+	if err := checkStrings(m.Run); err != nil {
 		return 0, err
 	}
-	return withOwnTmp(req, func() (int, error) { return s.fork(req, files) })
+	place := func(cgroupFD int) error {
+		fork := func() (err error) {
+			pid, err = forkExec(m.Run, files, cgroupFD, s.inside != nil)
+			return err
+		}
+		if s.inside != nil {
+			return s.inside.with(m, fork)
+		}
+		return fork()
+	}
+	if s.slot != nil {
+		err = s.slot.Start(place)
+	} else {
+		err = place(-1)
+	}
+	return pid, err
 }
 
-func (s *server) fork(req *runRequest, files []uintptr) (pid int, err error) {
+// forkExec starts the command where the calling thread is.
+func forkExec(req *runRequest, files []uintptr, cgroupFD int, sandboxed bool) (pid int, err error) {
 	program, err := resolve(req)
 	if err != nil {
 		return 0, err
 	}
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env, Files: files,
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+		Sys: &syscall.SysProcAttr{
+			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: req.User.credential(),
+			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD,
+		},
 	}
-	fork := func(cgroupFD int) error {
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = cgroupFD >= 0, cgroupFD
-		var err error
-		if pid, err = syscall.ForkExec(program, req.Args, attr); err != nil {
-			return diagnose(req, program, err)
+	if sandboxed {
+		attr.Sys.Cloneflags = unix.CLONE_NEWIPC
+	}
+	if req.Nice != 0 {
+		restore, err := addNiceness(req.Nice)
+		if err != nil {
+			return 0, err
 		}
-		return nil
+		defer restore()
 	}
-	if s.slot != nil {
-		return pid, s.slot.Start(fork)
+	if pid, err = syscall.ForkExec(program, req.Args, attr); err != nil {
+		return 0, diagnose(req, program, err)
 	}
-	return pid, fork(-1)
+	return pid, nil
+}
+
+// addNiceness changes the niceness of the calling thread, and so of what it forks,
+// until restore is called.
+func addNiceness(n int) (restore func(), err error) {
+	const thisThread = 0
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, thisThread)
+	if err != nil {
+		return nil, fmt.Errorf("read niceness: %w", err)
+	}
+	old := 20 - raw // the system call has no negative results
+	if err := unix.Setpriority(unix.PRIO_PROCESS, thisThread, old+n); err != nil {
+		return nil, fmt.Errorf("add %d to niceness: %w", n, err)
+	}
+	return func() {
+		if err := unix.Setpriority(unix.PRIO_PROCESS, thisThread, old); err != nil {
+			panic(fmt.Sprintf("restore niceness: %v", err)) // root may
+		}
+	}, nil
 }
 
 func checkStrings(req *runRequest) error {

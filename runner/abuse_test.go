@@ -1,0 +1,293 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// abuseVar has this test binary, as a command, try what it names.
+const abuseVar = "RUNNER_TEST_ABUSE"
+
+func abuseMain() {
+	name, ok := os.LookupEnv(abuseVar)
+	if !ok {
+		return
+	}
+	said, err := "done", error(nil)
+	if name == "connect" {
+		said, err = connect(os.Args[1])
+	} else {
+		err = abuses[name](os.Args[1:])
+	}
+	if err != nil {
+		said = err.Error()
+	}
+	fmt.Println(said)
+	os.Exit(0)
+}
+
+// abuse is a command that tries something and says what came of it.
+func abuse(t *testing.T, name string, args ...string) Command {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, append([]string{"./tool"}, args...)...)
+	if err := errors.Join(os.Chmod(cmd.Dir, 0o777), os.Symlink("tool", filepath.Join(cmd.Dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(self, filepath.Join(cmd.Dir, "tool")); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, abuseVar+"="+name)
+	return cmd
+}
+
+// connect dials a port of loopback; port 0 is one that it listens on itself.
+func connect(port string) (string, error) {
+	if port == "0" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+	}
+	c, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return "", err
+	}
+	return "connected", c.Close()
+}
+
+// abuses are what a command may try against others.
+var abuses = map[string]func(args []string) error{
+	"mount": func([]string) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") },
+	"unmount what hides": func(args []string) error {
+		return unix.Unmount(args[0], unix.MNT_DETACH)
+	},
+	"make writable": func([]string) error {
+		return unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, "")
+	},
+	// In a namespace of its own it may mount, but what is locked stays.
+	"unmount in a user namespace": func(args []string) error {
+		return inUserNamespace("unmount what hides", args...)
+	},
+	"make writable in a user namespace": func([]string) error { return inUserNamespace("make writable") },
+	"make a device": func([]string) error {
+		if err := unix.Mknod("/tmp/disk", unix.S_IFBLK|0o600, int(unix.Mkdev(254, 0))); err != nil {
+			return err
+		}
+		_, err := os.Open("/tmp/disk")
+		return err
+	},
+	"open by handle": func([]string) error {
+		handle, id, err := unix.NameToHandleAt(unix.AT_FDCWD, "/tmp", 0)
+		if err != nil {
+			return err
+		}
+		_ = id
+		dir, err := os.Open("/tmp")
+		if err != nil {
+			return err
+		}
+		_, err = unix.OpenByHandleAt(int(dir.Fd()), handle, unix.O_RDONLY)
+		return err
+	},
+	"trace":              func(args []string) error { return unix.PtraceAttach(number(args[0])) },
+	"read memory":        func(args []string) error { return openOf(args[0], "mem") },
+	"read environment":   func(args []string) error { return openOf(args[0], "environ") },
+	"see another root":   func(args []string) error { _, err := os.ReadDir("/proc/" + args[0] + "/root/"); return err },
+	"join a namespace":   joinNamespace,
+	"signal":             func(args []string) error { return unix.Kill(number(args[0]), unix.SIGKILL) },
+	"signal all":         func([]string) error { return unix.Kill(-1, unix.SIGKILL) },
+	"type on a terminal": typeOnTerminal,
+	"write":              func(args []string) error { return os.WriteFile(args[0], []byte("1"), 0o644) },
+	"read":               func(args []string) error { _, err := os.ReadFile(args[0]); return err },
+	"set the clock":      func([]string) error { return unix.Settimeofday(&unix.Timeval{Sec: 1}) },
+	"name the machine":   func([]string) error { return unix.Sethostname([]byte("mine")) },
+	"load a module":      func([]string) error { return unix.InitModule(nil, "") },
+	"restart":            func([]string) error { return unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) },
+	"escape memory limits": func([]string) error {
+		return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
+	},
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func openOf(pid, file string) error {
+	f, err := os.Open("/proc/" + pid + "/" + file)
+	if err != nil {
+		return err
+	}
+	_, err = f.Read(make([]byte, 1))
+	return err
+}
+
+func joinNamespace(args []string) error {
+	fd, err := unix.Open("/proc/"+args[0]+"/ns/net", unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Setns(fd, unix.CLONE_NEWNET)
+}
+
+// typeOnTerminal puts a character into the input of a terminal, as if typed.
+func typeOnTerminal([]string) error {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	c := byte('x')
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func inUserNamespace(name string, args ...string) error {
+	c := exec.Command("./tool", args...)
+	c.Env = append(os.Environ(), abuseVar+"="+name)
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}},
+	}
+	said, err := c.Output()
+	if err != nil {
+		return err
+	}
+	return errors.New(strings.TrimSpace(string(said)))
+}
+
+// TestAbuse is the table of docs/ISOLATION.md. A command of root, the most powerful
+// there is, tries each in a sandbox; another one runs beside it all the time.
+func TestAbuse(t *testing.T) {
+	secrets, err := os.MkdirTemp("/var/lib", "runner-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(secrets) })
+	blob := filepath.Join(secrets, "blob")
+	if err := os.WriteFile(blob, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := otherSlot(t)
+	l := newSandbox(t, newSlot(t, 0), secrets)
+	const gone, denied, readOnly = "no such file or directory", "permission denied", "read-only file system"
+	const notPermitted, noProcess = "operation not permitted", "no such process"
+	cases := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"mount", nil, notPermitted},
+		{"unmount what hides", []string{secrets}, notPermitted},
+		{"unmount in a user namespace", []string{secrets}, "invalid argument"},
+		{"make writable", nil, notPermitted},
+		{"make writable in a user namespace", nil, notPermitted},
+		{"make a device", nil, notPermitted},
+		{"open by handle", nil, notPermitted},
+		{"trace", []string{"1"}, notPermitted},
+		{"trace", []string{other.pid}, noProcess},
+		{"read memory", []string{"1"}, denied},
+		{"read environment", []string{"1"}, denied},
+		{"see another root", []string{"1"}, denied},
+		{"see another root", []string{other.pid}, gone},
+		{"join a namespace", []string{"1"}, denied},
+		{"signal", []string{other.pid}, noProcess},
+		{"signal", []string{"1"}, "done"}, // which its first process does not notice
+		{"signal all", nil, noProcess},    // there is nobody else
+		{"read", []string{filepath.Join(other.root, "ready")}, gone},
+		{"read", []string{blob}, gone},
+		{"write", []string{blob}, readOnly},
+		{"write", []string{"/etc/passwd"}, readOnly},
+		{"write", []string{"/usr/bin/new"}, readOnly},
+		{"write", []string{"/proc/sys/kernel/panic"}, readOnly},
+		{"write", []string{filepath.Join(l.slot.Place().Home, "cgroup.procs")}, readOnly},
+		{"write", []string{"/dev/null"}, "done"},
+		{"type on a terminal", nil, "no such device or address"},
+		{"set the clock", nil, notPermitted},
+		{"name the machine", nil, notPermitted},
+		{"restart", nil, notPermitted},
+		{"escape memory limits", nil, denied},
+	}
+	for _, c := range cases {
+		t.Run(strings.Join(append([]string{c.name}, c.args...), " "), func(t *testing.T) {
+			if got := say(t, l, abuse(t, c.name, c.args...)); !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	other.end(t)
+}
+
+// other is a command in a sandbox of its own, the prey of abuse.
+type other struct {
+	pid, root string
+	end       func(t *testing.T) // asserts that nothing happened to it
+}
+
+func otherSlot(t *testing.T) other {
+	t.Helper()
+	l := newSandbox(t, nil)
+	cmd := sandboxed(t, l, shell(t, "touch ready; while ! [ -e go ]; do sleep 0.01; done; exit 5"))
+	type ended struct {
+		r   Result
+		err error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		r, err := l.Run(t.Context(), cmd)
+		done <- ended{r, err}
+	}()
+	eventually(t, "the other command runs", func() bool { _, err := os.Stat(filepath.Join(cmd.Dir, "ready")); return err == nil })
+	return other{
+		pid: strconv.Itoa(childOf(t, l.proc.Pid).pid), root: cmd.Dir,
+		end: func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if e := <-done; e.err != nil || e.r.ExitCode != 5 {
+				t.Errorf("the other command: %+v, %v", e.r, e.err)
+			}
+		},
+	}
+}
+
+// A thousand processes, each in a session of its own and deaf to SIGTERM, are ended
+// by a timeout, and the launcher is good for the next command. The bomb has an end of
+// its own, should nobody else end it: without a group or a sandbox a machine can be
+// too busy to end one that has none.
+func TestForkBomb(t *testing.T) {
+	for name, l := range map[string]*Launcher{"sandbox": newSandbox(t, nil), "v2": newLauncher(t, newSlot(t, 2))} {
+		t.Run(name, func(t *testing.T) {
+			cmd := withScripts(t, shell(t, "trap '' TERM; sh bomb 9; sleep 20; :"))
+			cmd.Timeout, cmd.Grace = 300*time.Millisecond, 20*time.Millisecond
+			if r := run(t, l, cmd); r.Cause != TimedOut || r.Signal != "SIGKILL" {
+				t.Errorf("got %+v", r)
+			}
+			assertNothingLeft(t)
+			if r := run(t, l, shell(t, "exit 4")); r.ExitCode != 4 {
+				t.Errorf("the next command: %+v", r)
+			}
+		})
+	}
+}

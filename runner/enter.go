@@ -1,0 +1,148 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// keptCapabilities are those that a command of root has in a sandbox: enough for its
+// own files and processes, for fakeroot and package managers, and nothing to mount,
+// trace the launcher, make devices, open files by handle or change the network with.
+var keptCapabilities = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
+	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_SETFCAP,
+	unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_CHROOT,
+}
+
+// inside is the thread that forks commands into a sandbox. Its methods are called on
+// that thread, which is locked.
+type inside struct {
+	mounts, network int  // namespaces to come back to
+	varTmp          bool // there is a /var/tmp to be covered
+}
+
+// enterSandbox prepares the calling thread: what it has lost, all that it forks has
+// lost. It keeps its own capabilities, because a bound is felt by exec only.
+func enterSandbox() (*inside, error) {
+	in := &inside{}
+	for _, n := range []struct {
+		path string
+		to   *int
+	}{{"/proc/thread-self/ns/mnt", &in.mounts}, {"/proc/thread-self/ns/net", &in.network}} {
+		var err error
+		if *n.to, err = unix.Open(n.path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, &os.PathError{Op: "open namespace", Path: n.path, Err: err}
+		}
+	}
+	if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
+		in.varTmp = true
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("forgo new privileges: %w", err)
+	}
+	return in, boundCapabilities()
+}
+
+func boundCapabilities() error {
+	kept := uint64(0)
+	for _, c := range keptCapabilities {
+		kept |= 1 << c
+	}
+	for c := uintptr(0); c < 64; c++ {
+		if kept&(1<<c) != 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
+			break // the kernel's last one was before
+		} else if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	// What is inheritable passes the bound.
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("make no capability inheritable: %w", err)
+	}
+	return nil
+}
+
+// with calls fork in mount and network namespaces that are made for this command and
+// end with its last process, and brings the thread back.
+func (in *inside) with(m *message, fork func() error) (err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make mount namespace: %w", err)
+	}
+	defer in.comeBack(in.mounts, unix.CLONE_NEWNS)
+	if err := in.mount(m); err != nil {
+		return err
+	}
+	if m.Run.NoNetwork {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make network namespace: %w", err)
+		}
+		defer in.comeBack(in.network, unix.CLONE_NEWNET)
+		if err := loopbackUp(); err != nil {
+			return fmt.Errorf("bring loopback up: %w", err)
+		}
+	}
+	return fork()
+}
+
+func (in *inside) comeBack(namespace, kind int) {
+	if err := unix.Setns(namespace, kind); err != nil {
+		// The next command would start in this one's. The worker notices the death
+		// of the launcher and starts another.
+		panic(fmt.Sprintf("leave namespace %#x: %v", kind, err))
+	}
+}
+
+// mount completes what the launcher's root is to this command.
+func (in *inside) mount(m *message) error {
+	const own = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	for _, d := range []struct {
+		kind fileKind
+		path string
+	}{{fileRoot, SandboxRoot}, {fileTempDir, "/tmp"}} {
+		fd := m.file(d.kind)
+		err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: own})
+		if err == nil {
+			err = unix.MoveMount(fd, "", unix.AT_FDCWD, d.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		}
+		if err != nil {
+			return &os.PathError{Op: "mount", Path: d.path, Err: err}
+		}
+	}
+	if in.varTmp {
+		if err := unix.Mount("/tmp", "/var/tmp", "", unix.MS_BIND, ""); err != nil {
+			return &os.PathError{Op: "mount", Path: "/var/tmp", Err: err}
+		}
+	}
+	if err := unix.Mount("forerunner", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		return &os.PathError{Op: "mount", Path: "/dev/shm", Err: err}
+	}
+	if err := setAttributes("/sys", noMore, unix.AT_RECURSIVE); err != nil {
+		return &os.PathError{Op: "make read-only", Path: "/sys", Err: err}
+	}
+	return nil
+}
+
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+}

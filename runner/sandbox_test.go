@@ -1,0 +1,193 @@
+package runner
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// say runs a script and returns what it prints.
+func say(t *testing.T, l *Launcher, c Command) string {
+	t.Helper()
+	r := run(t, l, c)
+	if r.Cause != Exited || r.ExitCode != 0 {
+		t.Fatalf("%+v: %s", r, read(t, c.Stderr))
+	}
+	return strings.TrimSuffix(read(t, c.Stdout), "\n")
+}
+
+func TestWhatACommandSeesInASandbox(t *testing.T) {
+	hidden, err := os.MkdirTemp("/var/lib", "runner-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(hidden) })
+	if err := os.Mkdir(filepath.Join(hidden, "store"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l := newSandbox(t, nil, hidden, filepath.Join(hidden, "store"))
+	cases := []struct{ name, script, want string }{
+		{"input root", "pwd; ls", "/forerunner\nstderr\nstdout"},
+		{"temporary folders", "ls /tmp; touch /tmp/left; ls /var/tmp", "left"},
+		{"shared memory", "ls -A /dev/shm; touch /dev/shm/left", ""},
+		{"other temporary folders", "ls /tmp /dev/shm", "/dev/shm:\n\n/tmp:"},
+		{"hidden", "ls -A " + hidden, ""},
+		{"what is in /run", "find -L /run -type s", ""},
+		{"processes", fmt.Sprintf("kill -0 %d 2>/dev/null || echo alone; cat /proc/2/comm 2>/dev/null", os.Getpid()), "alone"},
+		{"parent", "echo $PPID", "1"},
+		{"descriptors", `ls /proc/self/fd | tr '\n' ' '`, "0 1 2 3 "},
+		{"devices", "ls /dev | tr '\\n' ' '", "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero "},
+		{"terminals of its own", "script -qec 'tty' /dev/null </dev/null | tr -d '\\r'", "/dev/pts/0"},
+		{"no new privileges", "grep NoNewPrivs /proc/self/status | cut -f2", "1"},
+		{"user", "id -u", "0"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := say(t, l, shell(t, c.script)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Two launchers run the same command in two roots: neither path nor anything else
+// that they print differs.
+func TestSamePathInEverySandbox(t *testing.T) {
+	script := "pwd; echo $PWD; readlink /proc/self/cwd; cat input; ls -id /forerunner | grep -c forerunner; cat /proc/self/mountinfo | cut -d' ' -f5"
+	var said []string
+	for range 2 {
+		l := newSandbox(t, nil)
+		cmd := shell(t, script)
+		tree(t, &cmd, map[string]string{"sub/dir/input": "same\n"}, 0o644)
+		cmd.Dir = filepath.Join(cmd.Root, "sub/dir")
+		said = append(said, say(t, l, cmd))
+	}
+	if said[0] != said[1] || !strings.HasPrefix(said[0], "/forerunner/sub/dir\n/forerunner/sub/dir\n/forerunner/sub/dir\nsame\n") {
+		t.Errorf("one said %q, the other %q", said[0], said[1])
+	}
+}
+
+// What a command in a sandbox writes is where the worker looks for it.
+func TestSandboxWritesToTheRootAndTempDir(t *testing.T) {
+	l := newSandbox(t, nil)
+	cmd := sandboxed(t, l, shell(t, "mkdir out && echo made >out/file && echo temp >/tmp/file"))
+	say(t, l, cmd)
+	if got := read(t, filepath.Join(cmd.Dir, "out/file")); got != "made\n" {
+		t.Errorf("output %q", got)
+	}
+	if got := read(t, filepath.Join(cmd.TempDir, "file")); got != "temp\n" {
+		t.Errorf("temporary file %q", got)
+	}
+}
+
+// System V memory and message queues outlive processes, but not a sandbox.
+func TestNoMemoryIsLeftInASandbox(t *testing.T) {
+	l := newSandbox(t, nil)
+	for i := range 2 {
+		if got := say(t, l, shell(t, "ipcs -m -q -s | grep -c 0x; ipcmk -M 4096 -Q -S 1 >/dev/null; ipcs -m -q -s | grep -c 0x")); got != "0\n3" {
+			t.Errorf("run %d: found and then had %q", i, got)
+		}
+	}
+}
+
+func TestNetworkOfASandbox(t *testing.T) {
+	outside, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outside.Close()
+	_, port, err := net.SplitHostPort(outside.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newSandbox(t, nil)
+	for _, c := range []struct {
+		noNetwork  bool
+		port, want string
+	}{{false, port, "connected"}, {true, port, "connection refused"}, {true, "0", "connected"}} {
+		cmd := abuse(t, "connect", c.port)
+		cmd.NoNetwork = c.noNetwork
+		if got := say(t, l, cmd); !strings.Contains(got, c.want) {
+			t.Errorf("without network %v, port %s: %q, want %q", c.noNetwork, c.port, got, c.want)
+		}
+	}
+	interfaces := shell(t, "ls /proc/self/net/dev_snmp6 2>/dev/null || tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '")
+	interfaces.NoNetwork = true
+	if got := say(t, l, interfaces); got != "lo" {
+		t.Errorf("interfaces %q", got)
+	}
+	cmd := shell(t, "true")
+	cmd.NoNetwork = true
+	if r, err := newLauncher(t, nil).Run(t.Context(), cmd); err == nil {
+		t.Errorf("without a sandbox: %+v", r)
+	}
+}
+
+func TestUserOfACommand(t *testing.T) {
+	const nobody = 65534
+	eachKind(t, func(t *testing.T, l *Launcher) {
+		cmd := shell(t, "id -u; id -g; id -G; touch mine; grep CapEff /proc/self/status | cut -f2; cat secret 2>/dev/null || echo denied")
+		cmd.User = &User{UID: nobody, GID: 12345, Groups: []uint32{7}}
+		secret := filepath.Join(cmd.Dir, "secret")
+		if err := os.WriteFile(secret, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for dir := cmd.Dir; dir != "/tmp"; dir = filepath.Dir(dir) { // t.TempDir's are closed
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := say(t, l, cmd); got != fmt.Sprintf("%d\n12345\n12345 7\n0000000000000000\ndenied", nobody) {
+			t.Errorf("said %q", got)
+		}
+		if got := say(t, l, shell(t, "id -u")); got != "0" {
+			t.Errorf("the next command is of user %s", got)
+		}
+	})
+}
+
+func TestNicenessOfACommand(t *testing.T) {
+	l := newLauncher(t, nil)
+	own, err := strconv.Atoi(say(t, l, shell(t, "nice")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := shell(t, "nice")
+	cmd.Nice = 7
+	if got := say(t, l, cmd); got != strconv.Itoa(own+7) {
+		t.Errorf("niceness %s of %d and 7", got, own)
+	}
+	if got := say(t, l, shell(t, "nice")); got != strconv.Itoa(own) {
+		t.Errorf("niceness of the next command: %s, was %d", got, own)
+	}
+}
+
+func TestInvalidCommandsInASandbox(t *testing.T) {
+	l := newSandbox(t, nil)
+	for name, spoil := range map[string]func(*Command){
+		"no root":             func(c *Command) { c.Root = "" },
+		"no temporary folder": func(c *Command) { c.TempDir = "" },
+		"outside":             func(c *Command) { c.Dir += "x" },
+		"root is gone":        func(c *Command) { c.Root += "/gone"; c.Dir = c.Root },
+	} {
+		cmd := sandboxed(t, l, shell(t, "exit 0"))
+		spoil(&cmd)
+		if r, err := l.Run(t.Context(), cmd); err == nil {
+			t.Errorf("%s: got %+v", name, r)
+		}
+	}
+}
+
+func TestFolderToHideMustBeThere(t *testing.T) {
+	l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: &Sandbox{Hide: []string{"/no/such/folder"}}})
+	if err == nil {
+		t.Fatal(l.Close())
+	}
+	if !strings.Contains(err.Error(), "/no") {
+		t.Errorf("got %v", err)
+	}
+}
