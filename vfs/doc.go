@@ -12,7 +12,7 @@
 //
 //   - A file is 0444, or 0555 if it is executable; node_properties.unix_mode
 //     overrides the nine permission bits. A directory is 0755, a symlink 0777.
-//     All belong to the user of the worker. REv2 does not fix the modes; without
+//     All belong to the user of the worker, or to Options.Owner. REv2 does not fix the modes; without
 //     write permission a tool that replaces its input instead of writing into
 //     it behaves as in a sandbox. (A command run by root may write all the same,
 //     to its own copy.)

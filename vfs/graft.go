@@ -36,7 +36,7 @@ type graft struct {
 
 // addGrafts lets the root show what images have of its tree.
 func (r *Root) addGrafts() {
-	if r.fs.images == nil || r.spec.OnLook != nil {
+	if r.fs.images == nil || r.spec.OnLook != nil || r.owner != r.fs.owner {
 		return
 	}
 	r.grafts = r.fs.images.choose(r.spec.Digest, r.spec.Source)

@@ -311,7 +311,7 @@ func (l *linkLayer) fill(ctx context.Context, d linkDir) error {
 			return planError(d.path, err)
 		}
 	}
-	if err := dir.Chmod(0o755); err != nil { // whatever the umask
+	if err := errors.Join(dir.Chmod(0o755), l.r.chown(path)); err != nil { // whatever the umask
 		return err
 	}
 	old := time.Unix(tree.DefaultMTime, 0)

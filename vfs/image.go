@@ -128,7 +128,7 @@ func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *i
 }
 
 func (m *images) imageOptions(id imageID) erofs.Options {
-	return erofs.Options{UUID: id, Epoch: time.Unix(tree.DefaultMTime, 0), UID: m.owner.Uid, GID: m.owner.Gid}
+	return erofs.Options{UUID: id, Epoch: time.Unix(tree.DefaultMTime, 0), UID: m.owner.UID, GID: m.owner.GID}
 }
 
 // nest puts top into directories, so that it is at path.

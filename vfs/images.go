@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -45,7 +44,7 @@ const (
 type images struct {
 	blobs    *BlobFolder
 	pointDir string
-	owner    fuse.Owner
+	owner    Owner
 	log      *zap.Logger
 
 	closed chan closedRoot

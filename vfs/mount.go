@@ -76,7 +76,7 @@ func (r *Root) mountLower() error {
 		maxRead = passthroughRead
 	}
 	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other,default_permissions,max_read=%d",
-		fd, r.fs.owner.Uid, r.fs.owner.Gid, maxRead)
+		fd, os.Geteuid(), os.Getegid(), maxRead)
 	err = unix.Mount("forerunner", r.lowerPath(), "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
 	if err != nil {
 		_ = unix.Close(fd)

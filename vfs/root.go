@@ -33,6 +33,9 @@ type RootSpec struct {
 	Name   string        // unique among the roots that are open, and a file name
 	Digest digest.Digest // of the root Directory; its function is that of the whole tree
 	Source Source
+	// Owner, if not nil, is whom the root belongs to instead of Options.Owner. Then
+	// no metadata image has part in it.
+	Owner *Owner
 	// OnFirstRead, if not nil, is called once for each path that is read (the
 	// package comment says when that is): "" for the root, else "a/b". It may be
 	// called concurrently and must not block, nor touch the root. With hard links
@@ -69,8 +72,9 @@ type Stats struct {
 
 // Root is the input root of one action. Its methods may be called concurrently.
 type Root struct {
-	fs   *FS
-	spec RootSpec
+	fs    *FS
+	spec  RootSpec
+	owner Owner
 
 	// FUSE requests carry no context; this is the one of all accesses. Close cancels it.
 	ctx    context.Context
@@ -136,10 +140,13 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 		return nil, err
 	}
 	r := &Root{
-		fs: f, spec: spec, pin: -1,
+		fs: f, spec: spec, owner: f.owner, pin: -1,
 		seed:  maphash.MakeSeed(),
 		nodes: map[uint64]*node{},
 		seen:  map[uint64]struct{}{},
+	}
+	if spec.Owner != nil {
+		r.owner = *spec.Owner
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.stall.onEnd = spec.OnStall

@@ -163,7 +163,7 @@ func (r *Root) attr(n *node, a *fuse.Attr) {
 		Ino:   n.ino,
 		Mode:  n.Perm | typeOf(n.Kind),
 		Nlink: 1,
-		Owner: r.fs.owner,
+		Owner: fuse.Owner{Uid: r.owner.UID, Gid: r.owner.GID},
 	}
 	switch n.Kind {
 	case File:

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -56,6 +55,9 @@ type Options struct {
 	// of the process that writes, and free when the root is closed. Hard links do
 	// without it.
 	UpperMemory int64
+	// Owner is whom inputs and the folders of a root belong to; nil is the user of
+	// this process. Hard links to inputs belong to the user of this process always.
+	Owner *Owner
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Blobs, if not nil, is the folder where the Source's blobs lie when they are
@@ -75,6 +77,9 @@ type Options struct {
 	LinkBytes int64
 }
 
+// Owner is a user and a group.
+type Owner struct{ UID, GID uint32 }
+
 // Names in the upper folder that no root can have.
 const (
 	trashName = ".trash"
@@ -87,7 +92,7 @@ type FS struct {
 	pointDir           string // in mountDir, for mount points
 	pointsUp           bool   // it is a mount of ours
 	log                *zap.Logger
-	owner              fuse.Owner // of every input: whom this process runs as
+	owner              Owner // of what roots do not say otherwise of
 	passthrough        bool
 	method             Method     // the one in force: FUSE or HardLink
 	overlay            bool       // roots have an overlay; always with FUSE
@@ -116,7 +121,10 @@ func Open(o Options) (*FS, error) {
 		return nil, errors.New("open file system: mount and upper folders must be given")
 	}
 	f := &FS{log: o.Logger, roots: map[string]*Root{}}
-	f.owner = fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
+	f.owner = Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	if o.Owner != nil {
+		f.owner = *o.Owner
+	}
 	if f.log == nil {
 		f.log = zap.NewNop()
 	}

@@ -1,0 +1,65 @@
+package vfs
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// asUser calls f on a thread whose access to files is that of a user.
+func asUser(t *testing.T, uid int, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	old, err := unix.SetfsuidRetUid(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = unix.SetfsuidRetUid(old) }()
+	f()
+}
+
+// The owner of a root can make, replace and remove what is in it, and nobody else.
+func TestOwnerOfARoot(t *testing.T) {
+	const owner, other = 12345, 12346
+	for name, method := range map[string]Method{"FUSE": FUSE, "hard links": HardLink} {
+		t.Run(name, func(t *testing.T) {
+			f := openFS(t, Options{Method: method, Owner: &Owner{UID: owner, GID: owner}})
+			src := newFakeSource(t)
+			digest := src.tree(t, "dir/file")
+			for i, c := range []struct {
+				owner *Owner
+				uid   int
+				may   bool
+			}{{nil, owner, true}, {nil, other, false}, {&Owner{UID: other}, other, true}, {&Owner{UID: other}, owner, false}} {
+				r := openRoot(t, f, RootSpec{Name: "r" + string(rune('0'+i)), Digest: digest, Source: src, Owner: c.owner})
+				in, err := os.OpenRoot(r.Path())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer in.Close()
+				asUser(t, c.uid, func() {
+					for _, err := range []error{
+						in.Mkdir("made", 0o755), in.Remove("dir/file"), in.WriteFile("dir/file", []byte("new"), 0o644),
+					} {
+						if (err == nil) != c.may {
+							t.Errorf("case %d: %v", i, err)
+						}
+					}
+				})
+			}
+			r := openRoot(t, f, RootSpec{Name: "plain", Digest: digest, Source: src})
+			info, err := os.Stat(filepath.Join(r.Path(), "dir"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st := info.Sys().(*syscall.Stat_t); st.Uid != owner || st.Gid != owner {
+				t.Errorf("a directory belongs to %d:%d", st.Uid, st.Gid)
+			}
+		})
+	}
+}
