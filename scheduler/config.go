@@ -37,7 +37,10 @@ type Config struct {
 	// Queues say how operations share workers; for each pool the first that is for
 	// it, and without one DefaultLevels. What they hold is not to be changed.
 	Queues []QueueConfig
-
+	// ActionProperties are the names of platform properties that say how an action
+	// is run, not where. They are not matched: no worker needs to have them. None by
+	// default.
+	ActionProperties []string
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
 	MaxAttempts int

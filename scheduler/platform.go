@@ -84,6 +84,17 @@ func (p *platforms) of(m *repb.Platform) (Platform, *repb.Platform) {
 	return made, m
 }
 
+// matched is the part of m that decides where an action runs; m itself if that is all.
+func (s *Server) matched(m *repb.Platform) *repb.Platform {
+	ignored := func(p *repb.Platform_Property) bool {
+		return slices.Contains(s.config.ActionProperties, p.GetName())
+	}
+	if !slices.ContainsFunc(m.GetProperties(), ignored) {
+		return m
+	}
+	return &repb.Platform{Properties: slices.DeleteFunc(slices.Clone(m.GetProperties()), ignored)}
+}
+
 // Key is equal for equal platforms, and only for them.
 func (p Platform) Key() string { return p.key }
 

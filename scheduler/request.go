@@ -118,9 +118,10 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 		//lint:ignore SA1019 deprecated is what those clients send
 		platform = command.GetPlatform()
 	}
-	op.Platform, platform = s.platforms.of(platform)
-	if action.GetPlatform() != nil {
-		action.Platform = platform
+	matched := s.matched(platform)
+	op.Platform, platform = s.platforms.of(matched)
+	if matched != nil && matched == action.GetPlatform() {
+		action.Platform = platform // one for all
 	}
 	op.Action = action
 	return nil

@@ -77,7 +77,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 		SizeClass:  req.GetSizeClass(),
 		PreferIdle: req.GetPreferBeingIdle(),
 	}
-	r.Platform, _ = s.platforms.of(req.GetPlatform())
+	r.Platform, _ = s.platforms.of(s.matched(req.GetPlatform()))
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
 		r.Doing = Idle

@@ -29,6 +29,7 @@ type action struct {
 	digest  digest.Digest
 	message *repb.Action
 	command *command
+	how     *execution
 	storage *cas.Client      // of the action's instance name and function
 	inputs  *cas.ReadThrough // the worker's store, backed by storage
 	root    *vfs.Root
@@ -160,7 +161,18 @@ func (a *action) accept(ctx context.Context) error {
 		return failf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
 	a.ahead.knowTool(a.command.args[0])
-	return nil
+	a.how, err = a.p.w.opts.plan(a.command, platformOf(a.message, message))
+	return err
+}
+
+// platformOf is the platform that an action asks for; clients before API 2.2 name
+// it in the command only.
+func platformOf(action *repb.Action, command *repb.Command) *repb.Platform {
+	if action.GetPlatform() != nil {
+		return action.GetPlatform()
+	}
+	//lint:ignore SA1019 deprecated is what those clients send
+	return command.GetPlatform()
 }
 
 // makeRoot lets the input root appear and makes what the command finds in it:
@@ -175,8 +187,8 @@ func (a *action) makeRoot(ctx context.Context) error {
 	if err := os.MkdirAll(a.tempDir(), 0o700); err != nil {
 		return fmt.Errorf("make work folder: %w", err)
 	}
-	// Others than root need to get at it when the command drops privileges.
-	if err := os.Chmod(a.tempDir(), 0o1777); err != nil {
+	// As /tmp is: whoever the command becomes can use it.
+	if err := os.Chmod(a.tempDir(), os.ModeSticky|0o777); err != nil {
 		return fmt.Errorf("make temporary folder: %w", err)
 	}
 	if _, err := a.inputs.Directory(ctx, rootDigest); err != nil {
@@ -184,22 +196,28 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
+		Owner: a.how.user.owner(),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
-	return a.inRoot(func(root *os.Root) error { return a.command.prepare(root) })
+	return a.inRoot(func(root *os.Root) error {
+		return a.how.user.as(func() error { return a.command.prepare(root) })
+	})
 }
 
 // runCommand runs the command under the action's timeout, whose clock stands
 // still while the command waits for storage.
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	result, err := a.p.launcher.Run(ctx, runner.Command{
-		Args:           a.command.args,
-		Env:            a.command.env,
+		Args:           a.how.args,
+		Env:            a.how.env,
+		User:           a.how.user.runAs(),
+		Nice:           a.how.nice,
+		NoNetwork:      a.how.noNetwork,
 		Root:           a.root.Path(),
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
-		TempDir:        a.ownTmp(),
+		TempDir:        a.tempDir(),
 		Stdout:         a.stdoutPath(),
 		Stderr:         a.stderrPath(),
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
@@ -334,14 +352,6 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 		fields = append(fields, zap.String("error", message))
 	}
 	a.log.Info("action finished", fields...)
-}
-
-// ownTmp is what the command finds as /tmp; empty: the machine's.
-func (a *action) ownTmp() string {
-	if a.p.w.opts.SharedTmp {
-		return ""
-	}
-	return a.tempDir()
 }
 
 func (a *action) tempDir() string    { return filepath.Join(a.dir, "tmp") }

@@ -66,6 +66,8 @@ func newFarm(t *testing.T) *farm {
 		return newFarmOn(t, vfs.Options{Method: vfs.FUSE, UpperMemory: 64 << 20})
 	case "links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink})
+	case "sandbox":
+		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: &runner.Sandbox{}})
 	case "bare links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink, DisableOverlay: true})
 	}
@@ -84,8 +86,9 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 
 // farmOptions is what few farms have.
 type farmOptions struct {
-	slot   *cgroup.Slot // nil: no group
-	change func(*Options)
+	slot    *cgroup.Slot    // nil: no group
+	sandbox *runner.Sandbox // nil: none
+	change  func(*Options)
 }
 
 func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few farmOptions) *farm {
@@ -96,7 +99,9 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	f := &farm{profiles: profiles, scheduler: newFakeScheduler(), reads: &readLog{}, ended: make(chan struct{})}
 
 	// Before the first mount, as a launcher must be started.
-	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Cgroup: few.slot, Logger: log})
+	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{
+		Cgroup: few.slot, Sandbox: few.sandbox, Logger: log,
+	})
 	check(t, err)
 	t.Cleanup(func() { check(t, launcher.Close()) })
 
@@ -123,7 +128,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
 		Roots: roots, Launchers: []*runner.Launcher{launcher}, Profiles: f.profiles,
-		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
+		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil,
 	}
 	if few.change != nil {
 		few.change(&options)

@@ -11,9 +11,10 @@ import (
 
 func digestOfBytes(s string) digest.Digest { return digest.Of(digest.SHA256, []byte(s)) }
 
-// TestWithOtherRoots runs tests again that say nothing of when inputs are fetched.
+// TestWithOtherRoots runs tests again that say nothing of when inputs are fetched,
+// nor of where the command sees them.
 func TestWithOtherRoots(t *testing.T) {
-	for _, roots := range []string{"memory", "links", "bare links"} {
+	for _, roots := range []string{"memory", "links", "bare links", "sandbox"} {
 		for name, test := range map[string]func(*testing.T){
 			"bad input": TestBadInput, "output paths": TestOutputPaths, "older output fields": TestOlderOutputFields,
 			"action cache": TestActionCache, "timeout": TestTimeout, "cancel": TestCancel, "abort": TestAbort,

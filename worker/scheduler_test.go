@@ -163,6 +163,7 @@ type spec struct {
 	format     repb.Command_OutputDirectoryFormat
 	timeout    time.Duration // default a minute
 	doNotCache bool
+	platform   map[string]string
 	command    digest.Digest // instead of all of the above that is the Command's
 }
 
@@ -191,6 +192,12 @@ func (f *farm) job(t *testing.T, s spec) *job {
 	action := &repb.Action{
 		CommandDigest: s.command.Proto(), InputRootDigest: s.root.Proto(), DoNotCache: s.doNotCache,
 		Timeout: durationpb.New(cmp.Or(s.timeout, time.Minute)),
+	}
+	for name, value := range s.platform {
+		if action.Platform == nil {
+			action.Platform = &repb.Platform{}
+		}
+		action.Platform.Properties = append(action.Platform.Properties, &repb.Platform_Property{Name: name, Value: value})
 	}
 	d := f.message(t, action)
 	return &job{

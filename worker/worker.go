@@ -58,9 +58,15 @@ type Options struct {
 	// spared. Nil: nothing is. It needs roots of FUSE.
 	Reuse *reuse.Records
 
-	// SharedTmp lets commands use the /tmp of this machine; otherwise each has one
-	// of its own, for which a launcher needs to mount.
-	SharedTmp bool
+	// Sandboxed tells that the Launchers have a runner.Sandbox.
+	Sandboxed bool
+	// NoNetwork is for actions whose platform and policy say nothing about it. It
+	// needs Sandboxed.
+	NoNetwork bool
+	// User is whom commands run as unless a policy says otherwise, and whom Roots
+	// are best made for; nil is the user of this process.
+	User     *NamedUser
+	Policies *Policies // nil: none
 	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
 	Logger         *zap.Logger
@@ -79,6 +85,8 @@ func (o *Options) validate() error {
 		return errors.New("worker needs a scheduler, a store, storage and roots")
 	case o.WorkDir == "":
 		return errors.New("worker needs a work folder")
+	case o.NoNetwork && !o.Sandboxed:
+		return errors.New("the network can only be taken from commands in a sandbox")
 	}
 	if err := o.checkReuse(); err != nil {
 		return err

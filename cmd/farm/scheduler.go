@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/worker"
 )
 
 // A Scheduler is the configuration of a scheduler and of the storage that it
@@ -58,6 +59,8 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that a client may ask for")
 	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
+	f.StringSliceVar(&s.Config.ActionProperties, "action-properties", worker.ActionProperties,
+		"platform property `names` that say how an action is run, not where: no worker needs to have them")
 	f.IntVar(&s.Config.MaxAttempts, "max-attempts", 3, "how many workers an action may lose before it fails")
 	f.DurationVar(&s.Config.WorkerSlack, "worker-slack", 25*time.Second, "`time` that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken")
 	f.IntVar(&s.Config.MaxQueued, "max-queued", 1_000_000, "actions that may wait for a worker; beyond that clients are told to try again later")

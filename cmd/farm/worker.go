@@ -48,6 +48,11 @@ type Worker struct {
 	Reuse Reuse
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
+	// Sandbox is auto (also if empty), namespaces or none; Network on (also if
+	// empty) or off; User a name or UID:GID; Policies a file. See IsolationFlags.
+	Sandbox, Network, User, Policies string
+	// Hide are more folders that commands are not to see.
+	Hide []string
 	// NoCompression is for storage on this machine.
 	NoCompression bool
 	// SlotCPUs and SlotMemory (with a unit) are what each slot has; zero: an equal share.
@@ -70,6 +75,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
 	w.FilesystemFlags(f)
 	w.LimitFlags(f)
+	w.IsolationFlags(f)
 	w.IdentityFlags(f)
 	f.StringVar(&w.Profiles, "profiles", "", "where to remember what actions read: bolt:`PATH`, or grpc://HOST:PORT of a "+
 		"scheduler or another FileSystemAccessCache (default bolt:DATA/"+recordsFile+")")
@@ -97,12 +103,11 @@ func (w *Worker) IdentityFlags(f *pflag.FlagSet) {
 
 // A Started worker has its launchers, and may make mounts.
 type Started struct {
-	w        *Worker
-	plan     slotPlan
-	slots    []*cgroup.Slot
-	launcher []*runner.Launcher
-	// sharedTmp is true where commands cannot have a /tmp of their own.
-	sharedTmp bool
+	w         *Worker
+	plan      slotPlan
+	slots     []*cgroup.Slot
+	launcher  []*runner.Launcher
+	isolation isolation
 }
 
 // Start starts the launchers, which must happen before the process has a mount.
@@ -125,11 +130,13 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
 		return nil, err
 	}
-	if err := runner.TryOwnTmp(); err != nil {
-		s.sharedTmp = true
-		w.Logger.Warn("no mount namespaces: commands share the /tmp of this machine", zap.NamedError("missing", err),
-			zap.String("costs", "a command sees and may change what others leave in /tmp"),
-			zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged)"))
+	if s.isolation, err = w.checkIsolation(); err != nil {
+		return nil, err
+	}
+	if s.isolation.sandbox == nil {
+		if err := s.needsSandbox(); err != nil {
+			return nil, err
+		}
 	}
 	for i := range w.Slots {
 		slot, err := s.plan.slot(i)
@@ -137,7 +144,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 			return nil, err
 		}
 		s.slots = append(s.slots, slot)
-		launcher, err := s.launch(ctx, i)
+		launcher, err := s.tryLaunch(ctx, i)
 		if err != nil {
 			return nil, err
 		}
@@ -147,11 +154,9 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 }
 
 func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
-	launcher, err := runner.StartLauncher(ctx, runner.LauncherOptions{Cgroup: s.slots[i], Logger: s.w.Logger})
-	if err != nil {
-		return nil, fmt.Errorf("start launcher: %w", err)
-	}
-	return launcher, nil
+	return runner.StartLauncher(ctx, runner.LauncherOptions{
+		Cgroup: s.slots[i], Sandbox: s.isolation.sandbox, Logger: s.w.Logger,
+	})
 }
 
 // relaunch replaces a launcher that no longer works. Only the position i calls
@@ -208,7 +213,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory,
+		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.owner(),
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
 			Used: func(d digest.Digest) {
@@ -271,7 +276,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Launchers: slices.Clone(s.launcher),
 		Relaunch:  s.relaunch,
 		WorkDir:   work,
-		SharedTmp: s.sharedTmp,
+		Sandboxed: s.isolation.sandbox != nil,
+		NoNetwork: w.Network == networkOff,
+		User:      s.isolation.user,
+		Policies:  s.isolation.policies,
 		Logger:    w.Logger,
 		Metrics:   registry,
 	})

@@ -68,7 +68,7 @@ func testNoPrivilege(f *farmTest) {
 	farm.signal(syscall.SIGTERM)
 	farm.wait()
 	for _, part := range []string{
-		"no FUSE for input roots", "no overlayfs for input roots", "no mount namespaces", "missing", "costs", "to_have_it", "CAP_SYS_ADMIN",
+		"no FUSE for input roots", "no overlayfs for input roots", "no sandbox", "missing", "costs", "to_have_it", "CAP_SYS_ADMIN",
 	} {
 		if !strings.Contains(farm.stderr.String(), part) {
 			f.Errorf("the start does not say %q", part)

@@ -30,6 +30,7 @@ type farmTest struct {
 	*testing.T
 	programs string
 	dir      string
+	env      string // one variable for the programs
 }
 
 // buildPrograms builds all programs of the module and returns their folder.
@@ -79,7 +80,7 @@ func (f *farmTest) start(args ...string) *process {
 	}
 	p.cmd = exec.Command(program, args[1:]...)
 	p.cmd.Dir = f.dir
-	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s")
+	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s", f.env)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.WaitDelay = programTimeout
 	if err := p.cmd.Start(); err != nil {

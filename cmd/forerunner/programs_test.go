@@ -24,27 +24,34 @@ func TestPrograms(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(*farmTest)
+		env  string
 	}{
-		{"exec", testExec},
-		{"configuration", testConfiguration},
-		{"drain", testDrain},
-		{"killed farm", testKilledFarm},
-		{"killed worker", testKilledWorker},
-		{"restarted worker", testRestartedWorker},
-		{"folder in use", testFolderInUse},
-		{"remote storage", testRemoteStorage},
-		{"hard links", testHardLinks},
-		{"no privilege", testNoPrivilege},
-		{"operator", testOperator},
+		{"exec", testExec, ownSandbox},
+		{"configuration", testConfiguration, ownSandbox},
+		{"drain", testDrain, shareFolder},
+		{"killed farm", testKilledFarm, shareFolder},
+		{"killed worker", testKilledWorker, shareFolder},
+		{"restarted worker", testRestartedWorker, shareFolder},
+		{"folder in use", testFolderInUse, shareFolder},
+		{"remote storage", testRemoteStorage, ownSandbox},
+		{"hard links", testHardLinks, shareFolder},
+		{"no privilege", testNoPrivilege, ownSandbox},
+		{"operator", testOperator, ownSandbox},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(&farmTest{T: t, programs: programs, dir: sharedDir(t)})
+			test.run(&farmTest{T: t, programs: programs, dir: sharedDir(t), env: test.env})
 		})
 	}
 }
 
-// sharedDir makes a folder that actions see too: they have a /tmp of their own.
+// In the one case actions run as by default, in the other they write where the test does.
+const (
+	ownSandbox  = "FORERUNNER_SANDBOX=auto"
+	shareFolder = "FORERUNNER_SANDBOX=none"
+)
+
+// sharedDir makes a folder that actions see too, without a sandbox.
 func sharedDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "forerunner-test-")

@@ -29,6 +29,7 @@ func (l *localFarm) flags(f *pflag.FlagSet) {
 	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
 	l.worker.FilesystemFlags(f)
 	l.worker.LimitFlags(f)
+	l.worker.IsolationFlags(f)
 	l.worker.IdentityFlags(f)
 	l.scheduler.ConfigFlags(f)
 }
@@ -45,6 +46,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	// Two stores share one disk.
 	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
 	l.worker.NoCompression = true
+	l.worker.Hide = []string{data}
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)
 	if err != nil {

@@ -1,0 +1,213 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+func newSandboxedFarm(t *testing.T, method vfs.Method, adjust func(*Options)) *farm {
+	t.Helper()
+	return newFarmWith(t, vfs.Options{Method: method}, nil, farmOptions{sandbox: &runner.Sandbox{}, change: adjust})
+}
+
+// The command is at the same place in every run, and what it writes, to inputs too,
+// is an output or nothing.
+func TestSandboxedAction(t *testing.T) {
+	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
+		t.Run(string(method), func(t *testing.T) {
+			f := newSandboxedFarm(t, method, nil)
+			for range 2 {
+				r := f.run(t, spec{
+					inputs: tree{"dir/in": "input", "dir/sub/": nil}, dir: "dir",
+					shell: "pwd; cat /forerunner/dir/in; ls -A /tmp; echo >/tmp/left; echo changed >in; echo made >sub/out",
+					paths: []string{"in", "sub/out"},
+				})
+				assertOK(t, r)
+				if got := string(r.GetResult().GetStdoutRaw()); got != "/forerunner/dir\ninput" {
+					t.Errorf("said %q", got)
+				}
+				if o := r.GetResult().GetOutputFiles(); len(o) != 2 || f.read(t, o[0].GetDigest()) != "changed\n" || f.read(t, o[1].GetDigest()) != "made\n" {
+					t.Errorf("outputs %v", o)
+				}
+			}
+			blob, err := os.ReadFile(filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes("input"))))
+			if err != nil || string(blob) != "input" {
+				t.Errorf("the local store has %q, %v", blob, err)
+			}
+		})
+	}
+}
+
+// A user without rights on this machine can do with its root what root can.
+func TestActionOfAUser(t *testing.T) {
+	user, err := LookUpUser("12345:12346")
+	check(t, err)
+	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
+		t.Run(string(method), func(t *testing.T) {
+			f := newSandboxedFarm(t, method, func(o *Options) { o.User = user })
+			r := f.run(t, spec{
+				inputs: tree{"dir/in": "input", "gone": "gone"}, dir: "dir",
+				shell: "id -u; id -g; rm ../gone in; echo new >in; echo made >sub/out; mkdir other; touch /tmp/x; cat /etc/shadow 2>/dev/null",
+				paths: []string{"in", "sub/out"},
+			})
+			if got := string(r.GetResult().GetStdoutRaw()); got != "12345\n12346\n" {
+				t.Errorf("said %q, %s", got, r.GetResult().GetStderrRaw())
+			}
+			if o := r.GetResult().GetOutputFiles(); len(o) != 2 || f.read(t, o[0].GetDigest()) != "new\n" || f.read(t, o[1].GetDigest()) != "made\n" {
+				t.Errorf("outputs %v, %v", o, r.GetStatus())
+			}
+		})
+	}
+}
+
+func TestWrappedAction(t *testing.T) {
+	policies, err := parsePolicies([]byte(`
+policies:
+  - name: coloured
+    match: {color: "*"}
+    wrappers:
+      - [env, 'WRAPPED={{.Property "color"}}']
+      - [nice, -n, '{{.PropertyOr "niceness" "3"}}']
+    environment: {ADDED: yes, PATH: /usr/bin:/bin:/added}
+    nice: 2
+    network: off
+    user: 12345:12346
+`))
+	check(t, err)
+	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Policies = policies })
+	script := "echo $WRAPPED $ADDED $PATH $(nice) $(id -u) $(tail -n +3 /proc/net/dev | wc -l); echo made >out"
+	before := f.run(t, spec{shell: "nice"}).GetResult().GetStdoutRaw()
+	r := f.run(t, spec{shell: script, paths: []string{"out"}, platform: map[string]string{"color": "red; $x", "network": "on"}})
+	assertOK(t, r)
+	want := map[string]string{"0": "5", "5": "10", "10": "15", "19": "19"}[strings.TrimSpace(string(before))]
+	if got := string(r.GetResult().GetStdoutRaw()); got != "red; $x yes /usr/bin:/bin:/added "+want+" 12345 1\n" {
+		t.Errorf("said %q after niceness %s", got, before)
+	}
+	if len(r.GetResult().GetOutputFiles()) != 1 {
+		t.Errorf("outputs %v", r.GetResult())
+	}
+}
+
+func TestPlan(t *testing.T) {
+	policies, err := parsePolicies([]byte(`
+policies:
+  - {name: one, match: {a: "1"}, wrappers: [[env, '{{.Property "b"}}']]}
+  - {name: two, match: {a: "2"}, network: on}
+  - {name: rest, environment: {X: "1"}}
+`))
+	check(t, err)
+	cases := []struct {
+		platform  string // name=value, …
+		o         Options
+		noNetwork bool
+		args, env string
+		fault     string
+	}{
+		{"", Options{}, false, "cmd", "A=1", ""},
+		{"", Options{Sandboxed: true, NoNetwork: true}, true, "cmd", "A=1", ""},
+		{"network=on", Options{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
+		{"network=off", Options{Sandboxed: true}, true, "cmd", "A=1", ""},
+		{"dockerNetwork=off", Options{Sandboxed: true}, true, "cmd", "A=1", ""},
+		{"dockerNetwork=standard", Options{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
+		{"block-network=true", Options{Sandboxed: true}, true, "cmd", "A=1", ""},
+		{"block-network=false", Options{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
+		{"network=on,dockerNetwork=off", Options{Sandboxed: true}, false, "cmd", "A=1", ""},
+		{"network=maybe", Options{Sandboxed: true}, false, "", "", `property network is "maybe"`},
+		{"block-network=maybe", Options{Sandboxed: true}, false, "", "", `property block-network is "maybe"`},
+		{"network=off", Options{}, false, "", "", "without a sandbox"},
+		{"a=1,b=v", Options{Policies: policies}, false, "/env v cmd", "A=1", ""},
+		{"a=1", Options{Policies: policies}, false, "", "", `no platform property "b"`},
+		{"a=2,network=off", Options{Policies: policies, Sandboxed: true}, false, "cmd", "A=1", ""},
+		{"a=3", Options{Policies: policies}, false, "cmd", "A=1 X=1", ""},
+	}
+	for _, c := range cases {
+		platform := platformFrom(c.platform)
+		e, err := c.o.plan(&command{args: []string{"cmd"}, env: []string{"A=1"}}, platform)
+		if c.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fault) || statusOf(t.Context(), err).Code() != codes.InvalidArgument {
+				t.Errorf("%s: %v, want %q", c.platform, err, c.fault)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.platform, err)
+			continue
+		}
+		if len(e.args) > 1 {
+			e.args[0] = "/" + filepath.Base(e.args[0])
+		}
+		if e.noNetwork != c.noNetwork || strings.Join(e.args, " ") != c.args || strings.Join(e.env, " ") != c.env {
+			t.Errorf("%s: %+v", c.platform, e)
+		}
+	}
+}
+
+func TestBadPolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	cases := map[string]string{
+		"policies:\n  - name: a\n    wrapers: []": `line 3: field "wrapers"`,
+		"polices: []":                                              "line 1: field polices not found",
+		"policies:\n  - match: {a: b}":                             `line 2: policy "": name: is missing`,
+		"policies:\n  - {name: a, nice: 40}":                       `line 2: policy "a": nice: 40`,
+		"policies:\n  - {name: a, nice: b}":                        "line 2: cannot unmarshal",
+		"policies:\n  - {name: a, network: no}":                    `line 2: policy "a": network: "no" is neither on nor off`,
+		"policies:\n  - {name: a, user: nobody-such}":              `user: user: unknown user nobody-such`,
+		"policies:\n  - {name: a, user: '1:x'}":                    `user: user "1:x"`,
+		"policies:\n  - {name: a, environment: {'A=B': c}}":        `environment: variable "A=B"`,
+		"policies:\n  - name: a\n  - name: b":                      `line 2: policy "a": match: matches every action`,
+		"policies:\n  - {name: a, wrappers: [[]]}":                 "wrappers[0]: has no program",
+		"policies:\n  - {name: a, wrappers: [[no-such-wrapper]]}":  `wrappers[0]: exec: "no-such-wrapper": executable file not found`,
+		"policies:\n  - {name: a, wrappers: [[/etc/passwd]]}":      `wrappers[0]: exec: "/etc/passwd": permission denied`,
+		"policies:\n  - {name: a, wrappers: [[env, '{{.Prop}}']]}": "wrappers[0]: argument 1: ",
+		"policies:\n  - {name: a, wrappers: [[env, '{{']]}":        "wrappers[0]: argument 1: ",
+	}
+	for text, want := range cases {
+		check(t, os.WriteFile(file, []byte(text), 0o600))
+		if _, err := LoadPolicies(file); err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := LoadPolicies(file + ".gone"); err == nil {
+		t.Error("there is no such file")
+	}
+	check(t, os.WriteFile(file, nil, 0o600))
+	if p, err := LoadPolicies(file); err != nil || p.choose(nil) != nil {
+		t.Errorf("an empty file: %v, %v", p, err)
+	}
+}
+
+func TestLookUpUser(t *testing.T) {
+	u, err := LookUpUser("root")
+	if err != nil || u.UID != 0 || u.GID != 0 || !slices.Contains(u.Groups, 0) {
+		t.Errorf("root is %+v, %v", u, err)
+	}
+	if u, err = LookUpUser("5:6"); err != nil || u.UID != 5 || u.GID != 6 || len(u.Groups) != 0 {
+		t.Errorf("5:6 is %+v, %v", u, err)
+	}
+	for _, name := range []string{"", ":", "-1:0", "5:", "no such user"} {
+		if u, err := LookUpUser(name); err == nil {
+			t.Errorf("%q is %+v", name, u)
+		}
+	}
+}
+
+// platformFrom reads "name=value,name=value".
+func platformFrom(text string) *repb.Platform {
+	p := &repb.Platform{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if name, value, ok := strings.Cut(pair, "="); ok {
+			p.Properties = append(p.Properties, &repb.Platform_Property{Name: name, Value: value})
+		}
+	}
+	return p
+}
