@@ -71,7 +71,7 @@ func (s *State) checkTasks() string {
 		if (t.timer.slot > 0) != (orphan || unmatched) {
 			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
 		}
-		if unmatched && s.match(t.spec) != nil {
+		if unmatched && s.match(t.spec, t.class()) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(s.inFlight[t.action], t) {

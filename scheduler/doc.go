@@ -21,8 +21,8 @@
 // worker does, which alone knows what shaped a result) and to guess: a worker
 // takes actions whose platform equals its own, nothing near it.
 //
-// Goroutines: the package starts none. Server.Run and Journal.Run are the caller's
-// goroutines and every RPC runs on gRPC's.
+// Goroutines: Server.Run starts one that writes what was learned, and waits for it. It
+// and Journal.Run are the caller's goroutines and every RPC runs on gRPC's.
 //
 // Lock order: Server.mu guards State and both registries of those who wait
 // (streams and held calls). Nothing is sent, stored, logged or fetched while it is

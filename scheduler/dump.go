@@ -120,6 +120,6 @@ func (d *dumper) task(t *task) {
 	for i, o := range t.operations {
 		names[i] = o.spec.Name
 	}
-	d.line("task %s %s for %v, returned %t, queued %s, attempts %d, resends %d%s",
-		t.action, where, names, t.returned, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
+	d.line("task %s %s for %v, returned %t, outgrown %t, queued %s, attempts %d, resends %d%s",
+		t.action, where, names, t.returned, t.outgrown, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
 }

@@ -47,12 +47,15 @@ type Operation struct {
 	Claims map[string]string
 	// Client tells apart whose operations Config.MaxPerClient counts; empty: nobody's.
 	Client string
+	// Size says on which size class the action starts.
+	Size Size
 
-	// Request, Auxiliary and Trace are carried along: who asked, what the worker
-	// copies into the result, and the W3C trace context. Each may be nil.
+	// The rest is carried along: who asked, what the worker copies into the result, the
+	// W3C trace context, and what learns from its runs. Each may be nil.
 	Request   *repb.RequestMetadata
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
+	lessons   *lessons
 }
 
 // Doing is what a worker says it does.
@@ -119,6 +122,13 @@ type Reply struct {
 	Run    *Operation
 	Queued time.Time
 	Suffix string
+	// Timeout is in force instead of the action's if it is not 0 and shorter. For an action
+	// with a Size: the class, how long it is thought to run, which attempt this is (1, or 2 after a
+	// failure on a smaller class; 0 without a Size), and why it is there.
+	Timeout, Expected time.Duration
+	SizeClass         uint32
+	SizeAttempt       int
+	SizeReason        string
 }
 
 // Status is the state of one operation. It is a value; nothing in it changes.
@@ -157,6 +167,8 @@ type Out struct {
 	Notices []Status
 	// Departures are for the log.
 	Departures []Departure
+	// Ended are the runs to learn from.
+	Ended []Ended
 	// NextTick is when Tick has to be called at the latest, unless a later Out
 	// says otherwise. Zero: not before some other event.
 	NextTick time.Time

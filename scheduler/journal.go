@@ -216,6 +216,7 @@ func (j *Journal) submit(now time.Time, op *Operation) {
 		Name: op.Name, Instance: op.Instance, Digest: op.Digest.Proto(), Function: op.Digest.Function().Proto(),
 		Platform: op.Platform.proto(), Private: op.Private, Client: op.Client, Request: op.Request,
 		Priority: op.Priority, ExpectedNs: int64(op.Expected), User: op.User, Claims: op.Claims,
+		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout),
 	}}}})
 }
 

@@ -111,7 +111,7 @@ func (s *State) rematchUnmatched() {
 	}
 	var found []*task
 	for _, t := range s.unmatched.all() {
-		if s.match(t.spec) != nil {
+		if s.match(t.spec, t.class()) != nil {
 			found = append(found, t)
 		}
 	}

@@ -279,6 +279,10 @@ func (h *history) operation(args []string) *Operation {
 			op.Priority = int32(n)
 		case "expected":
 			op.Expected, _ = time.ParseDuration(value)
+		case "size": // CLASS,TIMEOUT
+			class, timeout, _ := strings.Cut(value, ",")
+			op.Size = Size{Class: uint32(h.number(class)), Reason: "guess"}
+			op.Size.Timeout, _ = time.ParseDuration(timeout)
 		case "build":
 			request(op).CorrelatedInvocationsId = value
 		case "invocation":
@@ -368,11 +372,17 @@ func (h *history) print(out Out) {
 			if r.Suffix != "" {
 				fmt.Fprintf(&h.out, " suffix=%s", r.Suffix)
 			}
+			if r.SizeAttempt > 0 {
+				fmt.Fprintf(&h.out, " for %s (class %d, attempt %d: %s)", r.Timeout, r.SizeClass, r.SizeAttempt, r.SizeReason)
+			}
 		}
 		fmt.Fprintf(&h.out, ", call by %s\n", r.NextSync.Sub(epoch))
 	}
 	for _, st := range out.Notices {
 		fmt.Fprintln(&h.out, h.status(st))
+	}
+	for _, e := range out.Ended {
+		fmt.Fprintf(&h.out, "learn of %s on class %d of %d, again %t\n", e.Name, e.Class, e.Largest, e.Again)
 	}
 	for _, d := range out.Departures {
 		fmt.Fprintf(&h.out, "%s departed", d.Worker)
@@ -398,5 +408,9 @@ func (h *history) status(st Status) string {
 	if e := st.Response.GetStatus(); e != nil {
 		return fmt.Sprintf("%s %s: %s", s, codes.Code(e.GetCode()), e.GetMessage())
 	}
-	return fmt.Sprintf("%s exit %d", s, st.Response.GetResult().GetExitCode())
+	s = fmt.Sprintf("%s exit %d", s, st.Response.GetResult().GetExitCode())
+	if note := st.Response.GetMessage(); note != "" {
+		s += " " + strconv.Quote(note)
+	}
+	return s
 }

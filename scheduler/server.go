@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 // Storage is what a Server needs of the storage; cas.Client has it. What is
@@ -43,6 +44,8 @@ type ServerOptions struct {
 	Logger *zap.Logger
 	// Metrics is where the metrics are registered. Nil: nowhere.
 	Metrics prometheus.Registerer
+	// Sizes chooses the size class on which an action starts. Nil: the largest.
+	Sizes *sizeclass.Analyzer
 	// Rand is where the names of operations come from. Nil: crypto/rand.
 	Rand io.Reader
 	// Journal takes down what happens until Run ends. Nil: nothing does.
@@ -67,6 +70,8 @@ type Server struct {
 	stop    func()
 	// alarm has a value when State's next tick may have changed.
 	alarm chan struct{}
+	// lessons wait to be written by Run.
+	lessons chan *sizeclass.Lesson
 	// connections counts those that were ever made, to name them.
 	connections atomic.Uint64
 	// keeping is held while drains are kept.
@@ -117,6 +122,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		stopped: stopped,
 		stop:    sync.OnceFunc(func() { close(stopped) }),
 		alarm:   make(chan struct{}, 1),
+		lessons: make(chan *sizeclass.Lesson, maxLessons),
 		state:   state,
 		streams: map[string][]*mailbox{},
 		held:    map[uint64]chan Reply{},
@@ -141,6 +147,11 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 // come back with WaitExecution, workers with what they have in hand. A Server
 // runs once.
 func (s *Server) Run(ctx context.Context) error {
+	var lessons sync.WaitGroup
+	defer lessons.Wait()
+	if s.options.Sizes != nil {
+		lessons.Go(func() { s.writeLessons(ctx) })
+	}
 	defer s.stop()
 	defer s.step(func(now time.Time) Out {
 		out := s.state.Tick(now)
@@ -214,6 +225,7 @@ func (s *Server) step(event func(now time.Time) Out) {
 	case s.alarm <- struct{}{}:
 	default:
 	}
+	s.learn(d.out.Ended)
 	for i, c := range d.calls {
 		if c != nil {
 			c <- d.out.Replies[i]

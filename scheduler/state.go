@@ -168,7 +168,7 @@ func (s *State) admit(spec *Operation, t *task) error {
 		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, s.queued)
 	}
 	waiting := s.unmatched.len()
-	if q := s.match(spec); q != nil {
+	if q := s.match(spec, spec.Size.Class); q != nil {
 		waiting = q.waiting
 	}
 	if waiting >= s.cfg.MaxPerQueue {

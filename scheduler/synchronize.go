@@ -108,13 +108,14 @@ func response(r Reply) (*remoteworker.SynchronizeResponse, error) {
 			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},
 		}
 	case Execute:
+		action, auxiliary := r.sized()
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Executing_{Executing: &remoteworker.DesiredState_Executing{
 				ActionDigest:       r.Run.Digest.Proto(),
 				DigestFunction:     r.Run.Digest.Function().Proto(),
-				Action:             r.Run.Action,
+				Action:             action,
 				QueuedTimestamp:    timestamppb.New(r.Queued),
-				AuxiliaryMetadata:  r.Run.Auxiliary,
+				AuxiliaryMetadata:  auxiliary,
 				InstanceNameSuffix: r.Suffix,
 				W3CTraceContext:    r.Run.Trace,
 			}},

@@ -32,6 +32,10 @@ type task struct {
 	attempts, resends int
 	// returned: it was lost by a worker and goes before others of its priority.
 	returned bool
+	// outgrown: it failed on a smaller size class than the largest, where it is to run
+	// now; why says how.
+	outgrown bool
+	why      string
 
 	worker  *worker
 	started time.Time
@@ -106,20 +110,19 @@ func (s *State) start(o *operation) {
 
 // match returns the queue that has to run an action; nil if no worker can. One that
 // is served goes before one that only is open; then the longest instance name
-// prefix wins, then the largest size class: nothing is known yet of what the action
-// needs, and the largest never is too small.
-func (s *State) match(spec *Operation) *queue {
+// prefix wins, then the size class that is wanted, 0 being the largest.
+func (s *State) match(spec *Operation, class uint32) *queue {
 	var open *queue
 	for prefix := range prefixes(spec.Instance) {
 		p := s.pools[poolKey{prefix, spec.Platform.Key()}]
 		if p == nil {
 			continue
 		}
-		if q := p.largest((*queue).served); q != nil {
+		if q := p.suited(class, (*queue).served); q != nil {
 			return q
 		}
 		if open == nil {
-			open = p.largest((*queue).open)
+			open = p.suited(class, (*queue).open)
 		}
 	}
 	return open
@@ -129,7 +132,7 @@ func (s *State) match(spec *Operation) *queue {
 // nearest worker if one is idle, or among the unmatched.
 func (s *State) enqueue(t *task) {
 	s.queued++
-	q := s.match(t.spec)
+	q := s.match(t.spec, t.class())
 	if q == nil {
 		s.move(t, nil)
 		s.timers.set(&t.timer, s.now.Add(s.cfg.MatchGrace))

@@ -161,7 +161,7 @@ func (s *State) completes(w *worker, r Report) {
 		s.drop(w.task)
 		s.bring(w, r.Action, resp)
 	case w.task != nil:
-		s.finish(w.task, resp)
+		s.conclude(w.task, resp)
 	case repeated || !good:
 	default:
 		s.unexpected(w, r.Action, resp)
@@ -268,10 +268,12 @@ func (s *State) next(w *worker) bool {
 // resend answers a worker's call with the task it is to run.
 func (s *State) resend(w *worker) {
 	t := w.task
-	s.answer(w, Reply{
+	r := Reply{
 		Do: Execute, NextSync: s.now.Add(s.cfg.SyncInterval),
 		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
-	})
+	}
+	r.size(t)
+	s.answer(w, r)
 }
 
 // answer ends the wait of a worker's call and sets the time for its next one.

@@ -36,6 +36,9 @@ type Scheduler struct {
 	// EndsWithReady has Run end after ready has returned, as soon as clients have had
 	// time to fetch what they were told of.
 	EndsWithReady bool
+	// LearnSizes has actions start on the size class that former runs speak for; else they
+	// start on the largest.
+	LearnSizes bool
 	// Record is a file for what happens, for scheduler.Replay; empty: none.
 	Record string
 	Config scheduler.Config
@@ -50,6 +53,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	s.ConfigFlags(f)
+	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
 	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for scheduler.Replay; it ends at 1 GiB")
 	f.DurationVar(&s.Config.Settle, "settle", 5*time.Second, "`time` after the start in which workers can come back with what they run, before any action is given out")
 }
@@ -93,6 +97,12 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, finishRecord()) }()
+	records, closeRecords := openRecords(filepath.Join(s.Data, recordsFile), s.Logger)
+	defer func() { err = errors.Join(err, closeRecords()) }()
+	sizes, err := s.openSizes(records)
+	if err != nil {
+		return err
+	}
 	sched, err := scheduler.NewServer(scheduler.ServerOptions{
 		Storage:           storage.of,
 		CacheCapabilities: storage.capabilities,
@@ -100,6 +110,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		Logger:            s.Logger,
 		Metrics:           registry,
 		Journal:           journal,
+		Sizes:             sizes,
 		Drains:            drains,
 		KeepDrains:        func(ps []scheduler.Pattern) error { return keepDrains(drainsPath, ps) },
 	})
@@ -107,9 +118,8 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	sched.Register(server)
-	records, closeRecords := openRecords(filepath.Join(s.Data, recordsFile), s.Logger)
-	defer func() { err = errors.Join(err, closeRecords()) }()
 	kv.RegisterFSAC(server, records)
+	kv.RegisterISCC(server, records)
 	stopHTTP, err := serveHTTP(ctx, s.HTTP, registry)
 	if err != nil {
 		return err

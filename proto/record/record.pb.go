@@ -364,6 +364,8 @@ type Submit struct {
 	ExpectedNs    int64                   `protobuf:"varint,10,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`
 	User          string                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
 	Claims        map[string]string       `protobuf:"bytes,12,rep,name=claims,proto3" json:"claims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	SizeClass     uint32                  `protobuf:"varint,13,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	SizeTimeoutNs int64                   `protobuf:"varint,14,opt,name=size_timeout_ns,json=sizeTimeoutNs,proto3" json:"size_timeout_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,6 +482,20 @@ func (x *Submit) GetClaims() map[string]string {
 		return x.Claims
 	}
 	return nil
+}
+
+func (x *Submit) GetSizeClass() uint32 {
+	if x != nil {
+		return x.SizeClass
+	}
+	return 0
+}
+
+func (x *Submit) GetSizeTimeoutNs() int64 {
+	if x != nil {
+		return x.SizeTimeoutNs
+	}
+	return 0
 }
 
 type Sync struct {
@@ -940,7 +956,7 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x04kind\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\fR\x06config\"\xdc\x04\n" +
+	"\x06config\x18\x02 \x01(\fR\x06config\"\xa3\x05\n" +
 	"\x06Submit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12?\n" +
@@ -955,7 +971,10 @@ const file_proto_record_record_proto_rawDesc = "" +
 	" \x01(\x03R\n" +
 	"expectedNs\x12\x12\n" +
 	"\x04user\x18\v \x01(\tR\x04user\x12=\n" +
-	"\x06claims\x18\f \x03(\v2%.forerunner.record.Submit.ClaimsEntryR\x06claims\x1a9\n" +
+	"\x06claims\x18\f \x03(\v2%.forerunner.record.Submit.ClaimsEntryR\x06claims\x12\x1d\n" +
+	"\n" +
+	"size_class\x18\r \x01(\rR\tsizeClass\x12&\n" +
+	"\x0fsize_timeout_ns\x18\x0e \x01(\x03R\rsizeTimeoutNs\x1a9\n" +
 	"\vClaimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x03\n" +

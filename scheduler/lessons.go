@@ -1,0 +1,118 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+const (
+	// maxLessons bounds what waits to be written. What is beyond is not learned.
+	maxLessons = 4096
+	// lessonsGrace is how long the end of a Server takes for what waits.
+	lessonsGrace = 2 * time.Second
+)
+
+// lessons are what learns from the runs of one action.
+type lessons struct {
+	mu sync.Mutex
+	// learner is that of the present run; nil when there is nothing more to learn.
+	learner *sizeclass.Learner
+}
+
+// choose has an operation start on the size class that former runs speak for. Where there is
+// only one, nothing is chosen, or learned.
+func (s *Server) choose(ctx context.Context, op *Operation) {
+	if s.options.Sizes == nil {
+		return
+	}
+	s.mu.Lock()
+	classes := s.state.SizeClasses(op)
+	s.mu.Unlock()
+	reduced := sizeclass.Reduced(op.Digest.Function(), op.Action)
+	if len(classes) < 2 || classes[0] == 0 || reduced.IsZero() {
+		return
+	}
+	conditions := sizeclass.Conditions{Now: time.Now()}
+	for _, c := range classes {
+		conditions.Classes = append(conditions.Classes, sizeclass.Class{Size: c})
+	}
+	selector := s.options.Sizes.Analyze(ctx, sizeclass.Action{
+		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
+		Mnemonic: op.Request.GetActionMnemonic(), Platform: op.Platform.Key(),
+	})
+	choice, learner := selector.Select(conditions)
+	op.Size = Size{Class: choice.Class, Timeout: choice.Timeout, Expected: choice.Expected, Reason: choice.Reason}
+	op.lessons = &lessons{learner: learner}
+}
+
+// learn takes the ends of runs. It does not wait.
+func (s *Server) learn(ended []Ended) {
+	for _, e := range ended {
+		lesson := e.lessons.of(time.Now(), e)
+		if lesson == nil {
+			continue
+		}
+		select {
+		case s.lessons <- lesson:
+		default:
+			s.log.Debug("too much to learn at once", zap.String("action", e.Digest.String()))
+		}
+	}
+}
+
+// of returns what the end of a run says, nil if nothing or not yet.
+func (l *lessons) of(now time.Time, e Ended) *sizeclass.Lesson {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	learner := l.learner
+	l.learner = nil
+	if learner == nil {
+		return nil
+	}
+	run, outcome, ok := sizeclass.ResultOf(e.Response)
+	switch {
+	case !ok || learner.Choice().Class != e.Class:
+		learner.Abandoned()
+		return nil
+	case outcome == sizeclass.Succeeded:
+		return learner.Succeeded(run)
+	}
+	f := sizeclass.Failure{Now: now, Outcome: outcome, Run: run, Largest: e.Class}
+	if e.Again {
+		f.Largest = e.Largest
+	}
+	verdict := learner.Failed(f)
+	l.learner = verdict.Retry
+	return verdict.Lesson
+}
+
+// writeLessons writes what was learned until ctx ends, and then what is left.
+func (s *Server) writeLessons(ctx context.Context) {
+	for {
+		select {
+		case l := <-s.lessons:
+			s.options.Sizes.Learn(context.WithoutCancel(ctx), l)
+			continue
+		case <-ctx.Done():
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lessonsGrace)
+		defer cancel()
+		for ctx.Err() == nil {
+			select {
+			case l := <-s.lessons:
+				s.options.Sizes.Learn(ctx, l)
+			default:
+				return
+			}
+		}
+		return
+	}
+}

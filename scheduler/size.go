@@ -1,0 +1,175 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// A Size says on which size class an action starts. The zero Size leaves it on the
+// largest, for its own timeout, and what happens there is final.
+type Size struct {
+	// Class is the one that is wanted. If it has no worker the next larger one that has is
+	// taken, else the largest.
+	Class uint32
+	// Timeout is in force on Class, unless the action's own is shorter.
+	Timeout time.Duration
+	// Expected is how long the action is thought to run there, 0 if that is not known;
+	// Reason is for people.
+	Expected time.Duration
+	Reason   string
+}
+
+// An Ended is one run of an action with a Size, for the caller to learn from.
+type Ended struct {
+	*Operation
+	// Class is that of the worker, Largest the largest one that has workers.
+	Class, Largest uint32
+	// Again: it failed on a smaller class, and runs on the largest now.
+	Again    bool
+	Response *repb.ExecuteResponse
+}
+
+// smallest returns the queue of the smallest size class that fits, from class on.
+func (p *pool) smallest(class uint32, fits func(*queue) bool) *queue {
+	for _, q := range p.queues {
+		if q.class >= class && fits(q) {
+			return q
+		}
+	}
+	return nil
+}
+
+// suited returns the queue for a size class, 0 being the largest; nil if none fits.
+func (p *pool) suited(class uint32, fits func(*queue) bool) *queue {
+	if class > 0 {
+		if q := p.smallest(class, fits); q != nil {
+			return q
+		}
+	}
+	return p.largest(fits)
+}
+
+// SizeClasses returns the size classes on which an action could run, in ascending order, as of
+// the last event. They are those of the workers that would get it.
+func (s *State) SizeClasses(spec *Operation) (classes []uint32) {
+	q := s.match(spec, 0)
+	if q == nil {
+		return nil
+	}
+	for _, other := range q.pool.queues {
+		if other.served() || other == q {
+			classes = append(classes, other.class)
+		}
+	}
+	return classes
+}
+
+// class is the size class that a task wants, 0 for the largest.
+func (t *task) class() uint32 {
+	if t.outgrown {
+		return 0
+	}
+	return t.spec.Size.Class
+}
+
+// mispredicted reports whether a failed run on a worker says nothing of the action, because
+// there is a larger one, and which the largest is.
+func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
+	largest = w.queue.class
+	if q := w.pool.largest((*queue).served); q != nil {
+		largest = max(largest, q.class)
+	}
+	code := codes.Code(resp.GetStatus().GetCode())
+	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
+	return largest, failed && t.spec.Size.Class > 0 && w.queue.class < largest
+}
+
+// conclude ends a task with what its worker reports, or runs it again on the largest size class.
+func (s *State) conclude(t *task, resp *repb.ExecuteResponse) {
+	w := t.worker
+	largest, again := s.mispredicted(t, w, resp)
+	if t.spec.Size.Class > 0 {
+		s.out.Ended = append(s.out.Ended, Ended{
+			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Response: resp,
+		})
+	}
+	if !again {
+		if t.outgrown {
+			resp = annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.why))
+		}
+		s.finish(t, resp)
+		return
+	}
+	t.outgrown, t.why = true, fmt.Sprintf("%s on size class %d", failureOf(resp), w.queue.class)
+	s.release(t)
+	// It is not the worker that was lost, and the client has waited already.
+	t.attempts--
+	t.resends, t.returned = 0, true
+	for _, o := range t.operations {
+		s.changed(o)
+	}
+	s.enqueue(t)
+}
+
+func failureOf(resp *repb.ExecuteResponse) string {
+	if codes.Code(resp.GetStatus().GetCode()) == codes.DeadlineExceeded {
+		return "timed out"
+	}
+	return fmt.Sprintf("failed with exit code %d", resp.GetResult().GetExitCode())
+}
+
+// annotated returns a response with a further line for people.
+func annotated(resp *repb.ExecuteResponse, line string) *repb.ExecuteResponse {
+	resp = proto.CloneOf(resp)
+	if resp.Message != "" {
+		resp.Message += "\n"
+	}
+	resp.Message += line
+	return resp
+}
+
+// size fills in what a reply says of the size class of its run.
+func (r *Reply) size(t *task) {
+	size := t.spec.Size
+	r.SizeClass, r.SizeAttempt = t.worker.queue.class, 1
+	switch {
+	case size.Class == 0:
+		r.SizeAttempt = 0
+	case t.outgrown:
+		r.SizeAttempt, r.SizeReason = 2, t.why
+	case r.SizeClass == size.Class:
+		r.Timeout, r.Expected, r.SizeReason = size.Timeout, size.Expected, size.Reason
+	default:
+		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
+	}
+}
+
+// sized returns what a worker is given: the action with the timeout in force, and what goes into the
+// metadata of its result.
+func (r *Reply) sized() (*repb.Action, []*anypb.Any) {
+	action, auxiliary := r.Run.Action, r.Run.Auxiliary
+	if r.SizeAttempt == 0 {
+		return action, auxiliary
+	}
+	timeout := action.GetTimeout().AsDuration()
+	if r.Timeout > 0 && r.Timeout < timeout {
+		timeout = r.Timeout
+		action = proto.CloneOf(action)
+		action.Timeout = durationpb.New(timeout)
+	}
+	placement := sizeclass.Choice{Class: r.SizeClass, Expected: r.Expected, Timeout: timeout, Reason: r.SizeReason}
+	packed, err := anypb.New(placement.Placement(r.SizeAttempt))
+	if err != nil {
+		return action, auxiliary // it is for people only
+	}
+	return action, append(slices.Clip(auxiliary), packed)
+}
