@@ -13,10 +13,10 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-reuse lint bench-vfs bench-prefetch bench-scheduler bench-sizes generate clean
+.PHONY: help build demo test test-needs test-cgroup2 test-reuse lint bench-vfs bench-prefetch bench-scheduler bench-sizes generate clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the three programs into bin/
 	$(GO) build -trimpath -o bin/ $(PROGRAMS)
@@ -47,6 +47,18 @@ test-needs:
 # Each action whose run was spared is compiled again and compared; 60 of them are part of "make test".
 test-reuse: ## compare 300 compile actions that reuse results with runs (needs root, gcc)
 	FORERUNNER_TEST_REUSE_ACTIONS=300 $(GO) test -count 1 -v -run TestReuse ./worker
+
+# About a minute; not part of "make test", whose tests need what this installs for nothing else.
+test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)
+	@for program in qemu-system-x86_64 cpio; do command -v $$program >/dev/null || missing=1; done; \
+	if [ -n "$$missing" ]; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends qemu-system-x86 cpio; \
+	fi
+	CGO_ENABLED=0 $(GO) test -c -o build/cgroup2/cgroup.test ./cgroup
+	CGO_ENABLED=0 $(GO) test -c -o build/cgroup2/runner.test ./runner
+	cgroup/testdata/vm.sh build/cgroup2 \
+		"build/cgroup2/cgroup.test -test.v -test.run '.*/v2|Delegated' -test.skip LeavesNothing" \
+		"build/cgroup2/runner.test -test.v -test.run '(Memory|Slot|Nobody|GroupIsUsed)/v2' -test.skip OnTheWay"
 
 lint: ## vet, gofumpt and staticcheck
 	$(GO) vet ./...

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // controllers are what limits are made of.
@@ -137,15 +135,23 @@ func (p *Parent) delegate(own, controller string) error {
 	return writeFile(filepath.Join(p.dir, "cgroup.subtree_control"), "+"+controller)
 }
 
-// handDown enables a controller for the groups below own. The kernel refuses that
-// (EBUSY) while processes are in own itself, unless it is the root; if this process
-// is the only one there it moves out of the way.
+// handDown enables a controller for the groups below own, which must have no process of
+// its own, unless it is the root of the hierarchy. If this process is the only one there
+// it moves out of the way. One that stays would make the kernel refuse memory and io, and
+// take cpu, cpuset and pids for a request to manage threads, which leaves all groups
+// below unusable (cgroups(7), "Creating a threaded subtree").
 func (p *Parent) handDown(own, controller string) error {
-	file := filepath.Join(own, "cgroup.subtree_control")
-	err := writeFile(file, "+"+controller)
-	if !errors.Is(err, unix.EBUSY) || p.home != "" {
-		return err
+	_, err := os.Stat(filepath.Join(own, "cgroup.type"))
+	isRoot := errors.Is(err, fs.ErrNotExist)
+	if !isRoot && p.home == "" {
+		if err := p.moveOut(own); err != nil {
+			return err
+		}
 	}
+	return writeFile(filepath.Join(own, "cgroup.subtree_control"), "+"+controller)
+}
+
+func (p *Parent) moveOut(own string) error {
 	pids, err := pidsIn(own)
 	if err != nil {
 		return err
@@ -156,11 +162,14 @@ func (p *Parent) handDown(own, controller string) error {
 			"start the worker alone in a group of its own", own, others)
 	}
 	aside := filepath.Join(p.dir, asideName)
-	if err := errors.Join(os.Mkdir(aside, 0o755), enter(aside, os.Getpid())); err != nil {
+	if err := os.Mkdir(aside, 0o755); err != nil {
+		return err
+	}
+	if err := enter(aside, os.Getpid()); err != nil {
 		return fmt.Errorf("move out of %s: %w", own, err)
 	}
 	p.home = own
-	return writeFile(file, "+"+controller)
+	return nil
 }
 
 // takeBack undoes delegate, as far as no other group needs it.

@@ -160,14 +160,12 @@ func TestPidsLimitStopsForks(t *testing.T) {
 
 func TestQuotaThrottles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
-		s := newLimitedSlot(t, version, Limits{Quota: 200})
+		s := newLimitedSlot(t, version, Limits{Quota: 50})
 		m := meter(t, s)
-		u := measured(t, m, func() { output(t, s, "timeout 0.4 sh -c 'while :; do :; done'") })
-		if u.Throttled < 20*time.Millisecond {
-			t.Errorf("throttled for %s; %+v", u.Throttled, u)
-		}
-		if used := u.User + u.System; used <= 0 || used > 300*time.Millisecond {
-			t.Errorf("used %s of CPU", used)
+		// Work of several periods' quota, however little of a CPU this machine has to spare.
+		u := measured(t, m, func() { output(t, s, "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done") })
+		if u.Throttled == 0 || u.User+u.System == 0 {
+			t.Errorf("got %+v", u)
 		}
 	})
 }
@@ -215,10 +213,7 @@ func TestGroupsOfControllersAreCleanedUp(t *testing.T) {
 	if err := s.Limit(Limits{Memory: 32 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	if err := dead.lock.Close(); err != nil { // what death does
-		t.Fatal(err)
-	}
-	dead.lock = nil
+	die(t, dead)
 	p := openParent(t, o)
 	for name, c := range p.controls {
 		if _, err := os.Stat(c.slotDir("3")); !errors.Is(err, os.ErrNotExist) {

@@ -64,10 +64,11 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// Under v1, where the rest goes on.
 func TestOutOfMemoryOnTheWayToATimeout(t *testing.T) {
 	l, _ := newLimited(t, 0)
 	cmd := shell(t, hog(100)+"; sleep 100")
-	cmd.Timeout = time.Second
+	cmd.Timeout = 2 * time.Second
 	if r := run(t, l, cmd); r.Cause != OutOfMemory {
 		t.Errorf("got %+v", r)
 	}
@@ -83,7 +84,11 @@ func TestCommandsSeeTheirSlot(t *testing.T) {
 			if got := read(t, cmd.Stdout); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			cmd = command(t, os.Args[0])
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd = command(t, self)
 			cmd.Env = append(cmd.Env, procsVar+"=1")
 			run(t, l, cmd)
 			if got := read(t, cmd.Stdout); got != "1 1\n" {
