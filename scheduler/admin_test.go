@@ -148,7 +148,7 @@ func TestKill(t *testing.T) {
 		dead := func(s *stream) {
 			t.Helper()
 			r := s.done().GetStatus()
-			if r.GetCode() != int32(codes.PermissionDenied) || !strings.Contains(r.GetMessage(), "out of paper") {
+			if r.GetCode() != int32(codes.FailedPrecondition) || !strings.Contains(r.GetMessage(), "out of paper") {
 				t.Errorf("status %v", r)
 			}
 		}

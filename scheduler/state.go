@@ -220,15 +220,16 @@ func (s *State) Cancel(now time.Time, name string) (Out, bool) {
 }
 
 // Kill ends operations for all who wait for them, as an operator wants, and returns
-// how many of them were not done. It keeps names. Clients take CANCELLED and ABORTED
-// for mishaps and try again, so they are told PERMISSION_DENIED.
+// how many of them were not done. It keeps names. Bazel takes CANCELLED and ABORTED
+// for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients
+// are told FAILED_PRECONDITION.
 func (s *State) Kill(now time.Time, names []string, reason string) (Out, int) {
 	s.journal.kill(now, names, reason)
 	s.begin(now)
 	killed := 0
 	for _, name := range names {
 		if o := s.operations[name]; o != nil && !o.done() {
-			s.abort(o, failure(codes.PermissionDenied, "an operator has killed the operation: "+reason))
+			s.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+reason))
 			killed++
 		}
 	}

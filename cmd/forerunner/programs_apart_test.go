@@ -38,7 +38,7 @@ func (f *farmTest) worker(name, scheduler, storage string, args ...string) *proc
 }
 
 // testKilledWorker runs scheduler and workers apart. The worker that has the action dies, another
-// one ends it, and the client sees neither. The scheduler waits half a minute for the dead one.
+// one ends it, and the client sees neither. The scheduler waits ten seconds for the dead one.
 func testKilledWorker(f *farmTest) {
 	scheduler, address := f.scheduler("--storage", "dir:"+filepath.Join(f.dir, "storage"))
 	first := f.worker("first", address, address)

@@ -56,7 +56,7 @@ func testOperator(f *farmTest) {
 		for _, p := range []*process{doomed, later} {
 			select {
 			case <-p.exited:
-				return strings.Contains(p.stderr.String(), "out of paper (PermissionDenied)")
+				return strings.Contains(p.stderr.String(), "out of paper (FailedPrecondition)")
 			default:
 			}
 		}
