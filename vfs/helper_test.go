@@ -343,7 +343,7 @@ const childMode = "FORERUNNER_VFS_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	switch mode := os.Getenv(childMode); mode {
-	case "":
+	case "", "images":
 		os.Exit(m.Run())
 	case "helper":
 		helperMain()

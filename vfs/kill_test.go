@@ -126,7 +126,7 @@ func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helper
 		t.Fatal(got)
 	}
 	for i, h := range helpers {
-		root := filepath.Join(o.MountDir, strconv.Itoa(i), "root")
+		root := filepath.Join(o.MountDir, pointsName, strconv.Itoa(i), "root")
 		switch i % 3 {
 		case 0:
 			h.ask("read", filepath.Join(root, "dir", "never")) // waits for the Source
@@ -137,6 +137,19 @@ func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helper
 		}
 	}
 	time.Sleep(delay) // the moment is the point of the test
+	mounts, took = killAndClear(t, o, server, func() {
+		for i, h := range helpers {
+			if got := h.answer(); i%3 == 0 && !strings.HasPrefix(got, "error: ") {
+				t.Errorf("what never came was read: %q", got)
+			}
+		}
+	})
+	return mounts, took
+}
+
+// killAndClear kills a process, which had as many mounts as it returns, and has another
+// FS clear up after it. check is called when that has been done.
+func killAndClear(t *testing.T, o Options, server *helper, check func()) (mounts int, took time.Duration) {
 	if err := server.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +166,7 @@ func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helper
 		t.Fatalf("open after %d mounts were left: %v", len(left), err)
 	}
 	_ = server.cmd.Wait() // it may wait for itself, see lockFolder
-	for i, h := range helpers {
-		if got := h.answer(); i%3 == 0 && !strings.HasPrefix(got, "error: ") {
-			t.Errorf("what never came was read: %q", got)
-		}
-	}
+	check()
 	if again, err := mountsBelow(filepath.Join(o.MountDir, pointsName)); len(again) > 0 || err != nil {
 		t.Errorf("mounts left: %q, %v", again, err)
 	}

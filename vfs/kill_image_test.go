@@ -1,0 +1,93 @@
+package vfs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+)
+
+const (
+	// servedIn is the environment variable that tells a process where to serve images.
+	servedIn    = "FORERUNNER_TEST_SERVED_IN"
+	servedRoots = 4
+)
+
+// TestServeImagesUntilKilled is the process that TestKilledWithImages kills.
+func TestServeImagesUntilKilled(t *testing.T) {
+	dir := os.Getenv(servedIn)
+	if dir == "" {
+		return
+	}
+	src := newArrivingSource(t)
+	sdk := src.tree(t, toolchain("sdk")...)
+	root := src.add(t, &repb.Directory{
+		Files:       []*repb.FileNode{{Name: "large", Digest: src.digest.Proto()}},
+		Directories: []*repb.DirectoryNode{{Name: "all", Digest: sdk.Proto()}},
+	})
+	f := openFS(t, Options{
+		MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper"), Blobs: src.folder(nil),
+	})
+	learn(t, f, src.fakeSource, lookAround(t), root)
+	// From now on it has to come, and some of it does.
+	if err := os.Remove(filepath.Join(src.dir, blobFile(src.digest))); err != nil {
+		t.Fatal(err)
+	}
+	src.deliver(0, 1<<20)
+	for i := range servedRoots {
+		r := openRoot(t, f, RootSpec{Name: strconv.Itoa(i), Digest: root, Source: src})
+		if len(r.grafts) == 0 {
+			t.Fatal("no image in the root")
+		}
+	}
+	fmt.Println(`"ready"`)
+	select {}
+}
+
+// TestKilledWithImages kills a process that shows images, while files of them are open,
+// and one is read that has come in part, and has the next one clear up.
+func TestKilledWithImages(t *testing.T) {
+	openImageFS(t, newFakeSource(t), nil) // skips where there are none
+	dir := t.TempDir()
+	temp := filepath.Join(dir, "temp") // for what a killed process cannot remove
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(servedIn, dir)
+	t.Setenv("TMPDIR", temp)
+	o := Options{MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper")}
+	var helpers []*helper
+	for range servedRoots {
+		helpers = append(helpers, startChild(t, "helper"))
+	}
+	for range 3 {
+		server := startChild(t, "images", "-test.run=^TestServeImagesUntilKilled$")
+		if got := server.answer(); got != "ready" {
+			t.Fatal(got)
+		}
+		for i, h := range helpers {
+			root := filepath.Join(o.MountDir, pointsName, strconv.Itoa(i), "root")
+			file := filepath.Join(root, "all/sdk/lib1/file1")
+			if got := h.do("read", file); !strings.HasPrefix(got, "content of ") {
+				t.Errorf("read %q", got)
+			}
+			for _, op := range [][]string{{"hold", file}, {"holdmap", file}, {"chdir", filepath.Join(root, "all/sdk")}} {
+				if got := h.do(op[0], op[1]); got != "ok" {
+					t.Errorf("%s: %s", op[0], got)
+				}
+			}
+			h.ask("read", filepath.Join(root, "large"))
+		}
+		killAndClear(t, o, server, func() {
+			for _, h := range helpers {
+				if got := h.answer(); !strings.HasPrefix(got, "error: ") {
+					t.Errorf("%d bytes were read of what came in part", len(got))
+				}
+			}
+		})
+	}
+}
