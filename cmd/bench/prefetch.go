@@ -73,7 +73,8 @@ type sample struct {
 	seconds       float64 // until all actions are done
 	fetched, read float64 // bytes, as the worker counts them
 	wire          float64 // bytes that the storage sent
-	stalled       float64 // seconds that actions waited, summed
+	stalled       float64 // seconds that commands waited, summed
+	idle          float64 // seconds in which no command ran, or all it did was wait; of one action alone
 	// Of what was fetched ahead or had to be, summed over the actions.
 	hitFiles, missedFiles, wasted float64        // the last in bytes
 	profiles                      map[string]int // how many actions had which
@@ -273,6 +274,7 @@ func (b *prefetchBench) once(ctx context.Context, slots int, actions []*benchAct
 	s.seconds = time.Since(began).Seconds()
 	if len(actions) == 1 {
 		s.seconds = results[0].seconds
+		s.idle = s.seconds - results[0].ran
 	}
 	s.profiles = map[string]int{}
 	s.wire = float64(far.received() - before)
@@ -321,4 +323,4 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 }
 
 // warmPairs is how many warm runs of each kind there are in one run.
-const warmPairs = 2
+const warmPairs = 3

@@ -159,6 +159,7 @@ type benchAction struct {
 // A result is what one action took and read.
 type result struct {
 	seconds float64 // of the whole Execute
+	ran     float64 // seconds of them in which the command ran and did not wait for storage
 	use     *actionstats.InputRoot
 	ahead   *actionstats.Prefetch
 }
@@ -183,6 +184,7 @@ func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err 
 		return r, fmt.Errorf("%s: exit code %d: %.2000s: %w", a.command.GetArguments()[0],
 			outcome.Result.GetExitCode(), said, errors.Join(outcome.Status))
 	}
+	r.ran = outcome.Result.GetExecutionMetadata().GetVirtualExecutionDuration().AsDuration().Seconds()
 	r.use, r.ahead = &actionstats.InputRoot{}, &actionstats.Prefetch{}
 	for _, packed := range outcome.Result.GetExecutionMetadata().GetAuxiliaryMetadata() {
 		for _, known := range []proto.Message{r.use, r.ahead} {

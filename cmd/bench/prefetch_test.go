@@ -127,8 +127,8 @@ func TestRoundTripsDerived(t *testing.T) {
 	b := newPrefetchBench(nil, &prefetchOptions{})
 	b.works[workGo] = &workload{}
 	for _, s := range []float64{1, 9, 1.2} {
-		b.samples[cell{workGo, exact, nearMS}] = append(b.samples[cell{workGo, exact, nearMS}], sample{seconds: s})
-		b.samples[cell{workGo, exact, farMS}] = append(b.samples[cell{workGo, exact, farMS}], sample{seconds: s + 0.4})
+		b.samples[cell{workGo, exact, nearMS}] = append(b.samples[cell{workGo, exact, nearMS}], sample{seconds: 9 * s, idle: s})
+		b.samples[cell{workGo, exact, farMS}] = append(b.samples[cell{workGo, exact, farMS}], sample{seconds: 7 * s, idle: s + 0.4})
 	}
 	if r := b.roundTrips(); r.Value == nil || *r.Value < 9.99 || *r.Value > 10.01 {
 		t.Errorf("%+v, want 10", r)
