@@ -1,8 +1,6 @@
 package runner
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +36,7 @@ func (sb *Sandbox) newRoot() error {
 			return unix.Mount("forerunner", building, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
 		}},
 		{"show the machine's folders", showMachine},
+		{"let go of input roots", dropRoots},
 		{"make them read-only", func() error { return setAttributes(building, noMore, unix.AT_RECURSIVE) }},
 		{"show /sys", func() error { return bind("/sys") }},
 		{"hide folders", sb.hide},
@@ -120,8 +119,19 @@ func cover(dir string, flags uintptr) error {
 	return nil
 }
 
-// hide covers the folders that are to be out of sight. What is mounted in them is
-// let go of, so that its owner can unmount it for good.
+// workerMounts is the source of all that workers mount.
+const workerMounts = "forerunner"
+
+// dropRoots lets go of input roots, of this worker and of others: while they are
+// mounted here their owners cannot unmount them for good.
+func dropRoots() error {
+	return detach(func(m mountPoint) bool {
+		return m.source == workerMounts && isBelow(m.dir, building) && m.dir != building
+	})
+}
+
+// hide covers the folders that are to be out of sight, and lets go of what is mounted
+// in them.
 func (sb *Sandbox) hide() error {
 	hidden := []string{building}
 	for _, dir := range sb.Hide {
@@ -133,7 +143,7 @@ func (sb *Sandbox) hide() error {
 			continue
 		}
 		hidden = append(hidden, real)
-		if err := detachBelow(building + real); err != nil {
+		if err := detach(func(m mountPoint) bool { return isBelow(m.dir, building+real) }); err != nil {
 			return err
 		}
 		if err := cover(building+real, unix.MS_RDONLY); err != nil {
@@ -149,38 +159,41 @@ func isBelow(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == '/' || dir == "/")
 }
 
-// detachBelow unmounts what is mounted at dir and below.
-func detachBelow(dir string) error {
+// detach unmounts what unwanted picks, the newest first.
+func detach(unwanted func(mountPoint) bool) error {
 	points, err := mountPoints()
 	if err != nil {
 		return err
 	}
 	for _, p := range slices.Backward(points) {
-		if !isBelow(p, dir) {
+		if !unwanted(p) {
 			continue
 		}
-		err := unix.Unmount(p, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		err := unix.Unmount(p.dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			return &os.PathError{Op: "unmount", Path: p, Err: err}
+			return &os.PathError{Op: "unmount", Path: p.dir, Err: err}
 		}
 	}
 	return nil
 }
 
-// mountPoints lists the mount points of this namespace, in the order of mounting.
-func mountPoints() ([]string, error) {
+// mountPoint is a line of proc_pid_mountinfo(5).
+type mountPoint struct{ dir, source string }
+
+// mountPoints lists the mounts of this namespace, in the order of mounting.
+func mountPoints() ([]mountPoint, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	var points []string
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) > 4 {
-			points = append(points, unescape.Replace(f[4]))
+	var points []mountPoint
+	for line := range strings.Lines(string(text)) {
+		before, after, _ := strings.Cut(line, " - ")
+		if f, s := strings.Fields(before), strings.Fields(after); len(f) > 4 && len(s) > 1 {
+			points = append(points, mountPoint{unescape.Replace(f[4]), s[1]})
 		}
 	}
-	return points, lines.Err()
+	return points, nil
 }
 
 // unescape undoes what proc_pid_mountinfo(5) does to odd characters.
