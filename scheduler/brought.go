@@ -50,8 +50,8 @@ func (s *State) discard(b *brought) {
 }
 
 // broughtFor returns the latest result that is there for an operation, or nil.
-func (s *State) broughtFor(spec *Operation) *brought {
-	for _, b := range slices.Backward(s.brought[spec.Digest.String()]) {
+func (s *State) broughtFor(spec *Operation, action string) *brought {
+	for _, b := range slices.Backward(s.brought[action]) {
 		if b.pool.serves(spec) {
 			return b
 		}

@@ -131,7 +131,8 @@ func (s *State) Tick(now time.Time) Out {
 func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 	s.journal.submit(now, spec)
 	s.begin(now)
-	t := s.joinable(spec)
+	action := spec.Digest.String()
+	t := s.joinable(spec, action)
 	if err := s.admit(spec, t); err != nil {
 		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, err)
 	}
@@ -142,13 +143,13 @@ func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 	if spec.Client != "" {
 		s.clients[spec.Client]++
 	}
-	switch b := s.broughtFor(spec); {
+	switch b := s.broughtFor(spec, action); {
 	case t != nil:
 		s.join(t, o)
 	case b != nil:
 		s.deliver(b, o)
 	default:
-		s.start(o)
+		s.start(o, action)
 	}
 	return s.end(), nil
 }

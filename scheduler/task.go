@@ -69,8 +69,8 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 // joinable returns the task that an operation may share, or nil. An orphan is
 // there for anybody who asks for its action, also for a private operation, which
 // then has it alone: most likely that is whose it was before a restart.
-func (s *State) joinable(spec *Operation) *task {
-	for _, t := range s.inFlight[spec.Digest.String()] {
+func (s *State) joinable(spec *Operation, action string) *task {
+	for _, t := range s.inFlight[action] {
 		if t.spec == nil && t.worker.pool.serves(spec) {
 			return t
 		}
@@ -99,8 +99,8 @@ func (s *State) join(t *task, o *operation) {
 }
 
 // start makes a task for an operation and queues it.
-func (s *State) start(o *operation) {
-	t := &task{spec: o.spec, action: o.spec.Digest.String(), queued: s.now, operations: []*operation{o}}
+func (s *State) start(o *operation, action string) {
+	t := &task{spec: o.spec, action: action, queued: s.now, operations: []*operation{o}}
 	t.timer.owner, t.item.Owner = t, t
 	o.task = t
 	s.inFlight[t.action] = append(s.inFlight[t.action], t)
