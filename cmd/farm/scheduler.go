@@ -39,6 +39,8 @@ type Scheduler struct {
 	// LearnSizes has actions start on the size class that former runs speak for; else they
 	// start on the largest.
 	LearnSizes bool
+	// ConfigFile is a YAML file that says how operations share workers; empty: none.
+	ConfigFile string
 	// Record is a file for what happens, for scheduler.Replay; empty: none.
 	Record string
 	Config scheduler.Config
@@ -60,6 +62,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 
 // ConfigFlags registers the flags of the scheduling itself.
 func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.ConfigFile, "config", "", "YAML `file` that says how users and builds share workers; see docs/SCHEDULING.md")
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that a client may ask for")
 	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
@@ -74,6 +77,12 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 // Run serves until ctx ends. ready is called once with the address of the gRPC
 // port, when calls are answered.
 func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
+	config := s.Config
+	if s.ConfigFile != "" {
+		if err := loadConfig(s.ConfigFile, &config); err != nil {
+			return err
+		}
+	}
 	registry := newRegistry()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
 	if err != nil {
@@ -106,7 +115,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	sched, err := scheduler.NewServer(scheduler.ServerOptions{
 		Storage:           storage.of,
 		CacheCapabilities: storage.capabilities,
-		Config:            s.Config,
+		Config:            config,
 		Logger:            s.Logger,
 		Metrics:           registry,
 		Journal:           journal,

@@ -1,0 +1,72 @@
+package farm
+
+import (
+	"fmt"
+
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// loadConfig fills in what a scheduler's configuration file says. Whatever it does
+// not know, and whatever makes no sense, is an error that names file, line and field.
+func loadConfig(file string, c *scheduler.Config) error {
+	root, err := readYAML(file)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	if root.Kind == 0 {
+		return nil // an empty file
+	}
+	_, err = root.fields(map[string]func(node) error{
+		"queues": func(n node) error {
+			return n.list(func(n node) error {
+				q, err := readQueue(n)
+				c.Queues = append(c.Queues, q)
+				return err
+			})
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	return nil
+}
+
+func readQueue(n node) (q scheduler.QueueConfig, err error) {
+	has, err := n.fields(map[string]func(node) error{
+		"instance_name_prefix": func(n node) error { return n.text(&q.Prefix) },
+		"platform":             func(n node) error { return n.texts(&q.Platform) },
+		"levels": func(n node) error {
+			return n.list(func(n node) error {
+				l, err := readLevel(n)
+				q.Levels = append(q.Levels, l)
+				return err
+			})
+		},
+	})
+	switch {
+	case err != nil:
+		return q, err
+	case !has["levels"]:
+		return q, n.errorf("field levels is missing; for one queue it is []")
+	}
+	if err := q.Validate(); err != nil {
+		return q, n.errorf("%w", err)
+	}
+	return q, nil
+}
+
+func readLevel(n node) (l scheduler.Level, err error) {
+	_, err = n.fields(map[string]func(node) error{
+		"key":        func(n node) error { return n.text((*string)(&l.Key)) },
+		"name":       func(n node) error { return n.text(&l.Name) },
+		"stickiness": func(n node) error { return n.duration(&l.Stickiness) },
+		"weights":    func(n node) error { return n.numbers(&l.Weights) },
+	})
+	if err != nil {
+		return l, err
+	}
+	if err := l.Validate(); err != nil {
+		return l, n.errorf("%w", err)
+	}
+	return l, nil
+}

@@ -1,0 +1,97 @@
+package farm
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestConfigFile(t *testing.T) {
+	var c scheduler.Config
+	err := loadConfig(configFile(t, `
+# The GPU machines.
+queues:
+  - platform: {gpu: "1"}
+    levels: []
+  - instance_name_prefix: main
+    levels:
+      - key: user
+        weights: &w {ci: 4, "nightly": 0.5}
+        stickiness: 1m30s
+      - {key: property, name: container-image, weights: *w}
+`), &c)
+	weights := map[string]float64{"ci": 4, "nightly": 0.5}
+	want := []scheduler.QueueConfig{
+		{Platform: map[string]string{"gpu": "1"}},
+		{Prefix: "main", Levels: []scheduler.Level{
+			{Key: scheduler.KeyUser, Weights: weights, Stickiness: 90 * time.Second},
+			{Key: scheduler.KeyProperty, Name: "container-image", Weights: weights},
+		}},
+	}
+	if err != nil || !reflect.DeepEqual(c.Queues, want) {
+		t.Errorf("%+v, %v", c.Queues, err)
+	}
+	if _, err := scheduler.NewState(c); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"", "# nothing\n"} {
+		if err := loadConfig(configFile(t, text), &scheduler.Config{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDocumentedConfig reads the example of the documentation.
+func TestDocumentedConfig(t *testing.T) {
+	text, err := os.ReadFile("../../docs/SCHEDULING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(text), "```yaml\n")
+	example, _, closed := strings.Cut(example, "```")
+	var c scheduler.Config
+	if err := loadConfig(configFile(t, example), &c); err != nil || !found || !closed || len(c.Queues) < 2 {
+		t.Errorf("%+v, %v", c.Queues, err)
+	}
+}
+
+func TestConfigFileIsStrict(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`},
+		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["queues"]`},
+		{"queues: {}\n", "scheduler.yaml:1: queues: this has to be a list"},
+		{"- queues\n", "scheduler.yaml:1: this has to be a mapping"},
+		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3: queues[1]: field levels is missing"},
+		{"queues:\n- levels:\n  - key: users\n", `scheduler.yaml:3: queues[0].levels[0]: key "users" is none of`},
+		{"queues:\n- levels:\n  - {key: user, stickiness: 5}\n", `scheduler.yaml:3: queues[0].levels[0].stickiness: "5" is no time`},
+		{"queues:\n- levels:\n  - {key: user, weights: {a: much}}\n", `queues[0].levels[0].weights.a: "much" is no number`},
+		{"queues:\n- levels:\n  - {key: user, weights: {a: 0}}\n", `queues[0].levels[0]: weight of "a" is 0`},
+		{"queues:\n- levels:\n  - key: [user]\n", "queues[0].levels[0].key: this has to be text"},
+		{"queues:\n- platform: {a: }\n  levels: []\n", "queues[0].platform.a: this has to be text"},
+		{"queues: []\nqueues: []\n", "queues: this is here twice"},
+		{"queues: [", "scheduler.yaml: yaml: line 1"},
+		{"queues: []\n---\nqueues: []\n", "there is more than one document"},
+	} {
+		err := loadConfig(configFile(t, test.text), &scheduler.Config{})
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "--config: ") {
+			t.Errorf("%s: %v, want %s", test.text, err, test.want)
+		}
+	}
+	if err := loadConfig("/nowhere/x.yaml", &scheduler.Config{}); err == nil {
+		t.Error("a file that is not there is taken")
+	}
+}
