@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// work is what a run had to do, in seconds, by Amdahl's law: on n CPUs it takes serial+parallel/n.
-type work struct{ serial, parallel float64 }
+// work is what a run had to do, in seconds. On n CPUs it takes waiting+serial+parallel/n, by Amdahl's
+// law; less than a whole CPU slows down serial work.
+type work struct{ waiting, serial, parallel float64 }
 
 // onlyOne is up to how many CPUs a run says nothing of what it would do with more.
 const onlyOne = 1.05
@@ -20,22 +21,25 @@ func (r run) work() (work, bool) {
 	}
 	// What CPU time there is beyond the duration came of n CPUs that worked at once.
 	parallel := min(max(cpu-took, 0)*n/(n-1), took*n)
-	return work{took - parallel/n, parallel}, true
+	rest := took - parallel/n
+	serial := min(max(cpu-parallel, 0), rest)
+	return work{rest - serial, serial, parallel}, true
 }
 
 // share is the part of the CPU time that ran in parallel.
 func (w work) share(r run) float64 { return min(w.parallel/r.CPU.Seconds(), 1) }
 
-// withShare returns what r had to do on a single CPU if so much of its CPU time could have run
-// in parallel.
+// withShare returns what r had to do on a single CPU, or less, if so much of its CPU time could have
+// run in parallel.
 func (r run) withShare(share float64) work {
-	parallel := share * min(r.CPU.Seconds(), r.Duration.Seconds())
-	return work{r.Duration.Seconds() - parallel, parallel}
+	n, took := min(r.cpus(), 1), r.Duration.Seconds()
+	cpu := min(r.CPU.Seconds(), took*n)
+	return work{took - cpu/n, (1 - share) * cpu, share * cpu}
 }
 
-// on returns how long w takes on n CPUs. Less than a whole one slows down everything.
+// on returns how long w takes on n CPUs.
 func (w work) on(n float64) time.Duration {
-	seconds := w.serial/min(n, 1) + w.parallel/n
+	seconds := w.waiting + w.serial/min(n, 1) + w.parallel/n
 	return time.Duration(min(seconds*1e9, float64(maxDuration)))
 }
 

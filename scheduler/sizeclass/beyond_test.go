@@ -201,8 +201,19 @@ func TestAmdahl(t *testing.T) {
 	if w, _ := waits.work(); w.on(1) != waits.Duration || w.on(8) != waits.Duration {
 		t.Errorf("what waits most of the time takes %s and %s", w.on(1), w.on(8))
 	}
-	if w, _ := waits.work(); w.on(0.5) != 2*waits.Duration {
+	if w, _ := waits.work(); w.on(0.5) != 11*time.Second {
 		t.Errorf("half a CPU: %s", w.on(0.5))
+	}
+	// Of 10 s on half a CPU 4 s are waiting; on a whole one 3 s of work are left.
+	half := run{class: 2, outcome: Succeeded, Run: Run{Duration: 10 * time.Second, CPU: 3 * time.Second, CPUs: 0.5}}
+	f := &forecast{options: &Options{Rules: &Rules{Resources: true}}, share: -1}
+	for class, want := range map[uint32]time.Duration{1: 16 * time.Second, 4: 7 * time.Second} {
+		if got, ok := f.infer(half, class); !ok || got.Duration != want {
+			t.Errorf("from half a CPU to class %d: %s, %t, want %s", class, got.Duration, ok, want)
+		}
+	}
+	if got, ok := f.infer(half, 8); ok {
+		t.Errorf("what two CPUs would do is not known, and still: %s", got.Duration)
 	}
 }
 

@@ -95,8 +95,9 @@ func (f *forecast) infer(r run, class uint32) (trial, bool) {
 		t.outcome, t.Duration = OutOfMemory, r.Duration/2
 		return t, true
 	default:
-		if w, ok := f.work(r); ok && rules.Resources {
-			t.Duration = w.on(r.cpus() * classOf(class) / classOf(r.class))
+		n := r.cpus() * classOf(class) / classOf(r.class)
+		if w, ok := f.work(r, n); ok && rules.Resources {
+			t.Duration = w.on(n)
 			return t, true
 		}
 		t.bound = true
@@ -104,15 +105,20 @@ func (f *forecast) infer(r run, class uint32) (trial, bool) {
 	}
 }
 
-// work returns what r had to do, by itself or by what the other runs tell.
-func (f *forecast) work(r run) (work, bool) {
+// work returns what r had to do, by itself or by what the other runs tell, so far as n CPUs matter: with
+// one or less it is all the same what could run in parallel.
+func (f *forecast) work(r run, n float64) (work, bool) {
 	if w, ok := r.work(); ok {
 		return w, true
 	}
-	if f.share < 0 || r.CPU <= 0 || r.cpus() > onlyOne {
+	share := f.share
+	if share < 0 && n <= onlyOne {
+		share = 0
+	}
+	if share < 0 || r.CPU <= 0 || r.cpus() > onlyOne {
 		return work{}, false
 	}
-	return r.withShare(f.share), true
+	return r.withShare(share), true
 }
 
 // trials returns what is known of a class, the oldest first.
