@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strconv"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
@@ -120,7 +121,11 @@ func (d Digest) Proto() *repb.Digest {
 }
 
 // String returns "<hash>/<size>", the form that REv2 uses in resource names.
-func (d Digest) String() string { return fmt.Sprintf("%s/%d", d.Hash(), d.size) }
+func (d Digest) String() string {
+	var buffer [2*HashSize + len("/-9223372036854775808")]byte
+	b := append(hex.AppendEncode(buffer[:0], d.hash[:]), '/')
+	return string(strconv.AppendInt(b, d.size, 10))
+}
 
 // A Hasher computes the digest of what is written to it. Write never fails.
 type Hasher struct {
