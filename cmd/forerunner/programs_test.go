@@ -36,7 +36,7 @@ func TestPrograms(t *testing.T) {
 		{"remote storage", testRemoteStorage, ownSandbox},
 		{"hard links", testHardLinks, shareFolder},
 		{"no privilege", testNoPrivilege, ownSandbox},
-		{"operator", testOperator, ownSandbox},
+		{"operator", testOperator, shareFolder},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
