@@ -138,6 +138,9 @@ func (a *action) accept(ctx context.Context) error {
 		return failf(codes.InvalidArgument, "action digest: %w", err)
 	}
 	a.log = a.log.With(zap.String("action", a.digest.String()))
+	if err := a.refuse(); err != nil {
+		return err
+	}
 	if a.message.GetTimeout() == nil {
 		return failf(codes.InvalidArgument, "action has no timeout: the scheduler must set one")
 	}

@@ -31,6 +31,9 @@ type outputs struct {
 	// needs has all blobs that the result needs: those, and those of unchanged inputs.
 	needs map[digest.Digest]struct{}
 	unpin []func()
+	// What the command made of it, for the OutputPolicy.
+	madeFiles int
+	madeBytes int64
 }
 
 func newOutputs(a *action) *outputs {
@@ -153,6 +156,9 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 		o.needs[input.Digest] = struct{}{}
 		node.Digest = input.Digest.Proto()
 		return node, nil
+	}
+	if err := o.admit(info.Size()); err != nil {
+		return nil, err
 	}
 	f, err := root.Open(full)
 	if err != nil {

@@ -69,8 +69,10 @@ type Options struct {
 	Policies *Policies // nil: none
 	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
-	Logger         *zap.Logger
-	Metrics        prometheus.Registerer
+	// Outputs bounds what an action may return.
+	Outputs OutputPolicy
+	Logger  *zap.Logger
+	Metrics prometheus.Registerer
 }
 
 const defaultMaxOutputBytes = 64 << 20
@@ -120,10 +122,11 @@ func (o *Options) checkReuse() error {
 
 // A Worker runs actions. Make one with New and call Run once.
 type Worker struct {
-	opts    Options
-	log     *zap.Logger
-	metrics *metrics
-	sizes   rootSizes
+	opts     Options
+	log      *zap.Logger
+	metrics  *metrics
+	excesses excesses
+	sizes    rootSizes
 }
 
 // New checks the options and returns a Worker that does nothing until Run.

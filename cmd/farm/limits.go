@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/worker"
 )
 
 // What --cgroup can be.
@@ -26,6 +27,8 @@ func (w *Worker) LimitFlags(f *pflag.FlagSet) {
 		"(default nine tenths of all, divided by the slots)")
 	f.StringVar(&w.Cgroup, "cgroup", cgroupAuto, "`whether` slots are cgroups: require, and have all limits; "+
 		"auto, as far as this machine can; off")
+	f.StringVar(&w.MaxOutputBytes, "max-output-bytes", "", "`size` of all that one action may return, such as 10GiB (default any)")
+	f.IntVar(&w.MaxOutputFiles, "max-output-files", 0, "how many `files` one action may return; 0: any number")
 }
 
 // A slotPlan is how the machine is divided.
@@ -106,4 +109,16 @@ func (p *slotPlan) slot(i int) (*cgroup.Slot, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// writes are the bounds of what an action writes in memory and returns.
+func (w *Worker) writes() (upperMemory int64, outputs worker.OutputPolicy, err error) {
+	if upperMemory, err = parseSize(w.UpperMemory); err != nil {
+		return 0, outputs, fmt.Errorf("--upper-memory: %w", err)
+	}
+	outputs.Files = w.MaxOutputFiles
+	if outputs.Bytes, err = parseSize(w.MaxOutputBytes); err != nil {
+		return 0, outputs, fmt.Errorf("--max-output-bytes: %w", err)
+	}
+	return upperMemory, outputs, nil
 }

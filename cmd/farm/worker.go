@@ -60,6 +60,9 @@ type Worker struct {
 	SlotMemory string
 	// Cgroup is auto, require or off; empty: auto.
 	Cgroup string
+	// MaxOutputBytes (with a unit) and MaxOutputFiles bound what an action may return.
+	MaxOutputBytes string
+	MaxOutputFiles int
 }
 
 // Flags registers the flags of a worker.
@@ -198,9 +201,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return fmt.Errorf("--cache-size: %w", err)
 	}
-	upperMemory, err := parseSize(w.UpperMemory)
+	upperMemory, outputs, err := w.writes()
 	if err != nil {
-		return fmt.Errorf("--upper-memory: %w", err)
+		return err
 	}
 	cacheDir := w.below(w.CacheDir, "cas")
 	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
@@ -267,6 +270,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	records, closeRecords := w.openReuse()
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
+		Outputs:  outputs,
 		Profiles: profiles, Reuse: records,
 		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),

@@ -1,0 +1,55 @@
+package worker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+func TestOutputPolicy(t *testing.T) {
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+		change: func(o *Options) { o.Outputs = OutputPolicy{Bytes: 1000, Files: 3} },
+	})
+	for _, c := range []struct{ name, shell, want string }{
+		{"bytes", "head -c 1001 /dev/zero >out", "1000 bytes"},
+		{"bytes of a folder", "mkdir out; for i in 1 2; do head -c 600 /dev/zero >out/$i; done", "1000 bytes"},
+		{"files", "mkdir out; touch out/1 out/2 out/3 out/4", "3 files"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := spec{shell: c.shell, paths: []string{"out"}}
+			assertCode(t, f.run(t, s), codes.ResourceExhausted, c.want)
+			assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
+		})
+	}
+	assertOK(t, f.run(t, spec{shell: "mkdir out; touch out/1 out/2; head -c 1000 /dev/zero >out/3", paths: []string{"out"}}))
+	big := tree{"in/1": "x", "in/2": string(make([]byte, 2000)), "in/3": "y", "in/4": "z"}
+	assertOK(t, f.run(t, spec{inputs: big, shell: "true", paths: []string{"in"}})) // unchanged
+}
+
+func TestExcessesAreForgotten(t *testing.T) {
+	var e excesses
+	now := time.Now()
+	of := func(i int) digest.Digest { return digest.Of(digest.SHA256, fmt.Append(nil, i)) }
+	if e.left(of(0), now) != 0 {
+		t.Error("an action was refused from the start")
+	}
+	for i := range 2 * mostExcesses {
+		e.add(of(i), now)
+	}
+	if n := len(e.until); n > mostExcesses {
+		t.Errorf("%d actions are remembered", n)
+	}
+	last := of(2*mostExcesses - 1)
+	if e.left(last, now) != excessMemory || e.left(last, now.Add(excessMemory)) != 0 {
+		t.Error("the last one is not refused as long as it should be")
+	}
+	e.add(of(1), now.Add(2*excessMemory))
+	if n := len(e.until); n != 1 {
+		t.Errorf("%d actions are remembered for ever", n)
+	}
+}
