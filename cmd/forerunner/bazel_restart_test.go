@@ -25,7 +25,7 @@ func TestBazelThroughRestart(t *testing.T) {
 		bazelNeeds(t, "a worker needs root")
 	}
 	bazel := debianBazel(t)
-	f := &farmTest{T: t, programs: buildPrograms(t), dir: sharedDir(t)}
+	f := &farmTest{T: t, programs: buildPrograms(t), dir: sharedDir(t), env: shareFolder}
 	workspace := restartWorkspace(f)
 	data, listen := filepath.Join(f.dir, "scheduler"), freeAddress(t)
 	serve := func() *process {
