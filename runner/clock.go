@@ -10,22 +10,28 @@ type clock struct {
 	start   time.Time
 	timeout time.Duration        // 0: never
 	stalled func() time.Duration // may be nil
-	base    time.Duration        // what stalled said at the start
+	// maxStalled is how long the clock may stand still in all; 0: for ever.
+	maxStalled time.Duration
+	base       time.Duration // what stalled said at the start
 }
 
-func newClock(timeout time.Duration, stalled func() time.Duration) clock {
-	c := clock{start: time.Now(), timeout: timeout, stalled: stalled}
-	if stalled != nil {
-		c.base = stalled()
+func newClock(c *Command) clock {
+	k := clock{start: time.Now(), timeout: c.Timeout, stalled: c.Stalled, maxStalled: c.MaxStalled}
+	if c.Stalled != nil {
+		k.base = c.Stalled()
 	}
-	return c
+	return k
 }
 
 // left is the time the command may still take; at 0 it is over.
 func (c clock) left() time.Duration {
 	used := time.Since(c.start)
 	if c.stalled != nil {
-		used -= c.stalled() - c.base
+		stalled := c.stalled() - c.base
+		if c.maxStalled > 0 {
+			stalled = min(stalled, c.maxStalled)
+		}
+		used -= stalled
 	}
 	return max(0, c.timeout-used)
 }

@@ -9,7 +9,7 @@ import (
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalled := 7 * time.Hour // of an earlier time
-		c := newClock(10*time.Second, func() time.Duration { return stalled })
+		c := newClock(&Command{Timeout: 10 * time.Second, Stalled: func() time.Duration { return stalled }})
 		wantLeft := func(want time.Duration) {
 			t.Helper()
 			if got := c.left(); got != want {
@@ -32,8 +32,27 @@ func TestClock(t *testing.T) {
 }
 
 func TestClockWithoutTimeout(t *testing.T) {
-	c := newClock(0, nil)
+	c := newClock(&Command{})
 	if c.timer() != nil {
 		t.Error("there is a timer")
 	}
+}
+
+// TestClockStandsStillForSoLong has storage that never answers.
+func TestClockStandsStillForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c := newClock(&Command{
+			Timeout: 10 * time.Second, MaxStalled: time.Minute,
+			Stalled: func() time.Duration { return time.Since(start) },
+		})
+		time.Sleep(time.Minute)
+		if got := c.left(); got != 10*time.Second {
+			t.Errorf("left %v after a minute without storage", got)
+		}
+		time.Sleep(4 * time.Second)
+		if got := c.left(); got != 6*time.Second {
+			t.Errorf("left %v four seconds later", got)
+		}
+	})
 }

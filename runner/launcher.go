@@ -185,7 +185,7 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{Cause: Cancelled, ExitCode: exitCodeOf(unix.SIGTERM), Signal: "SIGTERM"}, nil
 	}
-	r := attempt{l: l, c: &c, id: id, clock: newClock(c.Timeout, c.Stalled)}
+	r := attempt{l: l, c: &c, id: id, clock: newClock(&c)}
 	if l.meter != nil {
 		if err := l.meter.Begin(); err != nil {
 			return Result{}, fmt.Errorf("run command: %w", err)

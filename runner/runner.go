@@ -51,6 +51,8 @@ type Command struct {
 	// while it runs does not count; it must not go down nor block. It may be nil.
 	Timeout time.Duration
 	Stalled func() time.Duration
+	// MaxStalled bounds what Stalled may add; 0 is no bound.
+	MaxStalled time.Duration
 	// Grace is the time between SIGTERM and SIGKILL; 0 is DefaultGrace.
 	Grace time.Duration
 	// Stuck is told which processes are still there five seconds after SIGKILL. It

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -35,10 +37,12 @@ type action struct {
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
 	behind  *hindsight // nil: nothing is reused
+	depart  func()     // lets another run of the same action begin; nil: it could already
 	dir     string     // temporary files: stdout, stderr and the command's own
 	times   timeline
 
-	ran runner.Result // zero: the command did not run
+	ran    runner.Result // zero: the command did not run
+	limits cgroup.Limits // of the slot that it ran in
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
@@ -47,11 +51,17 @@ type action struct {
 
 // execute runs the action that t names and returns the answer for the client.
 // Every fault becomes a status in that answer; none reaches the next action. The
-// caller calls release when the answer is on its way, before the next action.
+// caller calls release when the answer is on its way, before the next action. The
+// answer is nil for an action that another worker has to run.
 func (p *position) execute(ctx context.Context, t *task) (response *repb.ExecuteResponse, release func()) {
 	a := &action{p: p, task: t, log: p.log, message: t.desired.GetAction()}
 	a.times.begin(t.desired.GetQueuedTimestamp())
 	response, err := a.run(ctx)
+	if errors.Is(err, errOtherPlatform) {
+		a.endRace()
+		a.log.Warn("action was sent back to the scheduler", zap.Error(err))
+		return nil, a.release
+	}
 	if err != nil {
 		if response == nil {
 			response = &repb.ExecuteResponse{}
@@ -86,6 +96,9 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 // run takes the action through its stages. It returns a response beside an
 // error when the command ran, so that the client sees what it printed.
 func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
+	if err := a.enter(ctx); err != nil {
+		return nil, err
+	}
 	if err := a.accept(ctx); err != nil {
 		return nil, err
 	}
@@ -98,6 +111,10 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err := a.makeRoot(ctx); err != nil {
 		return nil, err
 	}
+	a.times.enter(stageWait)
+	if err := a.task.place.execute(ctx); err != nil {
+		return nil, err
+	}
 	a.task.enter(runningCommand())
 	a.times.enter(stageExecute)
 	result, err := a.runCommand(ctx)
@@ -107,6 +124,9 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.task.enter(uploadingOutputs())
 	a.times.enter(stageUpload)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.task.place.report(ctx); err != nil {
 		return nil, err
 	}
 	response, err := a.report(ctx, result)
@@ -126,6 +146,18 @@ func (a *action) measure() {
 // seesReads reports whether anybody could see what the command read.
 func (a *action) seesReads() bool { return a.p.w.opts.Roots.Method() != vfs.HardLink }
 
+// enter occupies the action's place, which is there unless the scheduler sends
+// work that was not asked for.
+func (a *action) enter(ctx context.Context) (err error) {
+	if a.task.place == nil {
+		if a.task.place, err = a.p.w.pipeline.enter(ctx); err != nil {
+			return err
+		}
+	}
+	a.task.place.occupy()
+	return nil
+}
+
 // accept checks the messages and finds out where blobs come from.
 func (a *action) accept(ctx context.Context) error {
 	desired := a.task.desired
@@ -139,6 +171,9 @@ func (a *action) accept(ctx context.Context) error {
 	}
 	a.log = a.log.With(zap.String("action", a.digest.String()))
 	if err := a.refuse(); err != nil {
+		return err
+	}
+	if a.depart, err = a.p.w.pipeline.alone(ctx, a.digest); err != nil {
 		return err
 	}
 	if a.message.GetTimeout() == nil {
@@ -160,11 +195,15 @@ func (a *action) accept(ctx context.Context) error {
 	if err := proto.Unmarshal(raw, message); err != nil {
 		return failf(codes.InvalidArgument, "command %s cannot be decoded: %w", commandDigest, err)
 	}
+	asked := platformOf(a.message, message)
+	if err := a.p.w.opts.serves(asked); err != nil {
+		return err
+	}
 	if a.command, err = parseCommand(message); err != nil {
 		return failf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
 	a.ahead.knowTool(a.command.args[0])
-	a.how, err = a.p.w.opts.plan(a.command, platformOf(a.message, message))
+	a.how, err = a.p.w.opts.plan(a.command, asked)
 	return err
 }
 
@@ -176,6 +215,23 @@ func platformOf(action *repb.Action, command *repb.Command) *repb.Platform {
 	}
 	//lint:ignore SA1019 deprecated is what those clients send
 	return command.GetPlatform()
+}
+
+// errOtherPlatform says that an action is not for this worker.
+var errOtherPlatform = errors.New("action is for another platform")
+
+// serves returns errOtherPlatform for an action that does not ask for what this
+// worker is. What else it asks for is between it and the scheduler, which may
+// have properties that it does not match.
+func (o *Options) serves(asked *repb.Platform) error {
+	for _, own := range o.Platform.GetProperties() {
+		if !slices.ContainsFunc(asked.GetProperties(), func(p *repb.Platform_Property) bool {
+			return p.GetName() == own.GetName() && p.GetValue() == own.GetValue()
+		}) {
+			return fmt.Errorf("%w: it does not ask for %s=%s, which this worker has", errOtherPlatform, own.GetName(), own.GetValue())
+		}
+	}
+	return nil
 }
 
 // makeRoot lets the input root appear and makes what the command finds in it:
@@ -212,7 +268,9 @@ func (a *action) makeRoot(ctx context.Context) error {
 // runCommand runs the command under the action's timeout, whose clock stands
 // still while the command waits for storage.
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
-	result, err := a.p.launcher.Run(ctx, runner.Command{
+	slot := a.task.place.slot
+	a.limits = slot.launcher.Limits()
+	result, err := slot.launcher.Run(ctx, runner.Command{
 		Args:           a.how.args,
 		Env:            a.how.env,
 		User:           a.how.user.runAs(),
@@ -226,11 +284,12 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
 		Timeout:        a.message.GetTimeout().AsDuration(),
 		Stalled:        a.root.Stalled,
+		MaxStalled:     a.p.w.opts.MaxStall,
 		// Processes that wait for the mount in the kernel end with the mount.
 		Stuck: func([]int) { _ = a.root.Close() },
 	})
 	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) {
-		a.p.relaunch(ctx)
+		a.p.w.relaunch(ctx, slot)
 		return result, failf(codes.Unavailable, "run command: %w", err)
 	}
 	if err != nil {
@@ -294,7 +353,7 @@ func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil
 }
 
-// release takes the input root and the temporary files away.
+// release takes the input root and the temporary files away, and gives up the place.
 func (a *action) release() {
 	if a.root != nil {
 		if err := a.root.Close(); err != nil {
@@ -305,6 +364,12 @@ func (a *action) release() {
 		if err := os.RemoveAll(a.dir); err != nil {
 			a.log.Error("temporary files were not removed", zap.Error(err))
 		}
+	}
+	if a.depart != nil {
+		a.depart()
+	}
+	if a.task.place != nil {
+		a.task.place.leave()
 	}
 }
 

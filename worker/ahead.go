@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -96,14 +97,15 @@ func (a *action) similar() prefetch.Action {
 	return s
 }
 
-// platformText writes a platform, whose properties REv2 has sorted, in one form: the
-// text of a message may differ from one build of this program to the next.
+// platformText writes a platform in one form, whatever the order of its properties:
+// the text of a message may differ from one build of this program to the next.
 func platformText(p *repb.Platform) string {
-	var b strings.Builder
+	lines := make([]string, 0, len(p.GetProperties()))
 	for _, property := range p.GetProperties() {
-		fmt.Fprintf(&b, "%q=%q\n", property.GetName(), property.GetValue())
+		lines = append(lines, fmt.Sprintf("%q=%q\n", property.GetName(), property.GetValue()))
 	}
-	return b.String()
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 // hook returns the OnFirstRead of the input root.

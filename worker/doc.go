@@ -1,6 +1,11 @@
 // Package worker takes actions from a scheduler and runs them. A Worker has n
-// positions; each is one identity towards the scheduler, one launcher and one
-// action at a time. action.go tells the life of an action from start to report.
+// positions; each is one identity towards the scheduler and takes one action at a
+// time through the stages of the pipeline, which it shares with the others:
+//
+//	match → input fetch → execute → report
+//
+// pipeline.go bounds the actions in each stage; action.go tells the life of an
+// action from start to report.
 //
 // The package decides nothing about an action: the timeout, the retries and the
 // size class are the scheduler's. It writes to the action cache only what ended
@@ -9,6 +14,6 @@
 //
 // Worker.Run owns every goroutine: one for each position, and one for the action
 // that the position runs. A position's fields belong to its goroutine, but for
-// the stage of the running action, which has a lock of its own (task.mu). No
-// lock is held while anything blocks.
+// the stage of the running action, which has a lock of its own (task.mu). Nobody
+// holds more than one lock, nor one while anything blocks.
 package worker

@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 // patience bounds every wait of a test for another process.
 const patience = 60 * time.Second
 
-// A farm is a Worker with one position, real storage and a fake scheduler.
+// A farm is a Worker, with one position unless a test wants more, real storage and a
+// fake scheduler.
 type farm struct {
 	storage   *cas.Store // what clients upload to
 	actions   *cas.Actions
@@ -88,6 +89,7 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 type farmOptions struct {
 	slot    *cgroup.Slot    // nil: no group
 	sandbox *runner.Sandbox // nil: none
+	slots   int             // 0 is one
 	change  func(*Options)
 }
 
@@ -99,14 +101,19 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	f := &farm{profiles: profiles, scheduler: newFakeScheduler(), reads: &readLog{}, ended: make(chan struct{})}
 
 	// Before the first mount, as a launcher must be started.
-	launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{
-		Cgroup: few.slot, Sandbox: few.sandbox, Logger: log,
-	})
-	check(t, err)
-	t.Cleanup(func() { check(t, launcher.Close()) })
+	var launchers []*runner.Launcher
+	for range max(1, few.slots) {
+		launcher, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{
+			Cgroup: few.slot, Sandbox: few.sandbox, Logger: log,
+		})
+		check(t, err)
+		t.Cleanup(func() { check(t, launcher.Close()) })
+		launchers = append(launchers, launcher)
+	}
 
 	f.storage = openStore(t, filepath.Join(dir, "storage"))
 	f.local = openStore(t, filepath.Join(dir, "local"))
+	var err error
 	f.actions, err = cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{})
 	check(t, err)
 	t.Cleanup(func() { check(t, f.actions.Close()) })
@@ -127,7 +134,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	options := Options{
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
-		Roots: roots, Launchers: []*runner.Launcher{launcher}, Profiles: f.profiles,
+		Roots: roots, Launchers: launchers, Profiles: f.profiles,
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil,
 	}
 	if few.change != nil {
@@ -270,10 +277,35 @@ func marked(t *testing.T, variable string) bool {
 	return false
 }
 
-// readLog remembers which blobs were read from storage, by hash.
+// readLog remembers which blobs were read from storage, by hash. It can hold up
+// uploads.
 type readLog struct {
 	mu     sync.Mutex
 	hashes map[string]int
+	// uploads, if not nil, keeps small uploads waiting until it is closed.
+	uploads chan struct{}
+}
+
+// holdUploads has uploads wait until release is called.
+func (l *readLog) holdUploads() (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uploads = make(chan struct{})
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		close(l.uploads)
+		l.uploads = nil
+	})
+}
+
+func (l *readLog) waitForUploads() {
+	l.mu.Lock()
+	held := l.uploads
+	l.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 }
 
 func (l *readLog) add(hash string) {
@@ -303,10 +335,13 @@ func (l *readLog) total() (n int) {
 func (l *readLog) unary(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
-	if r, ok := request.(*repb.BatchReadBlobsRequest); ok {
+	switch r := request.(type) {
+	case *repb.BatchReadBlobsRequest:
 		for _, d := range r.GetDigests() {
 			l.add(d.GetHash())
 		}
+	case *repb.BatchUpdateBlobsRequest:
+		l.waitForUploads()
 	}
 	return next(ctx, request)
 }

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
-	"github.com/forerunner-build/forerunner/runner"
 )
 
 const (
@@ -28,19 +27,22 @@ const (
 	leaveTimeout = 5 * time.Second
 )
 
-// A position is one identity of the worker: it runs one action at a time.
+// A position is one identity of the worker: it takes one action at a time
+// through the pipeline. There are as many as the pipeline has places.
 type position struct {
-	w        *Worker
-	id       map[string]string
-	index    int
-	launcher *runner.Launcher
-	log      *zap.Logger
-	count    int // actions started, to name their folders
+	w     *Worker
+	id    map[string]string
+	index int
+	log   *zap.Logger
+	count int // actions started, to name their folders
+	// next is the place of the action to come; nil: it has none.
+	next *place
 }
 
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
+	place   *place
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the response is there
 	changed chan struct{} // gets a token when the stage changes
@@ -69,6 +71,17 @@ func (t *task) current() *remoteworker.CurrentState_Executing {
 
 func (t *task) completed() bool { return t.current().GetCompleted() != nil }
 
+// refused reports whether the action has ended without a response: it is not
+// for this worker, and another one has to run it.
+func (t *task) refused() bool {
+	select {
+	case <-t.done:
+		return !t.completed()
+	default:
+		return false
+	}
+}
+
 // run keeps the scheduler informed and does what it asks, until draining is
 // over: nothing runs any more and the last result was delivered, or abort.
 func (p *position) run(ctx, abort context.Context) {
@@ -78,10 +91,11 @@ func (p *position) run(ctx, abort context.Context) {
 		draining := ctx.Err() != nil
 		if draining && (current == nil || abort.Err() != nil) {
 			p.stop(current)
+			p.giveBack()
 			p.leave(abort)
 			return
 		}
-		report := p.report(current, draining)
+		report := p.report(current, p.full(current, draining))
 		response, err := p.synchronize(ctx, abort, report)
 		if err != nil && !draining && ctx.Err() != nil {
 			continue // the drain cut the call off
@@ -94,9 +108,12 @@ func (p *position) run(ctx, abort context.Context) {
 			continue
 		}
 		backoff = minBackoff
-		if report.GetCurrentState().GetExecuting().GetCompleted() != nil {
+		switch {
+		case report.GetCurrentState().GetExecuting().GetCompleted() != nil:
 			<-current.done // delivered; what it used is released now
 			current = nil
+		case current != nil && current.refused():
+			current = nil // the scheduler knows that it was here
 		}
 		switch desired := response.GetDesiredState().GetWorkerState().(type) {
 		case *remoteworker.DesiredState_Executing_:
@@ -108,7 +125,7 @@ func (p *position) run(ctx, abort context.Context) {
 			p.stop(current)
 			current = nil
 		}
-		if current != nil {
+		if current != nil || p.next == nil {
 			p.wait(ctx, abort, current, silence(time.Until(response.GetNextSynchronizationAt().AsTime())))
 		}
 	}
@@ -122,8 +139,32 @@ func silence(d time.Duration) time.Duration {
 	return min(d, maxSilence)
 }
 
+// full reports whether the position is to be given no further action. One that
+// has none, or has ended it, must have a place for the next.
+func (p *position) full(current *task, draining bool) bool {
+	if draining {
+		p.giveBack()
+		return true
+	}
+	if current != nil && !current.completed() {
+		return false
+	}
+	if p.next == nil {
+		p.next = p.w.pipeline.tryEnter()
+	}
+	return p.next == nil
+}
+
+// giveBack gives up the place of the action to come.
+func (p *position) giveBack() {
+	if p.next != nil {
+		p.next.leave()
+		p.next = nil
+	}
+}
+
 // report says what the position does now.
-func (p *position) report(current *task, draining bool) *remoteworker.SynchronizeRequest {
+func (p *position) report(current *task, full bool) *remoteworker.SynchronizeRequest {
 	state := &remoteworker.CurrentState{
 		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
 	}
@@ -136,7 +177,7 @@ func (p *position) report(current *task, draining bool) *remoteworker.Synchroniz
 		Platform:           p.w.opts.Platform,
 		SizeClass:          p.w.opts.SizeClass,
 		CurrentState:       state,
-		PreferBeingIdle:    draining,
+		PreferBeingIdle:    full,
 	}
 }
 
@@ -146,7 +187,7 @@ func (p *position) synchronize(
 	ctx, abort context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
 	executing := report.GetCurrentState().GetExecuting()
-	if executing == nil {
+	if executing == nil && !report.GetPreferBeingIdle() {
 		return p.w.opts.Scheduler.Synchronize(ctx, report)
 	}
 	if executing.GetCompleted() != nil && !report.GetPreferBeingIdle() {
@@ -159,11 +200,16 @@ func (p *position) synchronize(
 	return p.w.opts.Scheduler.Synchronize(call, report)
 }
 
-// wait returns when there is something to tell the scheduler, or after d.
+// wait returns when there is something to tell the scheduler, when a position
+// without an action has got a place for one, or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
-	var changed, done <-chan struct{}
+	var changed, done, fetch <-chan struct{}
+	var slots <-chan *slot
+	if current == nil && p.next == nil && ctx.Err() == nil {
+		fetch, slots = p.w.pipeline.entrance()
+	}
 	if current != nil {
 		changed = current.changed
 		if !current.completed() {
@@ -176,33 +222,39 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 	}
 	select {
 	case <-timer.C:
+	case <-fetch:
+		p.next = p.w.pipeline.kept(nil)
+	case s := <-slots:
+		p.next = p.w.pipeline.kept(s)
 	case <-changed:
 	case <-done:
 	case <-drain:
 	}
 }
 
-// start begins an action in a goroutine, which stop or task.done waits for.
+// start begins an action in a goroutine, which stop or task.done waits for. The
+// action gets the place that is kept for it.
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, cancel: cancel,
+		desired: desired, cancel: cancel, place: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{
 		ActionDigest:   desired.GetActionDigest(),
 		ExecutionState: &remoteworker.CurrentState_Executing_Started{Started: &emptypb.Empty{}},
 	}
+	p.next = nil
 	p.count++
-	p.w.metrics.busy.Inc()
 	go func() {
 		defer close(t.done)
 		defer cancel()
 		response, release := p.execute(ctx, t)
-		p.w.metrics.busy.Dec()
-		t.enter(&remoteworker.CurrentState_Executing{
-			ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: response},
-		})
+		if response != nil {
+			t.enter(&remoteworker.CurrentState_Executing{
+				ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: response},
+			})
+		}
 		release() // the client need not wait for that
 	}()
 	return t
@@ -227,17 +279,18 @@ func (p *position) leave(abort context.Context) {
 	}
 }
 
-// relaunch replaces the launcher, so that the next action has one that works.
-func (p *position) relaunch(ctx context.Context) {
-	if p.w.opts.Relaunch == nil {
+// relaunch replaces the launcher of a slot, so that the next action has one that
+// works. The caller has the slot.
+func (w *Worker) relaunch(ctx context.Context, s *slot) {
+	if w.opts.Relaunch == nil {
 		return
 	}
-	launcher, err := p.w.opts.Relaunch(ctx, p.index)
+	launcher, err := w.opts.Relaunch(ctx, s.index)
 	if err != nil {
-		p.log.Error("launcher was not replaced; restart the worker", zap.Error(err))
+		w.log.Error("launcher was not replaced; restart the worker", zap.Int("slot", s.index), zap.Error(err))
 		return
 	}
-	p.launcher = launcher
+	s.launcher = launcher
 }
 
 // The stages that an action enters on its way.

@@ -20,7 +20,7 @@ const blockBytes = 512
 
 // outOfMemory says to the client what happened, and what there was.
 func (a *action) outOfMemory() string {
-	used, limits := a.ran.Group, a.p.launcher.Limits()
+	used, limits := a.ran.Group, a.limits
 	processes := "one of the command's processes"
 	if used.OOMKills > 1 {
 		processes = fmt.Sprintf("%d of the command's processes", used.OOMKills)
@@ -47,7 +47,7 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<2
 
 // resources is what the command used; nil where nothing counts it.
 func (a *action) resources() *actionstats.Resources {
-	used, limits := a.ran.Group, a.p.launcher.Limits()
+	used, limits := a.ran.Group, a.limits
 	if used == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (a *action) resourceFields() []zap.Field {
 		fields = append(fields, zap.Duration("throttled", used.Throttled))
 	}
 	if a.ran.Cause == runner.OutOfMemory {
-		fields = append(fields, zap.Int64("oom_kills", used.OOMKills), zap.Int64("memory_limit", a.p.launcher.Limits().Memory))
+		fields = append(fields, zap.Int64("oom_kills", used.OOMKills), zap.Int64("memory_limit", a.limits.Memory))
 	}
 	return fields
 }

@@ -164,7 +164,7 @@ func TestReuse(t *testing.T) {
 func (f *farm) assertReused(t *testing.T, first, second *job, r *repb.ExecuteResponse) {
 	t.Helper()
 	from := reusedFrom(t, r)
-	if from.GetAction() != first.digest.String() || from.GetWorker() != "host=test,slot=0" ||
+	if from.GetAction() != first.digest.String() || from.GetWorker() != "host=test,position=0" ||
 		from.GetCompleted().AsTime().Unix() <= 0 || from.GetPaths() == 0 {
 		t.Errorf("reused from %v", from)
 	}

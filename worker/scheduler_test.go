@@ -23,18 +23,21 @@ import (
 // fakeInterval is how often the fake scheduler wants to hear of a running action.
 const fakeInterval = 20 * time.Millisecond
 
-// A fakeScheduler hands out one job at a time and remembers what it was told.
+// A fakeScheduler hands out one job at a time to each position and remembers what
+// it was told.
 type fakeScheduler struct {
 	remoteworker.UnimplementedOperationQueueServer
 	work chan *job
 
 	mu       sync.Mutex
-	current  *job
+	current  map[string]*job // by position
 	requests []*remoteworker.SynchronizeRequest
 	refuse   int // calls that are to fail
 }
 
-func newFakeScheduler() *fakeScheduler { return &fakeScheduler{work: make(chan *job)} }
+func newFakeScheduler() *fakeScheduler {
+	return &fakeScheduler{work: make(chan *job), current: map[string]*job{}}
+}
 
 // A job is an action that the fake scheduler hands out.
 type job struct {
@@ -57,7 +60,7 @@ func (s *fakeScheduler) Synchronize(
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case j := <-s.work:
 		s.mu.Lock()
-		s.current = j
+		s.current[r.GetWorkerId()["position"]] = j
 		s.mu.Unlock()
 		return &remoteworker.SynchronizeResponse{
 			NextSynchronizationAt: timestamppb.New(time.Now().Add(fakeInterval)),
@@ -80,7 +83,8 @@ func (s *fakeScheduler) told(
 	}
 	s.requests = append(s.requests, proto.CloneOf(r))
 	response = &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(time.Now().Add(fakeInterval))}
-	executing, j := r.GetCurrentState().GetExecuting(), s.current
+	position := r.GetWorkerId()["position"]
+	executing, j := r.GetCurrentState().GetExecuting(), s.current[position]
 	known := executing != nil && j != nil && !j.withdrawn &&
 		proto.Equal(executing.GetActionDigest(), j.desired.GetActionDigest())
 	if known {
@@ -91,7 +95,7 @@ func (s *fakeScheduler) told(
 		return response, false, nil
 	case known:
 		j.completed <- executing.GetCompleted()
-		s.current = nil
+		delete(s.current, position)
 	}
 	idle := &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}}
 	response.DesiredState = &remoteworker.DesiredState{WorkerState: idle}

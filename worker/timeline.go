@@ -21,13 +21,14 @@ type stage int
 const (
 	stageAccept  stage = iota // messages are read and checked
 	stageFetch                // the input root is made
+	stageWait                 // for a slot
 	stageExecute              // the command runs
 	stageUpload               // outputs are stored
 	stageReport               // the answer is made
 	stages
 )
 
-var stageNames = [stages]string{"accept", "fetch", "execute", "upload", "report"}
+var stageNames = [stages]string{"accept", "fetch", "wait", "execute", "upload", "report"}
 
 // A timeline holds when an action entered each stage. A stage that was never
 // entered, because an earlier one failed, has no length.
@@ -74,7 +75,7 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	m.QueuedTimestamp = a.times.queued
 	m.WorkerStartTimestamp = a.times.at(stageAccept)
 	m.InputFetchStartTimestamp = a.times.at(stageFetch)
-	m.InputFetchCompletedTimestamp = a.times.at(stageExecute)
+	m.InputFetchCompletedTimestamp = a.times.at(stageWait)
 	m.ExecutionStartTimestamp = a.times.at(stageExecute)
 	m.ExecutionCompletedTimestamp = a.times.at(stageUpload)
 	m.OutputUploadStartTimestamp = a.times.at(stageUpload)

@@ -24,7 +24,7 @@ import (
 // Options say who a Worker is and what it works with. All but Logger, Metrics,
 // Platform, SizeClass and InstancePrefix are required.
 type Options struct {
-	// ID is the identity of this worker; each position adds "slot" to it.
+	// ID is the identity of this worker; each position adds "position" to it.
 	ID map[string]string
 	// InstancePrefix limits the worker to actions of this instance name and of
 	// those below it. Empty: all.
@@ -40,11 +40,18 @@ type Options struct {
 	Store   *cas.Store
 	Storage *cas.Client
 	Roots   *vfs.FS
-	// Launchers start the commands, one for each position.
+	// Launchers start the commands, one for each slot.
 	Launchers []*runner.Launcher
-	// Relaunch replaces the launcher of a position that died, or that holds a
-	// command which cannot be killed. Nil: the position goes on failing.
-	Relaunch func(ctx context.Context, position int) (*runner.Launcher, error)
+	// Relaunch replaces the launcher of a slot that died, or that holds a command
+	// which cannot be killed. Nil: the slot goes on failing.
+	Relaunch func(ctx context.Context, slot int) (*runner.Launcher, error)
+	// FetchWidth is how many actions beyond those in slots are accepted, to fetch
+	// their inputs while they wait for a slot. 0: an action is accepted when a slot
+	// is free.
+	FetchWidth int
+	// ReportWidth is how many actions may store their outputs without having a
+	// slot. 0: a slot is free when the outputs of its action are stored.
+	ReportWidth int
 	// WorkDir is a folder of the Worker's own for temporary files.
 	WorkDir string
 
@@ -67,6 +74,9 @@ type Options struct {
 	// are best made for; nil is the user of this process.
 	User     *NamedUser
 	Policies *Policies // nil: none
+	// MaxStall bounds the time for which the clock of an action's timeout stands
+	// still because the command waits for storage; 0 means an hour.
+	MaxStall time.Duration
 	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
 	// Outputs bounds what an action may return.
@@ -75,7 +85,10 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-const defaultMaxOutputBytes = 64 << 20
+const (
+	defaultMaxOutputBytes = 64 << 20
+	defaultMaxStall       = time.Hour
+)
 
 func (o *Options) validate() error {
 	switch {
@@ -87,6 +100,8 @@ func (o *Options) validate() error {
 		return errors.New("worker needs a scheduler, a store, storage and roots")
 	case o.WorkDir == "":
 		return errors.New("worker needs a work folder")
+	case o.FetchWidth < 0 || o.ReportWidth < 0:
+		return fmt.Errorf("worker has a negative width: fetch %d, report %d", o.FetchWidth, o.ReportWidth)
 	case o.NoNetwork && !o.Sandboxed:
 		return errors.New("the network can only be taken from commands in a sandbox")
 	}
@@ -98,6 +113,9 @@ func (o *Options) validate() error {
 	}
 	if o.MaxOutputBytes == 0 {
 		o.MaxOutputBytes = defaultMaxOutputBytes
+	}
+	if o.MaxStall == 0 {
+		o.MaxStall = defaultMaxStall
 	}
 	if o.Limits == nil {
 		o.Limits = prefetch.NewLimits(prefetch.LimitsOptions{})
@@ -126,6 +144,7 @@ type Worker struct {
 	log      *zap.Logger
 	metrics  *metrics
 	excesses excesses
+	pipeline *pipeline
 	sizes    rootSizes
 }
 
@@ -138,7 +157,10 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return &Worker{opts: o, log: o.Logger, metrics: m}, nil
+	return &Worker{
+		opts: o, log: o.Logger, metrics: m,
+		pipeline: newPipeline(&o, m.inStage),
+	}, nil
 }
 
 // Run serves the scheduler until ctx is cancelled, which means drain: running
@@ -146,16 +168,14 @@ func New(o Options) (*Worker, error) {
 // well stops running commands; their actions are then run elsewhere.
 func (w *Worker) Run(ctx, abort context.Context) error {
 	var wg sync.WaitGroup
-	for i, launcher := range w.opts.Launchers {
+	for i := range w.pipeline.size() {
 		id := maps.Clone(w.opts.ID)
-		id["slot"] = strconv.Itoa(i)
-		p := &position{
-			w: w, id: id, index: i, launcher: launcher,
-			log: w.log.With(zap.Int("slot", i)),
-		}
+		id["position"] = strconv.Itoa(i)
+		p := &position{w: w, id: id, index: i, log: w.log.With(zap.Int("position", i))}
 		wg.Go(func() { p.run(ctx, abort) })
 	}
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
+		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))
 	wg.Wait()
 	w.log.Info("worker has drained")
@@ -166,7 +186,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 type metrics struct {
 	actions *prometheus.CounterVec
 	stage   *prometheus.HistogramVec
-	busy    prometheus.Gauge
+	inStage *prometheus.GaugeVec
 	races   *prometheus.CounterVec
 	files   *prometheus.CounterVec
 	bytes   *prometheus.CounterVec
@@ -185,10 +205,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help:    "Time that actions spent in each stage.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}, []string{"stage"}),
-		busy: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "forerunner_worker_busy_slots",
-			Help: "Positions that have an action.",
-		}),
+		inStage: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "forerunner_worker_stage_actions",
+			Help: "Actions in each stage of the pipeline: fetch (waiting for a slot), execute (in a slot), report.",
+		}, []string{"stage"}),
 		races: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_worker_profiles_total",
 			Help: "Actions for which was fetched ahead, by the profile that was there: exact, coarse or none.",
@@ -215,7 +235,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.actions, m.stage, m.busy, m.races, m.files, m.bytes, m.reuse, m.stalled,
+		m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

@@ -30,14 +30,17 @@ type Worker struct {
 	HTTP               string // HOST:PORT for health and metrics; empty: none
 	SizeClass          uint32
 	Slots              int // commands at once; 0: one for each CPU
-	Platform           map[string]string
-	InstancePrefix     string
-	ID                 map[string]string // empty: the host's name
-	Data               string
-	CacheDir, Mount    string // empty: below Data
-	CacheSize          string
-	FreePercent        int // of the free space, without CacheSize; 0 is 80
-	Logger             *zap.Logger
+	// FetchWidth and ReportWidth are as in worker.Options; a negative ReportWidth
+	// is as many as there are slots.
+	FetchWidth, ReportWidth int
+	Platform                map[string]string
+	InstancePrefix          string
+	ID                      map[string]string // empty: the host's name
+	Data                    string
+	CacheDir, Mount         string // empty: below Data
+	CacheSize               string
+	FreePercent             int // of the free space, without CacheSize; 0 is 80
+	Logger                  *zap.Logger
 	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
 	ExecFilesystem vfs.Method
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
@@ -76,12 +79,19 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
+	w.PipelineFlags(f)
 	w.FilesystemFlags(f)
 	w.LimitFlags(f)
 	w.IsolationFlags(f)
 	w.IdentityFlags(f)
 	f.StringVar(&w.Profiles, "profiles", "", "where to remember what actions read: bolt:`PATH`, or grpc://HOST:PORT of a "+
 		"scheduler or another FileSystemAccessCache (default bolt:DATA/"+recordsFile+")")
+}
+
+// PipelineFlags registers the flags that say what goes on beside commands.
+func (w *Worker) PipelineFlags(f *pflag.FlagSet) {
+	f.IntVar(&w.FetchWidth, "fetch-width", 0, "`actions` accepted beyond those in slots, to fetch inputs until a slot is free")
+	f.IntVar(&w.ReportWidth, "report-width", -1, "`actions` that store outputs while their slot runs the next (default as many as slots)")
 }
 
 // FilesystemFlags registers the flag that says what input roots are made of.
@@ -117,6 +127,9 @@ type Started struct {
 func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if w.Slots == 0 {
 		w.Slots = runtime.NumCPU()
+	}
+	if w.ReportWidth < 0 {
+		w.ReportWidth = w.Slots
 	}
 	s := &Started{w: w}
 	defer func() {
@@ -162,7 +175,7 @@ func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
 	})
 }
 
-// relaunch replaces a launcher that no longer works. Only the position i calls
+// relaunch replaces a launcher that no longer works. Only who has slot i calls
 // it with i, and Close comes after all positions have ended.
 func (s *Started) relaunch(ctx context.Context, i int) (*runner.Launcher, error) {
 	if err := s.launcher[i].Close(); err != nil {
@@ -235,9 +248,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return fmt.Errorf("worker's store: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	work := filepath.Join(w.Data, "work")
-	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o755)); err != nil {
-		return fmt.Errorf("work folder: %w", err)
+	work, err := w.makeWorkDir()
+	if err != nil {
+		return err
 	}
 	schedulerConn, err := dial(w.Scheduler)
 	if err != nil {
@@ -277,7 +290,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Store:     store,
 		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),
 		Roots:     roots,
-		Launchers: slices.Clone(s.launcher),
+		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,
 		Relaunch:  s.relaunch,
 		WorkDir:   work,
 		Sandboxed: s.isolation.sandbox != nil,
@@ -294,6 +307,15 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		ready()
 	}
 	return work1.Run(ctx, abort)
+}
+
+// makeWorkDir makes the folder for temporary files, empty.
+func (w *Worker) makeWorkDir() (string, error) {
+	dir := filepath.Join(w.Data, "work")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return "", fmt.Errorf("work folder: %w", err)
+	}
+	return dir, nil
 }
 
 func (w *Worker) below(chosen, name string) string {

@@ -27,6 +27,7 @@ func (l *localFarm) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.data, "data", farm.DefaultData("forerunner"), "`folder` for everything that is kept")
 	f.StringVar(&l.cacheSize, "cache-size", "", "bytes that storage and the worker's store may each use, e.g. `20G` (default 40% of what is free)")
 	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
+	l.worker.PipelineFlags(f)
 	l.worker.FilesystemFlags(f)
 	l.worker.LimitFlags(f)
 	l.worker.IsolationFlags(f)

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"maps"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// newPipelineFarm is a farm whose worker has these widths.
+func newPipelineFarm(t *testing.T, fetch, slots, report int) *farm {
+	t.Helper()
+	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+		slots: slots, change: func(o *Options) { o.FetchWidth, o.ReportWidth = fetch, report },
+	})
+}
+
+// gated is an action that ends when its gate is opened.
+func gated(t *testing.T, name string) (s spec, open func()) {
+	t.Helper()
+	gate := newGate(t)
+	return spec{
+		shell: untilOpen + "; echo " + name + " > out", paths: []string{"out"},
+		env: map[string]string{"GATE": gate},
+	}, func() {
+		t.Helper()
+		check(t, os.WriteFile(gate, nil, 0o600))
+	}
+}
+
+// TestOutputsAreStoredWhileTheNextRuns has one slot and storage that takes nothing
+// until the second command has run.
+func TestOutputsAreStoredWhileTheNextRuns(t *testing.T) {
+	f := newPipelineFarm(t, 0, 1, 1)
+	release := f.reads.holdUploads()
+	defer release()
+	first := f.start(t, spec{shell: "echo 1 > out", paths: []string{"out"}})
+	first.reaches(t, "uploading")
+	second, open := gated(t, "second")
+	j := f.start(t, second)
+	j.reaches(t, "running")
+	open()
+	release()
+	assertOK(t, first.result(t))
+	assertOK(t, j.result(t))
+}
+
+// TestReportHoldsUpExecute fills report, then the slot; then nothing is accepted.
+func TestReportHoldsUpExecute(t *testing.T) {
+	f := newPipelineFarm(t, 0, 1, 1)
+	release := f.reads.holdUploads()
+	defer release()
+	first := f.start(t, spec{shell: "echo 1 > out", paths: []string{"out"}})
+	first.reaches(t, "uploading")
+	second := f.start(t, spec{shell: "echo 2 > out", paths: []string{"out"}})
+	second.reaches(t, "uploading") // in its slot: it has no place to report from
+	f.assertTakesNothing(t)
+	release()
+	assertOK(t, first.result(t))
+	assertOK(t, second.result(t))
+	f.assertGood(t)
+}
+
+// TestInputsAreFetchedBeforeASlotIsFree has as many actions accepted as there are
+// places, the later ones with their inputs, and not one more.
+func TestInputsAreFetchedBeforeASlotIsFree(t *testing.T) {
+	f := newPipelineFarm(t, 1, 1, 0)
+	running, open := gated(t, "first")
+	first := f.start(t, running)
+	first.reaches(t, "running")
+	second := f.start(t, spec{inputs: tree{"in": "content"}, shell: "cat in"})
+	second.reaches(t, "fetching")
+	f.assertTakesNothing(t)
+	open()
+	assertOK(t, first.result(t))
+	r := second.result(t)
+	assertOK(t, r)
+	m := r.GetResult().GetExecutionMetadata()
+	if waited := m.GetExecutionStartTimestamp().AsTime().Sub(m.GetInputFetchCompletedTimestamp().AsTime()); waited <= 0 {
+		t.Errorf("waiting for the slot took %s by the metadata", waited)
+	}
+}
+
+func TestCancelWhileWaitingForASlot(t *testing.T) {
+	f := newPipelineFarm(t, 1, 1, 0)
+	running, open := gated(t, "first")
+	first := f.start(t, running)
+	first.reaches(t, "running")
+	second := f.start(t, spec{shell: "echo never"})
+	second.reaches(t, "fetching")
+	f.scheduler.withdraw(second)
+	third := f.start(t, spec{shell: "echo third"}) // in the place that the second had
+	open()
+	assertOK(t, first.result(t))
+	assertOK(t, third.result(t))
+	f.assertNotCached(t, second)
+}
+
+// TestSameActionTwice has a scheduler that gives an action away while it still runs.
+func TestSameActionTwice(t *testing.T) {
+	f := newPipelineFarm(t, 0, 2, 0)
+	gate := newGate(t)
+	// It fails when another run of it is there.
+	s := spec{
+		shell:      `mkdir "$MARK" || exit 3; while [ ! -e "$GATE" ]; do sleep 0.02; done; rmdir "$MARK"`,
+		env:        map[string]string{"GATE": gate, "MARK": gate + "-running"},
+		doNotCache: true,
+	}
+	first := f.job(t, s)
+	var err error
+	s.command, err = digest.FromProto(digest.SHA256, first.desired.GetAction().GetCommandDigest())
+	check(t, err)
+	second := f.job(t, s)
+	if second.digest != first.digest {
+		t.Fatal("these are two actions")
+	}
+	f.scheduler.work <- first
+	first.reaches(t, "running")
+	f.scheduler.work <- second
+	second.reaches(t, "started")
+	check(t, os.WriteFile(gate, nil, 0o600))
+	assertOK(t, first.result(t))
+	assertOK(t, second.result(t))
+}
+
+// TestOtherPlatform sends an action that is not for this worker.
+func TestOtherPlatform(t *testing.T) {
+	linux := map[string]string{"OSFamily": "linux"}
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
+		o.Platform = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OSFamily", Value: "linux"}}}
+	}})
+	assertOK(t, f.run(t, spec{shell: "exit 0", platform: linux}))
+	j := f.start(t, spec{shell: "echo never", platform: map[string]string{"OSFamily": "plan9"}})
+	j.reaches(t, "started")
+	assertOK(t, f.run(t, spec{shell: "exit 0; exit 1", platform: linux}))
+	if len(j.completed) != 0 {
+		t.Error("the action was reported as done")
+	}
+	f.assertNotCached(t, j)
+}
+
+// TestPositionsOfAPipeline: a position for each place, and full ones say so.
+func TestPositionsOfAPipeline(t *testing.T) {
+	f := newPipelineFarm(t, 1, 2, 1)
+	running, open := gated(t, "all")
+	var jobs []*job
+	for i := range 3 {
+		s := running
+		s.env = map[string]string{"GATE": running.env["GATE"], "N": strconv.Itoa(i)}
+		jobs = append(jobs, f.start(t, s))
+	}
+	f.scheduler.heard(t, "a position without a place", func(r *remoteworker.SynchronizeRequest) bool {
+		return r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
+	})
+	open()
+	for _, j := range jobs {
+		assertOK(t, j.result(t))
+	}
+	f.drain()
+	f.wait(t)
+}
+
+// assertTakesNothing fails the test if the worker accepts another action.
+func (f *farm) assertTakesNothing(t *testing.T) {
+	t.Helper()
+	select {
+	case f.scheduler.work <- f.job(t, spec{shell: "echo too many"}):
+		t.Fatal("the worker took more than its pipeline holds")
+	case <-time.After(10 * fakeInterval):
+	}
+}
+
+func TestPlacesAreGivenBack(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	check(t, err)
+	o := Options{FetchWidth: 1, Launchers: make([]*runner.Launcher, 2), ReportWidth: 1}
+	p := newPipeline(&o, m.inStage)
+	var held []*place
+	steps := []func(*place) error{
+		func(*place) error { return nil },
+		func(l *place) error { return l.execute(t.Context()) },
+		func(l *place) error { return l.execute(t.Context()) },
+		func(l *place) error {
+			if err := l.execute(t.Context()); err != nil {
+				return err
+			}
+			return l.report(t.Context())
+		},
+	}
+	for i := len(steps) - 1; i >= 0; i-- {
+		l := p.tryEnter()
+		if l == nil {
+			t.Fatalf("no place is left with %d taken", len(held))
+		}
+		l.occupy()
+		check(t, steps[i](l))
+		held = append(held, l)
+	}
+	if p.tryEnter() != nil {
+		t.Fatal("a full pipeline has a place")
+	}
+	families, err := registry.Gather()
+	check(t, err)
+	inStage := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() == "forerunner_worker_stage_actions" {
+			for _, m := range family.GetMetric() {
+				inStage[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	if want := map[string]float64{"fetch": 1, "execute": 2, "report": 1}; !maps.Equal(inStage, want) {
+		t.Errorf("in the stages are %v, want %v", inStage, want)
+	}
+	for _, l := range held {
+		l.leave()
+	}
+	if len(p.fetch) != 1 || len(p.slots) != 2 || len(p.report) != 1 {
+		t.Errorf("free places are %d, %d and %d", len(p.fetch), len(p.slots), len(p.report))
+	}
+}
+
+func TestNegativeWidth(t *testing.T) {
+	o := Options{
+		Launchers: make([]*runner.Launcher, 1), ID: map[string]string{"a": "b"}, ReportWidth: -1,
+	}
+	if err := o.validate(); err == nil {
+		t.Error("a negative width is valid")
+	}
+}
