@@ -162,9 +162,7 @@ func longrunning(st *Status) (*longrunningpb.Operation, error) {
 		ActionDigest:   st.Digest.Proto(),
 		DigestFunction: st.Digest.Function().Proto(),
 	}
-	if st.Done() {
-		meta.PartialExecutionMetadata = st.Response.GetResult().GetExecutionMetadata()
-	} else {
+	if !st.Done() { // else all of it is in the response
 		partial := &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(st.Queued)}
 		if st.Worker != "" {
 			partial.Worker, partial.WorkerStartTimestamp = st.Worker, timestamppb.New(st.Started)

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"runtime/pprof"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,8 +124,11 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }()
+	var pacing sync.WaitGroup
+	defer pacing.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	pacing.Go(func() { farm.PaceGarbage(ctx) })
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,

@@ -34,6 +34,10 @@ const (
 // its RequestMetadata is too long, and which bound that has.
 const maxHeaderBytes = 2 << 20
 
+// streamWorkers is how many goroutines wait for calls; beyond them each call gets a new
+// one, whose stack has to grow first.
+const streamWorkers = 2048
+
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
@@ -54,6 +58,7 @@ func newGRPC(a *activity) (*grpc.Server, *health.Server) {
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.SharedWriteBuffer(true), // else every connection has its own 32 KiB
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,11 @@ func main() {
 			}
 			ctx, _, release := farm.Signals(cmd.Context())
 			defer release()
+			var pacing sync.WaitGroup
+			defer pacing.Wait()
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			pacing.Go(func() { farm.PaceGarbage(ctx) })
 			return s.Run(ctx, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on grpc://%s\n", address)
 				return nil
