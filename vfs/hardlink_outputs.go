@@ -13,6 +13,8 @@ func (l bareLayer) path() string { return l.dir() }
 func (l bareLayer) show() error  { return nil }
 func (l bareLayer) hide() error  { return nil }
 
+func (l bareLayer) scratch() (string, bool) { return l.dir(), true }
+
 // unchanged knows files by their inode, so also those that were moved, and
 // symlinks by their place. Of directories it knows nothing.
 func (l bareLayer) unchanged(path string) (Input, bool) {

@@ -34,6 +34,9 @@ type upperLayer interface {
 	unchanged(path string) (Input, bool)
 	written(path string) (string, bool)
 	intact() error
+	// scratch is the folder of what the action writes; linked: inputs are in it, too,
+	// with more than one link.
+	scratch() (dir string, linked bool)
 }
 
 var (
@@ -123,3 +126,4 @@ func (l overlayLayer) hide() error {
 func (l overlayLayer) unchanged(path string) (Input, bool) { return l.r.unchangedBelow(path) }
 func (l overlayLayer) written(path string) (string, bool)  { return l.r.writtenAbove(path) }
 func (l overlayLayer) intact() error                       { return nil }
+func (l overlayLayer) scratch() (string, bool)             { return l.r.upperPath(), false }

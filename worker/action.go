@@ -270,7 +270,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := a.task.place.slot
 	a.limits = slot.launcher.Limits()
-	result, err := slot.launcher.Run(ctx, runner.Command{
+	command := runner.Command{
 		Args:           a.how.args,
 		Env:            a.how.env,
 		User:           a.how.user.runAs(),
@@ -287,6 +287,9 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		MaxStalled:     a.p.w.opts.MaxStall,
 		// Processes that wait for the mount in the kernel end with the mount.
 		Stuck: func([]int) { _ = a.root.Close() },
+	}
+	result, err := a.runBounded(ctx, func(ctx context.Context) (runner.Result, error) {
+		return slot.launcher.Run(ctx, command)
 	})
 	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) {
 		a.p.w.relaunch(ctx, slot)

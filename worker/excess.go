@@ -9,22 +9,25 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// An OutputPolicy bounds what one action may return. Inputs that it returns unchanged do
-// not count. Zero fields are no bound.
+// An OutputPolicy bounds what one action may write and return. Inputs that it returns
+// unchanged do not count. Zero fields are no bound.
 type OutputPolicy struct {
-	Bytes int64 // of all files together
+	Bytes int64 // of all files that it returns
 	Files int
+	// Scratch bounds, in bytes, what the action writes at all: into its input root and
+	// its folders for temporary files.
+	Scratch int64
 }
 
 const (
-	// excessMemory is for how long an action that returned too much is refused, so that
+	// excessMemory is for how long an action that wrote or returned too much is refused, so that
 	// clients which try again do not run it again. mostExcesses bounds how many are
 	// remembered.
 	excessMemory = 10 * time.Minute
 	mostExcesses = 1000
 )
 
-// excesses remembers actions that returned too much. The zero value is ready.
+// excesses remembers actions that wrote or returned too much. The zero value is ready.
 type excesses struct {
 	mu    sync.Mutex
 	until map[digest.Digest]time.Time
@@ -56,13 +59,13 @@ func (e *excesses) left(action digest.Digest, now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// refuse is the error for an action that returned too much not long ago.
+// refuse is the error for an action that wrote or returned too much not long ago.
 func (a *action) refuse() error {
 	left := a.p.w.excesses.left(a.digest, time.Now())
 	if left == 0 {
 		return nil
 	}
-	return failf(codes.ResourceExhausted, "this action returned more than the worker allows when it last ran here; "+
+	return failf(codes.ResourceExhausted, "this action wrote or returned more than the worker allows when it last ran here; "+
 		"it is not run again for %s", left.Round(time.Second))
 }
 

@@ -31,6 +31,34 @@ func TestOutputPolicy(t *testing.T) {
 	assertOK(t, f.run(t, spec{inputs: big, shell: "true", paths: []string{"in"}})) // unchanged
 }
 
+func TestScratchPolicy(t *testing.T) {
+	for _, o := range []vfs.Options{
+		{Method: vfs.FUSE},
+		{Method: vfs.FUSE, UpperMemory: 64 << 20},
+		{Method: vfs.HardLink},
+		{Method: vfs.HardLink, DisableOverlay: true},
+	} {
+		t.Run(fmt.Sprintf("%s/%d/%t", o.Method, o.UpperMemory, o.DisableOverlay), func(t *testing.T) {
+			f := newFarmWith(t, o, nil, farmOptions{
+				change: func(o *Options) { o.Outputs.Scratch = 4 << 20 },
+			})
+			for _, shell := range []string{
+				"head -c 5000000 /dev/zero >file; sleep 1000",                              // is stopped
+				"mkdir -p d; for i in 1 2 3 4 5; do head -c 1000000 /dev/zero >d/$i; done", // has ended before
+			} {
+				s := spec{shell: shell}
+				assertCode(t, f.run(t, s), codes.ResourceExhausted, "4194304 bytes")
+				assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
+			}
+			// Inputs are not written, however large, and what is removed does not count in the end.
+			assertOK(t, f.run(t, spec{
+				inputs: tree{"in": string(make([]byte, 6<<20))},
+				shell:  "cat in >/dev/null; head -c 2000000 /dev/zero >out", paths: []string{"out"},
+			}))
+		})
+	}
+}
+
 func TestExcessesAreForgotten(t *testing.T) {
 	var e excesses
 	now := time.Now()

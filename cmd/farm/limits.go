@@ -29,6 +29,7 @@ func (w *Worker) LimitFlags(f *pflag.FlagSet) {
 		"auto, as far as this machine can; off")
 	f.StringVar(&w.MaxOutputBytes, "max-output-bytes", "", "`size` of all that one action may return, such as 10GiB (default any)")
 	f.IntVar(&w.MaxOutputFiles, "max-output-files", 0, "how many `files` one action may return; 0: any number")
+	f.StringVar(&w.MaxScratch, "max-scratch", "", "`size` of all that one action may write, such as 20GiB (default any)")
 }
 
 // A slotPlan is how the machine is divided.
@@ -119,6 +120,9 @@ func (w *Worker) writes() (upperMemory int64, outputs worker.OutputPolicy, err e
 	outputs.Files = w.MaxOutputFiles
 	if outputs.Bytes, err = parseSize(w.MaxOutputBytes); err != nil {
 		return 0, outputs, fmt.Errorf("--max-output-bytes: %w", err)
+	}
+	if outputs.Scratch, err = parseSize(w.MaxScratch); err != nil {
+		return 0, outputs, fmt.Errorf("--max-scratch: %w", err)
 	}
 	return upperMemory, outputs, nil
 }

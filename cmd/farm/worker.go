@@ -63,9 +63,10 @@ type Worker struct {
 	SlotMemory string
 	// Cgroup is auto, require or off; empty: auto.
 	Cgroup string
-	// MaxOutputBytes (with a unit) and MaxOutputFiles bound what an action may return.
-	MaxOutputBytes string
-	MaxOutputFiles int
+	// MaxOutputBytes and MaxScratch (with a unit) and MaxOutputFiles bound what an
+	// action may return, or write at all.
+	MaxOutputBytes, MaxScratch string
+	MaxOutputFiles             int
 }
 
 // Flags registers the flags of a worker.

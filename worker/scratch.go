@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+const (
+	// scratchInterval is how often what a command has written is added up, at most.
+	scratchInterval = 500 * time.Millisecond
+	// scratchShare bounds the time that this takes: one part in so many.
+	scratchShare = 20
+)
+
+// runBounded has run execute the command and stops it when it writes more than the
+// policy allows, which is then the error. Without a bound it is run alone.
+func (a *action) runBounded(
+	ctx context.Context, run func(context.Context) (runner.Result, error),
+) (runner.Result, error) {
+	most := a.p.w.opts.Outputs.Scratch
+	if most == 0 {
+		return run(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	exceeded := make(chan bool, 1)
+	go func() { exceeded <- a.watchScratch(ctx, cancel) }()
+	result, err := run(ctx)
+	cancel()
+	// A short command may have ended before anybody looked.
+	if !<-exceeded && a.written() <= most || err != nil {
+		return result, err
+	}
+	a.p.w.excesses.add(a.digest, time.Now())
+	return result, failf(codes.ResourceExhausted,
+		"the command wrote more than the %d bytes that an action may have in its input root and temporary files", most)
+}
+
+// watchScratch calls stop when there is more than the policy allows, and reports
+// whether it did. It returns when ctx ends.
+func (a *action) watchScratch(ctx context.Context, stop func()) bool {
+	timer := time.NewTimer(scratchInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		began := time.Now()
+		if a.written() > a.p.w.opts.Outputs.Scratch {
+			stop()
+			return true
+		}
+		timer.Reset(max(scratchInterval, scratchShare*time.Since(began)))
+	}
+}
+
+// written is how many bytes the command's files take.
+func (a *action) written() int64 { return a.root.WrittenBytes() + vfs.DiskUsage(a.dir) }
