@@ -67,8 +67,10 @@ func (v WorkerView) proto() *admin.Worker {
 		w.State = admin.Worker_EXECUTING
 	case busy:
 		w.State = admin.Worker_DRAINING
-	case !serves:
+	case v.Drained:
 		w.State = admin.Worker_DRAINED
+	case v.Leaving:
+		w.State = admin.Worker_RESTING
 	}
 	if !v.Since.IsZero() {
 		w.Since = timestamppb.New(v.Since)

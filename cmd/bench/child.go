@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the children do, so that both sides do the same.
+// What the children do, so that both sides do the same; tests have a part of it done.
 const (
 	createFiles   = 20_000
 	randomReads   = 100_000
@@ -27,7 +27,8 @@ const (
 // launcher: "bench child WORK DIR [LIST]" works in DIR and prints the seconds that
 // the work itself took.
 func newChildCommand() *cobra.Command {
-	return &cobra.Command{
+	part := 1
+	cmd := &cobra.Command{
 		Use: "child", Hidden: true, Args: cobra.RangeArgs(2, 3),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var paths []string
@@ -37,7 +38,7 @@ func newChildCommand() *cobra.Command {
 					return err
 				}
 			}
-			took, err := work(args[0], args[1], paths)
+			took, err := work(args[0], args[1], paths, part)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
@@ -45,9 +46,11 @@ func newChildCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().IntVar(&part, "part", part, "do one in so many of the files to create and the places to read")
+	return cmd
 }
 
-func work(name, dir string, paths []string) (time.Duration, error) {
+func work(name, dir string, paths []string, part int) (time.Duration, error) {
 	switch name {
 	case "touch":
 		return touch(dir)
@@ -56,9 +59,9 @@ func work(name, dir string, paths []string) (time.Duration, error) {
 	case "seq-read":
 		return seqRead(dir)
 	case "random-read":
-		return randomRead(dir)
+		return randomRead(dir, randomReads/part)
 	case "create-unlink":
-		return createUnlink(dir, createFiles)
+		return createUnlink(dir, createFiles/part)
 	}
 	return 0, errors.New("unknown work")
 }
@@ -133,7 +136,7 @@ func seqRead(path string) (time.Duration, error) {
 }
 
 // randomRead reads the same places each time.
-func randomRead(path string) (time.Duration, error) {
+func randomRead(path string, reads int) (time.Duration, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -148,7 +151,7 @@ func randomRead(path string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s is too small", path)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	offsets := make([]int64, randomReads)
+	offsets := make([]int64, reads)
 	for i := range offsets {
 		offsets[i] = random.Int64N(blocks) * randomSize
 	}

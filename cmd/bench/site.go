@@ -49,6 +49,7 @@ type site struct {
 	subtrees []*repb.DirectoryNode // what each root holds
 	starts   int
 	actions  int
+	part     int // of the work of children; 0 is all of it
 }
 
 // openSite starts a launcher and, in dir, a store and a folder of roots.
@@ -250,7 +251,8 @@ func (s *site) run(ctx context.Context, j job) (printed string, took time.Durati
 // child runs this program for one piece of work and returns the time that it printed.
 func (s *site) child(ctx context.Context, args ...string) (time.Duration, error) {
 	// In the launcher's child this is the program that the launcher was started from.
-	printed, _, err := s.run(ctx, job{dir: "/", args: append([]string{"/proc/self/exe", "child"}, args...)})
+	child := []string{"/proc/self/exe", "child", "--part", strconv.Itoa(max(1, s.part))}
+	printed, _, err := s.run(ctx, job{dir: "/", args: append(child, args...)})
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ func testOperator(f *farmTest) {
 		return p
 	}
 	server := serve()
-	worker := f.worker("worker", listen, listen, "--slots", "1")
+	worker := f.worker("worker", listen, listen, "--slots", "1", "--report-width", "0")
 	started, release := filepath.Join(f.dir, "started"), filepath.Join(f.dir, "release")
 	wait := fmt.Sprintf("touch %s; until [ -e %s ]; do sleep 0.05; done; echo done", started, release)
 	running := f.execRemote(listen, "--", "/bin/sh", "-c", wait)

@@ -33,8 +33,11 @@ const (
 	Worker_EXECUTING         Worker_State = 2
 	// It executes its last action.
 	Worker_DRAINING Worker_State = 3
-	// It has nothing and gets nothing.
+	// It has nothing and gets nothing, because a pattern matches it.
 	Worker_DRAINED Worker_State = 4
+	// It has nothing and wants nothing for now: its machine is busy with what the
+	// other positions of the same worker have, or it is about to leave.
+	Worker_RESTING Worker_State = 5
 )
 
 // Enum value maps for Worker_State.
@@ -45,6 +48,7 @@ var (
 		2: "EXECUTING",
 		3: "DRAINING",
 		4: "DRAINED",
+		5: "RESTING",
 	}
 	Worker_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
@@ -52,6 +56,7 @@ var (
 		"EXECUTING":         2,
 		"DRAINING":          3,
 		"DRAINED":           4,
+		"RESTING":           5,
 	}
 )
 
@@ -1271,7 +1276,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x13ListWorkersResponse\x122\n" +
 	"\aworkers\x18\x01 \x03(\v2\x18.forerunner.admin.WorkerR\aworkers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x121\n" +
-	"\x06drains\x18\x03 \x03(\v2\x19.forerunner.admin.PatternR\x06drains\"\x94\x04\n" +
+	"\x06drains\x18\x03 \x03(\v2\x19.forerunner.admin.PatternR\x06drains\"\xa1\x04\n" +
 	"\x06Worker\x12B\n" +
 	"\bidentity\x18\x01 \x03(\v2&.forerunner.admin.Worker.IdentityEntryR\bidentity\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\x126\n" +
@@ -1284,13 +1289,14 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x12drained_by_pattern\x18\b \x01(\bR\x10drainedByPattern\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04IDLE\x10\x01\x12\r\n" +
 	"\tEXECUTING\x10\x02\x12\f\n" +
 	"\bDRAINING\x10\x03\x12\v\n" +
-	"\aDRAINED\x10\x04\"4\n" +
+	"\aDRAINED\x10\x04\x12\v\n" +
+	"\aRESTING\x10\x05\"4\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"C\n" +
