@@ -204,9 +204,9 @@ func (s *State) checkOperations() string {
 	if done != s.completed.len() || done > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d operations are done, %d are kept", done, s.completed.len())
 	}
-	for i, t := range s.timers.heap {
-		if t.slot != i+1 {
-			return fmt.Sprintf("timer %d thinks it is %d", i, t.slot)
+	for i, a := range s.timers.heap {
+		if a.timer.slot != i+1 || !a.timer.at.Equal(a.at) {
+			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
 		}
 	}
 	return ""

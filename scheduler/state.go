@@ -107,6 +107,9 @@ func (s *State) begin(now time.Time) {
 // end ends an event.
 func (s *State) end() Out {
 	out := s.out
+	if n := len(s.dirty); n > 0 {
+		out.Notices = make([]Status, 0, n)
+	}
 	for _, o := range s.dirty {
 		o.dirty = false
 		if o.done() || s.operations[o.spec.Name] == o {

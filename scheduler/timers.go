@@ -1,40 +1,60 @@
 package scheduler
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // A timer is when something of State is due. It lives inside its owner; the
 // zero timer, with the owner filled in, is not set.
 type timer struct {
 	owner interface{ due(s *State) }
 	at    time.Time
-	// order decides between equal times: first set, first due.
-	order uint64
 	// slot is the place in the heap plus one; 0 is not set.
 	slot int
 }
 
-// timers is a heap of the timers that are set.
+// timers is a heap of the timers that are set, with four below each.
 type timers struct {
-	heap  []*timer
+	heap  []alarm
 	order uint64
+}
+
+// An alarm is a timer with what it is ordered by, which thus needs no look at timers
+// that are anywhere in memory.
+type alarm struct {
+	at time.Time
+	// order decides between equal times: first set, first due.
+	order uint64
+	timer *timer
+}
+
+func (a *alarm) before(b *alarm) bool {
+	if c := a.at.Compare(b.at); c != 0 {
+		return c < 0
+	}
+	return a.order < b.order
 }
 
 func (h *timers) set(t *timer, at time.Time) {
 	h.order++
-	t.at, t.order = at, h.order
-	if t.slot > 0 {
-		heap.Fix(h, t.slot-1)
-		return
+	t.at = at
+	a := alarm{at, h.order, t}
+	if t.slot == 0 {
+		h.heap = append(h.heap, a)
+		t.slot = len(h.heap)
 	}
-	heap.Push(h, t)
+	h.fix(a, t.slot-1)
 }
 
 func (h *timers) stop(t *timer) {
-	if t.slot > 0 {
-		heap.Remove(h, t.slot-1)
+	if t.slot == 0 {
+		return
+	}
+	i, last := t.slot-1, len(h.heap)-1
+	moved := h.heap[last]
+	h.heap[last] = alarm{}
+	h.heap = h.heap[:last]
+	t.slot = 0
+	if i < last {
+		h.fix(moved, i)
 	}
 }
 
@@ -43,13 +63,17 @@ func (h *timers) popDue(now time.Time) *timer {
 	if len(h.heap) == 0 || h.heap[0].at.After(now) {
 		return nil
 	}
-	return heap.Pop(h).(*timer)
+	t := h.heap[0].timer
+	h.stop(t)
+	return t
 }
 
 // shift puts everything off by d.
 func (h *timers) shift(d time.Duration) {
-	for _, t := range h.heap {
-		t.at = t.at.Add(d)
+	for i := range h.heap {
+		a := &h.heap[i]
+		a.at = a.at.Add(d)
+		a.timer.at = a.at
 	}
 }
 
@@ -61,33 +85,34 @@ func (h *timers) next() time.Time {
 	return h.heap[0].at
 }
 
-// Len, Less, Swap, Push and Pop are for container/heap.
-func (h *timers) Len() int { return len(h.heap) }
-
-func (h *timers) Less(i, j int) bool {
-	a, b := h.heap[i], h.heap[j]
-	if a.at.Equal(b.at) {
-		return a.order < b.order
+// fix puts a where it belongs, the place i being free.
+func (h *timers) fix(a alarm, i int) {
+	const below = 4
+	for i > 0 {
+		above := (i - 1) / below
+		if !a.before(&h.heap[above]) {
+			break
+		}
+		h.put(h.heap[above], i)
+		i = above
 	}
-	return a.at.Before(b.at)
+	for first := below*i + 1; first < len(h.heap); first = below*i + 1 {
+		least := first
+		for child := first + 1; child < min(first+below, len(h.heap)); child++ {
+			if h.heap[child].before(&h.heap[least]) {
+				least = child
+			}
+		}
+		if !h.heap[least].before(&a) {
+			break
+		}
+		h.put(h.heap[least], i)
+		i = least
+	}
+	h.put(a, i)
 }
 
-func (h *timers) Swap(i, j int) {
-	h.heap[i], h.heap[j] = h.heap[j], h.heap[i]
-	h.heap[i].slot, h.heap[j].slot = i+1, j+1
-}
-
-func (h *timers) Push(x any) {
-	t := x.(*timer)
-	h.heap = append(h.heap, t)
-	t.slot = len(h.heap)
-}
-
-func (h *timers) Pop() any {
-	last := len(h.heap) - 1
-	t := h.heap[last]
-	h.heap[last] = nil
-	h.heap = h.heap[:last]
-	t.slot = 0
-	return t
+func (h *timers) put(a alarm, i int) {
+	h.heap[i] = a
+	a.timer.slot = i + 1
 }
