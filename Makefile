@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-cgroup2 test-reuse lint bench-vfs bench-prefetch bench-scheduler bench-sizes generate clean
+.PHONY: help build demo test test-needs test-cgroup2 test-reuse lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,10 @@ bench-prefetch: ## measure actions whose inputs are far away (needs root; many m
 bench-scheduler: ## measure the scheduler's decisions (some minutes, 3 GiB of memory)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench scheduler $(BENCH_FLAGS)
+
+bench-worker: ## measure what a worker adds to its commands (needs root; some minutes, 8 GiB of disk)
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench worker $(BENCH_FLAGS)
 
 bench-sizes: ## simulate the choice of size classes (some minutes)
 	$(GO) build -o build/bench/bench ./cmd/bench

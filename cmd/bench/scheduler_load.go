@@ -130,25 +130,31 @@ func (l *load) execute(ctx context.Context, conn *grpc.ClientConn, i int) (repb.
 
 // await reads a stream to its end, which must be a success.
 func await(stream repb.Execution_ExecuteClient) error {
+	_, err := awaitAnswer(stream)
+	return err
+}
+
+// awaitAnswer is await that returns what the stream said at its end.
+func awaitAnswer(stream repb.Execution_ExecuteClient) (*repb.ExecuteResponse, error) {
 	for {
 		op, err := stream.Recv()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !op.GetDone() {
 			continue
 		}
-		var answer repb.ExecuteResponse
-		if err := op.GetResponse().UnmarshalTo(&answer); err != nil {
-			return err
+		answer := &repb.ExecuteResponse{}
+		if err := op.GetResponse().UnmarshalTo(answer); err != nil {
+			return nil, err
 		}
 		if answer.GetStatus().GetCode() != 0 || answer.GetResult().GetExitCode() != 0 {
-			return fmt.Errorf("the action failed: %v", &answer)
+			return nil, fmt.Errorf("the action failed: %v", answer)
 		}
 		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
-			return fmt.Errorf("after the end: %w", err)
+			return nil, fmt.Errorf("after the end: %w", err)
 		}
-		return nil
+		return answer, nil
 	}
 }
 
