@@ -63,16 +63,7 @@ func (c *Client) Fetch(
 		return fmt.Errorf("fetch: %w", err)
 	}
 	f := &fetch{c: c, known: known, sink: sink}
-	batches, large := pack(ds, known.batchBytes)
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(c.link.options.MaxConcurrent)
-	for _, batch := range batches {
-		g.Go(func() error { return f.batch(gctx, batch) })
-	}
-	for _, d := range large {
-		g.Go(func() error { return f.stream(gctx, d) })
-	}
-	if err := g.Wait(); err != nil {
+	if err := f.all(ctx, ds); err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
 	return f.result()
@@ -137,6 +128,23 @@ func (f *fetch) isMissing(d digest.Digest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.missing = append(f.missing, d)
+}
+
+// all delivers blobs. An error is one of the connection.
+func (f *fetch) all(ctx context.Context, ds []digest.Digest) error {
+	batches, large := pack(ds, f.known.batchBytes)
+	if len(batches) == 1 && len(large) == 0 {
+		return f.batch(ctx, batches[0]) // needs no goroutine
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(f.c.link.options.MaxConcurrent)
+	for _, batch := range batches {
+		g.Go(func() error { return f.batch(gctx, batch) })
+	}
+	for _, d := range large {
+		g.Go(func() error { return f.stream(gctx, d) })
+	}
+	return g.Wait()
 }
 
 // fail notes an error about one blob; nil is none.

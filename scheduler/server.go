@@ -68,7 +68,7 @@ type Server struct {
 	// stopped is closed when Run returns; stop closes it once.
 	stopped chan struct{}
 	stop    func()
-	// alarm has a value when State's next tick may have changed.
+	// alarm has a value when State's next tick has come before the one that Run waits for.
 	alarm chan struct{}
 	// lessons wait to be written by Run.
 	lessons chan *sizeclass.Lesson
@@ -81,7 +81,8 @@ type Server struct {
 
 	mu    sync.Mutex
 	state *State
-	tick  time.Time
+	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
+	tick, awaited time.Time
 	// streams are those who follow an operation; held are the calls of
 	// Synchronize that wait, each with room for its one reply.
 	streams map[string][]*mailbox
@@ -170,6 +171,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.mu.Lock()
 		next := s.tick
+		s.awaited = next
 		s.mu.Unlock()
 		if next.IsZero() {
 			timer.Stop()
@@ -219,11 +221,15 @@ type letter struct {
 func (s *Server) step(event func(now time.Time) Out) {
 	s.mu.Lock()
 	d := s.addressLocked(event(time.Now()))
+	// To be called too early does no harm, and costs less than to wake Run at each event.
+	early := !s.tick.IsZero() && (s.awaited.IsZero() || s.tick.Before(s.awaited))
 	s.mu.Unlock()
 
-	select {
-	case s.alarm <- struct{}{}:
-	default:
+	if early {
+		select {
+		case s.alarm <- struct{}{}:
+		default:
+		}
 	}
 	s.learn(d.out.Ended)
 	for i, c := range d.calls {

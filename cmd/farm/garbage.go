@@ -11,7 +11,7 @@ import (
 const (
 	// spareGarbage is how much garbage a process may hold however little it needs:
 	// to collect it sooner costs CPU and helps nobody.
-	spareGarbage = 256 << 20
+	spareGarbage = 512 << 20
 	// garbagePercent is how much of what it needs a large process may hold.
 	garbagePercent = 50
 	// garbageEvery is how often the bound follows the need.
