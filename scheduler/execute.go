@@ -169,6 +169,9 @@ func longrunning(st *Status) (*longrunningpb.Operation, error) {
 		}
 		meta.PartialExecutionMetadata = partial
 	}
+	if st.Stage == repb.ExecutionStage_EXECUTING {
+		meta.StdoutStreamName, meta.StderrStreamName = streamName(st.Name, stdoutStream), streamName(st.Name, stderrStream)
+	}
 	packed, err := anypb.New(meta)
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "pack metadata of %s: %v", st.Name, err)

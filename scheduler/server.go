@@ -21,6 +21,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -78,6 +79,7 @@ type Server struct {
 	keeping sync.Mutex
 
 	platforms platforms
+	live      liveOutputs
 
 	mu    sync.Mutex
 	state *State
@@ -141,6 +143,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	longrunningpb.RegisterOperationsServer(g, operationsService{Server: s})
 	remoteworker.RegisterOperationQueueServer(g, queueService{Server: s})
 	admin.RegisterSchedulerServer(g, adminService{Server: s})
+	live.RegisterOutputsServer(g, outputsService{Server: s})
 }
 
 // Run lets time pass until ctx is cancelled, and returns nil. From then on every

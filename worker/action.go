@@ -270,6 +270,9 @@ func (a *action) makeRoot(ctx context.Context) error {
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := a.task.place.slot
 	a.limits = slot.launcher.Limits()
+	defer a.p.w.live.begin(a.p.index, printing{
+		action: a.digest.String(), stdout: a.stdoutPath(), stderr: a.stderrPath(),
+	})()
 	command := runner.Command{
 		Args:           a.how.args,
 		Env:            a.how.env,

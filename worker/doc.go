@@ -12,8 +12,9 @@
 // by itself with exit code 0. A former run's result stands for another run only
 // where that is asked for (Options.Reuse) and package reuse has proof.
 //
-// Worker.Run owns every goroutine: one for each position, and one for the action
-// that the position runs. A position's fields belong to its goroutine, but for
+// Worker.Run owns every goroutine: one for each position, one for the action that
+// the position runs, one that is asked for output and one for each stream of it
+// that is shown. A position's fields belong to its goroutine, but for
 // the stage of the running action, which has a lock of its own (task.mu). Nobody
 // holds more than one lock, nor one while anything blocks.
 package worker

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -35,6 +34,9 @@ type Options struct {
 	SizeClass uint32
 
 	Scheduler remoteworker.OperationQueueClient
+	// Live is the scheduler's service for those who watch what commands print. Nil:
+	// nobody can.
+	Live live.OutputsClient
 	// Store holds blobs on this machine; Storage is where it gets them from and
 	// where outputs go.
 	Store   *cas.Store
@@ -146,6 +148,7 @@ type Worker struct {
 	excesses excesses
 	pipeline *pipeline
 	sizes    rootSizes
+	live     *liveOutputs
 }
 
 // New checks the options and returns a Worker that does nothing until Run.
@@ -160,6 +163,7 @@ func New(o Options) (*Worker, error) {
 	return &Worker{
 		opts: o, log: o.Logger, metrics: m,
 		pipeline: newPipeline(&o, m.inStage),
+		live:     newLiveOutputs(o.Live, o.Logger),
 	}, nil
 }
 
@@ -167,13 +171,17 @@ func New(o Options) (*Worker, error) {
 // actions are finished and reported, then Run returns nil. Cancelling abort as
 // well stops running commands; their actions are then run elsewhere.
 func (w *Worker) Run(ctx, abort context.Context) error {
-	var wg sync.WaitGroup
+	var wg, watched sync.WaitGroup
+	var ids []map[string]string
 	for i := range w.pipeline.size() {
-		id := maps.Clone(w.opts.ID)
-		id["position"] = strconv.Itoa(i)
-		p := &position{w: w, id: id, index: i, log: w.log.With(zap.Int("position", i))}
+		p := &position{w: w, id: w.positionID(i), index: i, log: w.log.With(zap.Int("position", i))}
+		ids = append(ids, p.id)
 		wg.Go(func() { p.run(ctx, abort) })
 	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer watched.Wait()
+	defer stop() // what runs while the worker drains can be watched, too
+	watched.Go(func() { w.live.run(watching, ids) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))

@@ -27,7 +27,7 @@ type activity struct {
 // begin counts a call and returns what ends it. A worker's calls do not count, and
 // an Execute counts when it ends: it may wait for ever.
 func (a *activity) begin(method string) (end func()) {
-	if strings.HasPrefix(method, "/buildbarn.remoteworker.") {
+	if strings.HasPrefix(method, "/buildbarn.remoteworker.") || strings.HasPrefix(method, "/forerunner.live.") {
 		return func() {}
 	}
 	moves := 1

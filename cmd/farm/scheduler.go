@@ -91,7 +91,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	defer listener.Close()
 	clients := &activity{}
 	server, health := newGRPC(clients)
-	storage, err := s.openStorage(ctx, server)
+	storage, err := s.openStorage(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,6 +127,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	sched.Register(server)
+	storage.serveStreams(server, sched)
 	kv.RegisterFSAC(server, records)
 	kv.RegisterISCC(server, records)
 	stopHTTP, err := serveHTTP(ctx, s.HTTP, registry)
@@ -167,18 +168,19 @@ const storageCalls = 256
 
 // A storage is what the scheduler reads actions and results from.
 type storage struct {
+	register     func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
 	of           func(instance string, fn digest.Function) scheduler.Storage
 	capabilities *repb.CacheCapabilities
 	close        func() error
 }
 
-func (s *Scheduler) openStorage(ctx context.Context, server *grpc.Server) (*storage, error) {
+func (s *Scheduler) openStorage(ctx context.Context) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
 	}
 	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
-		return s.embedStorage(dir, server)
+		return s.embedStorage(dir)
 	}
 	conn, err := dial(spec)
 	if err != nil {
@@ -199,8 +201,8 @@ func (s *Scheduler) openStorage(ctx context.Context, server *grpc.Server) (*stor
 	}, nil
 }
 
-// embedStorage serves a folder on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string, server *grpc.Server) (*storage, error) {
+// embedStorage opens a folder, to be served on the scheduler's own port.
+func (s *Scheduler) embedStorage(dir string) (*storage, error) {
 	size, err := parseSize(s.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
@@ -214,8 +216,8 @@ func (s *Scheduler) embedStorage(dir string, server *grpc.Server) (*storage, err
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
 	}
 	served := cas.NewServer(store, actions, cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: true})
-	served.Register(server)
 	return &storage{
+		register: served.Register,
 		of: func(instance string, _ digest.Function) scheduler.Storage {
 			return embedded{store, served, instance}
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -284,10 +285,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	records, closeRecords := w.openReuse()
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
-		Outputs:  outputs,
-		Profiles: profiles, Reuse: records,
+		Profiles: profiles, Reuse: records, Outputs: outputs,
 		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
+		Live:      live.NewOutputsClient(schedulerConn),
 		Store:     store,
 		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),
 		Roots:     roots,
@@ -296,10 +297,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		WorkDir:   work,
 		Sandboxed: s.isolation.sandbox != nil,
 		NoNetwork: w.Network == networkOff,
-		User:      s.isolation.user,
-		Policies:  s.isolation.policies,
-		Logger:    w.Logger,
-		Metrics:   registry,
+		User:      s.isolation.user, Policies: s.isolation.policies,
+		Logger:  w.Logger,
+		Metrics: registry,
 	})
 	if err != nil {
 		return err

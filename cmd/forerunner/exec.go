@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/signal"
@@ -100,17 +101,43 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
+	shown := printed{
+		stdout: remote.NewLive(afterProgress{progress, os.Stdout}), stderr: remote.NewLive(afterProgress{progress, os.Stderr}),
+	}
 	outcome, err := remote.Execute(ctx, conn, remote.Request{
 		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
 		Command: newCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
 		Timeout: e.timeout, DoNotCache: e.noCache, SkipCacheLookup: e.skip,
-		Progress: progress.event,
+		Progress: progress.event, Stdout: shown.stdout, Stderr: shown.stderr,
 	})
 	if err != nil {
 		return err
 	}
 	progress.end()
-	return e.finish(ctx, cas.NewClient(conn, cas.ClientOptions{InstanceName: e.instance}), outcome)
+	return e.finish(ctx, cas.NewClient(conn, cas.ClientOptions{InstanceName: e.instance}), outcome, shown)
+}
+
+// A printed is what exec has printed while the command ran.
+type printed struct{ stdout, stderr *remote.Live }
+
+// An afterProgress writes to out when the line of progress is out of the way.
+type afterProgress struct {
+	progress *progress
+	out      io.Writer
+}
+
+func (a afterProgress) Write(b []byte) (int, error) {
+	a.progress.end()
+	return a.out.Write(b)
+}
+
+// printRest prints what of a command's output was not printed while it ran.
+func printRest(out io.Writer, live *remote.Live, final []byte) {
+	rest, whole := live.Rest(final)
+	if whole {
+		fmt.Fprintln(os.Stderr, "the action was run again, and this is what counts:")
+	}
+	_, _ = out.Write(rest)
 }
 
 // greet asks the farm what it can, so that a wrong address is found out at once
@@ -122,14 +149,18 @@ func greet(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// finish prints what the command printed, brings its outputs back and turns
+// finish prints what the command printed and was not seen yet, brings its outputs back and turns
 // its exit code into ours.
-func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *remote.Outcome) error {
+func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *remote.Outcome, shown printed) error {
 	result := outcome.Result
 	stdout, outErr := remote.Output(ctx, client, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 	stderr, errErr := remote.Output(ctx, client, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())
-	_, _ = os.Stdout.Write(stdout)
-	_, _ = os.Stderr.Write(stderr)
+	if outErr == nil {
+		printRest(os.Stdout, shown.stdout, stdout)
+	}
+	if errErr == nil {
+		printRest(os.Stderr, shown.stderr, stderr)
+	}
 	if outcome.Status != nil {
 		s := status.Convert(outcome.Status)
 		return fmt.Errorf("%s (%s)", s.Message(), s.Code())

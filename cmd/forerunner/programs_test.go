@@ -27,6 +27,7 @@ func TestPrograms(t *testing.T) {
 		env  string
 	}{
 		{"exec", testExec, ownSandbox},
+		{"live output", testLiveOutput, shareFolder},
 		{"configuration", testConfiguration, ownSandbox},
 		{"drain", testDrain, shareFolder},
 		{"killed farm", testKilledFarm, shareFolder},

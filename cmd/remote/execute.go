@@ -72,7 +72,10 @@ type Request struct {
 	Metadata *repb.RequestMetadata
 	// Progress may be nil. Its calls do not overlap; it must not block.
 	Progress func(Event)
-	Logger   *zap.Logger // may be nil
+	// Stdout and Stderr are shown what the command prints while it runs, if the server
+	// has it; nil: nothing is. They may be shown less than all, see Live.Rest.
+	Stdout, Stderr *Live
+	Logger         *zap.Logger // may be nil
 }
 
 // An Outcome is what became of an action that the server took on.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -28,6 +29,7 @@ const (
 // An execution is one call of Execute.
 type execution struct {
 	server   repb.ExecutionClient
+	streams  bytestream.ByteStreamClient
 	storage  *cas.Client
 	req      Request
 	blobs    []cas.Blob // all that the action needs
@@ -55,7 +57,8 @@ func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error
 		return nil, fmt.Errorf("execute: the inputs were scanned with %s, not %s", f, req.Function)
 	}
 	x := &execution{
-		server: repb.NewExecutionClient(conn),
+		server:  repb.NewExecutionClient(conn),
+		streams: bytestream.NewByteStreamClient(conn),
 		storage: cas.NewClient(conn, cas.ClientOptions{
 			InstanceName: req.Instance, Function: req.Function, Logger: req.Logger,
 		}),

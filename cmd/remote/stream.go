@@ -76,6 +76,8 @@ func (w *watch) mayRetry(err error) bool {
 // follow reads one stream up to the response. A stream that ends before it is
 // Unavailable.
 func (w *watch) follow(ctx context.Context) (*repb.ExecuteResponse, error) {
+	var live views
+	defer live.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := w.open(ctx)
@@ -94,7 +96,7 @@ func (w *watch) follow(ctx context.Context) (*repb.ExecuteResponse, error) {
 		if op.GetDone() {
 			return response(op)
 		}
-		w.report(op)
+		live.begin(ctx, w.execution, w.report(op))
 	}
 }
 
@@ -117,12 +119,12 @@ func (w *watch) open(ctx context.Context) (grpc.ServerStreamingClient[longrunnin
 	return w.server.Execute(ctx, r)
 }
 
-// report tells the stage of an operation under way; what cannot be read is
-// nothing to tell.
-func (w *watch) report(op *longrunningpb.Operation) {
+// report tells the stage of an operation under way and returns its metadata; what
+// cannot be read is nothing to tell.
+func (w *watch) report(op *longrunningpb.Operation) *repb.ExecuteOperationMetadata {
 	m := &repb.ExecuteOperationMetadata{}
 	if op.GetMetadata() == nil || op.GetMetadata().UnmarshalTo(m) != nil {
-		return
+		return nil
 	}
 	switch m.GetStage() {
 	case repb.ExecutionStage_CACHE_CHECK:
@@ -132,6 +134,7 @@ func (w *watch) report(op *longrunningpb.Operation) {
 	case repb.ExecutionStage_EXECUTING:
 		w.stage(Executing)
 	}
+	return m
 }
 
 // response returns what a finished operation holds.

@@ -1,0 +1,33 @@
+package farm
+
+import (
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// A streamsRegistrar registers services, a ByteStream of storage so that it has the
+// streams of the scheduler as well: a gRPC server can have one only.
+type streamsRegistrar struct {
+	grpc.ServiceRegistrar
+	scheduler *scheduler.Server
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r streamsRegistrar) RegisterService(d *grpc.ServiceDesc, service any) {
+	if s, ok := service.(bytestream.ByteStreamServer); ok {
+		service = r.scheduler.ByteStream(s)
+	}
+	r.ServiceRegistrar.RegisterService(d, service)
+}
+
+// serveStreams registers what clients find of storage on the scheduler's port,
+// which may be nothing, and the streams of the scheduler.
+func (s *storage) serveStreams(g *grpc.Server, sched *scheduler.Server) {
+	if s.register == nil {
+		bytestream.RegisterByteStreamServer(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
+		return
+	}
+	s.register(streamsRegistrar{g, sched})
+}

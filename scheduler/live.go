@@ -1,0 +1,168 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/live"
+)
+
+const (
+	// maxReaders is how many streams of output are read at once.
+	maxReaders = 1024
+	// maxAsks is how many watches may wait to be sent to a worker.
+	maxAsks = 64
+	// maxIdentities is how many positions a worker may have.
+	maxIdentities = 10_000
+)
+
+// A liveOutputs brings those who read what a command prints together with workers
+// that show it. Zero is ready for use. mu is taken without any other lock, and
+// takes none.
+type liveOutputs struct {
+	mu      sync.Mutex
+	workers map[string]position // by key; guarded by mu
+	readers map[string]*reader  // by id; guarded by mu
+}
+
+// A showing is a worker that shows what its commands print, as long as its call lasts.
+type showing struct {
+	asks chan *live.Watch
+	gone chan struct{} // closed when the call has ended
+}
+
+// A position is one of the identities of such a worker.
+type position struct {
+	*showing
+	index uint32
+}
+
+// A reader is a watch that a worker was asked for.
+type reader struct {
+	id     string
+	chunks chan *live.Chunk
+	gone   <-chan struct{} // closed when the worker is
+	closed chan struct{}   // closed when nobody reads any more
+}
+
+// show registers a worker under its identities until end is called. It takes the
+// place of an older call of the same one.
+func (l *liveOutputs) show(workers []*live.Identity) (s *showing, end func()) {
+	s = &showing{asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.workers == nil {
+		l.workers = map[string]position{}
+	}
+	keys := make([]string, len(workers))
+	for i, w := range workers {
+		keys[i] = WorkerKey(w.GetWorkerId())
+		l.workers[keys[i]] = position{s, uint32(i)}
+	}
+	return s, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, k := range keys {
+			if l.workers[k].showing == s {
+				delete(l.workers, k)
+			}
+		}
+		close(s.gone)
+	}
+}
+
+// open asks a worker for w, whose id and worker are filled in. Nil: the worker
+// shows nothing, or not now. The caller closes the reader.
+func (l *liveOutputs) open(worker string, w *live.Watch) (*reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.workers[worker]
+	if !ok {
+		return nil, nil
+	}
+	if len(l.readers) >= maxReaders {
+		return nil, status.Errorf(codes.ResourceExhausted, "%d streams are being read already", maxReaders)
+	}
+	w.Id, w.Worker = rand.Text(), p.index
+	select {
+	case p.asks <- w: // has room, or else is not waited for
+	default:
+		return nil, nil
+	}
+	r := &reader{id: w.Id, chunks: make(chan *live.Chunk), gone: p.gone, closed: make(chan struct{})}
+	if l.readers == nil {
+		l.readers = map[string]*reader{}
+	}
+	l.readers[r.id] = r
+	return r, nil
+}
+
+// close ends a reader; the worker learns it from its next Push. Nil: nothing to do.
+func (l *liveOutputs) close(r *reader) {
+	if r == nil {
+		return
+	}
+	l.mu.Lock()
+	delete(l.readers, r.id)
+	l.mu.Unlock()
+	close(r.closed)
+}
+
+// push gives a chunk to its reader, when that is ready for it.
+func (l *liveOutputs) push(ctx context.Context, c *live.Chunk) (done bool, err error) {
+	l.mu.Lock()
+	r := l.readers[c.GetId()]
+	l.mu.Unlock()
+	if r == nil {
+		return true, nil
+	}
+	select {
+	case r.chunks <- c:
+		return false, nil
+	case <-r.closed:
+		return true, nil
+	case <-ctx.Done():
+		return true, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// outputsService is our own service for workers that show what commands print.
+type outputsService struct {
+	*Server
+	live.UnimplementedOutputsServer
+}
+
+// Serve sends a worker the watches that are meant for it.
+func (s outputsService) Serve(req *live.ServeRequest, stream grpc.ServerStreamingServer[live.Watch]) error {
+	if n := len(req.GetWorkers()); n == 0 || n > maxIdentities {
+		return status.Errorf(codes.InvalidArgument, "%d identities; between 1 and %d are right", n, maxIdentities)
+	}
+	shows, end := s.live.show(req.GetWorkers())
+	defer end()
+	for {
+		select {
+		case w := <-shows.asks:
+			if err := stream.Send(w); err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-s.stopped:
+			return errStopped()
+		}
+	}
+}
+
+// Push passes a chunk on.
+func (s outputsService) Push(ctx context.Context, c *live.Chunk) (*live.Pushed, error) {
+	done, err := s.live.push(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &live.Pushed{Done: done}, nil
+}

@@ -1,0 +1,89 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/live"
+)
+
+// readerStream is the far end of one Read; each chunk is taken from got.
+type readerStream struct {
+	grpc.ServerStream
+	ctx context.Context
+	got chan string
+}
+
+func (s readerStream) Context() context.Context { return s.ctx }
+
+func (s readerStream) Send(r *bytestream.ReadResponse) error {
+	select {
+	case s.got <- string(r.GetData()):
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// TestOutputIsReadOverABrokenCall loses the worker's call in the middle, and has the
+// reader be slow: the worker is asked to go on where the reader is.
+func TestOutputIsReadOverABrokenCall(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("prints")
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		name := s.at(repb.ExecutionStage_QUEUED).GetName()
+		w := f.worker("w")
+		w.idle()
+
+		client := live.NewOutputsClient(f.conn)
+		hello := &live.ServeRequest{Workers: []*live.Identity{{WorkerId: w.req.GetWorkerId()}}}
+		calls, hangUp := context.WithCancel(t.Context())
+		first := must(client.Serve(calls, hello))
+		synctest.Wait()
+		far := readerStream{ctx: t.Context(), got: make(chan string)}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
+				&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stdout", ReadOffset: 2}, far)
+		}()
+		watch := must(first.Recv())
+		if watch.GetOffset() != 2 || watch.GetStderr() {
+			t.Errorf("the worker is asked for %v", watch)
+		}
+		must(client.Push(t.Context(), &live.Chunk{Id: watch.GetId(), Data: []byte("abc")}))
+		if got := <-far.got; got != "abc" {
+			t.Errorf("read %q", got)
+		}
+		hangUp()
+		synctest.Wait()
+		second := must(client.Serve(t.Context(), hello))
+		again := must(second.Recv())
+		if again.GetOffset() != 5 {
+			t.Errorf("the worker is asked to go on with %v", again)
+		}
+		if r := must(client.Push(t.Context(), &live.Chunk{Id: watch.GetId(), Data: []byte("abc")})); !r.GetDone() {
+			t.Error("a watch of a call that broke goes on")
+		}
+		must(client.Push(t.Context(), &live.Chunk{Id: again.GetId(), Data: []byte("d"), End: true}))
+		w.completed(d, success) // although the reader has not taken "d" yet
+		s.done()
+		if got := <-far.got; got != "d" {
+			t.Errorf("read %q", got)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		err := f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
+			&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stderr"}, far)
+		if status.Code(err) != codes.NotFound {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package scheduler
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/live"
+)
+
+const (
+	// Streams of output are streamPrefix, the name of the operation, and one of these.
+	streamPrefix               = "streams/"
+	stdoutStream, stderrStream = "/stdout", "/stderr"
+	// askAgain is when a worker is asked again that shows nothing, or has been gone.
+	askAgain = 500 * time.Millisecond
+	// lastWords is how long the rest of a stream is waited for when its operation is done.
+	lastWords = time.Second
+)
+
+func streamName(operation, stream string) string { return streamPrefix + operation + stream }
+
+// parseStream takes the name of a stream apart.
+func parseStream(name string) (operation string, stderr, ok bool) {
+	rest, ok := strings.CutPrefix(name, streamPrefix)
+	if !ok {
+		return "", false, false
+	}
+	if operation, ok = strings.CutSuffix(rest, stderrStream); ok {
+		return operation, true, true
+	}
+	operation, ok = strings.CutSuffix(rest, stdoutStream)
+	return operation, false, ok
+}
+
+// ByteStream returns next so changed that what commands print can be read while
+// they run, under the names in the metadata of their operations. All else is
+// next's.
+func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStreamServer {
+	return streamService{next, s}
+}
+
+type streamService struct {
+	bytestream.ByteStreamServer
+	server *Server
+}
+
+// Read waits until the operation runs and ends when its command has. If the action
+// is run again it goes on in the new run's output, at the same offset. What was
+// too late or too slow to be seen ends it with ABORTED: it is in the result.
+// read_limit, other than 0, is not supported.
+func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
+	name, stderr, ok := parseStream(req.GetResourceName())
+	if !ok {
+		return s.ByteStreamServer.Read(req, stream)
+	}
+	if req.GetReadOffset() < 0 || req.GetReadLimit() != 0 {
+		return status.Error(codes.InvalidArgument, "a stream of output is read from an offset that is not negative, without limit")
+	}
+	server := s.server
+	box := newMailbox()
+	server.mu.Lock()
+	st, known := server.state.Operation(name)
+	if known && !st.Done() {
+		server.followLocked(name, box)
+	}
+	server.mu.Unlock()
+	if !known || st.Done() {
+		return status.Errorf(codes.NotFound, "operation %q is not known, or has ended: its output is in its result", name)
+	}
+	defer func() {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		server.unfollowLocked(name, box)
+	}()
+	v := &view{
+		Server: server, send: stream.Send,
+		watch: &live.Watch{Action: st.Digest.String(), Stderr: stderr, Offset: req.GetReadOffset()},
+	}
+	defer func() { server.live.close(v.reader) }()
+	return v.run(stream.Context(), &st, box)
+}
+
+// A view is one Read of a stream of output.
+type view struct {
+	*Server
+	send   func(*bytestream.ReadResponse) error
+	watch  *live.Watch // with the present offset
+	reader *reader     // nil: no worker was asked
+	// attempts and worker say which run is seen; heard, that all of it was.
+	attempts int
+	worker   string
+	heard    bool
+}
+
+// run sends chunks until the operation is done.
+func (v *view) run(ctx context.Context, st *Status, box *mailbox) error {
+	ticker := time.NewTicker(askAgain)
+	defer ticker.Stop()
+	var late <-chan time.Time // once the operation is done
+	if err := v.follow(st); err != nil {
+		return err
+	}
+	for {
+		var chunks <-chan *live.Chunk
+		var gone <-chan struct{}
+		if v.reader != nil {
+			chunks, gone = v.reader.chunks, v.reader.gone
+		}
+		var err error
+		select {
+		case c := <-chunks:
+			err = v.take(c)
+		case <-gone:
+			v.reopen()
+		case <-box.full:
+			st = box.take()
+			err = v.follow(st)
+		case <-ticker.C:
+			err = v.follow(st)
+		case <-late:
+			return errUnseen()
+		case <-ctx.Done():
+			err = status.FromContextError(ctx.Err()).Err()
+		case <-v.stopped:
+			err = errStopped()
+		}
+		if err != nil {
+			return err
+		}
+		if st.Done() && v.heard {
+			return nil
+		}
+		if st.Done() && v.reader == nil {
+			return errUnseen()
+		}
+		if st.Done() && late == nil {
+			late = time.After(lastWords)
+		}
+	}
+}
+
+func errUnseen() error {
+	return status.Error(codes.Aborted, "the operation ended before all of its output was seen: it is in its result")
+}
+
+// follow asks the worker that has the operation now, unless it was asked.
+func (v *view) follow(st *Status) (err error) {
+	if st.Stage != repb.ExecutionStage_EXECUTING {
+		return nil
+	}
+	if st.Attempts != v.attempts || st.Worker != v.worker {
+		v.reopen()
+		v.attempts, v.worker, v.heard = st.Attempts, st.Worker, false
+	}
+	if v.reader == nil && !v.heard {
+		w := &live.Watch{Action: v.watch.Action, Stderr: v.watch.Stderr, Offset: v.watch.Offset}
+		v.reader, err = v.live.open(st.Worker, w)
+	}
+	return err
+}
+
+// reopen gives the reader up, so that follow opens another one.
+func (v *view) reopen() {
+	v.live.close(v.reader)
+	v.reader = nil
+}
+
+// take sends a chunk on.
+func (v *view) take(c *live.Chunk) error {
+	if c.GetRefused() {
+		return status.Error(codes.ResourceExhausted, "the worker shows as many streams as it can")
+	}
+	if len(c.GetData()) > 0 {
+		if err := v.send(&bytestream.ReadResponse{Data: c.GetData()}); err != nil {
+			return err
+		}
+		v.watch.Offset += int64(len(c.GetData()))
+	}
+	if c.GetEnd() {
+		v.heard = true
+		v.reopen()
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/live"
+)
+
+const (
+	// maxWatches is how many streams of output a worker shows at once.
+	maxWatches = 32
+	// chunkBytes is the most that it sends at once of one of them.
+	chunkBytes = 64 << 10
+	// growthInterval is how often it looks whether there is more, and askInterval how
+	// often it asks whether anybody still reads where there is not.
+	growthInterval, askInterval = 50 * time.Millisecond, time.Second
+)
+
+// A liveOutputs shows what commands print to those who ask the scheduler for it.
+// It is a hint: none of its failures reaches an action, and a slow reader holds up
+// nothing but the goroutine that reads for it.
+type liveOutputs struct {
+	client live.OutputsClient // nil: nobody can ask
+	log    *zap.Logger
+
+	mu      sync.Mutex
+	running map[int]*printing // by position; guarded by mu
+}
+
+// A printing is one command that runs.
+type printing struct {
+	action         string // "<hash>/<size>"
+	stdout, stderr string // the files that it prints to
+	ended          chan struct{}
+}
+
+func newLiveOutputs(client live.OutputsClient, log *zap.Logger) *liveOutputs {
+	return &liveOutputs{client: client, log: log, running: map[int]*printing{}}
+}
+
+// begin shows a command of a position until end is called. Its files may not be
+// there yet.
+func (l *liveOutputs) begin(position int, p printing) (end func()) {
+	if l.client == nil {
+		return func() {}
+	}
+	p.ended = make(chan struct{})
+	l.mu.Lock()
+	l.running[position] = &p
+	l.mu.Unlock()
+	return func() {
+		l.mu.Lock()
+		delete(l.running, position)
+		l.mu.Unlock()
+		close(p.ended)
+	}
+}
+
+// find returns the command that a watch is for; nil: it does not run now.
+func (l *liveOutputs) find(w *live.Watch) *printing {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.running[int(w.GetWorker())]; p != nil && p.action == w.GetAction() {
+		return p
+	}
+	return nil
+}
+
+// run serves watches until ctx ends. A scheduler that does not know the service is
+// not asked again.
+func (l *liveOutputs) run(ctx context.Context, positions []map[string]string) {
+	if l.client == nil {
+		return
+	}
+	hello := &live.ServeRequest{}
+	for _, id := range positions {
+		hello.Workers = append(hello.Workers, &live.Identity{WorkerId: id})
+	}
+	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
+		began := time.Now()
+		err := l.serve(ctx, hello)
+		if status.Code(err) == codes.Unimplemented {
+			return
+		}
+		if time.Since(began) > maxBackoff {
+			pause = minBackoff
+		}
+		l.log.Debug("output of commands cannot be watched, will try again", zap.Duration("in", pause), zap.Error(err))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// serve makes one call and shows what is asked for, until the call breaks.
+func (l *liveOutputs) serve(ctx context.Context, hello *live.ServeRequest) error {
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := l.client.Serve(ctx, hello)
+	if err != nil {
+		return err
+	}
+	free := make(chan struct{}, maxWatches)
+	for {
+		w, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case free <- struct{}{}:
+			watches.Go(func() {
+				defer func() { <-free }()
+				l.show(ctx, w)
+			})
+		default:
+			l.push(ctx, &live.Chunk{Id: w.GetId(), Refused: true})
+		}
+	}
+}
+
+// show sends what a command prints until it ends, or nobody wants it any more.
+func (l *liveOutputs) show(ctx context.Context, w *live.Watch) {
+	ticker := time.NewTicker(growthInterval)
+	defer ticker.Stop()
+	f := &growing{}
+	defer f.close()
+	buffer, asked := make([]byte, chunkBytes), time.Now()
+	for offset := w.GetOffset(); ; {
+		if f.of == nil {
+			f.of = l.find(w)
+		}
+		n, end, err := f.readAt(buffer, offset, w.GetStderr())
+		if err != nil {
+			l.log.Debug("output of a command cannot be read", zap.Error(err))
+			return
+		}
+		if n > 0 || end || time.Since(asked) >= askInterval {
+			if !l.push(ctx, &live.Chunk{Id: w.GetId(), Data: buffer[:n], End: end}) || end {
+				return
+			}
+			offset, asked = offset+int64(n), time.Now()
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// push sends a chunk and reports whether another one is wanted.
+func (l *liveOutputs) push(ctx context.Context, c *live.Chunk) bool {
+	pushed, err := l.client.Push(ctx, c)
+	return err == nil && !pushed.GetDone()
+}
+
+// A growing is a file that a command prints to. Zero: the command has not begun.
+type growing struct {
+	of   *printing
+	file *os.File // nil: it was not there yet
+}
+
+// readAt reads what there is from offset on. end: the command has ended, and there
+// is nothing after the n bytes.
+func (g *growing) readAt(b []byte, offset int64, stderr bool) (n int, end bool, err error) {
+	if g.of == nil {
+		return 0, false, nil
+	}
+	select {
+	case <-g.of.ended: // before the read, so that what it reads is all
+		end = true
+	default:
+	}
+	if g.file == nil {
+		name := g.of.stdout
+		if stderr {
+			name = g.of.stderr
+		}
+		if g.file, err = os.Open(name); err != nil && !end && errors.Is(err, fs.ErrNotExist) {
+			return 0, false, nil
+		} else if err != nil {
+			return 0, false, err // the command was quicker than we
+		}
+	}
+	if n, err = g.file.ReadAt(b, offset); errors.Is(err, io.EOF) {
+		return n, end, nil
+	}
+	return n, false, err
+}
+
+func (g *growing) close() {
+	if g.file != nil {
+		_ = g.file.Close() // it was only read
+	}
+}
+
+// positionID is the identity of a position.
+func (w *Worker) positionID(index int) map[string]string {
+	id := maps.Clone(w.opts.ID)
+	id["position"] = strconv.Itoa(index)
+	return id
+}
