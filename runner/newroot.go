@@ -135,6 +135,9 @@ func dropRoots() error {
 func (sb *Sandbox) hide() error {
 	hidden := []string{building}
 	for _, dir := range sb.Hide {
+		if isBelow(filepath.Clean(dir), building) {
+			continue // commands find a /tmp of their own there
+		}
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			return err
