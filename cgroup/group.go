@@ -18,6 +18,9 @@ const (
 	freezePatience = 100 * time.Millisecond // then signal what is not frozen all the same
 	firstWait      = time.Millisecond
 	longestWait    = 50 * time.Millisecond
+
+	// exitPatience is how long a group may refuse to go although it lists no process.
+	exitPatience = 5 * time.Second
 )
 
 // writeFile is one write without O_CREATE: a control file that is missing must
@@ -220,16 +223,35 @@ func removeTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	for i := len(groups) - 1; i >= 0; i-- {
-		err := unix.Rmdir(groups[i])
-		switch {
-		case err == nil, gone(err):
-		case errors.Is(err, unix.EBUSY):
-			pids, _ := pidsBelow(dir) // only to be named
-			return fmt.Errorf("remove %s: %w: processes %v", groups[i], ErrBusy, pids)
-		default:
-			return fmt.Errorf("remove %s: %w", groups[i], err)
+	for _, g := range slices.Backward(groups) {
+		if err := remove(g); err != nil {
+			return fmt.Errorf("remove %s: %w", g, err)
 		}
 	}
 	return nil
+}
+
+// remove removes a group without groups below it. The kernel lists a process no more as
+// soon as it exits, yet counts each of its threads until it ran for the last time, which
+// can be after the parent was told (seen on Linux 6.18): a group that lists none and is
+// busy is asked again.
+func remove(group string) error {
+	start := time.Now()
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		err := unix.Rmdir(group)
+		if err == nil || gone(err) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		pids, err := pidsIn(group)
+		if err != nil && !gone(err) {
+			return err
+		}
+		if len(pids) > 0 || time.Since(start) > exitPatience {
+			return fmt.Errorf("%w: processes %v", ErrBusy, pids)
+		}
+		time.Sleep(wait)
+	}
 }
