@@ -34,6 +34,7 @@ var floors = map[string]int{
 
 	"cas/tree":        1,
 	"cgroup":          1,
+	"kv/record":       1,
 	"vfs/erofs":       1,
 	"scheduler/fair":  1,
 	"scheduler/quota": 1,

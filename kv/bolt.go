@@ -183,7 +183,7 @@ func (b *Bolt) storable(ctx context.Context, k Key, value []byte) error {
 	if err := usable(ctx, k); err != nil {
 		return err
 	}
-	return k.checkValue(len(value), b.options.limit(k.Bucket))
+	return checkValue(k, len(value), b.options.limit(k.Bucket))
 }
 
 // current returns a copy of the value under k, given what was seen in the queue; nil if there is no
@@ -207,7 +207,7 @@ func (b *Bolt) current(k Key, seen sight) (value []byte, err error) {
 			if values == nil {
 				return nil
 			}
-			key := k.encode()
+			key := encodeKey(k)
 			value = unseal(key, values.Get(key))
 			return nil
 		})
@@ -226,7 +226,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // seal returns what is stored for a value: a checksum over the key and it, and itself.
 func seal(k Key, value []byte) []byte {
 	stored := make([]byte, sumBytes, sumBytes+len(value))
-	sum := crc32.Update(crc32.Checksum(k.encode(), castagnoli), castagnoli, value)
+	sum := crc32.Update(crc32.Checksum(encodeKey(k), castagnoli), castagnoli, value)
 	binary.LittleEndian.PutUint32(stored, sum)
 	return append(stored, value...)
 }

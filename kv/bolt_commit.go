@@ -42,7 +42,7 @@ func decodeUse(b []byte) (stamp, bytes int64) {
 	if b == nil {
 		return 0, 0
 	}
-	smallest, largest := Key{}.recordBytes(0), Key{}.recordBytes(MaxValueBytes)+2*maxInstanceBytes
+	smallest, largest := recordBytes(Key{}, 0), recordBytes(Key{}, MaxValueBytes)+2*maxInstanceBytes
 	if len(b) != useBytes {
 		return 0, smallest
 	}
@@ -226,7 +226,7 @@ func (t *transaction) use(stamps map[Key]int64) error {
 		if err != nil {
 			return err
 		}
-		key := k.encode()
+		key := encodeKey(k)
 		before, bytes := decodeUse(bucket.uses.Get(key))
 		if bytes == 0 || before >= stamp {
 			continue
@@ -240,12 +240,12 @@ func (t *transaction) use(stamps map[Key]int64) error {
 
 // write puts or deletes one record.
 func (b *boltBucket) write(k Key, w *write) error {
-	key := k.encode()
+	key := encodeKey(k)
 	_, before := decodeUse(b.uses.Get(key))
 	if w.stored == nil {
 		return b.remove(key, before)
 	}
-	bytes := k.recordBytes(len(w.stored) - sumBytes)
+	bytes := recordBytes(k, len(w.stored)-sumBytes)
 	b.bytes += bytes - before
 	if err := b.values.Put(key, w.stored); err != nil {
 		return err

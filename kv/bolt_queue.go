@@ -139,9 +139,9 @@ func (q *queue) tryPut(k Key, w *write, expected *sight) (bool, <-chan struct{},
 	if expected != nil && q.lookLocked(k) != *expected {
 		return false, nil, nil
 	}
-	bytes := q.waiting.bytes + k.recordBytes(len(w.stored))
+	bytes := q.waiting.bytes + recordBytes(k, len(w.stored))
 	if before := q.waiting.writes[k]; before != nil {
-		bytes -= k.recordBytes(len(before.stored))
+		bytes -= recordBytes(k, len(before.stored))
 	}
 	if bytes > maxQueued && bytes > q.waiting.bytes {
 		return false, q.waiting.taken, nil

@@ -152,16 +152,16 @@ func TestStoreTellsKeysApart(t *testing.T) {
 	}
 	eachStore(t, func(t *testing.T, s Store) {
 		keys := []Key{
-			{"profile", "", d},
-			{"profile", "a", d},
-			{"profile", "a/b", d},
-			{"profile", "a", longer},
-			{"profile", "a", other},
+			{Bucket: "profile", Instance: "", Digest: d},
+			{Bucket: "profile", Instance: "a", Digest: d},
+			{Bucket: "profile", Instance: "a/b", Digest: d},
+			{Bucket: "profile", Instance: "a", Digest: longer},
+			{Bucket: "profile", Instance: "a", Digest: other},
 		}
 		_, isFSAC := s.(*FSAC)
 		_, isISCC := s.(*ISCC)
 		if !isFSAC && !isISCC {
-			keys = append(keys, Key{"coarse", "a", d}, Key{"profil", "ea", d})
+			keys = append(keys, Key{Bucket: "coarse", Instance: "a", Digest: d}, Key{Bucket: "profil", Instance: "ea", Digest: d})
 		}
 		for i, k := range keys {
 			put(t, s, k, testValue(i, 10))
@@ -200,9 +200,9 @@ func TestStoreRefuses(t *testing.T) {
 			value []byte
 		}{
 			"large value":   {good, testValue(0, MaxValueBytes-testOverhead+1)},
-			"no bucket":     {Key{"", "", good.Digest}, nil},
-			"long bucket":   {Key{long, "", good.Digest}, nil},
-			"long instance": {Key{"profile", long, good.Digest}, nil},
+			"no bucket":     {Key{Bucket: "", Instance: "", Digest: good.Digest}, nil},
+			"long bucket":   {Key{Bucket: long, Instance: "", Digest: good.Digest}, nil},
+			"long instance": {Key{Bucket: "profile", Instance: long, Digest: good.Digest}, nil},
 			"no digest":     {Key{Bucket: "profile"}, nil},
 		} {
 			if err := s.Put(t.Context(), c.key, c.value); !errors.Is(err, ErrInvalid) {

@@ -14,12 +14,7 @@
 //   - FSAC and ISCC: Buildbarn's FileSystemAccessCache and InitialSizeClassCache somewhere else.
 //     RegisterFSAC and RegisterISCC are the other side, over any Store.
 //
-// Who uses a store declares the one or two methods that it needs with a key type of its own. One of
-// the same fields as Key converts to it, so the glue in cmd/farm is a line per method:
-//
-//	func (s profiles) Get(ctx context.Context, k prefetch.Key) ([]byte, error) {
-//		return s.store.Get(ctx, kv.Key(k))
-//	}
+// Who uses a store knows it as a record.Store, and knows of this package nothing else.
 //
 // # Bounds
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 // The bounds of one record.
@@ -21,7 +22,7 @@ const (
 // The kinds of errors that callers branch on with errors.Is.
 var (
 	// ErrNotFound: there is no record under the key.
-	ErrNotFound = errors.New("no such record")
+	ErrNotFound = record.ErrNotFound
 	// ErrConflict: the record is not what CompareAndSwap was told that it is.
 	ErrConflict = errors.New("record was changed meanwhile")
 	// ErrInvalid: the key or the value breaks a rule of the store; trying again is of no use.
@@ -32,32 +33,14 @@ var (
 	ErrClosed = errors.New("store is closed")
 )
 
-// A Key names a record. Its fields are those of the keys that users of a store declare for
-// themselves (prefetch.Key), so that those convert to it.
-type Key struct {
-	// Bucket is the kind of the record, such as "profile": 1 to 64 bytes, chosen by the program,
-	// never by a request.
-	Bucket string
-	// Instance is the instance name of REv2, at most 1024 bytes; it may be empty.
-	Instance string
-	// Digest is what the record is about; its digest function is part of the key. What has a name
-	// instead takes the digest of the name.
-	Digest digest.Digest
-}
-
-// String returns the parts of k for messages.
-func (k Key) String() string {
-	return fmt.Sprintf("%s %q %s %s", k.Bucket, k.Instance, k.Digest.Function(), k.Digest)
-}
-
-// A Store keeps records. All methods may be called concurrently.
-type Store interface {
-	// Get returns the value under k, which is the caller's and not nil, or ErrNotFound.
-	Get(ctx context.Context, k Key) ([]byte, error)
-	// Put sets the value under k and keeps no reference to it. Every Get of this store sees it when
-	// Put has returned; the package doc says when it is durable.
-	Put(ctx context.Context, k Key, value []byte) error
-}
+// Key, Store and their error are what those who keep records know of this package.
+type (
+	// Key names a record.
+	Key = record.Key
+	// Store keeps records. Beyond what record.Store says, every Get sees a value when Put has
+	// returned; the package doc says when it is durable.
+	Store = record.Store
+)
 
 // A Swapper is a Store that changes records by what they are.
 type Swapper interface {
@@ -69,7 +52,7 @@ type Swapper interface {
 }
 
 // check returns an error that wraps ErrInvalid if k breaks a rule.
-func (k Key) check() error {
+func check(k Key) error {
 	switch {
 	case k.Bucket == "" || len(k.Bucket) > maxBucketBytes:
 		return fmt.Errorf("%w: name of the bucket has %d bytes, want 1 to %d",
@@ -85,11 +68,11 @@ func (k Key) check() error {
 
 // checkValue returns an error that wraps ErrInvalid if a value of n bytes is too large, by itself
 // or for a bucket of limit bytes.
-func (k Key) checkValue(n int, limit int64) error {
+func checkValue(k Key, n int, limit int64) error {
 	if n > MaxValueBytes {
 		return fmt.Errorf("%w: value has %d bytes, at most %d are allowed", ErrInvalid, n, MaxValueBytes)
 	}
-	if size := k.recordBytes(n); size > limit {
+	if size := recordBytes(k, n); size > limit {
 		return fmt.Errorf("%w: record takes %d bytes, its whole bucket has %d", ErrInvalid, size, limit)
 	}
 	return nil
@@ -97,11 +80,11 @@ func (k Key) checkValue(n int, limit int64) error {
 
 // recordBytes returns what a record with a value of n bytes counts in its bucket: its key and
 // its entry both in the values and in the uses of a Bolt.
-func (k Key) recordBytes(n int) int64 { return 144 + 2*int64(len(k.Instance)) + int64(n) }
+func recordBytes(k Key, n int) int64 { return 144 + 2*int64(len(k.Instance)) + int64(n) }
 
-// encode returns k without its bucket. The parts before the instance name have a fixed length, so
+// encodeKey returns k without its bucket. The parts before the instance name have a fixed length, so
 // that no two keys have the same encoding.
-func (k Key) encode() []byte {
+func encodeKey(k Key) []byte {
 	b := make([]byte, 0, 1+digest.HashSize+8+len(k.Instance))
 	b = k.Digest.AppendHash(append(b, byte(k.Digest.Function())))
 	b = binary.BigEndian.AppendUint64(b, uint64(k.Digest.SizeBytes()))

@@ -99,7 +99,7 @@ func (m *Memory) storable(ctx context.Context, k Key, value []byte) error {
 	if err := usable(ctx, k); err != nil {
 		return err
 	}
-	return k.checkValue(len(value), m.maxBytes)
+	return checkValue(k, len(value), m.maxBytes)
 }
 
 func (m *Memory) get(k Key) []byte {
@@ -126,7 +126,7 @@ func (m *Memory) putLocked(k Key, value []byte) {
 	}
 	b.remove(b.records[k])
 	b.records[k] = b.order.PushFront(&memoryRecord{key: k, value: value})
-	b.bytes += k.recordBytes(len(value))
+	b.bytes += recordBytes(k, len(value))
 	for b.bytes > m.maxBytes {
 		b.remove(b.order.Back())
 	}
@@ -139,12 +139,12 @@ func (b *memoryBucket) remove(e *list.Element) {
 	}
 	r := b.order.Remove(e).(*memoryRecord)
 	delete(b.records, r.key)
-	b.bytes -= r.key.recordBytes(len(r.value))
+	b.bytes -= recordBytes(r.key, len(r.value))
 }
 
 // usable returns why nothing can be done about k, if so.
 func usable(ctx context.Context, k Key) error {
-	if err := k.check(); err != nil {
+	if err := check(k); err != nil {
 		return err
 	}
 	return ctx.Err()

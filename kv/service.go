@@ -56,7 +56,7 @@ func (s *serviceStore[M]) Put(ctx context.Context, k Key, value []byte) error {
 	if !slices.Contains(s.buckets, k.Bucket) {
 		return about("put", k, fmt.Errorf("%w: the bucket is not kept in the service", ErrInvalid))
 	}
-	if err := k.checkValue(len(value), maxServiceMessage); err != nil {
+	if err := checkValue(k, len(value), maxServiceMessage); err != nil {
 		return about("put", k, err)
 	}
 	m := s.empty()

@@ -30,7 +30,7 @@ func serviceKey(bucket string, r serviceRequest) (Key, error) {
 		return Key{}, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
 	}
 	k := Key{Bucket: bucket, Instance: r.GetInstanceName(), Digest: reduced}
-	if err := k.check(); err != nil {
+	if err := check(k); err != nil {
 		return Key{}, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return k, nil

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 // cache keeps what was used last of what is remembered, bounded by the memory it takes.
@@ -12,18 +14,18 @@ type cache struct {
 	most int
 
 	mu      sync.Mutex
-	entries map[Key]*list.Element // of *entry
-	recent  *list.List            // the latest first
-	bytes   int                   // sum of the weights
+	entries map[record.Key]*list.Element // of *entry
+	recent  *list.List                   // the latest first
+	bytes   int                          // sum of the weights
 }
 
 func newCache(most int) *cache {
-	return &cache{most: most, entries: map[Key]*list.Element{}, recent: list.New()}
+	return &cache{most: most, entries: map[record.Key]*list.Element{}, recent: list.New()}
 }
 
 // entry is what is known under one key. It may be used after the cache dropped it.
 type entry struct {
-	key    Key
+	key    record.Key
 	weight int // of the entry in its cache, whose mu guards it
 
 	known atomic.Pointer[knowledge] // never nil; written under mu
@@ -36,7 +38,7 @@ type entry struct {
 }
 
 // get returns the entry of k, a new one if there is none.
-func (c *cache) get(k Key) *entry {
+func (c *cache) get(k record.Key) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.entries[k]; ok {

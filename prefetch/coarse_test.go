@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 func TestCoarseKey(t *testing.T) {
@@ -20,7 +21,7 @@ func TestCoarseKey(t *testing.T) {
 	if other, _ := compileOf("b").coarseKey(); other != key {
 		t.Error("actions that are alike have different keys")
 	}
-	seen := map[Key]string{key: "base"}
+	seen := map[record.Key]string{key: "base"}
 	for name, change := range map[string]func(*Action){
 		"instance":      func(a *Action) { a.Instance = "x" },
 		"function":      func(a *Action) { a.Digest = digest.Of(digest.BLAKE3, nil) },

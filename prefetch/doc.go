@@ -70,6 +70,6 @@
 // small files, one for large ones, without a profile one that looks at what was opened,
 // and one for each call, of which there are at most 16; Stop ends all of them and waits.
 //
-// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, carefulStore.mu,
+// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu,
 // Race.mu, queue.mu and nearby.mu are each alone. None is held during I/O or a callback.
 package prefetch

@@ -4,9 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
@@ -16,18 +15,11 @@ const (
 	CoarseBucket = "coarse"
 )
 
-// A Key names a record of a Store.
-type Key struct {
-	Bucket   string
-	Instance string // of REv2; may be empty
-	Digest   digest.Digest
-}
-
 // An Action is what Profiles know actions by. Those with the same Instance and Digest
 // are the same; those that differ in the Digest alone are alike.
 type Action struct {
 	Instance string
-	Digest   digest.Digest // of ReducedDigest
+	Digest   digest.Digest // of digest.OfReduced
 	// Where Mnemonic, TargetKind and Tool are all empty, nothing is alike.
 	Mnemonic   string // of RequestMetadata, as the following
 	TargetKind string
@@ -37,33 +29,21 @@ type Action struct {
 	Configuration string
 }
 
-// ReducedDigest returns the digest of an Action that only keeps command_digest and
-// platform of a: the key of Buildbarn's caches. It is zero where a cannot be encoded.
-func ReducedDigest(fn digest.Function, a *repb.Action) digest.Digest {
-	d, _, err := digest.OfMessage(fn, &repb.Action{
-		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(),
-	})
-	if err != nil {
-		return digest.Digest{}
-	}
-	return d
-}
-
 // exactKey is false for an action that has no digest.
-func (a Action) exactKey() (Key, bool) {
-	return Key{Bucket: ExactBucket, Instance: a.Instance, Digest: a.Digest}, !a.Digest.IsZero()
+func (a Action) exactKey() (record.Key, bool) {
+	return record.Key{Bucket: ExactBucket, Instance: a.Instance, Digest: a.Digest}, !a.Digest.IsZero()
 }
 
 // coarseKey is false for an action of which too little is known.
-func (a Action) coarseKey() (Key, bool) {
+func (a Action) coarseKey() (record.Key, bool) {
 	if a.Digest.IsZero() || a.Mnemonic == "" && a.TargetKind == "" && a.Tool == "" {
-		return Key{}, false
+		return record.Key{}, false
 	}
 	d, _, err := digest.OfMessage(a.Digest.Function(), &profiles.CoarseKey{
 		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool,
 		Platform: a.Platform, Configuration: a.Configuration,
 	})
-	return Key{Bucket: CoarseBucket, Instance: a.Instance, Digest: d}, err == nil
+	return record.Key{Bucket: CoarseBucket, Instance: a.Instance, Digest: d}, err == nil
 }
 
 // run returns what tells actions apart in a coarse history.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 // Bounds of what is remembered of one action.
@@ -70,19 +72,20 @@ func (o ProfilesOptions) withDefaults() ProfilesOptions {
 // memory. Their methods may be called concurrently. A store that fails, hangs or holds
 // nonsense makes them know less; that is logged, and never an error.
 type Profiles struct {
-	store         *carefulStore
+	store         *record.Careful
 	cache         *cache
 	maxAge        time.Duration
 	exact, coarse rules
 }
 
 // NewProfiles returns the Profiles in s, which stays the caller's. It does not ask s.
-func NewProfiles(s Store, o ProfilesOptions) *Profiles {
+func NewProfiles(s record.Store, o ProfilesOptions) *Profiles {
 	o = o.withDefaults()
 	return &Profiles{
-		store: &carefulStore{
-			store: s, timeout: o.Timeout, log: o.Logger, failed: map[part]time.Time{},
-		},
+		store: record.NewCareful(s, record.CarefulOptions{
+			Timeout: o.Timeout, Logger: o.Logger,
+			Subject: "profiles", Without: "actions do",
+		}),
 		cache:  newCache(o.CacheBytes),
 		maxAge: o.MaxAge,
 		exact:  exactRules(o.Filter),
@@ -153,12 +156,12 @@ func (p *Profiles) Flush(ctx context.Context) {
 }
 
 // look returns what is known under k, after asking the store if need be.
-func (p *Profiles) look(ctx context.Context, k Key, r rules) *entry {
+func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 	e := p.cache.get(k)
 	if e.isFresh(p.maxAge) {
 		return e
 	}
-	value, ok := p.store.get(ctx, k)
+	value, ok := p.store.Get(ctx, k)
 	if !ok {
 		return e
 	}
@@ -214,7 +217,7 @@ func (p *Profiles) write(ctx context.Context, e *entry) {
 		e.writing = true
 		e.mu.Unlock()
 		value, err := known.marshal()
-		written := err == nil && p.store.put(ctx, e.key, value)
+		written := err == nil && p.store.Put(ctx, e.key, value)
 		e.mu.Lock()
 		e.writing = false
 		if written {

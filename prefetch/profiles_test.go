@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
@@ -24,7 +25,7 @@ import (
 // fakeStore is a Store in memory that counts, fails and hangs as it is told.
 type fakeStore struct {
 	mu      sync.Mutex
-	values  map[Key][]byte
+	values  map[record.Key][]byte
 	gets    int
 	puts    int
 	fail    error
@@ -33,7 +34,7 @@ type fakeStore struct {
 	plain   bool   // keeps no fields but those of FileSystemAccessProfile
 }
 
-func (s *fakeStore) Get(ctx context.Context, k Key) ([]byte, error) {
+func (s *fakeStore) Get(ctx context.Context, k record.Key) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets++
@@ -42,12 +43,12 @@ func (s *fakeStore) Get(ctx context.Context, k Key) ([]byte, error) {
 	}
 	value, ok := s.values[k]
 	if !ok {
-		return nil, fmt.Errorf("get %v: %w", k, ErrNotFound)
+		return nil, fmt.Errorf("get %v: %w", k, record.ErrNotFound)
 	}
 	return slices.Clone(value), nil
 }
 
-func (s *fakeStore) Put(ctx context.Context, k Key, value []byte) error {
+func (s *fakeStore) Put(ctx context.Context, k record.Key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.puts++
@@ -65,7 +66,7 @@ func (s *fakeStore) Put(ctx context.Context, k Key, value []byte) error {
 		value, _ = proto.Marshal(&m)
 	}
 	if s.values == nil {
-		s.values = map[Key][]byte{}
+		s.values = map[record.Key][]byte{}
 	}
 	s.values[k] = slices.Clone(value)
 	return nil
@@ -141,15 +142,15 @@ func TestReducedDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ReducedDigest(digest.SHA256, full); got != digest.Of(digest.SHA256, b) {
+	if got := digest.OfReduced(digest.SHA256, full); got != digest.Of(digest.SHA256, b) {
 		t.Errorf("reduced digest %s", got)
 	}
-	if got := ReducedDigest(digest.BLAKE3, full); got != digest.Of(digest.BLAKE3, b) {
+	if got := digest.OfReduced(digest.BLAKE3, full); got != digest.Of(digest.BLAKE3, b) {
 		t.Errorf("reduced digest %s", got)
 	}
 	other := proto.CloneOf(full)
 	other.Platform.Properties[0].Value = "windows"
-	if ReducedDigest(digest.SHA256, other) == ReducedDigest(digest.SHA256, full) {
+	if digest.OfReduced(digest.SHA256, other) == digest.OfReduced(digest.SHA256, full) {
 		t.Error("the platform is not in the digest")
 	}
 }
@@ -178,7 +179,7 @@ func TestProfilesRemember(t *testing.T) {
 
 	// What is stored is what Buildbarn's workers read.
 	var m fsac.FileSystemAccessProfile
-	if err := proto.Unmarshal(s.values[Key{Bucket: "profile", Digest: a.Digest}], &m); err != nil {
+	if err := proto.Unmarshal(s.values[record.Key{Bucket: "profile", Digest: a.Digest}], &m); err != nil {
 		t.Fatal(err)
 	}
 	if q, ok := ParseProfile(&m); !ok || !q.Contains(HashPath("in")) || q.Contains(HashPath("other")) {
@@ -292,7 +293,7 @@ func TestPlainStore(t *testing.T) {
 func TestForeignRecords(t *testing.T) {
 	in := hashesOf("a", "b")
 	good := NewProfile(in, ProfilesOptions{}.Filter).Message()
-	record := func(h *profiles.History) []byte {
+	encoded := func(h *profiles.History) []byte {
 		b, err := proto.Marshal(&profiles.Record{
 			BloomFilter: good.GetBloomFilter(), BloomFilterHashFunctions: good.GetBloomFilterHashFunctions(),
 			History: h,
@@ -313,22 +314,22 @@ func TestForeignRecords(t *testing.T) {
 		value []byte
 		want  Origin
 	}{
-		"no history":          {record(nil), Exact},
+		"no history":          {encoded(nil), Exact},
 		"empty":               {nil, None},
 		"noise":               {[]byte("\x0a\xffnoise"), None},
 		"no filter":           {[]byte{0x10, 3}, None},
 		"nothing read":        {[]byte{0x0a, 1, 0x80, 0x10, 1}, None},
 		"everything":          {full, None},
-		"empty history":       {record(&profiles.History{}), Exact},
-		"unsorted":            {record(&profiles.History{Paths: unsorted, Readers: []uint32{1, 1}, Runs: []uint64{1}}), Exact},
-		"too few readers":     {record(&profiles.History{Paths: []uint64{1}, Runs: []uint64{1}}), Exact},
-		"readers of no run":   {record(&profiles.History{Paths: []uint64{1}, Readers: []uint32{2}, Runs: []uint64{1}}), Exact},
-		"no readers":          {record(&profiles.History{Paths: []uint64{1}, Readers: []uint32{0}, Runs: []uint64{1}}), Exact},
-		"newest out of range": {record(&profiles.History{Runs: []uint64{1}, Newest: 1 << 31}), Exact},
-		"many runs":           {record(&profiles.History{Runs: make([]uint64, 5)}), Exact},
+		"empty history":       {encoded(&profiles.History{}), Exact},
+		"unsorted":            {encoded(&profiles.History{Paths: unsorted, Readers: []uint32{1, 1}, Runs: []uint64{1}}), Exact},
+		"too few readers":     {encoded(&profiles.History{Paths: []uint64{1}, Runs: []uint64{1}}), Exact},
+		"readers of no run":   {encoded(&profiles.History{Paths: []uint64{1}, Readers: []uint32{2}, Runs: []uint64{1}}), Exact},
+		"no readers":          {encoded(&profiles.History{Paths: []uint64{1}, Readers: []uint32{0}, Runs: []uint64{1}}), Exact},
+		"newest out of range": {encoded(&profiles.History{Runs: []uint64{1}, Newest: 1 << 31}), Exact},
+		"many runs":           {encoded(&profiles.History{Runs: make([]uint64, 5)}), Exact},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &fakeStore{values: map[Key][]byte{{Bucket: "profile", Digest: actionOf("a").Digest}: test.value}}
+			s := &fakeStore{values: map[record.Key][]byte{{Bucket: "profile", Digest: actionOf("a").Digest}: test.value}}
 			p := NewProfiles(s, ProfilesOptions{})
 			if found, origin := p.Find(t.Context(), actionOf("a")); origin != test.want || (found == nil) != (origin == None) {
 				t.Errorf("found %v, %s; want %s", found, origin, test.want)
@@ -401,7 +402,7 @@ func TestStoreFails(t *testing.T) {
 				if n := logs.FilterField(zap.String("operation", "put")).Len(); n != 1 {
 					t.Errorf("%d warnings that put fails, want 1: %v", n, logs.All())
 				}
-				time.Sleep(patience)
+				time.Sleep(time.Second) // how long a store that failed is left alone
 				s.set(func(s *fakeStore) { s.fail, s.hang = nil, false })
 				learn(p, actionOf("a"), "x", "y")
 				p.Flush(t.Context())
@@ -479,7 +480,7 @@ type gatedStore struct {
 	begun, gate chan struct{}
 }
 
-func (s *gatedStore) Put(ctx context.Context, k Key, value []byte) error {
+func (s *gatedStore) Put(ctx context.Context, k record.Key, value []byte) error {
 	s.begun <- struct{}{}
 	<-s.gate
 	return s.fakeStore.Put(ctx, k, value)

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 	s.mu.Lock()
 	classes := s.state.SizeClasses(op)
 	s.mu.Unlock()
-	reduced := sizeclass.Reduced(op.Digest.Function(), op.Action)
+	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
 	if len(classes) < 2 || classes[0] == 0 || reduced.IsZero() {
 		return
 	}

@@ -13,28 +13,29 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// sizeStore is a sizeclass.Store in memory.
+// sizeStore is a record.Store in memory.
 type sizeStore struct {
 	mu      sync.Mutex
-	records map[sizeclass.Key][]byte
+	records map[record.Key][]byte
 }
 
-func (s *sizeStore) Get(_ context.Context, k sizeclass.Key) ([]byte, error) {
+func (s *sizeStore) Get(_ context.Context, k record.Key) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if value, ok := s.records[k]; ok {
 		return bytes.Clone(value), nil
 	}
-	return nil, sizeclass.ErrNotFound
+	return nil, record.ErrNotFound
 }
 
-func (s *sizeStore) Put(_ context.Context, k sizeclass.Key, value []byte) error {
+func (s *sizeStore) Put(_ context.Context, k record.Key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records[k] = bytes.Clone(value)
@@ -107,7 +108,7 @@ func (w *sizedWorker) next() *remoteworker.DesiredState_Executing {
 // TestSizeClassesAreLearned has actions of two kinds find their workers, and find them again with
 // another scheduler over the same store.
 func TestSizeClassesAreLearned(t *testing.T) {
-	store := &sizeStore{records: map[sizeclass.Key][]byte{}}
+	store := &sizeStore{records: map[record.Key][]byte{}}
 	for name, c := range map[string]struct {
 		memory float64
 		want   uint32
@@ -161,7 +162,7 @@ func TestSizeClassesAreLearned(t *testing.T) {
 
 // TestOneSizeClassIsNoChoice has nothing be read or written where nothing is to be chosen.
 func TestOneSizeClassIsNoChoice(t *testing.T) {
-	store := &sizeStore{records: map[sizeclass.Key][]byte{}}
+	store := &sizeStore{records: map[record.Key][]byte{}}
 	sizes, err := sizeclass.NewAnalyzer(store, sizeclass.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func (f *foresight) knowTool(path string) {
 func (a *action) similar() prefetch.Action {
 	s := prefetch.Action{
 		Instance: joinInstance(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()),
-		Digest:   prefetch.ReducedDigest(a.fn, a.message),
+		Digest:   digest.OfReduced(a.fn, a.message),
 		Platform: platformText(a.message.GetPlatform()),
 	}
 	for _, packed := range a.task.desired.GetAuxiliaryMetadata() {

@@ -9,20 +9,21 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// memoryStore is a prefetch.Store.
+// memoryStore is a record.Store.
 type memoryStore struct {
 	mu      sync.Mutex
-	records map[prefetch.Key][]byte
+	records map[record.Key][]byte
 	fails   bool
 	puts    int
 }
 
-func (s *memoryStore) Get(_ context.Context, k prefetch.Key) ([]byte, error) {
+func (s *memoryStore) Get(_ context.Context, k record.Key) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fails {
@@ -30,19 +31,19 @@ func (s *memoryStore) Get(_ context.Context, k prefetch.Key) ([]byte, error) {
 	}
 	b, ok := s.records[k]
 	if !ok {
-		return nil, prefetch.ErrNotFound
+		return nil, record.ErrNotFound
 	}
 	return b, nil
 }
 
-func (s *memoryStore) Put(_ context.Context, k prefetch.Key, value []byte) error {
+func (s *memoryStore) Put(_ context.Context, k record.Key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fails {
 		return os.ErrClosed
 	}
 	if s.records == nil {
-		s.records = map[prefetch.Key][]byte{}
+		s.records = map[record.Key][]byte{}
 	}
 	s.records[k] = append([]byte(nil), value...)
 	s.puts++

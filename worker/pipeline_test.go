@@ -28,13 +28,13 @@ func newPipelineFarm(t *testing.T, fetch, slots, report int) *farm {
 func gated(t *testing.T, name string) (s spec, open func()) {
 	t.Helper()
 	gate := newGate(t)
-	return spec{
-		shell: untilOpen + "; echo " + name + " > out", paths: []string{"out"},
-		env: map[string]string{"GATE": gate},
-	}, func() {
+	s = spec{shell: untilOpen + "; echo " + name + " > out", paths: []string{"out"}}
+	s.env = map[string]string{"GATE": gate}
+	open = func() {
 		t.Helper()
 		check(t, os.WriteFile(gate, nil, 0o600))
 	}
+	return s, open
 }
 
 // TestOutputsAreStoredWhileTheNextRuns has one slot and storage that takes nothing

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -27,7 +28,7 @@ const unwanted reuse.Outcome = "unwanted"
 // hindsight is what is known of former runs of an action, and what this one looks at.
 // None of it can fail the action.
 type hindsight struct {
-	key  reuse.Key
+	key  record.Key
 	tree reuse.Tree
 	seen reuse.Recorder
 

@@ -17,32 +17,33 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// reuseStore is a reuse.Store in memory.
+// reuseStore is a record.Store in memory.
 type reuseStore struct {
 	mu      sync.Mutex
-	records map[reuse.Key][]byte
+	records map[record.Key][]byte
 }
 
-func (s *reuseStore) Get(_ context.Context, k reuse.Key) ([]byte, error) {
+func (s *reuseStore) Get(_ context.Context, k record.Key) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, ok := s.records[k]
 	if !ok {
-		return nil, reuse.ErrNotFound
+		return nil, record.ErrNotFound
 	}
 	return slices.Clone(b), nil
 }
 
-func (s *reuseStore) Put(_ context.Context, k reuse.Key, value []byte) error {
+func (s *reuseStore) Put(_ context.Context, k record.Key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.records == nil {
-		s.records = map[reuse.Key][]byte{}
+		s.records = map[record.Key][]byte{}
 	}
 	s.records[k] = slices.Clone(value)
 	return nil

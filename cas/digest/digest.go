@@ -87,6 +87,16 @@ func OfMessage(fn Function, m proto.Message) (Digest, []byte, error) {
 	return Of(fn, b), b, nil
 }
 
+// OfReduced returns the digest of an Action that keeps only command_digest and platform of a: the
+// key of Buildbarn's caches of profiles and statistics. It is zero where a cannot be encoded.
+func OfReduced(fn Function, a *repb.Action) Digest {
+	d, _, err := OfMessage(fn, &repb.Action{CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform()})
+	if err != nil {
+		return Digest{}
+	}
+	return d
+}
+
 // OfReader returns the digest of all that r still holds.
 func OfReader(fn Function, r io.Reader) (Digest, error) {
 	h := NewHasher(fn)

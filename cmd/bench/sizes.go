@@ -96,25 +96,10 @@ func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	if c.rules == nil {
 		return simPolicy{first: c.first}, nil
 	}
-	a, err := sizeclass.NewAnalyzer(simStore{kv.NewMemory(1 << 30)}, sizeclass.Options{
+	a, err := sizeclass.NewAnalyzer(kv.NewMemory(1<<30), sizeclass.Options{
 		Exponent: exponent, Rules: c.rules, Seed: seed,
 	})
 	return simPolicy{analyzer: a}, err
-}
-
-// simStore lets statistics be kept in a kv.Store.
-type simStore struct{ store kv.Store }
-
-func (s simStore) Get(ctx context.Context, k sizeclass.Key) ([]byte, error) {
-	value, err := s.store.Get(ctx, kv.Key(k))
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, sizeclass.ErrNotFound
-	}
-	return value, err
-}
-
-func (s simStore) Put(ctx context.Context, k sizeclass.Key, value []byte) error {
-	return s.store.Put(ctx, kv.Key(k), value)
 }
 
 // A simFigure is what a policy did, over what always the largest class did.

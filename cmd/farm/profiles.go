@@ -2,7 +2,6 @@ package farm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -16,23 +15,6 @@ import (
 
 // recordsFile is where a program keeps its records, in its data folder.
 const recordsFile = "records.db"
-
-// profileStore lets profiles be kept in a kv.Store.
-type profileStore struct{ store kv.Store }
-
-// Get implements prefetch.Store.
-func (s profileStore) Get(ctx context.Context, k prefetch.Key) ([]byte, error) {
-	value, err := s.store.Get(ctx, kv.Key(k))
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, prefetch.ErrNotFound
-	}
-	return value, err
-}
-
-// Put implements prefetch.Store.
-func (s profileStore) Put(ctx context.Context, k prefetch.Key, value []byte) error {
-	return s.store.Put(ctx, kv.Key(k), value)
-}
 
 // openRecords opens the records in a file. They are hints: if that cannot be
 // done, which is logged, they are kept until the program ends.
@@ -71,7 +53,7 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	default:
 		return nil, nil, fmt.Errorf("%q is neither bolt:PATH nor grpc://HOST:PORT", w.Profiles)
 	}
-	return prefetch.NewProfiles(profileStore{store}, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore, nil
+	return prefetch.NewProfiles(store, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore, nil
 }
 
 // flushTimeout bounds how long the end of a worker waits for its profiles.

@@ -1,8 +1,6 @@
 package farm
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -57,23 +55,6 @@ func (w *Worker) checkReuse() error {
 	return nil
 }
 
-// reuseStore lets records be kept in a kv.Store.
-type reuseStore struct{ store kv.Store }
-
-// Get implements reuse.Store.
-func (s reuseStore) Get(ctx context.Context, k reuse.Key) ([]byte, error) {
-	value, err := s.store.Get(ctx, kv.Key(k))
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, reuse.ErrNotFound
-	}
-	return value, err
-}
-
-// Put implements reuse.Store.
-func (s reuseStore) Put(ctx context.Context, k reuse.Key, value []byte) error {
-	return s.store.Put(ctx, kv.Key(k), value)
-}
-
 // openReuse opens the worker's records of what runs looked at, nil if it keeps none. They
 // are not shared: the file is this worker's.
 func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
@@ -82,5 +63,5 @@ func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
 	}
 	store, closeStore := openRecordsOf(filepath.Join(w.Data, reuseFile),
 		kv.BoltOptions{Logger: w.Logger, MaxBytes: reuseBytes})
-	return reuse.New(reuseStore{store}), closeStore
+	return reuse.New(store), closeStore
 }

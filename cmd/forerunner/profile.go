@@ -121,7 +121,7 @@ func (v *profileView) recordOf(
 	}
 	m, err := fsac.NewFileSystemAccessCacheClient(conn).GetFileSystemAccessProfile(ctx, &fsac.GetFileSystemAccessProfileRequest{
 		InstanceName: v.instance, DigestFunction: repb.DigestFunction_SHA256,
-		ReducedActionDigest: prefetch.ReducedDigest(digest.SHA256, a).Proto(),
+		ReducedActionDigest: digest.OfReduced(digest.SHA256, a).Proto(),
 	})
 	switch status.Code(err) {
 	case codes.OK:

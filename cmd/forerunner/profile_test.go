@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
@@ -105,17 +106,17 @@ func filterOnly(t *testing.T, value []byte) []byte {
 	return b
 }
 
-// oneRecord is a prefetch.Store for one action.
+// oneRecord is a record.Store for one action.
 type oneRecord struct{ value []byte }
 
-func (s *oneRecord) Get(context.Context, prefetch.Key) ([]byte, error) {
+func (s *oneRecord) Get(context.Context, record.Key) ([]byte, error) {
 	if s.value == nil {
-		return nil, prefetch.ErrNotFound
+		return nil, record.ErrNotFound
 	}
 	return s.value, nil
 }
 
-func (s *oneRecord) Put(_ context.Context, _ prefetch.Key, value []byte) error {
+func (s *oneRecord) Put(_ context.Context, _ record.Key, value []byte) error {
 	s.value = value
 	return nil
 }

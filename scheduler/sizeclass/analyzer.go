@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
@@ -33,13 +34,13 @@ type Action struct {
 // An Analyzer reads and writes what is known of actions. Its methods may be called
 // concurrently.
 type Analyzer struct {
-	store   *carefulStore
+	store   *record.Careful
 	options Options
 
 	mu sync.Mutex
 	// waiting holds what is not written yet, by the record that it goes to, while somebody
 	// writes that record.
-	waiting map[Key][]event
+	waiting map[record.Key][]event
 }
 
 // An event is something that a record is to be told: a run, or when the action failed.
@@ -52,17 +53,18 @@ type event struct {
 const maxWaiting = 256
 
 // NewAnalyzer returns an Analyzer over s, which stays the caller's. It does not ask s.
-func NewAnalyzer(s Store, o Options) (*Analyzer, error) {
+func NewAnalyzer(s record.Store, o Options) (*Analyzer, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	return &Analyzer{
-		store: &carefulStore{
-			store: s, timeout: o.StoreTimeout, log: o.Logger, failed: map[string]time.Time{},
-		},
+		store: record.NewCareful(s, record.CarefulOptions{
+			Timeout: o.StoreTimeout, Logger: o.Logger,
+			Subject: "statistics", Without: "size classes are chosen",
+		}),
 		options: o,
-		waiting: map[Key][]event{},
+		waiting: map[record.Key][]event{},
 	}, nil
 }
 
@@ -73,7 +75,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 		panic(fmt.Sprintf("sizeclass: action %s has the timeout %s", action.Digest, action.Timeout))
 	}
 	s := &Selector{options: &a.options, action: action}
-	value, _ := a.store.get(ctx, action.key(StatisticsBucket))
+	value, _ := a.store.Get(ctx, action.key(StatisticsBucket))
 	s.statistics = parseStatistics(value, a.options.History)
 	chance := fnv.New64a()
 	_, _ = chance.Write(binary.BigEndian.AppendUint64(nil, a.options.Seed))
@@ -81,7 +83,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	_, _ = chance.Write(value)
 	s.draw = uniform(chance.Sum64())
 	if a.options.Rules.Resources {
-		value, _ = a.store.get(ctx, action.key(RunsBucket))
+		value, _ = a.store.Get(ctx, action.key(RunsBucket))
 		s.runs = parseRuns(value)
 	}
 	s.ordered = len(s.runs) > 0
@@ -89,7 +91,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 		s.runs = s.statistics.all()
 	}
 	if k, ok := action.kind(); ok && a.options.Rules.Kinds && len(s.runs) == 0 {
-		value, _ = a.store.get(ctx, k)
+		value, _ = a.store.Get(ctx, k)
 		s.kin = parseRuns(value)
 	}
 	return s
@@ -170,7 +172,7 @@ const maxRuns = 8 * maxHistory
 
 // update tells a record of events. change returns the new value for the old one.
 func (a *Analyzer) update(
-	ctx context.Context, k Key, events []event, change func([]byte, []event) ([]byte, error),
+	ctx context.Context, k record.Key, events []event, change func([]byte, []event) ([]byte, error),
 ) {
 	a.mu.Lock()
 	waiting, busy := a.waiting[k]
@@ -189,7 +191,7 @@ func (a *Analyzer) update(
 		}
 		a.waiting[k] = nil
 		a.mu.Unlock()
-		old, ok := a.store.get(ctx, k)
+		old, ok := a.store.Get(ctx, k)
 		if !ok {
 			continue // what was there is not to be lost for what is new
 		}
@@ -198,23 +200,23 @@ func (a *Analyzer) update(
 			a.options.Logger.Error("encode record of runs", zap.String("bucket", k.Bucket), zap.Error(err))
 			continue
 		}
-		a.store.put(ctx, k, value)
+		a.store.Put(ctx, k, value)
 	}
 }
 
-func (a Action) key(bucket string) Key {
-	return Key{Bucket: bucket, Instance: a.Instance, Digest: a.Reduced}
+func (a Action) key(bucket string) record.Key {
+	return record.Key{Bucket: bucket, Instance: a.Instance, Digest: a.Reduced}
 }
 
 // kind is the key of what alike actions did; it is false if too little is known of a.
-func (a Action) kind() (Key, bool) {
+func (a Action) kind() (record.Key, bool) {
 	if a.Mnemonic == "" && a.TargetKind == "" && a.Tool == "" {
-		return Key{}, false
+		return record.Key{}, false
 	}
 	d, _, err := digest.OfMessage(a.Reduced.Function(), &profiles.CoarseKey{
 		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool, Platform: a.Platform,
 	})
-	return Key{Bucket: KindsBucket, Instance: a.Instance, Digest: d}, err == nil
+	return record.Key{Bucket: KindsBucket, Instance: a.Instance, Digest: d}, err == nil
 }
 
 // fingerprint tells a from those that are like it.

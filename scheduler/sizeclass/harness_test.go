@@ -10,33 +10,34 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 // mapStore is a Store in memory.
 type mapStore struct {
 	mu      sync.Mutex
-	records map[Key][]byte
+	records map[record.Key][]byte
 }
 
-func newMapStore() *mapStore { return &mapStore{records: map[Key][]byte{}} }
+func newMapStore() *mapStore { return &mapStore{records: map[record.Key][]byte{}} }
 
-func (s *mapStore) Get(_ context.Context, k Key) ([]byte, error) {
+func (s *mapStore) Get(_ context.Context, k record.Key) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if value, ok := s.records[k]; ok {
 		return bytes.Clone(value), nil
 	}
-	return nil, ErrNotFound
+	return nil, record.ErrNotFound
 }
 
-func (s *mapStore) Put(_ context.Context, k Key, value []byte) error {
+func (s *mapStore) Put(_ context.Context, k record.Key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records[k] = bytes.Clone(value)
 	return nil
 }
 
-func (s *mapStore) snapshot() map[Key][]byte {
+func (s *mapStore) snapshot() map[record.Key][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.records)

@@ -7,23 +7,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
-
-// Reduced returns the digest of an Action that keeps only command_digest and platform of a: the key of
-// Buildbarn's caches. It is zero where a cannot be encoded.
-func Reduced(fn digest.Function, a *repb.Action) digest.Digest {
-	d, _, err := digest.OfMessage(fn, &repb.Action{
-		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(),
-	})
-	if err != nil {
-		return digest.Digest{}
-	}
-	return d
-}
 
 // ResultOf returns what a worker's response says of its run. It is false for an end that has nothing to
 // do with the size class, such as a missing input or a fault of the worker.

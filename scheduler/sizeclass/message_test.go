@@ -26,7 +26,7 @@ func TestReducedKeepsCommandAndPlatform(t *testing.T) {
 	}
 	// The wire format by hand: field 1 {1: "ab", 2: 3}, field 10 {1: {1: "a", 2: "b"}}.
 	want := digest.Of(digest.BLAKE3, []byte("\x0a\x06\x0a\x02ab\x10\x03"+"\x52\x08\x0a\x06\x0a\x01a\x12\x01b"))
-	if got := Reduced(digest.BLAKE3, a); got != want {
+	if got := digest.OfReduced(digest.BLAKE3, a); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/iscc"
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
@@ -75,7 +76,7 @@ func TestProperties(t *testing.T) {
 		a := testAction(i)
 		a.Timeout, a.Mnemonic = 1+someDuration(random), "x"
 		stats := &iscc.PreviousExecutionStats{SizeClasses: map[uint32]*iscc.PerSizeClassStats{}}
-		record := &runs.Record{}
+		known := &runs.Record{}
 		for range random.IntN(40) {
 			class := uint32(random.IntN(10))
 			if stats.SizeClasses[class] == nil {
@@ -92,7 +93,7 @@ func TestProperties(t *testing.T) {
 				e.Outcome = &iscc.PreviousExecution_Succeeded{Succeeded: d}
 			}
 			stats.SizeClasses[class].PreviousExecutions = append(stats.SizeClasses[class].PreviousExecutions, e)
-			record.Runs = append(record.Runs, &runs.Run{
+			known.Runs = append(known.Runs, &runs.Run{
 				SizeClass: class, Outcome: runs.Outcome(random.IntN(6)), DurationNanoseconds: int64(d.AsDuration()), CpuNanoseconds: int64(someDuration(random)),
 				PeakMemoryBytes: int64(someDuration(random)), MemoryLimitBytes: int64(someDuration(random)),
 				Cpus: random.ExpFloat64() * 4, Action: random.Uint64(),
@@ -102,8 +103,8 @@ func TestProperties(t *testing.T) {
 			stats.LastSeenFailure = timestamppb.New(testTime.Add(someDuration(random) - time.Hour))
 		}
 		kind, _ := a.kind()
-		for k, m := range map[Key]proto.Message{
-			a.key(StatisticsBucket): stats, a.key(RunsBucket): record, kind: record,
+		for k, m := range map[record.Key]proto.Message{
+			a.key(StatisticsBucket): stats, a.key(RunsBucket): known, kind: known,
 		} {
 			if random.IntN(3) > 0 {
 				value, err := proto.Marshal(m)
@@ -120,7 +121,7 @@ func TestProperties(t *testing.T) {
 		}
 		expectSane(t, f, a, c)
 		if t.Failed() {
-			t.Fatalf("%+v, classes %d, statistics %v, runs %v", *o.Rules, classes, stats, record)
+			t.Fatalf("%+v, classes %d, statistics %v, runs %v", *o.Rules, classes, stats, known)
 		}
 	}
 }
@@ -212,7 +213,7 @@ type brokenStore struct {
 	calls int
 }
 
-func (s *brokenStore) Get(ctx context.Context, _ Key) ([]byte, error) {
+func (s *brokenStore) Get(ctx context.Context, _ record.Key) ([]byte, error) {
 	s.calls++
 	if s.hangs {
 		<-ctx.Done()
@@ -221,7 +222,7 @@ func (s *brokenStore) Get(ctx context.Context, _ Key) ([]byte, error) {
 	return nil, errors.New("broken")
 }
 
-func (s *brokenStore) Put(ctx context.Context, k Key, _ []byte) error {
+func (s *brokenStore) Put(ctx context.Context, k record.Key, _ []byte) error {
 	_, err := s.Get(ctx, k)
 	return err
 }

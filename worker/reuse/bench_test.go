@@ -7,11 +7,12 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 // A go build of a small program looks at some 8,000 paths of an SDK with 15,000 files in
 // 1,600 folders, a C++ compiler at 1,000 of them.
-func benchmarkRun(b *testing.B, opened int) (*Records, Key, *Recorder, [2]Tree) {
+func benchmarkRun(b *testing.B, opened int) (*Records, record.Key, *Recorder, [2]Tree) {
 	in, seen, src := files{}, &Recorder{}, &fakeSource{}
 	for i := range 15000 {
 		dir := fmt.Sprintf("sdk/lib%d/part%d", i%40, i%1600)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 const fn = digest.SHA256
@@ -117,24 +118,24 @@ func (s *fakeSource) put(t testing.TB, f files) digest.Digest {
 
 // fakeStore is a Store in memory.
 type fakeStore struct {
-	values map[Key][]byte
+	values map[record.Key][]byte
 	fails  error
 }
 
-func (s *fakeStore) Get(_ context.Context, k Key) ([]byte, error) {
+func (s *fakeStore) Get(_ context.Context, k record.Key) ([]byte, error) {
 	if s.fails != nil {
 		return nil, s.fails
 	}
 	b, ok := s.values[k]
 	if !ok {
-		return nil, ErrNotFound
+		return nil, record.ErrNotFound
 	}
 	return slices.Clone(b), nil
 }
 
-func (s *fakeStore) Put(_ context.Context, k Key, value []byte) error {
+func (s *fakeStore) Put(_ context.Context, k record.Key, value []byte) error {
 	if s.values == nil {
-		s.values = map[Key][]byte{}
+		s.values = map[record.Key][]byte{}
 	}
 	s.values[k] = slices.Clone(value)
 	return s.fails
@@ -162,7 +163,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func keyOf(t *testing.T, a *repb.Action) Key {
+func keyOf(t *testing.T, a *repb.Action) record.Key {
 	t.Helper()
 	k, ok := KeyOf("instance", fn, a)
 	if !ok {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/reuse"
 )
 
@@ -27,26 +28,8 @@ const (
 	maxRuns = 4
 )
 
-// ErrNotFound says that a Store has no record under a key.
-var ErrNotFound = errors.New("no such record")
-
 // errNotKept is about a run that cannot be remembered, which is no fault of anything.
 var errNotKept = errors.New("too much was looked at to be remembered")
-
-// A Key names a record of a Store.
-type Key struct {
-	Bucket   string
-	Instance string
-	Digest   digest.Digest
-}
-
-// A Store keeps records of at most MaxBytes by their key. Its methods may be called concurrently.
-type Store interface {
-	// Get returns the value, which is the caller's, or an error that wraps ErrNotFound.
-	Get(ctx context.Context, k Key) ([]byte, error)
-	// Put sets the value and keeps no reference to it.
-	Put(ctx context.Context, k Key, value []byte) error
-}
 
 // Storage tells which blobs are gone. cas.Client is one.
 type Storage interface {
@@ -68,18 +51,18 @@ type Run struct {
 
 // Records keep the former runs of commands. Their methods may be called concurrently; of two
 // runs that are kept at the same time under one key, one may get lost.
-type Records struct{ store Store }
+type Records struct{ store record.Store }
 
 // New returns the Records in a store.
-func New(s Store) *Records { return &Records{store: s} }
+func New(s record.Store) *Records { return &Records{store: s} }
 
 // KeyOf returns the key of all actions that run the same command: command, platform and
 // salt are the same, and so is the instance name. It is false for an action that cannot be encoded.
-func KeyOf(instance string, fn digest.Function, a *repb.Action) (Key, bool) {
+func KeyOf(instance string, fn digest.Function, a *repb.Action) (record.Key, bool) {
 	d, _, err := digest.OfMessage(fn, &repb.Action{
 		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(), Salt: a.GetSalt(),
 	})
-	return Key{Bucket, instance, d}, err == nil
+	return record.Key{Bucket: Bucket, Instance: instance, Digest: d}, err == nil
 }
 
 // An Outcome is what came of looking for a run to reuse.
@@ -96,9 +79,9 @@ const (
 
 // Find returns a former run that saw nothing which t does not show, if Outcome is
 // Reused; otherwise why says more, for people.
-func (r *Records) Find(ctx context.Context, k Key, t Tree, s Storage) (run Run, o Outcome, why string) {
-	record, err := r.get(ctx, k)
-	if errors.Is(err, ErrNotFound) {
+func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (run Run, o Outcome, why string) {
+	known, err := r.get(ctx, k)
+	if errors.Is(err, record.ErrNotFound) {
 		return Run{}, Unknown, ""
 	}
 	if err != nil {
@@ -111,7 +94,7 @@ func (r *Records) Find(ctx context.Context, k Key, t Tree, s Storage) (run Run, 
 			o, why = next, text
 		}
 	}
-	for _, m := range record.GetRuns() {
+	for _, m := range known.GetRuns() {
 		path, differs, err := t.differs(ctx, m.GetRoot())
 		switch {
 		case err != nil:
@@ -141,7 +124,7 @@ func (r *Records) Find(ctx context.Context, k Key, t Tree, s Storage) (run Run, 
 
 // Keep remembers a run on t that took the looks of seen. Former runs that saw nothing
 // which t does not show are forgotten for it.
-func (r *Records) Keep(ctx context.Context, k Key, t Tree, seen *Recorder, run Run) error {
+func (r *Records) Keep(ctx context.Context, k record.Key, t Tree, seen *Recorder, run Run) error {
 	places, all := seen.places()
 	if !all || places.looks&tree.LookInside != 0 {
 		return errNotKept
@@ -154,30 +137,30 @@ func (r *Records) Keep(ctx context.Context, k Key, t Tree, seen *Recorder, run R
 	if err != nil {
 		return err
 	}
-	record := &reuse.Record{Runs: []*reuse.Run{young}}
-	size := proto.Size(record)
+	known := &reuse.Record{Runs: []*reuse.Run{young}}
+	size := proto.Size(known)
 	if size > MaxBytes-sha256.Size {
 		return errNotKept
 	}
 	former, err := r.get(ctx, k)
-	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, errMalformed) {
+	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, errMalformed) {
 		return err
 	}
 	for _, m := range former.GetRuns() {
 		size += proto.Size(&reuse.Record{Runs: []*reuse.Run{m}})
-		if len(record.Runs) == maxRuns || size > MaxBytes-sha256.Size {
+		if len(known.Runs) == maxRuns || size > MaxBytes-sha256.Size {
 			break
 		}
 		if _, differs, err := t.differs(ctx, m.GetRoot()); differs && err == nil {
-			record.Runs = append(record.Runs, m)
+			known.Runs = append(known.Runs, m)
 		}
 	}
-	return r.put(ctx, k, record)
+	return r.put(ctx, k, known)
 }
 
 // get returns a record. A hash in front of it sees to it that no part of one, which could
 // be well-formed, counts as whole.
-func (r *Records) get(ctx context.Context, k Key) (*reuse.Record, error) {
+func (r *Records) get(ctx context.Context, k record.Key) (*reuse.Record, error) {
 	b, err := r.store.Get(ctx, k)
 	if err != nil {
 		return nil, err
@@ -189,15 +172,15 @@ func (r *Records) get(ctx context.Context, k Key) (*reuse.Record, error) {
 	if !bytes.Equal(sum[:], b[:sha256.Size]) {
 		return nil, errMalformed
 	}
-	record := &reuse.Record{}
-	if err := proto.Unmarshal(b[sha256.Size:], record); err != nil {
+	known := &reuse.Record{}
+	if err := proto.Unmarshal(b[sha256.Size:], known); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
-	return record, nil
+	return known, nil
 }
 
-func (r *Records) put(ctx context.Context, k Key, record *reuse.Record) error {
-	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), record)
+func (r *Records) put(ctx context.Context, k record.Key, known *reuse.Record) error {
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), known)
 	if err != nil {
 		return err
 	}

@@ -226,10 +226,10 @@ func TestTooMuch(t *testing.T) {
 			t.Errorf("a record has %d bytes", n)
 		}
 	}
-	record, err := r.get(t.Context(), k)
+	known, err := r.get(t.Context(), k)
 	check(t, err)
-	if len(record.GetRuns()) != 2 {
-		t.Errorf("%d runs are kept", len(record.GetRuns()))
+	if len(known.GetRuns()) != 2 {
+		t.Errorf("%d runs are kept", len(known.GetRuns()))
 	}
 }
 

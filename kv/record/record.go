@@ -1,0 +1,39 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// ErrNotFound says that there is no record under a key.
+var ErrNotFound = errors.New("no such record")
+
+// A Key names a record.
+type Key struct {
+	// Bucket is the kind of the record, such as "profile": 1 to 64 bytes, chosen by the program,
+	// never by a request.
+	Bucket string
+	// Instance is the instance name of REv2, at most 1024 bytes; it may be empty.
+	Instance string
+	// Digest is what the record is about; its digest function is part of the key. What has a name
+	// instead takes the digest of the name.
+	Digest digest.Digest
+}
+
+// String returns the parts of k for messages.
+func (k Key) String() string {
+	return fmt.Sprintf("%s %q %s %s", k.Bucket, k.Instance, k.Digest.Function(), k.Digest)
+}
+
+// A Store keeps records of up to 1 MiB. Its methods may be called concurrently. One that has no
+// bucket of some name may fail for it.
+type Store interface {
+	// Get returns the value under k, which is the caller's and not nil, or an error that wraps
+	// ErrNotFound.
+	Get(ctx context.Context, k Key) ([]byte, error)
+	// Put sets the value under k and keeps no reference to it.
+	Put(ctx context.Context, k Key, value []byte) error
+}
