@@ -161,7 +161,7 @@ func (a *action) appendRace(list []*anypb.Any) []*anypb.Any {
 		return list
 	}
 	o := a.ahead.outcome
-	packed, err := anypb.New(&actionstats.Prefetch{
+	return pack(list, &actionstats.Prefetch{
 		Profile:            a.ahead.origin.String(),
 		DirectoriesFetched: o.Directories.Files,
 		FilesFetched:       o.Files.Files, BytesFetched: o.Files.Bytes,
@@ -170,10 +170,6 @@ func (a *action) appendRace(list []*anypb.Any) []*anypb.Any {
 		MissedFiles: o.Misses.Files, MissedBytes: o.Misses.Bytes,
 		HitRate: o.HitRate(),
 	})
-	if err != nil {
-		return list
-	}
-	return append(list, packed)
 }
 
 // raceFields are for the log line of the action.

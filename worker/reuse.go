@@ -122,13 +122,9 @@ func (a *action) appendReuse(list []*anypb.Any) []*anypb.Any {
 		return list
 	}
 	run := a.behind.run
-	packed, err := anypb.New(&actionstats.Reused{
+	return pack(list, &actionstats.Reused{
 		Action: run.Action.String(), Worker: run.Worker, Completed: timestamppb.New(run.Completed), Paths: int64(run.Paths),
 	})
-	if err != nil {
-		return list
-	}
-	return append(list, packed)
 }
 
 // reuseFields are for the log line of the action.

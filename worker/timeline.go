@@ -5,6 +5,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -96,14 +97,10 @@ func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
 		VirtualExecutionDuration: durationpb.New(max(elapsed-a.stalled, 0)),
 	}
 	if result.Usage != nil {
-		if packed, err := anypb.New(result.Usage); err == nil {
-			m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, packed)
-		}
+		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, result.Usage)
 	}
 	if used := a.resources(); used != nil {
-		if packed, err := anypb.New(used); err == nil {
-			m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, packed)
-		}
+		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, used)
 	}
 	return m
 }
@@ -115,15 +112,12 @@ func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
 	}
 	stats := a.read
 	blobs, bytes := a.inputs.Fetched()
-	public, err := anypb.New(&resourceusage.InputRootResourceUsage{
+	list = pack(list, &resourceusage.InputRootResourceUsage{
 		DirectoriesResolved: uint64(stats.DirectoriesRead),
 		DirectoriesRead:     uint64(stats.DirectoriesRead),
 		FilesRead:           uint64(stats.FilesRead),
 	})
-	if err != nil {
-		return list
-	}
-	ours, err := anypb.New(&actionstats.InputRoot{
+	return pack(list, &actionstats.InputRoot{
 		DirectoriesRead: stats.DirectoriesRead,
 		FilesRead:       stats.FilesRead,
 		BytesRead:       stats.BytesRead,
@@ -134,8 +128,13 @@ func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
 		RootBytes:       a.size.bytes,
 		RootWhole:       a.size.whole,
 	})
+}
+
+// pack appends m. One that cannot be packed is left out, as metadata are no part of the result.
+func pack(list []*anypb.Any, m proto.Message) []*anypb.Any {
+	packed, err := anypb.New(m)
 	if err != nil {
 		return list
 	}
-	return append(list, public, ours)
+	return append(list, packed)
 }

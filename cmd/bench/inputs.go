@@ -194,6 +194,23 @@ func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }
 
+// workFolder makes a folder below parent; leave removes it, or says where it is if it is to be
+// kept.
+func workFolder(parent string, keep bool) (dir string, leave func() error, err error) {
+	dir, err = os.MkdirTemp(parent, "forerunner-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	leave = func() error {
+		if keep {
+			progress("kept %s", dir)
+			return nil
+		}
+		return os.RemoveAll(dir)
+	}
+	return dir, leave, nil
+}
+
 const goSource = `package main
 
 import (

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -101,17 +100,11 @@ type recordingCost struct{ wall, cpu []float64 }
 
 // benchPrefetch measures what is wanted and reports it, also when something failed.
 func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.data, "forerunner-bench-")
+	dir, leave, err := workFolder(o.data, o.keep)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if o.keep {
-			progress("kept %s", dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
+	defer func() { err = errors.Join(err, leave()) }()
 	facts := machine(dir)
 	f, err := startFarm(ctx, dir)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -68,17 +67,11 @@ type grpcBench struct {
 
 // benchGRPC measures the rows of grpcNames.
 func benchGRPC(ctx context.Context, o *options) (rows []row, err error) {
-	dir, err := os.MkdirTemp(o.data, "forerunner-bench-")
+	dir, leave, err := workFolder(o.data, o.keep)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if o.keep {
-			progress("kept %s", dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
+	defer func() { err = errors.Join(err, leave()) }()
 	b := &grpcBench{dir: dir, profile: o.profile}
 	if b.load, err = newLoad(max(grpcWarm+grpcActions, openWarm+openStreams)); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -37,17 +36,11 @@ func newVFSCommand() *cobra.Command {
 // benchVFS makes the inputs, measures all rows that are wanted, and reports them.
 // What was measured is reported also when a row failed.
 func benchVFS(ctx context.Context, o *options, w io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.data, "forerunner-bench-")
+	dir, leave, err := workFolder(o.data, o.keep)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if o.keep {
-			progress("kept %s", dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
+	defer func() { err = errors.Join(err, leave()) }()
 	in, err := makeInputs(ctx, dir, needsOf(o))
 	if err != nil {
 		return err

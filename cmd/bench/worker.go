@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 )
@@ -39,17 +38,11 @@ func newWorkerCommand() *cobra.Command {
 
 // benchWorker measures what is wanted and reports it, also when something failed.
 func benchWorker(ctx context.Context, o *workerOptions, w io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.data, "forerunner-bench-")
+	dir, leave, err := workFolder(o.data, o.keep)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if o.keep {
-			progress("kept %s", dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
+	defer func() { err = errors.Join(err, leave()) }()
 	facts := machine(dir)
 	f, err := startFarm(ctx, dir)
 	if err != nil {
