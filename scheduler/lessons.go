@@ -38,17 +38,26 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 	if len(classes) < 2 || classes[0] == 0 || reduced.IsZero() {
 		return
 	}
-	conditions := sizeclass.Conditions{Now: time.Now()}
-	for _, c := range classes {
-		conditions.Classes = append(conditions.Classes, sizeclass.Class{Size: c})
-	}
-	selector := s.options.Sizes.Analyze(ctx, sizeclass.Action{
-		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
-		Mnemonic: op.Request.GetActionMnemonic(), Platform: op.Platform.Key(),
-	})
-	choice, learner := selector.Select(conditions)
+	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(conditions(classes))
 	op.Size = Size{Class: choice.Class, Timeout: choice.Timeout, Expected: choice.Expected, Reason: choice.Reason}
 	op.lessons = &lessons{learner: learner}
+}
+
+// similar is what is known of an operation by which former runs are found.
+func (op *Operation) similar(reduced digest.Digest) sizeclass.Action {
+	return sizeclass.Action{
+		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
+		Mnemonic: op.Request.GetActionMnemonic(), Platform: op.Platform.Key(),
+	}
+}
+
+// conditions are those of a choice among classes.
+func conditions(classes []uint32) sizeclass.Conditions {
+	c := sizeclass.Conditions{Now: time.Now()}
+	for _, class := range classes {
+		c.Classes = append(c.Classes, sizeclass.Class{Size: class})
+	}
+	return c
 }
 
 // learn takes the ends of runs. It does not wait.

@@ -21,7 +21,8 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), demoCommand())
+	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), statsCommand(),
+		demoCommand())
 	err := root.ExecuteContext(context.Background())
 	if exit := exitCode(0); errors.As(err, &exit) {
 		os.Exit(int(exit))

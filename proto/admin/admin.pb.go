@@ -10,8 +10,10 @@
 package admin
 
 import (
+	v2 "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -1256,11 +1258,349 @@ func (x *KillOperationsResponse) GetKilled() int64 {
 	return 0
 }
 
+type GetSizesRequest struct {
+	state          protoimpl.MessageState  `protogen:"open.v1"`
+	InstanceName   string                  `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
+	DigestFunction v2.DigestFunction_Value `protobuf:"varint,2,opt,name=digest_function,json=digestFunction,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"digest_function,omitempty"`
+	// Types that are valid to be assigned to Action:
+	//
+	//	*GetSizesRequest_ActionDigest
+	//	*GetSizesRequest_ReducedActionDigest
+	Action isGetSizesRequest_Action `protobuf_oneof:"action"`
+	// That of the action, by which those that are like it are found; may be empty.
+	Mnemonic      string `protobuf:"bytes,5,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSizesRequest) Reset() {
+	*x = GetSizesRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSizesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSizesRequest) ProtoMessage() {}
+
+func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSizesRequest.ProtoReflect.Descriptor instead.
+func (*GetSizesRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetSizesRequest) GetInstanceName() string {
+	if x != nil {
+		return x.InstanceName
+	}
+	return ""
+}
+
+func (x *GetSizesRequest) GetDigestFunction() v2.DigestFunction_Value {
+	if x != nil {
+		return x.DigestFunction
+	}
+	return v2.DigestFunction_Value(0)
+}
+
+func (x *GetSizesRequest) GetAction() isGetSizesRequest_Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+func (x *GetSizesRequest) GetActionDigest() *v2.Digest {
+	if x != nil {
+		if x, ok := x.Action.(*GetSizesRequest_ActionDigest); ok {
+			return x.ActionDigest
+		}
+	}
+	return nil
+}
+
+func (x *GetSizesRequest) GetReducedActionDigest() *v2.Digest {
+	if x != nil {
+		if x, ok := x.Action.(*GetSizesRequest_ReducedActionDigest); ok {
+			return x.ReducedActionDigest
+		}
+	}
+	return nil
+}
+
+func (x *GetSizesRequest) GetMnemonic() string {
+	if x != nil {
+		return x.Mnemonic
+	}
+	return ""
+}
+
+type isGetSizesRequest_Action interface {
+	isGetSizesRequest_Action()
+}
+
+type GetSizesRequest_ActionDigest struct {
+	// Of an action that is in the storage.
+	ActionDigest *v2.Digest `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3,oneof"`
+}
+
+type GetSizesRequest_ReducedActionDigest struct {
+	// The key of its statistics: the digest of an Action with its command and platform
+	// only. The size classes are then those of all platforms.
+	ReducedActionDigest *v2.Digest `protobuf:"bytes,4,opt,name=reduced_action_digest,json=reducedActionDigest,proto3,oneof"`
+}
+
+func (*GetSizesRequest_ActionDigest) isGetSizesRequest_Action() {}
+
+func (*GetSizesRequest_ReducedActionDigest) isGetSizesRequest_Action() {}
+
+type GetSizesResponse struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	ReducedActionDigest *v2.Digest             `protobuf:"bytes,1,opt,name=reduced_action_digest,json=reducedActionDigest,proto3" json:"reduced_action_digest,omitempty"`
+	// In ascending order, also those that have no workers any more.
+	Sizes []*SizeStats `protobuf:"bytes,2,rep,name=sizes,proto3" json:"sizes,omitempty"`
+	// Where the action would start, if there is a worker at all, and why.
+	SizeClass uint32               `protobuf:"varint,3,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	Timeout   *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Reason    string               `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it last failed on the largest class; not set: never.
+	LastFailure   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSizesResponse) Reset() {
+	*x = GetSizesResponse{}
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSizesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSizesResponse) ProtoMessage() {}
+
+func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSizesResponse.ProtoReflect.Descriptor instead.
+func (*GetSizesResponse) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetSizesResponse) GetReducedActionDigest() *v2.Digest {
+	if x != nil {
+		return x.ReducedActionDigest
+	}
+	return nil
+}
+
+func (x *GetSizesResponse) GetSizes() []*SizeStats {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
+func (x *GetSizesResponse) GetSizeClass() uint32 {
+	if x != nil {
+		return x.SizeClass
+	}
+	return 0
+}
+
+func (x *GetSizesResponse) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *GetSizesResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GetSizesResponse) GetLastFailure() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastFailure
+	}
+	return nil
+}
+
+// What is known of an action on one size class.
+type SizeStats struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SizeClass uint32                 `protobuf:"varint,1,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	// The outcomes that are remembered, and the median of the successes.
+	Succeeded int32                `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	TimedOut  int32                `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	Failed    int32                `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	Median    *durationpb.Duration `protobuf:"bytes,5,opt,name=median,proto3" json:"median,omitempty"`
+	// How long a run would take; not set if that is not known.
+	Expected *durationpb.Duration `protobuf:"bytes,6,opt,name=expected,proto3" json:"expected,omitempty"`
+	// How long it may take by the rule; not set for the largest class.
+	Acceptable *durationpb.Duration `protobuf:"bytes,7,opt,name=acceptable,proto3" json:"acceptable,omitempty"`
+	// When it would be stopped.
+	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// How long it would wait for a worker.
+	Wait *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
+	// That of an acceptable run.
+	Probability float64 `protobuf:"fixed64,10,opt,name=probability,proto3" json:"probability,omitempty"`
+	// Delay and cost over those on the largest class, less being better; 0: not known.
+	Score float64 `protobuf:"fixed64,11,opt,name=score,proto3" json:"score,omitempty"`
+	// Why the class cannot be chosen; empty if it can.
+	RuledOut      string `protobuf:"bytes,12,opt,name=ruled_out,json=ruledOut,proto3" json:"ruled_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SizeStats) Reset() {
+	*x = SizeStats{}
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SizeStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SizeStats) ProtoMessage() {}
+
+func (x *SizeStats) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SizeStats.ProtoReflect.Descriptor instead.
+func (*SizeStats) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SizeStats) GetSizeClass() uint32 {
+	if x != nil {
+		return x.SizeClass
+	}
+	return 0
+}
+
+func (x *SizeStats) GetSucceeded() int32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *SizeStats) GetTimedOut() int32 {
+	if x != nil {
+		return x.TimedOut
+	}
+	return 0
+}
+
+func (x *SizeStats) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *SizeStats) GetMedian() *durationpb.Duration {
+	if x != nil {
+		return x.Median
+	}
+	return nil
+}
+
+func (x *SizeStats) GetExpected() *durationpb.Duration {
+	if x != nil {
+		return x.Expected
+	}
+	return nil
+}
+
+func (x *SizeStats) GetAcceptable() *durationpb.Duration {
+	if x != nil {
+		return x.Acceptable
+	}
+	return nil
+}
+
+func (x *SizeStats) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *SizeStats) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *SizeStats) GetProbability() float64 {
+	if x != nil {
+		return x.Probability
+	}
+	return 0
+}
+
+func (x *SizeStats) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *SizeStats) GetRuledOut() string {
+	if x != nil {
+		return x.RuledOut
+	}
+	return ""
+}
+
 var File_proto_admin_admin_proto protoreflect.FileDescriptor
 
 const file_proto_admin_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17proto/admin/admin.proto\x12\x10forerunner.admin\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x01\n" +
+	"\x17proto/admin/admin.proto\x12\x10forerunner.admin\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x01\n" +
 	"\aPattern\x12I\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2).forerunner.admin.Pattern.AttributesEntryR\n" +
@@ -1367,7 +1707,39 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"0\n" +
 	"\x16KillOperationsResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x03R\x06killed2\xa4\x04\n" +
+	"\x06killed\x18\x01 \x01(\x03R\x06killed\"\xeb\x02\n" +
+	"\x0fGetSizesRequest\x12#\n" +
+	"\rinstance_name\x18\x01 \x01(\tR\finstanceName\x12^\n" +
+	"\x0fdigest_function\x18\x02 \x01(\x0e25.build.bazel.remote.execution.v2.DigestFunction.ValueR\x0edigestFunction\x12N\n" +
+	"\raction_digest\x18\x03 \x01(\v2'.build.bazel.remote.execution.v2.DigestH\x00R\factionDigest\x12]\n" +
+	"\x15reduced_action_digest\x18\x04 \x01(\v2'.build.bazel.remote.execution.v2.DigestH\x00R\x13reducedActionDigest\x12\x1a\n" +
+	"\bmnemonic\x18\x05 \x01(\tR\bmnemonicB\b\n" +
+	"\x06action\"\xcd\x02\n" +
+	"\x10GetSizesResponse\x12[\n" +
+	"\x15reduced_action_digest\x18\x01 \x01(\v2'.build.bazel.remote.execution.v2.DigestR\x13reducedActionDigest\x121\n" +
+	"\x05sizes\x18\x02 \x03(\v2\x1b.forerunner.admin.SizeStatsR\x05sizes\x12\x1d\n" +
+	"\n" +
+	"size_class\x18\x03 \x01(\rR\tsizeClass\x123\n" +
+	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12=\n" +
+	"\flast_failure\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vlastFailure\"\xdb\x03\n" +
+	"\tSizeStats\x12\x1d\n" +
+	"\n" +
+	"size_class\x18\x01 \x01(\rR\tsizeClass\x12\x1c\n" +
+	"\tsucceeded\x18\x02 \x01(\x05R\tsucceeded\x12\x1b\n" +
+	"\ttimed_out\x18\x03 \x01(\x05R\btimedOut\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x05R\x06failed\x121\n" +
+	"\x06median\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06median\x125\n" +
+	"\bexpected\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bexpected\x129\n" +
+	"\n" +
+	"acceptable\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"acceptable\x123\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12-\n" +
+	"\x04wait\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12 \n" +
+	"\vprobability\x18\n" +
+	" \x01(\x01R\vprobability\x12\x14\n" +
+	"\x05score\x18\v \x01(\x01R\x05score\x12\x1b\n" +
+	"\truled_out\x18\f \x01(\tR\bruledOut2\xf7\x04\n" +
 	"\tScheduler\x12Z\n" +
 	"\vListWorkers\x12$.forerunner.admin.ListWorkersRequest\x1a%.forerunner.admin.ListWorkersResponse\x12H\n" +
 	"\x05Drain\x12\x1e.forerunner.admin.DrainRequest\x1a\x1f.forerunner.admin.DrainResponse\x12N\n" +
@@ -1375,7 +1747,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\n" +
 	"ListQueues\x12#.forerunner.admin.ListQueuesRequest\x1a$.forerunner.admin.ListQueuesResponse\x12c\n" +
 	"\x0eListOperations\x12'.forerunner.admin.ListOperationsRequest\x1a(.forerunner.admin.ListOperationsResponse\x12c\n" +
-	"\x0eKillOperations\x12'.forerunner.admin.KillOperationsRequest\x1a(.forerunner.admin.KillOperationsResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
+	"\x0eKillOperations\x12'.forerunner.admin.KillOperationsRequest\x1a(.forerunner.admin.KillOperationsResponse\x12Q\n" +
+	"\bGetSizes\x12!.forerunner.admin.GetSizesRequest\x1a\".forerunner.admin.GetSizesResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
 
 var (
 	file_proto_admin_admin_proto_rawDescOnce sync.Once
@@ -1390,7 +1763,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -1411,48 +1784,68 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*Operation)(nil),              // 16: forerunner.admin.Operation
 	(*KillOperationsRequest)(nil),  // 17: forerunner.admin.KillOperationsRequest
 	(*KillOperationsResponse)(nil), // 18: forerunner.admin.KillOperationsResponse
-	nil,                            // 19: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 20: forerunner.admin.Worker.IdentityEntry
-	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*GetSizesRequest)(nil),        // 19: forerunner.admin.GetSizesRequest
+	(*GetSizesResponse)(nil),       // 20: forerunner.admin.GetSizesResponse
+	(*SizeStats)(nil),              // 21: forerunner.admin.SizeStats
+	nil,                            // 22: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 23: forerunner.admin.Worker.IdentityEntry
+	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
+	(v2.DigestFunction_Value)(0),   // 25: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 26: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	19, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	22, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	4,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
-	20, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	23, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
 	5,  // 5: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 6: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	21, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	24, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
 	1,  // 8: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	1,  // 9: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	12, // 10: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
 	5,  // 11: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	21, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	24, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
 	13, // 13: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
 	13, // 14: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
 	1,  // 15: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
 	16, // 16: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	21, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	21, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	24, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	24, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
 	1,  // 19: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	2,  // 20: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	6,  // 21: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	8,  // 22: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	10, // 23: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	14, // 24: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	17, // 25: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	3,  // 26: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	7,  // 27: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	9,  // 28: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	11, // 29: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	15, // 30: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	18, // 31: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	25, // 20: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	26, // 21: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	26, // 22: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	26, // 23: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	21, // 24: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
+	27, // 25: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	24, // 26: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	27, // 27: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	27, // 28: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	27, // 29: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	27, // 30: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	27, // 31: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	2,  // 32: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	6,  // 33: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	8,  // 34: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	10, // 35: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	14, // 36: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	17, // 37: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	19, // 38: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	3,  // 39: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	7,  // 40: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	9,  // 41: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	11, // 42: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	15, // 43: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	18, // 44: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	20, // 45: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -1460,13 +1853,17 @@ func file_proto_admin_admin_proto_init() {
 	if File_proto_admin_admin_proto != nil {
 		return
 	}
+	file_proto_admin_admin_proto_msgTypes[18].OneofWrappers = []any{
+		(*GetSizesRequest_ActionDigest)(nil),
+		(*GetSizesRequest_ReducedActionDigest)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

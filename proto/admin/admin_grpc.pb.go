@@ -28,6 +28,7 @@ const (
 	Scheduler_ListQueues_FullMethodName     = "/forerunner.admin.Scheduler/ListQueues"
 	Scheduler_ListOperations_FullMethodName = "/forerunner.admin.Scheduler/ListOperations"
 	Scheduler_KillOperations_FullMethodName = "/forerunner.admin.Scheduler/KillOperations"
+	Scheduler_GetSizes_FullMethodName       = "/forerunner.admin.Scheduler/GetSizes"
 )
 
 // SchedulerClient is the client API for Scheduler service.
@@ -49,6 +50,9 @@ type SchedulerClient interface {
 	// Ends operations with an error, whoever waits for them. What runs of them alone
 	// is stopped.
 	KillOperations(ctx context.Context, in *KillOperationsRequest, opts ...grpc.CallOption) (*KillOperationsResponse, error)
+	// Shows how an action ran on each size class, and where it would start now and why.
+	// FAILED_PRECONDITION if the scheduler does not learn size classes.
+	GetSizes(ctx context.Context, in *GetSizesRequest, opts ...grpc.CallOption) (*GetSizesResponse, error)
 }
 
 type schedulerClient struct {
@@ -119,6 +123,16 @@ func (c *schedulerClient) KillOperations(ctx context.Context, in *KillOperations
 	return out, nil
 }
 
+func (c *schedulerClient) GetSizes(ctx context.Context, in *GetSizesRequest, opts ...grpc.CallOption) (*GetSizesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetSizesResponse)
+	err := c.cc.Invoke(ctx, Scheduler_GetSizes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulerServer is the server API for Scheduler service.
 // All implementations must embed UnimplementedSchedulerServer
 // for forward compatibility.
@@ -138,6 +152,9 @@ type SchedulerServer interface {
 	// Ends operations with an error, whoever waits for them. What runs of them alone
 	// is stopped.
 	KillOperations(context.Context, *KillOperationsRequest) (*KillOperationsResponse, error)
+	// Shows how an action ran on each size class, and where it would start now and why.
+	// FAILED_PRECONDITION if the scheduler does not learn size classes.
+	GetSizes(context.Context, *GetSizesRequest) (*GetSizesResponse, error)
 	mustEmbedUnimplementedSchedulerServer()
 }
 
@@ -165,6 +182,9 @@ func (UnimplementedSchedulerServer) ListOperations(context.Context, *ListOperati
 }
 func (UnimplementedSchedulerServer) KillOperations(context.Context, *KillOperationsRequest) (*KillOperationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillOperations not implemented")
+}
+func (UnimplementedSchedulerServer) GetSizes(context.Context, *GetSizesRequest) (*GetSizesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSizes not implemented")
 }
 func (UnimplementedSchedulerServer) mustEmbedUnimplementedSchedulerServer() {}
 func (UnimplementedSchedulerServer) testEmbeddedByValue()                   {}
@@ -295,6 +315,24 @@ func _Scheduler_KillOperations_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Scheduler_GetSizes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSizesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).GetSizes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_GetSizes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).GetSizes(ctx, req.(*GetSizesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Scheduler_ServiceDesc is the grpc.ServiceDesc for Scheduler service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -325,6 +363,10 @@ var Scheduler_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KillOperations",
 			Handler:    _Scheduler_KillOperations_Handler,
+		},
+		{
+			MethodName: "GetSizes",
+			Handler:    _Scheduler_GetSizes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

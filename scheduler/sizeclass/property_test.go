@@ -1,10 +1,12 @@
 package sizeclass
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +24,11 @@ import (
 func expectSane(t *testing.T, f *farm, a Action, c Conditions) {
 	t.Helper()
 	s := f.analyzer.Analyze(t.Context(), a)
-	list, foretold := s.Assess(c)
+	list := s.assess(c)
+	all, foretold := s.Assess(c)
+	if len(all) < len(list) || !slices.IsSortedFunc(all, func(a, b Assessment) int { return cmp.Compare(a.Size, b.Size) }) {
+		t.Errorf("of %+v it shows %+v", list, all)
+	}
 	choice, learner := s.Select(c)
 	learner.Abandoned()
 	if choice != foretold {

@@ -1,7 +1,9 @@
 package sizeclass
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -80,11 +82,27 @@ type Assessment struct {
 	RuledOut string
 }
 
-// Assess returns what is known of each class and which one Select would choose.
-func (s *Selector) Assess(c Conditions) ([]Assessment, Choice) {
-	list := s.assess(c)
-	return list, s.choose(c, list)
+// Assess returns what is known of each class, in ascending order, and which one Select would choose.
+// Classes of which only the outcomes are known are among them, ruled out; there may be no others, and
+// then no Choice.
+func (s *Selector) Assess(c Conditions) (list []Assessment, choice Choice) {
+	if len(c.Classes) > 0 {
+		list = s.assess(c)
+		choice = s.choose(c, list)
+	}
+	for class := range s.statistics.runs {
+		if !slices.ContainsFunc(c.Classes, func(there Class) bool { return there.Size == class }) {
+			a := Assessment{Class: Class{Size: class}, RuledOut: "no worker"}
+			s.count(&a)
+			list = append(list, a)
+		}
+	}
+	slices.SortFunc(list, func(a, b Assessment) int { return cmp.Compare(a.Size, b.Size) })
+	return list, choice
 }
+
+// LastFailure is when the action last failed on the largest class, zero if never.
+func (s *Selector) LastFailure() time.Time { return s.statistics.failed }
 
 func (s *Selector) assess(c Conditions) []Assessment {
 	if len(c.Classes) == 0 {

@@ -1,0 +1,98 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// GetSizes implements admin.SchedulerServer.
+func (s adminService) GetSizes(
+	ctx context.Context, req *admin.GetSizesRequest,
+) (*admin.GetSizesResponse, error) {
+	if s.options.Sizes == nil {
+		return nil, status.Error(codes.FailedPrecondition, "this scheduler does not learn size classes")
+	}
+	fn, err := digest.FunctionFromProto(req.GetDigestFunction())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	op := &Operation{
+		Instance: req.GetInstanceName(),
+		Request:  &repb.RequestMetadata{ActionMnemonic: req.GetMnemonic()},
+	}
+	var reduced digest.Digest
+	if req.GetReducedActionDigest() == nil {
+		if op.Digest, err = digest.FromProto(fn, req.GetActionDigest()); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
+		}
+		if err := s.load(ctx, s.options.Storage(op.Instance, fn), op); err != nil {
+			return nil, err
+		}
+		reduced = digest.OfReduced(fn, op.Action)
+	} else {
+		if reduced, err = digest.FromProto(fn, req.GetReducedActionDigest()); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
+		}
+		op.Digest, op.Action = reduced, &repb.Action{Timeout: durationpb.New(s.config.ExecutionTimeout)}
+	}
+	selector := s.options.Sizes.Analyze(ctx, op.similar(reduced))
+	sizes, choice := selector.Assess(conditions(s.classes(op, req.GetReducedActionDigest() != nil)))
+	resp := &admin.GetSizesResponse{
+		ReducedActionDigest: reduced.Proto(), SizeClass: choice.Class, Timeout: known(choice.Timeout), Reason: choice.Reason,
+	}
+	if resp.Reason == "" {
+		resp.Reason = "no worker can run it now"
+	}
+	if failed := selector.LastFailure(); !failed.IsZero() {
+		resp.LastFailure = timestamppb.New(failed)
+	}
+	for _, a := range sizes {
+		resp.Sizes = append(resp.Sizes, sizeStats(a))
+	}
+	return resp, nil
+}
+
+// classes are those on which an operation could run, on whatever platform if that is not known.
+func (s *Server) classes(op *Operation, anyPlatform bool) []uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !anyPlatform {
+		return s.state.SizeClasses(op)
+	}
+	var classes []uint32
+	for _, p := range s.state.pools {
+		if hasPrefix(op.Instance, p.prefix) {
+			one := &Operation{Instance: op.Instance, Platform: p.platform}
+			classes = append(classes, s.state.SizeClasses(one)...)
+		}
+	}
+	slices.Sort(classes)
+	return slices.Compact(classes)
+}
+
+func sizeStats(a sizeclass.Assessment) *admin.SizeStats {
+	return &admin.SizeStats{
+		SizeClass: a.Size, Succeeded: int32(a.Succeeded), TimedOut: int32(a.TimedOut), Failed: int32(a.Failed),
+		Median: known(a.Median), Expected: known(a.Expected), Acceptable: known(a.Acceptable), Timeout: known(a.Timeout),
+		Wait: known(a.Wait), Probability: a.Probability, Score: a.Score, RuledOut: a.RuledOut,
+	}
+}
+
+// known returns nil for 0.
+func known(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
