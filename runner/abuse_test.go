@@ -52,7 +52,7 @@ func abuse(t *testing.T, name string, args ...string) Command {
 	if err := os.Link(self, filepath.Join(cmd.Dir, "tool")); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(cmd.Env, abuseVar+"="+name)
+	cmd.Env = append(cmd.Env, abuseVar+"="+name, "GORACE="+os.Getenv("GORACE"))
 	return cmd
 }
 
@@ -189,7 +189,7 @@ func TestAbuse(t *testing.T) {
 	if err := os.WriteFile(blob, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	other := otherSlot(t)
+	other := otherSlot(t, newSandbox(t, nil), nil)
 	l := newSandbox(t, newSlot(t, 0), secrets)
 	const gone, denied, readOnly = "no such file or directory", "permission denied", "read-only file system"
 	const notPermitted, noProcess = "operation not permitted", "no such process"
@@ -245,10 +245,11 @@ type other struct {
 	end       func(t *testing.T) // asserts that nothing happened to it
 }
 
-func otherSlot(t *testing.T) other {
+func otherSlot(t *testing.T, l *Launcher, u *User) other {
 	t.Helper()
-	l := newSandbox(t, nil)
 	cmd := sandboxed(t, l, shell(t, "touch ready; while ! [ -e go ]; do sleep 0.01; done; exit 5"))
+	cmd.User = u
+	openParents(t, cmd.Dir)
 	type ended struct {
 		r   Result
 		err error
@@ -270,6 +271,31 @@ func otherSlot(t *testing.T) other {
 			}
 		},
 	}
+}
+
+// Without a sandbox two slots see each other, and their users keep them apart.
+func TestUsersApart(t *testing.T) {
+	other := otherSlot(t, newLauncher(t, nil), &User{UID: 70001, GID: 70001})
+	l := newLauncher(t, nil)
+	const denied, notPermitted = "permission denied", "operation not permitted"
+	for _, c := range []struct{ name, want string }{
+		{"signal", notPermitted},
+		{"trace", notPermitted},
+		{"read memory", denied},
+		{"read environment", denied},
+		{"see another root", denied},
+		{"join a namespace", denied},
+	} {
+		for whose, pid := range map[string]string{"command": other.pid, "launcher": strconv.Itoa(l.proc.Pid)} {
+			cmd := abuse(t, c.name, pid)
+			cmd.User = &User{UID: 70002, GID: 70002}
+			openParents(t, cmd.Dir)
+			if got := say(t, l, cmd); !strings.Contains(got, c.want) {
+				t.Errorf("%s of the %s: got %q, want %q", c.name, whose, got, c.want)
+			}
+		}
+	}
+	other.end(t)
 }
 
 // A thousand processes, each in a session of its own and deaf to SIGTERM, are ended

@@ -205,6 +205,17 @@ func sandboxed(t testing.TB, l *Launcher, c Command) Command {
 	return c
 }
 
+// openParents lets all users write to dir and pass on the way there, which t.TempDir
+// does not.
+func openParents(t testing.TB, dir string) {
+	t.Helper()
+	for ; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // eventually polls for what other processes do.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -154,11 +154,7 @@ func TestUserOfACommand(t *testing.T) {
 		if err := os.WriteFile(secret, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for dir := cmd.Dir; dir != "/tmp"; dir = filepath.Dir(dir) { // t.TempDir's are closed
-			if err := os.Chmod(dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
-		}
+		openParents(t, cmd.Dir)
 		if got := say(t, l, cmd); got != fmt.Sprintf("%d\n12345\n12345 7\n0000000000000000\ndenied", nobody) {
 			t.Errorf("said %q", got)
 		}

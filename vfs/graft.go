@@ -34,9 +34,15 @@ type graft struct {
 	seen map[uint64]struct{}
 }
 
+// mayShowImages reports whether images can have part in the root: they belong to who
+// owns most roots, and nobody sees which names are looked up in them.
+func (r *Root) mayShowImages() bool {
+	return r.fs.images != nil && r.spec.OnLook == nil && r.owner == r.fs.owner
+}
+
 // addGrafts lets the root show what images have of its tree.
 func (r *Root) addGrafts() {
-	if r.fs.images == nil || r.spec.OnLook != nil || r.owner != r.fs.owner {
+	if !r.mayShowImages() {
 		return
 	}
 	r.grafts = r.fs.images.choose(r.spec.Digest, r.spec.Source)
@@ -55,7 +61,7 @@ func (r *Root) addGrafts() {
 
 // releaseGrafts gives the images back, and lets them be learned from this root.
 func (r *Root) releaseGrafts() {
-	if r.fs.images == nil || r.spec.OnLook != nil {
+	if !r.mayShowImages() {
 		return
 	}
 	for _, g := range r.grafts {

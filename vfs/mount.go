@@ -27,14 +27,12 @@ const (
 // mount makes the folders of the root and shows both layers. What it has done
 // when it fails is for release to undo.
 func (r *Root) mount(ctx context.Context) error {
-	if err := os.Mkdir(r.pointPath(), 0o755); err != nil {
+	if err := r.makeFolder(r.pointPath(), &r.pointMade); err != nil {
 		return err
 	}
-	r.pointMade = true
-	if err := os.Mkdir(r.layerPath(), 0o755); err != nil {
+	if err := r.makeFolder(r.layerPath(), &r.layerMade); err != nil {
 		return err
 	}
-	r.layerMade = true
 	if r.inMemory() {
 		if err := r.mountLayer(); err != nil {
 			return err
@@ -44,6 +42,20 @@ func (r *Root) mount(ctx context.Context) error {
 		return err
 	}
 	return r.upper.show()
+}
+
+// makeFolder makes a folder that what the action sees is in. If the root belongs to
+// somebody else than the worker, only his group may pass through it: what is in the
+// root, whatever its mode, is nothing to the owners of other roots.
+func (r *Root) makeFolder(dir string, made *bool) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	*made = true
+	if int(r.owner.UID) == os.Geteuid() {
+		return nil
+	}
+	return errors.Join(os.Chown(dir, -1, int(r.owner.GID)), os.Chmod(dir, 0o710))
 }
 
 // layerName is the mount point of a writable layer in memory.

@@ -203,7 +203,7 @@ func (a *action) accept(ctx context.Context) error {
 		return failf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
 	a.ahead.knowTool(a.command.args[0])
-	a.how, err = a.p.w.opts.plan(a.command, asked)
+	a.how, err = a.p.w.opts.plan(a.command, asked, a.p.index)
 	return err
 }
 
@@ -255,13 +255,13 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
-		Owner: a.how.user.owner(),
+		Owner: ownerOf(a.how.user),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
 	return a.inRoot(func(root *os.Root) error {
-		return a.how.user.as(func() error { return a.command.prepare(root) })
+		return as(a.how.user, func() error { return a.command.prepare(root) })
 	})
 }
 
@@ -276,7 +276,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	command := runner.Command{
 		Args:           a.how.args,
 		Env:            a.how.env,
-		User:           a.how.user.runAs(),
+		User:           a.how.user,
 		Nice:           a.how.nice,
 		NoNetwork:      a.how.noNetwork,
 		Root:           a.root.Path(),

@@ -2,17 +2,12 @@ package worker
 
 import (
 	"fmt"
-	"os/user"
-	"runtime"
 	"strconv"
-	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/runner"
-	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // ActionProperties are the platform properties that say how an action is run, not
@@ -27,79 +22,18 @@ const (
 	blockNetworkProperty  = "block-network"
 )
 
-// A NamedUser is whom commands run as.
-type NamedUser struct {
-	Name string // as it was asked for
-	runner.User
-}
-
-// LookUpUser finds a user of this machine by name, with all its groups, or takes
-// "UID:GID" as it is.
-func LookUpUser(name string) (*NamedUser, error) {
-	u := &NamedUser{Name: name}
-	if uid, gid, ok := strings.Cut(name, ":"); ok {
-		return u, parseIDs(u, uid, gid)
-	}
-	found, err := user.Lookup(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w (give a user's name, or UID:GID)", err)
-	}
-	groups, err := found.GroupIds()
-	if err != nil {
-		return nil, fmt.Errorf("groups of user %s: %w", name, err)
-	}
-	for _, g := range groups {
-		id, err := strconv.ParseUint(g, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("groups of user %s: %w", name, err)
-		}
-		u.Groups = append(u.Groups, uint32(id))
-	}
-	return u, parseIDs(u, found.Uid, found.Gid)
-}
-
-func parseIDs(u *NamedUser, uid, gid string) error {
-	for _, id := range []struct {
-		text string
-		to   *uint32
-	}{{uid, &u.UID}, {gid, &u.GID}} {
-		n, err := strconv.ParseUint(id.text, 10, 31)
-		if err != nil {
-			return fmt.Errorf("user %q: %w", u.Name, err)
-		}
-		*id.to = uint32(n)
-	}
-	return nil
-}
-
-// owner is whom the input root of an action of u belongs to; nil is the worker's user.
-func (u *NamedUser) owner() *vfs.Owner {
-	if u == nil {
-		return nil
-	}
-	return &vfs.Owner{UID: u.UID, GID: u.GID}
-}
-
-// runAs is u for the runner.
-func (u *NamedUser) runAs() *runner.User {
-	if u == nil {
-		return nil
-	}
-	return &u.User
-}
-
 // execution is how an action is run.
 type execution struct {
 	args, env []string
 	nice      int
 	noNetwork bool
-	user      *NamedUser // nil: the worker's
+	user      *runner.User // nil: the worker's
 }
 
 // plan decides how a command is run: what a policy says counts before what the
 // platform says, and that before what the worker is set to.
-func (o *Options) plan(c *command, platform *repb.Platform) (*execution, error) {
-	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, user: o.User}
+func (o *Options) plan(c *command, platform *repb.Platform, position int) (*execution, error) {
+	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, user: o.Users.at(position)}
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
@@ -116,8 +50,8 @@ func (o *Options) plan(c *command, platform *repb.Platform) (*execution, error) 
 		if p.network != nil {
 			e.noNetwork = !*p.network
 		}
-		if p.user != nil {
-			e.user = p.user
+		if p.users != nil {
+			e.user = p.users.at(position)
 		}
 	}
 	if e.noNetwork && !o.Sandboxed {
@@ -150,25 +84,4 @@ func asksNoNetwork(properties map[string]string) (off, said bool, err error) {
 		}
 	}
 	return false, false, nil
-}
-
-// as calls f on a thread whose access to files is u's, so that what f makes belongs
-// to u. The thread keeps its identity otherwise.
-func (u *NamedUser) as(f func() error) error {
-	if u == nil {
-		return f()
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	gid, err := unix.SetfsgidRetGid(int(u.GID))
-	if err != nil {
-		return err
-	}
-	defer func() { _, _ = unix.SetfsgidRetGid(gid) }()
-	uid, err := unix.SetfsuidRetUid(int(u.UID))
-	if err != nil {
-		return err
-	}
-	defer func() { _, _ = unix.SetfsuidRetUid(uid) }()
-	return f()
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -50,11 +49,11 @@ func TestSandboxedAction(t *testing.T) {
 
 // A user without rights on this machine can do with its root what root can.
 func TestActionOfAUser(t *testing.T) {
-	user, err := LookUpUser("12345:12346")
+	user, err := LookUpUsers("12345:12346")
 	check(t, err)
 	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
 		t.Run(string(method), func(t *testing.T) {
-			f := newSandboxedFarm(t, method, func(o *Options) { o.User = user })
+			f := newSandboxedFarm(t, method, func(o *Options) { o.Users = user })
 			r := f.run(t, spec{
 				inputs: tree{"dir/in": "input", "gone": "gone"}, dir: "dir",
 				shell: "id -u; id -g; rm ../gone in; echo new >in; echo made >sub/out; mkdir other; touch /tmp/x; cat /etc/shadow 2>/dev/null",
@@ -132,7 +131,7 @@ policies:
 	}
 	for _, c := range cases {
 		platform := platformFrom(c.platform)
-		e, err := c.o.plan(&command{args: []string{"cmd"}, env: []string{"A=1"}}, platform)
+		e, err := c.o.plan(&command{args: []string{"cmd"}, env: []string{"A=1"}}, platform, 0)
 		if c.fault != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fault) || statusOf(t.Context(), err).Code() != codes.InvalidArgument {
 				t.Errorf("%s: %v, want %q", c.platform, err, c.fault)
@@ -161,8 +160,8 @@ func TestBadPolicies(t *testing.T) {
 		"policies:\n  - {name: a, nice: 40}":                       `line 2: policy "a": nice: 40`,
 		"policies:\n  - {name: a, nice: b}":                        "line 2: cannot unmarshal",
 		"policies:\n  - {name: a, network: no}":                    `line 2: policy "a": network: "no" is neither on nor off`,
-		"policies:\n  - {name: a, user: nobody-such}":              `user: user: unknown user nobody-such`,
-		"policies:\n  - {name: a, user: '1:x'}":                    `user: user "1:x"`,
+		"policies:\n  - {name: a, user: nobody-such}":              `user: "nobody-such" is neither`,
+		"policies:\n  - {name: a, user: '1:x'}":                    `user: "1:x" is neither`,
 		"policies:\n  - {name: a, environment: {'A=B': c}}":        `environment: variable "A=B"`,
 		"policies:\n  - name: a\n  - name: b":                      `line 2: policy "a": match: matches every action`,
 		"policies:\n  - {name: a, wrappers: [[]]}":                 "wrappers[0]: has no program",
@@ -183,21 +182,6 @@ func TestBadPolicies(t *testing.T) {
 	check(t, os.WriteFile(file, nil, 0o600))
 	if p, err := LoadPolicies(file); err != nil || p.choose(nil) != nil {
 		t.Errorf("an empty file: %v, %v", p, err)
-	}
-}
-
-func TestLookUpUser(t *testing.T) {
-	u, err := LookUpUser("root")
-	if err != nil || u.UID != 0 || u.GID != 0 || !slices.Contains(u.Groups, 0) {
-		t.Errorf("root is %+v, %v", u, err)
-	}
-	if u, err = LookUpUser("5:6"); err != nil || u.UID != 5 || u.GID != 6 || len(u.Groups) != 0 {
-		t.Errorf("5:6 is %+v, %v", u, err)
-	}
-	for _, name := range []string{"", ":", "-1:0", "5:", "no such user"} {
-		if u, err := LookUpUser(name); err == nil {
-			t.Errorf("%q is %+v", name, u)
-		}
 	}
 }
 

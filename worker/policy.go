@@ -30,8 +30,8 @@ type policy struct {
 	wrappers    [][]*template.Template
 	environment map[string]string
 	nice        int
-	network     *bool // nil: as the action says
-	user        *NamedUser
+	network     *bool  // nil: as the action says
+	users       *Users // nil: the worker's
 }
 
 // policyEntry is one entry as it is written.
@@ -120,7 +120,7 @@ func (e *policyEntry) check() (policy, error) {
 		}
 	}
 	if e.User != "" {
-		if p.user, err = LookUpUser(e.User); err != nil {
+		if p.users, err = LookUpUsers(e.User); err != nil {
 			return p, fmt.Errorf("user: %w", err)
 		}
 	}
@@ -195,6 +195,19 @@ func properties(platform *repb.Platform) map[string]string {
 		}
 	}
 	return m
+}
+
+// suffice returns an error if a policy has fewer users than there are positions.
+func (p *Policies) suffice(positions int) error {
+	if p == nil {
+		return nil
+	}
+	for i := range p.list {
+		if err := p.list[i].users.suffice(positions); err != nil {
+			return fmt.Errorf("policy %q: %w", p.list[i].name, err)
+		}
+	}
+	return nil
 }
 
 // choose returns the policy for an action, or nil.

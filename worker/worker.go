@@ -72,9 +72,9 @@ type Options struct {
 	// NoNetwork is for actions whose platform and policy say nothing about it. It
 	// needs Sandboxed.
 	NoNetwork bool
-	// User is whom commands run as unless a policy says otherwise, and whom Roots
-	// are best made for; nil is the user of this process.
-	User     *NamedUser
+	// Users are whom commands run as unless a policy says otherwise; Roots are best
+	// made for Users.Owner. Nil is the user of this process.
+	Users    *Users
 	Policies *Policies // nil: none
 	// MaxStall bounds the time for which the clock of an action's timeout stands
 	// still because the command waits for storage; 0 means an hour.
@@ -107,7 +107,7 @@ func (o *Options) validate() error {
 	case o.NoNetwork && !o.Sandboxed:
 		return errors.New("the network can only be taken from commands in a sandbox")
 	}
-	if err := o.checkReuse(); err != nil {
+	if err := errors.Join(o.checkReuse(), o.checkUsers()); err != nil {
 		return err
 	}
 	if o.SizeClass == 0 {
@@ -138,6 +138,12 @@ func (o *Options) checkReuse() error {
 			o.Roots.Method())
 	}
 	return nil
+}
+
+// checkUsers refuses to give several actions at a time one user of a range.
+func (o *Options) checkUsers() error {
+	positions := o.FetchWidth + len(o.Launchers) + o.ReportWidth
+	return errors.Join(o.Users.suffice(positions), o.Policies.suffice(positions))
 }
 
 // A Worker runs actions. Make one with New and call Run once.

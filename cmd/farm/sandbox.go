@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/runner"
-	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
@@ -50,14 +49,15 @@ func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
 		"`kind` of sandbox that commands run in: namespaces; none; auto, namespaces where this machine can")
 	f.Var(choice{&w.Network, []string{networkOn, networkOff}}, "network",
 		"`on` or off for commands whose platform does not say network=on or off")
-	f.StringVar(&w.User, "user", "", "`user` that commands run as in a sandbox, a name or UID:GID (default the worker's own)")
+	f.StringVar(&w.User, "user", "", "`user` that commands run as: a name; UID:GID; or a range FIRST-LAST, "+
+		"a user for each action at a time (default the worker's own)")
 	f.StringVar(&w.Policies, "policies", "", "YAML `file` of execution policies: wrappers, environment, niceness, network and user by platform")
 }
 
 // isolation is what the flags come to on this machine.
 type isolation struct {
 	sandbox  *runner.Sandbox // nil: none
-	user     *worker.NamedUser
+	users    *worker.Users
 	policies *worker.Policies
 }
 
@@ -72,7 +72,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 		}
 	}
 	if w.User != "" {
-		if is.user, err = worker.LookUpUser(w.User); err != nil {
+		if is.users, err = worker.LookUpUsers(w.User); err != nil {
 			return is, fmt.Errorf("--user: %w", err)
 		}
 	}
@@ -99,7 +99,7 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 	if !errors.Is(err, runner.ErrNoSandbox) || s.w.Sandbox == sandboxNamespaces || i > 0 {
 		return launcher, err
 	}
-	if missing := s.needsSandbox(); missing != nil {
+	if missing := s.w.doWithoutSandbox(); missing != nil {
 		return nil, errors.Join(missing, err)
 	}
 	s.w.Logger.Warn("no sandbox: commands see the machine and one another", zap.NamedError("missing", err),
@@ -110,21 +110,42 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 	return s.launch(ctx, i)
 }
 
-// needsSandbox names a flag that means nothing without a sandbox.
-func (s *Started) needsSandbox() error {
-	switch {
-	case s.w.User != "":
-		return errors.New("--user needs --sandbox=namespaces")
-	case s.w.Network == networkOff:
+// doWithoutSandbox returns an error if a flag means nothing without a sandbox, or if
+// the user of commands could not get to their input roots, which are then where the
+// worker has them.
+func (w *Worker) doWithoutSandbox() error {
+	if w.Network == networkOff {
 		return errors.New("--network=off needs --sandbox=namespaces")
+	}
+	if w.User == "" {
+		return nil
+	}
+	for _, dir := range []string{w.below(w.Mount, "mount"), filepath.Join(w.Data, "upper")} {
+		if err := passable(dir); err != nil {
+			return fmt.Errorf("--user without a sandbox: %w", err)
+		}
 	}
 	return nil
 }
 
-// owner is whom input roots belong to; nil is the worker's user.
-func (is *isolation) owner() *vfs.Owner {
-	if is.user == nil {
-		return nil
+// passable returns an error that names a folder on the way to dir that is closed to
+// other users. What is not there yet will be open.
+func passable(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
 	}
-	return &vfs.Owner{UID: is.user.UID, GID: is.user.GID}
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case err != nil && !errors.Is(err, os.ErrNotExist):
+			return err
+		case err == nil && info.Mode()&0o001 == 0:
+			return fmt.Errorf("other users cannot pass through %s to input roots (mode %v): chmod o+x it, or put --data elsewhere",
+				dir, info.Mode())
+		case dir == "/":
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }

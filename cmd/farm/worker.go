@@ -53,7 +53,7 @@ type Worker struct {
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
 	// Sandbox is auto (also if empty), namespaces or none; Network on (also if
-	// empty) or off; User a name or UID:GID; Policies a file. See IsolationFlags.
+	// empty) or off; User a name, UID:GID or FIRST-LAST; Policies a file. See IsolationFlags.
 	Sandbox, Network, User, Policies string
 	// Hide are more folders that commands are not to see.
 	Hide []string
@@ -152,7 +152,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		return nil, err
 	}
 	if s.isolation.sandbox == nil {
-		if err := s.needsSandbox(); err != nil {
+		if err := w.doWithoutSandbox(); err != nil {
 			return nil, err
 		}
 	}
@@ -231,7 +231,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.owner(),
+		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(),
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
 			Used: func(d digest.Digest) {
@@ -297,7 +297,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		WorkDir:   work,
 		Sandboxed: s.isolation.sandbox != nil,
 		NoNetwork: w.Network == networkOff,
-		User:      s.isolation.user, Policies: s.isolation.policies,
+		Users:     s.isolation.users, Policies: s.isolation.policies,
 		Logger:  w.Logger,
 		Metrics: registry,
 	})

@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"fmt"
+	"os/user"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// Users are whom commands run as: one user for all of them, or a range that has one
+// for each action that the worker has at a time, so that no action is of the user of
+// another.
+type Users struct {
+	Name  string      // as they were asked for
+	first runner.User // the only one, or the first of the range
+	count int         // of the range; 0: there is none
+}
+
+// LookUpUsers finds a user of this machine by name, with all its groups; takes
+// "UID:GID" as it is; or makes a range of "FIRST-LAST", whose users each have the
+// group of the same number and no other. They need not be known on this machine.
+func LookUpUsers(text string) (*Users, error) {
+	u := &Users{Name: text}
+	var err error
+	first, last, isRange := strings.Cut(text, "-")
+	uid, gid, isPair := strings.Cut(text, ":")
+	switch {
+	case isRange && isNumber(first) && isNumber(last):
+		err = u.parseRange(first, last)
+	case isPair:
+		u.first, err = parseUser(uid, gid)
+	default:
+		u.first, err = lookUpUser(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%q is neither a user's name nor UID:GID nor a range FIRST-LAST: %w", text, err)
+	}
+	return u, nil
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func (u *Users) parseRange(first, last string) (err error) {
+	if u.first, err = parseUser(first, first); err != nil {
+		return err
+	}
+	end, err := parseUser(last, last)
+	switch {
+	case err != nil:
+		return err
+	case u.first.UID == 0:
+		return fmt.Errorf("root is no user to keep others from")
+	case end.UID < u.first.UID:
+		return fmt.Errorf("the last is before the first")
+	}
+	u.count = int(end.UID-u.first.UID) + 1
+	return nil
+}
+
+func parseUser(uid, gid string) (u runner.User, err error) {
+	for _, id := range []struct {
+		text string
+		to   *uint32
+	}{{uid, &u.UID}, {gid, &u.GID}} {
+		n, err := strconv.ParseUint(id.text, 10, 31)
+		if err != nil {
+			return u, err
+		}
+		*id.to = uint32(n)
+	}
+	return u, nil
+}
+
+func lookUpUser(name string) (runner.User, error) {
+	found, err := user.Lookup(name)
+	if err != nil {
+		return runner.User{}, err
+	}
+	u, err := parseUser(found.Uid, found.Gid)
+	if err != nil {
+		return u, err
+	}
+	groups, err := found.GroupIds()
+	if err != nil {
+		return u, fmt.Errorf("groups: %w", err)
+	}
+	for _, g := range groups {
+		id, err := strconv.ParseUint(g, 10, 32)
+		if err != nil {
+			return u, fmt.Errorf("groups: %w", err)
+		}
+		u.Groups = append(u.Groups, uint32(id))
+	}
+	return u, nil
+}
+
+// at returns whom the actions of a position are of; nil is the worker's user.
+func (u *Users) at(position int) *runner.User {
+	if u == nil {
+		return nil
+	}
+	one := u.first
+	if u.count > 0 {
+		one.UID += uint32(position)
+		one.GID += uint32(position)
+	}
+	return &one
+}
+
+// Owner is whom the input roots of most actions belong to; nil is the worker's user,
+// or that there is no such one user.
+func (u *Users) Owner() *vfs.Owner {
+	if u == nil || u.count > 0 {
+		return nil
+	}
+	return ownerOf(&u.first)
+}
+
+// suffice returns an error if there are fewer users than positions.
+func (u *Users) suffice(positions int) error {
+	if u == nil || u.count == 0 || u.count >= positions {
+		return nil
+	}
+	return fmt.Errorf("users %s are %d, and %d are needed: one for each action that is fetched for, executed and reported at once",
+		u.Name, u.count, positions)
+}
+
+// ownerOf is whom the input root of an action of u belongs to.
+func ownerOf(u *runner.User) *vfs.Owner {
+	if u == nil {
+		return nil
+	}
+	return &vfs.Owner{UID: u.UID, GID: u.GID}
+}
+
+// as calls f on a thread whose access to files is u's, so that what f makes belongs
+// to u; nil is the worker's user. The thread keeps its identity otherwise.
+func as(u *runner.User, f func() error) error {
+	if u == nil {
+		return f()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	gid, err := unix.SetfsgidRetGid(int(u.GID))
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = unix.SetfsgidRetGid(gid) }()
+	uid, err := unix.SetfsuidRetUid(int(u.UID))
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = unix.SetfsuidRetUid(uid) }()
+	return f()
+}
