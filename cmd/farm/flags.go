@@ -96,18 +96,6 @@ func PlatformOf(pairs map[string]string) *repb.Platform {
 	return p
 }
 
-// grpcAddress strips the scheme of "grpc://HOST:PORT".
-func grpcAddress(target string) (string, error) {
-	address, found := strings.CutPrefix(target, "grpc://")
-	if !found && strings.Contains(target, "://") {
-		return "", fmt.Errorf("address %q: only grpc://HOST:PORT is supported", target)
-	}
-	if address == "" || !strings.Contains(address, ":") {
-		return "", fmt.Errorf("address %q is not of the form grpc://HOST:PORT", target)
-	}
-	return address, nil
-}
-
 // DefaultData is where a program keeps its data unless told otherwise.
 func DefaultData(name string) string {
 	if os.Getuid() == 0 {

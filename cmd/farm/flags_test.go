@@ -26,19 +26,6 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestGRPCAddress(t *testing.T) {
-	for _, in := range []string{"grpc://127.0.0.1:8980", "127.0.0.1:8980"} {
-		if got, err := grpcAddress(in); err != nil || got != "127.0.0.1:8980" {
-			t.Errorf("grpcAddress(%q) = %q, %v", in, got, err)
-		}
-	}
-	for _, in := range []string{"", "grpc://", "https://h:1", "grpcs://h:1", "host"} {
-		if got, err := grpcAddress(in); err == nil {
-			t.Errorf("grpcAddress(%q) = %q, want an error", in, got)
-		}
-	}
-}
-
 func TestPlatformIsSorted(t *testing.T) {
 	p := PlatformOf(map[string]string{"b": "2", "a": "1", "c": "3"}).GetProperties()
 	if len(p) != 3 || p[0].GetName() != "a" || p[1].GetName() != "b" || p[2].GetValue() != "3" {

@@ -38,8 +38,8 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	}
 	var store kv.Store
 	switch {
-	case strings.HasPrefix(w.Profiles, "grpc://"):
-		conn, err := dial(w.Profiles)
+	case strings.HasPrefix(w.Profiles, "grpc://"), strings.HasPrefix(w.Profiles, "grpcs://"):
+		conn, err := w.Client.Dial(w.Profiles)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -51,7 +51,7 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	case w.Profiles == "":
 		store, closeStore = openRecords(filepath.Join(w.Data, recordsFile), w.Logger)
 	default:
-		return nil, nil, fmt.Errorf("%q is neither bolt:PATH nor grpc://HOST:PORT", w.Profiles)
+		return nil, nil, fmt.Errorf("%q is none of bolt:PATH, grpc://HOST:PORT and grpcs://HOST:PORT", w.Profiles)
 	}
 	return prefetch.NewProfiles(store, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -45,15 +44,21 @@ type Scheduler struct {
 	Record string
 	Config scheduler.Config
 	Logger *zap.Logger
+	Ports  Ports
+	// Client is whom storage elsewhere is shown.
+	Client Client
+	local  *inProcess // for a worker in this process; nil: there is none
 }
 
 // Flags registers the flags of a scheduler.
 func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for health and metrics over HTTP; empty: none")
-	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded) or grpc://HOST:PORT (default dir:DATA/storage)")
+	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), grpc://HOST:PORT or grpcs://HOST:PORT (default dir:DATA/storage)")
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
+	s.Ports.Flags(f)
+	s.Client.Flags(f)
 	s.ConfigFlags(f)
 	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
 	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for scheduler.Replay; it ends at 1 GiB")
@@ -74,6 +79,23 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.Config.MaxPerClient, "max-per-client", 100_000, "operations that one client, known by its address, may have at once")
 }
 
+// Join has w work for s in this process, over connections that nobody else can make.
+// It comes before the Run of either.
+func (s *Scheduler) Join(w *Worker) {
+	s.local = newInProcess()
+	w.Client.connect = s.local.dial
+	address := "grpc://" + inProcessNetwork + ":0"
+	w.Scheduler, w.Storage, w.Profiles = address, address, address
+}
+
+// Scheme returns what the addresses of clients of s begin with.
+func (s *Scheduler) Scheme() string {
+	if s.Ports.Cert != "" {
+		return "grpcs://"
+	}
+	return "grpc://"
+}
+
 // Run serves until ctx ends. ready is called once with the address of the gRPC
 // port, when calls are answered.
 func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
@@ -84,13 +106,17 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		}
 	}
 	registry := newRegistry()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
+	source, err := s.Ports.open(s.Logger)
 	if err != nil {
-		return fmt.Errorf("listen for gRPC: %w (choose another address with --listen)", err)
+		return err
+	}
+	listener, err := s.Ports.listen(ctx, "--listen", s.Listen)
+	if err != nil {
+		return err
 	}
 	defer listener.Close()
 	clients := &activity{}
-	server, health := newGRPC(clients)
+	server, health := newGRPC(clients, source)
 	storage, err := s.openStorage(ctx)
 	if err != nil {
 		return err
@@ -130,7 +156,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	storage.serveStreams(server, sched)
 	kv.RegisterFSAC(server, records)
 	kv.RegisterISCC(server, records)
-	stopHTTP, err := serveHTTP(ctx, s.HTTP, registry)
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, source, registry)
 	if err != nil {
 		return err
 	}
@@ -140,6 +166,9 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(sched.Watch(listener)) })
+	if s.local != nil {
+		group.Go(func() error { return server.Serve(sched.Watch(s.local)) })
+	}
 	group.Go(func() error { return sched.Run(groupCtx) })
 	group.Go(func() error {
 		<-groupCtx.Done()
@@ -182,7 +211,8 @@ func (s *Scheduler) openStorage(ctx context.Context) (*storage, error) {
 	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
 		return s.embedStorage(dir)
 	}
-	conn, err := dial(spec)
+	s.Client.Logger = s.Logger
+	conn, err := s.Client.Dial(spec)
 	if err != nil {
 		return nil, fmt.Errorf("--storage: %w", err)
 	}

@@ -3,8 +3,6 @@ package farm
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -12,13 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/cas"
 )
 
@@ -49,9 +46,10 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// newGRPC returns a server with health and reflection, whose calls a sees.
-func newGRPC(a *activity) (*grpc.Server, *health.Server) {
-	s := grpc.NewServer(
+// newGRPC returns a server with health and reflection, whose calls a sees; with TLS if
+// there is a source.
+func newGRPC(a *activity, source *certs.Source) (*grpc.Server, *health.Server) {
+	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(a.unary),
 		grpc.ChainStreamInterceptor(a.stream),
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
@@ -65,7 +63,11 @@ func newGRPC(a *activity) (*grpc.Server, *health.Server) {
 		}),
 		// A machine that vanished sends nothing any more; its connection would stay.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 15 * time.Second, Timeout: 10 * time.Second}),
-	)
+	}
+	if source != nil {
+		options = append(options, grpc.Creds(orInProcess{source.Credentials()}))
+	}
+	s := grpc.NewServer(options...)
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
@@ -90,45 +92,16 @@ func stopGRPC(s *grpc.Server, h *health.Server) {
 	}
 }
 
-// dial connects to a "grpc://HOST:PORT" or "HOST:PORT" address; it does not
-// wait for the other side.
-func dial(target string) (*grpc.ClientConn, error) {
-	address, err := grpcAddress(target)
-	if err != nil {
-		return nil, err
-	}
-	return Dial(address)
-}
-
-// Dial connects to HOST:PORT without encryption; it does not wait for the other
-// side.
-func Dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("dns:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cas.MaxMessageBytes)),
-		// Soon after the other side is back, so are we.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 2 * time.Second,
-			},
-			MinConnectTimeout: 5 * time.Second,
-		}),
-		grpc.WithStaticStreamWindowSize(streamWindow),
-		grpc.WithStaticConnWindowSize(connectionWindow),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: 30 * time.Second, Timeout: 20 * time.Second, PermitWithoutStream: true,
-		}))
-}
-
-// serveHTTP serves health and metrics until ctx ends. No address: nothing.
-func serveHTTP(ctx context.Context, address string, registry *prometheus.Registry) (stop func() error, err error) {
+// serveHTTP serves health and metrics until stop is called. No address: nothing.
+func (p *Ports) serveHTTP(
+	ctx context.Context, address string, source *certs.Source, registry *prometheus.Registry,
+) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", address)
+	listener, err := p.listen(ctx, "--http", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for HTTP: %w (choose another address with --http)", err)
+		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
@@ -137,7 +110,7 @@ func serveHTTP(ctx context.Context, address string, registry *prometheus.Registr
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(encrypted(listener, source)) }()
 	return func() error {
 		closeErr := server.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {

@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -27,7 +29,7 @@ import (
 
 // A Worker is the configuration of a worker.
 type Worker struct {
-	Scheduler, Storage string // grpc://HOST:PORT
+	Scheduler, Storage string // grpc://HOST:PORT or grpcs://HOST:PORT
 	HTTP               string // HOST:PORT for health and metrics; empty: none
 	SizeClass          uint32
 	Slots              int // commands at once; 0: one for each CPU
@@ -42,6 +44,9 @@ type Worker struct {
 	CacheSize               string
 	FreePercent             int // of the free space, without CacheSize; 0 is 80
 	Logger                  *zap.Logger
+	Ports                   Ports
+	// Client is whom scheduler, storage and profiles are shown.
+	Client Client
 	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
 	ExecFilesystem vfs.Method
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
@@ -72,8 +77,8 @@ type Worker struct {
 
 // Flags registers the flags of a worker.
 func (w *Worker) Flags(f *pflag.FlagSet) {
-	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT")
-	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT")
+	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT")
+	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT")
 	f.StringVar(&w.HTTP, "http", "127.0.0.1:8982", "`address` for health and metrics over HTTP; empty: none")
 	f.StringVar(&w.Data, "data", DefaultData("forerunner-worker"), "`folder` for everything that is kept")
 	f.StringVar(&w.CacheDir, "cache-dir", "", "`folder` of the worker's store (default DATA/cas)")
@@ -81,6 +86,8 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
+	w.Ports.Flags(f)
+	w.Client.Flags(f)
 	w.PipelineFlags(f)
 	w.FilesystemFlags(f)
 	w.LimitFlags(f)
@@ -254,18 +261,14 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	schedulerConn, err := dial(w.Scheduler)
+	schedulerConn, storageConn, err := w.dial()
 	if err != nil {
-		return fmt.Errorf("--scheduler: %w", err)
+		return err
 	}
 	defer schedulerConn.Close()
-	storageConn, err := dial(w.Storage)
-	if err != nil {
-		return fmt.Errorf("--storage: %w", err)
-	}
 	defer storageConn.Close()
 	registry := newRegistry()
-	stopHTTP, err := serveHTTP(ctx, w.HTTP, registry)
+	stopHTTP, err := w.serveHTTP(ctx, registry)
 	if err != nil {
 		return err
 	}
@@ -308,6 +311,26 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		ready()
 	}
 	return work1.Run(ctx, abort)
+}
+
+// dial makes the connections to the scheduler and to storage.
+func (w *Worker) dial() (scheduler, storage *grpc.ClientConn, err error) {
+	w.Client.Logger = w.Logger
+	if scheduler, err = w.Client.Dial(w.Scheduler); err != nil {
+		return nil, nil, fmt.Errorf("--scheduler: %w", err)
+	}
+	if storage, err = w.Client.Dial(w.Storage); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("--storage: %w", err), scheduler.Close())
+	}
+	return scheduler, storage, nil
+}
+
+func (w *Worker) serveHTTP(ctx context.Context, registry *prometheus.Registry) (stop func() error, err error) {
+	source, err := w.Ports.open(w.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return w.Ports.serveHTTP(ctx, w.HTTP, source, registry)
 }
 
 // makeWorkDir makes the folder for temporary files, empty.

@@ -39,8 +39,9 @@ func adminCommand(
 ) *cobra.Command {
 	var remote string
 	var asJSON bool
+	var client farm.Client
 	cmd := farm.NewCommand(use, short, long, func(cmd *cobra.Command, args []string) error {
-		conn, err := farm.Dial(strings.TrimPrefix(remote, "grpc://"))
+		conn, err := client.Dial(remote)
 		if err != nil {
 			return err
 		}
@@ -59,7 +60,8 @@ func adminCommand(
 		}
 	})
 	cmd.Args = cobra.ArbitraryArgs
-	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT")
+	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
+	client.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

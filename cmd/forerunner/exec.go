@@ -33,6 +33,7 @@ const greetTimeout = 10 * time.Second
 // An execution is what the flags of exec say.
 type execution struct {
 	remote, instance string
+	client           farm.Client
 	inputs           []string
 	outputs          []string
 	download         string
@@ -59,7 +60,7 @@ func execCommand() *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&e.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT")
+	f.StringVar(&e.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
 	f.StringVar(&e.instance, "instance", "", "instance `name`")
 	f.StringArrayVar(&e.inputs, "input", nil, "`DIR` to send as input root, or PREFIX=DIR to place it below a prefix; repeatable")
 	f.StringArrayVar(&e.outputs, "output", nil, "`path` to bring back, relative to the working directory; repeatable")
@@ -70,6 +71,7 @@ func execCommand() *cobra.Command {
 	f.DurationVar(&e.timeout, "timeout", 0, "`time` that the command may run (default: the scheduler's)")
 	f.BoolVar(&e.noCache, "no-cache", false, "neither take the result from the cache nor keep it there")
 	f.BoolVar(&e.skip, "skip-cache", false, "run even if the result is in the cache")
+	e.client.Flags(f)
 	f.BoolVar(&e.quiet, "quiet", false, "show no progress")
 	return cmd
 }
@@ -86,7 +88,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		}
 		e.env["PATH"] = defaultPath
 	}
-	conn, err := farm.Dial(strings.TrimPrefix(e.remote, "grpc://"))
+	conn, err := e.client.Dial(e.remote)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ const maxShownFiles = 1 << 20
 type profileView struct {
 	remote, profiles, instance string
 	unused                     bool
+	client                     farm.Client
 }
 
 func profileCommand() *cobra.Command {
@@ -51,9 +52,10 @@ func profileCommand() *cobra.Command {
 		})
 	cmd.Args = cobra.ArbitraryArgs
 	f := cmd.Flags()
-	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT")
-	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT (default that of --remote)")
+	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
+	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
 	f.StringVar(&v.instance, "instance", "", "instance `name`")
+	v.client.Flags(f)
 	f.BoolVar(&v.unused, "unused", false, "list only what none of the last runs read, the largest first")
 	return cmd
 }
@@ -63,7 +65,7 @@ func (v *profileView) run(ctx context.Context, name string, out io.Writer) error
 	if err != nil {
 		return err
 	}
-	conn, err := farm.Dial(strings.TrimPrefix(v.remote, "grpc://"))
+	conn, err := v.client.Dial(v.remote)
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func (v *profileView) recordOf(
 	ctx context.Context, conn *grpc.ClientConn, a *repb.Action,
 ) (r prefetch.Record, err error) {
 	if v.profiles != "" {
-		other, err := farm.Dial(strings.TrimPrefix(v.profiles, "grpc://"))
+		other, err := v.client.Dial(v.profiles)
 		if err != nil {
 			return r, err
 		}

@@ -27,6 +27,7 @@ func (l *localFarm) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.data, "data", farm.DefaultData("forerunner"), "`folder` for everything that is kept")
 	f.StringVar(&l.cacheSize, "cache-size", "", "bytes that storage and the worker's store may each use, e.g. `20G` (default 40% of what is free)")
 	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
+	l.scheduler.Ports.Flags(f)
 	l.worker.PipelineFlags(f)
 	l.worker.FilesystemFlags(f)
 	l.worker.LimitFlags(f)
@@ -55,10 +56,9 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	}
 	// The scheduler and its storage go on until the worker has drained.
 	l.scheduler.EndsWithReady = true
+	l.scheduler.Join(&l.worker)
 	err = l.scheduler.Run(abort, func(address string) error {
-		l.worker.Scheduler, l.worker.Storage = "grpc://"+address, "grpc://"+address
-		l.worker.Profiles = "grpc://" + address
-		return started.Run(drain, abort, func() { ready(address) })
+		return started.Run(drain, abort, func() { ready(l.scheduler.Scheme() + address) })
 	})
 	return errors.Join(err, started.Close())
 }
@@ -78,7 +78,7 @@ func upCommand() *cobra.Command {
 			defer release()
 			return l.run(drain, abort, log, func(address string) {
 				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n"+
-					"build --remote_executor=grpc://%[1]s\n"+
+					"build --remote_executor=%[1]s\n"+
 					"build --remote_timeout=3600\n"+
 					"build --jobs=%[2]d\n"+
 					"# For one command: forerunner exec --remote %[1]s --input DIR --output PATH -- CMD ARGS\n",

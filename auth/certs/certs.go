@@ -1,0 +1,109 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/forerunner-build/forerunner/auth/reload"
+)
+
+// Files name PEM files. Cert and Key are who one is. CA are the authorities that
+// must have signed who the other one is; a client without any takes those of the
+// system, a server does not ask.
+type Files struct{ Cert, Key, CA string }
+
+// agreed is what a handshake needs, in both forms.
+type agreed struct {
+	config *tls.Config
+	grpc   credentials.TransportCredentials
+}
+
+// A Source has what the next handshake needs. It may be used concurrently.
+type Source struct{ files *reload.Value[agreed] }
+
+// NewServer reads the files of a server; Cert and Key are required.
+func NewServer(f Files, log *zap.Logger) (*Source, error) {
+	if f.Cert == "" || f.Key == "" {
+		return nil, errors.New("a server's certificate and its key are needed, both")
+	}
+	return open(f, log, func(c *tls.Config, pool *x509.CertPool) {
+		if c.ClientCAs = pool; pool != nil {
+			c.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	})
+}
+
+// NewClient reads the files of a client; Cert comes with Key.
+func NewClient(f Files, log *zap.Logger) (*Source, error) {
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, errors.New("a certificate and its key are given together or not at all")
+	}
+	return open(f, log, func(c *tls.Config, pool *x509.CertPool) { c.RootCAs = pool })
+}
+
+func open(f Files, log *zap.Logger, trust func(*tls.Config, *x509.CertPool)) (*Source, error) {
+	files, err := reload.New(log, func(contents [][]byte) (agreed, error) {
+		config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		if f.Cert != "" {
+			pair, err := tls.X509KeyPair(contents[0], contents[1])
+			if err != nil {
+				return agreed{}, err
+			}
+			config.Certificates = []tls.Certificate{pair}
+		}
+		var pool *x509.CertPool
+		if f.CA != "" {
+			if pool = x509.NewCertPool(); !pool.AppendCertsFromPEM(contents[2]) {
+				return agreed{}, fmt.Errorf("%s has no certificate of an authority in PEM form", f.CA)
+			}
+		}
+		trust(config, pool)
+		return agreed{config, credentials.NewTLS(config)}, nil
+	}, f.Cert, f.Key, f.CA)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{files}, nil
+}
+
+// Config returns the configuration of a server that is not gRPC's.
+func (s *Source) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.files.Get().config, nil },
+	}
+}
+
+// Credentials returns the credentials of a gRPC server or client.
+func (s *Source) Credentials() credentials.TransportCredentials { return transport{s} }
+
+// transport gives each handshake the credentials that are in force.
+type transport struct{ source *Source }
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (t transport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return t.source.files.Get().grpc.ClientHandshake(ctx, authority, raw)
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return t.source.files.Get().grpc.ServerHandshake(raw)
+}
+
+// Info implements credentials.TransportCredentials.
+func (t transport) Info() credentials.ProtocolInfo { return t.source.files.Get().grpc.Info() }
+
+// Clone implements credentials.TransportCredentials.
+func (t transport) Clone() credentials.TransportCredentials { return t }
+
+// OverrideServerName implements credentials.TransportCredentials; gRPC does not call it.
+func (t transport) OverrideServerName(string) error {
+	return errors.New("the name of a server is part of its address")
+}

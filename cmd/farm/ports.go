@@ -1,0 +1,77 @@
+package farm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/auth/certs"
+)
+
+// Ports say how the ports of a program are protected.
+type Ports struct {
+	// Cert, Key and ClientCA are files; see certs.Files. Without Cert there is no TLS.
+	Cert, Key, ClientCA string
+	// Insecure allows ports that others can reach although there is no TLS.
+	Insecure bool
+}
+
+// Flags registers the flags of ports.
+func (p *Ports) Flags(f *pflag.FlagSet) {
+	f.StringVar(&p.Cert, "tls-cert", "", "`file` with the certificate of all ports, PEM; taken up anew when it changes, like all files of --tls-…")
+	f.StringVar(&p.Key, "tls-key", "", "`file` with the key of --tls-cert, PEM")
+	f.StringVar(&p.ClientCA, "tls-client-ca", "", "`file` with the authorities of clients' certificates, PEM: who calls has to have one, or a token")
+	f.BoolVar(&p.Insecure, "insecure-listen", false, "listen elsewhere than on loopback without TLS: whoever reaches the port reads and writes all that goes over it")
+}
+
+// open reads the files; nil if there is to be no TLS.
+func (p *Ports) open(log *zap.Logger) (*certs.Source, error) {
+	if p.Cert == "" && p.Key == "" {
+		if p.ClientCA != "" {
+			return nil, errors.New("--tls-client-ca: there is no TLS without --tls-cert and --tls-key")
+		}
+		return nil, nil
+	}
+	source, err := certs.NewServer(certs.Files{Cert: p.Cert, Key: p.Key, CA: p.ClientCA}, log)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key, --tls-client-ca: %w", err)
+	}
+	return source, nil
+}
+
+// listen listens for what flag names, where it may.
+func (p *Ports) listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if p.Cert == "" && !p.Insecure && !isLoopback(host) {
+		return nil, fmt.Errorf("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
+			"or --insecure-listen if whoever reaches it may do everything", flag, address)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w (choose another address with %s)", err, flag)
+	}
+	return listener, nil
+}
+
+// isLoopback reports whether a host is certain to be this machine and to be reached by
+// it alone. A name is not: what it stands for may change.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// encrypted returns l with TLS, if there is any.
+func encrypted(l net.Listener, source *certs.Source) net.Listener {
+	if source == nil {
+		return l
+	}
+	return tls.NewListener(l, source.Config())
+}
