@@ -91,12 +91,12 @@ func (v *profileView) run(ctx context.Context, name string, out io.Writer) error
 	if err != nil {
 		return fmt.Errorf("read input root: %w", err)
 	}
-	t, err := newProfiledTree(record, root, directories)
+	tree, err := prefetch.LayOver(record, root, directories, maxShownFiles)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(out)
-	t.print(w, v.unused)
+	printProfiled(w, tree, record, v.unused)
 	return w.Flush()
 }
 
@@ -147,135 +147,58 @@ func (v *profileView) recordOf(
 	return r, nil
 }
 
-// A profiledTree is an input root over which a profile was laid.
-type profiledTree struct {
-	lines     []profiledLine // in order of the tree
-	all       amount
-	sums      [marks]amount
-	knowsLast bool
-}
-
-type amount struct{ files, bytes int64 }
-
-func (a *amount) add(o amount) { a.files, a.bytes = a.files+o.files, a.bytes+o.bytes }
-
-// A mark says who read a path.
-type mark int
-
-// The marks.
-const (
-	neverRead mark = iota
-	foreseen       // by a run before the last one, or nobody knows by which
-	readLast
-	marks
-)
-
-func (m mark) String() string { return [...]string{"-", "~", "+"}[m] }
-
 // A profiledLine is a file, or a folder of which nothing was read.
 type profiledLine struct {
 	path string
-	mark mark
-	amount
+	node *prefetch.Node
 }
 
-func newProfiledTree(r prefetch.Record, root digest.Digest, list []*repb.Directory) (*profiledTree, error) {
-	b := &treeBuilder{
-		record: r, directories: map[string]*repb.Directory{}, tree: &profiledTree{knowsLast: r.KnowsLast()},
-	}
-	for _, m := range list {
-		d, _, err := digest.OfMessage(digest.SHA256, m)
-		if err != nil {
-			return nil, fmt.Errorf("input root: %w", err)
-		}
-		b.directories[d.String()] = m
-	}
-	b.add("", prefetch.RootHash, root.Proto(), true)
-	if b.files > maxShownFiles {
-		return nil, fmt.Errorf("input root has more than %d files and folders", maxShownFiles)
-	}
-	return b.tree, nil
-}
-
-type treeBuilder struct {
-	record      prefetch.Record
-	directories map[string]*repb.Directory
-	tree        *profiledTree
-	files       int
-}
-
-// add adds what is below the directory d at dir. It returns how much that is; what
-// was not read at all is left for the caller to write as one line.
-func (b *treeBuilder) add(dir string, h prefetch.PathHash, d *repb.Digest, read bool) amount {
-	var sum amount
-	if b.files++; b.files > maxShownFiles {
-		return sum
-	}
-	m := b.directories[fmt.Sprintf("%s/%d", d.GetHash(), d.GetSizeBytes())]
-	for _, f := range m.GetFiles() {
-		if b.files++; b.files > maxShownFiles {
-			return sum
-		}
-		one := amount{1, f.GetDigest().GetSizeBytes()}
-		sum.add(one)
-		if read {
-			b.line(path.Join(dir, f.GetName()), b.mark(h.Child(f.GetName())), one)
+// profiledLines lists what is below n, in the order of the tree.
+func profiledLines(lines []profiledLine, dir string, n *prefetch.Node) []profiledLine {
+	for _, child := range n.Children {
+		p := path.Join(dir, child.Name)
+		if child.Folder && child.Mark != prefetch.NeverRead {
+			lines = profiledLines(lines, p, child)
+		} else {
+			lines = append(lines, profiledLine{p, child})
 		}
 	}
-	for _, child := range m.GetDirectories() {
-		p, childHash := path.Join(dir, child.GetName()), h.Child(child.GetName())
-		// What is below a folder that was not read was not read.
-		childRead := read && b.mark(childHash) != neverRead
-		below := b.add(p, childHash, child.GetDigest(), childRead)
-		sum.add(below)
-		if read && !childRead {
-			b.line(p+"/", neverRead, below)
-		}
-	}
-	return sum
+	return lines
 }
 
-// mark says who read the path of that hash.
-func (b *treeBuilder) mark(h prefetch.PathHash) mark {
-	switch {
-	case b.record.ReadLast(h):
-		return readLast
-	case b.record.Profile.Contains(h):
-		return foreseen
-	}
-	return neverRead
-}
+// marks are how they are printed.
+var marks = [prefetch.Marks]string{prefetch.NeverRead: "-", prefetch.Foreseen: "~", prefetch.ReadLast: "+"}
 
-func (b *treeBuilder) line(p string, m mark, n amount) {
-	t := b.tree
-	t.lines = append(t.lines, profiledLine{p, m, n})
-	t.all.add(n)
-	t.sums[m].add(n)
-}
-
-// print writes a line for each path, and sums.
-func (t *profiledTree) print(w io.Writer, unused bool) {
-	lines := t.lines
+// printProfiled writes a line for each path, and sums.
+func printProfiled(w io.Writer, root *prefetch.Node, r prefetch.Record, unused bool) {
+	lines := profiledLines(nil, "", root)
 	if unused {
-		lines = slices.DeleteFunc(slices.Clone(lines), func(l profiledLine) bool { return l.mark != neverRead })
-		slices.SortStableFunc(lines, func(a, b profiledLine) int { return -cmp.Compare(a.bytes, b.bytes) })
+		lines = slices.DeleteFunc(lines, func(l profiledLine) bool { return l.node.Mark != prefetch.NeverRead })
+		slices.SortStableFunc(lines, func(a, b profiledLine) int {
+			return -cmp.Compare(a.node.All().Bytes, b.node.All().Bytes)
+		})
 	}
 	for _, l := range lines {
-		count := ""
-		if strings.HasSuffix(l.path, "/") {
-			count = fmt.Sprintf("  (%d files)", l.files)
+		all, count := l.node.All(), ""
+		if l.node.Folder {
+			count = fmt.Sprintf("/  (%d files)", all.Files)
 		}
-		fmt.Fprintf(w, "%s %10s  %s%s\n", l.mark, bytesText(l.bytes), l.path, count)
+		fmt.Fprintf(w, "%s %10s  %s%s\n", marks[l.node.Mark], bytesText(all.Bytes), l.path, count)
 	}
-	if !t.knowsLast {
+	if !r.KnowsLast() {
 		fmt.Fprintln(w, "what the last run read is not known here: the store has filters only")
 	}
+	all := root.All()
 	for _, sum := range []struct {
-		mark mark
+		mark prefetch.Mark
 		what string
-	}{{readLast, "read by the last run"}, {foreseen, "foreseen, too"}, {neverRead, "never read"}} {
-		n := t.sums[sum.mark]
-		fmt.Fprintf(w, "%s %d of %d files, %s of %s: %s\n", sum.mark,
-			n.files, t.all.files, bytesText(n.bytes), bytesText(t.all.bytes), sum.what)
+	}{
+		{prefetch.ReadLast, "read by the last run"},
+		{prefetch.Foreseen, "foreseen, too"},
+		{prefetch.NeverRead, "never read"},
+	} {
+		n := root.Sums[sum.mark]
+		fmt.Fprintf(w, "%s %d of %d files, %s of %s: %s\n", marks[sum.mark],
+			n.Files, all.Files, bytesText(n.Bytes), bytesText(all.Bytes), sum.what)
 	}
 }

@@ -73,12 +73,12 @@ func TestProfiledTree(t *testing.T) {
 			"+ 0 of 8 files, 0 B of 3072 KiB: read by the last run|" +
 			"~ 3 of 8 files, 125 B of 3072 KiB: foreseen, too|- 5 of 8 files, 3072 KiB of 3072 KiB: never read|"},
 	} {
-		tree, err := newProfiledTree(c.record, root, all)
+		tree, err := prefetch.LayOver(c.record, root, all, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		tree.print(&b, c.unused)
+		printProfiled(&b, tree, c.record, c.unused)
 		var got string
 		for line := range strings.Lines(b.String()) {
 			got += strings.Join(strings.Fields(line), " ") + "|"

@@ -1,0 +1,155 @@
+package prefetch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// ErrTooLarge says that an input root has more entries than the caller wants to see.
+var ErrTooLarge = errors.New("input root has too many files and folders")
+
+// A Mark says who read a path.
+type Mark int
+
+// The marks.
+const (
+	NeverRead Mark = iota
+	Foreseen       // by a run before the last one, or nobody knows by which
+	ReadLast       // by the last run
+	Marks          // how many there are
+)
+
+// plus saturates: a tree that names one folder often enough has more files than can be counted.
+func (a Amount) plus(o Amount) Amount {
+	return Amount{saturated(a.Files, o.Files), saturated(a.Bytes, o.Bytes)}
+}
+
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// A Node is a file or folder of an input root over which a Record was laid.
+type Node struct {
+	Name   string // empty for the root
+	Folder bool
+	Mark   Mark
+	// Sums counts the files at and below the node by their marks.
+	Sums [Marks]Amount
+	// Children has the files of a folder, then its folders. What is below a folder that nobody
+	// read was not read and is not listed.
+	Children []*Node
+}
+
+// All counts the files at and below n.
+func (n *Node) All() (all Amount) {
+	for _, a := range n.Sums {
+		all = all.plus(a)
+	}
+	return all
+}
+
+// LayOver lays r over the input root that consists of the directories, in any order. A directory
+// that is not among them is taken to be empty. Beyond atMost nodes it returns ErrTooLarge.
+func LayOver(r Record, root digest.Digest, directories []*repb.Directory, atMost int) (*Node, error) {
+	b := &overlay{
+		record: r, function: root.Function(), left: atMost,
+		directories: make(map[digest.Digest]*repb.Directory, len(directories)),
+		unread:      map[digest.Digest]Amount{},
+	}
+	for _, m := range directories {
+		d, _, err := digest.OfMessage(b.function, m)
+		if err != nil {
+			return nil, fmt.Errorf("input root: %w", err)
+		}
+		b.directories[d] = m
+	}
+	n := &Node{Folder: true, Mark: b.mark(RootHash)}
+	if n.Mark == NeverRead {
+		n.Mark = Foreseen // every run begins in its root
+	}
+	if err := b.fill(n, RootHash, root); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+type overlay struct {
+	record      Record
+	function    digest.Function
+	directories map[digest.Digest]*repb.Directory
+	unread      map[digest.Digest]Amount // what is below folders that nobody read
+	left        int                      // nodes
+}
+
+// mark says who read the path of that hash.
+func (b *overlay) mark(h PathHash) Mark {
+	switch {
+	case b.record.ReadLast(h):
+		return ReadLast
+	case b.record.Profile != nil && b.record.Profile.Contains(h):
+		return Foreseen
+	}
+	return NeverRead
+}
+
+// fill adds what is in the directory d to its node.
+func (b *overlay) fill(n *Node, h PathHash, d digest.Digest) error {
+	m := b.directories[d]
+	if b.left -= len(m.GetFiles()) + len(m.GetDirectories()); b.left < 0 {
+		return ErrTooLarge
+	}
+	for _, f := range m.GetFiles() {
+		child := &Node{Name: f.GetName(), Mark: b.mark(h.Child(f.GetName()))}
+		child.Sums[child.Mark] = Amount{1, max(f.GetDigest().GetSizeBytes(), 0)}
+		n.take(child)
+	}
+	for _, e := range m.GetDirectories() {
+		below, err := digest.FromProto(b.function, e.GetDigest())
+		if err != nil {
+			return fmt.Errorf("folder %q: %w", e.GetName(), err)
+		}
+		childHash := h.Child(e.GetName())
+		child := &Node{Name: e.GetName(), Folder: true, Mark: b.mark(childHash)}
+		if child.Mark == NeverRead {
+			child.Sums[NeverRead] = b.count(below)
+		} else if err := b.fill(child, childHash, below); err != nil {
+			return err
+		}
+		n.take(child)
+	}
+	return nil
+}
+
+func (n *Node) take(child *Node) {
+	n.Children = append(n.Children, child)
+	for i, a := range child.Sums {
+		n.Sums[i] = n.Sums[i].plus(a)
+	}
+}
+
+// count returns what is below a folder, counted once however often the tree names it. No
+// directory contains itself, as it would have to contain its own digest.
+func (b *overlay) count(d digest.Digest) Amount {
+	if sum, ok := b.unread[d]; ok {
+		return sum
+	}
+	var sum Amount
+	for _, f := range b.directories[d].GetFiles() {
+		sum = sum.plus(Amount{1, max(f.GetDigest().GetSizeBytes(), 0)})
+	}
+	for _, e := range b.directories[d].GetDirectories() {
+		if below, err := digest.FromProto(b.function, e.GetDigest()); err == nil {
+			sum = sum.plus(b.count(below))
+		}
+	}
+	b.unread[d] = sum
+	return sum
+}
