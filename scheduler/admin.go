@@ -30,6 +30,9 @@ type adminService struct {
 	admin.UnimplementedSchedulerServer
 }
 
+// Admin returns what Register serves operators, for callers in this process.
+func (s *Server) Admin() admin.SchedulerServer { return adminService{Server: s} }
+
 // ListWorkers implements admin.SchedulerServer.
 func (s adminService) ListWorkers(
 	_ context.Context, req *admin.ListWorkersRequest,
@@ -167,7 +170,7 @@ func (s adminService) ListQueues(
 }
 
 func (b Branch) proto() *admin.Branch {
-	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted)}
+	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted), Due: b.Due}
 	for _, child := range b.Children {
 		m.Children = append(m.Children, child.proto())
 	}
@@ -196,18 +199,33 @@ func (s adminService) ListOperations(
 	s.mu.Unlock()
 	resp := &admin.ListOperationsResponse{NextPageToken: next}
 	for _, st := range statuses {
-		op := &admin.Operation{
-			Name: st.Name, Action: st.Digest.String(), InstanceName: st.Instance,
-			Invocation: st.Request.GetToolInvocationId(), Target: st.Request.GetTargetId(),
-			Mnemonic: st.Request.GetActionMnemonic(), Client: st.Client,
-			Queued: timestamppb.New(st.Queued), Worker: st.Worker, Attempts: int32(st.Attempts),
-		}
-		if st.Worker != "" {
-			op.Started = timestamppb.New(st.Started)
-		}
-		resp.Operations = append(resp.Operations, op)
+		resp.Operations = append(resp.Operations, st.admin())
 	}
 	return resp, nil
+}
+
+func (s Status) admin() *admin.Operation {
+	op := &admin.Operation{
+		Name: s.Name, Action: s.Digest.String(), DigestFunction: s.Digest.Function().String(), InstanceName: s.Instance,
+		Invocation: s.Request.GetToolInvocationId(), Target: s.Request.GetTargetId(),
+		Mnemonic: s.Request.GetActionMnemonic(), Client: s.Client,
+		Queued: timestamppb.New(s.Queued), Worker: s.Worker, Attempts: int32(s.Attempts), Done: s.Done(),
+	}
+	if s.Worker != "" {
+		op.Started = timestamppb.New(s.Started)
+	}
+	return op
+}
+
+// GetOperation implements admin.SchedulerServer.
+func (s adminService) GetOperation(_ context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
+	s.mu.Lock()
+	st, ok := s.state.Operation(req.GetName())
+	s.mu.Unlock()
+	if !ok {
+		return nil, errUnknownOperation(req.GetName())
+	}
+	return st.admin(), nil
 }
 
 // KillOperations implements admin.SchedulerServer.

@@ -12,6 +12,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -160,8 +161,18 @@ func TestKill(t *testing.T) {
 		if len(list.GetOperations()) != 1 || list.GetOperations()[0].GetInvocation() != "inv2" {
 			t.Errorf("operations %v", list)
 		}
+		if op := asked(t, f.operator().GetOperation, &admin.GetOperationRequest{Name: name}); op.GetDone() ||
+			op.GetTarget() != "//x:a" || op.GetDigestFunction() != "sha256" {
+			t.Errorf("operation %v", op)
+		}
 		kill(1, matching("operation="+name))
 		dead(a)
+		if op := asked(t, f.operator().GetOperation, &admin.GetOperationRequest{Name: name}); !op.GetDone() {
+			t.Errorf("operation %v", op)
+		}
+		if _, err := f.operator().GetOperation(t.Context(), &admin.GetOperationRequest{Name: "operations/x"}); status.Code(err) != codes.NotFound {
+			t.Errorf("unknown operation: %v", err)
+		}
 		kill(0, matching("operation="+name))
 		kill(1, matching("invocation=inv1", "stage=queued"))
 		dead(b)

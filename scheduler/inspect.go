@@ -129,6 +129,9 @@ type Branch struct {
 	// with its size class: what decides whose turn it is. Of the root they count the
 	// actions that wait and run.
 	Queued, Running int
+	// Due is what the branch is due against its siblings: its weight, shifted by the best
+	// priority of what waits. 0 for the root.
+	Due float64
 	// Children are the busiest ones; Omitted counts the others.
 	Children []Branch
 	Omitted  int
@@ -178,7 +181,7 @@ func (q *queue) branches(running, atMost int) Branch {
 			continue // the latter, and all below it, only have workers
 		}
 		parent := path[v.Depth-1]
-		parent.Children = append(parent.Children, Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running)})
+		parent.Children = append(parent.Children, Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due})
 		path = append(path[:v.Depth], &parent.Children[len(parent.Children)-1])
 	}
 	root.Queued, root.Running = q.waiting, running

@@ -15,6 +15,9 @@ type operationsService struct {
 	longrunningpb.UnimplementedOperationsServer
 }
 
+// Operations returns what Register serves of longrunning Operations, for callers in this process.
+func (s *Server) Operations() longrunningpb.OperationsServer { return operationsService{Server: s} }
+
 // GetOperation returns an operation's present state.
 func (s operationsService) GetOperation(
 	_ context.Context, req *longrunningpb.GetOperationRequest,

@@ -140,9 +140,9 @@ func NewServer(o ServerOptions) (*Server, error) {
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	repb.RegisterExecutionServer(g, executionService{s})
 	repb.RegisterCapabilitiesServer(g, capabilitiesService{s})
-	longrunningpb.RegisterOperationsServer(g, operationsService{Server: s})
+	longrunningpb.RegisterOperationsServer(g, s.Operations())
 	remoteworker.RegisterOperationQueueServer(g, queueService{Server: s})
-	admin.RegisterSchedulerServer(g, adminService{Server: s})
+	admin.RegisterSchedulerServer(g, s.Admin())
 	live.RegisterOutputsServer(g, outputsService{Server: s})
 }
 

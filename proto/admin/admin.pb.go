@@ -849,7 +849,10 @@ type Branch struct {
 	Running  int64     `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	Children []*Branch `protobuf:"bytes,4,rep,name=children,proto3" json:"children,omitempty"`
 	// How many further children are not listed.
-	Omitted       int64 `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	Omitted int64 `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	// What it is due against its siblings that have something to run: its weight, shifted
+	// by the best priority of what waits. 0 for the root.
+	Due           float64 `protobuf:"fixed64,6,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,6 +918,13 @@ func (x *Branch) GetChildren() []*Branch {
 func (x *Branch) GetOmitted() int64 {
 	if x != nil {
 		return x.Omitted
+	}
+	return 0
+}
+
+func (x *Branch) GetDue() float64 {
+	if x != nil {
+		return x.Due
 	}
 	return 0
 }
@@ -1033,7 +1043,50 @@ func (x *ListOperationsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// An operation that is not done.
+type GetOperationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetOperationRequest) Reset() {
+	*x = GetOperationRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetOperationRequest) ProtoMessage() {}
+
+func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
+func (*GetOperationRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetOperationRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type Operation struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Name         string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1048,14 +1101,17 @@ type Operation struct {
 	Worker  string                 `protobuf:"bytes,9,opt,name=worker,proto3" json:"worker,omitempty"`
 	Started *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started,proto3" json:"started,omitempty"`
 	// How often it was given to a worker.
-	Attempts      int32 `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Attempts int32 `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// Of the action, in lower case, such as "sha256".
+	DigestFunction string `protobuf:"bytes,12,opt,name=digest_function,json=digestFunction,proto3" json:"digest_function,omitempty"`
+	Done           bool   `protobuf:"varint,13,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1123,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1136,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Operation) GetName() string {
@@ -1160,6 +1216,20 @@ func (x *Operation) GetAttempts() int32 {
 	return 0
 }
 
+func (x *Operation) GetDigestFunction() string {
+	if x != nil {
+		return x.DigestFunction
+	}
+	return ""
+}
+
+func (x *Operation) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type KillOperationsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pattern *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -1171,7 +1241,7 @@ type KillOperationsRequest struct {
 
 func (x *KillOperationsRequest) Reset() {
 	*x = KillOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1253,7 @@ func (x *KillOperationsRequest) String() string {
 func (*KillOperationsRequest) ProtoMessage() {}
 
 func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1266,7 @@ func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsRequest.ProtoReflect.Descriptor instead.
 func (*KillOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *KillOperationsRequest) GetPattern() *Pattern {
@@ -1223,7 +1293,7 @@ type KillOperationsResponse struct {
 
 func (x *KillOperationsResponse) Reset() {
 	*x = KillOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1305,7 @@ func (x *KillOperationsResponse) String() string {
 func (*KillOperationsResponse) ProtoMessage() {}
 
 func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1318,7 @@ func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsResponse.ProtoReflect.Descriptor instead.
 func (*KillOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *KillOperationsResponse) GetKilled() int64 {
@@ -1275,7 +1345,7 @@ type GetSizesRequest struct {
 
 func (x *GetSizesRequest) Reset() {
 	*x = GetSizesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1357,7 @@ func (x *GetSizesRequest) String() string {
 func (*GetSizesRequest) ProtoMessage() {}
 
 func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1370,7 @@ func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesRequest.ProtoReflect.Descriptor instead.
 func (*GetSizesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetSizesRequest) GetInstanceName() string {
@@ -1385,7 +1455,7 @@ type GetSizesResponse struct {
 
 func (x *GetSizesResponse) Reset() {
 	*x = GetSizesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1467,7 @@ func (x *GetSizesResponse) String() string {
 func (*GetSizesResponse) ProtoMessage() {}
 
 func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1480,7 @@ func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesResponse.ProtoReflect.Descriptor instead.
 func (*GetSizesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSizesResponse) GetReducedActionDigest() *v2.Digest {
@@ -1484,7 +1554,7 @@ type SizeStats struct {
 
 func (x *SizeStats) Reset() {
 	*x = SizeStats{}
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1566,7 @@ func (x *SizeStats) String() string {
 func (*SizeStats) ProtoMessage() {}
 
 func (x *SizeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1579,7 @@ func (x *SizeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeStats.ProtoReflect.Descriptor instead.
 func (*SizeStats) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SizeStats) GetSizeClass() uint32 {
@@ -1671,13 +1741,14 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"headQueued\x12\x1f\n" +
 	"\vhead_reason\x18\v \x01(\tR\n" +
 	"headReason\x12,\n" +
-	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\"\x9c\x01\n" +
+	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\"\xae\x01\n" +
 	"\x06Branch\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x03R\arunning\x124\n" +
 	"\bchildren\x18\x04 \x03(\v2\x18.forerunner.admin.BranchR\bchildren\x12\x18\n" +
-	"\aomitted\x18\x05 \x01(\x03R\aomitted\"\x88\x01\n" +
+	"\aomitted\x18\x05 \x01(\x03R\aomitted\x12\x10\n" +
+	"\x03due\x18\x06 \x01(\x01R\x03due\"\x88\x01\n" +
 	"\x15ListOperationsRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1687,7 +1758,9 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x1b.forerunner.admin.OperationR\n" +
 	"operations\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe6\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
+	"\x13GetOperationRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa3\x03\n" +
 	"\tOperation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12#\n" +
@@ -1702,7 +1775,9 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06worker\x18\t \x01(\tR\x06worker\x124\n" +
 	"\astarted\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1a\n" +
-	"\battempts\x18\v \x01(\x05R\battempts\"d\n" +
+	"\battempts\x18\v \x01(\x05R\battempts\x12'\n" +
+	"\x0fdigest_function\x18\f \x01(\tR\x0edigestFunction\x12\x12\n" +
+	"\x04done\x18\r \x01(\bR\x04done\"d\n" +
 	"\x15KillOperationsRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"0\n" +
@@ -1739,14 +1814,15 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\vprobability\x18\n" +
 	" \x01(\x01R\vprobability\x12\x14\n" +
 	"\x05score\x18\v \x01(\x01R\x05score\x12\x1b\n" +
-	"\truled_out\x18\f \x01(\tR\bruledOut2\xf7\x04\n" +
+	"\truled_out\x18\f \x01(\tR\bruledOut2\xcb\x05\n" +
 	"\tScheduler\x12Z\n" +
 	"\vListWorkers\x12$.forerunner.admin.ListWorkersRequest\x1a%.forerunner.admin.ListWorkersResponse\x12H\n" +
 	"\x05Drain\x12\x1e.forerunner.admin.DrainRequest\x1a\x1f.forerunner.admin.DrainResponse\x12N\n" +
 	"\aUndrain\x12 .forerunner.admin.UndrainRequest\x1a!.forerunner.admin.UndrainResponse\x12W\n" +
 	"\n" +
 	"ListQueues\x12#.forerunner.admin.ListQueuesRequest\x1a$.forerunner.admin.ListQueuesResponse\x12c\n" +
-	"\x0eListOperations\x12'.forerunner.admin.ListOperationsRequest\x1a(.forerunner.admin.ListOperationsResponse\x12c\n" +
+	"\x0eListOperations\x12'.forerunner.admin.ListOperationsRequest\x1a(.forerunner.admin.ListOperationsResponse\x12R\n" +
+	"\fGetOperation\x12%.forerunner.admin.GetOperationRequest\x1a\x1b.forerunner.admin.Operation\x12c\n" +
 	"\x0eKillOperations\x12'.forerunner.admin.KillOperationsRequest\x1a(.forerunner.admin.KillOperationsResponse\x12Q\n" +
 	"\bGetSizes\x12!.forerunner.admin.GetSizesRequest\x1a\".forerunner.admin.GetSizesResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
 
@@ -1763,7 +1839,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -1781,68 +1857,71 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*Branch)(nil),                 // 13: forerunner.admin.Branch
 	(*ListOperationsRequest)(nil),  // 14: forerunner.admin.ListOperationsRequest
 	(*ListOperationsResponse)(nil), // 15: forerunner.admin.ListOperationsResponse
-	(*Operation)(nil),              // 16: forerunner.admin.Operation
-	(*KillOperationsRequest)(nil),  // 17: forerunner.admin.KillOperationsRequest
-	(*KillOperationsResponse)(nil), // 18: forerunner.admin.KillOperationsResponse
-	(*GetSizesRequest)(nil),        // 19: forerunner.admin.GetSizesRequest
-	(*GetSizesResponse)(nil),       // 20: forerunner.admin.GetSizesResponse
-	(*SizeStats)(nil),              // 21: forerunner.admin.SizeStats
-	nil,                            // 22: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 23: forerunner.admin.Worker.IdentityEntry
-	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
-	(v2.DigestFunction_Value)(0),   // 25: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 26: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
+	(*GetOperationRequest)(nil),    // 16: forerunner.admin.GetOperationRequest
+	(*Operation)(nil),              // 17: forerunner.admin.Operation
+	(*KillOperationsRequest)(nil),  // 18: forerunner.admin.KillOperationsRequest
+	(*KillOperationsResponse)(nil), // 19: forerunner.admin.KillOperationsResponse
+	(*GetSizesRequest)(nil),        // 20: forerunner.admin.GetSizesRequest
+	(*GetSizesResponse)(nil),       // 21: forerunner.admin.GetSizesResponse
+	(*SizeStats)(nil),              // 22: forerunner.admin.SizeStats
+	nil,                            // 23: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 24: forerunner.admin.Worker.IdentityEntry
+	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
+	(v2.DigestFunction_Value)(0),   // 26: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 27: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	22, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	23, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	4,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
-	23, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	24, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
 	5,  // 5: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 6: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	24, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	25, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
 	1,  // 8: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	1,  // 9: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	12, // 10: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
 	5,  // 11: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	24, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	25, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
 	13, // 13: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
 	13, // 14: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
 	1,  // 15: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	16, // 16: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	24, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	24, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	17, // 16: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
+	25, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	25, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
 	1,  // 19: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	25, // 20: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	26, // 21: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	26, // 22: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	26, // 23: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	21, // 24: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	27, // 25: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	24, // 26: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	27, // 27: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	27, // 28: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	27, // 29: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	27, // 30: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	27, // 31: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	26, // 20: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	27, // 21: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	27, // 22: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	27, // 23: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	22, // 24: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
+	28, // 25: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	25, // 26: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	28, // 27: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	28, // 28: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	28, // 29: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	28, // 30: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	28, // 31: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
 	2,  // 32: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
 	6,  // 33: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
 	8,  // 34: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
 	10, // 35: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
 	14, // 36: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	17, // 37: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	19, // 38: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	3,  // 39: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	7,  // 40: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	9,  // 41: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	11, // 42: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	15, // 43: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	18, // 44: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	20, // 45: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	39, // [39:46] is the sub-list for method output_type
-	32, // [32:39] is the sub-list for method input_type
+	16, // 37: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	18, // 38: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	20, // 39: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	3,  // 40: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	7,  // 41: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	9,  // 42: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	11, // 43: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	15, // 44: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	17, // 45: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	19, // 46: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	21, // 47: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	40, // [40:48] is the sub-list for method output_type
+	32, // [32:40] is the sub-list for method input_type
 	32, // [32:32] is the sub-list for extension type_name
 	32, // [32:32] is the sub-list for extension extendee
 	0,  // [0:32] is the sub-list for field type_name
@@ -1853,7 +1932,7 @@ func file_proto_admin_admin_proto_init() {
 	if File_proto_admin_admin_proto != nil {
 		return
 	}
-	file_proto_admin_admin_proto_msgTypes[18].OneofWrappers = []any{
+	file_proto_admin_admin_proto_msgTypes[19].OneofWrappers = []any{
 		(*GetSizesRequest_ActionDigest)(nil),
 		(*GetSizesRequest_ReducedActionDigest)(nil),
 	}
@@ -1863,7 +1942,7 @@ func file_proto_admin_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	Scheduler_Undrain_FullMethodName        = "/forerunner.admin.Scheduler/Undrain"
 	Scheduler_ListQueues_FullMethodName     = "/forerunner.admin.Scheduler/ListQueues"
 	Scheduler_ListOperations_FullMethodName = "/forerunner.admin.Scheduler/ListOperations"
+	Scheduler_GetOperation_FullMethodName   = "/forerunner.admin.Scheduler/GetOperation"
 	Scheduler_KillOperations_FullMethodName = "/forerunner.admin.Scheduler/KillOperations"
 	Scheduler_GetSizes_FullMethodName       = "/forerunner.admin.Scheduler/GetSizes"
 )
@@ -47,6 +48,9 @@ type SchedulerClient interface {
 	Undrain(ctx context.Context, in *UndrainRequest, opts ...grpc.CallOption) (*UndrainResponse, error)
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
+	// One operation, also for some time after it is done; then NOT_FOUND. What came of
+	// it is what google.longrunning.Operations tells.
+	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*Operation, error)
 	// Ends operations with an error, whoever waits for them. What runs of them alone
 	// is stopped.
 	KillOperations(ctx context.Context, in *KillOperationsRequest, opts ...grpc.CallOption) (*KillOperationsResponse, error)
@@ -113,6 +117,16 @@ func (c *schedulerClient) ListOperations(ctx context.Context, in *ListOperations
 	return out, nil
 }
 
+func (c *schedulerClient) GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*Operation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Operation)
+	err := c.cc.Invoke(ctx, Scheduler_GetOperation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *schedulerClient) KillOperations(ctx context.Context, in *KillOperationsRequest, opts ...grpc.CallOption) (*KillOperationsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(KillOperationsResponse)
@@ -149,6 +163,9 @@ type SchedulerServer interface {
 	Undrain(context.Context, *UndrainRequest) (*UndrainResponse, error)
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
+	// One operation, also for some time after it is done; then NOT_FOUND. What came of
+	// it is what google.longrunning.Operations tells.
+	GetOperation(context.Context, *GetOperationRequest) (*Operation, error)
 	// Ends operations with an error, whoever waits for them. What runs of them alone
 	// is stopped.
 	KillOperations(context.Context, *KillOperationsRequest) (*KillOperationsResponse, error)
@@ -179,6 +196,9 @@ func (UnimplementedSchedulerServer) ListQueues(context.Context, *ListQueuesReque
 }
 func (UnimplementedSchedulerServer) ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListOperations not implemented")
+}
+func (UnimplementedSchedulerServer) GetOperation(context.Context, *GetOperationRequest) (*Operation, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetOperation not implemented")
 }
 func (UnimplementedSchedulerServer) KillOperations(context.Context, *KillOperationsRequest) (*KillOperationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillOperations not implemented")
@@ -297,6 +317,24 @@ func _Scheduler_ListOperations_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Scheduler_GetOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetOperationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).GetOperation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_GetOperation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).GetOperation(ctx, req.(*GetOperationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Scheduler_KillOperations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(KillOperationsRequest)
 	if err := dec(in); err != nil {
@@ -359,6 +397,10 @@ var Scheduler_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListOperations",
 			Handler:    _Scheduler_ListOperations_Handler,
+		},
+		{
+			MethodName: "GetOperation",
+			Handler:    _Scheduler_GetOperation_Handler,
 		},
 		{
 			MethodName: "KillOperations",

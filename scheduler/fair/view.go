@@ -18,6 +18,9 @@ type View struct {
 	Queued  int
 	Running int64
 	Idle    int
+	// Due is what the branch is due against its siblings: its weight, and while something
+	// waits there that times what the best priority makes of it. 0 for the root.
+	Due float64
 	// Best is the best priority that waits, Score what decides whose turn it is:
 	// the lowest. Neither means anything when nothing waits.
 	Best  int32
@@ -34,8 +37,14 @@ func (t *Tree) Branches(lane uint32) iter.Seq[View] {
 
 func (b *branch) views(lane uint32, yield func(View) bool) bool {
 	v := View{Depth: b.depth, Key: b.key, Running: b.running}
+	if b.parent != nil {
+		v.Due = b.weight
+	}
 	if s := b.shelf(lane); s != nil {
 		v.Queued, v.Idle, v.Best, v.Score = s.queued, s.idle, s.best, s.score
+		if s.queued > 0 && b.parent != nil {
+			v.Due = 1 / s.factor
+		}
 		v.Held = s.rank > 0 && s.turn == 0
 	}
 	if !yield(v) {
