@@ -68,10 +68,11 @@ func (s *State) checkTasks() string {
 		if t.item.Waits() != (t.queue != nil) {
 			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
 		}
-		if (t.timer.slot > 0) != (orphan || unmatched) {
+		away := t.queue != nil && t.queue.away
+		if (t.timer.slot > 0) != (orphan || unmatched || away) {
 			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
 		}
-		if unmatched && s.match(t.spec, t.class()) != nil {
+		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(s.inFlight[t.action], t) {
@@ -149,15 +150,18 @@ func (s *State) checkWorkers() string {
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
-			if n != [3]int{q.workers, q.serving, q.resting} || q.workers == 0 {
+			if n != [3]int{q.workers, q.serving, q.resting} || q.workers == 0 && !q.declared {
 				return fmt.Sprintf("queue %v/%d counts %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, n)
 			}
 			tasks, root := q.tasks(), fair.View{}
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
-			if len(tasks) != q.waiting || q.waiting > 0 && (!q.open() || root.Idle > 0) {
+			if len(tasks) != q.waiting || q.waiting > 0 && (!q.open() && !q.declared || root.Idle > 0) {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+			}
+			if q.away != (q.declared && !q.open()) {
+				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
 			}
 			if q.rest.slot > 0 && (q.serving > 0 || q.resting == 0) {
 				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.key(), q.class, q.serving, q.resting)

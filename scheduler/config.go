@@ -37,6 +37,9 @@ type Config struct {
 	// Queues say how operations share workers; for each pool the first that is for
 	// it, and without one DefaultLevels. What they hold is not to be changed.
 	Queues []QueueConfig
+	// Sizes declare size classes of which there may be no worker for a while, each pool
+	// once. What they hold is not to be changed.
+	Sizes []SizesConfig
 	// ActionProperties are the names of platform properties that say how an action
 	// is run, not where. They are not matched: no worker needs to have them. None by
 	// default.
@@ -75,7 +78,7 @@ const maxResends = 10
 
 // withDefaults returns c with the zero fields filled in, or an error that names
 // the first field that makes no sense.
-func (c Config) withDefaults() (Config, error) {
+func (c Config) withDefaults() (_ Config, err error) {
 	for _, f := range []struct {
 		name string
 		d    *time.Duration
@@ -121,6 +124,9 @@ func (c Config) withDefaults() (Config, error) {
 		if err := q.Validate(); err != nil {
 			return c, fmt.Errorf("scheduler config: Queues[%d]: %w", i, err)
 		}
+	}
+	if c.Sizes, err = declared(c.Sizes); err != nil {
+		return c, err
 	}
 	if c.ExecutionTimeout > c.MaxExecutionTimeout {
 		return c, fmt.Errorf("scheduler config: ExecutionTimeout %s exceeds MaxExecutionTimeout %s",

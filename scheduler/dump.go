@@ -53,8 +53,8 @@ func (s *State) Dump() string {
 
 // queue writes what each branch of a queue has, and what is next.
 func (d *dumper) queue(q *queue) {
-	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait%s",
-		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, d.timer(q.rest))
+	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, declared %t%s",
+		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.declared, d.timer(q.rest))
 	for v := range q.pool.tree.Branches(q.class) {
 		d.line("  %*s%q %+v", 2*v.Depth, "", v.Key, v)
 	}
@@ -120,6 +120,6 @@ func (d *dumper) task(t *task) {
 	for i, o := range t.operations {
 		names[i] = o.spec.Name
 	}
-	d.line("task %s %s for %v, returned %t, outgrown %t, queued %s, attempts %d, resends %d%s",
-		t.action, where, names, t.returned, t.outgrown, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
+	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, queued %s, attempts %d, resends %d%s",
+		t.action, where, names, t.returned, t.outgrown, t.impatient, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
 }

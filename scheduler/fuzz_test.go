@@ -86,6 +86,7 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 			{Key: KeyToolInvocation, Stickiness: 3 * time.Second},
 		}},
 	}
+	cfg.Sizes = []SizesConfig{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
 	state, err := NewState(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +132,7 @@ func (f *fuzzer) step() {
 			f.pick("client=", "client=c1", "client=c2")))
 		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
 			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"),
-			f.pick("size=0", "size=1,5s", "size=2,5s"))
+			f.pick("size=0", "size=1,5s", "size=2,5s", "size=3,5s"))
 		out, err := f.state.Submit(now, f.operation(args))
 		if err == nil {
 			f.clients[args[0]] = 1
@@ -184,7 +185,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	}
 	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=OS=x"))
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
-	words = append(words, f.pick("class=1", "class=1", "class=1", "class=2"))
+	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
 	words = append(words, "over="+f.pick("0", "1", "2", "3"))
 	if f.pick("stay", "stay", "stay", "drain") == "drain" {
 		words = append(words, "drain")
@@ -244,7 +245,7 @@ func (f *fuzzer) finish() {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
 	left := map[string]int{
-		"workers": len(s.workers), "pools": len(s.pools), "tasks": len(s.inFlight), "timers": len(s.timers.heap),
+		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight), "timers": len(s.timers.heap),
 		"operations": s.completed.len(), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
 	}
 	for what, n := range left {

@@ -210,6 +210,10 @@ func (s *State) whyWaits(q *queue, v QueueView) string {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
 			s.settle.at.Sub(s.now).Round(time.Second))
 	}
+	if q.away {
+		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",
+			q.class, q.pool.patience)
+	}
 	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
 	if v.Idle > 0 {
 		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", v.Idle, q.serving)

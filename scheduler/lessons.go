@@ -35,7 +35,7 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 	classes := s.state.SizeClasses(op)
 	s.mu.Unlock()
 	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
-	if len(classes) < 2 || classes[0] == 0 || reduced.IsZero() {
+	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
 		return
 	}
 	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(conditions(classes))
@@ -52,12 +52,8 @@ func (op *Operation) similar(reduced digest.Digest) sizeclass.Action {
 }
 
 // conditions are those of a choice among classes.
-func conditions(classes []uint32) sizeclass.Conditions {
-	c := sizeclass.Conditions{Now: time.Now()}
-	for _, class := range classes {
-		c.Classes = append(c.Classes, sizeclass.Class{Size: class})
-	}
-	return c
+func conditions(classes []sizeclass.Class) sizeclass.Conditions {
+	return sizeclass.Conditions{Now: time.Now(), Classes: classes}
 }
 
 // learn takes the ends of runs. It does not wait.

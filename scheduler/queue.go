@@ -35,7 +35,7 @@ func (f *fifo[T]) all() []T {
 }
 
 // A pool is all workers of one instance name prefix and platform. It exists
-// while it has workers.
+// while it has workers, or for good if size classes of it are declared.
 type pool struct {
 	prefix   string
 	platform Platform
@@ -44,6 +44,8 @@ type pool struct {
 	levels []Level
 	// queues are sorted by size class, smallest first.
 	queues []*queue
+	// startup and patience are those of its declared size classes.
+	startup, patience time.Duration
 }
 
 type poolKey struct{ prefix, platform string }
@@ -84,7 +86,7 @@ func (p *pool) serving() int {
 
 // A queue is what one size class of a pool has to do and who is free to do it: a
 // lane of the pool's tree. Invariants between events: nothing waits or nobody is
-// idle; nothing waits unless it is open.
+// idle; nothing waits unless it is open or declared.
 type queue struct {
 	pool  *pool
 	class uint32
@@ -93,6 +95,9 @@ type queue struct {
 	// workers counts all workers; serving those that take work, resting those that
 	// prefer to be idle and nobody has drained.
 	workers, serving, resting int
+	// declared: it stays when it has no worker. It is away while it is not open: each task
+	// that waits then has its timer set.
+	declared, away bool
 	// rest runs while nobody serves and somebody rests who may serve again.
 	rest timer
 }
@@ -115,6 +120,10 @@ func (q *queue) due(s *State) {
 			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
 			return
 		}
+	}
+	if q.declared {
+		s.watch(q)
+		return
 	}
 	s.rematch(q.tasks())
 }

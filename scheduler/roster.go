@@ -17,19 +17,25 @@ func (s *State) enroll(r Report) *worker {
 		}
 		s.remove(w)
 	}
-	key := poolKey{r.Prefix, r.Platform.Key()}
-	p := s.pools[key]
-	if p == nil {
-		levels := s.cfg.levels(r.Prefix, r.Platform)
-		p = &pool{prefix: r.Prefix, platform: r.Platform, levels: levels, tree: newTree(levels)}
-		s.pools[key] = p
-	}
+	p := s.pool(r.Prefix, r.Platform)
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
 	w.drained = s.drains.match(w)
 	w.timer.owner, w.seat.Owner, w.seat.Lane = w, w, r.SizeClass
 	w.queue.workers++
 	s.workers[w.key] = w
 	return w
+}
+
+// pool returns the pool of a prefix and platform, made if need be.
+func (s *State) pool(prefix string, platform Platform) *pool {
+	key := poolKey{prefix, platform.Key()}
+	p := s.pools[key]
+	if p == nil {
+		levels := s.cfg.levels(prefix, platform)
+		p = &pool{prefix: prefix, platform: platform, levels: levels, tree: newTree(levels)}
+		s.pools[key] = p
+	}
+	return p
 }
 
 // serve notes whether a worker takes work.
@@ -51,6 +57,7 @@ func (s *State) serve(w *worker) {
 			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
 		}
 	}
+	s.watch(q)
 	switch {
 	case q.open() && !open:
 		s.rematchUnmatched()
@@ -80,8 +87,12 @@ func (s *State) withdraw(w *worker) {
 }
 
 // vacate moves the tasks of a queue that nobody serves, if there is another for them,
-// or if it is no longer open.
+// or if it is no longer open. A declared one keeps them for a while.
 func (s *State) vacate(q *queue) {
+	if q.declared {
+		s.watch(q)
+		return
+	}
 	if q.waiting == 0 || q.served() {
 		return
 	}
@@ -111,7 +122,7 @@ func (s *State) rematchUnmatched() {
 	}
 	var found []*task
 	for _, t := range s.unmatched.all() {
-		if s.match(t.spec, t.class()) != nil {
+		if s.match(t.spec, t.class(), !t.impatient) != nil {
 			found = append(found, t)
 		}
 	}
@@ -132,7 +143,7 @@ func (s *State) remove(w *worker) {
 	w.pool.tree.Leave(&w.seat)
 	s.vacate(w.queue)
 	w.queue.workers--
-	if w.queue.workers == 0 {
+	if w.queue.workers == 0 && !w.queue.declared {
 		p := w.pool
 		p.queues = slices.DeleteFunc(p.queues, func(q *queue) bool { return q == w.queue })
 		if len(p.queues) == 0 {

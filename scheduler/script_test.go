@@ -124,8 +124,12 @@ func (h *history) run(words []string) string {
 
 func (h *history) configure(word string) {
 	name, value, _ := strings.Cut(word, "=")
-	if name == "level" {
+	switch name {
+	case "level":
 		h.level(value)
+		return
+	case "sizes":
+		h.sizes(value)
 		return
 	}
 	f := reflect.ValueOf(&h.cfg).Elem().FieldByName(name)
@@ -160,6 +164,21 @@ func (h *history) level(value string) {
 		l.Weights[branch], _ = strconv.ParseFloat(weight, 64)
 	}
 	h.cfg.Queues[0].Levels = append(h.cfg.Queues[0].Levels, l)
+}
+
+// sizes declares classes of workers without properties: "CLASS,…[,startup=TIME][,patience=TIME]".
+func (h *history) sizes(value string) {
+	var c SizesConfig
+	for word := range strings.SplitSeq(value, ",") {
+		if t, ok := strings.CutPrefix(word, "patience="); ok {
+			c.Patience, _ = time.ParseDuration(t)
+		} else if t, ok := strings.CutPrefix(word, "startup="); ok {
+			c.Startup, _ = time.ParseDuration(t)
+		} else {
+			c.Classes = append(c.Classes, uint32(h.number(word)))
+		}
+	}
+	h.cfg.Sizes = append(h.cfg.Sizes, c)
 }
 
 func (h *history) event(now time.Time, verb string, args []string) {
@@ -219,6 +238,15 @@ func (h *history) event(now time.Time, verb string, args []string) {
 	case "restart":
 		h.state, _ = NewState(h.cfg)
 		h.next = time.Time{}
+	case "queues":
+		queues, _ := h.state.Queues(0)
+		for _, q := range queues {
+			fmt.Fprintf(&h.out, "class %d: %d workers, %d queued", q.SizeClass, q.Workers, q.Queued)
+			if q.Why != "" {
+				fmt.Fprintf(&h.out, ": %s", q.Why)
+			}
+			fmt.Fprintln(&h.out)
+		}
 	case "counts":
 		fmt.Fprintf(&h.out, "%+v\n", h.state.Counts())
 	default:

@@ -17,8 +17,8 @@ import (
 // A Size says on which size class an action starts. The zero Size leaves it on the
 // largest, for its own timeout, and what happens there is final.
 type Size struct {
-	// Class is the one that is wanted. If it has no worker the next larger one that has is
-	// taken, else the largest.
+	// Class is the one that is wanted. If it has no worker and is not declared the next larger
+	// one that has is taken, else the largest.
 	Class uint32
 	// Timeout is in force on Class, unless the action's own is shorter.
 	Timeout time.Duration
@@ -31,7 +31,7 @@ type Size struct {
 // An Ended is one run of an action with a Size, for the caller to learn from.
 type Ended struct {
 	*Operation
-	// Class is that of the worker, Largest the largest one that has workers.
+	// Class is that of the worker, Largest the largest one that there is.
 	Class, Largest uint32
 	// Again: it failed on a smaller class, and runs on the largest now.
 	Again    bool
@@ -59,18 +59,27 @@ func (p *pool) suited(class uint32, fits func(*queue) bool) *queue {
 }
 
 // SizeClasses returns the size classes on which an action could run, in ascending order, as of
-// the last event. They are those of the workers that would get it.
-func (s *State) SizeClasses(spec *Operation) (classes []uint32) {
-	q := s.match(spec, 0)
+// the last event, with how long it would wait there. They are those of the workers that would get it,
+// and those that are declared.
+func (s *State) SizeClasses(spec *Operation) (classes []sizeclass.Class) {
+	q := s.match(spec, 0, true)
 	if q == nil {
 		return nil
 	}
 	for _, other := range q.pool.queues {
-		if other.served() || other == q {
-			classes = append(classes, other.class)
+		if other.expected() || other == q {
+			classes = append(classes, sizeclass.Class{Size: other.class, Wait: other.wait()})
 		}
 	}
 	return classes
+}
+
+// wait is how long a further task is expected to wait for a worker.
+func (q *queue) wait() time.Duration {
+	if q.away {
+		return q.pool.startup
+	}
+	return 0
 }
 
 // class is the size class that a task wants, 0 for the largest.
@@ -85,7 +94,11 @@ func (t *task) class() uint32 {
 // there is a larger one, and which the largest is.
 func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
 	largest = w.queue.class
-	if q := w.pool.largest((*queue).served); q != nil {
+	fits := (*queue).expected
+	if t.impatient {
+		fits = (*queue).served
+	}
+	if q := w.pool.largest(fits); q != nil {
 		largest = max(largest, q.class)
 	}
 	code := codes.Code(resp.GetStatus().GetCode())

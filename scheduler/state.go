@@ -77,6 +77,7 @@ func NewState(c Config) (*State, error) {
 		clients:     map[string]int{},
 	}
 	s.settle.owner = settling{}
+	s.declare()
 	return s, nil
 }
 
@@ -172,7 +173,7 @@ func (s *State) admit(spec *Operation, t *task) error {
 		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, s.queued)
 	}
 	waiting := s.unmatched.len()
-	if q := s.match(spec, spec.Size.Class); q != nil {
+	if q := s.match(spec, spec.Size.Class, true); q != nil {
 		waiting = q.waiting
 	}
 	if waiting >= s.cfg.MaxPerQueue {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -64,21 +65,23 @@ func (s adminService) GetSizes(
 }
 
 // classes are those on which an operation could run, on whatever platform if that is not known.
-func (s *Server) classes(op *Operation, anyPlatform bool) []uint32 {
+func (s *Server) classes(op *Operation, anyPlatform bool) []sizeclass.Class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !anyPlatform {
 		return s.state.SizeClasses(op)
 	}
-	var classes []uint32
+	var classes []sizeclass.Class
 	for _, p := range s.state.pools {
 		if hasPrefix(op.Instance, p.prefix) {
 			one := &Operation{Instance: op.Instance, Platform: p.platform}
 			classes = append(classes, s.state.SizeClasses(one)...)
 		}
 	}
-	slices.Sort(classes)
-	return slices.Compact(classes)
+	slices.SortFunc(classes, func(a, b sizeclass.Class) int {
+		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Wait, b.Wait))
+	})
+	return slices.CompactFunc(classes, func(a, b sizeclass.Class) bool { return a.Size == b.Size })
 }
 
 func sizeStats(a sizeclass.Assessment) *admin.SizeStats {

@@ -32,6 +32,9 @@ type task struct {
 	attempts, resends int
 	// returned: it was lost by a worker and goes before others of its priority.
 	returned bool
+	// impatient: nobody came to the declared size class that it waited for, so that it
+	// goes where there is somebody.
+	impatient bool
 	// outgrown: it failed on a smaller size class than the largest, where it is to run
 	// now; why says how.
 	outgrown bool
@@ -47,7 +50,7 @@ type task struct {
 	queue *queue
 	place *list.Element
 
-	// timer runs while the task is unmatched, or an orphan.
+	// timer runs while the task is unmatched, in a queue that is away, or an orphan.
 	timer timer
 }
 
@@ -57,8 +60,16 @@ func (t *task) due(s *State) {
 		s.stop(t)
 		return
 	}
-	s.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s",
-		t.action, s.cfg.MatchGrace, s.explain(t.spec))))
+	waited, why := s.cfg.MatchGrace, ""
+	if q := t.queue; q != nil {
+		if s.giveUp(t) {
+			return
+		}
+		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
+	} else {
+		why = s.explain(t.spec)
+	}
+	s.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
 
 // failure returns a response that carries an error instead of a result.
@@ -109,16 +120,20 @@ func (s *State) start(o *operation, action string) {
 }
 
 // match returns the queue that has to run an action; nil if no worker can. One that
-// is served goes before one that only is open; then the longest instance name
-// prefix wins, then the size class that is wanted, 0 being the largest.
-func (s *State) match(spec *Operation, class uint32) *queue {
+// is served, or declared if the action is patient, goes before one that only is open; then the
+// longest instance name prefix wins, then the size class that is wanted, 0 being the largest.
+func (s *State) match(spec *Operation, class uint32, patient bool) *queue {
 	var open *queue
+	fits := (*queue).served
+	if patient {
+		fits = (*queue).expected
+	}
 	for prefix := range prefixes(spec.Instance) {
 		p := s.pools[poolKey{prefix, spec.Platform.Key()}]
 		if p == nil {
 			continue
 		}
-		if q := p.suited(class, (*queue).served); q != nil {
+		if q := p.suited(class, fits); q != nil {
 			return q
 		}
 		if open == nil {
@@ -132,7 +147,7 @@ func (s *State) match(spec *Operation, class uint32) *queue {
 // nearest worker if one is idle, or among the unmatched.
 func (s *State) enqueue(t *task) {
 	s.queued++
-	q := s.match(t.spec, t.class())
+	q := s.match(t.spec, t.class(), !t.impatient)
 	if q == nil {
 		s.move(t, nil)
 		s.timers.set(&t.timer, s.now.Add(s.cfg.MatchGrace))
@@ -142,6 +157,9 @@ func (s *State) enqueue(t *task) {
 	s.move(t, q.pool)
 	t.queue = q
 	q.waiting++
+	if q.away {
+		s.timers.set(&t.timer, s.now.Add(q.pool.patience))
+	}
 	tree := q.pool.tree
 	tree.Enqueue(&t.item, q.class, t.returned)
 	if seat := tree.Nearest(&t.item, q.class); seat != nil {
@@ -152,13 +170,13 @@ func (s *State) enqueue(t *task) {
 // dequeue takes a task from the place where it waits.
 func (s *State) dequeue(t *task) {
 	s.queued--
+	s.timers.stop(&t.timer)
 	if q := t.queue; q != nil {
 		q.waiting--
 		q.pool.tree.Dequeue(&t.item)
 		t.queue = nil
 		return
 	}
-	s.timers.stop(&t.timer)
 	s.unmatched.remove(t.place)
 	t.place = nil
 }
@@ -186,6 +204,7 @@ func (s *State) hand(t *task, w *worker) {
 		s.queued--
 		t.queue.waiting--
 		t.queue = nil
+		s.timers.stop(&t.timer)
 	} else {
 		s.dequeue(t)
 		s.move(t, w.pool)

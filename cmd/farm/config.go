@@ -24,6 +24,13 @@ func loadConfig(file string, c *scheduler.Config) error {
 				return err
 			})
 		},
+		"size_classes": func(n node) error {
+			return n.list(func(n node) error {
+				d, err := readSizes(n)
+				c.Sizes = append(c.Sizes, d)
+				return err
+			})
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -53,6 +60,28 @@ func readQueue(n node) (q scheduler.QueueConfig, err error) {
 		return q, n.errorf("%w", err)
 	}
 	return q, nil
+}
+
+func readSizes(n node) (c scheduler.SizesConfig, err error) {
+	_, err = n.fields(map[string]func(node) error{
+		"instance_name_prefix": func(n node) error { return n.text(&c.Prefix) },
+		"platform":             func(n node) error { return n.texts(&c.Platform) },
+		"classes": func(n node) error {
+			if err := n.Decode(&c.Classes); err != nil {
+				return n.errorf("this has to be a list of numbers such as [1, 4]")
+			}
+			return nil
+		},
+		"startup":  func(n node) error { return n.duration(&c.Startup) },
+		"patience": func(n node) error { return n.duration(&c.Patience) },
+	})
+	if err != nil {
+		return c, err
+	}
+	if err := c.Validate(); err != nil {
+		return c, n.errorf("%w", err)
+	}
+	return c, nil
 }
 
 func readLevel(n node) (l scheduler.Level, err error) {

@@ -33,6 +33,12 @@ queues:
         weights: &w {ci: 4, "nightly": 0.5}
         stickiness: 1m30s
       - {key: property, name: container-image, weights: *w}
+size_classes:
+  - instance_name_prefix: main
+    platform: {OS: linux}
+    classes: [1, 4]
+    startup: 2m
+    patience: 15m
 `), &c)
 	weights := map[string]float64{"ci": 4, "nightly": 0.5}
 	want := []scheduler.QueueConfig{
@@ -42,8 +48,12 @@ queues:
 			{Key: scheduler.KeyProperty, Name: "container-image", Weights: weights},
 		}},
 	}
-	if err != nil || !reflect.DeepEqual(c.Queues, want) {
-		t.Errorf("%+v, %v", c.Queues, err)
+	sizes := []scheduler.SizesConfig{{
+		Prefix: "main", Platform: map[string]string{"OS": "linux"}, Classes: []uint32{1, 4},
+		Startup: 2 * time.Minute, Patience: 15 * time.Minute,
+	}}
+	if err != nil || !reflect.DeepEqual(c.Queues, want) || !reflect.DeepEqual(c.Sizes, sizes) {
+		t.Errorf("%+v, %+v, %v", c.Queues, c.Sizes, err)
 	}
 	if _, err := scheduler.NewState(c); err != nil {
 		t.Error(err)
@@ -64,7 +74,7 @@ func TestDocumentedConfig(t *testing.T) {
 	_, example, found := strings.Cut(string(text), "```yaml\n")
 	example, _, closed := strings.Cut(example, "```")
 	var c scheduler.Config
-	if err := loadConfig(configFile(t, example), &c); err != nil || !found || !closed || len(c.Queues) < 2 {
+	if err := loadConfig(configFile(t, example), &c); err != nil || !found || !closed || len(c.Queues) < 2 || len(c.Sizes) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
 	}
 }
@@ -72,7 +82,7 @@ func TestDocumentedConfig(t *testing.T) {
 func TestConfigFileIsStrict(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`},
-		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["queues"]`},
+		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["queues" "size_classes"]`},
 		{"queues: {}\n", "scheduler.yaml:1: queues: this has to be a list"},
 		{"- queues\n", "scheduler.yaml:1: this has to be a mapping"},
 		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3: queues[1]: field levels is missing"},
@@ -83,6 +93,10 @@ func TestConfigFileIsStrict(t *testing.T) {
 		{"queues:\n- levels:\n  - key: [user]\n", "queues[0].levels[0].key: this has to be text"},
 		{"queues:\n- platform: {a: }\n  levels: []\n", "queues[0].platform.a: this has to be text"},
 		{"queues: []\nqueues: []\n", "queues: this is here twice"},
+		{"size_classes:\n- platform: {a: b}\n", "scheduler.yaml:2: size_classes[0]: no classes are declared for {a=b}"},
+		{"size_classes:\n- classes: [0]\n", "size_classes[0]: a declared class is 0"},
+		{"size_classes:\n- classes: [-1]\n", "size_classes[0].classes: this has to be a list of numbers"},
+		{"size_classes:\n- {classes: [1], patience: -1s}\n", "size_classes[0]: patience is negative: -1s"},
 		{"queues: [", "scheduler.yaml: yaml: line 1"},
 		{"queues: []\n---\nqueues: []\n", "there is more than one document"},
 	} {
