@@ -40,6 +40,7 @@ var floors = map[string]int{
 	"vfs/erofs":       1,
 	"scheduler/fair":  1,
 	"scheduler/quota": 1,
+	"kv/redistest":    1,
 
 	"auth/certs":          2,
 	"cas":                 2,

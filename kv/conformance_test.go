@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/redistest"
 )
 
 // stores are the implementations, each by a function that opens an empty one.
@@ -28,6 +29,9 @@ func stores() map[string]func(t *testing.T) Store {
 			s := NewISCC(isccServer(t, NewMemory(0)), ISCCOptions{})
 			s.buckets = []string{testKey(0).Bucket}
 			return s
+		},
+		"Redis": func(t *testing.T) Store {
+			return openRedis(t, "redis://"+redistest.Start(t).Addr, RedisOptions{})
 		},
 	}
 }
@@ -80,20 +84,35 @@ func versionOf(value []byte) (n uint32, ok bool) {
 	return n, length > 0
 }
 
-// eachStore runs a test with every implementation.
-func eachStore(t *testing.T, test func(t *testing.T, s Store)) {
+// suite is what every implementation has to pass, beginning empty.
+var suite = map[string]func(t *testing.T, s Store){
+	"keeps records":      storeKeepsRecords,
+	"tells keys apart":   storeTellsKeysApart,
+	"shares no memory":   storeSharesNoMemory,
+	"refuses":            storeRefuses,
+	"concurrently":       storeConcurrently,
+	"swaps":              swapperComparesAndSwaps,
+	"deletes":            swapperDeletes,
+	"swaps concurrently": swapperConcurrently,
+}
+
+func TestConformance(t *testing.T) {
 	for name, open := range stores() {
-		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+		for what, test := range suite {
+			t.Run(name+" "+what, func(t *testing.T) { test(t, open(t)) })
+		}
 	}
 }
 
-// eachSwapper runs a test with every implementation that can swap.
-func eachSwapper(t *testing.T, test func(t *testing.T, s Store, w Swapper)) {
-	eachStore(t, func(t *testing.T, s Store) {
-		if w, ok := s.(Swapper); ok {
-			test(t, s, w)
+// TestRedisClusterConforms has one Cluster for all of the suite, as that takes seconds to start.
+func TestRedisClusterConforms(t *testing.T) {
+	nodes := redistest.StartCluster(t)
+	for what, test := range suite {
+		for _, node := range nodes {
+			node.Do("FLUSHALL")
 		}
-	})
+		t.Run(what, func(t *testing.T) { test(t, openRedis(t, clusterOf(nodes), RedisOptions{})) })
+	}
 }
 
 func put(t *testing.T, s Store, k Key, value []byte) {
@@ -115,20 +134,18 @@ func expect(t *testing.T, s Store, k Key, want []byte) {
 	}
 }
 
-func TestStoreKeepsRecords(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Store) {
-		k := testKey(1)
-		expect(t, s, k, nil)
-		for _, value := range [][]byte{
-			testValue(1, 300), testValue(2, 5), {}, testValue(3, 100000), testValue(0, MaxValueBytes-testOverhead),
-		} {
-			put(t, s, k, value)
-			expect(t, s, k, value)
-			flush(t, s)
-			expect(t, s, k, value)
-		}
-		expect(t, s, testKey(2), nil)
-	})
+func storeKeepsRecords(t *testing.T, s Store) {
+	k := testKey(1)
+	expect(t, s, k, nil)
+	for _, value := range [][]byte{
+		testValue(1, 300), testValue(2, 5), {}, testValue(3, 100000), testValue(0, MaxValueBytes-testOverhead),
+	} {
+		put(t, s, k, value)
+		expect(t, s, k, value)
+		flush(t, s)
+		expect(t, s, k, value)
+	}
+	expect(t, s, testKey(2), nil)
 }
 
 func flush(t *testing.T, s Store) {
@@ -140,7 +157,7 @@ func flush(t *testing.T, s Store) {
 	}
 }
 
-func TestStoreTellsKeysApart(t *testing.T) {
+func storeTellsKeysApart(t *testing.T, s Store) {
 	d := testKey(0).Digest
 	longer, err := digest.Parse(d.Function(), d.Hash(), d.SizeBytes()+1)
 	if err != nil {
@@ -150,110 +167,102 @@ func TestStoreTellsKeysApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eachStore(t, func(t *testing.T, s Store) {
-		keys := []Key{
-			{Bucket: "profile", Instance: "", Digest: d},
-			{Bucket: "profile", Instance: "a", Digest: d},
-			{Bucket: "profile", Instance: "a/b", Digest: d},
-			{Bucket: "profile", Instance: "a", Digest: longer},
-			{Bucket: "profile", Instance: "a", Digest: other},
+	keys := []Key{
+		{Bucket: "profile", Instance: "", Digest: d},
+		{Bucket: "profile", Instance: "a", Digest: d},
+		{Bucket: "profile", Instance: "a/b", Digest: d},
+		{Bucket: "profile", Instance: "a", Digest: longer},
+		{Bucket: "profile", Instance: "a", Digest: other},
+	}
+	_, isFSAC := s.(*FSAC)
+	_, isISCC := s.(*ISCC)
+	if !isFSAC && !isISCC {
+		keys = append(keys, Key{Bucket: "coarse", Instance: "a", Digest: d}, Key{Bucket: "profil", Instance: "ea", Digest: d})
+	}
+	for i, k := range keys {
+		put(t, s, k, testValue(i, 10))
+	}
+	flush(t, s)
+	for i, k := range keys {
+		expect(t, s, k, testValue(i, 10))
+	}
+}
+
+func storeSharesNoMemory(t *testing.T, s Store) {
+	k, want := testKey(1), testValue(1, 100)
+	given := bytes.Clone(want)
+	put(t, s, k, given)
+	clear(given)
+	for range 2 {
+		got, err := s.Get(t.Context(), k)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%x, %v", got, err)
 		}
-		_, isFSAC := s.(*FSAC)
-		_, isISCC := s.(*ISCC)
-		if !isFSAC && !isISCC {
-			keys = append(keys, Key{Bucket: "coarse", Instance: "a", Digest: d}, Key{Bucket: "profil", Instance: "ea", Digest: d})
-		}
-		for i, k := range keys {
-			put(t, s, k, testValue(i, 10))
-		}
+		clear(got)
 		flush(t, s)
-		for i, k := range keys {
-			expect(t, s, k, testValue(i, 10))
-		}
-	})
+	}
+	expect(t, s, k, want)
 }
 
-func TestStoreSharesNoMemory(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Store) {
-		k, want := testKey(1), testValue(1, 100)
-		given := bytes.Clone(want)
-		put(t, s, k, given)
-		clear(given)
-		for range 2 {
-			got, err := s.Get(t.Context(), k)
-			if err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("%x, %v", got, err)
-			}
-			clear(got)
-			flush(t, s)
-		}
-		expect(t, s, k, want)
-	})
-}
-
-func TestStoreRefuses(t *testing.T) {
+func storeRefuses(t *testing.T, s Store) {
 	long := string(make([]byte, maxInstanceBytes+1))
-	eachStore(t, func(t *testing.T, s Store) {
-		good := testKey(1)
-		for name, c := range map[string]struct {
-			key   Key
-			value []byte
-		}{
-			"large value":   {good, testValue(0, MaxValueBytes-testOverhead+1)},
-			"no bucket":     {Key{Bucket: "", Instance: "", Digest: good.Digest}, nil},
-			"long bucket":   {Key{Bucket: long, Instance: "", Digest: good.Digest}, nil},
-			"long instance": {Key{Bucket: "profile", Instance: long, Digest: good.Digest}, nil},
-			"no digest":     {Key{Bucket: "profile"}, nil},
-		} {
-			if err := s.Put(t.Context(), c.key, c.value); !errors.Is(err, ErrInvalid) {
-				t.Errorf("%s: put: %v", name, err)
-			}
-			if _, err := s.Get(t.Context(), c.key); c.key != good && !errors.Is(err, ErrInvalid) {
-				t.Errorf("%s: get: %v", name, err)
-			}
+	good := testKey(1)
+	for name, c := range map[string]struct {
+		key   Key
+		value []byte
+	}{
+		"large value":   {good, testValue(0, MaxValueBytes-testOverhead+1)},
+		"no bucket":     {Key{Bucket: "", Instance: "", Digest: good.Digest}, nil},
+		"long bucket":   {Key{Bucket: long, Instance: "", Digest: good.Digest}, nil},
+		"long instance": {Key{Bucket: "profile", Instance: long, Digest: good.Digest}, nil},
+		"no digest":     {Key{Bucket: "profile"}, nil},
+	} {
+		if err := s.Put(t.Context(), c.key, c.value); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: put: %v", name, err)
 		}
-		expect(t, s, good, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := s.Put(ctx, good, testValue(1, 1)); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled put: %v", err)
+		if _, err := s.Get(t.Context(), c.key); c.key != good && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: get: %v", name, err)
 		}
-		if _, err := s.Get(ctx, good); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled get: %v", err)
-		}
-	})
+	}
+	expect(t, s, good, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Put(ctx, good, testValue(1, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled put: %v", err)
+	}
+	if _, err := s.Get(ctx, good); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled get: %v", err)
+	}
 }
 
-// TestStoreConcurrently has each of several writers count up its own records, while readers see to it
+// storeConcurrently has each of several writers count up its own records, while readers see to it
 // that none goes back.
-func TestStoreConcurrently(t *testing.T) {
+func storeConcurrently(t *testing.T, s Store) {
 	const writers, readers, keys, rounds = 4, 4, 8, 25
-	eachStore(t, func(t *testing.T, s Store) {
-		var wait sync.WaitGroup
-		for w := range writers {
-			wait.Go(func() {
-				for n := range rounds * keys {
-					if err := s.Put(t.Context(), testKey(w*keys+n%keys), testValue(n, 50+n*7%5000)); err != nil {
-						t.Error(err)
-					}
+	var wait sync.WaitGroup
+	for w := range writers {
+		wait.Go(func() {
+			for n := range rounds * keys {
+				if err := s.Put(t.Context(), testKey(w*keys+n%keys), testValue(n, 50+n*7%5000)); err != nil {
+					t.Error(err)
 				}
-			})
-		}
-		for range readers {
-			wait.Go(func() {
-				var last [writers * keys]uint32
-				for n := range rounds * writers * keys {
-					expectGrowing(t, s, n%len(last), &last[n%len(last)])
-				}
-			})
-		}
-		wait.Wait()
-		for w := range writers {
-			for n := (rounds - 1) * keys; n < rounds*keys; n++ {
-				expect(t, s, testKey(w*keys+n%keys), testValue(n, 50+n*7%5000))
 			}
+		})
+	}
+	for range readers {
+		wait.Go(func() {
+			var last [writers * keys]uint32
+			for n := range rounds * writers * keys {
+				expectGrowing(t, s, n%len(last), &last[n%len(last)])
+			}
+		})
+	}
+	wait.Wait()
+	for w := range writers {
+		for n := (rounds - 1) * keys; n < rounds*keys; n++ {
+			expect(t, s, testKey(w*keys+n%keys), testValue(n, 50+n*7%5000))
 		}
-	})
+	}
 }
 
 // expectGrowing reads record k, which should be whole and not older than last, and sets last.
@@ -269,84 +278,90 @@ func expectGrowing(t *testing.T, s Store, k int, last *uint32) {
 	*last = n
 }
 
-func TestSwapperComparesAndSwaps(t *testing.T) {
-	eachSwapper(t, func(t *testing.T, s Store, w Swapper) {
-		k := testKey(1)
-		a, b, empty := testValue(1, 10), testValue(2, 10), []byte{}
-		for i, step := range []struct {
-			old, value []byte
-			want       error
-		}{
-			{a, b, ErrConflict},
-			{empty, b, ErrConflict},
-			{nil, a, nil},
-			{nil, b, ErrConflict},
-			{b, a, ErrConflict},
-			{a, b, nil},
-			{b, empty, nil},
-			{nil, a, ErrConflict},
-			{empty, a, nil},
-			{a, make([]byte, MaxValueBytes+1), ErrInvalid},
-		} {
-			before, _ := s.Get(t.Context(), k)
-			if i%2 == 0 {
-				flush(t, s)
-			}
-			if err := w.CompareAndSwap(t.Context(), k, step.old, step.value); !errors.Is(err, step.want) {
-				t.Errorf("step %d: %v, want %v", i, err, step.want)
-			}
-			if step.want == nil {
-				before = step.value
-			}
-			expect(t, s, k, before)
+func swapperComparesAndSwaps(t *testing.T, s Store) {
+	w, ok := s.(Swapper)
+	if !ok {
+		return
+	}
+	k := testKey(1)
+	a, b, empty := testValue(1, 10), testValue(2, 10), []byte{}
+	for i, step := range []struct {
+		old, value []byte
+		want       error
+	}{
+		{a, b, ErrConflict},
+		{empty, b, ErrConflict},
+		{nil, a, nil},
+		{nil, b, ErrConflict},
+		{b, a, ErrConflict},
+		{a, b, nil},
+		{b, empty, nil},
+		{nil, a, ErrConflict},
+		{empty, a, nil},
+		{a, make([]byte, MaxValueBytes+1), ErrInvalid},
+	} {
+		before, _ := s.Get(t.Context(), k)
+		if i%2 == 0 {
+			flush(t, s)
 		}
-	})
+		if err := w.CompareAndSwap(t.Context(), k, step.old, step.value); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
+		}
+		if step.want == nil {
+			before = step.value
+		}
+		expect(t, s, k, before)
+	}
 }
 
-func TestSwapperDeletes(t *testing.T) {
-	eachSwapper(t, func(t *testing.T, s Store, w Swapper) {
-		k := testKey(1)
-		for _, between := range []func(){func() {}, func() { flush(t, s) }} {
-			if err := w.Delete(t.Context(), k); err != nil {
-				t.Fatal(err)
-			}
-			put(t, s, k, testValue(1, 10))
-			between()
-			if err := w.Delete(t.Context(), k); err != nil {
-				t.Fatal(err)
-			}
-			expect(t, s, k, nil)
-			between()
-			expect(t, s, k, nil)
-			if err := w.CompareAndSwap(t.Context(), k, testValue(1, 10), nil); !errors.Is(err, ErrConflict) {
-				t.Errorf("swap of what is gone: %v", err)
-			}
+func swapperDeletes(t *testing.T, s Store) {
+	w, ok := s.(Swapper)
+	if !ok {
+		return
+	}
+	k := testKey(1)
+	for _, between := range []func(){func() {}, func() { flush(t, s) }} {
+		if err := w.Delete(t.Context(), k); err != nil {
+			t.Fatal(err)
 		}
-		if err := w.Delete(t.Context(), Key{}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("delete without a key: %v", err)
+		put(t, s, k, testValue(1, 10))
+		between()
+		if err := w.Delete(t.Context(), k); err != nil {
+			t.Fatal(err)
 		}
-	})
+		expect(t, s, k, nil)
+		between()
+		expect(t, s, k, nil)
+		if err := w.CompareAndSwap(t.Context(), k, testValue(1, 10), nil); !errors.Is(err, ErrConflict) {
+			t.Errorf("swap of what is gone: %v", err)
+		}
+	}
+	if err := w.Delete(t.Context(), Key{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("delete without a key: %v", err)
+	}
 }
 
-// TestSwapperConcurrently counts with several writers; no step may be lost.
-func TestSwapperConcurrently(t *testing.T) {
+// swapperConcurrently counts with several writers; no step may be lost.
+func swapperConcurrently(t *testing.T, s Store) {
+	w, ok := s.(Swapper)
+	if !ok {
+		return
+	}
 	const writers, steps = 4, 100
-	eachSwapper(t, func(t *testing.T, s Store, w Swapper) {
-		k := testKey(1)
-		put(t, s, k, []byte("0"))
-		var wait sync.WaitGroup
-		for range writers {
-			wait.Go(func() {
-				for range steps {
-					if err := countUp(t.Context(), s, w, k); err != nil {
-						t.Error(err)
-					}
+	k := testKey(1)
+	put(t, s, k, []byte("0"))
+	var wait sync.WaitGroup
+	for range writers {
+		wait.Go(func() {
+			for range steps {
+				if err := countUp(t.Context(), s, w, k); err != nil {
+					t.Error(err)
 				}
-			})
-		}
-		wait.Wait()
-		expect(t, s, k, fmt.Append(nil, writers*steps))
-	})
+			}
+		})
+	}
+	wait.Wait()
+	expect(t, s, k, fmt.Append(nil, writers*steps))
 }
 
 // countUp adds one to the number in k.
@@ -372,6 +387,7 @@ func TestStoreForgetsWhatWasNotUsed(t *testing.T) {
 	for name, s := range map[string]Store{
 		"Memory": NewMemory(limit),
 		"Bolt":   openBolt(t, boltPath(t), BoltOptions{MaxBytes: 64 << 20, BucketMaxBytes: map[string]int64{"profile": limit}}),
+		"Redis":  openRedis(t, "redis://"+redistest.Start(t).Addr, RedisOptions{MaxBytes: limit}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := testKey(0)

@@ -11,6 +11,7 @@
 //
 //   - Bolt: one bbolt file of one process, the default.
 //   - Memory: gone with the process; for tests, and for those who want no file.
+//   - Redis: servers that several programs share: one, or those that Sentinels watch, or a Cluster.
 //   - FSAC and ISCC: Buildbarn's FileSystemAccessCache and InitialSizeClassCache somewhere else.
 //     RegisterFSAC and RegisterISCC are the other side, over any Store.
 //
@@ -21,7 +22,13 @@
 // Each bucket of a Bolt or Memory has a maximum of bytes; beyond it the records that were not used
 // (read or written) for longest go, a tenth of the bucket at a time in a Bolt. Bolt keeps the times
 // of last use in memory and writes them with a later commit, so that a read costs no write; a
-// crash loses at most a minute of them.
+// crash loses at most a minute of them. A Redis keeps them on the server, with every read and write.
+//
+// # A store that is away
+//
+// A call of a Redis, FSAC or ISCC ends within its Timeout, a second, with an error, and nothing is tried
+// again: a hint that comes late is of no use. record.Careful, which those who keep hints use, leaves a store
+// that failed alone for a moment, and says once that it is away and once that it is back.
 //
 // # Durability of a Bolt
 //
@@ -40,6 +47,7 @@
 //
 // # Goroutines and locks
 //
-// A Bolt has one goroutine, which commits; Close waits for it. The other types have none. queue.mu
-// and Memory.mu are each alone; neither is held during I/O or a wait.
+// A Bolt has one goroutine, which commits; Close waits for it. A Redis has those of go-redis, which
+// Close ends. The other types have none. queue.mu and Memory.mu are each alone; neither is held during
+// I/O or a wait.
 package kv

@@ -61,7 +61,7 @@ func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
 	if w.Reuse != ReuseProfile {
 		return nil, func() error { return nil }
 	}
-	store, closeStore := openRecordsOf(filepath.Join(w.Data, reuseFile),
+	store, closeStore := openFile(filepath.Join(w.Data, reuseFile),
 		kv.BoltOptions{Logger: w.Logger, MaxBytes: reuseBytes})
 	return reuse.New(store), closeStore
 }

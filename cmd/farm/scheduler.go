@@ -28,6 +28,8 @@ type Scheduler struct {
 	HTTP    string // HOST:PORT for health and metrics; empty: none
 	Storage string // dir:PATH or grpc://HOST:PORT; empty: dir below Data
 	Data    string
+	// State is where statistics, and profiles for workers, are kept.
+	State State
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
 	CacheSize string
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
@@ -57,6 +59,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), grpc://HOST:PORT or grpcs://HOST:PORT (default dir:DATA/storage)")
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
+	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
 	s.Client.Flags(f)
 	s.ConfigFlags(f)
@@ -85,7 +88,7 @@ func (s *Scheduler) Join(w *Worker) {
 	s.local = newInProcess()
 	w.Client.connect = s.local.dial
 	address := "grpc://" + inProcessNetwork + ":0"
-	w.Scheduler, w.Storage, w.Profiles = address, address, address
+	w.Scheduler, w.Storage, w.State = address, address, State(address)
 }
 
 // Scheme returns what the addresses of clients of s begin with.
@@ -132,7 +135,10 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, finishRecord()) }()
-	records, closeRecords := openRecords(filepath.Join(s.Data, recordsFile), s.Logger)
+	records, closeRecords, err := s.State.open(s.Data, &s.Client, s.Logger)
+	if err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	sizes, err := s.openSizes(records)
 	if err != nil {

@@ -51,8 +51,8 @@ type Worker struct {
 	ExecFilesystem vfs.Method
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
 	Prefetch bool
-	// Profiles is where that is kept: bolt:PATH or grpc://HOST:PORT; empty: a file below Data.
-	Profiles string
+	// State is where that is kept.
+	State State
 	// Reuse says whether a run may be spared; empty: ReuseOff.
 	Reuse Reuse
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
@@ -93,8 +93,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	w.LimitFlags(f)
 	w.IsolationFlags(f)
 	w.IdentityFlags(f)
-	f.StringVar(&w.Profiles, "profiles", "", "where to remember what actions read: bolt:`PATH`, or grpc://HOST:PORT of a "+
-		"scheduler or another FileSystemAccessCache (default bolt:DATA/"+recordsFile+")")
+	stateFlag(f, &w.State, "where to remember what actions read")
 }
 
 // PipelineFlags registers the flags that say what goes on beside commands.
@@ -279,7 +278,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	profiles, closeProfiles, err := w.openProfiles()
 	if err != nil {
-		return fmt.Errorf("--profiles: %w", err)
+		return fmt.Errorf("--state: %w", err)
 	}
 	defer func() {
 		flushProfiles(ctx, profiles)

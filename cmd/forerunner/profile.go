@@ -129,7 +129,7 @@ func (v *profileView) recordOf(
 	case codes.OK:
 	case codes.NotFound:
 		return r, errors.New("nothing is known of what this action reads: no run of its command has succeeded on a " +
-			"worker whose --profiles is here")
+			"worker whose --state is here")
 	case codes.Unimplemented:
 		return r, errors.New("no profiles are kept at this address: give that of the scheduler, or --profiles")
 	default:

@@ -122,10 +122,10 @@ func testConfiguration(f *farmTest) {
 		"forerunner up":        {"--data", "--listen", "--slots", "--fetch-width", "--report-width", "--platform", "--size-class", "--cache-size", "--http", "--exec-filesystem", "--upper-memory", "--prefetch"},
 		"forerunner profile":   {"--remote", "--profiles", "--unused"},
 		"forerunner exec":      {"--remote", "--input", "--output", "--download", "--platform", "--timeout"},
-		"forerunner-scheduler": {"--listen", "--http", "--storage", "--data", "--cache-size"},
+		"forerunner-scheduler": {"--listen", "--http", "--storage", "--data", "--cache-size", "--state"},
 		"forerunner-worker": {
 			"--scheduler", "--storage", "--slots", "--size-class", "--platform", "--instance-prefix",
-			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http", "--exec-filesystem", "--profiles", "--prefetch",
+			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http", "--exec-filesystem", "--state", "--prefetch",
 		},
 	} {
 		for _, ask := range []string{"--help", "--print-config"} {

@@ -1,0 +1,142 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// recordsFile is where a program keeps its records, in its data folder.
+const recordsFile = "records.db"
+
+// A State is where records are kept: bolt:PATH, the URL of a Redis (kv.OpenRedis), or
+// grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or a scheduler. Empty: a file in the
+// data folder.
+type State string
+
+// String returns s as it may be shown, without a password.
+func (s *State) String() string {
+	if !kv.IsRedisURL(string(*s)) {
+		return string(*s)
+	}
+	u, err := url.Parse(string(*s))
+	if err != nil {
+		return "redis://..."
+	}
+	if q := u.Query(); q.Has(sentinelPassword) {
+		q.Set(sentinelPassword, "xxxxx")
+		u.RawQuery = q.Encode()
+	}
+	return u.Redacted()
+}
+
+// sentinelPassword is the parameter of a URL that is as secret as its password.
+const sentinelPassword = "sentinel_password"
+
+// Set makes s what is written.
+func (s *State) Set(written string) error {
+	if written != "" && !strings.HasPrefix(written, "bolt:") && !isService(written) && !kv.IsRedisURL(written) {
+		return errors.New("it is none of bolt:PATH, redis://HOST:PORT, grpc://HOST:PORT and grpcs://HOST:PORT")
+	}
+	*s = State(written)
+	return nil
+}
+
+func isService(s string) bool {
+	return strings.HasPrefix(s, "grpc://") || strings.HasPrefix(s, "grpcs://")
+}
+
+// Type says what the flag wants.
+func (s *State) Type() string { return "where" }
+
+// stateFlag registers the flag.
+func stateFlag(f *pflag.FlagSet, s *State, what string) {
+	f.Var(s, "state", what+": bolt:`PATH`, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) "+
+		"or grpc(s)://HOST:PORT of a scheduler or Buildbarn's services (default bolt:DATA/"+recordsFile+")")
+}
+
+// open opens the records; data is the program's data folder, client for services. What these have
+// no room for is in the file there.
+func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Store, closeStore func() error, err error) {
+	file := filepath.Join(data, recordsFile)
+	spec := string(*s)
+	switch path, isFile := strings.CutPrefix(spec, "bolt:"); {
+	case kv.IsRedisURL(spec):
+		r, err := kv.OpenRedis(spec, kv.RedisOptions{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r.Close, nil
+	case isService(spec):
+		conn, err := client.Dial(spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		rest, closeRest := openFile(file, kv.BoltOptions{Logger: log})
+		return services(conn, rest), func() error { return errors.Join(conn.Close(), closeRest()) }, nil
+	case isFile:
+		file = path
+	case spec != "":
+		return nil, nil, fmt.Errorf("%q: %w", spec, new(State).Set(spec))
+	}
+	store, closeStore = openFile(file, kv.BoltOptions{Logger: log})
+	return store, closeStore, nil
+}
+
+// openFile opens the records in a file. They are hints: if that cannot be done, which is
+// logged, they are kept until the program ends.
+func openFile(path string, o kv.BoltOptions) (store kv.Store, closeStore func() error) {
+	file, err := kv.OpenBolt(path, o)
+	if err != nil {
+		o.Logger.Warn("records of former actions are kept in memory only", zap.String("file", path), zap.Error(err))
+		return kv.NewMemory(0), func() error { return nil }
+	}
+	return file, file.Close
+}
+
+// services returns profiles and statistics in services elsewhere, and the rest in a store.
+func services(conn grpc.ClientConnInterface, rest kv.Store) kv.Store {
+	profiles := kv.NewFSAC(conn, kv.FSACOptions{Buckets: []string{prefetch.ExactBucket, prefetch.CoarseBucket}})
+	return byBucket{
+		stores: map[string]kv.Store{
+			prefetch.ExactBucket:       profiles,
+			prefetch.CoarseBucket:      profiles,
+			sizeclass.StatisticsBucket: kv.NewISCC(conn, kv.ISCCOptions{}),
+		},
+		rest: rest,
+	}
+}
+
+// byBucket is a Store of some stores for a bucket each, and one for all others.
+type byBucket struct {
+	stores map[string]kv.Store
+	rest   kv.Store
+}
+
+func (b byBucket) of(bucket string) kv.Store {
+	if s := b.stores[bucket]; s != nil {
+		return s
+	}
+	return b.rest
+}
+
+// Get implements kv.Store.
+func (b byBucket) Get(ctx context.Context, k kv.Key) ([]byte, error) {
+	return b.of(k.Bucket).Get(ctx, k)
+}
+
+// Put implements kv.Store.
+func (b byBucket) Put(ctx context.Context, k kv.Key, value []byte) error {
+	return b.of(k.Bucket).Put(ctx, k, value)
+}

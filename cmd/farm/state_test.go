@@ -1,0 +1,142 @@
+package farm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/kv/redistest"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+func TestStateFlag(t *testing.T) {
+	for written, shown := range map[string]string{
+		"":                         "",
+		"bolt:/x/y":                "bolt:/x/y",
+		"grpc://h:1":               "grpc://h:1",
+		"grpcs://h:1":              "grpcs://h:1",
+		"redis://user:secret@h:1/": "redis://user:xxxxx@h:1/",
+		"redis+sentinel://h:1?master_name=m&sentinel_password=secret": "redis+sentinel://h:1?master_name=m&sentinel_password=xxxxx",
+		"redis://user:se cret@h:1:2":                                  "redis://...",
+	} {
+		var s State
+		if err := s.Set(written); err != nil || s.String() != shown {
+			t.Errorf("%s is shown as %s, %v; want %s", written, &s, err, shown)
+		}
+	}
+	for _, wrong := range []string{"/x/y", "http://h:1", "redis:h:1"} {
+		var s State
+		if s.Set(wrong) == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
+
+// TestStates has records written by one program and read by another, or by the same one later.
+func TestStates(t *testing.T) {
+	services := grpc.NewServer()
+	kept := kv.NewMemory(0)
+	kv.RegisterFSAC(services, kept)
+	kv.RegisterISCC(services, kept)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- services.Serve(listener) }()
+	defer func() {
+		services.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, state := range []State{
+		"", State("bolt:" + filepath.Join(t.TempDir(), "elsewhere")), State("redis://" + redistest.Start(t).Addr),
+		State("grpc://" + listener.Addr().String()),
+	} {
+		data := t.TempDir()
+		for n := range 2 {
+			store, closeStore, err := state.open(data, &Client{}, zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, bucket := range []string{
+				prefetch.ExactBucket, prefetch.CoarseBucket, sizeclass.StatisticsBucket, sizeclass.RunsBucket,
+			} {
+				// The services do not know of buckets.
+				k := kv.Key{Bucket: bucket, Digest: digest.Of(digest.SHA256, []byte(bucket))}
+				_, err := store.Get(t.Context(), k)
+				if n == 0 {
+					if !errors.Is(err, kv.ErrNotFound) {
+						t.Errorf("%s: %s at first: %v", state, bucket, err)
+					}
+					err = store.Put(t.Context(), k, nil)
+				}
+				if err != nil {
+					t.Errorf("%s: %s: %v", state, bucket, err)
+				}
+			}
+			if err := closeStore(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	nowhere := State("redis://h")
+	if _, _, err := nowhere.open(t.TempDir(), &Client{}, zap.NewNop()); err == nil {
+		t.Error("an address without a port was opened")
+	}
+}
+
+// TestStateAway stops and kills a Redis under those who use it: they go on without, and say it
+// once when it goes and once when it is back.
+func TestStateAway(t *testing.T) {
+	server := redistest.Start(t)
+	state := State("redis://" + server.Addr)
+	store, closeStore, err := state.open(t.TempDir(), &Client{}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeStore() }()
+	core, logs := observer.New(zap.InfoLevel)
+	careful := record.NewCareful(store, record.CarefulOptions{
+		Timeout: 100 * time.Millisecond, Logger: zap.New(core), Subject: "things", Without: "all goes on",
+	})
+	k := kv.Key{Bucket: "things", Digest: digest.Of(digest.SHA256, nil)}
+	works := func() bool {
+		_, ok := careful.Get(t.Context(), k)
+		return ok
+	}
+	lines := func(want int, last string) {
+		t.Helper()
+		if all := fmt.Sprint(logs.All()); logs.Len() != want || !strings.Contains(all, last) {
+			t.Errorf("%d lines in the log, want %d, the last with %q: %s", logs.Len(), want, last, all)
+		}
+	}
+	redistest.Eventually(t, "it works", works)
+	logs.TakeAll()
+	for _, outage := range []struct{ begin, end func() }{{server.Pause, server.Resume}, {server.Kill, server.Restart}} {
+		outage.begin()
+		for range 100 {
+			if works() {
+				t.Error("a store that is away answers")
+			}
+		}
+		lines(1, "all goes on without it")
+		outage.end()
+		redistest.Eventually(t, "it is back", works)
+		lines(2, "works again")
+		logs.TakeAll()
+	}
+}
