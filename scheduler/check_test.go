@@ -160,6 +160,13 @@ func (s *State) checkWorkers() string {
 			if len(tasks) != q.waiting || q.waiting > 0 && (!q.open() && !q.declared || root.Idle > 0) {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
+			sum := load{typical: q.load.typical}
+			for _, t := range tasks {
+				sum.add(t.expected(q.class), 1)
+			}
+			if sum != q.load {
+				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.key(), q.class, q.load, sum)
+			}
 			if q.away != (q.declared && !q.open()) {
 				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
 			}

@@ -53,8 +53,8 @@ func (s *State) Dump() string {
 
 // queue writes what each branch of a queue has, and what is next.
 func (d *dumper) queue(q *queue) {
-	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, declared %t%s",
-		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.declared, d.timer(q.rest))
+	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, load %v, declared %t%s",
+		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.load, q.declared, d.timer(q.rest))
 	for v := range q.pool.tree.Branches(q.class) {
 		d.line("  %*s%q %+v", 2*v.Depth, "", v.Key, v)
 	}

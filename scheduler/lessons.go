@@ -39,7 +39,7 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 		return
 	}
 	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(conditions(classes))
-	op.Size = Size{Class: choice.Class, Timeout: choice.Timeout, Expected: choice.Expected, Reason: choice.Reason}
+	op.Size = sizeOf(choice)
 	op.lessons = &lessons{learner: learner}
 }
 

@@ -90,8 +90,9 @@ func (p *pool) serving() int {
 type queue struct {
 	pool  *pool
 	class uint32
-	// waiting counts the tasks in the queue.
+	// waiting counts the tasks in the queue; load says how long they will take.
 	waiting int
+	load    load
 	// workers counts all workers; serving those that take work, resting those that
 	// prefer to be idle and nobody has drained.
 	workers, serving, resting int
@@ -126,6 +127,17 @@ func (q *queue) due(s *State) {
 		return
 	}
 	s.rematch(q.tasks())
+}
+
+// joined and left count a task that waits in the queue.
+func (q *queue) joined(t *task) {
+	q.waiting++
+	q.load.add(t.expected(q.class), 1)
+}
+
+func (q *queue) left(t *task) {
+	q.waiting--
+	q.load.add(t.expected(q.class), -1)
 }
 
 // head returns what a worker would get that belongs to no branch; nil if nothing

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output of scripts and golden files")
@@ -97,6 +99,7 @@ type history struct {
 	actions map[string]string
 	call    uint64
 	lastOf  map[string]uint64
+	sizes   *sizeclass.Analyzer
 }
 
 func (h *history) run(words []string) string {
@@ -129,7 +132,7 @@ func (h *history) configure(word string) {
 		h.level(value)
 		return
 	case "sizes":
-		h.sizes(value)
+		h.declare(value)
 		return
 	}
 	f := reflect.ValueOf(&h.cfg).Elem().FieldByName(name)
@@ -166,8 +169,8 @@ func (h *history) level(value string) {
 	h.cfg.Queues[0].Levels = append(h.cfg.Queues[0].Levels, l)
 }
 
-// sizes declares classes of workers without properties: "CLASS,…[,startup=TIME][,patience=TIME]".
-func (h *history) sizes(value string) {
+// declare declares classes of workers without properties: "CLASS,…[,startup=TIME][,patience=TIME]".
+func (h *history) declare(value string) {
 	var c SizesConfig
 	for word := range strings.SplitSeq(value, ",") {
 		if t, ok := strings.CutPrefix(word, "patience="); ok {
@@ -247,6 +250,8 @@ func (h *history) event(now time.Time, verb string, args []string) {
 			}
 			fmt.Fprintln(&h.out)
 		}
+	case "learned":
+		h.learned(args)
 	case "counts":
 		fmt.Fprintf(&h.out, "%+v\n", h.state.Counts())
 	default:
@@ -307,10 +312,15 @@ func (h *history) operation(args []string) *Operation {
 			op.Priority = int32(n)
 		case "expected":
 			op.Expected, _ = time.ParseDuration(value)
-		case "size": // CLASS,TIMEOUT
-			class, timeout, _ := strings.Cut(value, ",")
-			op.Size = Size{Class: uint32(h.number(class)), Reason: "guess"}
-			op.Size.Timeout, _ = time.ParseDuration(timeout)
+		case "size": // CLASS,TIMEOUT[,EXPECTED] or learned
+			if value == "learned" {
+				h.choose(op)
+				continue
+			}
+			words := append(strings.Split(value, ","), "", "")
+			op.Size = Size{Class: uint32(h.number(words[0])), Reason: "guess"}
+			op.Size.Timeout, _ = time.ParseDuration(words[1])
+			op.Size.Expected, _ = time.ParseDuration(words[2])
 		case "build":
 			request(op).CorrelatedInvocationsId = value
 		case "invocation":
@@ -320,6 +330,42 @@ func (h *history) operation(args []string) *Operation {
 		}
 	}
 	return op
+}
+
+// learned has the analyzer know of a run: "ACTION class=CLASS took=TIME cpu=TIME".
+func (h *history) learned(args []string) {
+	r, class := sizeclass.Run{}, uint32(0)
+	for _, a := range args[1:] {
+		switch name, value, _ := strings.Cut(a, "="); name {
+		case "class":
+			class = uint32(h.number(value))
+		case "took":
+			r.Duration, _ = time.ParseDuration(value)
+		case "cpu":
+			r.CPU, _ = time.ParseDuration(value)
+		}
+	}
+	r.CPUs = float64(class)
+	_, learner := h.analyze(args[0]).Select(conditions([]sizeclass.Class{{Size: class}}))
+	h.sizes.Learn(h.t.Context(), learner.Succeeded(r))
+}
+
+// choose has an operation run where the analyzer says.
+func (h *history) choose(op *Operation) {
+	classes := h.state.SizeClasses(op)
+	choice, _ := h.analyze(h.actions[op.Digest.String()]).Select(conditions(classes))
+	op.Size = sizeOf(choice)
+	for _, c := range classes {
+		fmt.Fprintf(&h.out, "class %d: wait %s\n", c.Size, c.Wait)
+	}
+}
+
+func (h *history) analyze(action string) *sizeclass.Selector {
+	if h.sizes == nil {
+		h.sizes = must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
+	}
+	d := h.digest(action)
+	return h.sizes.Analyze(h.t.Context(), sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour})
 }
 
 // request returns the operation's metadata, to be changed.

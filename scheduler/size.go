@@ -28,6 +28,10 @@ type Size struct {
 	Reason   string
 }
 
+func sizeOf(c sizeclass.Choice) Size {
+	return Size{Class: c.Class, Timeout: c.Timeout, Expected: c.Expected, Reason: c.Reason}
+}
+
 // An Ended is one run of an action with a Size, for the caller to learn from.
 type Ended struct {
 	*Operation
@@ -74,14 +78,6 @@ func (s *State) SizeClasses(spec *Operation) (classes []sizeclass.Class) {
 	return classes
 }
 
-// wait is how long a further task is expected to wait for a worker.
-func (q *queue) wait() time.Duration {
-	if q.away {
-		return q.pool.startup
-	}
-	return 0
-}
-
 // class is the size class that a task wants, 0 for the largest.
 func (t *task) class() uint32 {
 	if t.outgrown {
@@ -109,6 +105,7 @@ func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (la
 // conclude ends a task with what its worker reports, or runs it again on the largest size class.
 func (s *State) conclude(t *task, resp *repb.ExecuteResponse) {
 	w := t.worker
+	w.queue.load.ran(s.now.Sub(t.started))
 	largest, again := s.mispredicted(t, w, resp)
 	if t.spec.Size.Class > 0 {
 		s.out.Ended = append(s.out.Ended, Ended{

@@ -156,7 +156,7 @@ func (s *State) enqueue(t *task) {
 	}
 	s.move(t, q.pool)
 	t.queue = q
-	q.waiting++
+	q.joined(t)
 	if q.away {
 		s.timers.set(&t.timer, s.now.Add(q.pool.patience))
 	}
@@ -172,7 +172,7 @@ func (s *State) dequeue(t *task) {
 	s.queued--
 	s.timers.stop(&t.timer)
 	if q := t.queue; q != nil {
-		q.waiting--
+		q.left(t)
 		q.pool.tree.Dequeue(&t.item)
 		t.queue = nil
 		return
@@ -202,7 +202,7 @@ func (s *State) hand(t *task, w *worker) {
 	if t.queue != nil && t.pool == w.pool {
 		// It leaves the queue by its start, which is its turn.
 		s.queued--
-		t.queue.waiting--
+		t.queue.left(t)
 		t.queue = nil
 		s.timers.stop(&t.timer)
 	} else {

@@ -29,6 +29,14 @@ type View struct {
 	Held bool
 }
 
+// Idle counts the workers of a lane that are idle.
+func (t *Tree) Idle(lane uint32) int {
+	if s := t.root.shelf(lane); s != nil {
+		return s.idle
+	}
+	return 0
+}
+
 // Branches yields the root and all branches, each after its parent, siblings in the
 // order of their keys. It looks at all of the tree, which must not change meanwhile.
 func (t *Tree) Branches(lane uint32) iter.Seq[View] {
