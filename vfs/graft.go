@@ -37,7 +37,7 @@ type graft struct {
 // mayShowImages reports whether images can have part in the root: they belong to who
 // owns most roots, and nobody sees which names are looked up in them.
 func (r *Root) mayShowImages() bool {
-	return r.fs.images != nil && r.spec.OnLook == nil && r.owner == r.fs.owner
+	return r.fs.images != nil && !r.isPlain() && r.spec.OnLook == nil && r.owner == r.fs.owner
 }
 
 // addGrafts lets the root show what images have of its tree.

@@ -402,7 +402,7 @@ func TestLinkCacheIsBounded(t *testing.T) {
 func TestReservedNames(t *testing.T) {
 	f := openBare(t, Options{})
 	src := newFakeSource(t)
-	for _, name := range []string{trashName, linksName} {
+	for _, name := range []string{trashName, linksName, plainName} {
 		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.tree(t, "x"), Source: src}); err == nil {
 			t.Errorf("%s is a root", name)
 		}

@@ -46,6 +46,10 @@ var (
 
 // arrange gives r the layers that this machine allows.
 func (r *Root) arrange() {
+	if r.isPlain() {
+		r.lower, r.upper = noInputs{}, plainLayer{r}
+		return
+	}
 	if r.fs.method == HardLink {
 		links := newLinkLayer(r)
 		r.lower, r.upper = links, bareLayer{links}

@@ -27,6 +27,9 @@ const (
 // mount makes the folders of the root and shows both layers. What it has done
 // when it fails is for release to undo.
 func (r *Root) mount(ctx context.Context) error {
+	if r.isPlain() {
+		return r.upper.show()
+	}
 	if err := r.makeFolder(r.pointPath(), &r.pointMade); err != nil {
 		return err
 	}

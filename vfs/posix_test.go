@@ -41,11 +41,12 @@ func TestPosix(t *testing.T) {
 					continue
 				}
 				t.Run(name+" in "+place.name, func(t *testing.T) {
-					d := empty
-					if place.inputs {
-						d = inputs
+					spec := RootSpec{Digest: inputs, Source: src}
+					if !place.inputs {
+						// Else it is no mount but a folder of the disk.
+						spec.Digest, spec.OnLook = empty, func(string, Look) {}
 					}
-					r := openRoot(t, f, RootSpec{Digest: d, Source: src})
+					r := openRoot(t, f, spec)
 					dir := filepath.Join(r.Path(), place.dir)
 					if err := place.prepare(dir); err != nil {
 						t.Fatal(err)

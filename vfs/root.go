@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -87,6 +88,10 @@ type Root struct {
 	closed func() error // release, once
 	lower  lowerLayer
 	upper  upperLayer
+	folder *Folder // all there is of a root without inputs, in layer
+	layer  string
+	// vacated: nobody is at work in it any more.
+	vacated atomic.Bool
 
 	// What mount has done, for release to undo.
 	pointMade bool // the mount points' folder is ours
@@ -127,7 +132,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	if err := tree.CheckName(spec.Name); err != nil {
 		return nil, err
 	}
-	if spec.Name == trashName || spec.Name == linksName {
+	if spec.Name == trashName || spec.Name == linksName || spec.Name == plainName {
 		return nil, fmt.Errorf("name %q is reserved", spec.Name)
 	}
 	if spec.Source == nil || spec.Digest.IsZero() {
@@ -175,11 +180,15 @@ func (r *Root) Intact() error { return r.upper.intact() }
 func (r *Root) pointPath() string { return filepath.Join(r.fs.pointDir, r.spec.Name) }
 func (r *Root) lowerPath() string { return filepath.Join(r.pointPath(), "lower") }
 func (r *Root) layerPath() string {
+	if r.layer != "" {
+		return r.layer
+	}
 	if r.inMemory() {
 		return filepath.Join(r.pointPath(), layerName)
 	}
 	return filepath.Join(r.fs.upperDir, r.spec.Name)
 }
+
 func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }
 func (r *Root) workPath() string  { return filepath.Join(r.layerPath(), "work") }
 
@@ -206,6 +215,10 @@ func (r *Root) Stats() Stats {
 	defer r.mu.Unlock()
 	return r.stats
 }
+
+// Vacated says that no process is at work in the root any more, nor ever will be. What
+// the action did not touch of it may then serve another root after Close.
+func (r *Root) Vacated() { r.vacated.Store(true) }
 
 // Close unmounts the root and removes all that the action wrote. Files that are
 // still open and processes that are still inside lose it, without holding Close

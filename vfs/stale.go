@@ -128,7 +128,7 @@ func (f *FS) removeLayers() error {
 		if path == f.trash.dir {
 			continue
 		}
-		if path != f.linkDir() && !isLayer(path) {
+		if path != f.linkDir() && path != f.plainDir() && !isLayer(path) {
 			f.log.Warn("left alone what is not a writable layer", zap.String("path", path))
 			continue
 		}

@@ -84,6 +84,7 @@ type Owner struct{ UID, GID uint32 }
 const (
 	trashName = ".trash"
 	linksName = ".links"
+	plainName = ".plain"
 )
 
 // FS is a folder in which input roots are mounted. Its methods may be called concurrently.
@@ -108,6 +109,8 @@ type FS struct {
 	mu     sync.Mutex
 	closed bool
 	roots  map[string]*Root // by name; a nil Root is a reserved name
+	spare  []*Folder        // for plain roots to come
+	plain  int              // folders made for plain roots
 }
 
 // Open makes an FS of two folders, after it has removed what a killed process
@@ -121,7 +124,7 @@ func Open(o Options) (*FS, error) {
 		return nil, errors.New("open file system: mount and upper folders must be given")
 	}
 	f := &FS{log: o.Logger, roots: map[string]*Root{}}
-	f.owner = Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	f.owner = processOwner()
 	if o.Owner != nil {
 		f.owner = *o.Owner
 	}
@@ -235,13 +238,17 @@ func (f *FS) Close() error {
 	return errors.Join(errs...)
 }
 
-func (f *FS) linkDir() string { return filepath.Join(f.upperDir, linksName) }
+func (f *FS) linkDir() string  { return filepath.Join(f.upperDir, linksName) }
+func (f *FS) plainDir() string { return filepath.Join(f.upperDir, plainName) }
 
 // sweepOut removes what is left in the upper folder, and waits for that.
 func (f *FS) sweepOut() error {
 	var err error
+	if f.plain > 0 {
+		err = f.trash.put(f.plainDir())
+	}
 	if f.links != nil {
-		err = f.trash.put(f.linkDir())
+		err = errors.Join(err, f.trash.put(f.linkDir()))
 	}
 	return errors.Join(err, f.trash.close())
 }

@@ -38,11 +38,14 @@ type action struct {
 	ahead   *foresight // nil: nothing is fetched ahead
 	behind  *hindsight // nil: nothing is reused
 	depart  func()     // lets another run of the same action begin; nil: it could already
-	dir     string     // temporary files: stdout, stderr and the command's own
+	work    *workFolder
 	times   timeline
 
 	ran    runner.Result // zero: the command did not run
 	limits cgroup.Limits // of the slot that it ran in
+	// vacated: no process of it is alive, if there ever was one. watched: somebody
+	// asked for what it printed.
+	vacated, watched bool
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
@@ -242,13 +245,8 @@ func (a *action) makeRoot(ctx context.Context) error {
 		return failf(codes.InvalidArgument, "input root digest: %w", err)
 	}
 	name := fmt.Sprintf("%d-%d", a.p.index, a.p.count)
-	a.dir = filepath.Join(a.p.w.opts.WorkDir, name)
-	if err := os.MkdirAll(a.tempDir(), 0o700); err != nil {
-		return fmt.Errorf("make work folder: %w", err)
-	}
-	// As /tmp is: whoever the command becomes can use it.
-	if err := os.Chmod(a.tempDir(), os.ModeSticky|0o777); err != nil {
-		return fmt.Errorf("make temporary folder: %w", err)
+	if err := a.enterWorkFolder(name); err != nil {
+		return err
 	}
 	if _, err := a.inputs.Directory(ctx, rootDigest); err != nil {
 		return fmt.Errorf("read input root %s: %w", rootDigest, err)
@@ -270,9 +268,10 @@ func (a *action) makeRoot(ctx context.Context) error {
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := a.task.place.slot
 	a.limits = slot.launcher.Limits()
-	defer a.p.w.live.begin(a.p.index, printing{
-		action: a.digest.String(), stdout: a.stdoutPath(), stderr: a.stderrPath(),
-	})()
+	show := a.p.w.live.begin(a.p.index, printing{
+		action: a.digest.String(), stdout: a.work.stdout(), stderr: a.work.stderr(),
+	})
+	defer func() { a.watched = show() }()
 	command := runner.Command{
 		Args:           a.how.args,
 		Env:            a.how.env,
@@ -281,9 +280,9 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		NoNetwork:      a.how.noNetwork,
 		Root:           a.root.Path(),
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
-		TempDir:        a.tempDir(),
-		Stdout:         a.stdoutPath(),
-		Stderr:         a.stderrPath(),
+		TempDir:        a.work.temp.Path(),
+		Stdout:         a.work.stdout(),
+		Stderr:         a.work.stderr(),
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
 		Timeout:        a.message.GetTimeout().AsDuration(),
 		Stalled:        a.root.Stalled,
@@ -301,6 +300,8 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
 	}
+	a.vacated = true
+	a.root.Vacated()
 	if err := a.verify(ctx); err != nil {
 		return result, err
 	}
@@ -366,11 +367,7 @@ func (a *action) release() {
 			a.log.Error("input root was not released", zap.Error(err))
 		}
 	}
-	if a.dir != "" {
-		if err := os.RemoveAll(a.dir); err != nil {
-			a.log.Error("temporary files were not removed", zap.Error(err))
-		}
-	}
+	a.leaveWorkFolder()
 	if a.depart != nil {
 		a.depart()
 	}
@@ -427,7 +424,3 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 	}
 	a.log.Info("action finished", fields...)
 }
-
-func (a *action) tempDir() string    { return filepath.Join(a.dir, "tmp") }
-func (a *action) stdoutPath() string { return filepath.Join(a.dir, "stdout") }
-func (a *action) stderrPath() string { return filepath.Join(a.dir, "stderr") }

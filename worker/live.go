@@ -44,27 +44,30 @@ type printing struct {
 	action         string // "<hash>/<size>"
 	stdout, stderr string // the files that it prints to
 	ended          chan struct{}
+	watched        bool // guarded by liveOutputs.mu
 }
 
 func newLiveOutputs(client live.OutputsClient, log *zap.Logger) *liveOutputs {
 	return &liveOutputs{client: client, log: log, running: map[int]*printing{}}
 }
 
-// begin shows a command of a position until end is called. Its files may not be
-// there yet.
-func (l *liveOutputs) begin(position int, p printing) (end func()) {
+// begin shows a command of a position until end is called, which reports whether
+// anybody asked for it, and may go on reading its files. They may not be there yet.
+func (l *liveOutputs) begin(position int, p printing) (end func() (watched bool)) {
 	if l.client == nil {
-		return func() {}
+		return func() bool { return false }
 	}
 	p.ended = make(chan struct{})
 	l.mu.Lock()
 	l.running[position] = &p
 	l.mu.Unlock()
-	return func() {
+	return func() bool {
 		l.mu.Lock()
 		delete(l.running, position)
+		watched := p.watched
 		l.mu.Unlock()
 		close(p.ended)
+		return watched
 	}
 }
 
@@ -73,6 +76,7 @@ func (l *liveOutputs) find(w *live.Watch) *printing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.running[int(w.GetWorker())]; p != nil && p.action == w.GetAction() {
+		p.watched = true
 		return p
 	}
 	return nil

@@ -43,10 +43,10 @@ func newOutputs(a *action) *outputs {
 // streams stores stdout and stderr.
 func (o *outputs) streams(ctx context.Context, result runner.Result) error {
 	var err error
-	if o.result.StdoutRaw, o.result.StdoutDigest, err = o.stream(ctx, o.a.stdoutPath(), result.StdoutTruncated); err != nil {
+	if o.result.StdoutRaw, o.result.StdoutDigest, err = o.stream(ctx, o.a.work.stdout(), result.StdoutTruncated); err != nil {
 		return fmt.Errorf("store stdout: %w", err)
 	}
-	if o.result.StderrRaw, o.result.StderrDigest, err = o.stream(ctx, o.a.stderrPath(), result.StderrTruncated); err != nil {
+	if o.result.StderrRaw, o.result.StderrDigest, err = o.stream(ctx, o.a.work.stderr(), result.StderrTruncated); err != nil {
 		return fmt.Errorf("store stderr: %w", err)
 	}
 	return nil

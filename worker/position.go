@@ -37,6 +37,8 @@ type position struct {
 	count int // actions started, to name their folders
 	// next is the place of the action to come; nil: it has none.
 	next *place
+	// work is the folder of the action to come; nil: it makes one.
+	work *workFolder
 }
 
 // A task is the action that a position runs.
@@ -92,6 +94,7 @@ func (p *position) run(ctx, abort context.Context) {
 		if draining && (current == nil || abort.Err() != nil) {
 			p.stop(current)
 			p.giveBack()
+			p.work.remove(p.log)
 			p.leave(abort)
 			return
 		}

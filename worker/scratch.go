@@ -61,4 +61,4 @@ func (a *action) watchScratch(ctx context.Context, stop func()) bool {
 }
 
 // written is how many bytes the command's files take.
-func (a *action) written() int64 { return a.root.WrittenBytes() + vfs.DiskUsage(a.dir) }
+func (a *action) written() int64 { return a.root.WrittenBytes() + vfs.DiskUsage(a.work.dir) }

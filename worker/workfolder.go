@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// A workFolder holds what an action has outside its input root: the files that it
+// prints to, and the folder that is its /tmp. A position keeps its folder for the next
+// action if nothing of the last one is in it (vfs.Folder says what for).
+type workFolder struct {
+	dir  string
+	temp *vfs.Folder
+}
+
+func (f *workFolder) stdout() string { return filepath.Join(f.dir, "stdout") }
+func (f *workFolder) stderr() string { return filepath.Join(f.dir, "stderr") }
+
+// makeWorkFolder makes one, which must not be there.
+func makeWorkFolder(dir string) (*workFolder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make work folder: %w", err)
+	}
+	// As /tmp is: whoever the command becomes can use it.
+	own := vfs.Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	temp, err := vfs.MakeFolder(filepath.Join(dir, "tmp"), unix.S_ISVTX|0o777, own)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make temporary folder: %w", err), os.RemoveAll(dir))
+	}
+	return &workFolder{dir, temp}, nil
+}
+
+// clear reports whether the next action may have the folder, whose last one has ended,
+// and would find nothing there. Files that were printed to are removed: they may be large,
+// or the store's by now. Empty ones stay.
+func (f *workFolder) clear() bool {
+	for _, file := range []string{f.stdout(), f.stderr()} {
+		info, err := os.Lstat(file)
+		if err == nil && info.Size() > 0 {
+			err = os.Remove(file)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return f.temp.Untouched()
+}
+
+// remove removes it, if there is one.
+func (f *workFolder) remove(log *zap.Logger) {
+	if f == nil {
+		return
+	}
+	if err := os.RemoveAll(f.dir); err != nil {
+		log.Error("temporary files were not removed", zap.Error(err))
+	}
+}
+
+// enterWorkFolder gives the action the position's folder, or a new one.
+func (a *action) enterWorkFolder(name string) (err error) {
+	if a.work, a.p.work = a.p.work, nil; a.work == nil {
+		a.work, err = makeWorkFolder(filepath.Join(a.p.w.opts.WorkDir, name))
+	}
+	return err
+}
+
+// leaveWorkFolder gives it back to the position, or removes it. Who watches what the
+// command printed may go on reading its files: these are then not for another.
+func (a *action) leaveWorkFolder() {
+	if a.work != nil && a.vacated && !a.watched && a.work.clear() {
+		a.p.work = a.work
+		return
+	}
+	a.work.remove(a.log)
+}

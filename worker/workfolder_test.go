@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// TestFreshFolders: whatever an action without inputs does in its root and in /tmp, and
+// whatever it prints, the next one finds both as the first found them, and prints to
+// empty files.
+func TestFreshFolders(t *testing.T) {
+	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
+		t.Run(string(method), func(t *testing.T) {
+			f := newSandboxedFarm(t, method, nil)
+			const look = "; for d in . /tmp; do stat -c '%a %u %h' $d; ls -A $d; done"
+			want := ""
+			for _, did := range []string{
+				"true", "true", "echo said", "echo said >&2", "seq 5000; seq 5000 >&2", "touch x /tmp/x", "mkdir -p a/b /tmp/a/b",
+				"touch x /tmp/x; rm x /tmp/x", "chmod 0700 . /tmp", "chown 1:1 . /tmp", "touch -d 1999-01-01 . /tmp", "exit 3", "true",
+			} {
+				r := f.run(t, spec{shell: "true" + look})
+				assertOK(t, r)
+				got := string(r.GetResult().GetStdoutRaw())
+				if want == "" {
+					want = got
+				}
+				if got != want || len(r.GetResult().GetStderrRaw()) > 0 {
+					t.Fatalf("before %q: root and /tmp are %q, were %q at first; stderr %q", did, got, want, r.GetResult().GetStderrRaw())
+				}
+				f.run(t, spec{shell: did})
+			}
+		})
+	}
+}
+
+// TestWorkFolder: what is printed goes from the folder before another action gets it,
+// which it does only with an untouched folder for temporary files.
+func TestWorkFolder(t *testing.T) {
+	f, err := makeWorkFolder(filepath.Join(t.TempDir(), "0"))
+	check(t, err)
+	check(t, os.WriteFile(f.stdout(), []byte("said"), 0o600))
+	check(t, os.WriteFile(f.stderr(), nil, 0o600))
+	if !f.clear() {
+		t.Error("a folder in which only was printed is not clear")
+	}
+	if _, err := os.Stat(f.stdout()); !os.IsNotExist(err) {
+		t.Errorf("what was printed: %v", err)
+	}
+	check(t, os.WriteFile(filepath.Join(f.temp.Path(), "left"), nil, 0o600))
+	if f.clear() {
+		t.Error("a folder with something in it is clear")
+	}
+}
+
+// TestWatched: a worker knows whether somebody asked for what a command prints, who may
+// go on reading it after its end.
+func TestWatched(t *testing.T) {
+	l := newLiveOutputs(live.NewOutputsClient(nil), zap.NewNop()) // it is not called
+	for _, asks := range []string{"", "another", "this"} {
+		end := l.begin(3, printing{action: "this"})
+		l.find(&live.Watch{Worker: 3, Action: asks})
+		l.find(&live.Watch{Worker: 2, Action: "this"})
+		if watched := end(); watched != (asks == "this") {
+			t.Errorf("asked for action %q: watched %v", asks, watched)
+		}
+	}
+}
