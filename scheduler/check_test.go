@@ -10,7 +10,7 @@ import (
 
 // check returns what is wrong with a State between events; "" if nothing is.
 func (s *State) check() string {
-	for _, part := range []func() string{s.checkTasks, s.checkWorkers, s.checkOperations} {
+	for _, part := range []func() string{s.checkTasks, s.checkWorkers, s.checkOperations, s.checkQuotas} {
 		if problem := part(); problem != "" {
 			return problem
 		}
@@ -53,7 +53,7 @@ func (s *State) checkTasks() string {
 			}
 		} else {
 			queued++
-			if t.attempts >= s.cfg.MaxAttempts {
+			if t.attempts-t.preempted >= s.cfg.MaxAttempts {
 				return fmt.Sprintf("task %s is queued after %d attempts", t.action, t.attempts)
 			}
 		}
@@ -157,7 +157,7 @@ func (s *State) checkWorkers() string {
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
-			if len(tasks) != q.waiting || q.waiting > 0 && (!q.open() && !q.declared || root.Idle > 0) {
+			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.now) != nil {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
 			sum := load{typical: q.load.typical}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
 // Config holds the times and bounds of a scheduler. The zero value of a field
@@ -40,6 +42,17 @@ type Config struct {
 	// Sizes declare size classes of which there may be no worker for a while, each pool
 	// once. What they hold is not to be changed.
 	Sizes []SizesConfig
+	// Quotas say which workers instance names share by quotas; see State.PutQuota. In a
+	// pool of these, instance names are the first level, whatever Queues say.
+	Quotas quota.Config
+	// PreemptionDelay is how long an action of an instance below its minimum waits
+	// before others' are chosen to be stopped for it. Default 10s.
+	PreemptionDelay time.Duration
+	// PreemptionGrace is how long after that these may still end by themselves. A worker
+	// that may have to stop calls at least as often. Default 5s.
+	PreemptionGrace time.Duration
+	// MaxPreemptions is how often the same action may be stopped so. Default 3.
+	MaxPreemptions int
 	// ActionProperties are the names of platform properties that say how an action
 	// is run, not where. They are not matched: no worker needs to have them. None by
 	// default.
@@ -91,6 +104,8 @@ func (c Config) withDefaults() (_ Config, err error) {
 		{"WorkerSlack", &c.WorkerSlack, 25 * time.Second},
 		{"DisconnectSlack", &c.DisconnectSlack, 10 * time.Second},
 		{"Settle", &c.Settle, 0},
+		{"PreemptionDelay", &c.PreemptionDelay, 10 * time.Second},
+		{"PreemptionGrace", &c.PreemptionGrace, 5 * time.Second},
 		{"ClientGrace", &c.ClientGrace, time.Minute},
 		{"MatchGrace", &c.MatchGrace, time.Minute},
 		{"KeepCompleted", &c.KeepCompleted, 5 * time.Minute},
@@ -108,6 +123,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 		def  int
 	}{
 		{"MaxAttempts", &c.MaxAttempts, 3},
+		{"MaxPreemptions", &c.MaxPreemptions, 3},
 		{"MaxCompleted", &c.MaxCompleted, 10_000},
 		{"MaxQueued", &c.MaxQueued, 1_000_000},
 		{"MaxPerQueue", &c.MaxPerQueue, cmp.Or(c.MaxQueued, 1_000_000)},
@@ -127,6 +143,9 @@ func (c Config) withDefaults() (_ Config, err error) {
 	}
 	if c.Sizes, err = declared(c.Sizes); err != nil {
 		return c, err
+	}
+	if err := c.Quotas.Validate(); err != nil {
+		return c, fmt.Errorf("scheduler config: Quotas: %w", err)
 	}
 	if c.ExecutionTimeout > c.MaxExecutionTimeout {
 		return c, fmt.Errorf("scheduler config: ExecutionTimeout %s exceeds MaxExecutionTimeout %s",

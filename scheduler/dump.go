@@ -42,6 +42,9 @@ func (s *State) Dump() string {
 			d.queue(q)
 		}
 	}
+	for _, c := range s.cohorts {
+		d.cohort(s, c)
+	}
 	for _, b := range s.broughtOrder.all() {
 		d.line("brought %s by %s%s", b.action, b.worker, d.timer(b.timer))
 	}
@@ -60,6 +63,19 @@ func (d *dumper) queue(q *queue) {
 	}
 	if t := q.head(d.now); t != nil {
 		d.line("  next is %s", t.action)
+	}
+	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
+		l := q.lines[instance]
+		d.line("  line %q: %d wait, below %s, %d marked, %d coming%s",
+			instance, l.tasks.len(), d.ago(l.below), l.marked, l.coming, d.timer(l.timer))
+	}
+}
+
+// cohort writes what instances have and use.
+func (d *dumper) cohort(s *State, c *cohort) {
+	d.line("cohort %s: %d units, %d preemptions", c.Name, c.capacity(), c.preemptions)
+	for _, u := range s.quotaUses(c) {
+		d.line("  %q %+v", u.Instance, u.Use)
 	}
 }
 
@@ -95,6 +111,9 @@ func (d *dumper) worker(w *worker) {
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.confirmed)
 	}
+	if sh := w.share(); sh != nil && sh.run.Marked() {
+		d.line("  gives way at %s", d.ago(sh.deadline))
+	}
 	if w.stopping != "" || w.reported.action != "" {
 		d.line("  stops %q, reported %q", w.stopping, w.reported.action)
 	}
@@ -120,6 +139,6 @@ func (d *dumper) task(t *task) {
 	for i, o := range t.operations {
 		names[i] = o.spec.Name
 	}
-	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, queued %s, attempts %d, resends %d%s",
-		t.action, where, names, t.returned, t.outgrown, t.impatient, d.ago(t.queued), t.attempts, t.resends, d.timer(t.timer))
+	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, queued %s, attempts %d, preempted %d, resends %d%s",
+		t.action, where, names, t.returned, t.outgrown, t.impatient, d.ago(t.queued), t.attempts, t.preempted, t.resends, d.timer(t.timer))
 }

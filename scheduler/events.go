@@ -92,6 +92,8 @@ type Report struct {
 	Response *repb.ExecuteResponse
 	// PreferIdle: it wants no further action.
 	PreferIdle bool
+	// Uploading: the action that it executes has run, and its outputs are being stored.
+	Uploading bool
 }
 
 // Directive is what a worker is told.

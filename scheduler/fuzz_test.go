@@ -9,6 +9,8 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
 // FuzzState feeds any sequence of events to a State and checks after each that
@@ -87,6 +89,16 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 		}},
 	}
 	cfg.Sizes = []SizesConfig{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
+	cfg.Quotas = quota.Config{
+		Labels: []quota.Label{
+			{Name: "plain", Properties: map[string]string{"": ""}}, {Name: "x", Properties: map[string]string{"OS": "x"}},
+		},
+		Cohorts: []quota.Cohort{{Name: "c", Labels: []string{"plain", "x"}}},
+	}
+	if f := len(script); f > 0 && script[0]%3 == 0 {
+		cfg.Quotas = quota.Config{}
+	}
+	cfg.PreemptionDelay, cfg.PreemptionGrace = 5*time.Second, 3*time.Second
 	state, err := NewState(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +121,16 @@ func (f *fuzzer) step() {
 	worker := f.pick("w1", "w2", "w3", "w4")
 	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
 	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
-		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill") {
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota") {
+	case "quota":
+		k := QuotaKey{Cohort: "c", Instance: f.pick("", "i", "i/j")}
+		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
+		out, err := f.state.PutQuota(now, k, q, f.pick("leave", "preempt") == "preempt")
+		if err != nil {
+			f.see(out)
+			out, _ = f.state.DeleteQuota(now, k)
+		}
+		f.see(out)
 	case "kill":
 		out, _ := f.state.Kill(now, []string{op, "op1"}, "test")
 		f.see(out)
@@ -180,6 +201,9 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 		words = append(words, "idle")
 	case "executing":
 		words = append(words, "executing", action)
+		if f.pick("running", "running", "uploading") == "uploading" {
+			words = append(words, "uploading")
+		}
 	case "completed":
 		words = append(words, "completed", action, "exit="+f.pick("0", "1"))
 	}
@@ -243,6 +267,11 @@ func (f *fuzzer) finish() {
 	s := f.state
 	for name, o := range s.operations {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
+	}
+	for _, c := range s.cohorts {
+		if len(c.pools) > 0 || len(c.ledger.Used()) > 0 {
+			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.ledger.Used())
+		}
 	}
 	left := map[string]int{
 		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight), "timers": len(s.timers.heap),

@@ -114,7 +114,8 @@ type QueueView struct {
 	// Workers counts all; the others are parts of them.
 	Workers, Idle, Executing, Draining int
 	Queued                             int
-	// Head is the operation that is next, nil if none waits; Why says for what.
+	// Head is the operation that is next, nil if none waits that may run; Why says for
+	// what.
 	Head      *Operation
 	HeadSince time.Time
 	Why       string
@@ -132,6 +133,8 @@ type Branch struct {
 	// Due is what the branch is due against its siblings: its weight, shifted by the best
 	// priority of what waits. 0 for the root.
 	Due float64
+	// Why says why nothing of it may start; empty: it may.
+	Why string
 	// Children are the busiest ones; Omitted counts the others.
 	Children []Branch
 	Omitted  int
@@ -160,6 +163,8 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 			}
 			if t := q.head(s.now); t != nil {
 				v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v)
+			} else if q.waiting > 0 {
+				v.Why = "each instance name that waits here is at its maximum"
 			}
 			queues = append(queues, v)
 		}
@@ -181,7 +186,11 @@ func (q *queue) branches(running, atMost int) Branch {
 			continue // the latter, and all below it, only have workers
 		}
 		parent := path[v.Depth-1]
-		parent.Children = append(parent.Children, Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due})
+		b := Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due}
+		if v.Held && v.Depth == 1 {
+			b.Why = q.pool.cohort.whyHeld(v.Key, q.class)
+		}
+		parent.Children = append(parent.Children, b)
 		path = append(path[:v.Depth], &parent.Children[len(parent.Children)-1])
 	}
 	root.Queued, root.Running = q.waiting, running

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/record"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
 const (
@@ -216,7 +217,7 @@ func (j *Journal) submit(now time.Time, op *Operation) {
 		Name: op.Name, Instance: op.Instance, Digest: op.Digest.Proto(), Function: op.Digest.Function().Proto(),
 		Platform: op.Platform.proto(), Private: op.Private, Client: op.Client, Request: op.Request,
 		Priority: op.Priority, ExpectedNs: int64(op.Expected), User: op.User, Claims: op.Claims,
-		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout),
+		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout), SizeExpectedNs: int64(op.Size.Expected),
 	}}}})
 }
 
@@ -227,7 +228,7 @@ func (j *Journal) sync(now time.Time, r Report) {
 	j.note(now, noted{event: &record.Event{Kind: &record.Event_Sync{Sync: &record.Sync{
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: r.Action,
-		PreferIdle: r.PreferIdle,
+		PreferIdle: r.PreferIdle, Uploading: r.Uploading,
 	}}}, response: r.Response})
 }
 
@@ -276,6 +277,22 @@ func (j *Journal) drain(now time.Time, p Pattern) {
 func (j *Journal) undrain(now time.Time, p Pattern) {
 	if j != nil {
 		j.note(now, noted{event: &record.Event{Kind: &record.Event_Undrain{Undrain: &record.Pattern{Attributes: p.Map()}}}})
+	}
+}
+
+func (j *Journal) putQuota(now time.Time, k QuotaKey, q quota.Quota, preempt bool) {
+	if j != nil {
+		j.note(now, noted{event: &record.Event{Kind: &record.Event_PutQuota{PutQuota: &record.PutQuota{
+			Cohort: k.Cohort, Instance: k.Instance, Min: q.Min, Max: q.Max, Preempt: preempt,
+		}}}})
+	}
+}
+
+func (j *Journal) deleteQuota(now time.Time, k QuotaKey) {
+	if j != nil {
+		j.note(now, noted{event: &record.Event{Kind: &record.Event_DeleteQuota{
+			DeleteQuota: &record.DeleteQuota{Cohort: k.Cohort, Instance: k.Instance},
+		}}})
 	}
 }
 

@@ -66,6 +66,9 @@ type QueueConfig struct {
 	Levels []Level
 }
 
+// maxLevels bounds those of a configuration. Quotas may need one more.
+const maxLevels = 16
+
 // DefaultLevels are those of pools that no QueueConfig is for: instance names share
 // workers, in each of those builds, and in each of those invocations of the tool.
 func DefaultLevels() []Level {
@@ -94,8 +97,8 @@ func (l Level) Validate() error {
 
 // Validate returns what is wrong with a configuration of queues.
 func (q QueueConfig) Validate() error {
-	if len(q.Levels) > fair.MaxLevels {
-		return fmt.Errorf("there are %d levels, at most %d are possible", len(q.Levels), fair.MaxLevels)
+	if len(q.Levels) > maxLevels {
+		return fmt.Errorf("there are %d levels, at most %d are possible", len(q.Levels), maxLevels)
 	}
 	for i, l := range q.Levels {
 		if err := l.Validate(); err != nil {
@@ -129,8 +132,8 @@ func (c Config) levels(prefix string, platform Platform) []Level {
 }
 
 // newTree returns the tree of a pool with these levels.
-func newTree(levels []Level) *fair.Tree {
-	var o fair.Options
+func newTree(levels []Level, admit func(lane uint32, key string) fair.Grade) *fair.Tree {
+	o := fair.Options{Admit: admit}
 	for _, l := range levels {
 		weights := make(map[string]float64, len(l.Weights))
 		for key, w := range l.Weights {

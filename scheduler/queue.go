@@ -46,6 +46,8 @@ type pool struct {
 	queues []*queue
 	// startup and patience are those of its declared size classes.
 	startup, patience time.Duration
+	// cohort shares the workers by quotas; nil: there are none.
+	cohort *cohort
 }
 
 type poolKey struct{ prefix, platform string }
@@ -99,6 +101,8 @@ type queue struct {
 	// declared: it stays when it has no worker. It is away while it is not open: each task
 	// that waits then has its timer set.
 	declared, away bool
+	// lines are by instance, in a cohort.
+	lines map[string]*line
 	// rest runs while nobody serves and somebody rests who may serve again.
 	rest timer
 }

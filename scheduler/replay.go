@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/record"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
 // Replayed is what came of a recording.
@@ -114,6 +115,11 @@ func (p *Replayed) feed(now time.Time, e *record.Event) error {
 			return err
 		}
 		s.Undrain(now, pattern)
+	case *record.Event_PutQuota:
+		m := kind.PutQuota
+		_, _ = s.PutQuota(now, QuotaKey{m.GetCohort(), m.GetInstance()}, quota.Quota{Min: m.GetMin(), Max: m.GetMax()}, m.GetPreempt())
+	case *record.Event_DeleteQuota:
+		s.DeleteQuota(now, QuotaKey{kind.DeleteQuota.GetCohort(), kind.DeleteQuota.GetInstance()})
 	default:
 		return fmt.Errorf("%v is not known", e)
 	}
@@ -133,7 +139,9 @@ func submitted(m *record.Submit) (*Operation, error) {
 		Name: m.GetName(), Instance: m.GetInstance(), Digest: d, Action: &repb.Action{},
 		Platform: NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: m.GetRequest(),
 		Priority: m.GetPriority(), Expected: time.Duration(m.GetExpectedNs()), User: m.GetUser(), Claims: m.GetClaims(),
-		Size: Size{Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs())},
+		Size: Size{
+			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()),
+		},
 	}, nil
 }
 
@@ -141,7 +149,7 @@ func reported(m *record.Sync) Report {
 	r := Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
 		Platform: NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: Doing(m.GetDoing()),
-		Action: m.GetAction(), PreferIdle: m.GetPreferIdle(),
+		Action: m.GetAction(), PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(),
 	}
 	if x := m.GetResponse(); x != nil {
 		r.Response = &repb.ExecuteResponse{Message: fmt.Sprintf("%016x", x.GetHash())}

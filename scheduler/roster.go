@@ -31,8 +31,7 @@ func (s *State) pool(prefix string, platform Platform) *pool {
 	key := poolKey{prefix, platform.Key()}
 	p := s.pools[key]
 	if p == nil {
-		levels := s.cfg.levels(prefix, platform)
-		p = &pool{prefix: prefix, platform: platform, levels: levels, tree: newTree(levels)}
+		p = s.newPool(prefix, platform)
 		s.pools[key] = p
 	}
 	return p
@@ -47,6 +46,7 @@ func (s *State) serve(w *worker) {
 	q, open, served := w.queue, w.queue.open(), w.queue.served()
 	s.withdraw(w)
 	w.serving, w.resting = serving, resting
+	s.shield(w)
 	switch {
 	case serving:
 		q.serving++
@@ -135,6 +135,7 @@ func (s *State) remove(w *worker) {
 	s.timers.stop(&w.timer)
 	s.connect(w, 0)
 	delete(s.workers, w.key)
+	s.yielded(w)
 	s.withdraw(w)
 	if w.task != nil {
 		// Before the queue is moved: what ran is older than what waits.
@@ -148,6 +149,7 @@ func (s *State) remove(w *worker) {
 		p.queues = slices.DeleteFunc(p.queues, func(q *queue) bool { return q == w.queue })
 		if len(p.queues) == 0 {
 			delete(s.pools, p.key())
+			p.leaveCohort()
 		}
 	}
 }

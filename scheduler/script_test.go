@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -134,6 +135,22 @@ func (h *history) configure(word string) {
 	case "sizes":
 		h.declare(value)
 		return
+	case "label": // NAME:PROPERTIES
+		label, properties, _ := strings.Cut(value, ":")
+		l := quota.Label{Name: label, Properties: map[string]string{}}
+		for _, p := range parsePlatform(properties).Properties {
+			l.Properties[p.Name] = p.Value
+		}
+		h.cfg.Quotas.Labels = append(h.cfg.Quotas.Labels, l)
+		return
+	case "cohort": // NAME:LABEL,…[:UNIT]
+		words := strings.Split(value, ":")
+		c := quota.Cohort{Name: words[0], Labels: strings.Split(words[1], ",")}
+		if len(words) > 2 {
+			c.Unit = quota.Unit(words[2])
+		}
+		h.cfg.Quotas.Cohorts = append(h.cfg.Quotas.Cohorts, c)
+		return
 	}
 	f := reflect.ValueOf(&h.cfg).Elem().FieldByName(name)
 	if d, err := time.ParseDuration(value); err == nil {
@@ -224,6 +241,10 @@ func (h *history) event(now time.Time, verb string, args []string) {
 			fmt.Fprintf(&h.out, "unknown\n")
 		}
 		h.print(out)
+	case "quota":
+		h.quota(now, args)
+	case "quotas":
+		h.quotas()
 	case "cancel":
 		out, ok := h.state.Cancel(now, args[0])
 		if !ok {
@@ -259,6 +280,53 @@ func (h *history) event(now time.Time, verb string, args []string) {
 	}
 	if problem := h.state.check(); problem != "" {
 		h.t.Fatalf("after %s %v at %s: %s", verb, args, now.Sub(epoch), problem)
+	}
+}
+
+// quota reads "put INSTANCE COHORT [min=N] [max=N] [preempt]" or "delete INSTANCE COHORT".
+func (h *history) quota(now time.Time, args []string) {
+	k := QuotaKey{Cohort: args[2], Instance: args[1]}
+	if args[0] == "delete" {
+		out, ok := h.state.DeleteQuota(now, k)
+		if !ok {
+			fmt.Fprintf(&h.out, "unknown\n")
+		}
+		h.print(out)
+		return
+	}
+	var q quota.Quota
+	preempt := false
+	for _, a := range args[3:] {
+		switch name, value, _ := strings.Cut(a, "="); name {
+		case "min":
+			q.Min, _ = strconv.ParseInt(value, 10, 64)
+		case "max":
+			q.Max, _ = strconv.ParseInt(value, 10, 64)
+		case "preempt":
+			preempt = true
+		}
+	}
+	out, err := h.state.PutQuota(now, k, q, preempt)
+	if err != nil {
+		fmt.Fprintf(&h.out, "refused: %v\n", err)
+	}
+	h.print(out)
+}
+
+func (h *history) quotas() {
+	for _, c := range h.state.Cohorts() {
+		fmt.Fprintf(&h.out, "%s: %d of %d used, %d guaranteed, %d stopped\n", c.Name, c.Used, c.Capacity, c.Minimums, c.Preemptions)
+		for _, u := range c.Uses {
+			fmt.Fprintf(&h.out, "  %q uses %d of %d to %d, %d wait\n", u.Instance, u.Used, u.Min, u.Max, u.Waiting)
+		}
+	}
+	queues, _ := h.state.Queues(100)
+	for _, q := range queues {
+		for _, b := range q.Root.Children {
+			if b.Why != "" {
+				fmt.Fprintf(&h.out, "%q in class %d is %s\n", b.Key, q.SizeClass, b.Why)
+			}
+		}
 	}
 }
 
@@ -404,6 +472,8 @@ func (h *history) report(args []string) Report {
 			r.SizeClass = uint32(h.number(value))
 		case "drain":
 			r.PreferIdle = true
+		case "uploading":
+			r.Uploading = true
 		case "over":
 			r.Connection = h.number(value)
 		case "exit":

@@ -37,6 +37,8 @@ type State struct {
 	connections map[uint64]map[*worker]struct{}
 	// drains hold for the workers that they match, now and later.
 	drains drains
+	// cohorts are those of the configuration.
+	cohorts []*cohort
 	// settle runs from the first event until actions may be given to workers.
 	settle timer
 	// brought are results that nobody had asked for, by action, kept for a while;
@@ -77,6 +79,9 @@ func NewState(c Config) (*State, error) {
 		clients:     map[string]int{},
 	}
 	s.settle.owner = settling{}
+	for _, q := range c.Quotas.Cohorts {
+		s.cohorts = append(s.cohorts, newCohort(q, c.MaxPreemptions))
+	}
 	s.declare()
 	return s, nil
 }
@@ -107,6 +112,11 @@ func (s *State) begin(now time.Time) {
 
 // end ends an event.
 func (s *State) end() Out {
+	for _, c := range s.cohorts {
+		if c.stirred {
+			s.offerIdle(c)
+		}
+	}
 	out := s.out
 	if n := len(s.dirty); n > 0 {
 		out.Notices = make([]Status, 0, n)

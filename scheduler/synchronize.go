@@ -88,6 +88,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 			return Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
 		r.Doing, r.Action = Executing, d.String()
+		r.Uploading = state.Executing.GetUploadingOutputs() != nil
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
 			r.Doing, r.Response = Completed, done.Completed
 		}

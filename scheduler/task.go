@@ -42,6 +42,10 @@ type task struct {
 
 	worker  *worker
 	started time.Time
+	// preempted counts the runs that were stopped for others, share is what quotas know
+	// of it; nil outside of cohorts.
+	preempted int
+	share     *share
 
 	// item is the task in the tree of pool, which is nil for an unmatched one.
 	item fair.Item
@@ -99,12 +103,17 @@ func (p *pool) serves(spec *Operation) bool {
 
 // join adds an operation to a task.
 func (s *State) join(t *task, o *operation) {
-	if t.spec == nil {
+	orphan := t.spec == nil
+	if orphan {
 		t.spec, t.queued = o.spec, o.queued
 		s.timers.stop(&t.timer)
 	}
 	o.task = t
 	t.operations = append(t.operations, o)
+	if orphan {
+		s.charge(t)
+	}
+	s.urge(t, o.spec.Priority)
 	s.attach(t, o)
 	s.changed(o)
 }
@@ -160,6 +169,7 @@ func (s *State) enqueue(t *task) {
 	if q.away {
 		s.timers.set(&t.timer, s.now.Add(q.pool.patience))
 	}
+	s.lineUp(t)
 	tree := q.pool.tree
 	tree.Enqueue(&t.item, q.class, t.returned)
 	if seat := tree.Nearest(&t.item, q.class); seat != nil {
@@ -173,6 +183,7 @@ func (s *State) dequeue(t *task) {
 	s.timers.stop(&t.timer)
 	if q := t.queue; q != nil {
 		q.left(t)
+		s.leaveLine(t)
 		q.pool.tree.Dequeue(&t.item)
 		t.queue = nil
 		return
@@ -203,6 +214,7 @@ func (s *State) hand(t *task, w *worker) {
 		// It leaves the queue by its start, which is its turn.
 		s.queued--
 		t.queue.left(t)
+		s.leaveLine(t)
 		t.queue = nil
 		s.timers.stop(&t.timer)
 	} else {
@@ -213,6 +225,7 @@ func (s *State) hand(t *task, w *worker) {
 	t.attempts++
 	t.worker, t.started = w, s.now
 	w.task, w.confirmed = t, false
+	s.charge(t)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	for _, o := range t.operations {
 		s.changed(o)
@@ -222,6 +235,7 @@ func (s *State) hand(t *task, w *worker) {
 // release takes a task from its worker and leaves it in no place.
 func (s *State) release(t *task) {
 	s.executing--
+	s.discharge(t)
 	t.pool.tree.Finish(&t.item)
 	t.worker.task, t.worker = nil, nil
 }
@@ -307,10 +321,10 @@ func (s *State) lose(t *task) {
 		s.drop(t)
 		return
 	}
-	if t.attempts >= s.cfg.MaxAttempts {
+	if t.attempts-t.preempted >= s.cfg.MaxAttempts {
 		s.finish(t, failure(codes.Internal, fmt.Sprintf(
 			"action %s was given up after %d attempts: each time the worker was lost or dropped it, last %s",
-			t.action, t.attempts, w.key)))
+			t.action, t.attempts-t.preempted, w.key)))
 		return
 	}
 	s.release(t)

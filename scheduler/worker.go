@@ -25,6 +25,12 @@ type worker struct {
 	task *task
 	// confirmed: it has said itself that it runs task.
 	confirmed bool
+	// yields: stopping was taken from it for others, and waits to run again; to is for whom,
+	// until it calls next, nil: for nobody.
+	yields bool
+	to     *line
+	// uploading: of its action nothing remains to be done but to store outputs.
+	uploading bool
 	// stopping is an action that nobody wants and that it may still run.
 	stopping string
 	// reported is the end it told last, until it says that it does something else.
@@ -75,6 +81,10 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	w.prefersIdle = r.PreferIdle
 	s.serve(w)
 	w.call, w.held = r.Call, true
+	if w.yields && (r.Doing != Executing || r.Action != w.stopping) {
+		s.yielded(w)
+	}
+	w.uploading = r.Uploading
 	switch r.Doing {
 	case Executing:
 		s.executes(w, r)
@@ -128,6 +138,14 @@ func (s *State) executes(w *worker, r Report) {
 	switch {
 	case w.task != nil:
 		w.confirmed = true
+		s.shield(w)
+		if s.givesWay(w) {
+			s.preempt(w)
+			return
+		}
+	case w.yields:
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
 	case s.adopt(w, r.Action):
 	case w.stopping == r.Action || s.elsewhere(w, r.Action) != nil:
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
@@ -135,7 +153,7 @@ func (s *State) executes(w *worker, r Report) {
 	default:
 		s.foster(w, r.Action)
 	}
-	s.answer(w, Reply{Do: Continue, NextSync: s.now.Add(s.cfg.SyncInterval)})
+	s.answer(w, Reply{Do: Continue, NextSync: s.nextCall(w)})
 }
 
 // completes deals with a worker that has ended an action. It is always answered
@@ -269,7 +287,7 @@ func (s *State) next(w *worker) bool {
 func (s *State) resend(w *worker) {
 	t := w.task
 	r := Reply{
-		Do: Execute, NextSync: s.now.Add(s.cfg.SyncInterval),
+		Do: Execute, NextSync: s.nextCall(w),
 		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
 	}
 	r.size(t)

@@ -46,6 +46,8 @@ type Event struct {
 	//	*Event_Undrain
 	//	*Event_Kill
 	//	*Event_End
+	//	*Event_PutQuota
+	//	*Event_DeleteQuota
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -212,6 +214,24 @@ func (x *Event) GetEnd() *End {
 	return nil
 }
 
+func (x *Event) GetPutQuota() *PutQuota {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PutQuota); ok {
+			return x.PutQuota
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetDeleteQuota() *DeleteQuota {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DeleteQuota); ok {
+			return x.DeleteQuota
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -270,6 +290,14 @@ type Event_End struct {
 	End *End `protobuf:"bytes,14,opt,name=end,proto3,oneof"`
 }
 
+type Event_PutQuota struct {
+	PutQuota *PutQuota `protobuf:"bytes,15,opt,name=put_quota,json=putQuota,proto3,oneof"`
+}
+
+type Event_DeleteQuota struct {
+	DeleteQuota *DeleteQuota `protobuf:"bytes,16,opt,name=delete_quota,json=deleteQuota,proto3,oneof"`
+}
+
 func (*Event_Start) isEvent_Kind() {}
 
 func (*Event_Submit) isEvent_Kind() {}
@@ -295,6 +323,10 @@ func (*Event_Undrain) isEvent_Kind() {}
 func (*Event_Kill) isEvent_Kind() {}
 
 func (*Event_End) isEvent_Kind() {}
+
+func (*Event_PutQuota) isEvent_Kind() {}
+
+func (*Event_DeleteQuota) isEvent_Kind() {}
 
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -351,23 +383,24 @@ func (x *Start) GetConfig() []byte {
 
 // An Operation without what State only hands on.
 type Submit struct {
-	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Name          string                  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Instance      string                  `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	Digest        *v2.Digest              `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	Function      v2.DigestFunction_Value `protobuf:"varint,4,opt,name=function,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"function,omitempty"`
-	Platform      *v2.Platform            `protobuf:"bytes,5,opt,name=platform,proto3" json:"platform,omitempty"`
-	Private       bool                    `protobuf:"varint,6,opt,name=private,proto3" json:"private,omitempty"`
-	Client        string                  `protobuf:"bytes,7,opt,name=client,proto3" json:"client,omitempty"`
-	Request       *v2.RequestMetadata     `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"`
-	Priority      int32                   `protobuf:"zigzag32,9,opt,name=priority,proto3" json:"priority,omitempty"`
-	ExpectedNs    int64                   `protobuf:"varint,10,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`
-	User          string                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
-	Claims        map[string]string       `protobuf:"bytes,12,rep,name=claims,proto3" json:"claims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	SizeClass     uint32                  `protobuf:"varint,13,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	SizeTimeoutNs int64                   `protobuf:"varint,14,opt,name=size_timeout_ns,json=sizeTimeoutNs,proto3" json:"size_timeout_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState  `protogen:"open.v1"`
+	Name           string                  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Instance       string                  `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	Digest         *v2.Digest              `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Function       v2.DigestFunction_Value `protobuf:"varint,4,opt,name=function,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"function,omitempty"`
+	Platform       *v2.Platform            `protobuf:"bytes,5,opt,name=platform,proto3" json:"platform,omitempty"`
+	Private        bool                    `protobuf:"varint,6,opt,name=private,proto3" json:"private,omitempty"`
+	Client         string                  `protobuf:"bytes,7,opt,name=client,proto3" json:"client,omitempty"`
+	Request        *v2.RequestMetadata     `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"`
+	Priority       int32                   `protobuf:"zigzag32,9,opt,name=priority,proto3" json:"priority,omitempty"`
+	ExpectedNs     int64                   `protobuf:"varint,10,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`
+	User           string                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
+	Claims         map[string]string       `protobuf:"bytes,12,rep,name=claims,proto3" json:"claims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	SizeClass      uint32                  `protobuf:"varint,13,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	SizeTimeoutNs  int64                   `protobuf:"varint,14,opt,name=size_timeout_ns,json=sizeTimeoutNs,proto3" json:"size_timeout_ns,omitempty"`
+	SizeExpectedNs int64                   `protobuf:"varint,15,opt,name=size_expected_ns,json=sizeExpectedNs,proto3" json:"size_expected_ns,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Submit) Reset() {
@@ -498,6 +531,13 @@ func (x *Submit) GetSizeTimeoutNs() int64 {
 	return 0
 }
 
+func (x *Submit) GetSizeExpectedNs() int64 {
+	if x != nil {
+		return x.SizeExpectedNs
+	}
+	return 0
+}
+
 type Sync struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -511,6 +551,7 @@ type Sync struct {
 	Action        string                 `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
 	PreferIdle    bool                   `protobuf:"varint,10,opt,name=prefer_idle,json=preferIdle,proto3" json:"prefer_idle,omitempty"`
 	Response      *Response              `protobuf:"bytes,11,opt,name=response,proto3" json:"response,omitempty"`
+	Uploading     bool                   `protobuf:"varint,12,opt,name=uploading,proto3" json:"uploading,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +661,13 @@ func (x *Sync) GetResponse() *Response {
 		return x.Response
 	}
 	return nil
+}
+
+func (x *Sync) GetUploading() bool {
+	if x != nil {
+		return x.Uploading
+	}
+	return false
 }
 
 // As much of an ExecuteResponse as State looks at.
@@ -884,6 +932,134 @@ func (x *Kill) GetReason() string {
 	return ""
 }
 
+type PutQuota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cohort        string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
+	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	Min           int64                  `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"`
+	Max           int64                  `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	Preempt       bool                   `protobuf:"varint,5,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutQuota) Reset() {
+	*x = PutQuota{}
+	mi := &file_proto_record_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutQuota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutQuota) ProtoMessage() {}
+
+func (x *PutQuota) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_record_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutQuota.ProtoReflect.Descriptor instead.
+func (*PutQuota) Descriptor() ([]byte, []int) {
+	return file_proto_record_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PutQuota) GetCohort() string {
+	if x != nil {
+		return x.Cohort
+	}
+	return ""
+}
+
+func (x *PutQuota) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *PutQuota) GetMin() int64 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *PutQuota) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *PutQuota) GetPreempt() bool {
+	if x != nil {
+		return x.Preempt
+	}
+	return false
+}
+
+type DeleteQuota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cohort        string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
+	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQuota) Reset() {
+	*x = DeleteQuota{}
+	mi := &file_proto_record_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQuota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQuota) ProtoMessage() {}
+
+func (x *DeleteQuota) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_record_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQuota.ProtoReflect.Descriptor instead.
+func (*DeleteQuota) Descriptor() ([]byte, []int) {
+	return file_proto_record_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DeleteQuota) GetCohort() string {
+	if x != nil {
+		return x.Cohort
+	}
+	return ""
+}
+
+func (x *DeleteQuota) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 // The recorder stopped, not necessarily the scheduler.
 type End struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -895,7 +1071,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_proto_record_record_proto_msgTypes[9]
+	mi := &file_proto_record_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1083,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[9]
+	mi := &file_proto_record_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1096,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{9}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *End) GetState() string {
@@ -934,7 +1110,7 @@ var File_proto_record_record_proto protoreflect.FileDescriptor
 
 const file_proto_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x04\n" +
+	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x05\n" +
 	"\x05Event\x12\x19\n" +
 	"\bdelta_ns\x18\x01 \x01(\x12R\adeltaNs\x120\n" +
 	"\x05start\x18\x02 \x01(\v2\x18.forerunner.record.StartH\x00R\x05start\x123\n" +
@@ -952,11 +1128,13 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x05drain\x18\v \x01(\v2\x1a.forerunner.record.PatternH\x00R\x05drain\x126\n" +
 	"\aundrain\x18\f \x01(\v2\x1a.forerunner.record.PatternH\x00R\aundrain\x12-\n" +
 	"\x04kill\x18\r \x01(\v2\x17.forerunner.record.KillH\x00R\x04kill\x12*\n" +
-	"\x03end\x18\x0e \x01(\v2\x16.forerunner.record.EndH\x00R\x03endB\x06\n" +
+	"\x03end\x18\x0e \x01(\v2\x16.forerunner.record.EndH\x00R\x03end\x12:\n" +
+	"\tput_quota\x18\x0f \x01(\v2\x1b.forerunner.record.PutQuotaH\x00R\bputQuota\x12C\n" +
+	"\fdelete_quota\x18\x10 \x01(\v2\x1e.forerunner.record.DeleteQuotaH\x00R\vdeleteQuotaB\x06\n" +
 	"\x04kind\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\fR\x06config\"\xa3\x05\n" +
+	"\x06config\x18\x02 \x01(\fR\x06config\"\xcd\x05\n" +
 	"\x06Submit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12?\n" +
@@ -974,10 +1152,11 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x06claims\x18\f \x03(\v2%.forerunner.record.Submit.ClaimsEntryR\x06claims\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\r \x01(\rR\tsizeClass\x12&\n" +
-	"\x0fsize_timeout_ns\x18\x0e \x01(\x03R\rsizeTimeoutNs\x1a9\n" +
+	"\x0fsize_timeout_ns\x18\x0e \x01(\x03R\rsizeTimeoutNs\x12(\n" +
+	"\x10size_expected_ns\x18\x0f \x01(\x03R\x0esizeExpectedNs\x1a9\n" +
 	"\vClaimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xde\x03\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -994,7 +1173,8 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\vprefer_idle\x18\n" +
 	" \x01(\bR\n" +
 	"preferIdle\x127\n" +
-	"\bresponse\x18\v \x01(\v2\x1b.forerunner.record.ResponseR\bresponse\x1a5\n" +
+	"\bresponse\x18\v \x01(\v2\x1b.forerunner.record.ResponseR\bresponse\x12\x1c\n" +
+	"\tuploading\x18\f \x01(\bR\tuploading\x1a5\n" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
@@ -1018,7 +1198,16 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x04Kill\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x1b\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"|\n" +
+	"\bPutQuota\x12\x16\n" +
+	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12\x10\n" +
+	"\x03min\x18\x03 \x01(\x03R\x03min\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max\x12\x18\n" +
+	"\apreempt\x18\x05 \x01(\bR\apreempt\"A\n" +
+	"\vDeleteQuota\x12\x16\n" +
+	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"\x1b\n" +
 	"\x03End\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05stateB5Z3github.com/forerunner-build/forerunner/proto/recordb\x06proto3"
 
@@ -1034,7 +1223,7 @@ func file_proto_record_record_proto_rawDescGZIP() []byte {
 	return file_proto_record_record_proto_rawDescData
 }
 
-var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_proto_record_record_proto_goTypes = []any{
 	(*Event)(nil),                 // 0: forerunner.record.Event
 	(*Start)(nil),                 // 1: forerunner.record.Start
@@ -1045,15 +1234,17 @@ var file_proto_record_record_proto_goTypes = []any{
 	(*Tick)(nil),                  // 6: forerunner.record.Tick
 	(*Pattern)(nil),               // 7: forerunner.record.Pattern
 	(*Kill)(nil),                  // 8: forerunner.record.Kill
-	(*End)(nil),                   // 9: forerunner.record.End
-	nil,                           // 10: forerunner.record.Submit.ClaimsEntry
-	nil,                           // 11: forerunner.record.Sync.IdEntry
-	nil,                           // 12: forerunner.record.Pattern.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*v2.Digest)(nil),             // 14: build.bazel.remote.execution.v2.Digest
-	(v2.DigestFunction_Value)(0),  // 15: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Platform)(nil),           // 16: build.bazel.remote.execution.v2.Platform
-	(*v2.RequestMetadata)(nil),    // 17: build.bazel.remote.execution.v2.RequestMetadata
+	(*PutQuota)(nil),              // 9: forerunner.record.PutQuota
+	(*DeleteQuota)(nil),           // 10: forerunner.record.DeleteQuota
+	(*End)(nil),                   // 11: forerunner.record.End
+	nil,                           // 12: forerunner.record.Submit.ClaimsEntry
+	nil,                           // 13: forerunner.record.Sync.IdEntry
+	nil,                           // 14: forerunner.record.Pattern.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*v2.Digest)(nil),             // 16: build.bazel.remote.execution.v2.Digest
+	(v2.DigestFunction_Value)(0),  // 17: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Platform)(nil),           // 18: build.bazel.remote.execution.v2.Platform
+	(*v2.RequestMetadata)(nil),    // 19: build.bazel.remote.execution.v2.RequestMetadata
 }
 var file_proto_record_record_proto_depIdxs = []int32{
 	1,  // 0: forerunner.record.Event.start:type_name -> forerunner.record.Start
@@ -1064,22 +1255,24 @@ var file_proto_record_record_proto_depIdxs = []int32{
 	7,  // 5: forerunner.record.Event.drain:type_name -> forerunner.record.Pattern
 	7,  // 6: forerunner.record.Event.undrain:type_name -> forerunner.record.Pattern
 	8,  // 7: forerunner.record.Event.kill:type_name -> forerunner.record.Kill
-	9,  // 8: forerunner.record.Event.end:type_name -> forerunner.record.End
-	13, // 9: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
-	14, // 10: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
-	15, // 11: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	16, // 12: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	17, // 13: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
-	10, // 14: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
-	11, // 15: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
-	16, // 16: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	4,  // 17: forerunner.record.Sync.response:type_name -> forerunner.record.Response
-	12, // 18: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	11, // 8: forerunner.record.Event.end:type_name -> forerunner.record.End
+	9,  // 9: forerunner.record.Event.put_quota:type_name -> forerunner.record.PutQuota
+	10, // 10: forerunner.record.Event.delete_quota:type_name -> forerunner.record.DeleteQuota
+	15, // 11: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
+	16, // 12: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
+	17, // 13: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	18, // 14: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	19, // 15: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
+	12, // 16: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
+	13, // 17: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
+	18, // 18: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	4,  // 19: forerunner.record.Sync.response:type_name -> forerunner.record.Response
+	14, // 20: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_proto_record_record_proto_init() }
@@ -1101,6 +1294,8 @@ func file_proto_record_record_proto_init() {
 		(*Event_Undrain)(nil),
 		(*Event_Kill)(nil),
 		(*Event_End)(nil),
+		(*Event_PutQuota)(nil),
+		(*Event_DeleteQuota)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1108,7 +1303,7 @@ func file_proto_record_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_record_record_proto_rawDesc), len(file_proto_record_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -153,20 +153,21 @@ func (m *model) turn(b string, lane uint32) string {
 	if len(children) == 0 {
 		return ""
 	}
-	grade := func(c string) Grade {
-		if depthOf(c) > 1 {
-			return Share
-		}
-		return m.grade(keyOf(c))
-	}
 	return slices.MinFunc(children, func(x, y string) int {
 		return cmp.Or(
-			-cmp.Compare(grade(x), grade(y)),
+			-cmp.Compare(m.gradeOf(x), m.gradeOf(y)),
 			cmp.Compare(float64(m.running(x))*m.factor(x, lane), float64(m.running(y))*m.factor(y, lane)),
 			cmp.Compare(m.served[x], m.served[y]),
 			cmp.Compare(m.order[x], m.order[y]),
 		)
 	})
+}
+
+func (m *model) gradeOf(b string) Grade {
+	if depthOf(b) > 1 {
+		return Share
+	}
+	return m.grade(keyOf(b))
 }
 
 // next returns what the worker of a seat is to run.
@@ -183,7 +184,7 @@ func (m *model) next(s *modelSeat, now time.Time) *modelItem {
 			all := above(s.home)
 			own = all[len(all)-1-depth]
 		}
-		if own != "" && own != turn && m.mayRun(own, s.lane) && now.Sub(s.since[depth]) < level.Stickiness {
+		if own != "" && own != turn && m.mayRun(own, s.lane) && m.gradeOf(own) == m.gradeOf(turn) && now.Sub(s.since[depth]) < level.Stickiness {
 			turn, s.kept[depth] = own, true
 		}
 		at = turn

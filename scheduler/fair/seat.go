@@ -31,7 +31,7 @@ func (s *Seat) homeIn(t *Tree) *branch {
 
 // Next returns the item that the worker of a seat is to run, nil if there is none.
 // At each level that is the branch whose turn it is or, if the worker may still be
-// kept for it, the one that it is in already.
+// kept for it and the grades are the same, the one that it is in already.
 func (t *Tree) Next(seat *Seat, now time.Time) *Item {
 	seat.next, seat.kept = nil, 0
 	s := t.root.shelf(seat.Lane)
@@ -45,7 +45,8 @@ func (t *Tree) Next(seat *Seat, now time.Time) *Item {
 		}
 		turn := s.byTurn[0].shelf
 		if home != nil && depth < home.depth {
-			if own := seat.keep(home.ancestor(depth+1), depth, t, now); own != nil && own != turn {
+			own := seat.keep(home.ancestor(depth+1), depth, t, now)
+			if own != nil && own != turn && own.grade == turn.grade {
 				turn = own
 				seat.kept |= 1 << depth
 			}

@@ -6,7 +6,7 @@ import (
 )
 
 // MaxLevels bounds the depth of a tree.
-const MaxLevels = 16
+const MaxLevels = 20
 
 // A Level is one level of a tree, below the one before it.
 type Level struct {

@@ -1,0 +1,192 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Label names what has all of some properties.
+type Label struct {
+	Name       string
+	Properties map[string]string
+}
+
+// A Unit is what quotas of a cohort count.
+type Unit string
+
+// The units. The empty one is SizeClasses.
+const (
+	// SizeClasses: a run on a worker of size class n counts n; of class 0 it counts 1.
+	SizeClasses Unit = "size_class"
+	// Slots: each run counts 1.
+	Slots Unit = "slots"
+)
+
+// A Cohort is workers that are shared by quotas. Labels are names.
+type Cohort struct {
+	Name   string
+	Labels []string
+	Unit   Unit
+}
+
+// Cost is what a run on a worker of a size class counts.
+func (c Cohort) Cost(class uint32) int64 {
+	if c.Unit == Slots {
+		return 1
+	}
+	return max(int64(class), 1)
+}
+
+// A Config says which cohorts there are. What it holds is not to be changed.
+type Config struct {
+	Labels  []Label
+	Cohorts []Cohort
+}
+
+// A Fault is what is wrong with a Config.
+type Fault struct {
+	// Label or Cohort names what is at fault; the other is empty.
+	Label, Cohort string
+	Reason        string
+}
+
+// Error implements error.
+func (f *Fault) Error() string {
+	if f.Cohort != "" {
+		return fmt.Sprintf("cohort %q: %s", f.Cohort, f.Reason)
+	}
+	return fmt.Sprintf("label %q: %s", f.Label, f.Reason)
+}
+
+// Validate returns the first Fault. Definitions by which a worker could be in two
+// cohorts, or a cohort can have none, are refused.
+func (c Config) Validate() error {
+	labels := map[string]Label{}
+	for _, l := range c.Labels {
+		if f := c.fault(l, labels); f != "" {
+			return &Fault{Label: l.Name, Reason: f}
+		}
+		labels[l.Name] = l
+	}
+	names, owners := map[string]bool{}, map[string]string{}
+	for _, co := range c.Cohorts {
+		f := ""
+		switch {
+		case co.Name == "":
+			f = "it has no name"
+		case names[co.Name]:
+			f = "it is here twice"
+		case len(co.Labels) == 0:
+			f = "it has no labels, so no worker can be in it"
+		case co.Unit != "" && co.Unit != SizeClasses && co.Unit != Slots:
+			f = fmt.Sprintf("unit %q is neither %s nor %s", co.Unit, SizeClasses, Slots)
+		}
+		names[co.Name] = true
+		for _, name := range co.Labels {
+			_, known := labels[name]
+			owner, taken := owners[name]
+			switch {
+			case f != "":
+			case !known:
+				f = fmt.Sprintf("there is no label %q", name)
+			case taken && owner == co.Name:
+				f = fmt.Sprintf("label %q is here twice", name)
+			case taken:
+				f = fmt.Sprintf("label %q is in cohort %q already: workers with it would be in both", name, owner)
+			}
+			owners[name] = co.Name
+		}
+		if f == "" {
+			f = c.shadowed(co, labels, owners)
+		}
+		if f != "" {
+			return &Fault{Cohort: co.Name, Reason: f}
+		}
+	}
+	return nil
+}
+
+// fault returns what is wrong with a label, given those before it.
+func (c Config) fault(l Label, before map[string]Label) string {
+	if l.Name == "" {
+		return "it has no name"
+	}
+	if _, ok := before[l.Name]; ok {
+		return "it is here twice"
+	}
+	if len(l.Properties) == 0 {
+		return "it has no properties, so every worker would have it"
+	}
+	for _, other := range c.Labels {
+		if _, ok := before[other.Name]; ok && maps.Equal(other.Properties, l.Properties) {
+			return fmt.Sprintf("it has the same properties as label %q", other.Name)
+		}
+	}
+	return ""
+}
+
+// shadowed says that whatever has some label of a cohort also has one of another
+// cohort, and is in neither.
+func (c Config) shadowed(co Cohort, labels map[string]Label, owners map[string]string) string {
+	for _, name := range co.Labels {
+		for _, other := range c.Labels {
+			owner, taken := owners[other.Name]
+			if !taken || owner == co.Name {
+				continue
+			}
+			wide, narrow := labels[name], other
+			if narrow.within(wide) || wide.within(narrow) {
+				return fmt.Sprintf("one of label %q and of %q in cohort %q implies the other: workers with both would be in no cohort",
+					name, other.Name, owner)
+			}
+		}
+	}
+	return ""
+}
+
+// within reports whether whatever has l also has wide.
+func (l Label) within(wide Label) bool {
+	for k, v := range wide.Properties {
+		if got, ok := l.Properties[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Of returns the cohort of workers of which has tells the properties: that with all of
+// their labels. It is false without any label, and with those of several cohorts.
+func (c Config) Of(has func(name, value string) bool) (cohort Cohort, ok bool) {
+	var names []string
+	for _, l := range c.Labels {
+		all := true
+		for name, value := range l.Properties {
+			all = all && has(name, value)
+		}
+		if all {
+			names = append(names, l.Name)
+		}
+	}
+	if len(names) == 0 {
+		return Cohort{}, false
+	}
+	i := slices.IndexFunc(c.Cohorts, func(co Cohort) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(co.Labels, n) })
+	})
+	if i < 0 {
+		return Cohort{}, false
+	}
+	return c.Cohorts[i], true
+}
+
+// Names returns those of the cohorts, for messages.
+func (c Config) Names() string {
+	names := make([]string, len(c.Cohorts))
+	for i, co := range c.Cohorts {
+		names[i] = co.Name
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,232 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Quota is what an instance has of a cohort, in its unit. The zero Quota
+// guarantees nothing and limits nothing.
+type Quota struct {
+	// Min is guaranteed.
+	Min int64
+	// Max is the limit; 0: none.
+	Max int64
+}
+
+// Validate returns what makes no sense in q.
+func (q Quota) Validate() error {
+	switch {
+	case q.Min < 0 || q.Max < 0:
+		return errors.New("a quota is not negative")
+	case q.Max > 0 && q.Max < q.Min:
+		return fmt.Errorf("the maximum, %d, is less than the minimum, %d", q.Max, q.Min)
+	}
+	return nil
+}
+
+// A Standing is where an instance is with its quota.
+type Standing uint8
+
+// The standings.
+const (
+	// AtMax: it may not run more.
+	AtMax Standing = iota
+	// Between its minimum and its maximum.
+	Between
+	// BelowMin: it goes before all others.
+	BelowMin
+)
+
+// A Run is something that runs. It lives inside its owner, who fills in the exported
+// fields before Start and may change those of the second group later, with Fix.
+type Run struct {
+	Owner    any
+	Instance string
+	// Lane is which slots can stand for this one; compared by ==.
+	Lane any
+	// Cost is the same for all of a lane.
+	Cost    int64
+	Started time.Time
+
+	// Priority: of an instance's runs, that with the highest goes first.
+	Priority int32
+	// Preempted is how often what runs has been stopped before.
+	Preempted int
+	// Shielded: it is not to be stopped.
+	Shielded bool
+
+	account *account
+	// marked: it is to be stopped, for the benefit of one below its minimum or, if
+	// that is nil, because its own instance is above its maximum.
+	marked bool
+	forWho *account
+	order  uint64
+	// slot is its place in the heap of its account and lane.
+	slot int
+}
+
+// An account is what the Ledger knows of an instance. It exists while the instance has
+// a quota, a run, or is promised something.
+type account struct {
+	instance string
+	quota    Quota
+	// used is the cost of its runs, marked that of those which are to be stopped,
+	// promised that of others' runs that are to be stopped for it.
+	used, marked, promised int64
+	// lanes hold its runs.
+	lanes map[any]*runs
+}
+
+// A Ledger keeps the account of one cohort.
+type Ledger struct {
+	// limit is how often the same may be stopped.
+	limit    int
+	accounts map[string]*account
+	// lanes are the same runs as in accounts.
+	lanes map[any]map[*account]*runs
+	// largest is the largest cost that somebody has asked about.
+	largest int64
+	started uint64
+	minSum  int64
+}
+
+// NewLedger returns an empty Ledger, where the same may be stopped limit times.
+func NewLedger(limit int) *Ledger {
+	return &Ledger{limit: limit, accounts: map[string]*account{}, lanes: map[any]map[*account]*runs{}}
+}
+
+func (l *Ledger) account(instance string) *account {
+	a := l.accounts[instance]
+	if a == nil {
+		a = &account{instance: instance, lanes: map[any]*runs{}}
+		l.accounts[instance] = a
+	}
+	return a
+}
+
+// tidy drops an account that is of no use.
+func (l *Ledger) tidy(a *account) {
+	if a.quota == (Quota{}) && len(a.lanes) == 0 && a.promised == 0 {
+		delete(l.accounts, a.instance)
+	}
+}
+
+// Set gives an instance a quota; the zero Quota takes it away. What is marked stays
+// so until somebody asks whether it is Deserved.
+func (l *Ledger) Set(instance string, q Quota) {
+	a := l.account(instance)
+	l.minSum += q.Min - a.quota.Min
+	a.quota = q
+	l.tidy(a)
+}
+
+// A Use is what an instance has and takes.
+type Use struct {
+	Quota
+	Used int64
+}
+
+// Of returns an instance's.
+func (l *Ledger) Of(instance string) Use {
+	a := l.accounts[instance]
+	if a == nil {
+		return Use{}
+	}
+	return Use{a.quota, a.used}
+}
+
+// Minimums is the sum of all minimums.
+func (l *Ledger) Minimums() int64 { return l.minSum }
+
+// Used returns what each instance takes that takes something.
+func (l *Ledger) Used() map[string]int64 {
+	used := map[string]int64{}
+	for name, a := range l.accounts {
+		if a.used > 0 {
+			used[name] = a.used
+		}
+	}
+	return used
+}
+
+// Standing says whether an instance may start a run of a cost.
+func (l *Ledger) Standing(instance string, cost int64) Standing {
+	l.largest = max(l.largest, cost)
+	a := l.accounts[instance]
+	switch {
+	case a == nil:
+		return Between
+	case a.quota.Max > 0 && a.used+cost > a.quota.Max:
+		return AtMax
+	case a.used < a.quota.Min:
+		return BelowMin
+	}
+	return Between
+}
+
+// Missing is how many runs of a cost an instance lacks to its minimum, less those that
+// are promised.
+func (l *Ledger) Missing(instance string, cost int64) int64 {
+	a := l.accounts[instance]
+	if a == nil {
+		return 0
+	}
+	used := a.used + a.promised
+	n := (a.quota.Min - used + cost - 1) / cost
+	if a.quota.Max > 0 {
+		n = min(n, (a.quota.Max-used)/cost)
+	}
+	return max(n, 0)
+}
+
+// Start counts a run. It reports whether the Standing of the instance may be another
+// now, for a cost that was asked about before.
+func (l *Ledger) Start(r *Run) (changed bool) {
+	a := l.account(r.Instance)
+	l.started++
+	r.account, r.order = a, l.started
+	h := a.lanes[r.Lane]
+	if h == nil {
+		h = &runs{limit: l.limit}
+		a.lanes[r.Lane] = h
+		if l.lanes[r.Lane] == nil {
+			l.lanes[r.Lane] = map[*account]*runs{}
+		}
+		l.lanes[r.Lane][a] = h
+	}
+	h.push(r)
+	a.used += r.Cost
+	return l.crossed(a, a.used-r.Cost)
+}
+
+// End undoes Start; the mark goes too.
+func (l *Ledger) End(r *Run) (changed bool) {
+	l.Unmark(r)
+	a := r.account
+	h := a.lanes[r.Lane]
+	h.remove(r)
+	if len(h.list) == 0 {
+		delete(a.lanes, r.Lane)
+		delete(l.lanes[r.Lane], a)
+		if len(l.lanes[r.Lane]) == 0 {
+			delete(l.lanes, r.Lane)
+		}
+	}
+	a.used -= r.Cost
+	changed = l.crossed(a, a.used+r.Cost)
+	r.account = nil
+	l.tidy(a)
+	return changed
+}
+
+// crossed reports whether there may be a cost for which the Standing is not what it
+// was when so much was used.
+func (l *Ledger) crossed(a *account, before int64) bool {
+	q := a.quota
+	if (a.used < q.Min) != (before < q.Min) {
+		return true
+	}
+	return q.Max > 0 && max(a.used, before)+l.largest > q.Max
+}

@@ -1,0 +1,89 @@
+package quota
+
+// Victim returns the run of a lane that is to be stopped for an instance below its
+// minimum; nil if none may be.
+func (l *Ledger) Victim(lane any) *Run {
+	var best *account
+	var victim *Run
+	for a, h := range l.lanes[lane] {
+		r := h.list[0]
+		if h.class(r) != open || a.spare() < r.Cost {
+			continue
+		}
+		if best == nil || a.spare() > best.spare() || a.spare() == best.spare() && a.instance < best.instance {
+			best, victim = a, r
+		}
+	}
+	return victim
+}
+
+// spare is how much of what an account will have, once the marked runs have ended, is
+// over its minimum.
+func (a *account) spare() int64 { return a.used - a.marked - a.quota.Min }
+
+// Excess returns the run by which an instance is to come down to its maximum; nil if
+// it is there, or nothing more may be stopped. How often that was stopped before does
+// not count.
+func (l *Ledger) Excess(instance string) *Run {
+	a := l.accounts[instance]
+	if a == nil || a.quota.Max == 0 || a.used-a.marked <= a.quota.Max {
+		return nil
+	}
+	var best *Run
+	for _, h := range a.lanes {
+		if r := h.list[0]; h.class(r) != closed && (best == nil || h.before(r, best)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// Mark says that a run is to be stopped for the maximum of its own instance.
+func (l *Ledger) Mark(r *Run) {
+	l.Unmark(r)
+	r.marked = true
+	r.account.marked += r.Cost
+	l.Fix(r)
+}
+
+// MarkFor says that a run is to be stopped for the minimum of another instance.
+func (l *Ledger) MarkFor(r *Run, instance string) {
+	l.Mark(r)
+	r.forWho = l.account(instance)
+	r.forWho.promised += r.Cost
+}
+
+// Unmark takes Mark and MarkFor back. Nothing happens if the run is not marked.
+func (l *Ledger) Unmark(r *Run) {
+	if !r.marked {
+		return
+	}
+	r.marked = false
+	r.account.marked -= r.Cost
+	if who := r.forWho; who != nil {
+		r.forWho = nil
+		who.promised -= r.Cost
+		l.tidy(who)
+	}
+	l.Fix(r)
+}
+
+// Marked reports whether a run is.
+func (r *Run) Marked() bool { return r.marked }
+
+// Deserved reports whether the reason for which a run was marked still holds.
+func (l *Ledger) Deserved(r *Run) bool {
+	a, who := r.account, r.forWho
+	switch {
+	case !r.marked || r.Shielded:
+		return false
+	case who == nil:
+		return a.quota.Max > 0 && a.used > a.quota.Max
+	}
+	return who.used+who.promised-r.Cost < who.quota.Min && a.used-r.Cost >= a.quota.Min
+}
+
+// Fix puts a run in order whose fields have changed.
+func (l *Ledger) Fix(r *Run) {
+	r.account.lanes[r.Lane].fix(r)
+}
