@@ -13,8 +13,8 @@ import (
 type Config struct {
 	// ExecutionTimeout is given to actions that ask for none. Default 1h.
 	ExecutionTimeout time.Duration
-	// MaxExecutionTimeout is the longest timeout an action may ask for; above it
-	// Execute answers INVALID_ARGUMENT. Default 24h, at least ExecutionTimeout.
+	// MaxExecutionTimeout is the longest timeout of an action; what asks for more has
+	// this, and its client is told. Default 24h, at least ExecutionTimeout.
 	MaxExecutionTimeout time.Duration
 
 	// SyncInterval is how often a busy worker has to call. A worker learns of a

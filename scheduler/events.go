@@ -51,11 +51,13 @@ type Operation struct {
 	Size Size
 
 	// The rest is carried along: who asked, what the worker copies into the result, the
-	// W3C trace context, and what learns from its runs. Each may be nil.
+	// W3C trace context, what learns from its runs, and what the client is told with the
+	// result. Each may be nil or empty.
 	Request   *repb.RequestMetadata
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
 	lessons   *lessons
+	note      string
 }
 
 // Doing is what a worker says it does.

@@ -178,7 +178,11 @@ func longrunning(st *Status) (*longrunningpb.Operation, error) {
 	}
 	m := &longrunningpb.Operation{Name: st.Name, Metadata: packed}
 	if st.Done() {
-		resp, err := anypb.New(st.Response)
+		response := st.Response
+		if st.note != "" {
+			response = annotated(response, st.note)
+		}
+		resp, err := anypb.New(response)
 		if err != nil {
 			return nil, status.Errorf(codes.Internal, "pack response of %s: %v", st.Name, err)
 		}

@@ -102,7 +102,7 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 	if _, err := digest.FromProto(fn, action.GetInputRootDigest()); err != nil {
 		return status.Errorf(codes.InvalidArgument, "action %s: input_root_digest: %v", op.Digest, err)
 	}
-	if action.Timeout, err = s.timeout(action); err != nil {
+	if err := s.limit(op, action); err != nil {
 		return status.Errorf(codes.InvalidArgument, "action %s: timeout: %v", op.Digest, err)
 	}
 	platform := action.GetPlatform()
@@ -127,25 +127,25 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 	return nil
 }
 
-// timeout returns how long an action may run: what it asks for or, if that is
-// nothing, the default.
-func (s *Server) timeout(action *repb.Action) (*durationpb.Duration, error) {
+// limit sets how long an action may run: what it asks for or, if that is nothing, the
+// default. What is more than the maximum is cut, which the client is told with the result.
+func (s *Server) limit(op *Operation, action *repb.Action) error {
 	asked := action.GetTimeout()
-	if asked == nil {
-		return durationpb.New(s.config.ExecutionTimeout), nil
-	}
-	if err := asked.CheckValid(); err != nil {
-		return nil, err
+	if asked != nil {
+		if err := asked.CheckValid(); err != nil {
+			return err
+		}
 	}
 	switch d := asked.AsDuration(); {
 	case d < 0:
-		return nil, fmt.Errorf("%s is negative", d)
+		return fmt.Errorf("%s is negative", d)
 	case d == 0:
-		return durationpb.New(s.config.ExecutionTimeout), nil
+		action.Timeout = durationpb.New(s.config.ExecutionTimeout)
 	case d > s.config.MaxExecutionTimeout:
-		return nil, fmt.Errorf("%s is more than the %s that are allowed", d, s.config.MaxExecutionTimeout)
+		action.Timeout = durationpb.New(s.config.MaxExecutionTimeout)
+		op.note = fmt.Sprintf("the timeout of %s was cut to %s, the longest that the scheduler allows", d, s.config.MaxExecutionTimeout)
 	}
-	return asked, nil
+	return nil
 }
 
 // read fetches and decodes one message. Its errors are gRPC statuses.

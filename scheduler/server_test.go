@@ -97,6 +97,28 @@ func TestPlatformOfTheCommandWhenTheActionHasNone(t *testing.T) {
 	})
 }
 
+// TestTimeoutIsCut gives an action that asks for more than the maximum just that, and says so.
+func TestTimeoutIsCut(t *testing.T) {
+	inFarm(t, ServerOptions{Config: Config{MaxExecutionTimeout: 2 * time.Hour}}, func(t *testing.T, f *farm) {
+		for asked, note := range map[time.Duration]string{
+			2 * time.Hour: "",
+			3 * time.Hour: "the timeout of 3h0m0s was cut to 2h0m0s, the longest that the scheduler allows",
+		} {
+			d := f.storage.action(asked.String(), func(a *repb.Action, _ *repb.Command) { a.Timeout = durationpb.New(asked) })
+			s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+			s.at(repb.ExecutionStage_QUEUED)
+			w := f.worker("w" + asked.String())
+			if got := w.idle().GetAction().GetTimeout().AsDuration(); got != 2*time.Hour {
+				t.Errorf("asked for %s, given %s", asked, got)
+			}
+			w.completed(d, success)
+			if r := s.done(); r.GetMessage() != note || !proto.Equal(r.GetResult(), success.GetResult()) {
+				t.Errorf("asked for %s: response %v", asked, r)
+			}
+		}
+	})
+}
+
 func TestCachedResult(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		d := f.storage.action("cached")
@@ -170,8 +192,6 @@ func TestExecuteRejects(t *testing.T) {
 				func(a *repb.Action, _ *repb.Command) { a.InputRootDigest = nil })}, "input_root_digest"},
 			"no arguments": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
 				func(_ *repb.Action, c *repb.Command) { c.Arguments = nil })}, "no arguments"},
-			"long timeout": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
-				func(a *repb.Action, _ *repb.Command) { a.Timeout = durationpb.New(25 * time.Hour) })}, "more than the 24h"},
 			"negative timeout": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
 				func(a *repb.Action, _ *repb.Command) { a.Timeout = durationpb.New(-1) })}, "negative"},
 			"broken timeout": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",

@@ -72,7 +72,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.ConfigFile, "config", "", "YAML `file` that says how users and builds share workers; see docs/SCHEDULING.md")
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
-	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that a client may ask for")
+	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that an action may run, whatever the client sets")
 	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
 	f.StringSliceVar(&s.Config.ActionProperties, "action-properties", worker.ActionProperties,
 		"platform property `names` that say how an action is run, not where: no worker needs to have them")
