@@ -42,6 +42,7 @@ var floors = map[string]int{
 	"scheduler/quota": 1,
 	"kv/redistest":    1,
 
+	"auth":                2,
 	"auth/certs":          2,
 	"cas":                 2,
 	"vfs":                 2,

@@ -87,6 +87,8 @@ func (op *Operation) attribute(name string) (string, bool) {
 		return op.Digest.String(), true
 	case "client":
 		return op.Client, true
+	case "user":
+		return op.User, true
 	case "instance":
 		return op.Instance, true
 	case "invocation":

@@ -131,6 +131,18 @@ func (c Config) levels(prefix string, platform Platform) []Level {
 	return DefaultLevels()
 }
 
+// claims returns the names of the claims of which levels make branches.
+func (c Config) claims() (names []string) {
+	for _, q := range c.Queues {
+		for _, l := range q.Levels {
+			if l.Key == KeyClaim && !slices.Contains(names, l.Name) {
+				names = append(names, l.Name)
+			}
+		}
+	}
+	return names
+}
+
 // newTree returns the tree of a pool with these levels.
 func newTree(levels []Level, admit func(lane uint32, key string) fair.Grade) *fair.Tree {
 	o := fair.Options{Admit: admit}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -52,10 +53,25 @@ func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*O
 		Name: name, Instance: req.GetInstanceName(), Digest: d, Client: clientOf(ctx),
 		Priority: req.GetExecutionPolicy().GetPriority(),
 	}
+	if who := auth.FromContext(ctx); who != nil {
+		op.User, op.Claims = who.User, s.claimsOf(who)
+	}
 	if err := op.carry(ctx); err != nil {
 		return nil, err
 	}
 	return op, nil
+}
+
+// claimsOf returns those claims of a caller of which levels make branches.
+func (s *Server) claimsOf(who *auth.Identity) map[string]string {
+	if len(s.claims) == 0 {
+		return nil
+	}
+	claims := make(map[string]string, len(s.claims))
+	for _, name := range s.claims {
+		claims[name] = who.Claim(name)
+	}
+	return claims
 }
 
 // carry takes what travels with the request's headers.

@@ -78,6 +78,9 @@ type Server struct {
 	// keeping is held while drains are kept.
 	keeping sync.Mutex
 
+	// claims are the names of those that levels ask for.
+	claims []string
+
 	platforms platforms
 	live      liveOutputs
 
@@ -126,6 +129,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		stop:    sync.OnceFunc(func() { close(stopped) }),
 		alarm:   make(chan struct{}, 1),
 		lessons: make(chan *sizeclass.Lesson, maxLessons),
+		claims:  o.Config.claims(),
 		state:   state,
 		streams: map[string][]*mailbox{},
 		held:    map[uint64]chan Reply{},

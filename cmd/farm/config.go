@@ -2,13 +2,15 @@ package farm
 
 import (
 	"fmt"
+	"maps"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
-// loadConfig fills in what a scheduler's configuration file says. Whatever it does
+// loadConfig fills in what a scheduler's configuration file says, of access too. Whatever it does
 // not know, and whatever makes no sense, is an error that names file, line and field.
-func loadConfig(file string, c *scheduler.Config) error {
+func loadConfig(file string, c *scheduler.Config, access *auth.Options) error {
 	root, err := readYAML(file)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -16,7 +18,7 @@ func loadConfig(file string, c *scheduler.Config) error {
 	if root.Kind == 0 {
 		return nil // an empty file
 	}
-	_, err = root.fields(map[string]func(node) error{
+	fields := map[string]func(node) error{
 		"queues": func(n node) error {
 			return n.list(func(n node) error {
 				q, err := readQueue(n)
@@ -31,8 +33,9 @@ func loadConfig(file string, c *scheduler.Config) error {
 				return err
 			})
 		},
-	})
-	if err != nil {
+	}
+	maps.Copy(fields, accessFields(access))
+	if _, err := root.fields(fields); err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
@@ -39,7 +40,7 @@ size_classes:
     classes: [1, 4]
     startup: 2m
     patience: 15m
-`), &c)
+`), &c, &auth.Options{})
 	weights := map[string]float64{"ci": 4, "nightly": 0.5}
 	want := []scheduler.QueueConfig{
 		{Platform: map[string]string{"gpu": "1"}},
@@ -59,7 +60,7 @@ size_classes:
 		t.Error(err)
 	}
 	for _, text := range []string{"", "# nothing\n"} {
-		if err := loadConfig(configFile(t, text), &scheduler.Config{}); err != nil {
+		if err := loadConfig(configFile(t, text), &scheduler.Config{}, &auth.Options{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestDocumentedConfig(t *testing.T) {
 	_, example, found := strings.Cut(string(text), "```yaml\n")
 	example, _, closed := strings.Cut(example, "```")
 	var c scheduler.Config
-	if err := loadConfig(configFile(t, example), &c); err != nil || !found || !closed || len(c.Queues) < 2 || len(c.Sizes) < 1 {
+	if err := loadConfig(configFile(t, example), &c, &auth.Options{}); err != nil || !found || !closed || len(c.Queues) < 2 || len(c.Sizes) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
 	}
 }
@@ -82,7 +83,7 @@ func TestDocumentedConfig(t *testing.T) {
 func TestConfigFileIsStrict(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`},
-		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["queues" "size_classes"]`},
+		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["access" "queues" "size_classes" "tokens"]`},
 		{"queues: {}\n", "scheduler.yaml:1: queues: this has to be a list"},
 		{"- queues\n", "scheduler.yaml:1: this has to be a mapping"},
 		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3: queues[1]: field levels is missing"},
@@ -100,12 +101,12 @@ func TestConfigFileIsStrict(t *testing.T) {
 		{"queues: [", "scheduler.yaml: yaml: line 1"},
 		{"queues: []\n---\nqueues: []\n", "there is more than one document"},
 	} {
-		err := loadConfig(configFile(t, test.text), &scheduler.Config{})
+		err := loadConfig(configFile(t, test.text), &scheduler.Config{}, &auth.Options{})
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "--config: ") {
 			t.Errorf("%s: %v, want %s", test.text, err, test.want)
 		}
 	}
-	if err := loadConfig("/nowhere/x.yaml", &scheduler.Config{}); err == nil {
+	if err := loadConfig("/nowhere/x.yaml", &scheduler.Config{}, &auth.Options{}); err == nil {
 		t.Error("a file that is not there is taken")
 	}
 }

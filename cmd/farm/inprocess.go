@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/forerunner-build/forerunner/auth"
 )
 
 // inProcessNetwork is the network of connections that come from this process.
@@ -92,16 +94,10 @@ type orInProcess struct {
 // ServerHandshake implements credentials.TransportCredentials.
 func (c orInProcess) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if raw.RemoteAddr().Network() == inProcessNetwork {
-		return raw, inProcessInfo{}, nil
+		return raw, auth.InProcess{}, nil
 	}
 	return c.TransportCredentials.ServerHandshake(raw)
 }
-
-// inProcessInfo is what is known of connections of this process.
-type inProcessInfo struct{}
-
-// AuthType implements credentials.AuthInfo.
-func (inProcessInfo) AuthType() string { return inProcessNetwork }
 
 type inProcessConn struct{ net.Conn }
 

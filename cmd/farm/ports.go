@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/certs"
 )
 
@@ -27,6 +31,56 @@ func (p *Ports) Flags(f *pflag.FlagSet) {
 	f.StringVar(&p.Key, "tls-key", "", "`file` with the key of --tls-cert, PEM")
 	f.StringVar(&p.ClientCA, "tls-client-ca", "", "`file` with the authorities of clients' certificates, PEM: who calls has to have one, or a token")
 	f.BoolVar(&p.Insecure, "insecure-listen", false, "listen elsewhere than on loopback without TLS: whoever reaches the port reads and writes all that goes over it")
+}
+
+// A protection is what stands before the ports of a program; either part may be nil.
+type protection struct {
+	source *certs.Source
+	guard  *auth.Guard
+}
+
+// protect makes the protection of a program that knows more of its callers than their
+// certificates.
+func (p *Ports) protect(o auth.Options) (made protection, err error) {
+	if made.source, err = p.open(o.Logger); err != nil {
+		return made, err
+	}
+	o.Certificates = p.ClientCA != ""
+	if o.Configured() {
+		made.guard, err = auth.New(o)
+	}
+	return made, err
+}
+
+// encrypt returns l with TLS, if there is any.
+func (p protection) encrypt(l net.Listener) net.Listener {
+	if p.source == nil {
+		return l
+	}
+	return tls.NewListener(l, p.source.Config())
+}
+
+// pages returns pages as they are for those with a right.
+func (p protection) pages(right auth.Right, pages http.Handler) http.Handler {
+	if p.guard == nil {
+		return pages
+	}
+	return p.guard.HTTP(right, pages)
+}
+
+// options returns those of a gRPC server.
+func (p protection) options() (list []grpc.ServerOption) {
+	transport := insecure.NewCredentials()
+	if p.source != nil {
+		transport = p.source.Credentials()
+	}
+	if p.source != nil || p.guard != nil {
+		list = append(list, grpc.Creds(orInProcess{transport}))
+	}
+	if p.guard != nil {
+		list = append(list, grpc.ChainUnaryInterceptor(p.guard.Unary), grpc.ChainStreamInterceptor(p.guard.Stream))
+	}
+	return list
 }
 
 // open reads the files; nil if there is to be no TLS.
@@ -66,12 +120,4 @@ func (p *Ports) listen(ctx context.Context, flag, address string) (net.Listener,
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// encrypted returns l with TLS, if there is any.
-func encrypted(l net.Listener, source *certs.Source) net.Listener {
-	if source == nil {
-		return l
-	}
-	return tls.NewListener(l, source.Config())
 }

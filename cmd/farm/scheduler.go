@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
@@ -102,14 +104,14 @@ func (s *Scheduler) Scheme() string {
 // Run serves until ctx ends. ready is called once with the address of the gRPC
 // port, when calls are answered.
 func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
-	config := s.Config
+	config, access := s.Config, auth.Options{Logger: s.Logger}
 	if s.ConfigFile != "" {
-		if err := loadConfig(s.ConfigFile, &config); err != nil {
+		if err := loadConfig(s.ConfigFile, &config, &access); err != nil {
 			return err
 		}
 	}
 	registry := newRegistry()
-	source, err := s.Ports.open(s.Logger)
+	protect, err := s.Ports.protect(access)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	}
 	defer listener.Close()
 	clients := &activity{}
-	server, health := newGRPC(clients, source)
+	server, health := newGRPC(clients, protect)
 	storage, err := s.openStorage(ctx)
 	if err != nil {
 		return err
@@ -162,7 +164,10 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	storage.serveStreams(server, sched)
 	kv.RegisterFSAC(server, records)
 	kv.RegisterISCC(server, records)
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, source, registry)
+	if err := s.checkAccess(protect.guard, server); err != nil {
+		return err
+	}
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, registry)
 	if err != nil {
 		return err
 	}
@@ -195,6 +200,19 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return err
 	}
 	return readyErr // whatever it says, also when it came with the end of ctx
+}
+
+// checkAccess returns an error if the guard does not know all that is served, and warns
+// if there is none where others can call.
+func (s *Scheduler) checkAccess(guard *auth.Guard, server *grpc.Server) error {
+	if guard != nil {
+		return guard.Check(server.GetServiceInfo())
+	}
+	if host, _, _ := net.SplitHostPort(s.Listen); !isLoopback(host) {
+		s.Logger.Warn("whoever reaches this port can run commands on the workers: nobody is asked who he is "+
+			"(--tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
+	}
+	return nil
 }
 
 // storageCalls bounds the calls to other storage at a time, which are short and small:

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/forerunner-build/forerunner/auth/certs"
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 )
 
@@ -46,10 +46,10 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// newGRPC returns a server with health and reflection, whose calls a sees; with TLS if
-// there is a source.
-func newGRPC(a *activity, source *certs.Source) (*grpc.Server, *health.Server) {
-	options := []grpc.ServerOption{
+// newGRPC returns a server with health and reflection, whose calls a sees if p lets
+// them through.
+func newGRPC(a *activity, p protection) (*grpc.Server, *health.Server) {
+	s := grpc.NewServer(append(p.options(),
 		grpc.ChainUnaryInterceptor(a.unary),
 		grpc.ChainStreamInterceptor(a.stream),
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
@@ -63,11 +63,7 @@ func newGRPC(a *activity, source *certs.Source) (*grpc.Server, *health.Server) {
 		}),
 		// A machine that vanished sends nothing any more; its connection would stay.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 15 * time.Second, Timeout: 10 * time.Second}),
-	}
-	if source != nil {
-		options = append(options, grpc.Creds(orInProcess{source.Credentials()}))
-	}
-	s := grpc.NewServer(options...)
+	)...)
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
@@ -94,7 +90,7 @@ func stopGRPC(s *grpc.Server, h *health.Server) {
 
 // serveHTTP serves health and metrics until stop is called. No address: nothing.
 func (p *Ports) serveHTTP(
-	ctx context.Context, address string, source *certs.Source, registry *prometheus.Registry,
+	ctx context.Context, address string, protect protection, registry *prometheus.Registry,
 ) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
@@ -104,13 +100,14 @@ func (p *Ports) serveHTTP(
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle("GET /metrics", protect.pages(auth.Observe,
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(encrypted(listener, source)) }()
+	go func() { served <- server.Serve(protect.encrypt(listener)) }()
 	return func() error {
 		closeErr := server.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cgroup"
@@ -325,11 +326,11 @@ func (w *Worker) dial() (scheduler, storage *grpc.ClientConn, err error) {
 }
 
 func (w *Worker) serveHTTP(ctx context.Context, registry *prometheus.Registry) (stop func() error, err error) {
-	source, err := w.Ports.open(w.Logger)
+	protect, err := w.Ports.protect(auth.Options{Logger: w.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return w.Ports.serveHTTP(ctx, w.HTTP, source, registry)
+	return w.Ports.serveHTTP(ctx, w.HTTP, protect, registry)
 }
 
 // makeWorkDir makes the folder for temporary files, empty.

@@ -115,6 +115,24 @@ func (n node) text(into *string) error {
 	return nil
 }
 
+// words reads a list of texts.
+func (n node) words(into *[]string) error {
+	*into = []string{}
+	return n.list(func(n node) error {
+		var s string
+		err := n.text(&s)
+		*into = append(*into, s)
+		return err
+	})
+}
+
+func (n node) flag(into *bool) error {
+	if err := n.Decode(into); err != nil {
+		return n.errorf("%q is neither true nor false", n.Value)
+	}
+	return nil
+}
+
 func (n node) texts(into *map[string]string) error {
 	*into = map[string]string{}
 	return n.each(func(key string, value node) error {

@@ -14,7 +14,7 @@ import (
 
 const operationPatterns = `A pattern is name=value, and more of them after commas or as further arguments, which then must all
 hold. In values "*" stands for any text and "?" for any one character. The names are operation,
-action, client, correlated, instance, invocation, mnemonic, stage (queued or executing), target,
+action, client, correlated, instance, invocation, mnemonic, stage (queued or executing), target, user,
 worker, and platform.NAME for each property: target=//slow/*`
 
 func queueCommand() *cobra.Command {

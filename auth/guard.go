@@ -1,0 +1,269 @@
+package auth
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Options say how callers are known, and what they may do.
+type Options struct {
+	// Certificates is set if TLS verifies client certificates.
+	Certificates bool
+	// Issuers are those whose tokens are taken.
+	Issuers []Issuer
+	// Rules give rights. Nil: DefaultRules.
+	Rules []Rule
+	// Logger takes what administrators do, and what is wrong with keys. Nil: nothing does.
+	Logger *zap.Logger
+}
+
+// Configured reports whether anything is said of callers. If not, none needs a Guard.
+func (o Options) Configured() bool { return o.Certificates || len(o.Issuers) > 0 || o.Rules != nil }
+
+// A Guard stands before services and lets through who may. It may be used concurrently.
+type Guard struct {
+	methods map[string]need
+	rules   rules
+	tokens  *tokens // nil: none are taken
+	ways    string  // in which to show who one is
+	log     *zap.Logger
+}
+
+// New returns a Guard, or an error that says which of the options is wrong.
+func New(o Options) (*Guard, error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Rules == nil {
+		o.Rules = DefaultRules()
+	}
+	g := &Guard{methods: methods(), log: o.Logger}
+	for i, r := range o.Rules {
+		made, err := newRule(r)
+		if err == nil && !r.Anyone && !o.Certificates && len(o.Issuers) == 0 {
+			err = errors.New("nobody is known: there are neither authorities of clients' certificates nor issuers of tokens")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("access rule %d: %w", i+1, err)
+		}
+		g.rules = append(g.rules, made)
+	}
+	var ways []string
+	if o.Certificates {
+		ways = append(ways, "a client certificate (--tls-client-cert and --tls-client-key; in Bazel --tls_client_certificate and --tls_client_key)")
+	}
+	if len(o.Issuers) > 0 {
+		var err error
+		if g.tokens, err = newTokens(o.Issuers, o.Logger); err != nil {
+			return nil, err
+		}
+		ways = append(ways, "a token of "+strings.Join(g.tokens.names(), " or ")+
+			" (--token-file; in Bazel --credential_helper, or --remote_header=authorization=\"Bearer TOKEN\")")
+	}
+	g.ways = strings.Join(ways, " or ")
+	return g, nil
+}
+
+// Check returns which methods of a server the Guard does not know, as an error.
+func (g *Guard) Check(services map[string]grpc.ServiceInfo) error {
+	var unknown []string
+	for name, service := range services {
+		for _, m := range service.Methods {
+			if full := "/" + name + "/" + m.Name; !g.knows(full) {
+				unknown = append(unknown, full)
+			}
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("nothing says which right is needed for %s: see auth/methods.go", strings.Join(unknown, ", "))
+}
+
+func (g *Guard) knows(method string) bool {
+	_, ok := g.methods[method]
+	return ok
+}
+
+// Unary is the interceptor of unary calls.
+func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	c, err := g.call(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.authorize(req); err != nil {
+		return nil, err
+	}
+	if c.need.right == Administer {
+		g.log.Info("an administrator calls", zap.Stringer("user", c.who), zap.String("method", info.FullMethod), zap.Any("request", req))
+	}
+	resp, err := handler(newContext(ctx, c.who), req)
+	if capabilities, ok := resp.(*repb.ServerCapabilities); ok && err == nil {
+		return c.adapt(capabilities, req.(*repb.GetCapabilitiesRequest).GetInstanceName()), nil
+	}
+	return resp, err
+}
+
+// Stream is the interceptor of streams. It looks at their first message, which is where
+// each of our services has what it is asked.
+func (g *Guard) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c, err := g.call(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	return handler(srv, &guardedStream{ServerStream: stream, ctx: newContext(stream.Context(), c.who), call: c})
+}
+
+type guardedStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	call *call // nil once it has been authorized
+}
+
+// Context implements grpc.ServerStream.
+func (s *guardedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *guardedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil || s.call == nil {
+		return err
+	}
+	err := s.call.authorize(m)
+	if err == nil {
+		s.call = nil
+	}
+	return err
+}
+
+// A call is one that is to be let through.
+type call struct {
+	guard  *Guard
+	method string
+	need   need
+	who    *Identity
+}
+
+// call finds out who makes a call; what he asks for comes later.
+func (g *Guard) call(ctx context.Context, method string) (*call, error) {
+	n, ok := g.methods[method]
+	if !ok {
+		return nil, status.Errorf(codes.PermissionDenied, "nothing says who may call %s", method)
+	}
+	c := &call{guard: g, method: method, need: n}
+	if n.free {
+		return c, nil
+	}
+	var err error
+	if c.who, err = g.caller(ctx); err != nil {
+		return nil, err
+	}
+	if !g.rules.knows(c.who) {
+		return nil, g.refuse(c.who, "call "+method, "any right")
+	}
+	return c, nil
+}
+
+// caller returns who makes a call, nil if he does not show it. What he shows must be good.
+func (g *Guard) caller(ctx context.Context) (*Identity, error) {
+	var state *tls.ConnectionState
+	if p, ok := peer.FromContext(ctx); ok {
+		switch info := p.AuthInfo.(type) {
+		case InProcess:
+			return &Identity{User: "this process", trusted: true}, nil
+		case credentials.TLSInfo:
+			state = &info.State
+		}
+	}
+	return g.identify(ctx, state, metadata.ValueFromIncomingContext(ctx, "authorization"))
+}
+
+// identify returns whom a token or, without one, a certificate names.
+func (g *Guard) identify(ctx context.Context, state *tls.ConnectionState, headers []string) (*Identity, error) {
+	if g.tokens != nil {
+		for _, h := range headers {
+			if scheme, token, ok := strings.Cut(h, " "); ok && strings.EqualFold(scheme, "bearer") {
+				return g.tokens.identify(ctx, strings.TrimSpace(token))
+			}
+		}
+	}
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return nil, nil
+	}
+	who, err := ofCertificate(state.VerifiedChains[0][0])
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return who, nil
+}
+
+// authorize returns an error unless who calls may ask for what message says.
+func (c *call) authorize(message any) error {
+	n, instance := needOf(c.need, message)
+	if n.free || n.right == "" || c.guard.rules.allow(c.who, n.right, n.scope, instance) {
+		return nil
+	}
+	what := fmt.Sprintf("call %s", c.method)
+	if n.scope == one {
+		what += fmt.Sprintf(" for instance name %q", instance)
+	}
+	return c.guard.refuse(c.who, what, fmt.Sprintf("the right %q", n.right))
+}
+
+// refuse returns the error of who may not; one who is not known is told how to be.
+func (g *Guard) refuse(who *Identity, what, right string) error {
+	if who == nil && g.ways != "" {
+		return status.Errorf(codes.Unauthenticated, "%s may not %s: show %s", who, what, g.ways)
+	}
+	return status.Errorf(codes.PermissionDenied,
+		"%s may not %s: no rule below access in the file of the scheduler's --config gives %s", who, what, right)
+}
+
+// adapt returns what the caller can do of what the server can, so that a client does not
+// try what it may not.
+func (c *call) adapt(all *repb.ServerCapabilities, instance string) *repb.ServerCapabilities {
+	own := proto.CloneOf(all)
+	if u := own.GetCacheCapabilities().GetActionCacheUpdateCapabilities(); u != nil {
+		u.UpdateEnabled = u.UpdateEnabled && c.guard.rules.allow(c.who, WriteResults, one, instance)
+	}
+	if e := own.GetExecutionCapabilities(); e != nil {
+		e.ExecEnabled = e.ExecEnabled && c.guard.rules.allow(c.who, Execute, one, instance)
+	}
+	return own
+}
+
+// HTTP lets through to next who has a right for all instance names.
+func (g *Guard) HTTP(right Right, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := g.identify(r.Context(), r.TLS, r.Header.Values("Authorization"))
+		if err == nil && !g.rules.allow(who, right, all, "") {
+			err = g.refuse(who, r.Method+" "+r.URL.Path, fmt.Sprintf("the right %q", right))
+		}
+		switch s := status.Convert(err); s.Code() {
+		case codes.OK:
+			next.ServeHTTP(w, r.WithContext(newContext(r.Context(), who)))
+		case codes.Unauthenticated:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, s.Message(), http.StatusUnauthorized)
+		case codes.PermissionDenied:
+			http.Error(w, s.Message(), http.StatusForbidden)
+		default:
+			http.Error(w, s.Message(), http.StatusServiceUnavailable)
+		}
+	})
+}

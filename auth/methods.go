@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"strings"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	oldreflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// The methods of ByteStream, whose generated code does not name them.
+const (
+	byteStreamRead  = "/google.bytestream.ByteStream/Read"
+	byteStreamWrite = "/google.bytestream.ByteStream/Write"
+	byteStreamQuery = "/google.bytestream.ByteStream/QueryWriteStatus"
+)
+
+// A need is what a method takes. The zero right is what everybody has who has any,
+// and for free methods everybody.
+type need struct {
+	right Right
+	scope scope
+	free  bool
+}
+
+// methods are all that any of our programs serve.
+func methods() map[string]need {
+	return map[string]need{
+		repb.Execution_Execute_FullMethodName:                   {right: Execute},
+		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some},
+		repb.Capabilities_GetCapabilities_FullMethodName:        {},
+		longrunningpb.Operations_GetOperation_FullMethodName:    {right: Execute, scope: some},
+		longrunningpb.Operations_CancelOperation_FullMethodName: {right: Execute, scope: some},
+		longrunningpb.Operations_WaitOperation_FullMethodName:   {right: Execute, scope: some},
+		longrunningpb.Operations_DeleteOperation_FullMethodName: {right: Execute, scope: some},
+		longrunningpb.Operations_ListOperations_FullMethodName:  {right: Observe, scope: all},
+
+		repb.ContentAddressableStorage_FindMissingBlobs_FullMethodName: {right: Read},
+		repb.ContentAddressableStorage_BatchReadBlobs_FullMethodName:   {right: Read},
+		repb.ContentAddressableStorage_GetTree_FullMethodName:          {right: Read},
+		repb.ContentAddressableStorage_SplitBlob_FullMethodName:        {right: Read},
+		repb.ContentAddressableStorage_SpliceBlob_FullMethodName:       {right: Write},
+		repb.ContentAddressableStorage_BatchUpdateBlobs_FullMethodName: {right: Write},
+		byteStreamRead:  {right: Read}, // Execute for what commands print, see needOf
+		byteStreamWrite: {right: Write},
+		byteStreamQuery: {right: Write},
+		repb.ActionCache_GetActionResult_FullMethodName:    {right: Read},
+		repb.ActionCache_UpdateActionResult_FullMethodName: {right: WriteResults},
+
+		remoteworker.OperationQueue_Synchronize_FullMethodName:                  {right: Work},
+		live.Outputs_Serve_FullMethodName:                                       {right: Work, scope: some},
+		live.Outputs_Push_FullMethodName:                                        {right: Work, scope: some},
+		fsac.FileSystemAccessCache_GetFileSystemAccessProfile_FullMethodName:    {right: Read},
+		fsac.FileSystemAccessCache_UpdateFileSystemAccessProfile_FullMethodName: {right: Work},
+		iscc.InitialSizeClassCache_GetPreviousExecutionStats_FullMethodName:     {right: Read},
+		iscc.InitialSizeClassCache_UpdatePreviousExecutionStats_FullMethodName:  {right: Work},
+
+		admin.Scheduler_ListWorkers_FullMethodName:    {right: Observe, scope: all},
+		admin.Scheduler_ListQueues_FullMethodName:     {right: Observe, scope: all},
+		admin.Scheduler_ListOperations_FullMethodName: {right: Observe, scope: all},
+		admin.Scheduler_GetOperation_FullMethodName:   {right: Observe, scope: all},
+		admin.Scheduler_GetSizes_FullMethodName:       {right: Observe, scope: all},
+		admin.Scheduler_Drain_FullMethodName:          {right: Administer, scope: all},
+		admin.Scheduler_Undrain_FullMethodName:        {right: Administer, scope: all},
+		admin.Scheduler_KillOperations_FullMethodName: {right: Administer, scope: all},
+
+		healthpb.Health_Check_FullMethodName:                                 {free: true},
+		healthpb.Health_List_FullMethodName:                                  {free: true},
+		healthpb.Health_Watch_FullMethodName:                                 {free: true},
+		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:    {},
+		oldreflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName: {},
+	}
+}
+
+// outputStreams begin the names of streams that show what commands print.
+const outputStreams = "streams/"
+
+// needOf returns what a message of a method takes, and for which instance name.
+func needOf(n need, message any) (_ need, instance string) {
+	switch m := message.(type) {
+	case interface{ GetInstanceName() string }:
+		return n, m.GetInstanceName()
+	case *remoteworker.SynchronizeRequest:
+		return n, m.GetInstanceNamePrefix()
+	case interface{ GetResourceName() string }:
+		name := m.GetResourceName()
+		if n.right == Read && strings.HasPrefix(name, outputStreams) {
+			return need{right: Execute, scope: some}, ""
+		}
+		return n, instanceOf(name)
+	}
+	return n, ""
+}
+
+// instanceOf returns the instance name that begins a resource name: what comes before
+// the first of the words that no instance name may have (REv2, ByteStream).
+func instanceOf(resource string) string {
+	end := 0
+	for part := range strings.SplitSeq(resource, "/") {
+		if part == "blobs" || part == "uploads" || part == "compressed-blobs" {
+			return strings.TrimSuffix(resource[:end], "/")
+		}
+		end += len(part) + 1
+	}
+	return resource // malformed, which the service says
+}

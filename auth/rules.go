@@ -1,0 +1,186 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Right is to make the calls of some RPCs.
+type Right string
+
+// The rights there are.
+const (
+	// Execute: run actions, follow and cancel them, read what they print.
+	Execute Right = "execute"
+	// Read: blobs, results of actions and what is remembered of them.
+	Read Right = "read"
+	// Write: blobs.
+	Write Right = "write"
+	// WriteResults: the action cache.
+	WriteResults Right = "write_results"
+	// Work: take actions and report on them, remember what is known of them. It
+	// includes Read, Write and WriteResults.
+	Work Right = "work"
+	// Observe: see workers, queues and operations of all instance names, and metrics.
+	Observe Right = "observe"
+	// Administer: drain workers, kill operations. It includes Observe.
+	Administer Right = "administer"
+)
+
+// Rights returns all of them.
+func Rights() []Right { return []Right{Execute, Read, Write, WriteResults, Work, Observe, Administer} }
+
+// includes reports whether who has r has wanted.
+func (r Right) includes(wanted Right) bool {
+	switch {
+	case r == wanted:
+		return true
+	case r == Work:
+		return wanted == Read || wanted == Write || wanted == WriteResults
+	}
+	return r == Administer && wanted == Observe
+}
+
+// The groups that have rights by default.
+const (
+	WorkersGroup = "forerunner-workers"
+	AdminsGroup  = "forerunner-admins"
+)
+
+// DefaultRules are those where authentication is configured and nothing else: who is
+// known may build and look, workers may work, administrators administer.
+func DefaultRules() []Rule {
+	return []Rule{
+		{Users: []string{"*"}, May: []Right{Execute, Read, Write, Observe}},
+		{Groups: []string{WorkersGroup}, May: []Right{Work}},
+		{Groups: []string{AdminsGroup}, May: []Right{Administer}},
+	}
+}
+
+// A Rule gives rights to callers. All that it says of a caller has to hold: one of
+// Users, one of Groups and each of Claims. In all of these "*" stands for any text.
+type Rule struct {
+	Users, Groups []string
+	Claims        map[string]string
+	// Anyone has the rule hold for all callers, also if it is not known who they are.
+	Anyone bool
+	// Instances are the instance names for which the rights are given; each stands
+	// also for those below it, as a does for a/b. None: all.
+	Instances []string
+	May       []Right
+}
+
+// Validate returns what is wrong with a rule.
+func (r Rule) Validate() error {
+	named := len(r.Users)+len(r.Groups)+len(r.Claims) > 0
+	switch {
+	case len(r.May) == 0:
+		return errors.New("the rule gives no right: may is empty")
+	case r.Anyone && named:
+		return errors.New("the rule is for anyone, and for some only")
+	case !r.Anyone && !named:
+		return errors.New("the rule does not say for whom it is: users, groups, claims or anyone")
+	}
+	for _, right := range r.May {
+		if !slices.Contains(Rights(), right) {
+			return fmt.Errorf("right %q is none of %q", right, Rights())
+		}
+		if len(r.Instances) > 0 && right.includes(Observe) {
+			return fmt.Errorf("right %q is for all instance names together, and cannot be given for some", right)
+		}
+	}
+	return nil
+}
+
+// A rule is a Rule that was made ready.
+type rule struct {
+	anyone        bool
+	users, groups []*regexp.Regexp
+	claims        map[string]*regexp.Regexp
+	instances     []string
+	may           []Right
+}
+
+func newRule(r Rule) (rule, error) {
+	if err := r.Validate(); err != nil {
+		return rule{}, err
+	}
+	n := rule{
+		anyone: r.Anyone, users: globs(r.Users), groups: globs(r.Groups),
+		claims: map[string]*regexp.Regexp{}, instances: r.Instances, may: r.May,
+	}
+	for name, pattern := range r.Claims {
+		n.claims[name] = glob(pattern)
+	}
+	return n, nil
+}
+
+// glob compiles a pattern in which "*" stands for any text.
+func glob(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(`\A(?s:` + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `.*`) + `)\z`)
+}
+
+func globs(patterns []string) (list []*regexp.Regexp) {
+	for _, p := range patterns {
+		list = append(list, glob(p))
+	}
+	return list
+}
+
+// fits reports whether one of the values fits one of the patterns, if there are any.
+func fits(patterns []*regexp.Regexp, values ...string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool {
+		return slices.ContainsFunc(values, p.MatchString)
+	})
+}
+
+// isFor reports whether the rule holds for a caller, nil if it is not known who that is.
+func (r *rule) isFor(i *Identity) bool {
+	if r.anyone || i == nil {
+		return r.anyone
+	}
+	for name, pattern := range r.claims {
+		if !slices.ContainsFunc(i.claims[name], pattern.MatchString) {
+			return false
+		}
+	}
+	return fits(r.users, i.User) && fits(r.groups, i.Groups...)
+}
+
+// A scope says for which instance names a call takes its right.
+type scope int
+
+const (
+	one  scope = iota // the one that it names
+	some              // any: what it asks for has a name that nobody can guess
+	all
+)
+
+// gives reports whether the rule gives a right to those that it is for.
+func (r *rule) gives(right Right, s scope, instance string) bool {
+	if !slices.ContainsFunc(r.may, func(have Right) bool { return have.includes(right) }) {
+		return false
+	}
+	return len(r.instances) == 0 || s == some || s == one && slices.ContainsFunc(r.instances, func(prefix string) bool {
+		rest, ok := strings.CutPrefix(instance, prefix)
+		return ok && (prefix == "" || rest == "" || rest[0] == '/')
+	})
+}
+
+type rules []rule
+
+// allow reports whether a caller has a right.
+func (rs rules) allow(i *Identity, right Right, s scope, instance string) bool {
+	if i != nil && i.trusted {
+		return true
+	}
+	return slices.ContainsFunc(rs, func(r rule) bool { return r.isFor(i) && r.gives(right, s, instance) })
+}
+
+// knows reports whether a caller has any right at all.
+func (rs rules) knows(i *Identity) bool {
+	return i != nil && i.trusted || slices.ContainsFunc(rs, func(r rule) bool { return r.isFor(i) })
+}

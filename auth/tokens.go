@@ -1,0 +1,267 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// defaultLeeway is by how much clocks may differ.
+	defaultLeeway = 30 * time.Second
+	// maxVerified bounds the tokens that need not be verified again.
+	maxVerified = 10_000
+	// maxTokenBytes bounds a token.
+	maxTokenBytes = 16 << 10
+	// maxClaims and maxClaimDepth bound what is kept of one.
+	maxClaims, maxClaimDepth = 1000, 4
+)
+
+// algorithms are those that need no secret here: who can verify a token must not be
+// able to make one.
+func algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{
+		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+	}
+}
+
+// An Issuer makes tokens. Its name and Audience are required.
+type Issuer struct {
+	// Name is the claim iss of its tokens.
+	Name string
+	// Audience is what one of their claims aud must be: tokens that were made for
+	// others are not taken.
+	Audience string
+	// KeysFile has its public keys (JWKS). Empty: they are fetched from where OpenID
+	// Connect Discovery says, below Name.
+	KeysFile string
+	// UserClaim names the user, by default sub, with UserPrefix before it, which keeps
+	// users of several issuers apart. GroupsClaim has the user's groups; default groups.
+	UserClaim, UserPrefix, GroupsClaim string
+	// Leeway is by how much the issuer's clock may differ; default 30 s.
+	Leeway time.Duration
+}
+
+// Validate returns what is wrong with an issuer.
+func (i Issuer) Validate() error {
+	switch {
+	case i.Name == "":
+		return errors.New("the issuer has no name")
+	case i.Audience == "":
+		return errors.New("the issuer has no audience: then every token that it makes for others would be taken")
+	case i.Leeway < 0:
+		return fmt.Errorf("leeway is negative: %s", i.Leeway)
+	case i.KeysFile == "":
+		return checkURL(i.Name)
+	}
+	return nil
+}
+
+type issuer struct {
+	Issuer
+	keys keys
+}
+
+// tokens knows whom tokens name.
+type tokens struct {
+	issuers  map[string]*issuer
+	verified verified
+}
+
+func newTokens(list []Issuer, log *zap.Logger) (*tokens, error) {
+	t := &tokens{issuers: map[string]*issuer{}}
+	for _, i := range list {
+		err := i.Validate()
+		if _, twice := t.issuers[i.Name]; twice {
+			err = errors.New("this issuer is here twice")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tokens of %q: %w", i.Name, err)
+		}
+		i.UserClaim, i.GroupsClaim = cmp.Or(i.UserClaim, "sub"), cmp.Or(i.GroupsClaim, "groups")
+		i.Leeway = cmp.Or(i.Leeway, defaultLeeway)
+		var k keys = newRemoteKeys(i.Name, log)
+		if i.KeysFile != "" {
+			if k, err = newFileKeys(i.KeysFile, log); err != nil {
+				return nil, fmt.Errorf("tokens of %q: keys: %w", i.Name, err)
+			}
+		}
+		t.issuers[i.Name] = &issuer{i, k}
+	}
+	return t, nil
+}
+
+func (t *tokens) names() []string { return slices.Sorted(maps.Keys(t.issuers)) }
+
+// identify returns whom a token names. Its errors are gRPC statuses.
+func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
+	if len(raw) > maxTokenBytes {
+		return nil, status.Errorf(codes.Unauthenticated, "the token has %d bytes, at most %d are taken", len(raw), maxTokenBytes)
+	}
+	sum := sha256.Sum256([]byte(raw))
+	if who := t.verified.get(sum); who != nil {
+		return who, nil
+	}
+	v, err := t.verify(ctx, raw)
+	if errors.Is(err, errNoKeys) {
+		return nil, status.Errorf(codes.Unavailable, "the token cannot be verified now: %v", err)
+	}
+	if err != nil {
+		return nil, status.Errorf(codes.Unauthenticated, "the token is not valid: %v", err)
+	}
+	t.verified.put(sum, v)
+	return v.who, nil
+}
+
+// verify looks at the signature and the times of a token.
+func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err error) {
+	parsed, err := jwt.ParseSigned(raw, algorithms())
+	if err != nil {
+		return v, fmt.Errorf("it is no JWT with a signature of the kinds %q: %w", algorithms(), err)
+	}
+	var claimed struct {
+		Issuer string `json:"iss"`
+	}
+	if err := parsed.UnsafeClaimsWithoutVerification(&claimed); err != nil {
+		return v, err
+	}
+	from := t.issuers[claimed.Issuer]
+	if from == nil {
+		return v, fmt.Errorf("it is of issuer %q, tokens are taken of %q", claimed.Issuer, t.names())
+	}
+	set, err := from.keys.find(ctx, parsed.Headers[0].KeyID)
+	if err != nil {
+		return v, err
+	}
+	var standard jwt.Claims
+	var others map[string]any
+	if err := verifySignature(parsed, set.of(parsed.Headers[0]), &standard, &others); err != nil {
+		return v, err
+	}
+	if standard.Expiry == nil {
+		return v, errors.New("it never expires (it has no claim exp)")
+	}
+	expected := jwt.Expected{Issuer: from.Name, AnyAudience: jwt.Audience{from.Audience}, Time: time.Now()}
+	if err := standard.ValidateWithLeeway(expected, from.Leeway); err != nil {
+		return v, from.explain(err, standard)
+	}
+	who, err := from.identity(others)
+	return verifiedToken{who: who, until: standard.Expiry.Time().Add(from.Leeway), keys: from.keys, set: set}, err
+}
+
+// verifySignature tries the keys, of which there is more than one only if they or the
+// token have no name.
+func verifySignature(parsed *jwt.JSONWebToken, candidates []jose.JSONWebKey, into ...any) error {
+	for _, key := range candidates {
+		if err := parsed.Claims(key, into...); err == nil {
+			return nil
+		}
+	}
+	return errors.New("its signature is not that of its issuer")
+}
+
+// explain says what to do about a token that is not, or no longer, of use.
+func (i *issuer) explain(err error, c jwt.Claims) error {
+	switch {
+	case errors.Is(err, jwt.ErrExpired):
+		return fmt.Errorf("it expired at %s: get a new one of %s", c.Expiry.Time().UTC().Format(time.RFC3339), i.Name)
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return fmt.Errorf("it was made for %q: get one for %q", []string(c.Audience), i.Audience)
+	}
+	return fmt.Errorf("%w (it is %s here)", err, time.Now().UTC().Format(time.RFC3339))
+}
+
+// identity returns whom the claims name.
+func (i *issuer) identity(claims map[string]any) (*Identity, error) {
+	who := &Identity{claims: map[string][]string{}}
+	flatten(who.claims, "", claims, 0)
+	maps.DeleteFunc(who.claims, func(name string, _ []string) bool { return strings.HasPrefix(name, certPrefix) })
+	user := who.claims[i.UserClaim]
+	if len(user) != 1 || user[0] == "" {
+		return nil, fmt.Errorf("its claim %s does not name one user", i.UserClaim)
+	}
+	who.User, who.Groups = i.UserPrefix+user[0], who.claims[i.GroupsClaim]
+	return who, nil
+}
+
+// flatten writes claims as text, those of objects with dots in their names. Beyond
+// maxClaims and maxClaimDepth they are left out.
+func flatten(into map[string][]string, name string, value any, depth int) {
+	if depth > maxClaimDepth || len(into) >= maxClaims {
+		return
+	}
+	add := func(s string) { into[name] = append(into[name], s) }
+	switch v := value.(type) {
+	case string:
+		add(v)
+	case bool:
+		add(strconv.FormatBool(v))
+	case float64:
+		add(strconv.FormatFloat(v, 'f', -1, 64))
+	case []any:
+		for _, one := range v {
+			if _, nested := one.([]any); !nested {
+				flatten(into, name, one, depth+1)
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			full := key
+			if name != "" {
+				full = name + "." + key
+			}
+			flatten(into, full, v[key], depth+1)
+		}
+	}
+}
+
+// A verifiedToken is good until a time, as long as its issuer has the same keys.
+type verifiedToken struct {
+	who   *Identity
+	until time.Time
+	keys  keys
+	set   *keySet
+}
+
+// verified remembers tokens: to look at a signature takes longer than many a call.
+type verified struct {
+	mu     sync.Mutex
+	tokens map[[sha256.Size]byte]verifiedToken
+}
+
+// get returns whom a token names that was verified and still holds; nil if none.
+func (v *verified) get(sum [sha256.Size]byte) *Identity {
+	v.mu.Lock()
+	t, ok := v.tokens[sum]
+	v.mu.Unlock()
+	if !ok || time.Now().After(t.until) || t.keys.current() != t.set {
+		return nil
+	}
+	return t.who
+}
+
+// put remembers a token. When there are too many all others are forgotten: those in
+// use come back.
+func (v *verified) put(sum [sha256.Size]byte, t verifiedToken) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.tokens == nil || len(v.tokens) >= maxVerified {
+		v.tokens = map[[sha256.Size]byte]verifiedToken{}
+	}
+	v.tokens[sum] = t
+}

@@ -1,0 +1,450 @@
+package farm
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// everyRPC says who may make the calls of each method that our programs serve: nobody
+// (anybody at all), user, results (who was given write_results), team (who may only
+// execute, in one instance name, but asks without one), worker, admin.
+var everyRPC = map[string]string{
+	"build.bazel.remote.execution.v2.Execution/Execute":                          "user results worker admin",
+	"build.bazel.remote.execution.v2.Execution/WaitExecution":                    "user results team worker admin",
+	"build.bazel.remote.execution.v2.Capabilities/GetCapabilities":               "user results team worker admin",
+	"google.longrunning.Operations/GetOperation":                                 "user results team worker admin",
+	"google.longrunning.Operations/CancelOperation":                              "user results team worker admin",
+	"google.longrunning.Operations/WaitOperation":                                "user results team worker admin",
+	"google.longrunning.Operations/DeleteOperation":                              "user results team worker admin",
+	"google.longrunning.Operations/ListOperations":                               "user results worker admin",
+	"build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs": "user results worker admin",
+	"build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs":   "user results worker admin",
+	"build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs": "user results worker admin",
+	"build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree":          "user results worker admin",
+	"build.bazel.remote.execution.v2.ContentAddressableStorage/SplitBlob":        "user results worker admin",
+	"build.bazel.remote.execution.v2.ContentAddressableStorage/SpliceBlob":       "user results worker admin",
+	"build.bazel.remote.execution.v2.ActionCache/GetActionResult":                "user results worker admin",
+	"build.bazel.remote.execution.v2.ActionCache/UpdateActionResult":             "results worker",
+	"google.bytestream.ByteStream/Read":                                          "user results worker admin",
+	"google.bytestream.ByteStream/Write":                                         "user results worker admin",
+	"google.bytestream.ByteStream/QueryWriteStatus":                              "user results worker admin",
+	"buildbarn.remoteworker.OperationQueue/Synchronize":                          "worker",
+	"forerunner.live.Outputs/Serve":                                              "worker",
+	"forerunner.live.Outputs/Push":                                               "worker",
+	"buildbarn.fsac.FileSystemAccessCache/GetFileSystemAccessProfile":            "user results worker admin",
+	"buildbarn.fsac.FileSystemAccessCache/UpdateFileSystemAccessProfile":         "worker",
+	"buildbarn.iscc.InitialSizeClassCache/GetPreviousExecutionStats":             "user results worker admin",
+	"buildbarn.iscc.InitialSizeClassCache/UpdatePreviousExecutionStats":          "worker",
+	"forerunner.admin.Scheduler/ListWorkers":                                     "user results worker admin",
+	"forerunner.admin.Scheduler/ListQueues":                                      "user results worker admin",
+	"forerunner.admin.Scheduler/ListOperations":                                  "user results worker admin",
+	"forerunner.admin.Scheduler/GetOperation":                                    "user results worker admin",
+	"forerunner.admin.Scheduler/GetSizes":                                        "user results worker admin",
+	"forerunner.admin.Scheduler/Drain":                                           "admin",
+	"forerunner.admin.Scheduler/Undrain":                                         "admin",
+	"forerunner.admin.Scheduler/KillOperations":                                  "admin",
+	"grpc.health.v1.Health/Check":                                                "nobody user results team worker admin",
+	"grpc.health.v1.Health/List":                                                 "nobody user results team worker admin",
+	"grpc.health.v1.Health/Watch":                                                "nobody user results team worker admin",
+	"grpc.reflection.v1.ServerReflection/ServerReflectionInfo":                   "user results team worker admin",
+	"grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo":              "user results team worker admin",
+}
+
+const accessConfig = `
+access:
+  - {users: [user, results, worker, admin], may: [execute, read, write, observe]}
+  - {users: [results], may: [write_results]}
+  - {users: [team], instances: [team], may: [execute]}
+  - {groups: [forerunner-workers], may: [work]}
+  - {users: [adm*], claims: {cert.ou: forerunner-admins}, may: [administer]}
+`
+
+// A guardedFarm is a scheduler with storage, and callers whom it knows.
+type guardedFarm struct {
+	*testing.T
+	address string
+	callers map[string]*Client
+}
+
+func newGuardedFarm(t *testing.T, config string) *guardedFarm {
+	t.Helper()
+	a := certtest.New(t)
+	cert, key := a.Server("server")
+	s := &Scheduler{Ports: Ports{Cert: cert, Key: key, ClientCA: a.File}, HTTP: freePort(t)}
+	if config != "" {
+		s.ConfigFile = configFile(t, config)
+	}
+	f := &guardedFarm{T: t, callers: map[string]*Client{"nobody": {CA: a.File}}}
+	for name, units := range map[string][]string{
+		"user": nil, "results": nil, "team": nil, "worker": {auth.WorkersGroup}, "admin": {auth.AdminsGroup},
+	} {
+		cert, key := a.Client(name, units...)
+		f.callers[name] = &Client{CA: a.File, Cert: cert, Key: key}
+	}
+	f.address = startScheduler(t, s)
+	f.checkPages(s.HTTP)
+	return f
+}
+
+// freePort returns an address that nobody listened on a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// checkPages asks for what is there over HTTP.
+func (f *guardedFarm) checkPages(address string) {
+	f.Helper()
+	for _, test := range []struct {
+		caller, page string
+		want         int
+	}{
+		{"nobody", "/healthz", http.StatusOK}, {"nobody", "/metrics", http.StatusUnauthorized}, {"user", "/metrics", http.StatusOK},
+	} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: f.tls(f.callers[test.caller])}}
+		resp, err := client.Get("https://" + address + test.page)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != test.want {
+			f.Errorf("%s of %s: %s, %s, %v", test.page, test.caller, resp.Status, text, err)
+		}
+		_ = resp.Body.Close()
+		client.CloseIdleConnections()
+	}
+}
+
+func (f *guardedFarm) tls(c *Client) *tls.Config {
+	f.Helper()
+	authorities, err := os.ReadFile(c.CA)
+	if err != nil {
+		f.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(authorities)
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			f.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
+}
+
+func (f *guardedFarm) dial(caller string) *grpc.ClientConn {
+	f.Helper()
+	conn, err := f.callers[caller].Dial(f.address)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// methods asks the server what it serves.
+func (f *guardedFarm) methods() (list []protoreflect.MethodDescriptor) {
+	f.Helper()
+	stream, err := reflectionpb.NewServerReflectionClient(f.dial("user")).ServerReflectionInfo(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+	}); err != nil {
+		f.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, service := range answer.GetListServicesResponse().GetService() {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service.GetName()))
+		if err != nil {
+			f.Fatal(err)
+		}
+		all := found.(protoreflect.ServiceDescriptor).Methods()
+		for i := range all.Len() {
+			list = append(list, all.Get(i))
+		}
+	}
+	return list
+}
+
+// call makes a call with an empty message and returns how it ends, or begins.
+func (f *guardedFarm) call(conn *grpc.ClientConn, m protoreflect.MethodDescriptor, req proto.Message) error {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+	defer cancel()
+	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	resp := dynamicpb.NewMessage(m.Output())
+	if !m.IsStreamingClient() && !m.IsStreamingServer() {
+		return conn.Invoke(ctx, name, req, resp)
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, name)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(req); err != nil && err != io.EOF {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	if err := stream.RecvMsg(resp); err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+func isRefusal(err error) bool {
+	return status.Code(err) == codes.PermissionDenied || status.Code(err) == codes.Unauthenticated
+}
+
+func TestEveryRPC(t *testing.T) {
+	f := newGuardedFarm(t, accessConfig)
+	left := maps.Clone(everyRPC)
+	conns := map[string]*grpc.ClientConn{}
+	for caller := range f.callers {
+		conns[caller] = f.dial(caller)
+	}
+	for _, m := range f.methods() {
+		name := string(m.Parent().FullName()) + "/" + string(m.Name())
+		may, known := everyRPC[name]
+		if !known {
+			t.Errorf("%s is served, and this table does not say who may call it", name)
+			continue
+		}
+		delete(left, name)
+		for caller, conn := range conns {
+			err := f.call(conn, m, dynamicpb.NewMessage(m.Input()))
+			if want := slices.Contains(strings.Fields(may), caller); isRefusal(err) == want {
+				t.Errorf("%s calls %s: %v, want refused: %t", caller, name, err, !want)
+			}
+			if caller == "nobody" && isRefusal(err) && !strings.Contains(err.Error(), "--tls-client-cert") {
+				t.Errorf("%s: nobody is not told what to do: %v", name, err)
+			}
+		}
+	}
+	for name := range left {
+		t.Errorf("%s is in this table and not served", name)
+	}
+}
+
+func TestInstanceNamesHaveTheirOwnUsers(t *testing.T) {
+	f := newGuardedFarm(t, `
+access:
+  - {users: [team], instances: [team], may: [execute, read, write, write_results, work]}
+  - {users: [user], may: [read, observe]}
+`)
+	byName := map[string]protoreflect.MethodDescriptor{}
+	for _, m := range f.methods() {
+		byName[string(m.Name())] = m
+	}
+	conn := f.dial("team")
+	for method, request := range map[string]func(instance string) proto.Message{
+		"Execute":            func(n string) proto.Message { return &repb.ExecuteRequest{InstanceName: n} },
+		"UpdateActionResult": func(n string) proto.Message { return &repb.UpdateActionResultRequest{InstanceName: n} },
+		"BatchUpdateBlobs":   func(n string) proto.Message { return &repb.BatchUpdateBlobsRequest{InstanceName: n} },
+		"GetTree":            func(n string) proto.Message { return &repb.GetTreeRequest{InstanceName: n} },
+		"Synchronize":        func(n string) proto.Message { return &remoteworker.SynchronizeRequest{InstanceNamePrefix: n} },
+		"Read":               func(n string) proto.Message { return &bytestream.ReadRequest{ResourceName: n + "/blobs/a/1"} },
+		"Write": func(n string) proto.Message {
+			return &bytestream.WriteRequest{ResourceName: n + "/uploads/u/blobs/a/1"}
+		},
+	} {
+		for instance, refused := range map[string]bool{"team": false, "team/a": false, "teams": true, "main/team": true} {
+			if err := f.call(conn, byName[method], request(instance)); isRefusal(err) != refused {
+				t.Errorf("%s for %q: %v, want refused: %t", method, instance, err, refused)
+			}
+		}
+	}
+	for _, test := range []struct {
+		caller, instance string
+		execute, update  bool
+	}{{"team", "team", true, true}, {"team", "main", false, false}, {"user", "team", false, false}} {
+		c, err := repb.NewCapabilitiesClient(f.dial(test.caller)).GetCapabilities(t.Context(), &repb.GetCapabilitiesRequest{InstanceName: test.instance})
+		if err != nil || c.GetExecutionCapabilities().GetExecEnabled() != test.execute ||
+			c.GetCacheCapabilities().GetActionCacheUpdateCapabilities().GetUpdateEnabled() != test.update {
+			t.Errorf("%+v: %v, %v", test, c, err)
+		}
+	}
+}
+
+// TestAccessByDefault gives nobody a list: certificates say who workers are.
+func TestAccessByDefault(t *testing.T) {
+	f := newGuardedFarm(t, "")
+	for _, m := range f.methods() {
+		wanted := map[string]string{
+			"Execute": "user team worker admin", "UpdateActionResult": "worker", "Synchronize": "worker", "Drain": "admin",
+		}
+		who, ok := wanted[string(m.Name())]
+		if !ok {
+			continue
+		}
+		for _, caller := range []string{"nobody", "user", "team", "worker", "admin"} {
+			err := f.call(f.dial(caller), m, dynamicpb.NewMessage(m.Input()))
+			if want := slices.Contains(strings.Fields(who), caller); isRefusal(err) == want {
+				t.Errorf("%s calls %s: %v", caller, m.Name(), err)
+			}
+		}
+	}
+}
+
+func TestAccessFile(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	var got auth.Options
+	err := loadConfig(configFile(t, `
+tokens:
+  - issuer: https://issuer.example.com
+    audience: farm
+    keys_file: `+keys+`
+    user_claim: email
+    user_prefix: "x:"
+    groups_claim: roles
+    leeway: 1m
+access:
+  - {users: [a, "b*"], groups: [g], claims: {ref: "refs/heads/*"}, instances: [main], may: [execute, read]}
+  - {anyone: true, may: [read]}
+`), &scheduler.Config{}, &got)
+	want := auth.Options{
+		Issuers: []auth.Issuer{{
+			Name: "https://issuer.example.com", Audience: "farm", KeysFile: keys, UserClaim: "email", UserPrefix: "x:",
+			GroupsClaim: "roles", Leeway: time.Minute,
+		}},
+		Rules: []auth.Rule{
+			{
+				Users: []string{"a", "b*"}, Groups: []string{"g"}, Claims: map[string]string{"ref": "refs/heads/*"},
+				Instances: []string{"main"}, May: []auth.Right{auth.Execute, auth.Read},
+			},
+			{Anyone: true, May: []auth.Right{auth.Read}},
+		},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		"tokens:\n- issuer: https://a\n":              "scheduler.yaml:2: tokens[0]: the issuer has no audience",
+		"access:\n- {users: [a], may: [reed]}\n":      `scheduler.yaml:2: access[0]: right "reed" is none of`,
+		"access:\n- {users: a, may: [read]}\n":        "access[0].users: this has to be a list",
+		"access:\n- {anyone: perhaps, may: [read]}\n": `access[0].anyone: "perhaps" is neither true nor false`,
+		"access:\n- {user: a, may: [read]}\n":         "access[0].user: there is no such field",
+	} {
+		if err := loadConfig(configFile(t, text), &scheduler.Config{}, &auth.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestDocumentedAccess reads the example of the documentation.
+func TestDocumentedAccess(t *testing.T) {
+	text, err := os.ReadFile("../../docs/SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(text), "```yaml\n")
+	example, _, closed := strings.Cut(example, "```")
+	example = strings.ReplaceAll(example, "keys_file: /etc/forerunner/sso-keys.json", "")
+	var o auth.Options
+	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &o); err != nil || !found || !closed || len(o.Rules) != 5 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := auth.New(o); err != nil {
+		t.Error(err)
+	}
+	for _, right := range auth.Rights() {
+		if !strings.Contains(string(text), "| `"+string(right)+"` |") {
+			t.Errorf("right %s is not explained", right)
+		}
+	}
+}
+
+// TestUsersHaveTheirOwnBranches checks that who calls gets to where workers are shared.
+func TestUsersHaveTheirOwnBranches(t *testing.T) {
+	f := newGuardedFarm(t, "queues:\n- levels: [{key: user}, {key: claim, name: cert.ou}]\n")
+	conn := f.dial("admin")
+	command := blobOf(t, &repb.Command{Arguments: []string{"true"}})
+	action := blobOf(t, &repb.Action{CommandDigest: command.GetDigest(), InputRootDigest: digest.Of(digest.SHA256, nil).Proto()})
+	if _, err := repb.NewContentAddressableStorageClient(conn).BatchUpdateBlobs(t.Context(), &repb.BatchUpdateBlobsRequest{
+		Requests: []*repb.BatchUpdateBlobsRequest_Request{command, action},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := repb.NewExecutionClient(conn).Execute(t.Context(), &repb.ExecuteRequest{ActionDigest: action.GetDigest()})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remoteworker.NewOperationQueueClient(f.dial("worker")).Synchronize(t.Context(), &remoteworker.SynchronizeRequest{
+		WorkerId:     map[string]string{"host": "a"},
+		CurrentState: &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	operator := admin.NewSchedulerClient(conn)
+	queues, err := operator.ListQueues(t.Context(), &admin.ListQueuesRequest{})
+	if err != nil || len(queues.GetQueues()) != 1 {
+		t.Fatalf("%v, %v", queues, err)
+	}
+	branch := queues.GetQueues()[0].GetRoot()
+	for _, want := range []string{"admin", auth.AdminsGroup} {
+		if len(branch.GetChildren()) != 1 || branch.GetChildren()[0].GetKey() != want {
+			t.Fatalf("%v, want a branch %s", branch, want)
+		}
+		branch = branch.GetChildren()[0]
+	}
+	for user, want := range map[string]int{"admin": 1, "user": 0} {
+		list, err := operator.ListOperations(t.Context(), &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{"user": user}}})
+		if err != nil || len(list.GetOperations()) != want {
+			t.Errorf("operations of %s: %v, %v", user, list, err)
+		}
+	}
+}
+
+func blobOf(t *testing.T, m proto.Message) *repb.BatchUpdateBlobsRequest_Request {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &repb.BatchUpdateBlobsRequest_Request{Digest: digest.Of(digest.SHA256, b).Proto(), Data: b}
+}
