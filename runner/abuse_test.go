@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
 )
 
 // abuseVar has this test binary, as a command, try what it names.
@@ -298,11 +300,42 @@ func TestUsersApart(t *testing.T) {
 	other.end(t)
 }
 
+// A bomb that never stops forking goes as far as its slot's limit of processes, in a
+// sandbox, and nothing of it is left after the timeout. Should the limit fail, as is
+// tried out before, each of its processes has an end of its own.
+func TestForkBomb(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+			slot := newSlot(t, version)
+			if err := slot.Limit(cgroup.Limits{Pids: 100}); err != nil {
+				t.Fatal(err)
+			}
+			l := newSandbox(t, slot)
+			probe := shell(t, "for i in $(seq 110); do sleep 5 & done")
+			if run(t, l, probe); !strings.Contains(read(t, probe.Stderr), "ork") {
+				t.Fatalf("the number of processes is not limited: %s", read(t, probe.Stderr))
+			}
+			cmd := withScripts(t, shell(t, "trap '' TERM; sh endless 5; sleep 20; :"))
+			cmd.Timeout, cmd.Grace = 500*time.Millisecond, 20*time.Millisecond
+			if r := run(t, l, cmd); r.Cause != TimedOut || r.Signal != "SIGKILL" {
+				t.Errorf("got %+v", r)
+			}
+			if text := read(t, cmd.Stderr); !strings.Contains(text, "ork") {
+				t.Errorf("it did not reach the limit: %.200s", text)
+			}
+			assertNothingLeft(t)
+			if r := run(t, l, shell(t, "exit 4")); r.ExitCode != 4 {
+				t.Errorf("the next command: %+v", r)
+			}
+		})
+	}
+}
+
 // A thousand processes, each in a session of its own and deaf to SIGTERM, are ended
 // by a timeout, and the launcher is good for the next command. The bomb has an end of
 // its own, should nobody else end it: without a group or a sandbox a machine can be
 // too busy to end one that has none.
-func TestForkBomb(t *testing.T) {
+func TestThousandProcesses(t *testing.T) {
 	for name, l := range map[string]*Launcher{"sandbox": newSandbox(t, nil), "v2": newLauncher(t, newSlot(t, 2))} {
 		t.Run(name, func(t *testing.T) {
 			cmd := withScripts(t, shell(t, "trap '' TERM; sh bomb 9; sleep 20; :"))

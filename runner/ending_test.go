@@ -21,6 +21,15 @@ if [ "$1" -gt 0 ]; then
 	setsid sh "$0" $(($1 - 1)) &
 fi
 sleep 20; :`,
+	// Each process forks others until it cannot (which ends a shell), and none of them
+	// does so later than $1 seconds after the first.
+	"endless": `trap '' TERM HUP
+read now rest </proc/uptime
+end=${2:-$((${now%.*} + $1))}
+while [ "${now%.*}" -lt "$end" ]; do
+	(setsid sh "$0" "$1" "$end" &)
+	read now rest </proc/uptime
+done`,
 	// Each process forks the next one and exits.
 	"hop": `if [ "$1" -gt 0 ]; then sh "$0" $(($1 - 1)) & fi`,
 }
@@ -211,35 +220,6 @@ func childOf(t *testing.T, pid int) process {
 	}
 	t.Fatalf("process %d has no child", pid)
 	return process{}
-}
-
-// A frozen process is as deaf to SIGKILL as one in uninterruptible sleep.
-func TestStuckProcesses(t *testing.T) {
-	frozen := newSlot(t, 1).Place().Dir
-	state := filepath.Join(frozen, "freezer.state")
-	if err := os.WriteFile(state, []byte("FROZEN"), 0); err != nil {
-		t.Fatal(err)
-	}
-	l := newLauncher(t, nil)
-	cmd := shell(t, "setsid sh -c 'echo $$ >"+frozen+"/cgroup.procs; sleep 1000; :' & sleep 0.3; exit 6")
-	calls := 0
-	cmd.Stuck = func(pids []int) {
-		calls++
-		if len(pids) == 0 {
-			t.Error("nobody is stuck")
-		}
-		if err := os.WriteFile(state, []byte("THAWED"), 0); err != nil {
-			t.Error(err)
-		}
-	}
-	begin := time.Now()
-	if r := run(t, l, cmd); r.ExitCode != 6 || calls != 1 {
-		t.Errorf("got %+v, %d calls", r, calls)
-	}
-	if took := time.Since(begin); took < stuckAfter {
-		t.Errorf("took %v", took)
-	}
-	assertNothingLeft(t)
 }
 
 func TestOneCommandAtATime(t *testing.T) {

@@ -14,10 +14,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// slowFile is a program whose storage does not answer until the test lets it, or
-// the kernel loses interest.
+// slowFile is a program whose storage does not answer until the test lets it, or,
+// unless it is deaf, the kernel loses interest.
 type slowFile struct {
 	fs.Inode
+	deaf    bool
 	asked   chan struct{} // closed at the first open
 	once    sync.Once
 	release chan struct{}
@@ -35,8 +36,12 @@ func (f *slowFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut
 
 func (f *slowFile) Open(ctx context.Context, _ uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	f.once.Do(func() { close(f.asked) })
+	interrupted := ctx.Done()
+	if f.deaf {
+		interrupted = nil
+	}
 	select {
-	case <-ctx.Done():
+	case <-interrupted:
 		return nil, 0, syscall.EINTR
 	case <-f.release:
 		return nil, 0, syscall.EIO
@@ -97,6 +102,55 @@ func TestTimeoutDuringExec(t *testing.T) {
 			t.Errorf("the next command: %+v", r)
 		}
 	})
+}
+
+// A process whose mount does not even answer when it is interrupted cannot be killed
+// until the owner of the mount, who is told of it, gives up.
+func TestStuckOnAMount(t *testing.T) {
+	kinds := []struct {
+		name string
+		l    *Launcher
+		r    Result
+		err  error
+		told int
+	}{
+		{name: "tree", l: newLauncher(t, nil)},
+		{name: "v1", l: newLauncher(t, newSlot(t, 1))},
+		{name: "v2", l: newLauncher(t, newSlot(t, 2))},
+		{name: "sandbox", l: newSandbox(t, nil)},
+		{name: "sandbox v1", l: newSandbox(t, newSlot(t, 1))},
+		{name: "sandbox v2", l: newSandbox(t, newSlot(t, 2))},
+	}
+	var wg sync.WaitGroup
+	for i := range kinds { // at once, since each takes stuckAfter
+		k := &kinds[i]
+		dir, f := mountSlow(t)
+		f.deaf = true
+		cmd := sandboxed(t, k.l, shell(t, "(setsid cat tool &); cat tool & wait"))
+		cmd.Dir, cmd.Root = dir, dir
+		cmd.Stuck = func(pids []int) {
+			if k.told++; len(pids) == 0 {
+				t.Errorf("%s: nobody is stuck", k.name)
+			}
+			close(f.release)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			<-f.asked
+			cancel()
+		})
+		wg.Go(func() { k.r, k.err = k.l.Run(ctx, cmd) })
+	}
+	wg.Wait()
+	assertNothingLeft(t)
+	for _, k := range kinds {
+		if k.err != nil || k.r.Cause != Cancelled || k.told != 1 {
+			t.Errorf("%s: got %+v, %v; was told %d times", k.name, k.r, k.err, k.told)
+		}
+		if r := run(t, k.l, shell(t, "exit 4")); r.ExitCode != 4 {
+			t.Errorf("%s: the next command: %+v", k.name, r)
+		}
+	}
 }
 
 func TestStorageErrorDuringExec(t *testing.T) {

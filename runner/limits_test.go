@@ -15,6 +15,12 @@ const limitedMemory = 48 << 20
 // newLimited starts a launcher in a slot of one CPU and little memory.
 func newLimited(t *testing.T, version int) (*Launcher, cgroup.Limits) {
 	t.Helper()
+	slot, limits := newLimitedSlot(t, version)
+	return newLauncher(t, slot), limits
+}
+
+func newLimitedSlot(t *testing.T, version int) (*cgroup.Slot, cgroup.Limits) {
+	t.Helper()
 	machine, err := cgroup.Measure()
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +30,7 @@ func newLimited(t *testing.T, version int) (*Launcher, cgroup.Limits) {
 	if err := slot.Limit(limits); err != nil {
 		t.Fatal(err)
 	}
-	return newLauncher(t, slot), limits
+	return slot, limits
 }
 
 // hog uses so many MiB of memory in a process of its own, as its last one.
@@ -46,9 +52,14 @@ func TestOutOfMemory(t *testing.T) {
 		{"files in memory", "head -c 100M /dev/zero >" + inMemory, OutOfMemory},
 		{"enough again", "true", Exited},
 	}
-	for _, v := range []int{1, 2} {
-		t.Run(fmt.Sprintf("v%d", v), func(t *testing.T) {
-			l, limits := newLimited(t, v)
+	for name, version := range map[string]int{"v1": 1, "v2": 2, "sandbox": 0} {
+		t.Run(name, func(t *testing.T) {
+			slot, limits := newLimitedSlot(t, version)
+			o := LauncherOptions{Cgroup: slot}
+			if name == "sandbox" {
+				o.Sandbox = &Sandbox{}
+			}
+			l := startLauncher(t, o)
 			for _, c := range cases {
 				t.Run(c.name, func(t *testing.T) {
 					cmd := shell(t, c.script)

@@ -68,10 +68,9 @@ func assertNothingLeft(t testing.TB) {
 // newSlot makes a slot in a cgroup hierarchy; version 0 is the better one.
 func newSlot(t testing.TB, version int) *cgroup.Slot {
 	t.Helper()
-	name := strings.NewReplacer("/", "-", "#", "-", " ", "-", ",", "-", "'", "-").Replace(t.Name())
-	p, err := cgroup.Open(cgroup.Options{
-		Name: fmt.Sprintf("test-%d-%s", os.Getpid(), name), Version: version,
-	})
+	folder := t.TempDir() // another one for each call
+	name := filepath.Base(filepath.Dir(folder)) + "-" + filepath.Base(folder)
+	p, err := cgroup.Open(cgroup.Options{Name: fmt.Sprintf("test-%d-%s", os.Getpid(), name), Version: version})
 	if errors.Is(err, cgroup.ErrUnavailable) {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -32,20 +33,28 @@ func TestOutputPolicy(t *testing.T) {
 }
 
 func TestScratchPolicy(t *testing.T) {
-	for _, o := range []vfs.Options{
-		{Method: vfs.FUSE},
-		{Method: vfs.FUSE, UpperMemory: 64 << 20},
-		{Method: vfs.HardLink},
-		{Method: vfs.HardLink, DisableOverlay: true},
+	for name, few := range map[string]struct {
+		roots   vfs.Options
+		sandbox *runner.Sandbox
+	}{
+		"FUSE":       {roots: vfs.Options{Method: vfs.FUSE}},
+		"sandbox":    {vfs.Options{Method: vfs.FUSE}, &runner.Sandbox{}},
+		"memory":     {roots: vfs.Options{Method: vfs.FUSE, UpperMemory: 64 << 20}},
+		"links":      {roots: vfs.Options{Method: vfs.HardLink}},
+		"bare links": {roots: vfs.Options{Method: vfs.HardLink, DisableOverlay: true}},
 	} {
-		t.Run(fmt.Sprintf("%s/%d/%t", o.Method, o.UpperMemory, o.DisableOverlay), func(t *testing.T) {
-			f := newFarmWith(t, o, nil, farmOptions{
-				change: func(o *Options) { o.Outputs.Scratch = 4 << 20 },
+		t.Run(name, func(t *testing.T) {
+			f := newFarmWith(t, few.roots, nil, farmOptions{
+				sandbox: few.sandbox, change: func(o *Options) { o.Outputs.Scratch = 4 << 20 },
 			})
-			for _, shell := range []string{
+			shells := []string{
 				"head -c 5000000 /dev/zero >file; sleep 1000",                              // is stopped
 				"mkdir -p d; for i in 1 2 3 4 5; do head -c 1000000 /dev/zero >d/$i; done", // has ended before
-			} {
+			}
+			if few.sandbox != nil {
+				shells = append(shells, "for f in /tmp/a /var/tmp/b; do head -c 2500000 /dev/zero >$f; done; sleep 1000")
+			}
+			for _, shell := range shells {
 				s := spec{shell: shell}
 				assertCode(t, f.run(t, s), codes.ResourceExhausted, "4194304 bytes")
 				assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")

@@ -278,33 +278,35 @@ func marked(t *testing.T, variable string) bool {
 }
 
 // readLog remembers which blobs were read from storage, by hash. It can hold up
-// uploads.
+// calls.
 type readLog struct {
 	mu     sync.Mutex
 	hashes map[string]int
-	// uploads, if not nil, keeps small uploads waiting until it is closed.
-	uploads chan struct{}
+	held   map[string]chan struct{} // closed when they may go on: uploads, or reads of a hash
 }
 
-// holdUploads has uploads wait until release is called.
-func (l *readLog) holdUploads() (release func()) {
+const uploads = "uploads"
+
+// hold has small uploads, or reads of the small blob of a hash, wait until release
+// is called.
+func (l *readLog) hold(what string) (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.uploads = make(chan struct{})
-	return sync.OnceFunc(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		close(l.uploads)
-		l.uploads = nil
-	})
+	until := make(chan struct{})
+	l.held = map[string]chan struct{}{what: until}
+	return sync.OnceFunc(func() { close(until) })
 }
 
-func (l *readLog) waitForUploads() {
+func (l *readLog) wait(ctx context.Context, what string) {
 	l.mu.Lock()
-	held := l.uploads
+	held := l.held[what]
 	l.mu.Unlock()
-	if held != nil {
-		<-held
+	if held == nil {
+		return
+	}
+	select {
+	case <-held:
+	case <-ctx.Done():
 	}
 }
 
@@ -339,9 +341,10 @@ func (l *readLog) unary(
 	case *repb.BatchReadBlobsRequest:
 		for _, d := range r.GetDigests() {
 			l.add(d.GetHash())
+			l.wait(ctx, d.GetHash())
 		}
 	case *repb.BatchUpdateBlobsRequest:
-		l.waitForUploads()
+		l.wait(ctx, uploads)
 	}
 	return next(ctx, request)
 }

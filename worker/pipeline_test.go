@@ -41,7 +41,7 @@ func gated(t *testing.T, name string) (s spec, open func()) {
 // until the second command has run.
 func TestOutputsAreStoredWhileTheNextRuns(t *testing.T) {
 	f := newPipelineFarm(t, 0, 1, 1)
-	release := f.reads.holdUploads()
+	release := f.reads.hold(uploads)
 	defer release()
 	first := f.start(t, spec{shell: "echo 1 > out", paths: []string{"out"}})
 	first.reaches(t, "uploading")
@@ -57,7 +57,7 @@ func TestOutputsAreStoredWhileTheNextRuns(t *testing.T) {
 // TestReportHoldsUpExecute fills report, then the slot; then nothing is accepted.
 func TestReportHoldsUpExecute(t *testing.T) {
 	f := newPipelineFarm(t, 0, 1, 1)
-	release := f.reads.holdUploads()
+	release := f.reads.hold(uploads)
 	defer release()
 	first := f.start(t, spec{shell: "echo 1 > out", paths: []string{"out"}})
 	first.reaches(t, "uploading")

@@ -12,6 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 func digestOf(t *testing.T, m proto.Message) digest.Digest {
@@ -106,6 +108,49 @@ func TestTimeout(t *testing.T) {
 		t.Error("a process of the command is still alive")
 	}
 	f.assertGood(t)
+}
+
+// The clock of the timeout stands still while the command waits for an input, but not
+// for ever; and a command that waits is ended like any other.
+func TestTimeoutAndStorage(t *testing.T) {
+	const timeout, stall = 300 * time.Millisecond, time.Second
+	for name, sandbox := range map[string]*runner.Sandbox{"none": nil, "namespaces": {}} {
+		f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+			sandbox: sandbox, change: func(o *Options) { o.MaxStall = stall },
+		})
+		waits := func(input string) spec {
+			return spec{
+				inputs: tree{"input": input}, shell: "echo printed; cat input; trap '' TERM; cat input", timeout: timeout,
+			}
+		}
+		t.Run(name+"/answers", func(t *testing.T) {
+			late := digestOfBytes("late")
+			release := f.reads.hold(late.Hash())
+			defer release()
+			j := f.start(t, waits("late"))
+			for deadline := time.Now().Add(patience); f.reads.count(late) == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the command does not read its input")
+				}
+			}
+			time.Sleep(2 * timeout)
+			release()
+			r := j.result(t)
+			assertOK(t, r)
+			if got := said(r); got != "printed\nlatelate" {
+				t.Errorf("said %q", got)
+			}
+		})
+		t.Run(name+"/does not answer", func(t *testing.T) {
+			defer f.reads.hold(digestOfBytes("never").Hash())()
+			r := f.run(t, waits("never"))
+			assertCode(t, r, codes.DeadlineExceeded, "300ms")
+			if got := said(r); got != "printed\n" {
+				t.Errorf("said %q", got)
+			}
+			f.assertGood(t)
+		})
+	}
 }
 
 func TestMetadata(t *testing.T) {
