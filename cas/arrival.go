@@ -15,7 +15,7 @@ import (
 // An arrival is a large blob on its way into the store: a file with holes that
 // streams fill, and the readers that wait for some of it. bring, of which there is
 // one, starts the streams, hashes what has come without a hole, and ends when that
-// is all. Nothing is fetched twice: a stream ends where another one was.
+// is all. Nothing is written twice: a stream ends where another one was.
 type arrival struct {
 	store    *Store
 	upstream RangeFetcher

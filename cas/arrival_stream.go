@@ -32,6 +32,7 @@ type stream struct {
 	from    RangeFetcher
 	serial  int
 	next    int64 // guarded by a.mu for writing; its own call reads it without
+	came    bool  // guarded by a.mu; some of its bytes have, or are being written
 	until   int64 // guarded by a.mu; it goes no further
 	enough  bool  // guarded by a.mu; it was ended by errEnough
 	surplus bool  // guarded by a.mu; bytes came after the last one
@@ -99,14 +100,15 @@ func (a *arrival) openLocked(next, until int64) *stream {
 }
 
 // limitLocked returns how far s may write now: not over what is there or is being
-// brought. Of two streams at the same place the newer one goes on.
+// brought. Of two streams at the same place the newer one goes on, once anything of it
+// has come: until then, whoever is faster does.
 func (a *arrival) limitLocked(s *stream) int64 {
 	if a.have.end(s.next) > s.next {
 		return s.next
 	}
 	limit := min(s.until, a.have.gap(s.next, a.digest.SizeBytes()).to)
 	for _, o := range a.streams {
-		if !o.enough && (o.next > s.next || o.next == s.next && o.serial > s.serial) {
+		if !o.enough && o.came && (o.next > s.next || o.next == s.next && o.serial > s.serial) {
 			limit = min(limit, o.next)
 		}
 	}
@@ -151,9 +153,16 @@ func (s *stream) admit(p []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes came", ErrCorrupt, s.next)
 	}
 	n := min(a.limitLocked(s)-s.next, int64(len(p)), streamPiece)
-	if n <= 0 {
+	if n <= 0 || s.enough {
 		s.enough = true
 		return nil, errEnough
+	}
+	s.came = true
+	for _, o := range a.streams {
+		if !o.came && s.next <= o.next && o.next < s.next+n {
+			o.enough = true // nothing may be written twice, so s brings what o was for
+			s.until = max(s.until, o.until)
+		}
 	}
 	return p[:n], nil
 }

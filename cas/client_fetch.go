@@ -184,7 +184,8 @@ func (f *fetch) batch(ctx context.Context, ds []digest.Digest) error {
 	}
 	b := f.c.link.newBudget()
 	for len(pending) > 0 {
-		answer, err := f.readBatch(ctx, pending)
+		ds = slices.DeleteFunc(ds, func(d digest.Digest) bool { _, left := pending[d]; return !left })
+		answer, err := f.readBatch(ctx, ds)
 		if batchRefused(err) {
 			return f.streamAll(ctx, pending)
 		}
@@ -206,13 +207,13 @@ func (f *fetch) batch(ctx context.Context, ds []digest.Digest) error {
 }
 
 func (f *fetch) readBatch(
-	ctx context.Context, pending map[digest.Digest]struct{},
+	ctx context.Context, ds []digest.Digest,
 ) (answer *repb.BatchReadBlobsResponse, err error) {
 	r := &repb.BatchReadBlobsRequest{InstanceName: f.c.instance, DigestFunction: f.c.fn.Proto()}
 	if f.known.zstdStreams {
 		r.AcceptableCompressors = []repb.Compressor_Value{repb.Compressor_IDENTITY, repb.Compressor_ZSTD}
 	}
-	for d := range pending {
+	for _, d := range ds {
 		r.Digests = append(r.Digests, d.Proto())
 	}
 	release, err := f.c.turn(ctx)

@@ -31,6 +31,7 @@ type storeCall struct {
 	data       []byte
 	w          io.Writer
 	steps      chan func() (ended bool, err error)
+	over       chan struct{} // closed when the call has ended
 }
 
 func storeNewRanges(data []byte) (*storeRanges, digest.Digest) {
@@ -39,7 +40,11 @@ func storeNewRanges(data []byte) (*storeRanges, digest.Digest) {
 }
 
 func (u *storeRanges) FetchFrom(ctx context.Context, _ digest.Digest, offset int64, w io.Writer) error {
-	c := &storeCall{offset: offset, at: offset, data: u.data, w: w, steps: make(chan func() (bool, error))}
+	c := &storeCall{
+		offset: offset, at: offset, data: u.data, w: w,
+		steps: make(chan func() (bool, error)), over: make(chan struct{}),
+	}
+	defer close(c.over)
 	u.calls <- c
 	for {
 		select {
@@ -74,7 +79,14 @@ func (c *storeCall) send(p []byte) error {
 // next delivers the n bytes that follow.
 func (c *storeCall) next(n int64) error { return c.send(c.data[c.at:][:n]) }
 
-func (c *storeCall) end(err error) { c.steps <- func() (bool, error) { return true, err } }
+// end lets the call end with err, unless it has ended: who has all bytes waits for no
+// call any more.
+func (c *storeCall) end(err error) {
+	select {
+	case c.steps <- func() (bool, error) { return true, err }:
+	case <-c.over:
+	}
+}
 
 const storeArriving = 16 << 20
 
@@ -220,6 +232,55 @@ func TestStoreArrivingRandomOffsetsFirst(t *testing.T) {
 	})
 }
 
+// Of two calls the one that has the bytes first brings them, and the other one ends.
+func TestStoreArrivingFasterCallBrings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, u, a := storeArrive(t)
+		main := <-u.calls
+		read := storeRead(u, a, 2<<20, 100)
+		far := <-u.calls
+		if err := main.next(2<<20 + 100); err != nil {
+			t.Error(err)
+		}
+		storeWant(t, read)
+		if err := far.next(1); !errors.Is(err, errEnough) {
+			t.Errorf("bytes that are there were taken: %v", err)
+		}
+		synctest.Wait()
+		if n := len(u.calls); n > 0 {
+			t.Errorf("%d more calls", n)
+		}
+		u.free()
+		storeWantWhole(t, s, u, a)
+	})
+}
+
+// A call that brings the beginning of what another one was made for brings all of it.
+func TestStoreArrivingOvertakingCallGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, u, a := storeArrive(t)
+		<-u.calls
+		first := storeRead(u, a, 2<<20, 100)
+		near := <-u.calls
+		second := storeRead(u, a, 2<<20+streamAhead, 200) // the first call goes half as far
+		far := <-u.calls
+		if err := near.next(streamAhead + 200); err != nil {
+			t.Error(err)
+		}
+		storeWant(t, first)
+		storeWant(t, second)
+		if err := far.next(1); !errors.Is(err, errEnough) {
+			t.Errorf("bytes that are there were taken: %v", err)
+		}
+		synctest.Wait()
+		if n := len(u.calls); n > 0 {
+			t.Errorf("%d more calls", n)
+		}
+		u.free()
+		storeWantWhole(t, s, u, a)
+	})
+}
+
 // A far call ends when it is far enough ahead of those who read.
 func TestStoreArrivingFarCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -260,15 +321,20 @@ func TestStoreArrivingCallsAreBounded(t *testing.T) {
 		if err := main.next(1 << 10); err != nil {
 			t.Error(err)
 		}
-		for i := range 7 {
-			far := <-u.calls
-			if far.offset != int64(i+1)*(2<<20) {
-				t.Errorf("call %d from %d: not in the order of waiting", i, far.offset)
+		var calls []*storeCall // those that have brought what somebody waits for
+		for i := range reads {
+			for len(calls) < min(i+2, len(reads)) { // each ends where the next one began
+				far := <-u.calls
+				if far.offset != int64(len(calls)+1)*(2<<20) {
+					t.Errorf("call %d from %d: not in the order of waiting", len(calls), far.offset)
+				}
+				if err := far.next(100); err != nil {
+					t.Error(err)
+				}
+				storeWant(t, reads[len(calls)])
+				calls = append(calls, far)
 			}
-			if err := far.next(100); err != nil {
-				t.Error(err)
-			}
-			storeWant(t, reads[i])
+			far := calls[i]
 			for err := error(nil); err == nil; err = far.next(min(64<<10, int64(len(u.data))-far.at)) {
 				if far.at == int64(len(u.data)) {
 					far.end(nil)
