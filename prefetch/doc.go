@@ -27,16 +27,23 @@
 //     files of at most 64 KiB what 10 % read.
 //     It serves actions that never ran, such as those with a new source file.
 //
+// An exact record also has the digests of the directories that the last run went
+// through, up to 4,096. Most inputs of an action are the same the next time.
+//
 // A history has the hash of each path and a bit for each run, so nothing in it
 // is there by false positives. Where only the filter is left (Buildbarn's service, Buildbarn's
 // workers, runs of more than 32,768 paths) new paths are added to it until it holds a
 // quarter more than the last run read; then it is replaced.
 //
-// An exact record is written when a run read something else than those before it. A
-// coarse one changes with each new action and is written more seldom; Flush writes it.
-// Programs that share a store overwrite each other's histories, and what they lose is one run.
+// An exact record is written when a run read something else than those before it, or
+// more than an eighth of the directories are others. A coarse one changes with each new
+// action and is written more seldom; Flush writes it. Programs that share a store overwrite
+// each other's histories, and what they lose is one run.
 //
 // # How a race runs
+//
+// The directories that the last run went through are asked for at once, before it is
+// known whether they are in the tree: of many levels only those above a change are left.
 //
 // The input tree is gone through as far as the profile does. What is local is
 // passed at once; all that is missing of a level, at any depth where a local part
@@ -55,8 +62,7 @@
 // files that had their time less than one in ten was read.
 //
 // GetTree is not used: it brings all directories of a tree or none, where few of a
-// large tree are read, and saves no more trips than a tree has levels, which are
-// gone through while the command starts.
+// large tree are read, and what was read before is known by its digest.
 //
 // # What it refuses
 //

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
@@ -145,7 +146,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		run := []PathHash{1, 2, RootHash}
 		for _, r := range []rules{p.exact, p.coarse} {
-			k := r.parse(value)
+			k := r.parse(value, digest.SHA256)
 			k.profile()
 			next, _ := k.learn(7, run, r)
 			if next.filter == nil {
@@ -163,7 +164,7 @@ func FuzzParseRecord(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back := r.parse(again); back.filter == nil || !back.filter().Contains(RootHash) {
+			if back := r.parse(again, digest.SHA256); back.filter == nil || !back.filter().Contains(RootHash) {
 				t.Fatal("what was learnt does not come back")
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bits-and-blooms/bloom/v3"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
@@ -29,6 +30,9 @@ type Profile struct {
 	// small has more paths, which are worth fetching if they are small; may be nil. It is
 	// made of a history and not stored.
 	small *Profile
+	// directories are those that the last run went through, which may be there again.
+	// They are not part of the filter; may be nil.
+	directories []digest.Digest
 }
 
 // ProfileOptions says how large a Profile is made. The zero value is good.

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
 )
 
@@ -121,11 +122,12 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
-// Learn remembers that a run of a has read these paths, as Recorder.Hashes returns them.
+// Learn remembers that a run of a has read these paths, as Recorder.Hashes returns them,
+// and went through these directories, as Directories does; it keeps the latter.
 // Runs that failed are not to be learnt: they may have read too little. Nor is a run that
 // read nothing, for it was not watched. Learn writes only what says something new, and
 // may wait for the store.
-func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash) {
+func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest) {
 	if len(paths) == 0 {
 		return
 	}
@@ -135,7 +137,8 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash) {
 	paths = slices.Compact(slices.Clone(paths))
 	if k, ok := a.exactKey(); ok {
 		e := p.look(ctx, k, p.exact)
-		if p.learn(e, a.run(), paths, p.exact) {
+		news := p.learn(e, a.run(), paths, p.exact)
+		if p.learnDirectories(e, directories) || news {
 			p.write(ctx, e)
 		}
 	}
@@ -165,7 +168,7 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 	if !ok {
 		return e
 	}
-	found := r.parse(value)
+	found := r.parse(value, k.Digest.Function())
 	e.mu.Lock()
 	e.asked.Store(time.Now().UnixNano())
 	switch {
@@ -197,6 +200,25 @@ func (p *Profiles) learn(e *entry, run uint64, paths []PathHash, r rules) bool {
 	due := e.changes > 0
 	if next.history != nil && r.shape.distinct {
 		due = coarseDue(e.changes, len(next.history.runs))
+	}
+	e.mu.Unlock()
+	p.cache.weigh(e)
+	return due
+}
+
+// learnDirectories keeps the directories of the last run with what e knows of it, and
+// reports whether that is to be written: not where a store seems to drop them, as it did
+// the history.
+func (p *Profiles) learnDirectories(e *entry, ds []digest.Digest) bool {
+	e.mu.Lock()
+	known := e.known.Load()
+	changed := len(ds) > 0 && outdated(known.directories, ds)
+	due := changed && known.history != nil
+	if changed {
+		e.known.Store(known.withDirectories(ds))
+	}
+	if due {
+		e.changes++
 	}
 	e.mu.Unlock()
 	p.cache.weigh(e)

@@ -1,6 +1,10 @@
 package prefetch
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
 
 // A Record is what a Store keeps of the runs of an action, for those who show it.
 type Record struct {
@@ -12,7 +16,7 @@ type Record struct {
 // ParseRecord returns what an exact record of a Store says, which may come from a service
 // that has it as a FileSystemAccessProfile; false if it is malformed.
 func ParseRecord(value []byte) (Record, bool) {
-	k := exactRules(ProfileOptions{}.withDefaults()).parse(value)
+	k := exactRules(ProfileOptions{}.withDefaults()).parse(value, digest.SHA256)
 	if k.filter == nil {
 		return Record{}, false
 	}

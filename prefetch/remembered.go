@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
@@ -18,6 +19,9 @@ type knowledge struct {
 	history *history
 	// filter makes the profile of what the next run will read, once; nil if there is none.
 	filter func() *Profile
+	// directories are those of the last run, of exact records only. It is nil if they are
+	// not known, and they may be outdated.
+	directories []digest.Digest
 }
 
 // merged bounds how many more paths than the last run a filter without history may
@@ -35,6 +39,11 @@ func (k *knowledge) profile() *Profile {
 	p := k.filter()
 	if p.ones == 0 || p.FalsePositives() > mostFalse {
 		return nil
+	}
+	if k.directories != nil {
+		with := *p
+		with.directories = k.directories
+		p = &with
 	}
 	return p
 }
@@ -76,6 +85,13 @@ func (k *knowledge) learnWithoutHistory(paths []PathHash, r rules) (*knowledge, 
 }
 
 func withFilter(p *Profile) *knowledge { return &knowledge{filter: func() *Profile { return p }} }
+
+// withDirectories returns k with the directories of the last run.
+func (k *knowledge) withDirectories(ds []digest.Digest) *knowledge {
+	next := *k
+	next.directories = ds
+	return &next
+}
 
 // missing returns those of paths that p does not have.
 func (p *Profile) missing(paths []PathHash) []PathHash {
@@ -124,8 +140,9 @@ func (r rules) filterOf(h *history) func() *Profile {
 	})
 }
 
-// parse returns what a value of a store says; what is malformed says nothing.
-func (r rules) parse(value []byte) *knowledge {
+// parse returns what a value of a store says, with digests of fn; what is malformed says
+// nothing.
+func (r rules) parse(value []byte, fn digest.Function) *knowledge {
 	var m profiles.Record
 	if len(value) == 0 || proto.Unmarshal(value, &m) != nil {
 		return &knowledge{}
@@ -142,6 +159,9 @@ func (r rules) parse(value []byte) *knowledge {
 	if ok && k.history == nil {
 		k.filter = withFilter(p).filter
 	}
+	if !r.shape.distinct {
+		k.directories = parseDirectories(m.GetDirectories(), fn)
+	}
 	return k
 }
 
@@ -150,7 +170,7 @@ func (k *knowledge) marshal() ([]byte, error) {
 	m := k.filter().Message()
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
 		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
-		History: k.history.message(),
+		History: k.history.message(), Directories: directoriesMessage(k.directories),
 	})
 }
 
@@ -162,5 +182,8 @@ func (k *knowledge) sizeBytes() int {
 	} else if k.filter != nil {
 		size += k.filter().SizeBytes()
 	}
-	return size
+	return size + digestBytes*len(k.directories)
 }
+
+// digestBytes is about what a digest takes in memory.
+const digestBytes = 48

@@ -34,6 +34,7 @@ type walk struct {
 }
 
 func (r *Race) walk(ctx context.Context) {
+	r.fetchRemembered(ctx)
 	w := walk{race: r, came: make(chan []place, directorySets)}
 	if r.wants(RootHash) {
 		w.todo = append(w.todo, place{digest: r.root, hash: RootHash})
@@ -123,22 +124,34 @@ func (w *walk) ask(ctx context.Context) {
 	}
 	w.asked += n
 	w.calls++
+	ds := make([]digest.Digest, len(places))
+	for i, p := range places {
+		ds[i] = p.digest
+	}
 	r.running.Go(func() {
-		r.fetchDirectories(ctx, places)
+		r.fetchDirectories(ctx, ds)
 		w.came <- places
 	})
 }
 
-func (r *Race) fetchDirectories(ctx context.Context, places []place) {
+// fetchRemembered asks for the directories that the last run went through, all at once.
+// Most of them are there again, and then no level has to wait for the one above it; for
+// the rest the walk goes on as if nothing was known.
+func (r *Race) fetchRemembered(ctx context.Context) {
+	if r.profile == nil {
+		return
+	}
+	for ds := range slices.Chunk(r.profile.directories, directoriesPerCall) {
+		r.running.Go(func() { r.fetchDirectories(ctx, ds) })
+	}
+}
+
+func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	release, err := r.limits.directory(ctx)
 	if err != nil {
 		return
 	}
 	defer release()
-	ds := make([]digest.Digest, len(places))
-	for i, p := range places {
-		ds[i] = p.digest
-	}
 	// What did not come will not be found.
 	brought, _ := r.source.PrefetchDirectories(ctx, ds)
 	r.mu.Lock()

@@ -25,6 +25,7 @@ const learnTimeout = 5 * time.Second
 // about it. None of it can fail the action.
 type foresight struct {
 	action   prefetch.Action // without the tool until known is closed
+	root     digest.Digest   // of the input root
 	recorder prefetch.Recorder
 
 	cancel context.CancelFunc
@@ -46,7 +47,7 @@ func (a *action) lookAhead(ctx context.Context) {
 	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
 		return
 	}
-	f := &foresight{action: a.similar(), known: make(chan struct{}), found: make(chan struct{})}
+	f := &foresight{action: a.similar(), root: root, known: make(chan struct{}), found: make(chan struct{})}
 	ctx, f.cancel = context.WithCancel(ctx)
 	a.ahead = f
 	same := prefetch.Action{Instance: f.action.Instance, Digest: f.action.Digest}
@@ -152,7 +153,9 @@ func (a *action) learn(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	a.p.w.opts.Profiles.Learn(ctx, a.ahead.action, a.ahead.recorder.Hashes())
+	recorder := &a.ahead.recorder
+	directories := prefetch.Directories(a.inputs.LocalDirectory, a.ahead.root, recorder.Has)
+	a.p.w.opts.Profiles.Learn(ctx, a.ahead.action, recorder.Hashes(), directories)
 }
 
 // appendRace says what was fetched ahead.

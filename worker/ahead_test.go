@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/profiles"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -99,6 +101,15 @@ func TestRace(t *testing.T) {
 		}
 		f.drain()
 		f.wait(t)
+	}
+	var kept profiles.Record
+	for k, value := range records.records {
+		if k.Bucket == prefetch.ExactBucket {
+			check(t, proto.Unmarshal(value, &kept))
+		}
+	}
+	if n := len(kept.GetDirectories().GetSizes()); n != 41 { // the root, and those with used files
+		t.Errorf("%d directories are remembered, want 41", n)
 	}
 	puts := records.puts
 	// A failure teaches nothing.

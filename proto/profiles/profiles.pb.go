@@ -33,7 +33,9 @@ type Record struct {
 	BloomFilterHashFunctions uint32 `protobuf:"varint,2,opt,name=bloom_filter_hash_functions,json=bloomFilterHashFunctions,proto3" json:"bloom_filter_hash_functions,omitempty"`
 	// Not there if a run read too many paths, or if a store lost it, which only
 	// keeps what FileSystemAccessProfile has.
-	History       *History `protobuf:"bytes,1000,opt,name=history,proto3" json:"history,omitempty"`
+	History *History `protobuf:"bytes,1000,opt,name=history,proto3" json:"history,omitempty"`
+	// What the last run went through, and may be there again.
+	Directories   *Directories `protobuf:"bytes,1001,opt,name=directories,proto3" json:"directories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -89,6 +91,68 @@ func (x *Record) GetHistory() *History {
 	return nil
 }
 
+func (x *Record) GetDirectories() *Directories {
+	if x != nil {
+		return x.Directories
+	}
+	return nil
+}
+
+// Directory messages of an input root, level by level, each once. They are of the
+// digest function of the record's key.
+type Directories struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 bytes for each.
+	Hashes        []byte  `protobuf:"bytes,1,opt,name=hashes,proto3" json:"hashes,omitempty"`
+	Sizes         []int64 `protobuf:"varint,2,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Directories) Reset() {
+	*x = Directories{}
+	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Directories) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Directories) ProtoMessage() {}
+
+func (x *Directories) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Directories.ProtoReflect.Descriptor instead.
+func (*Directories) Descriptor() ([]byte, []int) {
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Directories) GetHashes() []byte {
+	if x != nil {
+		return x.Hashes
+	}
+	return nil
+}
+
+func (x *Directories) GetSizes() []int64 {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
 // Which path was read by which of the last few runs. A path is its hash: the
 // 64-bit FNV-1a hash of its components, each with a slash before it.
 type History struct {
@@ -109,7 +173,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -121,7 +185,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -134,7 +198,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{1}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *History) GetPaths() []uint64 {
@@ -181,7 +245,7 @@ type CoarseKey struct {
 
 func (x *CoarseKey) Reset() {
 	*x = CoarseKey{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -193,7 +257,7 @@ func (x *CoarseKey) String() string {
 func (*CoarseKey) ProtoMessage() {}
 
 func (x *CoarseKey) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -206,7 +270,7 @@ func (x *CoarseKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoarseKey.ProtoReflect.Descriptor instead.
 func (*CoarseKey) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{2}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CoarseKey) GetMnemonic() string {
@@ -248,11 +312,15 @@ var File_proto_profiles_profiles_proto protoreflect.FileDescriptor
 
 const file_proto_profiles_profiles_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\xa3\x01\n" +
+	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\xe8\x01\n" +
 	"\x06Record\x12!\n" +
 	"\fbloom_filter\x18\x01 \x01(\fR\vbloomFilter\x12=\n" +
 	"\x1bbloom_filter_hash_functions\x18\x02 \x01(\rR\x18bloomFilterHashFunctions\x127\n" +
-	"\ahistory\x18\xe8\a \x01(\v2\x1c.forerunner.profiles.HistoryR\ahistory\"e\n" +
+	"\ahistory\x18\xe8\a \x01(\v2\x1c.forerunner.profiles.HistoryR\ahistory\x12C\n" +
+	"\vdirectories\x18\xe9\a \x01(\v2 .forerunner.profiles.DirectoriesR\vdirectories\";\n" +
+	"\vDirectories\x12\x16\n" +
+	"\x06hashes\x18\x01 \x01(\fR\x06hashes\x12\x14\n" +
+	"\x05sizes\x18\x02 \x03(\x03R\x05sizes\"e\n" +
 	"\aHistory\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\x06R\x05paths\x12\x18\n" +
 	"\areaders\x18\x02 \x03(\rR\areaders\x12\x12\n" +
@@ -278,19 +346,21 @@ func file_proto_profiles_profiles_proto_rawDescGZIP() []byte {
 	return file_proto_profiles_profiles_proto_rawDescData
 }
 
-var file_proto_profiles_profiles_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_proto_profiles_profiles_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_proto_profiles_profiles_proto_goTypes = []any{
-	(*Record)(nil),    // 0: forerunner.profiles.Record
-	(*History)(nil),   // 1: forerunner.profiles.History
-	(*CoarseKey)(nil), // 2: forerunner.profiles.CoarseKey
+	(*Record)(nil),      // 0: forerunner.profiles.Record
+	(*Directories)(nil), // 1: forerunner.profiles.Directories
+	(*History)(nil),     // 2: forerunner.profiles.History
+	(*CoarseKey)(nil),   // 3: forerunner.profiles.CoarseKey
 }
 var file_proto_profiles_profiles_proto_depIdxs = []int32{
-	1, // 0: forerunner.profiles.Record.history:type_name -> forerunner.profiles.History
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	2, // 0: forerunner.profiles.Record.history:type_name -> forerunner.profiles.History
+	1, // 1: forerunner.profiles.Record.directories:type_name -> forerunner.profiles.Directories
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_proto_profiles_profiles_proto_init() }
@@ -304,7 +374,7 @@ func file_proto_profiles_profiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_profiles_profiles_proto_rawDesc), len(file_proto_profiles_profiles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,101 @@
+package prefetch
+
+import (
+	"encoding/hex"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/proto/profiles"
+)
+
+// The bounds of the directories that are remembered of an action.
+const (
+	maxRemembered      = 4096
+	maxRememberedBytes = 16 << 20 // the sum of their sizes
+)
+
+// Directories returns the digests of the directories below root that a run went
+// through: read is Recorder.Has. They come level by level, each once. It looks at
+// what local has, and leaves out what is below the rest; of very many it returns the
+// first. It waits for nothing but the disk.
+func Directories(
+	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, read func(PathHash) bool,
+) []digest.Digest {
+	var found []digest.Digest
+	var bytes int64
+	seen := map[digest.Digest]struct{}{}
+	level := []place{{digest: root, hash: RootHash}}
+	for i := 0; i < len(level) && i < maxDirectories; i++ {
+		at := level[i]
+		dir, ok := local(at.digest)
+		if !ok || !read(at.hash) {
+			continue
+		}
+		if _, again := seen[at.digest]; !again {
+			seen[at.digest] = struct{}{}
+			if bytes += at.digest.SizeBytes(); len(found) == maxRemembered || bytes > maxRememberedBytes {
+				break
+			}
+			found = append(found, at.digest)
+		}
+		for j := range dir.Len() {
+			if dir.Kind(j) == tree.Dir {
+				level = append(level, place{digest: dir.At(j).Digest, hash: at.hash.Child(dir.Name(j))})
+			}
+		}
+	}
+	return found
+}
+
+// outdated reports whether so much of old is not in now, or the other way round, that
+// it is worth writing: an eighth, for with each change of an input the directories
+// above it are others, which are as unknown the next time.
+func outdated(old, now []digest.Digest) bool {
+	if slices.Equal(old, now) {
+		return false
+	}
+	known := make(map[digest.Digest]struct{}, len(old))
+	for _, d := range old {
+		known[d] = struct{}{}
+	}
+	same := 0
+	for _, d := range now {
+		if _, ok := known[d]; ok {
+			same++
+		}
+	}
+	return 8*(max(len(old), len(now))-same) > len(now)
+}
+
+func directoriesMessage(ds []digest.Digest) *profiles.Directories {
+	if len(ds) == 0 {
+		return nil
+	}
+	m := &profiles.Directories{}
+	for _, d := range ds {
+		m.Hashes = d.AppendHash(m.Hashes)
+		m.Sizes = append(m.Sizes, d.SizeBytes())
+	}
+	return m
+}
+
+// parseDirectories returns the directories that a message holds, nil if it breaks a
+// rule. They are of the function fn.
+func parseDirectories(m *profiles.Directories, fn digest.Function) []digest.Digest {
+	sizes, hashes := m.GetSizes(), m.GetHashes()
+	if len(sizes) == 0 || len(sizes) > maxRemembered || len(hashes) != len(sizes)*digest.HashSize {
+		return nil
+	}
+	ds := make([]digest.Digest, len(sizes))
+	left := int64(maxRememberedBytes)
+	for i, size := range sizes {
+		d, err := digest.Parse(fn, hex.EncodeToString(hashes[i*digest.HashSize:][:digest.HashSize]), size)
+		if err != nil || size > left {
+			return nil
+		}
+		left -= size
+		ds[i] = d
+	}
+	return ds
+}
