@@ -42,7 +42,7 @@ type shelf struct {
 	// queued counts the entries that wait here and below.
 	queued int
 	// entries wait here; only those of a leaf are more than none.
-	entries heap[*Entry]
+	entries heap[place]
 	// byTurn are the children of which something may run, byBest those of which
 	// something waits, by the best priority of that.
 	byTurn heap[byTurn]
@@ -64,11 +64,24 @@ type shelf struct {
 	beside links[shelf]
 }
 
-// byTurn orders shelves by who goes first, byBest by priority.
+// byTurn orders shelves by who goes first, byBest by priority. They hold what their
+// shelf said when it was placed last.
 type (
-	byTurn struct{ *shelf }
-	byBest struct{ *shelf }
+	byTurn struct {
+		grade         Grade
+		score, served float64
+		order         uint64
+		shelf         *shelf
+	}
+	byBest struct {
+		best  int32
+		shelf *shelf
+	}
 )
+
+func (s *shelf) byTurnNow() byTurn {
+	return byTurn{s.grade, s.score, s.branch.served, s.branch.order, s}
+}
 
 func (s byTurn) before(o byTurn) bool {
 	switch {
@@ -76,17 +89,17 @@ func (s byTurn) before(o byTurn) bool {
 		return s.grade > o.grade
 	case s.score != o.score:
 		return s.score < o.score
-	case s.branch.served != o.branch.served:
-		return s.branch.served < o.branch.served
+	case s.served != o.served:
+		return s.served < o.served
 	}
-	return s.branch.order < o.branch.order
+	return s.order < o.order
 }
 
-func (s byTurn) moved(slot int32) { s.turn = slot }
+func (s byTurn) moved(slot int32) { s.shelf.turn = slot }
 
 func (s byBest) before(o byBest) bool { return s.best < o.best }
 
-func (s byBest) moved(slot int32) { s.rank = slot }
+func (s byBest) moved(slot int32) { s.shelf.rank = slot }
 
 // share returns what a priority and a weight multiply running work by.
 func share(priority int32, weight float64) float64 {
@@ -139,7 +152,7 @@ func (s *shelf) tidy() {
 // head returns the best priority of what waits; something does.
 func (s *shelf) head() int32 {
 	if len(s.entries) > 0 {
-		return s.entries[0].rank.Priority
+		return s.entries[0].priority
 	}
 	return s.byBest[0].best
 }
@@ -158,9 +171,9 @@ func (t *Tree) place(s *shelf) {
 	if best := s.head(); s.rank == 0 || best != s.best {
 		s.best, s.factor = best, share(best, s.branch.weight)
 		if s.rank == 0 {
-			up.byBest.push(byBest{s})
+			up.byBest.push(byBest{best, s})
 		} else {
-			up.byBest.fix(s.rank)
+			up.byBest.set(s.rank, byBest{best, s})
 		}
 	}
 	s.score = float64(s.branch.running) * s.factor
@@ -173,9 +186,9 @@ func (t *Tree) place(s *shelf) {
 		s.takeTurn()
 	case s.turn == 0:
 		s.branch.catchUp()
-		up.byTurn.push(byTurn{s})
+		up.byTurn.push(s.byTurnNow())
 	default:
-		up.byTurn.fix(s.turn)
+		up.byTurn.set(s.turn, s.byTurnNow())
 	}
 }
 

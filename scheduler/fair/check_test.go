@@ -99,10 +99,15 @@ func (s *shelf) check() string {
 		}
 		return true
 	}
-	if !slots(len(s.entries), func(i int) int32 { return s.entries[i].slot }) ||
-		!slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].turn }) ||
-		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].rank }) {
+	if !slots(len(s.entries), func(i int) int32 { return s.entries[i].entry.slot }) ||
+		!slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].shelf.turn }) ||
+		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].shelf.rank }) {
 		return "a slot is wrong"
+	}
+	for _, child := range s.byTurn {
+		if child != child.shelf.byTurnNow() {
+			return fmt.Sprintf("child %q: its turn is out of date", child.shelf.branch.key)
+		}
 	}
 	if !ordered(s.entries) || !ordered(s.byTurn) || !ordered(s.byBest) {
 		return "a heap is not in order"
@@ -112,7 +117,7 @@ func (s *shelf) check() string {
 
 func ordered[T element[T]](h heap[T]) bool {
 	for i := 1; i < len(h); i++ {
-		if h[i].before(h[(i-1)/2]) {
+		if h[i].before(h[(i-1)/below]) {
 			return false
 		}
 	}

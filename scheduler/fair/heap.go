@@ -1,18 +1,23 @@
 package fair
 
-// An element of a heap knows its order and is told its place, which counts from
-// 1; 0 is none.
+// An element of a heap holds what orders it, so that no look at what it is for, which
+// is anywhere in memory, is needed. That is told its place, which counts from 1; 0 is
+// none.
 type element[T any] interface {
+	comparable
 	before(T) bool
 	moved(slot int32)
 }
 
-// A heap has the element that is before all others at index 0.
+// A heap has the element that is before all others at index 0, and up to four below
+// each.
 type heap[T element[T]] []T
+
+const below = 4
 
 func (h *heap[T]) push(x T) {
 	*h = append(*h, x)
-	h.up(len(*h) - 1)
+	h.up(x, len(*h)-1)
 }
 
 // remove takes out the element at a place.
@@ -24,56 +29,58 @@ func (h *heap[T]) remove(slot int32) {
 	old[last] = none
 	*h = old[:last]
 	if i < last {
-		old[i] = moved
-		h.fix(int32(i + 1))
+		h.fix(moved, i)
 	}
 	if cap(old) > 64 && last < cap(old)/4 {
 		*h = append(make(heap[T], 0, cap(old)/2), *h...)
 	}
 }
 
-// fix restores the order after the element at a place has changed.
-func (h *heap[T]) fix(slot int32) {
-	if i := int(slot - 1); h.up(i) == i {
-		h.down(i)
+// set puts x in the stead of the element at a place.
+func (h heap[T]) set(slot int32, x T) {
+	if h[slot-1] != x {
+		h.fix(x, int(slot-1))
 	}
 }
 
-func (h *heap[T]) up(i int) int {
-	s := *h
-	x := s[i]
+// fix puts x where it belongs, the index i being free.
+func (h heap[T]) fix(x T, i int) {
+	if h.up(x, i) == i {
+		h.down(x, i)
+	}
+}
+
+func (h heap[T]) up(x T, i int) int {
 	for i > 0 {
-		above := (i - 1) / 2
-		if !x.before(s[above]) {
+		above := (i - 1) / below
+		if !x.before(h[above]) {
 			break
 		}
-		s[i] = s[above]
-		s[i].moved(int32(i + 1))
+		h.put(h[above], i)
 		i = above
 	}
-	s[i] = x
-	x.moved(int32(i + 1))
+	h.put(x, i)
 	return i
 }
 
-func (h *heap[T]) down(i int) {
-	s := *h
-	x := s[i]
-	for {
-		child := 2*i + 1
-		if child >= len(s) {
+func (h heap[T]) down(x T, i int) {
+	for first := below*i + 1; first < len(h); first = below*i + 1 {
+		least := first
+		for child := first + 1; child < min(first+below, len(h)); child++ {
+			if h[child].before(h[least]) {
+				least = child
+			}
+		}
+		if !h[least].before(x) {
 			break
 		}
-		if child+1 < len(s) && s[child+1].before(s[child]) {
-			child++
-		}
-		if !s[child].before(x) {
-			break
-		}
-		s[i] = s[child]
-		s[i].moved(int32(i + 1))
-		i = child
+		h.put(h[least], i)
+		i = least
 	}
-	s[i] = x
+	h.put(x, i)
+}
+
+func (h heap[T]) put(x T, i int) {
+	h[i] = x
 	x.moved(int32(i + 1))
 }

@@ -59,16 +59,29 @@ type Entry struct {
 // Rank returns what the entry was attached with.
 func (e *Entry) Rank() Rank { return e.rank }
 
-func (e *Entry) before(f *Entry) bool {
-	switch {
-	case e.rank.Priority != f.rank.Priority:
-		return e.rank.Priority < f.rank.Priority
-	case e.returned != f.returned:
-		return e.returned
-	case e.rank.Expected != f.rank.Expected:
-		return e.rank.Expected > f.rank.Expected
-	}
-	return e.rank.Age < f.rank.Age
+// A place is an entry in the heap of its leaf.
+type place struct {
+	priority int32
+	returned bool
+	expected time.Duration
+	age      uint64
+	entry    *Entry
 }
 
-func (e *Entry) moved(slot int32) { e.slot = slot }
+func (e *Entry) place() place {
+	return place{e.rank.Priority, e.returned, e.rank.Expected, e.rank.Age, e}
+}
+
+func (p place) before(o place) bool {
+	switch {
+	case p.priority != o.priority:
+		return p.priority < o.priority
+	case p.returned != o.returned:
+		return p.returned
+	case p.expected != o.expected:
+		return p.expected > o.expected
+	}
+	return p.age < o.age
+}
+
+func (p place) moved(slot int32) { p.entry.slot = slot }

@@ -59,7 +59,7 @@ func (t *Tree) Next(seat *Seat, now time.Time) *Item {
 	if len(s.entries) == 0 {
 		return nil
 	}
-	seat.next = s.entries[0].item
+	seat.next = s.entries[0].entry.item
 	return seat.next
 }
 

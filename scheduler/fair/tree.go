@@ -224,7 +224,7 @@ func (t *Tree) Reconsider(key string) {
 // enqueue puts an entry into the heap of its leaf.
 func (t *Tree) enqueue(e *Entry) {
 	s := e.leaf.makeShelf(e.item.lane)
-	s.entries.push(e)
+	s.entries.push(e.place())
 	for ; s != nil; s = s.up {
 		s.queued++
 		t.place(s)

@@ -83,9 +83,11 @@ func (t *Tree) Items(lane uint32) []*Item {
 }
 
 func (s *shelf) all(entries []*Entry) []*Entry {
-	entries = append(entries, s.entries...)
+	for _, p := range s.entries {
+		entries = append(entries, p.entry)
+	}
 	for _, child := range s.byBest {
-		entries = child.all(entries)
+		entries = child.shelf.all(entries)
 	}
 	return entries
 }
