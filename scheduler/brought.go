@@ -11,7 +11,7 @@ import (
 // A brought is a result that a worker held when nobody had asked for it, as after
 // a restart of the scheduler. It is kept for a client to come back to.
 type brought struct {
-	action   string
+	action   action
 	pool     *pool
 	worker   string
 	started  time.Time
@@ -23,14 +23,14 @@ type brought struct {
 func (b *brought) due(s *State) { s.discard(b) }
 
 // bring keeps a worker's result. Errors are not kept: the client that comes has its action run again.
-func (s *State) bring(w *worker, action string, response *repb.ExecuteResponse) {
+func (s *State) bring(w *worker, a action, response *repb.ExecuteResponse) {
 	if response.GetStatus().GetCode() != 0 {
 		return
 	}
-	b := &brought{action: action, pool: w.pool, worker: w.key, started: s.now, response: response}
+	b := &brought{action: a, pool: w.pool, worker: w.key, started: s.now, response: response}
 	b.timer.owner = b
 	b.place = s.broughtOrder.pushBack(b)
-	s.brought[action] = append(s.brought[action], b)
+	s.brought[a] = append(s.brought[a], b)
 	s.timers.set(&b.timer, s.now.Add(s.cfg.ClientGrace))
 	if s.broughtOrder.len() > s.cfg.MaxCompleted {
 		oldest, _ := s.broughtOrder.front()
@@ -50,8 +50,8 @@ func (s *State) discard(b *brought) {
 }
 
 // broughtFor returns the latest result that is there for an operation, or nil.
-func (s *State) broughtFor(spec *Operation, action string) *brought {
-	for _, b := range slices.Backward(s.brought[action]) {
+func (s *State) broughtFor(spec *Operation, a action) *brought {
+	for _, b := range slices.Backward(s.brought[a]) {
 		if b.pool.serves(spec) {
 			return b
 		}

@@ -75,21 +75,18 @@ func (s *State) checkTasks() string {
 		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
-		if !slices.Contains(s.inFlight[t.action], t) {
+		if !slices.Contains(slices.Collect(s.inFlight.of(t.action)), t) {
 			return fmt.Sprintf("task %s is not in flight", t.action)
 		}
 	}
 	if queued != s.queued || executing != s.executing {
 		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.queued, s.executing, queued, executing)
 	}
-	for action, ts := range s.inFlight {
-		for _, t := range ts {
-			if places[t] == 0 {
-				return fmt.Sprintf("task %s is in flight and nowhere", action)
+	for a := range s.inFlight {
+		for t := range s.inFlight.of(a) {
+			if places[t] == 0 || t.action != a {
+				return fmt.Sprintf("task %s is in flight as %s, and in %d places", t.action, a, places[t])
 			}
-		}
-		if len(ts) == 0 {
-			return fmt.Sprintf("action %s is in flight without tasks", action)
 		}
 	}
 	return ""
@@ -200,8 +197,8 @@ func (s *State) checkOperations() string {
 	for name, o := range s.operations {
 		if o.done() {
 			done++
-			if o.task != nil || o.timer.slot == 0 {
-				return fmt.Sprintf("operation %s is done and has a task, or stays for ever", name)
+			if o.task != nil || o.timer.slot != 0 {
+				return fmt.Sprintf("operation %s is done and has a task, or a timer", name)
 			}
 			continue
 		}
@@ -212,11 +209,14 @@ func (s *State) checkOperations() string {
 			return fmt.Sprintf("operation %s has %d waiters, timer %d", name, o.waiters, o.timer.slot)
 		}
 	}
-	if done != s.completed.len() || done > s.cfg.MaxCompleted {
-		return fmt.Sprintf("%d operations are done, %d are kept", done, s.completed.len())
+	if done != len(s.completed) || done > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.completed))
+	}
+	if done > 0 && (s.expiry.slot == 0 || s.expiry.at.After(s.completed[0].until)) {
+		return "done operations stay for ever"
 	}
 	for i, a := range s.timers.heap {
-		if a.timer.slot != i+1 || !a.timer.at.Equal(a.at) {
+		if a.timer.slot != i+1 || a.timer.at.Before(a.at) {
 			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
 		}
 	}

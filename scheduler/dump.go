@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,8 +31,10 @@ func (s *State) Dump() string {
 	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
 		d.operation(s.operations[name])
 	}
-	for _, action := range slices.Sorted(maps.Keys(s.inFlight)) {
-		for _, t := range s.inFlight[action] {
+	for _, a := range slices.SortedFunc(maps.Keys(s.inFlight), func(a, b action) int {
+		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length))
+	}) {
+		for t := range s.inFlight.of(a) {
 			d.task(t)
 		}
 	}
@@ -114,7 +118,7 @@ func (d *dumper) worker(w *worker) {
 	if sh := w.share(); sh != nil && sh.run.Marked() {
 		d.line("  gives way at %s", d.ago(sh.deadline))
 	}
-	if w.stopping != "" || w.reported.action != "" {
+	if w.stopping != (action{}) || w.reported.action != (action{}) {
 		d.line("  stops %q, reported %q", w.stopping, w.reported.action)
 	}
 }

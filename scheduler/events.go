@@ -89,8 +89,8 @@ type Report struct {
 	SizeClass uint32
 
 	Doing Doing
-	// Action is "<hash>/<size>"; workers do not say which digest function.
-	Action   string
+	// Action is its digest, whose function says nothing: workers do not know it.
+	Action   digest.Digest
 	Response *repb.ExecuteResponse
 	// PreferIdle: it wants no further action.
 	PreferIdle bool

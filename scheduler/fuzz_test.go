@@ -194,7 +194,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	action := f.pick("a", "b", "c", "d")
 	w := f.state.workers[worker]
 	if w != nil && w.task != nil && f.pick("true", "true", "true", "lie") == "true" {
-		action = f.actions[w.task.action]
+		action = f.actions[w.task.action.String()]
 	}
 	switch f.pick("idle", "idle", "executing", "executing", "completed", "completed") {
 	case "idle":
@@ -275,7 +275,7 @@ func (f *fuzzer) finish() {
 	}
 	left := map[string]int{
 		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight), "timers": len(s.timers.heap),
-		"operations": s.completed.len(), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
+		"operations": len(s.completed), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
 	}
 	for what, n := range left {
 		if n > 0 {

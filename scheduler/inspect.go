@@ -43,7 +43,7 @@ func (s *State) Worker(key string) (WorkerView, bool) {
 		Drained: w.drained, Leaving: w.prefersIdle,
 	}
 	if w.task != nil {
-		v.Action, v.Since = w.task.action, w.task.started
+		v.Action, v.Since = w.task.action.String(), w.task.started
 	}
 	return v, true
 }

@@ -227,7 +227,7 @@ func (j *Journal) sync(now time.Time, r Report) {
 	}
 	j.note(now, noted{event: &record.Event{Kind: &record.Event_Sync{Sync: &record.Sync{
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
-		Platform: r.Platform.proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: r.Action,
+		Platform: r.Platform.proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionOf(r.Action).String(),
 		PreferIdle: r.PreferIdle, Uploading: r.Uploading,
 	}}}, response: r.Response})
 }

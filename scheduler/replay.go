@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -88,7 +90,11 @@ func (p *Replayed) feed(now time.Time, e *record.Event) error {
 		}
 		_, _ = s.Submit(now, op)
 	case *record.Event_Sync:
-		s.Sync(now, reported(kind.Sync))
+		r, err := reported(kind.Sync)
+		if err != nil {
+			return err
+		}
+		s.Sync(now, r)
 	case *record.Event_Attach:
 		s.Attach(now, kind.Attach)
 	case *record.Event_Detach:
@@ -145,11 +151,21 @@ func submitted(m *record.Submit) (*Operation, error) {
 	}, nil
 }
 
-func reported(m *record.Sync) Report {
+func reported(m *record.Sync) (Report, error) {
 	r := Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
 		Platform: NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: Doing(m.GetDoing()),
-		Action: m.GetAction(), PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(),
+		PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(),
+	}
+	if name := m.GetAction(); name != "" {
+		hash, size, _ := strings.Cut(name, "/")
+		n, err := strconv.ParseInt(size, 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("size of action %s: %w", name, err)
+		}
+		if r.Action, err = digest.Parse(digest.SHA256, hash, n); err != nil {
+			return r, err
+		}
 	}
 	if x := m.GetResponse(); x != nil {
 		r.Response = &repb.ExecuteResponse{Message: fmt.Sprintf("%016x", x.GetHash())}
@@ -160,5 +176,5 @@ func reported(m *record.Sync) Report {
 			r.Response.Status = &spb.Status{Code: x.GetCode(), Message: x.GetMessage()}
 		}
 	}
-	return r
+	return r, nil
 }

@@ -455,9 +455,9 @@ func (h *history) report(args []string) Report {
 	case "idle":
 		r.Doing = Idle
 	case "executing":
-		r.Doing, r.Action, rest = Executing, h.digest(rest[0]).String(), rest[1:]
+		r.Doing, r.Action, rest = Executing, h.digest(rest[0]), rest[1:]
 	case "completed":
-		r.Doing, r.Action, rest = Completed, h.digest(rest[0]).String(), rest[1:]
+		r.Doing, r.Action, rest = Completed, h.digest(rest[0]), rest[1:]
 		r.Response = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 	default:
 		h.t.Fatalf("sync: %s", args[1])

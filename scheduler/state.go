@@ -23,10 +23,12 @@ type State struct {
 	timers timers
 
 	operations map[string]*operation
-	// completed are those of operations that are done, the oldest first.
-	completed fifo[*operation]
+	// completed are the operations that are done, the oldest first. expiry is when
+	// the first of them is to be forgotten, or sooner.
+	completed []kept
+	expiry    timer
 	// inFlight are all tasks, by action.
-	inFlight map[string][]*task
+	inFlight flights
 	// unmatched are the tasks that no worker can serve, in order. Between events
 	// no queue matches them.
 	unmatched fifo[*task]
@@ -43,7 +45,7 @@ type State struct {
 	settle timer
 	// brought are results that nobody had asked for, by action, kept for a while;
 	// broughtOrder has the oldest first.
-	brought      map[string][]*brought
+	brought      map[action][]*brought
 	broughtOrder fifo[*brought]
 	// clients counts the operations of each client that are not done.
 	clients map[string]int
@@ -71,14 +73,14 @@ func NewState(c Config) (*State, error) {
 	s := &State{
 		cfg:         c,
 		operations:  map[string]*operation{},
-		inFlight:    map[string][]*task{},
+		inFlight:    flights{},
 		workers:     map[string]*worker{},
 		pools:       map[poolKey]*pool{},
 		connections: map[uint64]map[*worker]struct{}{},
-		brought:     map[string][]*brought{},
+		brought:     map[action][]*brought{},
 		clients:     map[string]int{},
 	}
-	s.settle.owner = settling{}
+	s.settle.owner, s.expiry.owner = settling{}, expiring{}
 	for _, q := range c.Quotas.Cohorts {
 		s.cohorts = append(s.cohorts, newCohort(q, c.MaxPreemptions))
 	}
@@ -103,7 +105,9 @@ func (s *State) begin(now time.Time) {
 		s.now = now
 	}
 	if next := s.timers.next(); !next.IsZero() && s.now.Sub(next) > maxLate {
-		s.timers.shift(s.now.Sub(next) + s.cfg.SyncInterval)
+		late := s.now.Sub(next) + s.cfg.SyncInterval
+		s.timers.shift(late)
+		s.keepLonger(late)
 	}
 	for t := s.timers.popDue(s.now); t != nil; t = s.timers.popDue(s.now) {
 		t.owner.due(s)
@@ -123,7 +127,7 @@ func (s *State) end() Out {
 	}
 	for _, o := range s.dirty {
 		o.dirty = false
-		if o.done() || s.operations[o.spec.Name] == o {
+		if !o.gone() {
 			out.Notices = append(out.Notices, o.status())
 		}
 	}
@@ -145,27 +149,33 @@ func (s *State) Tick(now time.Time) Out {
 func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 	s.journal.submit(now, spec)
 	s.begin(now)
-	action := spec.Digest.String()
-	t := s.joinable(spec, action)
+	a := actionOf(spec.Digest)
+	t := s.joinable(spec, a)
 	if err := s.admit(spec, t); err != nil {
 		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, err)
 	}
+	switch b := s.broughtFor(spec, a); {
+	case t != nil:
+		s.join(t, s.accept(spec, &operation{}))
+	case b != nil:
+		s.deliver(b, s.accept(spec, &operation{}))
+	default:
+		t = &task{spec: spec, action: a, queued: s.now}
+		s.start(t, s.accept(spec, &t.alone.operation))
+	}
+	return s.end(), nil
+}
+
+// accept makes o the operation that spec asks for.
+func (s *State) accept(spec *Operation, o *operation) *operation {
 	s.ages++
-	o := &operation{spec: spec, queued: s.now, waiters: 1, age: s.ages}
+	o.spec, o.queued, o.waiters, o.age = spec, s.now, 1, s.ages
 	o.timer.owner = o
 	s.operations[spec.Name] = o
 	if spec.Client != "" {
 		s.clients[spec.Client]++
 	}
-	switch b := s.broughtFor(spec, action); {
-	case t != nil:
-		s.join(t, o)
-	case b != nil:
-		s.deliver(b, o)
-	default:
-		s.start(o, action)
-	}
-	return s.end(), nil
+	return o
 }
 
 // admit returns why an operation is not accepted; t is the task that it would share.
@@ -298,13 +308,16 @@ type operation struct {
 	// age is its number, entry its place in the tree that its task is in.
 	age   uint64
 	entry fair.Entry
-	// timer runs while nobody waits, and then while a done operation is kept.
+	// timer runs while nobody waits, unless it is done.
 	timer timer
 	// last is the final state; it is set when task no longer is.
 	last *Status
 }
 
 func (o *operation) done() bool { return o.last != nil }
+
+// gone: nobody came back for it before it was done.
+func (o *operation) gone() bool { return o.last == nil && o.task == nil }
 
 func (o *operation) status() Status {
 	if o.done() {
@@ -320,15 +333,12 @@ func (o *operation) status() Status {
 	return st
 }
 
-// due drops the operation: nobody came back for it, or it is done long enough.
+// due drops the operation: nobody came back for it.
 func (o *operation) due(s *State) {
-	if o.done() {
-		s.forget(o)
-		return
-	}
 	delete(s.operations, o.spec.Name)
 	s.discount(o)
 	s.leave(o.task, o)
+	o.task = nil
 }
 
 // discount takes an operation that is over from those of its client.
@@ -358,16 +368,6 @@ func (s *State) complete(o *operation, resp *repb.ExecuteResponse) {
 	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, s.now, resp
 	o.last, o.task = &st, nil
 	s.discount(o)
-	s.timers.set(&o.timer, s.now.Add(s.cfg.KeepCompleted))
-	s.completed.pushBack(o)
-	if oldest, _ := s.completed.front(); s.completed.len() > s.cfg.MaxCompleted {
-		s.forget(oldest)
-	}
-}
-
-// forget drops a done operation, the oldest of them: all are kept equally long.
-func (s *State) forget(o *operation) {
 	s.timers.stop(&o.timer)
-	delete(s.operations, o.spec.Name)
-	s.completed.remove(s.completed.l.Front())
+	s.keep(o)
 }

@@ -87,7 +87,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 		if err != nil {
 			return Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
-		r.Doing, r.Action = Executing, d.String()
+		r.Doing, r.Action = Executing, d
 		r.Uploading = state.Executing.GetUploadingOutputs() != nil
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
 			r.Doing, r.Response = Completed, done.Completed

@@ -21,12 +21,18 @@ import (
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker brought along and no client has asked for yet.
-	spec *Operation
-	// action is "<hash>/<size>", as workers report it.
-	action string
+	spec   *Operation
+	action action
+	// after is the next task of the same action; see flights.
+	after  *task
 	queued time.Time
-	// operations share the task; only an orphan has none.
+	// operations share the task; only an orphan has none. alone has room for the one
+	// that most tasks have.
 	operations []*operation
+	alone      struct {
+		operation operation
+		list      [1]*operation
+	}
 	// attempts counts the runs that began, resends the repetitions of an
 	// assignment that its worker did not confirm.
 	attempts, resends int
@@ -84,8 +90,8 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 // joinable returns the task that an operation may share, or nil. An orphan is
 // there for anybody who asks for its action, also for a private operation, which
 // then has it alone: most likely that is whose it was before a restart.
-func (s *State) joinable(spec *Operation, action string) *task {
-	for _, t := range s.inFlight[action] {
+func (s *State) joinable(spec *Operation, a action) *task {
+	for t := range s.inFlight.of(a) {
 		if t.spec == nil && t.worker.pool.serves(spec) {
 			return t
 		}
@@ -118,12 +124,12 @@ func (s *State) join(t *task, o *operation) {
 	s.changed(o)
 }
 
-// start makes a task for an operation and queues it.
-func (s *State) start(o *operation, action string) {
-	t := &task{spec: o.spec, action: action, queued: s.now, operations: []*operation{o}}
+// start queues a new task for an operation.
+func (s *State) start(t *task, o *operation) {
 	t.timer.owner, t.item.Owner = t, t
+	t.operations = append(t.alone.list[:0], o)
 	o.task = t
-	s.inFlight[t.action] = append(s.inFlight[t.action], t)
+	s.inFlight.add(t)
 	s.changed(o)
 	s.enqueue(t)
 }
@@ -297,12 +303,7 @@ func (s *State) drop(t *task) {
 	}
 	s.move(t, nil)
 	s.timers.stop(&t.timer)
-	ts := slices.DeleteFunc(s.inFlight[t.action], func(x *task) bool { return x == t })
-	if len(ts) > 0 {
-		s.inFlight[t.action] = ts
-	} else {
-		delete(s.inFlight, t.action)
-	}
+	s.inFlight.remove(t)
 }
 
 // finish completes the operations of a task, wherever it is.

@@ -7,21 +7,24 @@ import "time"
 type timer struct {
 	owner interface{ due(s *State) }
 	at    time.Time
+	// order decides between equal times: first set, first due.
+	order uint64
 	// slot is the place in the heap plus one; 0 is not set.
 	slot int
 }
 
-// timers is a heap of the timers that are set, with four below each.
+// timers is a heap of the timers that are set, with four below each. Most are put
+// off again and again before they are due. So that costs nothing: a timer stays where
+// it was until it comes first there.
 type timers struct {
 	heap  []alarm
 	order uint64
 }
 
 // An alarm is a timer with what it is ordered by, which thus needs no look at timers
-// that are anywhere in memory.
+// that are anywhere in memory: not after what the timer itself says.
 type alarm struct {
-	at time.Time
-	// order decides between equal times: first set, first due.
+	at    time.Time
 	order uint64
 	timer *timer
 }
@@ -35,13 +38,15 @@ func (a *alarm) before(b *alarm) bool {
 
 func (h *timers) set(t *timer, at time.Time) {
 	h.order++
-	t.at = at
+	t.at, t.order = at, h.order
 	a := alarm{at, h.order, t}
-	if t.slot == 0 {
+	switch {
+	case t.slot == 0:
 		h.heap = append(h.heap, a)
-		t.slot = len(h.heap)
+		h.fix(a, len(h.heap)-1)
+	case at.Before(h.heap[t.slot-1].at):
+		h.fix(a, t.slot-1)
 	}
-	h.fix(a, t.slot-1)
 }
 
 func (h *timers) stop(t *timer) {
@@ -60,10 +65,10 @@ func (h *timers) stop(t *timer) {
 
 // popDue returns and unsets the first timer that is due at now, or nil.
 func (h *timers) popDue(now time.Time) *timer {
-	if len(h.heap) == 0 || h.heap[0].at.After(now) {
+	t := h.first()
+	if t == nil || t.at.After(now) {
 		return nil
 	}
-	t := h.heap[0].timer
 	h.stop(t)
 	return t
 }
@@ -72,17 +77,28 @@ func (h *timers) popDue(now time.Time) *timer {
 func (h *timers) shift(d time.Duration) {
 	for i := range h.heap {
 		a := &h.heap[i]
-		a.at = a.at.Add(d)
-		a.timer.at = a.at
+		a.at, a.timer.at = a.at.Add(d), a.timer.at.Add(d)
 	}
 }
 
 // next returns when the first timer is due; zero if none is set.
 func (h *timers) next() time.Time {
-	if len(h.heap) == 0 {
-		return time.Time{}
+	if t := h.first(); t != nil {
+		return t.at
 	}
-	return h.heap[0].at
+	return time.Time{}
+}
+
+// first returns the timer that is due first; nil if none is set.
+func (h *timers) first() *timer {
+	for len(h.heap) > 0 {
+		t := h.heap[0].timer
+		if t.order == h.heap[0].order {
+			return t
+		}
+		h.fix(alarm{t.at, t.order, t}, 0)
+	}
+	return nil
 }
 
 // fix puts a where it belongs, the place i being free.

@@ -32,7 +32,7 @@ type worker struct {
 	// uploading: of its action nothing remains to be done but to store outputs.
 	uploading bool
 	// stopping is an action that nobody wants and that it may still run.
-	stopping string
+	stopping action
 	// reported is the end it told last, until it says that it does something else.
 	reported ending
 
@@ -48,7 +48,7 @@ type worker struct {
 
 // An ending is what a worker reports with Completed.
 type ending struct {
-	action   string
+	action   action
 	response *repb.ExecuteResponse
 }
 
@@ -61,7 +61,7 @@ func (w *worker) due(s *State) {
 	}
 	d := Departure{Worker: w.key, Drained: !w.serving && w.task == nil}
 	if w.task != nil {
-		d.Action = w.task.action
+		d.Action = w.task.action.String()
 	}
 	s.out.Departures = append(s.out.Departures, d)
 	s.remove(w)
@@ -71,7 +71,7 @@ func (w *worker) due(s *State) {
 // idle and there is nothing to do, in a later one.
 func (s *State) Sync(now time.Time, r Report) Out {
 	s.journal.sync(now, r)
-	if w := s.workers[r.Worker]; w != nil {
+	if w := s.workers[r.Worker]; w != nil && !w.timer.at.After(now) {
 		// It is here, however late.
 		s.timers.stop(&w.timer)
 	}
@@ -81,15 +81,15 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	w.prefersIdle = r.PreferIdle
 	s.serve(w)
 	w.call, w.held = r.Call, true
-	if w.yields && (r.Doing != Executing || r.Action != w.stopping) {
+	if w.yields && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
 		s.yielded(w)
 	}
 	w.uploading = r.Uploading
 	switch r.Doing {
 	case Executing:
-		s.executes(w, r)
+		s.executes(w, actionOf(r.Action))
 	case Completed:
-		s.completes(w, r)
+		s.completes(w, ending{actionOf(r.Action), r.Response})
 	default:
 		s.idles(w)
 	}
@@ -110,8 +110,8 @@ func (s *State) Hangup(now time.Time, key string, call uint64) Out {
 
 // idles deals with a worker that holds nothing.
 func (s *State) idles(w *worker) {
-	w.stopping, w.reported = "", ending{}
-	if s.reconcile(w, "") {
+	w.stopping, w.reported = action{}, ending{}
+	if s.reconcile(w, action{}) {
 		return
 	}
 	if w.prefersIdle {
@@ -130,9 +130,9 @@ func (s *State) offer(w *worker) {
 }
 
 // executes deals with a worker that is busy.
-func (s *State) executes(w *worker, r Report) {
+func (s *State) executes(w *worker, a action) {
 	w.reported = ending{}
-	if s.reconcile(w, r.Action) {
+	if s.reconcile(w, a) {
 		return
 	}
 	switch {
@@ -146,12 +146,12 @@ func (s *State) executes(w *worker, r Report) {
 	case w.yields:
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
-	case s.adopt(w, r.Action):
-	case w.stopping == r.Action || s.elsewhere(w, r.Action) != nil:
+	case s.adopt(w, a):
+	case w.stopping == a || s.elsewhere(w, a) != nil:
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:
-		s.foster(w, r.Action)
+		s.foster(w, a)
 	}
 	s.answer(w, Reply{Do: Continue, NextSync: s.nextCall(w)})
 }
@@ -160,31 +160,31 @@ func (s *State) executes(w *worker, r Report) {
 // at once, so that it knows that the result has arrived. A report that comes
 // twice, because the answer was lost, counts once, even if the worker has been
 // given the same action again meanwhile.
-func (s *State) completes(w *worker, r Report) {
-	running := r.Action
-	repeated := w.reported.action == r.Action && proto.Equal(w.reported.response, r.Response)
+func (s *State) completes(w *worker, e ending) {
+	running := e.action
+	repeated := w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
 	if repeated {
-		running = ""
+		running = action{}
 	}
-	w.reported = ending{r.Action, r.Response}
+	w.reported = e
 	if s.reconcile(w, running) {
 		return
 	}
-	resp := r.Response
+	resp := e.response
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
 		s.drop(w.task)
-		s.bring(w, r.Action, resp)
+		s.bring(w, e.action, resp)
 	case w.task != nil:
 		s.conclude(w.task, resp)
 	case repeated || !good:
 	default:
-		s.unexpected(w, r.Action, resp)
+		s.unexpected(w, e.action, resp)
 	}
-	w.stopping = ""
+	w.stopping = action{}
 	if !s.next(w) {
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 	}
@@ -193,23 +193,23 @@ func (s *State) completes(w *worker, r Report) {
 // unexpected deals with a result that is not expected from this worker. If somebody
 // waits for it, it comes from one that was taken for lost. Else it may be that the
 // scheduler was started anew, and somebody will.
-func (s *State) unexpected(w *worker, action string, resp *repb.ExecuteResponse) {
-	if s.adopt(w, action) {
+func (s *State) unexpected(w *worker, a action, resp *repb.ExecuteResponse) {
+	if s.adopt(w, a) {
 		s.finish(w.task, resp)
-	} else if t := s.elsewhere(w, action); t != nil {
+	} else if t := s.elsewhere(w, a); t != nil {
 		s.overtake(t, w, resp)
-	} else if w.stopping != action {
-		s.bring(w, action, resp)
+	} else if w.stopping != a {
+		s.bring(w, a, resp)
 	}
 }
 
 // reconcile compares what a worker should run with what it says it runs
-// (nothing: ""). If it never confirmed its task the assignment may not have
+// (none: nothing). If it never confirmed its task the assignment may not have
 // reached it and is sent again, and reconcile is true: the call is answered.
 // Otherwise the worker has dropped the task, and it goes back to the queue.
-func (s *State) reconcile(w *worker, action string) bool {
+func (s *State) reconcile(w *worker, a action) bool {
 	t := w.task
-	if t == nil || t.action == action {
+	if t == nil || t.action == a {
 		return false
 	}
 	switch {
@@ -227,8 +227,8 @@ func (s *State) reconcile(w *worker, action string) bool {
 }
 
 // adopt gives a worker the waiting task of an action that it runs already.
-func (s *State) adopt(w *worker, action string) bool {
-	for _, t := range s.inFlight[action] {
+func (s *State) adopt(w *worker, a action) bool {
+	for t := range s.inFlight.of(a) {
 		if t.worker == nil && w.pool.serves(t.spec) {
 			s.hand(t, w)
 			w.confirmed = true
@@ -241,8 +241,8 @@ func (s *State) adopt(w *worker, action string) bool {
 // elsewhere returns the task of an action that w runs, or has run, and is not
 // expected to, if another worker has it: w was taken for lost and its action given
 // away. Nil if there is none, or if it may be another run of that action.
-func (s *State) elsewhere(w *worker, action string) *task {
-	for _, t := range s.inFlight[action] {
+func (s *State) elsewhere(w *worker, a action) *task {
+	for t := range s.inFlight.of(a) {
 		if t.worker != nil && t.worker.pool == w.pool && t.spec != nil && !t.spec.Private {
 			return t
 		}
@@ -260,14 +260,14 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 
 // foster keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
-func (s *State) foster(w *worker, action string) {
-	t := &task{action: action, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool}
+func (s *State) foster(w *worker, a action) {
+	t := &task{action: a, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool}
 	t.timer.owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
-	s.inFlight[action] = append(s.inFlight[action], t)
+	s.inFlight.add(t)
 	s.executing++
-	w.task, w.confirmed, w.stopping = t, true, ""
+	w.task, w.confirmed, w.stopping = t, true, action{}
 }
 
 // next assigns the task to a worker that is next for it. False: it is to be idle.

@@ -26,7 +26,7 @@ func newSchedulerCommand() *cobra.Command {
 	}
 	o.flags(cmd, 3, "runs of each row")
 	o.diskFlags(cmd)
-	cmd.Flags().StringVar(&o.profile, "profile", "", "existing `folder` for CPU and heap profiles of the scheduler's process")
+	cmd.Flags().StringVar(&o.profile, "profile", "", "existing `folder` for CPU and heap profiles of what is measured")
 	return cmd
 }
 
@@ -39,7 +39,7 @@ type schedulerPart struct {
 
 func schedulerParts() []schedulerPart {
 	return []schedulerPart{
-		{[]string{"decisions_per_s_1e4", "decisions_per_s_1e6", "bytes_per_op"}, benchDecisions},
+		{decisionNames(), benchDecisions},
 		{[]string{"jain"}, benchJain},
 		{grpcNames(), benchGRPC},
 	}

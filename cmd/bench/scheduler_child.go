@@ -155,14 +155,13 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 // answerUsage does what the lines of in say until it ends.
 func answerUsage(in io.Reader, out *json.Encoder) error {
 	lines := bufio.NewScanner(in)
-	var profiling *os.File
+	var endProfile func() error
+	var profile string
 	for lines.Scan() {
 		if line := lines.Text(); line != "usage" {
 			var err error
-			if profiling, err = os.Create(filepath.Clean(line)); err != nil {
-				return err
-			}
-			if err := pprof.StartCPUProfile(profiling); err != nil {
+			profile = line
+			if endProfile, err = profileCPU(profile); err != nil {
 				return err
 			}
 			continue
@@ -174,12 +173,11 @@ func answerUsage(in io.Reader, out *json.Encoder) error {
 		if err := out.Encode(u); err != nil {
 			return err
 		}
-		if profiling != nil {
-			pprof.StopCPUProfile()
-			if err := errors.Join(profiling.Close(), writeHeap(profiling.Name()+".heap")); err != nil {
+		if endProfile != nil {
+			if err := errors.Join(endProfile(), writeHeap(profile+".heap")); err != nil {
 				return err
 			}
-			profiling = nil
+			endProfile = nil
 		}
 	}
 	return lines.Err()
@@ -203,4 +201,19 @@ func writeHeap(path string) error {
 	}
 	debug.FreeOSMemory()
 	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}
+
+// profileCPU begins a profile of this process, which goes to a file until end is called.
+func profileCPU(file string) (end func() error, err error) {
+	f, err := os.Create(filepath.Clean(file))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }

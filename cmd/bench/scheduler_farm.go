@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -18,6 +19,9 @@ import (
 // their own. Its clock moves from one end of an action to the next. As many actions
 // are queued as at the start, all the time: the client of one that ended asks for
 // another one.
+//
+// What State does is timed apart. What goes into it has just been made then, as the
+// server makes it of a request.
 type virtualFarm struct {
 	state   *scheduler.State
 	now     time.Time
@@ -25,25 +29,41 @@ type virtualFarm struct {
 	calls   uint64
 	random  *rand.Rand
 	workers []virtualWorker
-	// byCall tells whom a reply is for, running who ends when.
-	byCall  map[uint64]*virtualWorker
-	running ends
-	byName  map[string]*virtualOperation
+	// running says who ends when.
+	running    ends
+	operations []*virtualOperation
 	// spare are operations that are done and forgotten, first in first out.
 	spare []*virtualOperation
-	// decisions counts assignments.
+	// decisions counts assignments, inside is the time that State took.
 	decisions int
+	inside    stateTime
+}
+
+// A stateTime is how long the methods of a State took.
+type stateTime struct {
+	submit time.Duration
+	// decide is for reports of workers: the end of one action and the choice of the
+	// next one.
+	decide time.Duration
+	// after is for clients that hang up, and for what is due.
+	after time.Duration
+}
+
+func (s stateTime) all() time.Duration { return s.submit + s.decide + s.after }
+
+func (s stateTime) less(o stateTime) stateTime {
+	return stateTime{s.submit - o.submit, s.decide - o.decide, s.after - o.after}
 }
 
 type virtualWorker struct {
-	key string
-	op  *virtualOperation
-	end time.Time
+	index int
+	key   string
+	op    *virtualOperation
+	end   time.Time
 }
 
 type virtualOperation struct {
 	*scheduler.Operation
-	action   string // as a worker reports it
 	duration time.Duration
 	leaf     int // which invocation
 }
@@ -62,61 +82,88 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 	f := &virtualFarm{
 		state: state, now: time.Unix(1_800_000_000, 0), random: rand.New(rand.NewPCG(1, 2)),
 		workers: make([]virtualWorker, workers),
-		byCall:  map[uint64]*virtualWorker{}, byName: map[string]*virtualOperation{},
 	}
 	for i := range f.workers {
+		f.workers[i].index = i
 		f.workers[i].key = scheduler.WorkerKey(map[string]string{"host": fmt.Sprint(i)})
 		f.sync(&f.workers[i], scheduler.Report{Doing: scheduler.Idle})
 	}
 	return f, nil
 }
 
-// operation makes the i-th operation, which belongs to an invocation.
-func (f *virtualFarm) operation(i int, of *repb.RequestMetadata, instance string) *virtualOperation {
+// operation makes the next operation, which belongs to an invocation.
+func (f *virtualFarm) operation(of *repb.RequestMetadata, instance string) *virtualOperation {
+	i := len(f.operations)
 	d := digest.Of(digest.SHA256, binary.LittleEndian.AppendUint64(nil, uint64(i)))
 	op := &virtualOperation{
 		Operation: &scheduler.Operation{
-			Name:     fmt.Sprintf("operations/00000000-0000-0000-0000-%012d", i),
+			Name:     fmt.Sprintf(operationName, i),
 			Instance: instance, Digest: d, Action: &repb.Action{}, Request: of,
 		},
-		action:   d.String(),
 		duration: time.Second + time.Duration(f.random.Int64N(int64(20*time.Second))),
 	}
-	f.byName[op.Name] = op
+	f.operations = append(f.operations, op)
 	return op
 }
 
+// operationName is that of the i-th operation, of which named finds it.
+const (
+	operationName   = "operations/00000000-0000-0000-0000-%012d"
+	operationDigits = 12
+)
+
+func (f *virtualFarm) named(name string) *virtualOperation {
+	i := 0
+	for _, c := range []byte(name[len(name)-operationDigits:]) {
+		i = 10*i + int(c-'0')
+	}
+	return f.operations[i]
+}
+
+// renew makes an operation that is done and forgotten anew.
+func (op *virtualOperation) renew() {
+	made := *op.Operation
+	made.Name = strings.Clone(made.Name)
+	op.Operation = &made
+}
+
 func (f *virtualFarm) submit(op *virtualOperation) error {
+	start := time.Now()
 	out, err := f.state.Submit(f.now, op.Operation)
+	f.inside.submit += time.Since(start)
 	f.do(out)
 	return err
 }
 
 func (f *virtualFarm) sync(w *virtualWorker, r scheduler.Report) {
+	// A call's number says whose it is.
 	f.calls++
-	r.Call, r.Worker, r.SizeClass = f.calls, w.key, 1
-	f.byCall[r.Call] = w
-	f.do(f.state.Sync(f.now, r))
+	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
+	start := time.Now()
+	out := f.state.Sync(f.now, r)
+	f.inside.decide += time.Since(start)
+	f.do(out)
 }
 
 // do does what the State says. Clients that are told of the end hang up.
 func (f *virtualFarm) do(out scheduler.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
-		w := f.byCall[r.Call]
-		delete(f.byCall, r.Call)
 		if r.Do != scheduler.Execute {
 			continue
 		}
 		f.decisions++
-		w.op = f.byName[r.Run.Name]
+		w := &f.workers[r.Call%uint64(len(f.workers))]
+		w.op = f.named(r.Run.Name)
 		w.end = f.now.Add(w.op.duration)
 		heap.Push(&f.running, w)
 	}
 	for _, st := range out.Notices {
 		if st.Done() {
+			start := time.Now()
 			f.tick = f.state.Detach(f.now, st.Name).NextTick
-			f.spare = append(f.spare, f.byName[st.Name])
+			f.inside.after += time.Since(start)
+			f.spare = append(f.spare, f.named(st.Name))
 		}
 	}
 }
@@ -126,13 +173,16 @@ func (f *virtualFarm) do(out scheduler.Out) {
 func (f *virtualFarm) step(next *virtualOperation) error {
 	w := heap.Pop(&f.running).(*virtualWorker)
 	for !f.tick.IsZero() && f.tick.Before(w.end) {
-		f.do(f.state.Tick(f.tick))
+		start := time.Now()
+		out := f.state.Tick(f.tick)
+		f.inside.after += time.Since(start)
+		f.do(out)
 	}
 	f.now = w.end
 	if err := f.submit(next); err != nil {
 		return err
 	}
-	f.sync(w, scheduler.Report{Doing: scheduler.Completed, Action: w.op.action, Response: succeeded})
+	f.sync(w, scheduler.Report{Doing: scheduler.Completed, Action: w.op.Digest, Response: succeeded})
 	return nil
 }
 
@@ -144,6 +194,7 @@ func (f *virtualFarm) steps(ctx context.Context, n int) error {
 		}
 		next := f.spare[0]
 		f.spare = f.spare[1:]
+		next.renew()
 		if err := f.step(next); err != nil {
 			return err
 		}

@@ -29,14 +29,12 @@ func benchJain(ctx context.Context, _ *options) ([]row, error) {
 	}
 	shape := jainShape()
 	leaves := shape[0] * shape[1] * shape[2]
-	var made int
 	more := func(leaf int) *virtualOperation {
 		pair := leaf / shape[2]
-		op := f.operation(made, &repb.RequestMetadata{
+		op := f.operation(&repb.RequestMetadata{
 			CorrelatedInvocationsId: fmt.Sprint("build ", pair), ToolInvocationId: fmt.Sprint("step ", leaf),
 		}, fmt.Sprint("team-", pair/shape[1]))
 		op.leaf = leaf
-		made++
 		return op
 	}
 	// The last invocation has 50 times as much queued as the first one, which has

@@ -36,7 +36,7 @@ func TestVirtualFarm(t *testing.T) {
 	}
 	metadata := invocations(3)
 	for i := range workers + queued + steps {
-		op := f.operation(i, metadata[i%3], "")
+		op := f.operation(metadata[i%3], "")
 		if i >= workers+queued {
 			f.spare = append(f.spare, op)
 		} else if err := f.submit(op); err != nil {
