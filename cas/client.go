@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"fmt"
+	"path"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,12 @@ const (
 // defaults.
 type ClientOptions struct {
 	InstanceName string
-	Function     digest.Function // default SHA-256
-	Logger       *zap.Logger
+	// InstancePrefix goes before every instance name.
+	InstancePrefix string
+	// ActionCache is where the action cache is. Nil: where the blobs are.
+	ActionCache grpc.ClientConnInterface
+	Function    digest.Function // default SHA-256
+	Logger      *zap.Logger
 	// MaxConcurrent bounds the calls in flight, over all that share the Client;
 	// default 32. At most three quarters of them are downloads of large blobs, and
 	// at most half are downloads of a Client that stands behind (Behind).
@@ -61,6 +66,7 @@ func (o *ClientOptions) validate() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	o.InstanceName = path.Join(o.InstancePrefix, o.InstanceName)
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 32
 	}
@@ -130,9 +136,12 @@ type limits struct {
 // contact the server; the first call asks what it can do.
 func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 	o.validate()
+	if o.ActionCache == nil {
+		o.ActionCache = conn
+	}
 	l := &link{
 		storage:      repb.NewContentAddressableStorageClient(conn),
-		actions:      repb.NewActionCacheClient(conn),
+		actions:      repb.NewActionCacheClient(o.ActionCache),
 		streams:      bytestream.NewByteStreamClient(conn),
 		capabilities: repb.NewCapabilitiesClient(conn),
 		options:      o,
@@ -152,7 +161,7 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 // the same connection, under the same bound on calls. It takes the server's
 // limits to be the same for all instance names.
 func (c *Client) WithInstance(name string, fn digest.Function) *Client {
-	return &Client{link: c.link, instance: name, fn: fn, behind: c.behind}
+	return &Client{link: c.link, instance: path.Join(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
 }
 
 // Behind implements PatientFetcher: at most half of the calls that may be in

@@ -29,7 +29,9 @@ type Scheduler struct {
 	Listen  string // HOST:PORT for gRPC; port 0 picks one
 	HTTP    string // HOST:PORT for health and metrics; empty: none
 	Storage string // dir:PATH or grpc://HOST:PORT; empty: dir below Data
-	Data    string
+	// ActionCache is where results are if not in Storage elsewhere.
+	ActionCache string
+	Data        string
 	// State is where statistics, and profiles for workers, are kept.
 	State State
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
@@ -58,7 +60,8 @@ type Scheduler struct {
 func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for health and metrics over HTTP; empty: none")
-	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), grpc://HOST:PORT or grpcs://HOST:PORT (default dir:DATA/storage)")
+	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options, see docs/STORAGE.md (default dir:DATA/storage)")
+	actionCacheFlag(f, &s.ActionCache)
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
@@ -233,25 +236,27 @@ func (s *Scheduler) openStorage(ctx context.Context) (*storage, error) {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
 	}
 	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
+		if s.ActionCache != "" {
+			return nil, errors.New("--action-cache: it is embedded with the storage; give the address of storage, too")
+		}
 		return s.embedStorage(dir)
 	}
 	s.Client.Logger = s.Logger
-	conn, err := s.Client.Dial(spec)
+	remote, err := s.Client.openStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
 	if err != nil {
-		return nil, fmt.Errorf("--storage: %w", err)
+		return nil, err
 	}
-	answer, err := repb.NewCapabilitiesClient(conn).GetCapabilities(ctx,
-		&repb.GetCapabilitiesRequest{}, grpc.WaitForReady(true))
+	answer, err := repb.NewCapabilitiesClient(remote.blobs).GetCapabilities(ctx,
+		&repb.GetCapabilitiesRequest{InstanceName: remote.prefix}, grpc.WaitForReady(true))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ask storage %s what it can: %w", spec, err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("ask storage %s what it can: %w", spec, err), remote.Close())
 	}
-	client := cas.NewClient(conn, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
 	return &storage{
 		of: func(instance string, fn digest.Function) scheduler.Storage {
-			return client.WithInstance(instance, fn)
+			return remote.WithInstance(instance, fn)
 		},
 		capabilities: answer.GetCacheCapabilities(),
-		close:        conn.Close,
+		close:        remote.Close,
 	}, nil
 }
 

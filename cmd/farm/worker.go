@@ -30,7 +30,8 @@ import (
 
 // A Worker is the configuration of a worker.
 type Worker struct {
-	Scheduler, Storage string // grpc://HOST:PORT or grpcs://HOST:PORT
+	Scheduler, Storage string // grpc://HOST:PORT or grpcs://HOST:PORT; Storage with options
+	ActionCache        string // as Storage; empty: there
 	HTTP               string // HOST:PORT for health and metrics; empty: none
 	SizeClass          uint32
 	Slots              int // commands at once; 0: one for each CPU
@@ -79,7 +80,8 @@ type Worker struct {
 // Flags registers the flags of a worker.
 func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT")
-	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT")
+	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options: see docs/STORAGE.md")
+	actionCacheFlag(f, &w.ActionCache)
 	f.StringVar(&w.HTTP, "http", "127.0.0.1:8982", "`address` for health and metrics over HTTP; empty: none")
 	f.StringVar(&w.Data, "data", DefaultData("forerunner-worker"), "`folder` for everything that is kept")
 	f.StringVar(&w.CacheDir, "cache-dir", "", "`folder` of the worker's store (default DATA/cas)")
@@ -261,12 +263,12 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	schedulerConn, storageConn, err := w.dial()
+	schedulerConn, storage, err := w.dial()
 	if err != nil {
 		return err
 	}
 	defer schedulerConn.Close()
-	defer storageConn.Close()
+	defer storage.Close()
 	registry := newRegistry()
 	stopHTTP, err := w.serveHTTP(ctx, registry)
 	if err != nil {
@@ -293,7 +295,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Live:      live.NewOutputsClient(schedulerConn),
 		Store:     store,
-		Storage:   cas.NewClient(storageConn, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression}),
+		Storage:   storage.Client,
 		Roots:     roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,
 		Relaunch:  s.relaunch,
@@ -314,13 +316,14 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 }
 
 // dial makes the connections to the scheduler and to storage.
-func (w *Worker) dial() (scheduler, storage *grpc.ClientConn, err error) {
+func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *remoteStorage, err error) {
 	w.Client.Logger = w.Logger
 	if scheduler, err = w.Client.Dial(w.Scheduler); err != nil {
 		return nil, nil, fmt.Errorf("--scheduler: %w", err)
 	}
-	if storage, err = w.Client.Dial(w.Storage); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--storage: %w", err), scheduler.Close())
+	storage, err = w.Client.openStorage(w.Storage, w.ActionCache, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression})
+	if err != nil {
+		return nil, nil, errors.Join(err, scheduler.Close())
 	}
 	return scheduler, storage, nil
 }
