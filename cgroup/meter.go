@@ -178,7 +178,7 @@ func (m *Meter) beginMemory() error {
 		return nil
 	}
 	if m.peakResets {
-		if _, err = m.peak.WriteString("0"); err != nil {
+		if _, err = m.peak.WriteAt([]byte("0"), 0); err != nil {
 			m.peakResets = false // a kernel whose file says otherwise by its mode
 		}
 	}

@@ -27,6 +27,10 @@ var ownFolders = []string{"dev", "proc", "sys", "tmp", strings.TrimPrefix(Sandbo
 // root: what is at the top of the machine's, read-only, but for what is hidden and
 // for folders that are made anew. Of the machine's own mounts none is left.
 func (sb *Sandbox) newRoot() error {
+	hidden, err := sb.hidden() // while there is a /tmp yet to be resolved
+	if err != nil {
+		return fmt.Errorf("hide folders: %w", err)
+	}
 	steps := []struct {
 		what string
 		do   func() error
@@ -39,7 +43,7 @@ func (sb *Sandbox) newRoot() error {
 		{"let go of input roots", dropRoots},
 		{"make them read-only", func() error { return setAttributes(building, noMore, unix.AT_RECURSIVE) }},
 		{"show /sys", func() error { return bind("/sys") }},
-		{"hide folders", sb.hide},
+		{"hide folders", func() error { return hide(hidden) }},
 		{"hide /run", hideRun},
 		{"make /dev", makeDev},
 		{"make /proc", makeProc},
@@ -130,26 +134,29 @@ func dropRoots() error {
 	})
 }
 
-// hide covers the folders that are to be out of sight, and lets go of what is mounted
-// in them.
-func (sb *Sandbox) hide() error {
-	hidden := []string{building}
+// hidden lists the folders that are to be out of sight, but for those in the machine's
+// /tmp, of which commands see nothing anyway, and those in others of the list.
+func (sb *Sandbox) hidden() ([]string, error) {
+	above := []string{building}
 	for _, dir := range sb.Hide {
-		if isBelow(filepath.Clean(dir), building) {
-			continue // commands find a /tmp of their own there
-		}
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(above, func(h string) bool { return isBelow(real, h) }) {
+			above = append(above, real)
+		}
+	}
+	return above[1:], nil
+}
+
+// hide covers folders, and lets go of what is mounted in them.
+func hide(dirs []string) error {
+	for _, dir := range dirs {
+		if err := detach(func(m mountPoint) bool { return isBelow(m.dir, building+dir) }); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(hidden, func(h string) bool { return isBelow(real, h) }) {
-			continue
-		}
-		hidden = append(hidden, real)
-		if err := detach(func(m mountPoint) bool { return isBelow(m.dir, building+real) }); err != nil {
-			return err
-		}
-		if err := cover(building+real, unix.MS_RDONLY); err != nil {
+		if err := cover(building+dir, unix.MS_RDONLY); err != nil {
 			return err
 		}
 	}

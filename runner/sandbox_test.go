@@ -58,6 +58,29 @@ func TestWhatACommandSeesInASandbox(t *testing.T) {
 
 // Two launchers run the same command in two roots: neither path nor anything else
 // that they print differs.
+// A data folder in /tmp, also behind a symlink, is as little to be seen as another.
+func TestHiddenBelowTmp(t *testing.T) {
+	hidden := t.TempDir()
+	if err := os.WriteFile(filepath.Join(hidden, "blob"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.MkdirTemp("/var/lib", "runner-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(other) })
+	link := filepath.Join(other, "link")
+	if err := os.Symlink(hidden, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, hide := range []string{hidden, link, "/tmp"} {
+		l := newSandbox(t, nil, hide)
+		if got := say(t, l, shell(t, "pwd; ls -A /tmp "+link+"/ 2>/dev/null; cat "+hide+"/blob "+hidden+"/blob 2>/dev/null || echo gone")); got != "/forerunner\n/tmp:\ngone" {
+			t.Errorf("hiding %s: a command sees %q", hide, got)
+		}
+	}
+}
+
 func TestSamePathInEverySandbox(t *testing.T) {
 	script := "pwd; echo $PWD; readlink /proc/self/cwd; cat input; ls -id /forerunner | grep -c forerunner"
 	var said []string

@@ -1,0 +1,203 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/live"
+)
+
+// fakeOutputs is a scheduler that wants to see what commands print.
+type fakeOutputs struct {
+	grpc.ClientStream
+	watches chan *live.Watch // for the worker; closed: the call breaks
+	fault   func() error     // of a call of Serve; nil: none
+
+	mu     sync.Mutex
+	chunks map[string][]*live.Chunk // by id; guarded by mu
+	done   map[string]bool          // nobody wants more; guarded by mu
+}
+
+func newFakeOutputs() *fakeOutputs {
+	return &fakeOutputs{watches: make(chan *live.Watch), chunks: map[string][]*live.Chunk{}, done: map[string]bool{}}
+}
+
+func (f *fakeOutputs) Serve(
+	ctx context.Context, _ *live.ServeRequest, _ ...grpc.CallOption,
+) (grpc.ServerStreamingClient[live.Watch], error) {
+	if f.fault != nil {
+		return nil, f.fault()
+	}
+	return &fakeServing{f, ctx}, nil
+}
+
+func (f *fakeOutputs) Push(_ context.Context, c *live.Chunk, _ ...grpc.CallOption) (*live.Pushed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.Data = bytes.Clone(c.GetData()) // the worker uses its buffer again
+	f.chunks[c.GetId()] = append(f.chunks[c.GetId()], c)
+	return &live.Pushed{Done: f.done[c.GetId()]}, nil
+}
+
+type fakeServing struct {
+	*fakeOutputs
+	ctx context.Context
+}
+
+func (f *fakeServing) Recv() (*live.Watch, error) {
+	select {
+	case w, ok := <-f.watches:
+		if !ok {
+			return nil, io.EOF
+		}
+		return w, nil
+	case <-f.ctx.Done():
+		return nil, f.ctx.Err()
+	}
+}
+
+// shown is what came of a watch, in how many chunks, and whether the last one said that it was all.
+func (f *fakeOutputs) shown(t *testing.T, id string) (text string, chunks int, end bool) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all strings.Builder
+	for _, c := range f.chunks[id] {
+		if end || len(c.GetData()) > chunkBytes {
+			t.Errorf("%s: a chunk of %d bytes, after the end: %t", id, len(c.GetData()), end)
+		}
+		all.Write(c.GetData())
+		end = c.GetEnd()
+	}
+	return all.String(), len(f.chunks[id]), end
+}
+
+func (f *fakeOutputs) expect(t *testing.T, id, want string, wantEnd bool) {
+	t.Helper()
+	if text, _, end := f.shown(t, id); text != want || end != wantEnd {
+		t.Errorf("%s: %d bytes %.80q came, end %t; want %d bytes %.80q, end %t", id, len(text), text, end, len(want), want, wantEnd)
+	}
+}
+
+// serveLive runs a liveOutputs for the time of the test, which is in a bubble.
+func serveLive(t *testing.T) (*liveOutputs, *fakeOutputs) {
+	t.Helper()
+	f := newFakeOutputs()
+	l := newLiveOutputs(f, zap.NewNop())
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { l.run(ctx, []map[string]string{{"position": "0"}, {"position": "1"}}) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return l, f
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	check(t, err)
+	_, err = f.WriteString(text)
+	check(t, err)
+	check(t, f.Close())
+}
+
+// What a command prints is shown as it comes, from the offset on that was asked for,
+// to its end; a reader may be there before the command and before its files.
+func TestOutputIsShownAsItGrows(t *testing.T) {
+	dir := t.TempDir()
+	stdout, stderr := filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
+	synctest.Test(t, func(t *testing.T) {
+		l, f := serveLive(t)
+		f.watches <- &live.Watch{Id: "out", Worker: 1, Action: "a/1", Offset: 2}
+		f.watches <- &live.Watch{Id: "err", Worker: 1, Action: "a/1", Stderr: true}
+		f.watches <- &live.Watch{Id: "other", Worker: 1, Action: "b/1"}
+		f.watches <- &live.Watch{Id: "elsewhere", Worker: 0, Action: "a/1"}
+		time.Sleep(3 * askInterval)
+		if _, asked, _ := f.shown(t, "out"); asked < 2 {
+			t.Errorf("the worker asked %d times whether anybody still reads", asked)
+		}
+		end := l.begin(1, printing{action: "a/1", stdout: stdout, stderr: stderr})
+		time.Sleep(askInterval)
+		f.expect(t, "out", "", false)
+		appendTo(t, stdout, "abcdef")
+		time.Sleep(2 * growthInterval)
+		f.expect(t, "out", "cdef", false)
+		much := strings.Repeat("0123456789", 20_000)
+		appendTo(t, stdout, much)
+		appendTo(t, stderr, "warning")
+		end()
+		time.Sleep(2 * growthInterval)
+		f.expect(t, "out", "cdef"+much, true)
+		f.expect(t, "err", "warning", true)
+		f.expect(t, "other", "", false)
+		f.expect(t, "elsewhere", "", false)
+	})
+}
+
+// A worker shows so many streams at once and says that it does not show another, until
+// somebody has gone.
+func TestTooManyWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, f := serveLive(t)
+		refused := func(id string) bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.chunks[id]) > 0 && f.chunks[id][0].GetRefused()
+		}
+		f.done["0"] = true
+		for i := range maxWatches + 1 {
+			f.watches <- &live.Watch{Id: string(rune('0' + i)), Action: "a/1"}
+			synctest.Wait()
+			if got := refused(string(rune('0' + i))); got != (i == maxWatches) {
+				t.Errorf("watch %d is refused: %t", i, got)
+			}
+		}
+		time.Sleep(2 * askInterval) // the first one hears that nobody reads
+		f.watches <- &live.Watch{Id: "late", Action: "a/1"}
+		synctest.Wait()
+		if refused("late") {
+			t.Error("a watch is refused though one has gone")
+		}
+	})
+}
+
+// The scheduler is asked again when the call breaks, ever more slowly, but not when it
+// does not know the service.
+func TestLiveCallBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeOutputs()
+		began, calls := time.Now(), 0
+		f.fault = func() error {
+			if calls++; calls == 10 {
+				return status.Error(codes.Unimplemented, "what is that?")
+			}
+			return status.Error(codes.Unavailable, "away")
+		}
+		newLiveOutputs(f, zap.NewNop()).run(t.Context(), nil)
+		if took := time.Since(began); calls != 10 || took < 5*maxBackoff || took > 10*maxBackoff {
+			t.Errorf("%d calls in %s", calls, took)
+		}
+	})
+	// Without a scheduler that knows it nothing is kept.
+	l := newLiveOutputs(nil, zap.NewNop())
+	l.run(t.Context(), nil)
+	l.begin(0, printing{})()
+	if len(l.running) > 0 {
+		t.Error("a command is kept for nobody")
+	}
+}
