@@ -131,6 +131,9 @@ func (s *State) conclude(t *task, resp *repb.ExecuteResponse) {
 }
 
 func failureOf(resp *repb.ExecuteResponse) string {
+	if _, outcome, ok := sizeclass.ResultOf(resp); ok && outcome == sizeclass.OutOfMemory {
+		return outcome.String()
+	}
 	if codes.Code(resp.GetStatus().GetCode()) == codes.DeadlineExceeded {
 		return "timed out"
 	}

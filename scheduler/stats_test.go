@@ -40,6 +40,8 @@ func TestStats(t *testing.T) {
 			resp := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: action}).done()
 			if p := placementOf(resp); p.GetSizeClass() != 4 || p.GetReason() == "" || p.GetAttempt() == 0 {
 				t.Errorf("the result says %v of where it ran", p)
+			} else if why := "ran out of memory on size class 1"; p.GetAttempt() == 2 && p.GetReason() != why {
+				t.Errorf("reason %q, want %q", p.GetReason(), why)
 			}
 			time.Sleep(time.Second)
 		}

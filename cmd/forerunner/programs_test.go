@@ -21,6 +21,9 @@ func TestPrograms(t *testing.T) {
 		bazelNeeds(t, "a worker needs FUSE: %v", err)
 	}
 	programs := buildPrograms(t)
+	t.Run("size classes", func(t *testing.T) { // before the others, which run at the same time
+		testSizes(&farmTest{T: t, programs: programs, dir: sharedDir(t), env: ownSandbox})
+	})
 	for _, test := range []struct {
 		name string
 		run  func(*farmTest)
