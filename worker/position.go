@@ -21,6 +21,9 @@ const (
 	// The scheduler says by its clock when it wants to hear of an action. It hears
 	// after maxSilence, and not without end, also if this machine's clock is wrong.
 	maxSilence, minSilence = 10 * time.Second, time.Second
+	// stageDelay is how long an action goes on before the scheduler hears that it is in
+	// another stage. What is shorter is over before anybody could look.
+	stageDelay = 20 * time.Millisecond
 	// reportTimeout bounds a call that the scheduler may not hold.
 	reportTimeout = 30 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
@@ -203,8 +206,8 @@ func (p *position) synchronize(
 	return p.w.opts.Scheduler.Synchronize(call, report)
 }
 
-// wait returns when there is something to tell the scheduler, when a position
-// without an action has got a place for one, or after d.
+// wait returns when there is something to tell the scheduler, of a stage not at once;
+// when a position without an action has got a place for one; or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
@@ -223,15 +226,26 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 	if ctx.Err() != nil {
 		drain = abort.Done()
 	}
-	select {
-	case <-timer.C:
-	case <-fetch:
-		p.next = p.w.pipeline.kept(nil)
-	case s := <-slots:
-		p.next = p.w.pipeline.kept(s)
-	case <-changed:
-	case <-done:
-	case <-drain:
+	for delayed := false; ; {
+		select {
+		case <-timer.C:
+		case <-fetch:
+			p.next = p.w.pipeline.kept(nil)
+		case s := <-slots:
+			p.next = p.w.pipeline.kept(s)
+		case <-changed:
+			if current.completed() {
+				return
+			}
+			if !delayed {
+				delayed = true
+				timer.Reset(min(d, stageDelay))
+			}
+			continue
+		case <-done:
+		case <-drain:
+		}
+		return
 	}
 }
 
