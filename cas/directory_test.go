@@ -119,17 +119,18 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 	if c.bytes > c.maxBytes || c.bytes < c.maxBytes/2 || len(c.entries) != c.order.Len() {
 		t.Errorf("%d of %d bytes, %d entries, %d in order", c.bytes, c.maxBytes, len(c.entries), c.order.Len())
 	}
-	if c.get(ds[0]) == nil || c.get(ds[49]) == nil || c.get(ds[1]) != nil {
+	has := func(d digest.Digest) bool { _, ok := c.get(d); return ok }
+	if !has(ds[0]) || !has(ds[49]) || has(ds[1]) {
 		t.Error("not the one unused for longest went")
 	}
-	if _, err := r.Directory(ctx, storePutDirectory(t, s, storeLargeDirectory(1000))); err != nil || c.get(ds[49]) == nil {
+	if _, err := r.Directory(ctx, storePutDirectory(t, s, storeLargeDirectory(1000))); err != nil || !has(ds[49]) {
 		t.Errorf("a large one displaced the others, %v", err)
 	}
 }
 
 // BenchmarkLocalDirectory is what a lookup pays for not having a directory of its own.
 func BenchmarkLocalDirectory(b *testing.B) {
-	c := directoryCache{maxBytes: 1 << 30}
+	c := memory[*tree.Directory]{maxBytes: 1 << 30}
 	var ds []digest.Digest
 	for i := range 1000 {
 		d, encoded, err := digest.OfMessage(digest.SHA256, storeDirectory(fmt.Sprintf("f:%03d", i)))
@@ -146,7 +147,7 @@ func BenchmarkLocalDirectory(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			if c.get(ds[i%len(ds)]) == nil {
+			if _, ok := c.get(ds[i%len(ds)]); !ok {
 				b.Fatal("not there")
 			}
 		}

@@ -50,6 +50,6 @@
 //
 // # Locks
 //
-// fetches.mu comes before files.mu; directoryCache.mu, arrival.mu and Arrival.mu
+// fetches.mu comes before files.mu; memory.mu, arrival.mu and Arrival.mu
 // are each alone. None is held during I/O, a callback or a wait.
 package cas

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 
@@ -91,11 +92,48 @@ func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, er
 	return t.store.ReadBlob(ctx, d)
 }
 
+// ReadMessage returns the bytes of d as ReadBlob does, for a message that hardly anybody
+// reads twice, such as a Command. If it is small and not in the store it does not get
+// there: it is kept in memory, for those who ask soon again. The caller does not change it.
+func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte, error) {
+	if d.SizeBytes() > smallBlob {
+		return t.ReadBlob(ctx, d)
+	}
+	if m, ok := t.store.messages.get(d); ok {
+		return m, nil
+	}
+	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, ErrNotFound) {
+		return b, err
+	}
+	m, came := message(nil), false
+	err := t.upstream.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
+		if m, err = io.ReadAll(io.LimitReader(r, smallBlob+1)); err == nil && digest.Of(d.Function(), m) != d {
+			err = fmt.Errorf("read message %s: %w", d, ErrCorrupt)
+		}
+		came = err == nil
+		return err
+	})
+	if err == nil && !came {
+		err = &MissingError{Digests: []digest.Digest{d}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.blobs.Add(1)
+	t.bytes.Add(d.SizeBytes())
+	return t.store.messages.add(d, m), nil
+}
+
+// message is what ReadMessage keeps.
+type message []byte
+
+func (m message) Bytes() int { return len(m) }
+
 // Directory returns the blob d as a Directory. It is kept at hand for the next
 // one who asks, within StoreOptions.DirectoryCacheBytes. Of a blob that is no
 // valid directory the error wraps ErrInvalidDirectory.
 func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
-	if dir := t.store.directories.get(d); dir != nil {
+	if dir, ok := t.store.directories.get(d); ok {
 		return dir, nil
 	}
 	if d.SizeBytes() > maxDirectoryBytes {
@@ -121,7 +159,7 @@ func (s *Store) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, error
 // LocalDirectory returns what Directory would, if that is in memory or in the
 // store. It waits for nothing but the disk.
 func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
-	if dir := t.store.directories.get(d); dir != nil {
+	if dir, ok := t.store.directories.get(d); ok {
 		return dir, true
 	}
 	if d.SizeBytes() > maxDirectoryBytes {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // StoreOptions are what may be chosen about a Store. The zero value works.
@@ -75,7 +76,8 @@ type Store struct {
 	// largeBuffers is of *bufio.Writer.
 	largeBuffers sync.Pool
 	fetches      fetches
-	directories  directoryCache
+	directories  memory[*tree.Directory]
+	messages     memory[message]
 	arriveAbove  int64
 }
 
@@ -112,7 +114,7 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
 	s.largeBuffers.New = func() any { return bufio.NewWriterSize(nil, largeWriteBytes) }
 	s.fetches.flights = make(map[digest.Digest]*flight)
-	s.directories.maxBytes = o.DirectoryCacheBytes
+	s.directories.maxBytes, s.messages.maxBytes = o.DirectoryCacheBytes, messageBytes
 	if err := s.prepare(o); err != nil {
 		_ = f.close()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
@@ -202,6 +204,9 @@ func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// messageBytes bounds the memory of messages that are not in the store.
+const messageBytes = 4 << 20
 
 // smallBlob is the size up to which a blob is read without an os.File.
 const smallBlob = 64 << 10

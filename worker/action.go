@@ -190,7 +190,7 @@ func (a *action) accept(ctx context.Context) error {
 	if err != nil {
 		return failf(codes.InvalidArgument, "command digest: %w", err)
 	}
-	raw, err := a.inputs.ReadBlob(ctx, commandDigest)
+	raw, err := a.inputs.ReadMessage(ctx, commandDigest)
 	if err != nil {
 		return fmt.Errorf("read command %s: %w", commandDigest, err)
 	}
