@@ -30,6 +30,11 @@
 // again: a hint that comes late is of no use. record.Careful, which those who keep hints use, leaves a store
 // that failed alone for a moment, and says once that it is away and once that it is back.
 //
+// # Leases
+//
+// A Lease is a record by which one program at a time serves, over any store that swaps; see there for
+// what it is safe against.
+//
 // # Durability of a Bolt
 //
 // Put, Delete and CompareAndSwap return when the write is queued. Every reader of the Bolt sees it
@@ -48,6 +53,6 @@
 // # Goroutines and locks
 //
 // A Bolt has one goroutine, which commits; Close waits for it. A Redis has those of go-redis, which
-// Close ends. The other types have none. queue.mu and Memory.mu are each alone; neither is held during
+// Close ends. Lease.Hold has one for what it runs, and waits for it. The other types have none. queue.mu and Memory.mu are each alone; neither is held during
 // I/O or a wait.
 package kv

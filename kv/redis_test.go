@@ -2,21 +2,16 @@ package kv
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/kv/redistest"
 )
 
@@ -202,14 +197,21 @@ func TestRedisFailsOver(t *testing.T) {
 	}
 }
 
-// TestRedisOverTLS has a server that knows nothing but TLS, with a certificate of its own.
+// TestRedisOverTLS has a server that knows nothing but TLS, with a certificate that not everybody trusts.
 func TestRedisOverTLS(t *testing.T) {
-	certificate, key, trusted := selfSigned(t)
+	authority := certtest.New(t)
+	certificate, key := authority.Server("redis")
 	server := redistest.Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key,
-		"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
+		"--tls-ca-cert-file", authority.File, "--tls-auth-clients", "no")
 	address := redistest.FreeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	server.Do("CONFIG", "SET", "tls-port", port)
+	text, err := os.ReadFile(authority.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(text)
 	s := openRedis(t, "rediss://"+address, RedisOptions{TLS: &tls.Config{RootCAs: trusted}})
 	put(t, s, testKey(1), testValue(1, 10))
 	expect(t, s, testKey(1), testValue(1, 10))
@@ -218,37 +220,4 @@ func TestRedisOverTLS(t *testing.T) {
 	if _, err := stranger.Get(t.Context(), testKey(1)); !errors.As(err, &unknown) {
 		t.Errorf("get from a server that nobody vouches for: %v", err)
 	}
-}
-
-// selfSigned makes a certificate for 127.0.0.1, and who trusts it.
-func selfSigned(t *testing.T) (certificateFile, keyFile string, trusted *x509.CertPool) {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certificateFile, keyFile = filepath.Join(dir, "certificate"), filepath.Join(dir, "key")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
-	if err := errors.Join(
-		os.WriteFile(certificateFile, text, 0o600),
-		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
-	trusted = x509.NewCertPool()
-	trusted.AppendCertsFromPEM(text)
-	return certificateFile, keyFile, trusted
 }

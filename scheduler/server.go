@@ -51,6 +51,10 @@ type ServerOptions struct {
 	Rand io.Reader
 	// Journal takes down what happens until Run ends. Nil: nothing does.
 	Journal *Journal
+	// Term grows from each Server to the next that takes its place; see kv.Lease. If it is not 0,
+	// all answers to workers have it in the header "forerunner-term", so that they take none of a
+	// Server that does not know yet that it is over.
+	Term uint64
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.

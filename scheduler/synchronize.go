@@ -2,9 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,6 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
+
+// termHeader is where workers find ServerOptions.Term.
+const termHeader = "forerunner-term"
 
 // queueService is Buildbarn's OperationQueue.
 type queueService struct {
@@ -29,6 +35,10 @@ func (s queueService) Synchronize(
 	}
 	if s.isStopped() {
 		return nil, errStopped()
+	}
+	if s.options.Term != 0 {
+		// It cannot fail but where nobody would have the header.
+		_ = grpc.SetHeader(ctx, metadata.Pairs(termHeader, strconv.FormatUint(s.options.Term, 10)))
 	}
 	if c := connectionOf(ctx); c != nil {
 		report.Connection = c.id

@@ -128,6 +128,7 @@ func (o *Options) validate() error {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	o.Scheduler = &loyalClient{OperationQueueClient: o.Scheduler}
 	return nil
 }
 

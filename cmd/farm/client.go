@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,9 +44,10 @@ func (c *Client) Flags(f *pflag.FlagSet) {
 }
 
 // Dial connects to grpcs://HOST:PORT with TLS, or to grpc://HOST:PORT or HOST:PORT
-// without; it does not wait for the other side.
+// without; it does not wait for the other side. Of several HOST:PORT, with commas between
+// them, it connects to one that answers, and to another when that no longer does.
 func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
-	address, encrypted, err := grpcAddress(target)
+	addresses, encrypted, err := grpcAddresses(target)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +60,22 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 		transport = source.Credentials()
 	}
 	options := append(dialOptions(), grpc.WithTransportCredentials(transport))
-	resolver := "dns:///"
-	if c.connect != nil {
-		resolver = "passthrough:///"
+	whom := "dns:///" + addresses[0]
+	switch {
+	case c.connect != nil:
+		whom = "passthrough:///" + addresses[0]
 		options = append(options, grpc.WithContextDialer(c.connect))
+	case len(addresses) > 1:
+		name, list := several(addresses)
+		whom = name
+		options = append(options, grpc.WithResolvers(list))
 	}
 	if c.Token != "" {
-		host, _, err := net.SplitHostPort(address)
-		if !encrypted && (err != nil || !isLoopback(host)) {
+		elsewhere := func(address string) bool {
+			host, _, err := net.SplitHostPort(address)
+			return err != nil || !isLoopback(host)
+		}
+		if !encrypted && slices.ContainsFunc(addresses, elsewhere) {
 			return nil, fmt.Errorf("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
 		}
 		t, err := newToken(c.Token, encrypted, c.Logger)
@@ -74,7 +84,7 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 		}
 		options = append(options, grpc.WithPerRPCCredentials(t))
 	}
-	return grpc.NewClient(resolver+address, options...)
+	return grpc.NewClient(whom, options...)
 }
 
 // Dial connects to HOST:PORT as nobody, without encryption; it does not wait for the
@@ -95,24 +105,9 @@ func dialOptions() []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: 30 * time.Second, Timeout: 20 * time.Second, PermitWithoutStream: true,
+			Time: 15 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
 		}),
 	}
-}
-
-// grpcAddress takes "grpc://HOST:PORT", grpcs:// or no scheme apart.
-func grpcAddress(target string) (address string, encrypted bool, err error) {
-	scheme, address, found := strings.Cut(target, "://")
-	if !found {
-		scheme, address = "grpc", target
-	}
-	if scheme != "grpc" && scheme != "grpcs" {
-		return "", false, fmt.Errorf("address %q: only grpc://HOST:PORT and grpcs://HOST:PORT are supported", target)
-	}
-	if address == "" || !strings.Contains(address, ":") {
-		return "", false, fmt.Errorf("address %q is not of the form %s://HOST:PORT", target, scheme)
-	}
-	return address, scheme == "grpcs", nil
 }
 
 // A token is the content of a file, as it is at each call.

@@ -2,6 +2,7 @@ package farm
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,15 +16,23 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certtest"
 )
 
-func TestGRPCAddress(t *testing.T) {
-	for in, want := range map[string]bool{"grpc://127.0.0.1:8980": false, "127.0.0.1:8980": false, "grpcs://127.0.0.1:8980": true} {
-		if got, encrypted, err := grpcAddress(in); err != nil || got != "127.0.0.1:8980" || encrypted != want {
-			t.Errorf("grpcAddress(%q) = %q, %t, %v", in, got, encrypted, err)
+func TestGRPCAddresses(t *testing.T) {
+	for in, want := range map[string]string{
+		"grpc://127.0.0.1:8980":    "[127.0.0.1:8980] false",
+		"127.0.0.1:8980":           "[127.0.0.1:8980] false",
+		"grpcs://127.0.0.1:8980":   "[127.0.0.1:8980] true",
+		"grpcs://a:1,b:2":          "[a:1 b:2] true",
+		"a:1, [::1]:2":             "[a:1 [::1]:2] false",
+		"grpcs://a:1, grpcs://b:2": "[a:1 b:2] true",
+	} {
+		addresses, encrypted, err := grpcAddresses(in)
+		if got := fmt.Sprint(addresses, encrypted); err != nil || got != want {
+			t.Errorf("grpcAddresses(%q) = %s, %v; want %s", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "grpc://", "https://h:1", "grpcs://", "host"} {
-		if got, _, err := grpcAddress(in); err == nil {
-			t.Errorf("grpcAddress(%q) = %q, want an error", in, got)
+	for _, in := range []string{"", "grpc://", "https://h:1", "grpcs://", "host", "a:1,", "grpcs://a:1,grpc://b:2"} {
+		if got, _, err := grpcAddresses(in); err == nil {
+			t.Errorf("grpcAddresses(%q) = %q, want an error", in, got)
 		}
 	}
 }
@@ -39,7 +48,7 @@ func TestTokensAreNotShown(t *testing.T) {
 	write("abc\n")
 	for target, want := range map[string]string{
 		"grpc://10.0.0.1:8980": "in the clear", "storage:80": "in the clear", "grpcs://10.0.0.1:8980": "",
-		"grpc://127.0.0.1:8980": "", "[::1]:80": "",
+		"grpc://127.0.0.1:8980": "", "[::1]:80": "", "localhost:80,10.0.0.1:80": "in the clear",
 	} {
 		conn, err := (&Client{Token: file}).Dial(target)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

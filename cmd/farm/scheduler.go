@@ -34,6 +34,10 @@ type Scheduler struct {
 	Data        string
 	// State is where statistics, and profiles for workers, are kept.
 	State State
+	// Lease is what this scheduler has to hold to serve, in a State that is a Redis; empty: nothing.
+	Lease string
+	// LeaseTime is how long it stays with a scheduler that has died; 0: 10 s. It is the same for all.
+	LeaseTime time.Duration
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
 	CacheSize string
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
@@ -67,6 +71,9 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
 	s.Client.Flags(f)
+	f.StringVar(&s.Lease, "lease", "", "`name` under which schedulers with the same --state (redis) take turns: one serves, and when it "+
+		"dies another does; empty: this one always serves")
+	f.DurationVar(&s.LeaseTime, "lease-time", 10*time.Second, "`time` after which another scheduler takes the --lease of one that has died")
 	s.ConfigFlags(f)
 	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
 	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for scheduler.Replay; it ends at 1 GiB")
@@ -104,20 +111,14 @@ func (s *Scheduler) Scheme() string {
 	return "grpc://"
 }
 
-// Run serves until ctx ends. ready is called once with the address of the gRPC
-// port, when calls are answered.
-func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
-	config, access := s.Config, auth.Options{Logger: s.Logger}
-	if s.ConfigFile != "" {
-		if err := loadConfig(s.ConfigFile, &config, &access); err != nil {
-			return err
-		}
-	}
-	registry := newRegistry()
-	protect, err := s.Ports.protect(access)
+// serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
+// with the address of the gRPC port, when calls are answered.
+func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address string) error) (err error) {
+	config, protect, err := s.configured()
 	if err != nil {
 		return err
 	}
+	registry := newRegistry()
 	listener, err := s.Ports.listen(ctx, "--listen", s.Listen)
 	if err != nil {
 		return err
@@ -130,11 +131,6 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
-	drainsPath := filepath.Join(s.Data, drainsFile)
-	drains, err := loadDrains(drainsPath)
-	if err != nil {
-		return err
-	}
 	journal, finishRecord, err := s.record()
 	if err != nil {
 		return err
@@ -145,6 +141,11 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return fmt.Errorf("--state: %w", err)
 	}
 	defer func() { err = errors.Join(err, closeRecords()) }()
+	keptDrains := s.keptDrains(records)
+	drains, err := loadDrains(ctx, keptDrains)
+	if err != nil {
+		return err
+	}
 	sizes, err := s.openSizes(records)
 	if err != nil {
 		return err
@@ -158,7 +159,8 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		Journal:           journal,
 		Sizes:             sizes,
 		Drains:            drains,
-		KeepDrains:        func(ps []scheduler.Pattern) error { return keepDrains(drainsPath, ps) },
+		KeepDrains:        func(ps []scheduler.Pattern) error { return keepDrains(ctx, keptDrains, ps) },
+		Term:              term,
 	})
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
@@ -203,6 +205,18 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return err
 	}
 	return readyErr // whatever it says, also when it came with the end of ctx
+}
+
+// configured returns what flags and the configuration file say.
+func (s *Scheduler) configured() (config scheduler.Config, protect protection, err error) {
+	config, access := s.Config, auth.Options{Logger: s.Logger}
+	if s.ConfigFile != "" {
+		if err := loadConfig(s.ConfigFile, &config, &access); err != nil {
+			return config, protect, err
+		}
+	}
+	protect, err = s.Ports.protect(access)
+	return config, protect, err
 }
 
 // checkAccess returns an error if the guard does not know all that is served, and warns

@@ -79,7 +79,7 @@ type Worker struct {
 
 // Flags registers the flags of a worker.
 func (w *Worker) Flags(f *pflag.FlagSet) {
-	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT")
+	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several with commas: whichever answers")
 	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options: see docs/STORAGE.md")
 	actionCacheFlag(f, &w.ActionCache)
 	f.StringVar(&w.HTTP, "http", "127.0.0.1:8982", "`address` for health and metrics over HTTP; empty: none")

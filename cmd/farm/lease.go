@@ -1,0 +1,75 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/forerunner-build/forerunner/kv"
+)
+
+// checkLease returns an error if schedulers could not take turns.
+func (s *Scheduler) checkLease() error {
+	switch {
+	case !kv.IsRedisURL(string(s.State)):
+		return errors.New("--lease: schedulers take turns by a Redis that they share: give it as --state")
+	case !isService(s.Storage):
+		return errors.New("--lease: the storage has to be one that all schedulers have: --storage=grpc://HOST:PORT")
+	}
+	return nil
+}
+
+// Run serves until ctx ends, with a Lease only while it has that. ready is called with the
+// address of the gRPC port each time that calls are answered from then on.
+func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
+	if s.Lease == "" {
+		return s.serve(ctx, 0, ready)
+	}
+	if err := s.checkLease(); err != nil {
+		return err
+	}
+	store, err := kv.OpenRedis(string(s.State), kv.RedisOptions{})
+	if err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	lease := kv.NewLease(store, s.Lease, kv.LeaseOptions{
+		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.LeaseTime, Logger: s.Logger,
+	})
+	for ctx.Err() == nil {
+		if err := s.takeTurn(ctx, lease, ready); err != nil && !errors.Is(err, kv.ErrLeaseLost) && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that
+// clients and workers try the next address, but health and metrics can be asked for.
+func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, ready func(address string) error) error {
+	_, protect, err := s.configured()
+	if err != nil {
+		return err
+	}
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, newRegistry())
+	if err != nil {
+		return err
+	}
+	waiting := true
+	err = lease.Hold(ctx, func(ctx context.Context, term uint64) error {
+		waiting = false
+		if err := stopHTTP(); err != nil {
+			return err
+		}
+		return s.serve(ctx, term, ready)
+	})
+	if waiting {
+		err = errors.Join(err, stopHTTP())
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package worker
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// termHeader is where a scheduler that takes turns with others says which turn this is; see
+// scheduler.ServerOptions.Term.
+const termHeader = "forerunner-term"
+
+// A loyalClient takes no answer of a scheduler whose turn is over: one that has not noticed yet that
+// another took its place. Answers without a term are taken.
+type loyalClient struct {
+	remoteworker.OperationQueueClient
+	latest atomic.Uint64
+}
+
+// Synchronize implements remoteworker.OperationQueueClient.
+func (c *loyalClient) Synchronize(
+	ctx context.Context, req *remoteworker.SynchronizeRequest, options ...grpc.CallOption,
+) (*remoteworker.SynchronizeResponse, error) {
+	var header metadata.MD
+	response, err := c.OperationQueueClient.Synchronize(ctx, req, append(options, grpc.Header(&header))...)
+	if err != nil {
+		return nil, err
+	}
+	values := header.Get(termHeader)
+	if len(values) == 0 {
+		return response, nil
+	}
+	term, err := strconv.ParseUint(values[0], 10, 64)
+	if err != nil {
+		return response, nil // not ours
+	}
+	for {
+		latest := c.latest.Load()
+		switch {
+		case term < latest:
+			return nil, status.Errorf(codes.Unavailable,
+				"the answer is from term %d of schedulers, and there was one from %d", term, latest)
+		case term == latest || c.latest.CompareAndSwap(latest, term):
+			return response, nil
+		}
+	}
+}
