@@ -51,7 +51,7 @@ test-reuse: ## compare 300 compile actions that reuse results with runs (needs r
 test-sizes: ## have actions with several threads, too, find the worker of their size (needs root, two idle CPUs)
 	FORERUNNER_TEST_SIZES=all $(GO) test -count 1 -v -run TestPrograms/size ./cmd/forerunner
 
-# About a minute; not part of "make test", whose tests need what this installs for nothing else.
+# Two minutes; not part of "make test", whose tests need what this installs for nothing else.
 test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)
 	@for program in qemu-system-x86_64 cpio; do command -v $$program >/dev/null || missing=1; done; \
 	if [ -n "$$missing" ]; then \
@@ -61,7 +61,7 @@ test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (insta
 	CGO_ENABLED=0 $(GO) test -c -o build/cgroup2/runner.test ./runner
 	cgroup/testdata/vm.sh build/cgroup2 \
 		"build/cgroup2/cgroup.test -test.v -test.run '.*/v2|Delegated' -test.skip LeavesNothing" \
-		"build/cgroup2/runner.test -test.v -test.run '(Memory|Slot|Nobody|GroupIsUsed)/v2' -test.skip OnTheWay"
+		"build/cgroup2/runner.test -test.v -test.run '(OutOfMemory$$|TheirSlot|Nobody|GroupIsUsed|ForkBomb)/(v2|sandbox)|Abuse'"
 
 lint: ## vet, gofumpt and staticcheck
 	$(GO) vet ./...

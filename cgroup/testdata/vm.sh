@@ -13,7 +13,7 @@ dir=$1
 shift
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
-programs="sh cat chmod cp dd env false grep head kill ln ls mkdir mknod mount mv nohup nproc ps
+programs="sh cat chmod chroot cp dd env false grep head kill ln ls mkdir mknod mount mv nohup nproc ps
 	readlink rm rmdir sed seq setsid sleep sort stat tail tee timeout touch tr true wc"
 
 say() { echo "vm: $*" >&2; }
@@ -29,7 +29,9 @@ kernel=$(ls "$dir"/vmlinuz-* | head -n 1)
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" "$root/tests" "$root/usr" "$root/var/tmp"
+for name in bin dev etc mnt proc run sys tmp tests usr var/lib var/tmp; do
+	mkdir -p "$root/$name"
+done
 ln -s ../bin "$root/usr/bin"
 for name in $programs; do
 	file=$(command -v "$name")
@@ -47,13 +49,21 @@ done
 cat >"$root/init" <<'INIT'
 #!/bin/sh
 export PATH=/bin HOME=/tmp CI=1
+if [ "${1-}" != again ]; then
+	# A sandbox leaves its root with pivot_root, which an initramfs does not allow.
+	mount -t tmpfs root /mnt
+	for name in /*; do
+		[ "$name" = /mnt ] || cp -a "$name" /mnt
+	done
+	cd /mnt
+	mount --move . /
+	exec chroot . /init again
+fi
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
-mount -t tmpfs tmp /tmp
-mount -t tmpfs tmp /var/tmp
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo "vm: Linux $(sed 's/Linux version \([^ ]*\).*/\1/' /proc/version), $(nproc) CPUs, controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
 echo "+cpu +cpuset +memory +pids +io" >/sys/fs/cgroup/cgroup.subtree_control
