@@ -56,14 +56,14 @@ var floors = map[string]int{
 	"scheduler": 3,
 
 	// What only programs use.
-	"cmd/farm":   4,
 	"cmd/remote": 4,
 	"web":        4,
+	"cmd/farm":   5,
 
-	"cmd/bench":                5,
-	"cmd/forerunner":           5,
-	"cmd/forerunner-scheduler": 5,
-	"cmd/forerunner-worker":    5,
+	"cmd/bench":                6,
+	"cmd/forerunner":           6,
+	"cmd/forerunner-scheduler": 6,
+	"cmd/forerunner-worker":    6,
 }
 
 // tools are programs for developers, outside of the floors: they import nothing of ours and

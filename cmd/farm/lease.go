@@ -56,7 +56,7 @@ func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, ready func(ad
 	if err != nil {
 		return err
 	}
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, newRegistry())
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, newRegistry(), nil)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,14 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
@@ -27,7 +29,7 @@ import (
 // may embed.
 type Scheduler struct {
 	Listen  string // HOST:PORT for gRPC; port 0 picks one
-	HTTP    string // HOST:PORT for health and metrics; empty: none
+	HTTP    string // HOST:PORT for pages, health and metrics; empty: none
 	Storage string // dir:PATH or grpc://HOST:PORT; empty: dir below Data
 	// ActionCache is where results are if not in Storage elsewhere.
 	ActionCache string
@@ -63,7 +65,7 @@ type Scheduler struct {
 // Flags registers the flags of a scheduler.
 func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
-	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for health and metrics over HTTP; empty: none")
+	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
 	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options, see docs/STORAGE.md (default dir:DATA/storage)")
 	actionCacheFlag(f, &s.ActionCache)
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
@@ -172,30 +174,51 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	if err := s.checkAccess(protect.guard, server); err != nil {
 		return err
 	}
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, registry)
+	pages, err := s.pages(sched, storage, records, protect.guard != nil)
+	if err != nil {
+		return err
+	}
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, registry, protect.site(pages.Handler()))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopHTTP()) }()
 
+	parts := &schedulerParts{listener, clients, server, health, sched, pages}
+	return s.run(ctx, parts, ready)
+}
+
+// schedulerParts are what a Scheduler consists of while it runs.
+type schedulerParts struct {
+	listener net.Listener
+	clients  *activity
+	server   *grpc.Server
+	health   *health.Server
+	sched    *scheduler.Server
+	pages    *web.Site
+}
+
+// run has all parts run until ctx ends, or one of them fails.
+func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(address string) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(sched.Watch(listener)) })
+	group.Go(func() error { return p.server.Serve(p.sched.Watch(p.listener)) })
 	if s.local != nil {
-		group.Go(func() error { return server.Serve(sched.Watch(s.local)) })
+		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.local)) })
 	}
-	group.Go(func() error { return sched.Run(groupCtx) })
+	group.Go(func() error { return p.sched.Run(groupCtx) })
+	group.Go(func() error { return p.pages.Run(groupCtx) })
 	group.Go(func() error {
 		<-groupCtx.Done()
-		stopGRPC(server, health)
+		stopGRPC(p.server, p.health)
 		return nil
 	})
 	var readyErr error
 	if ready != nil {
 		group.Go(func() error {
-			if readyErr = ready(listener.Addr().String()); readyErr == nil && s.EndsWithReady {
-				clients.waitQuiet(ctx)
+			if readyErr = ready(p.listener.Addr().String()); readyErr == nil && s.EndsWithReady {
+				p.clients.waitQuiet(ctx)
 				stop()
 			}
 			return readyErr

@@ -3,6 +3,7 @@ package farm
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -88,9 +89,10 @@ func stopGRPC(s *grpc.Server, h *health.Server) {
 	}
 }
 
-// serveHTTP serves health and metrics until stop is called. No address: nothing.
+// serveHTTP serves health, metrics and pages, which may be nil, until stop is called. No address:
+// nothing.
 func (p *Ports) serveHTTP(
-	ctx context.Context, address string, protect protection, registry *prometheus.Registry,
+	ctx context.Context, address string, protect protection, registry *prometheus.Registry, pages http.Handler,
 ) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
@@ -105,7 +107,14 @@ func (p *Ports) serveHTTP(
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	if pages != nil {
+		mux.Handle("/", pages)
+	}
+	var handler http.Handler = mux
+	if host, _, err := net.SplitHostPort(address); err == nil && isLoopback(host) {
+		handler = localOnly(mux)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(protect.encrypt(listener)) }()
 	return func() error {

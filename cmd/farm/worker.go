@@ -333,7 +333,7 @@ func (w *Worker) serveHTTP(ctx context.Context, registry *prometheus.Registry) (
 	if err != nil {
 		return nil, err
 	}
-	return w.Ports.serveHTTP(ctx, w.HTTP, protect, registry)
+	return w.Ports.serveHTTP(ctx, w.HTTP, protect, registry, nil)
 }
 
 // makeWorkDir makes the folder for temporary files, empty.

@@ -1,0 +1,24 @@
+package farm
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// TestLocalOnly has names that stand for this machine and names that were made to.
+func TestLocalOnly(t *testing.T) {
+	h := localOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for host, want := range map[string]int{
+		"127.0.0.1:8981": 200, "localhost:8981": 200, "localhost": 200, "[::1]:8981": 200, "127.0.0.1": 200,
+		"elsewhere.example:8981": 421, "localhost.elsewhere.example": 421, "": 421,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", host, w.Code, want)
+		}
+	}
+}

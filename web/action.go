@@ -1,0 +1,198 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// An actionView is an action, what it reads and how it ran.
+type actionView struct {
+	Digest, Instance string
+	Action           *repb.Action
+	Command          *repb.Command
+	CommandLine      string
+	Platform         []*repb.Platform_Property
+	Inputs           *inputNode
+	// NoInputs says why they are not shown.
+	NoInputs string
+	// Known: a profile was found; KnowsLast: and it tells what the last run read.
+	Known, KnowsLast bool
+	Sizes            *admin.GetSizesResponse // nil: not known
+	Chart            *chart
+}
+
+func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
+	d, err := digestOf(r)
+	if err != nil {
+		return nil, err
+	}
+	instance := r.FormValue("instance")
+	blobs := s.options.Blobs(instance, d.Function())
+	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
+	if err := readMessage(ctx, blobs, d, v.Action); err != nil {
+		return nil, missing("action", err)
+	}
+	command, err := digest.FromProto(d.Function(), v.Action.GetCommandDigest())
+	if err == nil {
+		err = readMessage(ctx, blobs, command, v.Command)
+	}
+	if err != nil {
+		return nil, missing("command of this action", err)
+	}
+	v.CommandLine = quoted(v.Command.GetArguments())
+	if v.Platform = v.Action.GetPlatform().GetProperties(); v.Action.GetPlatform() == nil {
+		//lint:ignore SA1019 what clients of API 2.0 send
+		v.Platform = v.Command.GetPlatform().GetProperties()
+	}
+	s.inputs(ctx, blobs, d.Function(), v)
+	s.sizes(ctx, d, r.FormValue("mnemonic"), v)
+	return v, nil
+}
+
+// digestOf returns the digest that the path of a page names.
+func digestOf(r *http.Request) (digest.Digest, error) {
+	for _, fn := range []digest.Function{digest.SHA256, digest.BLAKE3} {
+		if fn.String() != r.PathValue("function") {
+			continue
+		}
+		n, err := strconv.ParseInt(r.PathValue("size"), 10, 64)
+		if err != nil {
+			break
+		}
+		d, err := digest.Parse(fn, r.PathValue("hash"), n)
+		if err != nil {
+			return d, status.Error(codes.InvalidArgument, err.Error())
+		}
+		return d, nil
+	}
+	return digest.Digest{}, status.Error(codes.InvalidArgument, "an action's page is /actions/FUNCTION/HASH/SIZE")
+}
+
+func readMessage(ctx context.Context, blobs Blobs, d digest.Digest, m proto.Message) error {
+	b, err := blobs.Read(ctx, d)
+	if err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return status.Errorf(codes.InvalidArgument, "%s is no %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return nil
+}
+
+func missing(what string, err error) error {
+	if errors.Is(err, cas.ErrNotFound) || status.Code(err) == codes.NotFound {
+		return status.Errorf(codes.NotFound, "the %s is not, or no longer, in the storage", what)
+	}
+	return err
+}
+
+// quoted writes a command as a shell would take it.
+func quoted(args []string) string {
+	list := make([]string, len(args))
+	for i, a := range args {
+		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {
+			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_", r)
+		})
+		if list[i] = a; !plain {
+			list[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// inputs lays the profile over the input root. That it cannot be done is said on the page.
+func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *actionView) {
+	root, err := digest.FromProto(fn, v.Action.GetInputRootDigest())
+	if err != nil {
+		v.NoInputs = err.Error()
+		return
+	}
+	directories, err := readTree(ctx, blobs, root)
+	if err != nil {
+		v.NoInputs = status.Convert(missing("input root, or a part of it,", err)).Message()
+		return
+	}
+	known := s.record(ctx, fn, v)
+	tree, err := prefetch.LayOver(known, root, directories, maxShownInputs)
+	if err != nil {
+		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, maxShownInputs)
+		return
+	}
+	v.Inputs = inputsOf(tree)
+}
+
+// record returns what former runs read; nothing if that is not known.
+func (s *Site) record(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
+	if s.options.Profiles == nil {
+		return prefetch.Record{}
+	}
+	value, err := s.options.Profiles.Get(ctx, record.Key{
+		Bucket: prefetch.ExactBucket, Instance: v.Instance, Digest: digest.OfReduced(fn, v.Action),
+	})
+	if err != nil {
+		return prefetch.Record{}
+	}
+	known, ok := prefetch.ParseRecord(value)
+	v.Known, v.KnowsLast = ok, ok && known.KnowsLast()
+	return known
+}
+
+// sizes asks how the action ran on each size class.
+func (s *Site) sizes(ctx context.Context, d digest.Digest, mnemonic string, v *actionView) {
+	resp, err := s.options.Scheduler.GetSizes(ctx, &admin.GetSizesRequest{
+		InstanceName: v.Instance, DigestFunction: d.Function().Proto(), Mnemonic: mnemonic,
+		Action: &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()},
+	})
+	if err != nil {
+		return // it does not learn them, or knows no workers
+	}
+	v.Sizes, v.Chart = resp, chartOf(resp)
+}
+
+// An inputNode is a file or folder of an input root, those with the most bytes that nobody read
+// first.
+type inputNode struct {
+	*prefetch.Node
+	Children []*inputNode
+}
+
+// Unused is what nobody read at and below it.
+func (n *inputNode) Unused() prefetch.Amount { return n.Sums[prefetch.NeverRead] }
+
+// Read is how it is called what was done with a file.
+func (n *inputNode) Read() string {
+	return [prefetch.Marks]string{
+		prefetch.NeverRead: "never read", prefetch.Foreseen: "foreseen", prefetch.ReadLast: "read",
+	}[n.Mark]
+}
+
+// Class is the same for the style sheet.
+func (n *inputNode) Class() string { return strings.ReplaceAll(n.Read(), " ", "-") }
+
+func inputsOf(n *prefetch.Node) *inputNode {
+	v := &inputNode{Node: n}
+	for _, child := range n.Children {
+		v.Children = append(v.Children, inputsOf(child))
+	}
+	slices.SortStableFunc(v.Children, func(a, b *inputNode) int {
+		return cmp.Or(cmp.Compare(b.Unused().Bytes, a.Unused().Bytes), cmp.Compare(a.Name, b.Name))
+	})
+	return v
+}

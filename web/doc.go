@@ -1,0 +1,23 @@
+// Package web shows a scheduler to people: why builds wait, what runs where, and which of an
+// action's inputs are never read.
+//
+// Pages are rendered here, from templates that are part of the program; what they show comes
+// from the scheduler's own services, called without a network. Those that move are sent again
+// as server-sent events whenever they look different, and one small script puts them into place;
+// without it every page works, but stands still.
+//
+// # Bounds
+//
+// What the scheduler is asked costs it time under its lock. A budget sees to it that this is a
+// twentieth of the time at most, whoever asks and however often, and answers of the last second
+// are used again. Lists come in pages, input roots up to a number of files, live pages up to a
+// number of viewers.
+//
+// # Who may what
+//
+// Pages of this package are for whoever reaches the port. What changes something (drain,
+// cancel) is a form that browsers send from these pages only, and can be left out altogether.
+//
+// Lock order: no mutex is held while another is taken, or while the scheduler is asked; whose turn
+// it is to ask is a place in a channel.
+package web

@@ -1,0 +1,107 @@
+package web
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	// What workers pack into their metadata is known by its registration.
+	_ "github.com/forerunner-build/forerunner/proto/actionstats"
+	_ "github.com/forerunner-build/forerunner/proto/resourceusage"
+)
+
+// facts are what a worker tells of an action in one message.
+type facts struct {
+	Title string
+	Rows  []fact
+}
+
+type fact struct{ Name, Value string }
+
+// factsOf shows the messages whose type is known, field by field.
+func factsOf(list []*anypb.Any) []facts {
+	var all []facts
+	for _, packed := range list {
+		m, err := packed.UnmarshalNew()
+		if err != nil {
+			continue // of another worker
+		}
+		f := facts{Title: words(string(m.ProtoReflect().Descriptor().Name()))}
+		m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if text := factText(d, v); text != "" {
+				f.Rows = append(f.Rows, fact{strings.ReplaceAll(string(d.Name()), "_", " "), text})
+			}
+			return true
+		})
+		sortFacts(f.Rows, m.ProtoReflect().Descriptor().Fields())
+		if len(f.Rows) > 0 {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// factText writes a field that is neither a list nor a message of parts.
+func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	if d.IsList() || d.IsMap() {
+		return ""
+	}
+	if d.Message() != nil {
+		var m proto.Message = v.Message().Interface()
+		switch m := m.(type) {
+		case *durationpb.Duration:
+			return durationText(m)
+		case *timestamppb.Timestamp:
+			return m.AsTime().Format("2006-01-02 15:04:05.000 MST")
+		}
+		return ""
+	}
+	name := string(d.Name())
+	switch d.Kind() {
+	case protoreflect.Int64Kind, protoreflect.Int32Kind:
+		if strings.HasSuffix(name, "_bytes") || strings.HasPrefix(name, "bytes_") {
+			return byteText(v.Int())
+		}
+	case protoreflect.DoubleKind:
+		if strings.HasSuffix(name, "_rate") {
+			return percent(v.Float())
+		}
+		return fmt.Sprintf("%.4g", v.Float())
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// sortFacts brings rows into the order of the schema; Range has none.
+func sortFacts(rows []fact, fields protoreflect.FieldDescriptors) {
+	at := 0
+	for i := range fields.Len() {
+		name := strings.ReplaceAll(string(fields.Get(i).Name()), "_", " ")
+		for j := at; j < len(rows); j++ {
+			if rows[j].Name == name {
+				rows[at], rows[j] = rows[j], rows[at]
+				at++
+				break
+			}
+		}
+	}
+}
+
+// words turns InputRoot into "Input root".
+func words(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		next := i+1 < len(s) && unicode.IsLower(rune(s[i+1]))
+		if i > 0 && unicode.IsUpper(r) && next {
+			b.WriteByte(' ')
+			r = unicode.ToLower(r)
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

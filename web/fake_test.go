@@ -1,0 +1,298 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// A fakeScheduler answers with what it holds, and notes what it is told.
+type fakeScheduler struct {
+	admin.UnimplementedSchedulerServer
+	longrunningpb.UnimplementedOperationsServer
+	bytestream.UnimplementedByteStreamServer
+
+	mu     sync.Mutex
+	queued int64
+	calls  int
+	told   []string
+	done   bool
+}
+
+const operationOf = "operations/11111111-2222"
+
+func (f *fakeScheduler) tell(what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, what)
+}
+
+func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*admin.ListQueuesResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	return &admin.ListQueuesResponse{
+		Unmatched: 2, UnmatchedReason: "no worker has OS=plan9",
+		Queues: []*admin.Queue{{
+			Platform: []*admin.Property{{Name: "OS", Value: "linux"}}, SizeClass: 4, Workers: 10, Executing: 9, Draining: 1,
+			Queued: f.queued, HeadAction: strings.Repeat("ab", 32) + "/7", HeadReason: "all 9 workers that take work are busy",
+			Root: &admin.Branch{Children: []*admin.Branch{
+				{Key: "team-a", Queued: 5, Running: 6, Due: 1, Children: []*admin.Branch{{Key: "<b>build</b>", Running: 6, Due: 1}}},
+				{Key: "team-b", Queued: 1, Running: 3, Due: 3},
+			}},
+		}},
+	}, nil
+}
+
+func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersRequest) (*admin.ListWorkersResponse, error) {
+	return &admin.ListWorkersResponse{
+		Workers: []*admin.Worker{{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9"}},
+		Drains:  []*admin.Pattern{{Attributes: map[string]string{"host": "old-*"}}}, NextPageToken: "more&" + req.GetPageToken(),
+	}, nil
+}
+
+func (f *fakeScheduler) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
+	f.tell("drain " + identity(req.GetPattern().GetAttributes()))
+	return &admin.DrainResponse{}, nil
+}
+
+func (f *fakeScheduler) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
+	f.tell("undrain " + identity(req.GetPattern().GetAttributes()))
+	return &admin.UndrainResponse{}, nil
+}
+
+func (f *fakeScheduler) ListOperations(_ context.Context, req *admin.ListOperationsRequest) (*admin.ListOperationsResponse, error) {
+	f.tell("list " + identity(req.GetPattern().GetAttributes()))
+	return &admin.ListOperationsResponse{Operations: []*admin.Operation{
+		{Name: operationOf, Target: "//a:<script>alert(1)</script>", Mnemonic: "GoCompile", Queued: timestamppb.Now()},
+	}}, nil
+}
+
+func (f *fakeScheduler) operationMessage() *admin.Operation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &admin.Operation{
+		Name: operationOf, Action: strings.Repeat("ab", 32) + "/7", DigestFunction: "sha256", InstanceName: "main",
+		Mnemonic: "GoCompile", Queued: timestamppb.Now(), Done: f.done,
+	}
+}
+
+func (f *fakeScheduler) GetSizes(context.Context, *admin.GetSizesRequest) (*admin.GetSizesResponse, error) {
+	return &admin.GetSizesResponse{
+		SizeClass: 1, Reason: "it was fast enough", Sizes: []*admin.SizeStats{
+			{SizeClass: 1, Succeeded: 3, Expected: durationpb.New(2 * time.Second), Acceptable: durationpb.New(4 * time.Second), Probability: 0.9},
+			{SizeClass: 4, Succeeded: 1, Expected: durationpb.New(time.Second)},
+		},
+	}, nil
+}
+
+// fakeOperations is the part of a fakeScheduler whose methods have the same names.
+type fakeOperations struct {
+	longrunningpb.UnimplementedOperationsServer
+	f *fakeScheduler
+}
+
+func (o fakeOperations) GetOperation(_ context.Context, req *longrunningpb.GetOperationRequest) (*longrunningpb.Operation, error) {
+	meta := &repb.ExecuteOperationMetadata{Stage: repb.ExecutionStage_EXECUTING}
+	m := &longrunningpb.Operation{Name: req.GetName()}
+	if o.f.operationMessage().GetDone() {
+		meta.Stage = repb.ExecutionStage_COMPLETED
+		at := func(ms int) *timestamppb.Timestamp { return timestamppb.New(time.UnixMilli(1e12 + int64(ms))) }
+		response := packed(&repb.ExecuteResponse{
+			Message: "killed for want of memory",
+			Result: &repb.ActionResult{ExitCode: 137, ExecutionMetadata: &repb.ExecutedActionMetadata{
+				Worker: "w1", QueuedTimestamp: at(0), WorkerStartTimestamp: at(-3), // another machine's clock
+				ExecutionStartTimestamp: at(100), ExecutionCompletedTimestamp: at(400), WorkerCompletedTimestamp: at(500),
+				AuxiliaryMetadata: []*anypb.Any{
+					packed(&actionstats.Prefetch{Profile: "exact", HitRate: 0.75, BytesFetched: 20 << 20}),
+					{TypeUrl: "type.googleapis.com/nobody.Knows", Value: []byte{1}},
+				},
+			}},
+		})
+		m.Done, m.Result = true, &longrunningpb.Operation_Response{Response: response}
+	}
+	m.Metadata = packed(meta)
+	return m, nil
+}
+
+func (o fakeOperations) CancelOperation(_ context.Context, req *longrunningpb.CancelOperationRequest) (*emptypb.Empty, error) {
+	o.f.tell("cancel " + req.GetName())
+	return &emptypb.Empty{}, nil
+}
+
+func packed(m proto.Message) *anypb.Any {
+	a, err := anypb.New(m)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// fakeAdmin is the other part.
+type fakeAdmin struct{ *fakeScheduler }
+
+func (f fakeAdmin) GetOperation(_ context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
+	if req.GetName() != operationOf {
+		return nil, status.Errorf(codes.NotFound, "operation %q is not known", req.GetName())
+	}
+	return f.operationMessage(), nil
+}
+
+// Read implements bytestream.ByteStreamServer.
+func (f *fakeScheduler) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
+	if req.GetResourceName() != "streams/"+operationOf+"/stdout" {
+		return status.Error(codes.NotFound, "no such stream")
+	}
+	for _, text := range []string{"one\n", "tw\xffo </pre>\n"} {
+		if err := stream.Send(&bytestream.ReadResponse{Data: []byte(text)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fakeBlobs holds blobs by their digest.
+type fakeBlobs map[digest.Digest][]byte
+
+func (b fakeBlobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
+	if blob, ok := b[d]; ok {
+		return blob, nil
+	}
+	return nil, cas.ErrNotFound
+}
+
+// put stores a message and returns its digest.
+func (b fakeBlobs) put(m proto.Message) digest.Digest {
+	d, raw, err := digest.OfMessage(digest.SHA256, m)
+	if err != nil {
+		panic(err)
+	}
+	b[d] = raw
+	return d
+}
+
+// fakeProfiles holds records by their digest.
+type fakeProfiles map[digest.Digest][]byte
+
+func (p fakeProfiles) Get(_ context.Context, k record.Key) ([]byte, error) {
+	if value, ok := p[k.Digest]; ok {
+		return value, nil
+	}
+	return nil, record.ErrNotFound
+}
+
+func (p fakeProfiles) Put(_ context.Context, k record.Key, value []byte) error {
+	p[k.Digest] = value
+	return nil
+}
+
+// A browser asks a Site.
+type browser struct {
+	t         *testing.T
+	scheduler *fakeScheduler
+	blobs     fakeBlobs
+	profiles  fakeProfiles
+	site      *Site
+	server    *httptest.Server
+}
+
+func newBrowser(t *testing.T, readOnly bool) *browser {
+	t.Helper()
+	b := &browser{t: t, scheduler: &fakeScheduler{}, blobs: fakeBlobs{}, profiles: fakeProfiles{}}
+	site, err := New(Options{
+		Scheduler: fakeAdmin{b.scheduler}, Operations: fakeOperations{f: b.scheduler}, Output: b.scheduler,
+		Blobs:    func(string, digest.Function) Blobs { return b.blobs },
+		Profiles: b.profiles, ReadOnly: readOnly,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.site, b.server = site, httptest.NewServer(site.Handler())
+	t.Cleanup(b.server.Close)
+	return b
+}
+
+// get returns a page, which must have that status.
+func (b *browser) get(path string, want int) string {
+	b.t.Helper()
+	resp, err := http.Get(b.server.URL + path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if resp.StatusCode != want {
+		b.t.Errorf("%s: status %d, want %d: %s", path, resp.StatusCode, want, body)
+	}
+	return string(body)
+}
+
+// post sends a form as a page of that origin does and returns the status of the answer.
+func (b *browser) post(path, origin string, form url.Values) int {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.server.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Origin", origin)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// follow returns the events of a page, until it is told to stop or they end.
+func (b *browser) follow(path string, next func(name, data string) bool) {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.server.URL+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("Accept", eventStream)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var name, data string
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "event: "):
+			name, data = line[len("event: "):], ""
+		case strings.HasPrefix(line, "data: "):
+			data += line[len("data: "):] + "\n"
+		case !next(name, data):
+			return
+		}
+	}
+}

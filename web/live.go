@@ -1,0 +1,145 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	eventStream = "text/event-stream"
+	// maxViewers bounds the pages that move at a time. Others stand still.
+	maxViewers = 200
+	// livePeriod is how often a page that moves is looked at.
+	livePeriod = 2 * time.Second
+	// keepAlive is how often something is sent if nothing moves.
+	keepAlive = 15 * time.Second
+)
+
+// An events is a stream of server-sent events.
+type events struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// events begins a stream, if there is room for one more viewer; leave gives the room back.
+func (s *Site) events(w http.ResponseWriter) (e events, leave func(), ok bool) {
+	select {
+	case s.viewers <- struct{}{}:
+	default:
+		http.Error(w, "too many pages are open: this one stands still", http.StatusServiceUnavailable)
+		return events{}, nil, false
+	}
+	w.Header().Set("Content-Type", eventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	return events{w, http.NewResponseController(w)}, func() { <-s.viewers }, true
+}
+
+// send sends one event; data may have several lines.
+func (e events) send(name string, data []byte) error {
+	var b bytes.Buffer
+	b.WriteString("event: " + name + "\n")
+	for line := range bytes.Lines(data) {
+		b.WriteString("data: ")
+		b.Write(bytes.TrimRight(line, "\r\n"))
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	if _, err := e.w.Write(b.Bytes()); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}
+
+// follow sends what moves of a page whenever it looks different, until the viewer leaves or
+// the page is no more.
+func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load loader) {
+	e, leave, ok := s.events(w)
+	if !ok {
+		return
+	}
+	defer leave()
+	ticker := time.NewTicker(livePeriod)
+	defer ticker.Stop()
+	var shown []byte
+	var sent time.Time
+	for {
+		data, err := s.load(r, load)
+		if err != nil {
+			_ = e.send("gone", []byte(status.Convert(err).Message()))
+			return
+		}
+		part, err := s.main(name, data)
+		if err != nil {
+			s.options.Logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
+			return
+		}
+		switch {
+		case !bytes.Equal(part, shown):
+			err = e.send("main", part)
+			shown, sent = part, time.Now()
+		case time.Since(sent) > keepAlive:
+			err = e.send("alive", nil)
+			sent = time.Now()
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// output sends what a command prints while it runs.
+func (s *Site) output(w http.ResponseWriter, r *http.Request) {
+	name, stream := operationName(r), r.PathValue("stream")
+	if s.options.Output == nil || stream != "stdout" && stream != "stderr" {
+		http.NotFound(w, r)
+		return
+	}
+	e, leave, ok := s.events(w)
+	if !ok {
+		return
+	}
+	defer leave()
+	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: "streams/" + name + "/" + stream},
+		&outputStream{r: r, events: e})
+	text := "end"
+	if err != nil && !errors.Is(err, io.EOF) {
+		text = status.Convert(err).Message()
+	}
+	_ = e.send("gone", []byte(text))
+}
+
+// An outputStream is the reader of one stream of output.
+type outputStream struct {
+	grpc.ServerStreamingServer[bytestream.ReadResponse]
+	r      *http.Request
+	events events
+}
+
+// Context implements grpc.ServerStream.
+func (o *outputStream) Context() context.Context { return o.r.Context() }
+
+// Send implements the stream. What is no text is sent as U+FFFD.
+func (o *outputStream) Send(m *bytestream.ReadResponse) error {
+	text, err := json.Marshal(strings.ToValidUTF8(string(m.GetData()), "\ufffd"))
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	return o.events.send("text", text)
+}

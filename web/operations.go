@@ -1,0 +1,205 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+const operationPrefix = "operations/"
+
+func operationName(r *http.Request) string { return operationPrefix + r.PathValue("id") }
+
+func operationID(name string) string { return strings.TrimPrefix(name, operationPrefix) }
+
+// A rows is one page of a long list.
+type rows[T any] struct {
+	List []T
+	// Pattern is what was asked for, Next the token of the next page; both may be empty.
+	Pattern, Next string
+}
+
+// NextQuery is the query of the next page.
+func (r rows[T]) NextQuery() template.URL {
+	return template.URL(url.Values{"pattern": {r.Pattern}, "page": {r.Next}}.Encode())
+}
+
+// pattern returns what the viewer looks for, nil for everything: a text, or names with values.
+func pattern(r *http.Request) (text string, p *admin.Pattern, err error) {
+	text = strings.TrimSpace(r.FormValue("pattern"))
+	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
+		m := map[string]string{}
+		for i, name := range names {
+			m[name] = values[i]
+		}
+		return identity(m), &admin.Pattern{Attributes: m}, nil
+	}
+	if text == "" {
+		return "", nil, nil
+	}
+	parsed, err := scheduler.ParsePattern(text)
+	if err != nil {
+		return text, nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return text, &admin.Pattern{Attributes: parsed.Map()}, nil
+}
+
+func (s *Site) operations(ctx context.Context, r *http.Request) (any, error) {
+	text, p, err := pattern(r)
+	if err != nil {
+		return nil, err
+	}
+	token := r.FormValue("page")
+	list, err := ask(ctx, s.source, "operations "+text+" "+token, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
+		return s.options.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageSize: pageRows, PageToken: token})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows[*admin.Operation]{list.GetOperations(), text, list.GetNextPageToken()}, nil
+}
+
+// An operationView is one operation and what came of it so far.
+type operationView struct {
+	*admin.Operation
+	Stage   string
+	Message string // for the client
+	Error   string // the status of the response, if it is none of success
+	Exit    *int32 // of the command, once it is known
+	Reused  bool   // the result was in the cache
+	Worker  string
+	Spans   []span
+	Facts   []facts
+	Output  bool // can be watched
+}
+
+// ActionPath is where the page of the action is.
+func (o operationView) ActionPath() string {
+	return fmt.Sprintf("/actions/%s/%s?%s", o.GetDigestFunction(), o.GetAction(),
+		url.Values{"instance": {o.GetInstanceName()}, "mnemonic": {o.GetMnemonic()}}.Encode())
+}
+
+func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
+	name := operationName(r)
+	op, err := s.options.Scheduler.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.options.Operations.GetOperation(ctx, &longrunningpb.GetOperationRequest{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	v := operationView{Operation: op, Worker: op.GetWorker()}
+	var meta repb.ExecuteOperationMetadata
+	if err := m.GetMetadata().UnmarshalTo(&meta); err != nil {
+		return nil, status.Errorf(codes.Internal, "metadata of %s: %v", name, err)
+	}
+	v.Stage = strings.ToLower(meta.GetStage().String())
+	if m.GetResponse() == nil {
+		v.Output = meta.GetStage() == repb.ExecutionStage_EXECUTING && s.options.Output != nil
+		return v, nil
+	}
+	var resp repb.ExecuteResponse
+	if err := m.GetResponse().UnmarshalTo(&resp); err != nil {
+		return nil, status.Errorf(codes.Internal, "response of %s: %v", name, err)
+	}
+	v.respond(&resp)
+	return v, nil
+}
+
+// respond takes over what the response says.
+func (o *operationView) respond(resp *repb.ExecuteResponse) {
+	o.Message, o.Reused = resp.GetMessage(), resp.GetCachedResult()
+	if st := resp.GetStatus(); st.GetCode() != 0 {
+		o.Error = fmt.Sprintf("%s: %s", codes.Code(st.GetCode()), st.GetMessage())
+	}
+	if resp.GetResult() != nil {
+		exit := resp.GetResult().GetExitCode()
+		o.Exit = &exit
+	}
+	meta := resp.GetResult().GetExecutionMetadata()
+	if meta.GetWorker() != "" {
+		o.Worker = meta.GetWorker()
+	}
+	o.Spans, o.Facts = spans(meta), factsOf(meta.GetAuxiliaryMetadata())
+}
+
+// A span is a stage on the time line of an action, in thousandths of it all.
+type span struct {
+	Name     string
+	From, To int64
+	Took     time.Duration
+}
+
+func (s span) Width() int64 { return max(s.To-s.From, 2) }
+
+// spans returns the stages that an action went through, in their order.
+func spans(m *repb.ExecutedActionMetadata) []span {
+	marks := []struct {
+		name  string
+		until *timestamppb.Timestamp
+	}{
+		{"", m.GetQueuedTimestamp()},
+		{"queued", m.GetWorkerStartTimestamp()},
+		{"accepted", m.GetInputFetchStartTimestamp()},
+		{"input fetch", m.GetInputFetchCompletedTimestamp()},
+		{"wait for a slot", m.GetExecutionStartTimestamp()},
+		{"execution", m.GetExecutionCompletedTimestamp()},
+		{"wait for upload", m.GetOutputUploadStartTimestamp()},
+		{"output upload", m.GetOutputUploadCompletedTimestamp()},
+		{"report", m.GetWorkerCompletedTimestamp()},
+	}
+	var list []span
+	var first, last time.Time
+	for _, mark := range marks {
+		if mark.until == nil {
+			continue
+		}
+		at := mark.until.AsTime()
+		if first.IsZero() {
+			first, last = at, at
+			continue
+		}
+		at = later(at, last) // clocks of two machines
+		list = append(list, span{mark.name, int64(last.Sub(first)), int64(at.Sub(first)), at.Sub(last)})
+		last = at
+	}
+	if all := int64(last.Sub(first)); all > 0 {
+		for i := range list {
+			list[i].From, list[i].To = share(list[i].From, all), share(list[i].To, all)
+		}
+	}
+	return list
+}
+
+func share(part, all int64) int64 { return int64(1000 * (float64(part) / float64(all))) }
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func (s *Site) cancel(w http.ResponseWriter, r *http.Request) {
+	name := operationName(r)
+	if _, err := s.options.Operations.CancelOperation(r.Context(), &longrunningpb.CancelOperationRequest{Name: name}); err != nil {
+		s.fail(w, "operation", err)
+		return
+	}
+	s.source.forget()
+	http.Redirect(w, r, "/"+name, http.StatusSeeOther)
+}

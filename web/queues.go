@@ -1,0 +1,98 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// shownBranches bounds the branches of each queue that are asked for.
+const shownBranches = 500
+
+func (s *Site) queues(ctx context.Context) (*admin.ListQueuesResponse, error) {
+	return ask(ctx, s.source, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
+		return s.options.Scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
+	})
+}
+
+// An overview is what there is of everything.
+type overview struct {
+	Queues          []*admin.Queue
+	Unmatched       int64
+	UnmatchedReason string
+	Plots           []plot
+	Idle, Draining  int32
+	sample
+}
+
+func (o overview) Waiting() int64   { return o.waiting }
+func (o overview) Executing() int64 { return o.executing }
+func (o overview) Workers() int64   { return o.workers }
+
+func (s *Site) overview(ctx context.Context, _ *http.Request) (any, error) {
+	list, err := s.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := overview{
+		Queues: list.GetQueues(), Unmatched: list.GetUnmatched(), UnmatchedReason: list.GetUnmatchedReason(),
+		Plots: plots(s.history.all()), sample: sampleOf(list),
+	}
+	for _, q := range list.GetQueues() {
+		o.Idle += q.GetIdle()
+		o.Draining += q.GetDraining()
+	}
+	return o, nil
+}
+
+// A queueTree is a queue with its branches.
+type queueTree struct {
+	*admin.Queue
+	Branches []branch
+	Omitted  int64
+}
+
+// A branch is a part of a queue whose operations have one key in common.
+type branch struct {
+	*admin.Branch
+	// ID tells it from all others of the page, over time.
+	ID string
+	// Share is the part of what runs among its siblings that runs here; Fair is the part that
+	// is due to it, among those that have something to run.
+	Share, Fair float64
+	Branches    []branch
+}
+
+func (s *Site) invocations(ctx context.Context, _ *http.Request) (any, error) {
+	list, err := s.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	trees := make([]queueTree, len(list.GetQueues()))
+	for i, q := range list.GetQueues() {
+		id := queueID(q)
+		trees[i] = queueTree{q, branches(id, q.GetRoot()), q.GetRoot().GetOmitted()}
+	}
+	return trees, nil
+}
+
+func branches(id string, parent *admin.Branch) []branch {
+	var running, due float64
+	for _, b := range parent.GetChildren() {
+		running += float64(b.GetRunning())
+		due += b.GetDue()
+	}
+	list := make([]branch, len(parent.GetChildren()))
+	for i, b := range parent.GetChildren() {
+		below := id + "/" + b.GetKey()
+		list[i] = branch{Branch: b, ID: below, Branches: branches(below, b)}
+		if running > 0 {
+			list[i].Share = float64(b.GetRunning()) / running
+		}
+		if due > 0 {
+			list[i].Fair = b.GetDue() / due
+		}
+	}
+	return list
+}

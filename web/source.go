@@ -1,0 +1,97 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// frugality is how much longer than a question the scheduler is left alone after it.
+	frugality = 20
+	// fresh is how old an answer may be that is used again.
+	fresh = time.Second
+	// maxAnswers bounds those that are kept.
+	maxAnswers = 64
+)
+
+// A source asks the scheduler, one question at a time and not too many of them. Answers that
+// are younger than a second are given again: whoever gets one must not change it.
+type source struct {
+	options Options
+	turn    chan struct{} // held by the one that asks
+	next    time.Time     // when the next question may be asked; of the holder of turn
+
+	mu      sync.Mutex
+	answers map[string]answer
+}
+
+type answer struct {
+	value any
+	at    time.Time
+}
+
+func newSource(o Options) *source {
+	return &source{options: o, turn: make(chan struct{}, 1), answers: map[string]answer{}}
+}
+
+// ask returns what do returns for that key, or did within the last second.
+func ask[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	if a, ok := s.known(key); ok {
+		return a.(T), nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+	if a, ok := s.known(key); ok { // whoever asked meanwhile wanted the same
+		return a.(T), nil
+	}
+	if wait := time.Until(s.next); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
+	}
+	start := time.Now()
+	value, err := do(ctx)
+	end := time.Now()
+	s.next = end.Add(frugality * end.Sub(start))
+	if err != nil {
+		return none, err
+	}
+	s.keep(key, answer{value, end})
+	return value, nil
+}
+
+func (s *source) known(key string) (any, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, ok := s.answers[key]
+	return a.value, ok && time.Since(a.at) < fresh
+}
+
+// keep keeps a, and drops what is too old or too much.
+func (s *source) keep(key string, a answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, old := range s.answers {
+		if a.at.Sub(old.at) >= fresh || len(s.answers) >= maxAnswers {
+			delete(s.answers, k)
+		}
+	}
+	s.answers[key] = a
+}
+
+// forget has the next questions asked anew, after something was changed.
+func (s *source) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.answers)
+}

@@ -1,0 +1,61 @@
+package web
+
+import (
+	"context"
+	"fmt"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+const (
+	// maxShownInputs bounds the files and folders of an input root on a page.
+	maxShownInputs = 50_000
+	// maxDirectories bounds the directories that are read for it.
+	maxDirectories = 100_000
+	// treeReads is how many are read at a time.
+	treeReads = 16
+)
+
+// readTree reads all directories of an input root, level by level.
+func readTree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Directory, error) {
+	known := map[digest.Digest]bool{root: true}
+	var all []*repb.Directory
+	for level := []digest.Digest{root}; len(level) > 0; {
+		list := make([]*repb.Directory, len(level))
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(treeReads)
+		for i, d := range level {
+			group.Go(func() error {
+				list[i] = &repb.Directory{}
+				return readMessage(ctx, blobs, d, list[i])
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+		level = nil
+		for _, m := range list {
+			for _, e := range m.GetDirectories() {
+				d, err := digest.FromProto(root.Function(), e.GetDigest())
+				if err != nil {
+					return nil, fmt.Errorf("folder %q: %w", e.GetName(), err)
+				}
+				if !known[d] {
+					known[d] = true
+					level = append(level, d)
+				}
+			}
+		}
+		if len(known) > maxDirectories {
+			return nil, status.Errorf(codes.FailedPrecondition,
+				"the input root has more than %d folders; use forerunner profile", maxDirectories)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,201 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// Options say what a Site shows.
+type Options struct {
+	// Scheduler and Operations are asked for everything that moves. Both are needed.
+	Scheduler  admin.SchedulerServer
+	Operations longrunningpb.OperationsServer
+	// Output has what commands print while they run; nil: that is not shown.
+	Output bytestream.ByteStreamServer
+	// Blobs returns the storage of an instance name, where actions are read.
+	Blobs func(instance string, fn digest.Function) Blobs
+	// Profiles has what actions read; nil: that is not known here.
+	Profiles record.Store
+	// ReadOnly leaves out what changes something.
+	ReadOnly bool
+	Logger   *zap.Logger
+}
+
+// Blobs is storage. Read returns the whole of a small blob, which is the caller's.
+type Blobs interface {
+	Read(ctx context.Context, d digest.Digest) ([]byte, error)
+}
+
+const (
+	// pageRows is how many rows of a long list are on a page.
+	pageRows = 100
+	// loadTimeout bounds what a page waits for what it shows.
+	loadTimeout = 20 * time.Second
+)
+
+//go:embed templates static
+var files embed.FS
+
+// A Site is a set of pages.
+type Site struct {
+	options Options
+	pages   map[string]*template.Template
+	source  *source
+	history *history
+	viewers chan struct{} // a place for each live page
+}
+
+// New returns a Site. It asks for nothing yet.
+func New(o Options) (*Site, error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	s := &Site{
+		options: o, pages: map[string]*template.Template{}, source: newSource(o), history: &history{},
+		viewers: make(chan struct{}, maxViewers),
+	}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	layout, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html")
+	if err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	for _, name := range names {
+		t, err := layout.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pages: %w", err)
+		}
+		s.pages[name[len("templates/"):len(name)-len(".html")]] = t
+	}
+	return s, nil
+}
+
+// Handler answers every request, those for pages that there are not with an error.
+func (s *Site) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", http.FileServerFS(files))
+	mux.Handle("GET /{$}", s.page("overview", s.overview))
+	mux.Handle("GET /invocations", s.page("invocations", s.invocations))
+	mux.Handle("GET /operations", s.page("operations", s.operations))
+	mux.Handle("GET /operations/{id}", s.page("operation", s.operation))
+	mux.HandleFunc("GET /operations/{id}/{stream}", s.output)
+	mux.Handle("GET /actions/{function}/{hash}/{size}", s.page("action", s.action))
+	mux.Handle("GET /workers", s.page("workers", s.workers))
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		s.fail(w, "", status.Error(codes.NotFound, "there is no page of that name"))
+	})
+	if !s.options.ReadOnly {
+		mux.HandleFunc("POST /operations/{id}/cancel", s.cancel)
+		mux.HandleFunc("POST /workers/drain", s.drain)
+		mux.HandleFunc("POST /workers/undrain", s.undrain)
+	}
+	// Browsers say whether a form comes from one of these pages.
+	return withHeaders(http.NewCrossOriginProtection().Handler(mux))
+}
+
+func withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
+			"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A loader gets what a page shows. Its errors are gRPC statuses.
+type loader func(ctx context.Context, r *http.Request) (any, error)
+
+// A view is what templates see.
+type view struct {
+	Page     string // that of the navigation which is open
+	ReadOnly bool
+	Data     any
+}
+
+// page answers with a page, or with the stream of what it becomes.
+func (s *Site) page(name string, load loader) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept") == eventStream {
+			s.follow(w, r, name, load)
+			return
+		}
+		data, err := s.load(r, load)
+		if err != nil {
+			s.fail(w, name, err)
+			return
+		}
+		s.render(w, http.StatusOK, name, view{Page: name, Data: data})
+	})
+}
+
+func (s *Site) load(r *http.Request, load loader) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
+	defer cancel()
+	return load(ctx, r)
+}
+
+// render writes a whole page.
+func (s *Site) render(w http.ResponseWriter, code int, name string, v view) {
+	v.ReadOnly = s.options.ReadOnly
+	var b bytes.Buffer
+	if err := s.pages[name].ExecuteTemplate(&b, "layout.html", v); err != nil {
+		s.options.Logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
+		http.Error(w, "this page cannot be shown: the scheduler's log says why", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes()) // who has left does not read it
+}
+
+// main returns the part of a page that moves.
+func (s *Site) main(name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := s.pages[name].ExecuteTemplate(&b, "main", view{Page: name, ReadOnly: s.options.ReadOnly, Data: data})
+	return b.Bytes(), err
+}
+
+// A failure is what the page of an error shows.
+type failure struct{ Title, Text string }
+
+// fail says what went wrong, by a gRPC status.
+func (s *Site) fail(w http.ResponseWriter, name string, err error) {
+	st := status.Convert(err)
+	code, title := http.StatusInternalServerError, "This did not work"
+	switch st.Code() {
+	case codes.NotFound:
+		code, title = http.StatusNotFound, "Not here"
+	case codes.InvalidArgument:
+		code, title = http.StatusBadRequest, "That is not understood"
+	case codes.FailedPrecondition:
+		code, title = http.StatusConflict, "Not possible"
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		code, title = http.StatusServiceUnavailable, "Not now"
+	}
+	s.render(w, code, "error", view{Page: name, Data: failure{title, st.Message()}})
+}

@@ -1,0 +1,232 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch"
+)
+
+// expect fails the test for each text that a page does not have.
+func expect(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %q:\n%s", text, page)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	b := newBrowser(t, false)
+	b.scheduler.queued = 6
+	expect(t, b.get("/", 200), "OS=linux", "all 9 workers that take work are busy", "No worker can serve 2", "no worker has OS=plan9")
+	expect(t, b.get("/invocations", 200), "team-a", "share 67 %, fair 25 %", "share 33 %, fair 75 %", "&lt;b&gt;build&lt;/b&gt;")
+	page := b.get("/operations?pattern=target%3D//a*", 200)
+	expect(t, page, operationOf, "&lt;script&gt;", "GoCompile")
+	if strings.Contains(page, "<script>alert") {
+		t.Error("a target is taken for HTML")
+	}
+	if !slices.Contains(b.scheduler.told, "list target=//a*") {
+		t.Errorf("asked %q", b.scheduler.told)
+	}
+	expect(t, b.get("/operations?pattern=nonsense", 400), "That is not understood")
+	expect(t, b.get("/workers", 200), "host=w,1,slot=0", "executing", "old-*", "page=more%26")
+	expect(t, b.get("/"+operationOf, 200), "executing", "data-live", "/stdout", "Cancel this operation", "instance=main")
+	b.scheduler.done = true
+	page = b.get("/"+operationOf, 200)
+	expect(t, page, "137", "killed for want of memory", "300ms", "hit rate", "75 %", "20 MiB")
+	if strings.Contains(page, "Cancel") || strings.Contains(page, "data-live") {
+		t.Error("an operation that is done can be cancelled, or moves")
+	}
+	expect(t, b.get("/operations/unknown", 404), "operations/unknown")
+	expect(t, b.get("/nothing", 404), "Not here")
+	expect(t, b.get("/static/live.js", 200), "EventSource")
+}
+
+// TestAction lays a profile over the inputs of an action.
+func TestAction(t *testing.T) {
+	b := newBrowser(t, false)
+	file := func(name string, size int64) *repb.FileNode {
+		return &repb.FileNode{Name: name, Digest: &repb.Digest{Hash: strings.Repeat("0", 64), SizeBytes: size}}
+	}
+	lib := b.blobs.put(&repb.Directory{Files: []*repb.FileNode{file("used", 10), file("large", 30<<20)}})
+	root := b.blobs.put(&repb.Directory{
+		Files: []*repb.FileNode{file("main.c", 5)}, Directories: []*repb.DirectoryNode{{Name: "lib", Digest: lib.Proto()}},
+	})
+	command := b.blobs.put(&repb.Command{Arguments: []string{"cc", "it's", "$HOME"}})
+	action := &repb.Action{CommandDigest: command.Proto(), InputRootDigest: root.Proto()}
+	d := b.blobs.put(action)
+	path := "/actions/sha256/" + d.String()
+	page := b.get(path, 200)
+	expect(t, page, "cc &#39;it&#39;\\&#39;&#39;s&#39; &#39;$HOME&#39;", "nothing can be said", "3 files, 30 MiB",
+		"starts on class 1", "it was fast enough", "90 %")
+
+	profiles := prefetch.NewProfiles(b.profiles, prefetch.ProfilesOptions{})
+	var hashes []prefetch.PathHash
+	for _, p := range []string{"", "main.c", "lib", "lib/used"} {
+		hashes = append(hashes, prefetch.HashPath(p))
+	}
+	profiles.Learn(t.Context(), prefetch.Action{Digest: digest.OfReduced(digest.SHA256, action)}, hashes, nil)
+	profiles.Flush(t.Context())
+	page = b.get(path, 200)
+	expect(t, page, "Never read: 1 files, 30 MiB", `never-read">never read</span> <span class="key">large`, `read">read</span> <span class="key">main.c`)
+	if strings.Index(page, "lib/") > strings.Index(page, "main.c") || strings.Index(page, "large") > strings.Index(page, ">used") {
+		t.Error("what is never read does not come first")
+	}
+
+	delete(b.blobs, lib)
+	expect(t, b.get(path, 200), "not, or no longer, in the storage")
+	delete(b.blobs, command)
+	expect(t, b.get(path, 404), "command of this action")
+	b.get("/actions/sha256/abc/1", 400)
+	b.get("/actions/md5/"+d.String(), 400)
+}
+
+func TestForms(t *testing.T) {
+	b := newBrowser(t, false)
+	worker := url.Values{"name": {"host", "slot"}, "value": {"w,1", "0"}}
+	for _, c := range []struct {
+		path, origin string
+		form         url.Values
+		want         int
+	}{
+		{"/workers/drain", b.server.URL, worker, http.StatusSeeOther},
+		{"/workers/undrain", b.server.URL, url.Values{"pattern": {"host=old-*"}}, http.StatusSeeOther},
+		{"/" + operationOf + "/cancel", b.server.URL, nil, http.StatusSeeOther},
+		{"/workers/drain", b.server.URL, nil, http.StatusBadRequest},
+		{"/workers/drain", "https://elsewhere.example", worker, http.StatusForbidden},
+		{"/" + operationOf + "/cancel", "https://elsewhere.example", nil, http.StatusForbidden},
+	} {
+		if got := b.post(c.path, c.origin, c.form); got != c.want {
+			t.Errorf("%s from %s: %d, want %d", c.path, c.origin, got, c.want)
+		}
+	}
+	if want := []string{"drain host=w,1,slot=0", "undrain host=old-*", "cancel " + operationOf}; !slices.Equal(b.scheduler.told, want) {
+		t.Errorf("told %q, want %q", b.scheduler.told, want)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	b := newBrowser(t, true)
+	for _, page := range []string{b.get("/workers", 200), b.get("/"+operationOf, 200)} {
+		if strings.Contains(page, `method="post"`) {
+			t.Error("the page has a form that changes something")
+		}
+	}
+	if got := b.post("/workers/drain", b.server.URL, url.Values{"pattern": {"host=*"}}); got < 400 || len(b.scheduler.told) > 0 {
+		t.Errorf("%d, told %q", got, b.scheduler.told)
+	}
+}
+
+// TestLive has a page that is sent again when it looks different.
+func TestLive(t *testing.T) {
+	b := newBrowser(t, false)
+	seen := 0
+	b.follow("/", func(name, data string) bool {
+		if name != "main" {
+			t.Errorf("event %q: %s", name, data)
+			return false
+		}
+		seen++
+		switch seen {
+		case 1:
+			expect(t, data, "<dd>2</dd>")
+			b.scheduler.mu.Lock()
+			b.scheduler.queued = 40
+			b.scheduler.mu.Unlock()
+		case 2:
+			expect(t, data, "<dd>42</dd>")
+		}
+		return seen < 2
+	})
+	var last string
+	b.follow("/operations/unknown", func(name, _ string) bool {
+		last = name
+		return true
+	})
+	if last != "gone" {
+		t.Errorf("the page of what is not there ends with %q", last)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	b := newBrowser(t, false)
+	var got []string
+	b.follow("/"+operationOf+"/stdout", func(name, data string) bool {
+		got = append(got, name+" "+strings.TrimSpace(data))
+		return true
+	})
+	want := []string{`text "one\n"`, `text "tw` + "\ufffd" + `o \u003c/pre\u003e\n"`, "gone end"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	b.get("/"+operationOf+"/stdin", 404)
+}
+
+// TestFrugality has a scheduler that needs a while for each answer.
+func TestFrugality(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(Options{})
+		calls := 0
+		get := func(key string) {
+			_, err := ask(t.Context(), s, key, func(context.Context) (int, error) {
+				calls++
+				time.Sleep(100 * time.Millisecond)
+				return calls, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		start := time.Now()
+		get("a")
+		get("a") // is known
+		if took := time.Since(start); calls != 1 || took != 100*time.Millisecond {
+			t.Errorf("%d calls in %s", calls, took)
+		}
+		get("b")
+		if took := time.Since(start); calls != 2 || took != 2200*time.Millisecond {
+			t.Errorf("%d calls in %s", calls, took)
+		}
+		get("a") // is too old by now
+		if calls != 3 {
+			t.Errorf("%d calls", calls)
+		}
+		s.forget()
+		get("a")
+		if calls != 4 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+func TestPlots(t *testing.T) {
+	h := &history{}
+	for i := range int64(samples + 10) {
+		h.add(sample{waiting: i, workers: 4})
+	}
+	all := h.all()
+	if len(all) != samples || all[0].waiting != 10 {
+		t.Fatalf("%d samples from %+v", len(all), all[0])
+	}
+	p := plots(all)
+	if p[0].Top != samples+9 || p[0].Now != samples+9 || !strings.HasSuffix(p[0].Points, "359,0.0") {
+		t.Errorf("waiting: %+v", p[0])
+	}
+	if p[1].Top != 1 || !strings.HasPrefix(p[1].Points, "0,60.0 ") {
+		t.Errorf("running: %+v", p[1])
+	}
+	if p := plots(all[:1]); p[0].Points != "" {
+		t.Errorf("one sample makes a line: %+v", p[0])
+	}
+}
