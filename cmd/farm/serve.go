@@ -89,8 +89,8 @@ func stopGRPC(s *grpc.Server, h *health.Server) {
 	}
 }
 
-// serveHTTP serves health, metrics and pages, which may be nil, until stop is called. No address:
-// nothing.
+// serveHTTP serves health, metrics, profiles of the program and pages, which may be nil, until stop is
+// called. No address: nothing.
 func (p *Ports) serveHTTP(
 	ctx context.Context, address string, protect protection, registry *prometheus.Registry, pages http.Handler,
 ) (stop func() error, err error) {
@@ -101,20 +101,7 @@ func (p *Ports) serveHTTP(
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", protect.pages(auth.Observe,
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	if pages != nil {
-		mux.Handle("/", pages)
-	}
-	var handler http.Handler = mux
-	if host, _, err := net.SplitHostPort(address); err == nil && isLoopback(host) {
-		handler = localOnly(mux)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: httpHandler(address, protect, registry, pages), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(protect.encrypt(listener)) }()
 	return func() error {
@@ -124,4 +111,26 @@ func (p *Ports) serveHTTP(
 		}
 		return closeErr
 	}, nil
+}
+
+// httpHandler answers on a port with that address.
+func httpHandler(address string, protect protection, registry *prometheus.Registry, pages http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", protect.pages(auth.Observe,
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	if pages != nil {
+		mux.Handle("/", pages)
+	}
+	host, _, err := net.SplitHostPort(address)
+	local := err == nil && isLoopback(host)
+	if local || protect.guard != nil { // else whoever reaches the port could keep the program busy
+		mux.Handle("/debug/pprof/", protect.pages(auth.Administer, profiling()))
+	}
+	if local {
+		return localOnly(mux)
+	}
+	return mux
 }
