@@ -7,13 +7,13 @@ TEST_FLAGS ?=
 BENCH_FLAGS ?=
 
 # What the tests use beside Go, and the Debian packages that bring it.
-TEST_PACKAGES := bazel-bootstrap g++ git googletest npm redis-sentinel redis-server
+TEST_PACKAGES := bazel-bootstrap g++ git googletest npm redis-sentinel redis-server systemd
 
 # The race detector sleeps for a second at each exit of a program; the tests start many.
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-cgroup2 test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes generate clean
+.PHONY: help build demo test test-needs test-cgroup2 test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,7 @@ test-needs:
 	for program in bazel g++ git npm redis-server redis-sentinel; do \
 		command -v $$program >/dev/null || missing="$$missing $$program"; \
 	done; \
+	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
 	test -d /usr/src/googletest || missing="$$missing googletest"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -97,6 +98,9 @@ bench-worker: ## measure what a worker adds to its commands (needs root; some mi
 bench-sizes: ## simulate the choice of size classes (some minutes)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench sizes $(BENCH_FLAGS)
+
+vulncheck: ## ask for known vulnerabilities of dependencies (needs the network)
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 generate: ## make the code of the schemas below proto/ anew
 	$(GO) run ./proto/generate

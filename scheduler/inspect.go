@@ -142,10 +142,15 @@ type Branch struct {
 	Omitted  int
 }
 
-// Queues returns what is known of all queues, in the order of their prefix,
-// platform and size class, each with at most so many branches, and what is with
-// the actions that none of them serves. It looks at every worker.
-func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
+// QueueCounts returns how much there is of what in all queues, in the order of their
+// prefix, platform and size class; what is after Queued is empty. It looks at every
+// worker.
+func (s *State) QueueCounts() (queues []QueueView) {
+	s.eachQueue(func(_ *queue, v QueueView) { queues = append(queues, v) })
+	return queues
+}
+
+func (s *State) eachQueue(do func(*queue, QueueView)) {
 	executing, draining := map[*queue]int{}, map[*queue]int{}
 	for _, w := range s.workers {
 		switch {
@@ -157,20 +162,27 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	}
 	for _, p := range s.sortedPools() {
 		for _, q := range p.queues {
-			v := QueueView{
+			do(q, QueueView{
 				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
 				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
 				Executing: executing[q], Draining: draining[q], Queued: q.waiting,
-				Root: q.branches(executing[q], branches),
-			}
-			if t := q.head(s.now); t != nil {
-				v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v)
-			} else if q.waiting > 0 {
-				v.Why = "each instance name that waits here is at its maximum"
-			}
-			queues = append(queues, v)
+			})
 		}
 	}
+}
+
+// Queues is QueueCounts and more, with at most so many branches of each queue, and what
+// is with the actions that none of them serves.
+func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
+	s.eachQueue(func(q *queue, v QueueView) {
+		v.Root = q.branches(v.Executing, branches)
+		if t := q.head(s.now); t != nil {
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v)
+		} else if q.waiting > 0 {
+			v.Why = "each instance name that waits here is at its maximum"
+		}
+		queues = append(queues, v)
+	})
 	unmatched.Queued = s.unmatched.len()
 	if t, ok := s.unmatched.front(); ok {
 		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.explain(t.spec)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,15 +12,18 @@ import (
 // metrics are the scheduler's Prometheus metrics. The gauges ask State when
 // they are scraped.
 type metrics struct {
-	counts   func() Counts
+	counts   func() (Counts, []QueueView)
 	finished *prometheus.CounterVec
 	queued   prometheus.Histogram
 	lost     prometheus.Counter
 
-	tasks, workers *prometheus.Desc
+	tasks, workers, queues *prometheus.Desc
 }
 
-func newMetrics(r prometheus.Registerer, counts func() Counts) (*metrics, error) {
+// maxQueueMetrics bounds the queues that have metrics of their own.
+const maxQueueMetrics = 1000
+
+func newMetrics(r prometheus.Registerer, counts func() (Counts, []QueueView)) (*metrics, error) {
 	m := &metrics{
 		counts: counts,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -40,6 +44,9 @@ func newMetrics(r prometheus.Registerer, counts func() Counts) (*metrics, error)
 			[]string{"state"}, nil),
 		workers: prometheus.NewDesc("forerunner_scheduler_workers",
 			"Known workers, by state: idle, busy, draining.", []string{"state"}, nil),
+		queues: prometheus.NewDesc("forerunner_scheduler_queue_actions",
+			"Actions of one size class of one platform, by state: queued, executing. Their sum is how many slots are wanted.",
+			[]string{"instance_prefix", "platform", "size_class", "state"}, nil),
 	}
 	if r == nil {
 		return m, nil
@@ -54,6 +61,7 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.lost.Describe(c)
 	c <- m.tasks
 	c <- m.workers
+	c <- m.queues
 }
 
 // Collect implements prometheus.Collector.
@@ -61,7 +69,19 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.finished.Collect(c)
 	m.queued.Collect(c)
 	m.lost.Collect(c)
-	n := m.counts()
+	n, queues := m.counts()
+	type labels struct{ prefix, platform, class string }
+	seen := map[labels]bool{} // platforms that differ may read alike
+	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
+		platform, class := q.Platform.String(), strconv.FormatUint(uint64(q.SizeClass), 10)
+		if key := (labels{q.Prefix, platform, class}); seen[key] {
+			continue
+		} else {
+			seen[key] = true
+		}
+		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Queued), q.Prefix, platform, class, "queued")
+		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Executing), q.Prefix, platform, class, "executing")
+	}
 	for _, g := range []struct {
 		desc  *prometheus.Desc
 		state string

@@ -138,7 +138,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		streams: map[string][]*mailbox{},
 		held:    map[uint64]chan Reply{},
 	}
-	if s.metrics, err = newMetrics(o.Metrics, s.Counts); err != nil {
+	if s.metrics, err = newMetrics(o.Metrics, s.gauges); err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
 	}
 	return s, nil
@@ -197,6 +197,13 @@ func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Counts()
+}
+
+// gauges is Counts, and for each queue.
+func (s *Server) gauges() (Counts, []QueueView) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Counts(), s.state.QueueCounts()
 }
 
 // errStopped is what calls get when the scheduler ends.

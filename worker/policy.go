@@ -15,7 +15,7 @@ import (
 	"text/template"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Policies say how the actions of a worker are run, by what their platforms ask for:

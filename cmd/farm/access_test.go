@@ -17,6 +17,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -447,4 +448,20 @@ func blobOf(t *testing.T, m proto.Message) *repb.BatchUpdateBlobsRequest_Request
 		t.Fatal(err)
 	}
 	return &repb.BatchUpdateBlobsRequest_Request{Digest: digest.Of(digest.SHA256, b).Proto(), Data: b}
+}
+
+// TestDeployedAccess reads the configuration that the manifests of deploy give a scheduler.
+func TestDeployedAccess(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kubernetes/scheduler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ Data map[string]string } // the first document
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	var o auth.Options
+	if err := loadConfig(configFile(t, config.Data["scheduler.yaml"]), &scheduler.Config{}, &o); err != nil || len(o.Rules) < 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
 }

@@ -1,0 +1,46 @@
+package scheduler
+
+import (
+	"maps"
+	"testing"
+	"testing/synctest"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestQueueMetrics checks what an autoscaler goes by.
+func TestQueueMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	inFarm(t, ServerOptions{Metrics: registry}, func(t *testing.T, f *farm) {
+		w := f.worker("only")
+		for _, name := range []string{"a", "b", "c"} {
+			f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action(name)})
+			synctest.Wait()
+			if name == "a" {
+				w.idle()
+			}
+		}
+		metrics, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, m := range metrics {
+			if m.GetName() != "forerunner_scheduler_queue_actions" {
+				continue
+			}
+			for _, v := range m.GetMetric() {
+				key := ""
+				for _, l := range v.GetLabel() {
+					key += l.GetName() + "=" + l.GetValue() + " "
+				}
+				got[key] = v.GetGauge().GetValue()
+			}
+		}
+		queue := "instance_prefix= platform={} size_class=0 state="
+		if want := map[string]float64{queue + "queued ": 2, queue + "executing ": 1}; !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
