@@ -218,13 +218,9 @@ func retryLater(code codes.Code, err error, after time.Duration) error {
 // missing returns FAILED_PRECONDITION that tells the client which blob to
 // upload again (REv2, Execution.Execute).
 func missing(what string, d digest.Digest) error {
-	subject := "blobs/" + d.String()
-	if d.Function() != digest.SHA256 {
-		subject = "blobs/" + d.Function().String() + "/" + d.String()
-	}
 	st := status.Newf(codes.FailedPrecondition, "%s %s is not in the storage", what, d)
 	detailed, err := st.WithDetails(&errdetails.PreconditionFailure{
-		Violations: []*errdetails.PreconditionFailure_Violation{{Type: "MISSING", Subject: subject}},
+		Violations: []*errdetails.PreconditionFailure_Violation{{Type: "MISSING", Subject: d.BlobName()}},
 	})
 	if err != nil {
 		return st.Err()

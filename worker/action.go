@@ -69,7 +69,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 		if response == nil {
 			response = &repb.ExecuteResponse{}
 		}
-		response.Status = statusOf(ctx, err).Proto()
+		response.Status = statusOf(ctx, a.allMissing(ctx, err)).Proto()
 		// It may quote a name, which may be anything, and must be a message again.
 		response.Status.Message = strings.ToValidUTF8(response.Status.Message, "\ufffd")
 	}

@@ -134,6 +134,36 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestAllThatIsMissing has a command that reads one of several inputs that nobody has: the client is
+// told of all of them at once.
+func TestAllThatIsMissing(t *testing.T) {
+	f := newFarm(t)
+	of := func(content string) digest.Digest { return digest.Of(digest.SHA256, []byte(content)) }
+	inputs := tree{
+		"a": absent("one"), "d/b": absent("two"), "d/e/c": absent("three"), "there": "x", "same": absent("one"),
+		"gone": subtree(of("folder")),
+	}
+	for name, s := range map[string]spec{
+		"read":  {inputs: inputs, shell: "cat d/b; true"},
+		"begun": {inputs: inputs, shell: "ls gone; true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := f.run(t, s)
+			assertCode(t, r, codes.FailedPrecondition, "not found")
+			var violations int
+			for _, detail := range status.FromProto(r.GetStatus()).Details() {
+				violations += len(detail.(*errdetails.PreconditionFailure).GetViolations())
+			}
+			for _, content := range []string{"one", "two", "three", "folder"} {
+				assertMissing(t, r, of(content))
+			}
+			if violations != 4 {
+				t.Errorf("%d violations, want 4: %v", violations, r.GetStatus())
+			}
+		})
+	}
+}
+
 // assertMissing fails the test unless the client is told to upload d.
 func assertMissing(t *testing.T, r *repb.ExecuteResponse, d digest.Digest) {
 	t.Helper()

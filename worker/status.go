@@ -65,7 +65,7 @@ func missingStatus(err error, missing []digest.Digest) *status.Status {
 	for _, d := range missing {
 		detail.Violations = append(detail.Violations, &errdetails.PreconditionFailure_Violation{
 			Type:    "MISSING",
-			Subject: "blobs/" + d.String(),
+			Subject: d.BlobName(),
 		})
 	}
 	s := status.New(codes.FailedPrecondition, err.Error())

@@ -137,6 +137,15 @@ func (d Digest) String() string {
 	return string(strconv.AppendInt(b, d.size, 10))
 }
 
+// BlobName returns "blobs/<hash>/<size>", with the function before the hash unless it is SHA-256: what REv2
+// calls a blob in resource names, and in a PreconditionFailure of type MISSING.
+func (d Digest) BlobName() string {
+	if d.fn == SHA256 {
+		return "blobs/" + d.String()
+	}
+	return "blobs/" + d.fn.String() + "/" + d.String()
+}
+
 // A Hasher computes the digest of what is written to it. Write never fails.
 type Hasher struct {
 	fn   Function

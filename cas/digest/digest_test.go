@@ -130,3 +130,12 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+func TestBlobName(t *testing.T) {
+	for fn, want := range map[Function]string{SHA256: "blobs/", BLAKE3: "blobs/blake3/"} {
+		d := Of(fn, []byte("x"))
+		if got := d.BlobName(); got != want+d.Hash()+"/1" {
+			t.Errorf("%s is called %s", fn, got)
+		}
+	}
+}
