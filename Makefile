@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm redis-sentinel redis-ser
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-cgroup2 test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes vulncheck generate clean
+.PHONY: help build demo test test-needs test-cgroup2 test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,10 @@ bench-worker: ## measure what a worker adds to its commands (needs root; some mi
 bench-sizes: ## simulate the choice of size classes (some minutes)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench sizes $(BENCH_FLAGS)
+
+bench-quotas: ## simulate instances that share a farm by quotas (some minutes)
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench quotas $(BENCH_FLAGS)
 
 vulncheck: ## ask for known vulnerabilities of dependencies (needs the network)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...

@@ -71,6 +71,9 @@ func methods() map[string]need {
 		admin.Scheduler_Drain_FullMethodName:          {right: Administer, scope: all},
 		admin.Scheduler_Undrain_FullMethodName:        {right: Administer, scope: all},
 		admin.Scheduler_KillOperations_FullMethodName: {right: Administer, scope: all},
+		admin.Scheduler_ListQuotas_FullMethodName:     {right: Observe, scope: all},
+		admin.Scheduler_PutQuota_FullMethodName:       {right: Administer, scope: all},
+		admin.Scheduler_DeleteQuota_FullMethodName:    {right: Administer, scope: all},
 
 		healthpb.Health_Check_FullMethodName:                                 {free: true},
 		healthpb.Health_List_FullMethodName:                                  {free: true},

@@ -161,8 +161,9 @@ func (s adminService) ListQueues(
 			Workers: int32(v.Workers), Idle: int32(v.Idle), Executing: int32(v.Executing), Draining: int32(v.Draining),
 			Queued: int64(v.Queued), Root: v.Root.proto(),
 		}
+		q.HeadReason = v.Why
 		if v.Head != nil {
-			q.HeadAction, q.HeadQueued, q.HeadReason = v.Head.Digest.String(), timestamppb.New(v.HeadSince), v.Why
+			q.HeadAction, q.HeadQueued = v.Head.Digest.String(), timestamppb.New(v.HeadSince)
 		}
 		resp.Queues = append(resp.Queues, q)
 	}
@@ -170,7 +171,7 @@ func (s adminService) ListQueues(
 }
 
 func (b Branch) proto() *admin.Branch {
-	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted), Due: b.Due}
+	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted), Why: b.Why, Due: b.Due}
 	for _, child := range b.Children {
 		m.Children = append(m.Children, child.proto())
 	}

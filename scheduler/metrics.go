@@ -12,20 +12,20 @@ import (
 // metrics are the scheduler's Prometheus metrics. The gauges ask State when
 // they are scraped.
 type metrics struct {
-	counts   func() (Counts, []QueueView)
+	server   *Server
 	finished *prometheus.CounterVec
 	queued   prometheus.Histogram
 	lost     prometheus.Counter
 
-	tasks, workers, queues *prometheus.Desc
+	tasks, workers, queues, cohorts, preemptions *prometheus.Desc
 }
 
 // maxQueueMetrics bounds the queues that have metrics of their own.
 const maxQueueMetrics = 1000
 
-func newMetrics(r prometheus.Registerer, counts func() (Counts, []QueueView)) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, s *Server) (*metrics, error) {
 	m := &metrics{
-		counts: counts,
+		server: s,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_operations_total",
 			Help: "Operations finished, by outcome: cached, succeeded, failed (exit code), error, cancelled.",
@@ -47,6 +47,11 @@ func newMetrics(r prometheus.Registerer, counts func() (Counts, []QueueView)) (*
 		queues: prometheus.NewDesc("forerunner_scheduler_queue_actions",
 			"Actions of one size class of one platform, by state: queued, executing. Their sum is how many slots are wanted.",
 			[]string{"instance_prefix", "platform", "size_class", "state"}, nil),
+		cohorts: prometheus.NewDesc("forerunner_scheduler_cohort",
+			"Of each cohort, in its unit: capacity of its workers, used, and guaranteed (the sum of minimums).",
+			[]string{"cohort", "what"}, nil),
+		preemptions: prometheus.NewDesc("forerunner_scheduler_preemptions_total",
+			"Runs stopped for a quota, to run again later.", []string{"cohort"}, nil),
 	}
 	if r == nil {
 		return m, nil
@@ -62,6 +67,8 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	c <- m.tasks
 	c <- m.workers
 	c <- m.queues
+	c <- m.cohorts
+	c <- m.preemptions
 }
 
 // Collect implements prometheus.Collector.
@@ -69,7 +76,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.finished.Collect(c)
 	m.queued.Collect(c)
 	m.lost.Collect(c)
-	n, queues := m.counts()
+	n, queues := m.server.gauges()
 	type labels struct{ prefix, platform, class string }
 	seen := map[labels]bool{} // platforms that differ may read alike
 	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
@@ -81,6 +88,12 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		}
 		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Queued), q.Prefix, platform, class, "queued")
 		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Executing), q.Prefix, platform, class, "executing")
+	}
+	for _, v := range m.server.Cohorts() {
+		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Capacity), v.Name, "capacity")
+		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Used), v.Name, "used")
+		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Minimums), v.Name, "guaranteed")
+		c <- prometheus.MustNewConstMetric(m.preemptions, prometheus.CounterValue, float64(v.Preemptions), v.Name)
 	}
 	for _, g := range []struct {
 		desc  *prometheus.Desc

@@ -60,6 +60,11 @@ type ServerOptions struct {
 	// end with this one.
 	Drains     []Pattern
 	KeepDrains func([]Pattern) error
+	// Quotas are in force from the start; those of unknown cohorts are left out, with a
+	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
+	// maximum: it was deleted. Nil: changes end with this Server.
+	Quotas    []QuotaRecord
+	KeepQuota func(context.Context, QuotaRecord) error
 }
 
 // A Server serves a State over gRPC. It answers calls from the moment it is
@@ -79,8 +84,8 @@ type Server struct {
 	lessons chan *sizeclass.Lesson
 	// connections counts those that were ever made, to name them.
 	connections atomic.Uint64
-	// keeping is held while drains are kept.
-	keeping sync.Mutex
+	// keeping is held while drains are kept, keepingQuotas while a quota is changed and kept.
+	keeping, keepingQuotas sync.Mutex
 
 	// claims are the names of those that levels ask for.
 	claims []string
@@ -121,6 +126,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	for _, q := range o.Quotas {
+		if _, err := state.PutQuota(time.Now(), q.QuotaKey, q.Quota, false); err != nil {
+			o.Logger.Warn("quota is not in force", zap.Error(err))
+		}
+	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
@@ -138,7 +148,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		streams: map[string][]*mailbox{},
 		held:    map[uint64]chan Reply{},
 	}
-	if s.metrics, err = newMetrics(o.Metrics, s.gauges); err != nil {
+	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
 	}
 	return s, nil
@@ -159,10 +169,13 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 // come back with WaitExecution, workers with what they have in hand. A Server
 // runs once.
 func (s *Server) Run(ctx context.Context) error {
-	var lessons sync.WaitGroup
-	defer lessons.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	if s.options.Sizes != nil {
-		lessons.Go(func() { s.writeLessons(ctx) })
+		beside.Go(func() { s.writeLessons(ctx) })
+	}
+	if len(s.config.Quotas.Cohorts) > 0 {
+		beside.Go(func() { s.watchPromises(ctx) })
 	}
 	defer s.stop()
 	defer s.step(func(now time.Time) Out {

@@ -35,7 +35,13 @@ func loadConfig(file string, c *scheduler.Config, access *auth.Options) error {
 		},
 	}
 	maps.Copy(fields, accessFields(access))
-	if _, err := root.fields(fields); err != nil {
+	quotas, checkQuotas := quotaFields(c)
+	maps.Copy(fields, quotas)
+	_, err = root.fields(fields)
+	if err == nil {
+		err = checkQuotas()
+	}
+	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
 	return nil

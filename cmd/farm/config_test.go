@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
 func configFile(t *testing.T, text string) string {
@@ -80,10 +81,38 @@ func TestDocumentedConfig(t *testing.T) {
 	}
 }
 
+// TestDocumentedQuotas reads the example of the documentation.
+func TestDocumentedQuotas(t *testing.T) {
+	text, err := os.ReadFile("../../docs/QUOTAS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	var c scheduler.Config
+	if err := loadConfig(configFile(t, example), &c, &auth.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want := quota.Config{
+		Labels: []quota.Label{
+			{Name: "linux-x86", Properties: map[string]string{"OSFamily": "linux", "ISA": "x86-64"}},
+			{Name: "linux-arm", Properties: map[string]string{"OSFamily": "linux", "ISA": "aarch64"}},
+			{Name: "gpu", Properties: map[string]string{"pool": "gpu"}},
+		},
+		Cohorts: []quota.Cohort{
+			{Name: "linux", Labels: []string{"linux-x86", "linux-arm"}, Unit: quota.SizeClasses},
+			{Name: "gpu", Labels: []string{"gpu"}, Unit: quota.Slots},
+		},
+	}
+	if !reflect.DeepEqual(c.Quotas, want) || c.PreemptionDelay != 10*time.Second || c.PreemptionGrace != 5*time.Second || c.MaxPreemptions != 3 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestConfigFileIsStrict(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`},
-		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["access" "queues" "size_classes" "tokens"]`},
+		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["access" "cohorts" "labels" "preemption" "queues" "size_classes" "tokens"]`},
 		{"queues: {}\n", "scheduler.yaml:1: queues: this has to be a list"},
 		{"- queues\n", "scheduler.yaml:1: this has to be a mapping"},
 		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3: queues[1]: field levels is missing"},
@@ -98,6 +127,13 @@ func TestConfigFileIsStrict(t *testing.T) {
 		{"size_classes:\n- classes: [0]\n", "size_classes[0]: a declared class is 0"},
 		{"size_classes:\n- classes: [-1]\n", "size_classes[0].classes: this has to be a list of numbers"},
 		{"size_classes:\n- {classes: [1], patience: -1s}\n", "size_classes[0]: patience is negative: -1s"},
+		{"labels:\n  x: {}\n", `scheduler.yaml:2: labels.x: it has no properties`},
+		{"labels:\n  x: {a: b}\n  y: {a: b}\n", `scheduler.yaml:3: labels.y: it has the same properties as label "x"`},
+		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x]}\n  d: {labels: [x]}\n", `scheduler.yaml:5: cohorts.d: label "x" is in cohort "c" already`},
+		{"cohorts:\n  c: {labels: [x]}\n", `scheduler.yaml:2: cohorts.c: there is no label "x"`},
+		{"cohorts:\n  c: {}\n", `scheduler.yaml:2: cohorts.c: it has no labels`},
+		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x], unit: pieces}\n", `scheduler.yaml:4: cohorts.c: unit "pieces" is neither`},
+		{"preemption: {at_most: 0}\n", `preemption.at_most: "0" is no whole number above zero`},
 		{"queues: [", "scheduler.yaml: yaml: line 1"},
 		{"queues: []\n---\nqueues: []\n", "there is more than one document"},
 	} {

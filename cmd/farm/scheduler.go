@@ -143,27 +143,19 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return fmt.Errorf("--state: %w", err)
 	}
 	defer func() { err = errors.Join(err, closeRecords()) }()
-	keptDrains := s.keptDrains(records)
-	drains, err := loadDrains(ctx, keptDrains)
-	if err != nil {
-		return err
-	}
-	sizes, err := s.openSizes(records)
-	if err != nil {
-		return err
-	}
-	sched, err := scheduler.NewServer(scheduler.ServerOptions{
+	options := scheduler.ServerOptions{
 		Storage:           storage.of,
 		CacheCapabilities: storage.capabilities,
 		Config:            config,
 		Logger:            s.Logger,
 		Metrics:           registry,
 		Journal:           journal,
-		Sizes:             sizes,
-		Drains:            drains,
-		KeepDrains:        func(ps []scheduler.Pattern) error { return keepDrains(ctx, keptDrains, ps) },
 		Term:              term,
-	})
+	}
+	if err := s.remember(ctx, records, &options); err != nil {
+		return err
+	}
+	sched, err := scheduler.NewServer(options)
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
@@ -228,6 +220,23 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 		return err
 	}
 	return readyErr // whatever it says, also when it came with the end of ctx
+}
+
+// remember fills in what outlives a scheduler: drains, quotas and what is known of sizes.
+// ctx is the whole time that it serves.
+func (s *Scheduler) remember(ctx context.Context, records kv.Store, o *scheduler.ServerOptions) (err error) {
+	drains := s.keptDrains(records)
+	if o.Drains, err = loadDrains(ctx, drains); err != nil {
+		return err
+	}
+	o.KeepDrains = func(ps []scheduler.Pattern) error { return keepDrains(ctx, drains, ps) }
+	quotas := quotaFile{records}
+	if o.Quotas, err = quotas.load(ctx); err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	o.KeepQuota = quotas.keep
+	o.Sizes, err = s.openSizes(records)
+	return err
 }
 
 // configured returns what flags and the configuration file say.

@@ -150,6 +150,14 @@ func (n node) duration(into *time.Duration) (err error) {
 	return nil
 }
 
+// count reads a whole number above zero.
+func (n node) count(into *int) error {
+	if err := n.Decode(into); err != nil || *into < 1 {
+		return n.errorf("%q is no whole number above zero", n.Value)
+	}
+	return nil
+}
+
 func (n node) numbers(into *map[string]float64) error {
 	*into = map[string]float64{}
 	return n.each(func(key string, value node) error {

@@ -41,6 +41,7 @@ func TestPrograms(t *testing.T) {
 		{"hard links", testHardLinks, shareFolder},
 		{"no privilege", testNoPrivilege, ownSandbox},
 		{"operator", testOperator, shareFolder},
+		{"quotas", testQuotas, shareFolder},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

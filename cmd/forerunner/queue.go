@@ -57,8 +57,12 @@ func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
 			q.GetDraining(), q.GetExecuting(), q.GetQueued(), ago(q.GetHeadQueued()))
 		printBranches(w, q.GetRoot(), 1)
 		if q.GetQueued() > 0 {
-			reasons = append(reasons, fmt.Sprintf("%s, class %d: %s waits: %s",
-				name, q.GetSizeClass(), shortDigest(q.GetHeadAction()), q.GetHeadReason()))
+			head := "nothing may start"
+			if q.GetHeadAction() != "" {
+				head = shortDigest(q.GetHeadAction()) + " waits"
+			}
+			reasons = append(reasons, fmt.Sprintf("%s, class %d: %s: %s", name, q.GetSizeClass(), head, q.GetHeadReason()))
+			reasons = append(reasons, heldBack(name, q)...)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -73,6 +77,16 @@ func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
 		}
 	}
 	return nil
+}
+
+// heldBack says which branches of a queue may start nothing, and why.
+func heldBack(name string, q *admin.Queue) (reasons []string) {
+	for _, b := range q.GetRoot().GetChildren() {
+		if b.GetWhy() != "" {
+			reasons = append(reasons, fmt.Sprintf("%s, class %d: %q is %s", name, q.GetSizeClass(), b.GetKey(), b.GetWhy()))
+		}
+	}
+	return reasons
 }
 
 // printBranches prints what is below b, each level further to the right.

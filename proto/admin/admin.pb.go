@@ -713,7 +713,8 @@ type Queue struct {
 	Executing int32 `protobuf:"varint,6,opt,name=executing,proto3" json:"executing,omitempty"`
 	Draining  int32 `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
 	Queued    int64 `protobuf:"varint,8,opt,name=queued,proto3" json:"queued,omitempty"`
-	// The next action, since when it waits and why; empty if nothing does.
+	// The next action, since when it waits and why; empty if nothing does. If no action may
+	// start, head_reason alone says why.
 	HeadAction string                 `protobuf:"bytes,9,opt,name=head_action,json=headAction,proto3" json:"head_action,omitempty"`
 	HeadQueued *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=head_queued,json=headQueued,proto3" json:"head_queued,omitempty"`
 	HeadReason string                 `protobuf:"bytes,11,opt,name=head_reason,json=headReason,proto3" json:"head_reason,omitempty"`
@@ -852,7 +853,9 @@ type Branch struct {
 	Omitted int64 `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
 	// What it is due against its siblings that have something to run: its weight, shifted
 	// by the best priority of what waits. 0 for the root.
-	Due           float64 `protobuf:"fixed64,6,opt,name=due,proto3" json:"due,omitempty"`
+	Due float64 `protobuf:"fixed64,6,opt,name=due,proto3" json:"due,omitempty"`
+	// Why nothing of it may start, as that its instance name is at its maximum; else empty.
+	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -927,6 +930,13 @@ func (x *Branch) GetDue() float64 {
 		return x.Due
 	}
 	return 0
+}
+
+func (x *Branch) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type ListOperationsRequest struct {
@@ -1666,6 +1676,501 @@ func (x *SizeStats) GetRuledOut() string {
 	return ""
 }
 
+type ListQuotasRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all.
+	Cohort string `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
+	// Not set: all that have a quota, or something that runs or waits.
+	InstanceName  *string `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3,oneof" json:"instance_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasRequest) Reset() {
+	*x = ListQuotasRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasRequest) ProtoMessage() {}
+
+func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
+func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListQuotasRequest) GetCohort() string {
+	if x != nil {
+		return x.Cohort
+	}
+	return ""
+}
+
+func (x *ListQuotasRequest) GetInstanceName() string {
+	if x != nil && x.InstanceName != nil {
+		return *x.InstanceName
+	}
+	return ""
+}
+
+type ListQuotasResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the configuration.
+	Cohorts       []*Cohort `protobuf:"bytes,1,rep,name=cohorts,proto3" json:"cohorts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasResponse) Reset() {
+	*x = ListQuotasResponse{}
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasResponse) ProtoMessage() {}
+
+func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
+func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListQuotasResponse) GetCohorts() []*Cohort {
+	if x != nil {
+		return x.Cohorts
+	}
+	return nil
+}
+
+// Workers that instance names share by quotas. Amounts are in its unit.
+type Cohort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "slots", or "size_class": an action counts as much as its worker's size class.
+	Unit string `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`
+	// What the workers that take work can run at once, what they run, and the sum of all
+	// minimums.
+	Capacity int64 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Used     int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
+	Minimums int64 `protobuf:"varint,5,opt,name=minimums,proto3" json:"minimums,omitempty"`
+	// How many runs were stopped for others since the scheduler was started.
+	Preemptions uint64 `protobuf:"varint,6,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
+	// In the order of their names, at most 10000.
+	Quotas []*Quota `protobuf:"bytes,7,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	// What an operator should know, such as that more is guaranteed than there is; else empty.
+	Warning       string `protobuf:"bytes,8,opt,name=warning,proto3" json:"warning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cohort) Reset() {
+	*x = Cohort{}
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cohort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cohort) ProtoMessage() {}
+
+func (x *Cohort) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cohort.ProtoReflect.Descriptor instead.
+func (*Cohort) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Cohort) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Cohort) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Cohort) GetCapacity() int64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *Cohort) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Cohort) GetMinimums() int64 {
+	if x != nil {
+		return x.Minimums
+	}
+	return 0
+}
+
+func (x *Cohort) GetPreemptions() uint64 {
+	if x != nil {
+		return x.Preemptions
+	}
+	return 0
+}
+
+func (x *Cohort) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *Cohort) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
+}
+
+type Quota struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	InstanceName string                 `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
+	// What it is guaranteed, and what it may not exceed: 0 is no limit.
+	Min int64 `protobuf:"varint,2,opt,name=min,proto3" json:"min,omitempty"`
+	Max int64 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
+	// What it uses, and how many actions it has waiting.
+	Used          int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
+	Waiting       int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Quota) GetInstanceName() string {
+	if x != nil {
+		return x.InstanceName
+	}
+	return ""
+}
+
+func (x *Quota) GetMin() int64 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Quota) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Quota) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Quota) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+type PutQuotaRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Cohort       string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
+	InstanceName string                 `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
+	Min          int64                  `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"`
+	// 0: no limit.
+	Max int64 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	// What runs above max is stopped, and waits again, instead of going on.
+	Preempt       bool `protobuf:"varint,5,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutQuotaRequest) Reset() {
+	*x = PutQuotaRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutQuotaRequest) ProtoMessage() {}
+
+func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutQuotaRequest.ProtoReflect.Descriptor instead.
+func (*PutQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PutQuotaRequest) GetCohort() string {
+	if x != nil {
+		return x.Cohort
+	}
+	return ""
+}
+
+func (x *PutQuotaRequest) GetInstanceName() string {
+	if x != nil {
+		return x.InstanceName
+	}
+	return ""
+}
+
+func (x *PutQuotaRequest) GetMin() int64 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *PutQuotaRequest) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *PutQuotaRequest) GetPreempt() bool {
+	if x != nil {
+		return x.Preempt
+	}
+	return false
+}
+
+type PutQuotaResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With this quota only.
+	Cohort        *Cohort `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutQuotaResponse) Reset() {
+	*x = PutQuotaResponse{}
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutQuotaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutQuotaResponse) ProtoMessage() {}
+
+func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutQuotaResponse.ProtoReflect.Descriptor instead.
+func (*PutQuotaResponse) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PutQuotaResponse) GetCohort() *Cohort {
+	if x != nil {
+		return x.Cohort
+	}
+	return nil
+}
+
+type DeleteQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cohort        string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
+	InstanceName  string                 `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQuotaRequest) Reset() {
+	*x = DeleteQuotaRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQuotaRequest) ProtoMessage() {}
+
+func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQuotaRequest.ProtoReflect.Descriptor instead.
+func (*DeleteQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeleteQuotaRequest) GetCohort() string {
+	if x != nil {
+		return x.Cohort
+	}
+	return ""
+}
+
+func (x *DeleteQuotaRequest) GetInstanceName() string {
+	if x != nil {
+		return x.InstanceName
+	}
+	return ""
+}
+
+type DeleteQuotaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQuotaResponse) Reset() {
+	*x = DeleteQuotaResponse{}
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQuotaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQuotaResponse) ProtoMessage() {}
+
+func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQuotaResponse.ProtoReflect.Descriptor instead.
+func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
+}
+
 var File_proto_admin_admin_proto protoreflect.FileDescriptor
 
 const file_proto_admin_admin_proto_rawDesc = "" +
@@ -1741,14 +2246,15 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"headQueued\x12\x1f\n" +
 	"\vhead_reason\x18\v \x01(\tR\n" +
 	"headReason\x12,\n" +
-	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\"\xae\x01\n" +
+	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\"\xc0\x01\n" +
 	"\x06Branch\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x03R\arunning\x124\n" +
 	"\bchildren\x18\x04 \x03(\v2\x18.forerunner.admin.BranchR\bchildren\x12\x18\n" +
 	"\aomitted\x18\x05 \x01(\x03R\aomitted\x12\x10\n" +
-	"\x03due\x18\x06 \x01(\x01R\x03due\"\x88\x01\n" +
+	"\x03due\x18\x06 \x01(\x01R\x03due\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\"\x88\x01\n" +
 	"\x15ListOperationsRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1814,7 +2320,40 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\vprobability\x18\n" +
 	" \x01(\x01R\vprobability\x12\x14\n" +
 	"\x05score\x18\v \x01(\x01R\x05score\x12\x1b\n" +
-	"\truled_out\x18\f \x01(\tR\bruledOut2\xcb\x05\n" +
+	"\truled_out\x18\f \x01(\tR\bruledOut\"g\n" +
+	"\x11ListQuotasRequest\x12\x16\n" +
+	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12(\n" +
+	"\rinstance_name\x18\x02 \x01(\tH\x00R\finstanceName\x88\x01\x01B\x10\n" +
+	"\x0e_instance_name\"H\n" +
+	"\x12ListQuotasResponse\x122\n" +
+	"\acohorts\x18\x01 \x03(\v2\x18.forerunner.admin.CohortR\acohorts\"\xe9\x01\n" +
+	"\x06Cohort\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x1a\n" +
+	"\bcapacity\x18\x03 \x01(\x03R\bcapacity\x12\x12\n" +
+	"\x04used\x18\x04 \x01(\x03R\x04used\x12\x1a\n" +
+	"\bminimums\x18\x05 \x01(\x03R\bminimums\x12 \n" +
+	"\vpreemptions\x18\x06 \x01(\x04R\vpreemptions\x12/\n" +
+	"\x06quotas\x18\a \x03(\v2\x17.forerunner.admin.QuotaR\x06quotas\x12\x18\n" +
+	"\awarning\x18\b \x01(\tR\awarning\"~\n" +
+	"\x05Quota\x12#\n" +
+	"\rinstance_name\x18\x01 \x01(\tR\finstanceName\x12\x10\n" +
+	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
+	"\x03max\x18\x03 \x01(\x03R\x03max\x12\x12\n" +
+	"\x04used\x18\x04 \x01(\x03R\x04used\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x03R\awaiting\"\x8c\x01\n" +
+	"\x0fPutQuotaRequest\x12\x16\n" +
+	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12#\n" +
+	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\x12\x10\n" +
+	"\x03min\x18\x03 \x01(\x03R\x03min\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max\x12\x18\n" +
+	"\apreempt\x18\x05 \x01(\bR\apreempt\"D\n" +
+	"\x10PutQuotaResponse\x120\n" +
+	"\x06cohort\x18\x01 \x01(\v2\x18.forerunner.admin.CohortR\x06cohort\"Q\n" +
+	"\x12DeleteQuotaRequest\x12\x16\n" +
+	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12#\n" +
+	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\"\x15\n" +
+	"\x13DeleteQuotaResponse2\xd3\a\n" +
 	"\tScheduler\x12Z\n" +
 	"\vListWorkers\x12$.forerunner.admin.ListWorkersRequest\x1a%.forerunner.admin.ListWorkersResponse\x12H\n" +
 	"\x05Drain\x12\x1e.forerunner.admin.DrainRequest\x1a\x1f.forerunner.admin.DrainResponse\x12N\n" +
@@ -1824,7 +2363,11 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x0eListOperations\x12'.forerunner.admin.ListOperationsRequest\x1a(.forerunner.admin.ListOperationsResponse\x12R\n" +
 	"\fGetOperation\x12%.forerunner.admin.GetOperationRequest\x1a\x1b.forerunner.admin.Operation\x12c\n" +
 	"\x0eKillOperations\x12'.forerunner.admin.KillOperationsRequest\x1a(.forerunner.admin.KillOperationsResponse\x12Q\n" +
-	"\bGetSizes\x12!.forerunner.admin.GetSizesRequest\x1a\".forerunner.admin.GetSizesResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
+	"\bGetSizes\x12!.forerunner.admin.GetSizesRequest\x1a\".forerunner.admin.GetSizesResponse\x12W\n" +
+	"\n" +
+	"ListQuotas\x12#.forerunner.admin.ListQuotasRequest\x1a$.forerunner.admin.ListQuotasResponse\x12Q\n" +
+	"\bPutQuota\x12!.forerunner.admin.PutQuotaRequest\x1a\".forerunner.admin.PutQuotaResponse\x12Z\n" +
+	"\vDeleteQuota\x12$.forerunner.admin.DeleteQuotaRequest\x1a%.forerunner.admin.DeleteQuotaResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
 
 var (
 	file_proto_admin_admin_proto_rawDescOnce sync.Once
@@ -1839,7 +2382,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -1864,67 +2407,84 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*GetSizesRequest)(nil),        // 20: forerunner.admin.GetSizesRequest
 	(*GetSizesResponse)(nil),       // 21: forerunner.admin.GetSizesResponse
 	(*SizeStats)(nil),              // 22: forerunner.admin.SizeStats
-	nil,                            // 23: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 24: forerunner.admin.Worker.IdentityEntry
-	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
-	(v2.DigestFunction_Value)(0),   // 26: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 27: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
+	(*ListQuotasRequest)(nil),      // 23: forerunner.admin.ListQuotasRequest
+	(*ListQuotasResponse)(nil),     // 24: forerunner.admin.ListQuotasResponse
+	(*Cohort)(nil),                 // 25: forerunner.admin.Cohort
+	(*Quota)(nil),                  // 26: forerunner.admin.Quota
+	(*PutQuotaRequest)(nil),        // 27: forerunner.admin.PutQuotaRequest
+	(*PutQuotaResponse)(nil),       // 28: forerunner.admin.PutQuotaResponse
+	(*DeleteQuotaRequest)(nil),     // 29: forerunner.admin.DeleteQuotaRequest
+	(*DeleteQuotaResponse)(nil),    // 30: forerunner.admin.DeleteQuotaResponse
+	nil,                            // 31: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 32: forerunner.admin.Worker.IdentityEntry
+	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(v2.DigestFunction_Value)(0),   // 34: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 35: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	23, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	31, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	4,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
-	24, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	32, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
 	5,  // 5: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 6: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	25, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	33, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
 	1,  // 8: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	1,  // 9: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	12, // 10: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
 	5,  // 11: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	25, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	33, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
 	13, // 13: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
 	13, // 14: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
 	1,  // 15: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
 	17, // 16: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	25, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	25, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	33, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	33, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
 	1,  // 19: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	26, // 20: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	27, // 21: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	27, // 22: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	27, // 23: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	34, // 20: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	35, // 21: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	35, // 22: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	35, // 23: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
 	22, // 24: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	28, // 25: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	25, // 26: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	28, // 27: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	28, // 28: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	28, // 29: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	28, // 30: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	28, // 31: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	2,  // 32: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	6,  // 33: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	8,  // 34: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	10, // 35: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	14, // 36: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	16, // 37: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	18, // 38: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	20, // 39: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	3,  // 40: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	7,  // 41: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	9,  // 42: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	11, // 43: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	15, // 44: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	17, // 45: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	19, // 46: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	21, // 47: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	40, // [40:48] is the sub-list for method output_type
-	32, // [32:40] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	36, // 25: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	33, // 26: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	36, // 27: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	36, // 28: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	36, // 29: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	36, // 30: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	36, // 31: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	25, // 32: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
+	26, // 33: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
+	25, // 34: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
+	2,  // 35: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	6,  // 36: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	8,  // 37: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	10, // 38: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	14, // 39: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	16, // 40: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	18, // 41: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	20, // 42: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	23, // 43: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	27, // 44: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	29, // 45: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	3,  // 46: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	7,  // 47: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	9,  // 48: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	11, // 49: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	15, // 50: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	17, // 51: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	19, // 52: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	21, // 53: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	24, // 54: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	28, // 55: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	30, // 56: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	46, // [46:57] is the sub-list for method output_type
+	35, // [35:46] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -1936,13 +2496,14 @@ func file_proto_admin_admin_proto_init() {
 		(*GetSizesRequest_ActionDigest)(nil),
 		(*GetSizesRequest_ReducedActionDigest)(nil),
 	}
+	file_proto_admin_admin_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

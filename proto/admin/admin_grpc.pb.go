@@ -30,6 +30,9 @@ const (
 	Scheduler_GetOperation_FullMethodName   = "/forerunner.admin.Scheduler/GetOperation"
 	Scheduler_KillOperations_FullMethodName = "/forerunner.admin.Scheduler/KillOperations"
 	Scheduler_GetSizes_FullMethodName       = "/forerunner.admin.Scheduler/GetSizes"
+	Scheduler_ListQuotas_FullMethodName     = "/forerunner.admin.Scheduler/ListQuotas"
+	Scheduler_PutQuota_FullMethodName       = "/forerunner.admin.Scheduler/PutQuota"
+	Scheduler_DeleteQuota_FullMethodName    = "/forerunner.admin.Scheduler/DeleteQuota"
 )
 
 // SchedulerClient is the client API for Scheduler service.
@@ -57,6 +60,12 @@ type SchedulerClient interface {
 	// Shows how an action ran on each size class, and where it would start now and why.
 	// FAILED_PRECONDITION if the scheduler does not learn size classes.
 	GetSizes(ctx context.Context, in *GetSizesRequest, opts ...grpc.CallOption) (*GetSizesResponse, error)
+	// What instance names have of cohorts of workers, and what they use now.
+	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
+	// Gives an instance name a quota, or another one. NOT_FOUND if there is no such cohort.
+	PutQuota(ctx context.Context, in *PutQuotaRequest, opts ...grpc.CallOption) (*PutQuotaResponse, error)
+	// Takes it back; NOT_FOUND if there is none.
+	DeleteQuota(ctx context.Context, in *DeleteQuotaRequest, opts ...grpc.CallOption) (*DeleteQuotaResponse, error)
 }
 
 type schedulerClient struct {
@@ -147,6 +156,36 @@ func (c *schedulerClient) GetSizes(ctx context.Context, in *GetSizesRequest, opt
 	return out, nil
 }
 
+func (c *schedulerClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListQuotasResponse)
+	err := c.cc.Invoke(ctx, Scheduler_ListQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *schedulerClient) PutQuota(ctx context.Context, in *PutQuotaRequest, opts ...grpc.CallOption) (*PutQuotaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PutQuotaResponse)
+	err := c.cc.Invoke(ctx, Scheduler_PutQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *schedulerClient) DeleteQuota(ctx context.Context, in *DeleteQuotaRequest, opts ...grpc.CallOption) (*DeleteQuotaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteQuotaResponse)
+	err := c.cc.Invoke(ctx, Scheduler_DeleteQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulerServer is the server API for Scheduler service.
 // All implementations must embed UnimplementedSchedulerServer
 // for forward compatibility.
@@ -172,6 +211,12 @@ type SchedulerServer interface {
 	// Shows how an action ran on each size class, and where it would start now and why.
 	// FAILED_PRECONDITION if the scheduler does not learn size classes.
 	GetSizes(context.Context, *GetSizesRequest) (*GetSizesResponse, error)
+	// What instance names have of cohorts of workers, and what they use now.
+	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
+	// Gives an instance name a quota, or another one. NOT_FOUND if there is no such cohort.
+	PutQuota(context.Context, *PutQuotaRequest) (*PutQuotaResponse, error)
+	// Takes it back; NOT_FOUND if there is none.
+	DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error)
 	mustEmbedUnimplementedSchedulerServer()
 }
 
@@ -205,6 +250,15 @@ func (UnimplementedSchedulerServer) KillOperations(context.Context, *KillOperati
 }
 func (UnimplementedSchedulerServer) GetSizes(context.Context, *GetSizesRequest) (*GetSizesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSizes not implemented")
+}
+func (UnimplementedSchedulerServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
+}
+func (UnimplementedSchedulerServer) PutQuota(context.Context, *PutQuotaRequest) (*PutQuotaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutQuota not implemented")
+}
+func (UnimplementedSchedulerServer) DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteQuota not implemented")
 }
 func (UnimplementedSchedulerServer) mustEmbedUnimplementedSchedulerServer() {}
 func (UnimplementedSchedulerServer) testEmbeddedByValue()                   {}
@@ -371,6 +425,60 @@ func _Scheduler_GetSizes_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Scheduler_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).ListQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_ListQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).ListQuotas(ctx, req.(*ListQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Scheduler_PutQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).PutQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_PutQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).PutQuota(ctx, req.(*PutQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Scheduler_DeleteQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).DeleteQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_DeleteQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).DeleteQuota(ctx, req.(*DeleteQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Scheduler_ServiceDesc is the grpc.ServiceDesc for Scheduler service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -409,6 +517,18 @@ var Scheduler_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSizes",
 			Handler:    _Scheduler_GetSizes_Handler,
+		},
+		{
+			MethodName: "ListQuotas",
+			Handler:    _Scheduler_ListQuotas_Handler,
+		},
+		{
+			MethodName: "PutQuota",
+			Handler:    _Scheduler_PutQuota_Handler,
+		},
+		{
+			MethodName: "DeleteQuota",
+			Handler:    _Scheduler_DeleteQuota_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,145 @@
+package farm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
+)
+
+// quotaFields are the fields of a scheduler's configuration about quotas. check looks
+// at all of them, when they have been read.
+func quotaFields(c *scheduler.Config) (fields map[string]func(node) error, check func() error) {
+	labels, cohorts := map[string]node{}, map[string]node{}
+	fields = map[string]func(node) error{
+		"labels": func(n node) error {
+			return n.each(func(name string, n node) error {
+				l := quota.Label{Name: name}
+				labels[name] = n
+				err := n.texts(&l.Properties)
+				c.Quotas.Labels = append(c.Quotas.Labels, l)
+				return err
+			})
+		},
+		"cohorts": func(n node) error {
+			return n.each(func(name string, n node) error {
+				co := quota.Cohort{Name: name}
+				cohorts[name] = n
+				_, err := n.fields(map[string]func(node) error{
+					"labels": func(n node) error { return n.words(&co.Labels) },
+					"unit":   func(n node) error { return n.text((*string)(&co.Unit)) },
+				})
+				c.Quotas.Cohorts = append(c.Quotas.Cohorts, co)
+				return err
+			})
+		},
+		"preemption": func(n node) error {
+			_, err := n.fields(map[string]func(node) error{
+				"delay":   func(n node) error { return n.duration(&c.PreemptionDelay) },
+				"grace":   func(n node) error { return n.duration(&c.PreemptionGrace) },
+				"at_most": func(n node) error { return n.count(&c.MaxPreemptions) },
+			})
+			return err
+		},
+	}
+	return fields, func() error {
+		var fault *quota.Fault
+		if !errors.As(c.Quotas.Validate(), &fault) {
+			return nil
+		}
+		n := labels[fault.Label]
+		if fault.Cohort != "" {
+			n = cohorts[fault.Cohort]
+		}
+		return n.errorf("%s", fault.Reason)
+	}
+}
+
+// A quotaFile keeps quotas in one record.
+type quotaFile struct{ store kv.Store }
+
+// keptQuota is a quota as it is written, in JSON.
+type keptQuota struct {
+	Cohort   string `json:"cohort"`
+	Instance string `json:"instance"`
+	Min      int64  `json:"min"`
+	Max      int64  `json:"max"`
+}
+
+// quotaTries is how often a change is tried again that another scheduler came before.
+const quotaTries = 10
+
+// key is the one record's.
+func (quotaFile) key() kv.Key {
+	return kv.Key{Bucket: "quotas", Digest: digest.Of(digest.SHA256, []byte("quotas"))}
+}
+
+// read returns what is kept, also as it is written; that is nil if nothing is.
+func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, err error) {
+	written, err = f.store.Get(ctx, f.key())
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, nil, nil
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("read quotas: %w", err)
+	}
+	if err := json.Unmarshal(written, &list); err != nil {
+		return nil, nil, fmt.Errorf("read quotas: %w", err)
+	}
+	return list, written, nil
+}
+
+// load returns the quotas that are kept.
+func (f quotaFile) load(ctx context.Context) ([]scheduler.QuotaRecord, error) {
+	list, _, err := f.read(ctx)
+	records := make([]scheduler.QuotaRecord, len(list))
+	for i, k := range list {
+		records[i] = scheduler.QuotaRecord{
+			QuotaKey: scheduler.QuotaKey{Cohort: k.Cohort, Instance: k.Instance},
+			Quota:    quota.Quota{Min: k.Min, Max: k.Max},
+		}
+	}
+	return records, err
+}
+
+// keep changes one quota of those that are kept, and returns when that is durable. A
+// zero one is left out.
+func (f quotaFile) keep(ctx context.Context, r scheduler.QuotaRecord) error {
+	var err error
+	for range quotaTries {
+		if err = f.change(ctx, r); !errors.Is(err, kv.ErrConflict) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if file, ok := f.store.(interface{ Flush(context.Context) error }); ok {
+		return file.Flush(ctx)
+	}
+	return nil
+}
+
+func (f quotaFile) change(ctx context.Context, r scheduler.QuotaRecord) error {
+	list, old, err := f.read(ctx)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(k keptQuota) bool { return k.Cohort == r.Cohort && k.Instance == r.Instance })
+	if r.Quota != (quota.Quota{}) {
+		list = append(list, keptQuota{r.Cohort, r.Instance, r.Min, r.Max})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	if swapper, ok := f.store.(kv.Swapper); ok {
+		return swapper.CompareAndSwap(ctx, f.key(), old, text)
+	}
+	return f.store.Put(ctx, f.key(), text)
+}

@@ -1,0 +1,84 @@
+package farm
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
+)
+
+func quotaRecord(cohort, instance string, low, high int64) scheduler.QuotaRecord {
+	return scheduler.QuotaRecord{
+		QuotaKey: scheduler.QuotaKey{Cohort: cohort, Instance: instance}, Quota: quota.Quota{Min: low, Max: high},
+	}
+}
+
+// TestQuotasAreKept changes quotas and opens the file anew.
+func TestQuotasAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "records.db")
+	open := func() (quotaFile, func() error) {
+		file, err := kv.OpenBolt(path, kv.BoltOptions{Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return quotaFile{file}, file.Close
+	}
+	f, closeFile := open()
+	if list, err := f.load(t.Context()); err != nil || len(list) != 0 {
+		t.Fatalf("%v, %v of nothing", list, err)
+	}
+	for _, r := range []scheduler.QuotaRecord{
+		quotaRecord("c", "a", 1, 0), quotaRecord("d", "a", 0, 2), quotaRecord("c", "b", 3, 3),
+		quotaRecord("c", "a", 5, 6), quotaRecord("c", "b", 0, 0), quotaRecord("c", "unknown", 0, 0),
+	} {
+		if err := f.keep(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := closeFile(); err != nil {
+		t.Fatal(err)
+	}
+	f, closeFile = open()
+	got, err := f.load(t.Context())
+	want := []scheduler.QuotaRecord{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if err := closeFile(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQuotasOfSeveralSchedulers has two change quotas in the same store at a time: nothing is lost.
+func TestQuotasOfSeveralSchedulers(t *testing.T) {
+	store := kv.NewMemory(0)
+	var group sync.WaitGroup
+	errs := make([]error, 2)
+	for i, instance := range []string{"a", "b"} {
+		group.Go(func() {
+			for n := range int64(20) {
+				errs[i] = errors.Join(errs[i], quotaFile{store}.keep(t.Context(), quotaRecord("c", instance, n+1, 0)))
+			}
+		})
+	}
+	group.Wait()
+	list, err := quotaFile{store}.load(t.Context())
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list {
+		if r.Min != 20 {
+			t.Errorf("%v is not the last", r)
+		}
+	}
+	if len(list) != 2 {
+		t.Errorf("%v", list)
+	}
+}

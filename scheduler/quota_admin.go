@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
+)
+
+// promisesEvery is how often it is looked whether more is guaranteed than there is.
+const promisesEvery = time.Minute
+
+// Cohorts returns what instance names have of cohorts, and use.
+func (s *Server) Cohorts() []CohortView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Cohorts()
+}
+
+// ListQuotas implements admin.SchedulerServer.
+func (s adminService) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
+	resp := &admin.ListQuotasResponse{}
+	for _, v := range s.Cohorts() {
+		if req.GetCohort() != "" && req.GetCohort() != v.Name {
+			continue
+		}
+		if req.InstanceName != nil {
+			v.Uses = v.only(req.GetInstanceName())
+		}
+		resp.Cohorts = append(resp.Cohorts, v.proto())
+	}
+	if len(resp.Cohorts) == 0 && req.GetCohort() != "" {
+		return nil, status.Errorf(codes.NotFound, "there is no cohort %q", req.GetCohort())
+	}
+	return resp, nil
+}
+
+// only returns the use of one instance, which may have nothing.
+func (v CohortView) only(instance string) []QuotaUse {
+	for _, u := range v.Uses {
+		if u.Instance == instance {
+			return []QuotaUse{u}
+		}
+	}
+	return []QuotaUse{{QuotaKey: QuotaKey{v.Name, instance}}}
+}
+
+func (v CohortView) proto() *admin.Cohort {
+	c := &admin.Cohort{
+		Name: v.Name, Unit: string(quota.SizeClasses), Capacity: v.Capacity, Used: v.Used, Minimums: v.Minimums,
+		Preemptions: v.Preemptions, Warning: v.warning(),
+	}
+	if v.Unit != "" {
+		c.Unit = string(v.Unit)
+	}
+	for _, u := range v.Uses[:min(len(v.Uses), maxQuotas)] {
+		c.Quotas = append(c.Quotas, &admin.Quota{
+			InstanceName: u.Instance, Min: u.Min, Max: u.Max, Used: u.Used, Waiting: int64(u.Waiting),
+		})
+	}
+	return c
+}
+
+// warning says that more is guaranteed than there is; empty if not.
+func (v CohortView) warning() string {
+	if v.Minimums <= v.Capacity {
+		return ""
+	}
+	return fmt.Sprintf("the minimums sum up to %d, the workers of the cohort to %d", v.Minimums, v.Capacity)
+}
+
+// PutQuota implements admin.SchedulerServer.
+func (s adminService) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*admin.PutQuotaResponse, error) {
+	r := QuotaRecord{QuotaKey{req.GetCohort(), req.GetInstanceName()}, quota.Quota{Min: req.GetMin(), Max: req.GetMax()}}
+	s.keepingQuotas.Lock()
+	defer s.keepingQuotas.Unlock()
+	var err error
+	s.step(func(now time.Time) (out Out) {
+		out, err = s.state.PutQuota(now, r.QuotaKey, r.Quota, req.GetPreempt())
+		return out
+	})
+	switch {
+	case errors.Is(err, ErrNoCohort):
+		return nil, status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, ErrTooManyQuotas):
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	case err != nil:
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.log.Info("quota changed", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance),
+		zap.Int64("min", r.Min), zap.Int64("max", r.Max), zap.Bool("preempt", req.GetPreempt()))
+	views := s.Cohorts()
+	v := views[slices.IndexFunc(views, func(v CohortView) bool { return v.Name == r.Cohort })]
+	v.Uses = v.only(r.Instance)
+	return &admin.PutQuotaResponse{Cohort: v.proto()}, s.keepQuota(ctx, r)
+}
+
+// DeleteQuota implements admin.SchedulerServer.
+func (s adminService) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaRequest) (*admin.DeleteQuotaResponse, error) {
+	k := QuotaKey{req.GetCohort(), req.GetInstanceName()}
+	s.keepingQuotas.Lock()
+	defer s.keepingQuotas.Unlock()
+	known := false
+	s.step(func(now time.Time) (out Out) {
+		out, known = s.state.DeleteQuota(now, k)
+		return out
+	})
+	if !known {
+		return nil, status.Errorf(codes.NotFound, "%q has no quota of cohort %q", k.Instance, k.Cohort)
+	}
+	s.log.Info("quota deleted", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
+	return &admin.DeleteQuotaResponse{}, s.keepQuota(ctx, QuotaRecord{QuotaKey: k})
+}
+
+// keepQuota has a change outlive the Server. The caller holds keepingQuotas.
+func (s *Server) keepQuota(ctx context.Context, r QuotaRecord) error {
+	if s.options.KeepQuota == nil {
+		return nil
+	}
+	if err := s.options.KeepQuota(ctx, r); err != nil {
+		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
+	}
+	return nil
+}
+
+// watchPromises logs, until ctx ends, when a cohort has come to guarantee more than there is.
+func (s *Server) watchPromises(ctx context.Context) {
+	ticker := time.NewTicker(promisesEvery)
+	defer ticker.Stop()
+	warned := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, v := range s.Cohorts() {
+			w := v.warning()
+			if w != "" && !warned[v.Name] {
+				s.log.Warn("more is guaranteed than there is", zap.String("cohort", v.Name),
+					zap.Int64("minimums", v.Minimums), zap.Int64("capacity", v.Capacity))
+			}
+			warned[v.Name] = w != ""
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/quota"
+)
+
+// oneCohort is of the workers with OS=x, in slots.
+func oneCohort() Config {
+	return Config{Quotas: quota.Config{
+		Labels:  []quota.Label{{Name: "x", Properties: map[string]string{"OS": "x"}}},
+		Cohorts: []quota.Cohort{{Name: "farm", Labels: []string{"x"}, Unit: quota.Slots}},
+	}}
+}
+
+func platformX() *repb.Platform {
+	return &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OS", Value: "x"}}}
+}
+
+// TestQuotasByOperator changes quotas while one worker of a cohort works, and sees what they do.
+func TestQuotasByOperator(t *testing.T) {
+	var kept []QuotaRecord
+	o := ServerOptions{
+		Config:    oneCohort(),
+		Quotas:    []QuotaRecord{{QuotaKey{"farm", "old"}, quota.Quota{Min: 1}}, {QuotaKey{"gone", "old"}, quota.Quota{Min: 1}}},
+		KeepQuota: func(_ context.Context, r QuotaRecord) error { kept = append(kept, r); return nil },
+	}
+	inFarm(t, o, func(t *testing.T, f *farm) {
+		op := f.operator()
+		if n := f.logs.FilterMessage("quota is not in force").Len(); n != 1 {
+			t.Errorf("%d warnings of a cohort that is gone", n)
+		}
+		w := f.worker("w")
+		w.req.Platform = platformX()
+		action := f.storage.action("a", func(a *repb.Action, _ *repb.Command) { a.Platform = platformX() })
+		s := f.execute(t.Context(), &repb.ExecuteRequest{InstanceName: "a", ActionDigest: action})
+		s.at(repb.ExecutionStage_QUEUED)
+		put := asked(t, op.PutQuota, &admin.PutQuotaRequest{Cohort: "farm", InstanceName: "a", Min: 1, Max: 1})
+		if !strings.Contains(put.GetCohort().GetWarning(), "sum up to 2, the workers of the cohort to 0") {
+			t.Errorf("warning %q", put.GetCohort().GetWarning())
+		}
+		w.idle()
+		list := asked(t, op.ListQuotas, &admin.ListQuotasRequest{})
+		c := list.GetCohorts()[0]
+		names := []string{}
+		for _, q := range c.GetQuotas() {
+			names = append(names, q.GetInstanceName())
+		}
+		if c.GetCapacity() != 1 || c.GetUsed() != 1 || c.GetUnit() != "slots" || !slices.Equal(names, []string{"a", "old"}) {
+			t.Errorf("%v", c)
+		}
+		other := f.storage.action("b", func(a *repb.Action, _ *repb.Command) { a.Platform = platformX() })
+		f.execute(t.Context(), &repb.ExecuteRequest{InstanceName: "a", ActionDigest: other}).at(repb.ExecutionStage_QUEUED)
+		name := "a"
+		a := asked(t, op.ListQuotas, &admin.ListQuotasRequest{Cohort: "farm", InstanceName: &name}).GetCohorts()[0].GetQuotas()
+		if len(a) != 1 || a[0].GetUsed() != 1 || a[0].GetWaiting() != 1 || a[0].GetMax() != 1 {
+			t.Errorf("%v", a)
+		}
+		q := asked(t, op.ListQueues, &admin.ListQueuesRequest{}).GetQueues()[0]
+		if !strings.Contains(q.GetHeadReason(), "at its maximum") || !strings.Contains(q.GetRoot().GetChildren()[0].GetWhy(), "uses 1 of 1 slots") {
+			t.Errorf("%v", q)
+		}
+		time.Sleep(2 * promisesEvery)
+		synctest.Wait()
+		if n := f.logs.FilterMessage("more is guaranteed than there is").Len(); n != 1 {
+			t.Errorf("%d warnings of too many promises, want 1", n)
+		}
+		asked(t, op.DeleteQuota, &admin.DeleteQuotaRequest{Cohort: "farm", InstanceName: "a"})
+		if want := []QuotaRecord{{QuotaKey{"farm", "a"}, quota.Quota{Min: 1, Max: 1}}, {QuotaKey: QuotaKey{"farm", "a"}}}; !slices.Equal(kept, want) {
+			t.Errorf("kept %v, want %v", kept, want)
+		}
+		refusedQuotas(t, op)
+	})
+}
+
+func refusedQuotas(t *testing.T, op adminService) {
+	t.Helper()
+	_, err := op.PutQuota(t.Context(), &admin.PutQuotaRequest{Cohort: "x", InstanceName: "a", Min: 1})
+	wantStatus(t, err, codes.NotFound, "there are farm")
+	_, err = op.PutQuota(t.Context(), &admin.PutQuotaRequest{Cohort: "farm", InstanceName: "a", Min: 2, Max: 1})
+	wantStatus(t, err, codes.InvalidArgument, "less than the minimum")
+	_, err = op.DeleteQuota(t.Context(), &admin.DeleteQuotaRequest{Cohort: "farm", InstanceName: "a"})
+	wantStatus(t, err, codes.NotFound, "has no quota")
+	_, err = op.ListQuotas(t.Context(), &admin.ListQuotasRequest{Cohort: "x"})
+	wantStatus(t, err, codes.NotFound, "no cohort")
+}
