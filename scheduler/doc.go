@@ -3,7 +3,7 @@
 //
 // It has two halves. State is deterministic: events go in with their time
 // (Submit, Attach, Detach, Cancel and Kill of operations, Sync, Hangup, Disconnect,
-// Drain and Undrain of workers, Tick) and each returns one Out that says what the
+// Drain and Undrain of workers, PutQuota and DeleteQuota, Tick) and each returns one Out that says what the
 // caller must do. State has no clock, goroutine, I/O, lock or randomness, so that a
 // history can be written down (Journal), replayed (Replay) and fuzzed.
 // Server is the thin half around it: the lock, the clock, the names of
@@ -15,7 +15,9 @@
 // time. Workers with the same instance name prefix and platform form a pool;
 // the workers of a pool with the same size class share a queue. Each pool has a
 // fair.Tree, with a lane for each queue, which says whose turn it is; what its
-// branches are is in Config.Queues.
+// branches are is in Config.Queues. Pools whose workers have certain labels are in a
+// cohort, for which a quota.Ledger says which instance names may have more, and what is
+// to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
 //
 // The package refuses to look into input roots, to write the action cache (the
 // worker does, which alone knows what shaped a result) and to guess: a worker
