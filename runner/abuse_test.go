@@ -119,10 +119,29 @@ var abuses = map[string]func(args []string) error{
 	"type on a terminal": typeOnTerminal,
 	"write":              func(args []string) error { return os.WriteFile(args[0], []byte("1"), 0o644) },
 	"read":               func(args []string) error { _, err := os.ReadFile(args[0]); return err },
-	"set the clock":      func([]string) error { return unix.Settimeofday(&unix.Timeval{Sec: 1}) },
-	"name the machine":   func([]string) error { return unix.Sethostname([]byte("mine")) },
-	"load a module":      func([]string) error { return unix.InitModule(nil, "") },
-	"restart":            func([]string) error { return unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) },
+	"connect to a socket": func(args []string) error {
+		c, err := net.Dial("unix", "@"+args[0])
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	},
+	"connect to its own socket": func(args []string) error {
+		l, err := net.Listen("unix", "@"+args[0])
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		c, err := net.Dial("unix", "@"+args[0])
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	},
+	"set the clock":    func([]string) error { return unix.Settimeofday(&unix.Timeval{Sec: 1}) },
+	"name the machine": func([]string) error { return unix.Sethostname([]byte("mine")) },
+	"load a module":    func([]string) error { return unix.InitModule(nil, "") },
+	"restart":          func([]string) error { return unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) },
 	"escape memory limits": func([]string) error {
 		return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	},
@@ -240,6 +259,36 @@ func TestAbuse(t *testing.T) {
 		})
 	}
 	other.end(t)
+}
+
+// TestApart: a command reaches no socket of the abstract namespace but those of its own
+// slot, so that descriptors of its folders do not outlive it; a second launcher's commands
+// are as strange to it as this process.
+func TestApart(t *testing.T) {
+	l := newSandbox(t, newSlot(t, 0))
+	if err := l.NotApart(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err) // a kernel before Linux 6.12, or without Landlock
+	}
+	name := fmt.Sprintf("runner-test-%d", os.Getpid())
+	socket, err := net.Listen("unix", "@"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for _, c := range []struct{ name, socket, want string }{
+		{"connect to a socket", name, "operation not permitted"},
+		{"connect to its own socket", name + "-own", "done"},
+	} {
+		if got := say(t, l, abuse(t, c.name, c.socket)); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+	if newLauncher(t, nil).NotApart() == nil {
+		t.Error("a launcher without a sandbox says that its commands are apart")
+	}
 }
 
 // other is a command in a sandbox of its own, the prey of abuse.

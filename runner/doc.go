@@ -55,7 +55,8 @@
 //     its own. What of /proc changes the machine is read-only, and so is /sys;
 //   - no process but the launcher, itself and what it starts; no System V memory,
 //     queue or semaphore of anybody; with Command.NoNetwork no network but a
-//     loopback device, else the machine's.
+//     loopback device, else the machine's, of which Landlock closes the sockets
+//     of the abstract namespace (Launcher.NotApart, if it cannot).
 //
 // It has no new privileges (setuid programs give none), and as root no capability
 // beyond those of a package manager: it cannot mount, trace the launcher, make

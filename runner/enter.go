@@ -21,6 +21,7 @@ var keptCapabilities = []uintptr{
 type inside struct {
 	mounts, network int  // namespaces to come back to
 	varTmp          bool // there is a /var/tmp to be covered
+	notApart        error
 }
 
 // enterSandbox prepares the calling thread: what it has lost, all that it forks has
@@ -42,6 +43,7 @@ func enterSandbox() (*inside, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forgo new privileges: %w", err)
 	}
+	in.notApart = apart()
 	return in, boundCapabilities()
 }
 

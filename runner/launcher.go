@@ -44,6 +44,7 @@ type Launcher struct {
 	log   *zap.Logger
 
 	sandboxed bool
+	notApart  error
 
 	replies chan message  // closed when the launcher process is gone and reaped
 	quit    chan struct{} // closed by Close
@@ -153,12 +154,18 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 			return fmt.Errorf("%w: %s", ErrNoSandbox, m.Fault)
 		case m.Fault != "":
 			return errors.New(m.Fault)
+		case m.NotApart != "":
+			l.notApart = errors.New(m.NotApart)
 		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
+
+// NotApart says why a command may hand descriptors to those of other launchers, by a
+// socket of the abstract namespace; nil: it cannot. Without a network it never can.
+func (l *Launcher) NotApart() error { return l.notApart }
 
 // Limits are those of the slot's group; zero without a group.
 func (l *Launcher) Limits() cgroup.Limits {

@@ -38,6 +38,7 @@ type message struct {
 	ID        uint64        // run, stop, stuck, done: of the command
 	Fault     string        // ready, done: what went wrong with the machinery
 	NoSandbox bool          // ready: that was the sandbox
+	NotApart  string        // ready: why commands may share sockets with others
 	Place     *cgroup.Place // setup; nil: no group
 	Sandbox   *Sandbox      // setup; nil: none
 	Run       *runRequest

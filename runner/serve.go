@@ -91,10 +91,21 @@ func serveControl() error {
 			return lk.send(message{Kind: kindReady, Fault: err.Error()})
 		}
 	}
-	if err := lk.send(message{Kind: kindReady}); err != nil {
+	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart()}); err != nil {
 		return err
 	}
 	return s.serve()
+}
+
+// notApart says why the commands may share sockets with others; empty: they do not.
+func (s *server) notApart() string {
+	switch {
+	case s.inside == nil:
+		return "they have no sandbox"
+	case s.inside.notApart != nil:
+		return s.inside.notApart.Error()
+	}
+	return ""
 }
 
 func (s *server) serve() error {

@@ -216,7 +216,8 @@ func (r *Root) Stats() Stats {
 	return r.stats
 }
 
-// Vacated says that no process is at work in the root any more, nor ever will be. What
+// Vacated says that no process is at work in the root any more, nor ever will be, and that
+// none has one of its folders open. What
 // the action did not touch of it may then serve another root after Close.
 func (r *Root) Vacated() { r.vacated.Store(true) }
 

@@ -43,8 +43,8 @@ type action struct {
 
 	ran    runner.Result // zero: the command did not run
 	limits cgroup.Limits // of the slot that it ran in
-	// vacated: no process of it is alive, if there ever was one. watched: somebody
-	// asked for what it printed.
+	// vacated: neither a process of it is alive nor does another one have what was open
+	// in it. watched: somebody asked for what it printed.
 	vacated, watched bool
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
@@ -300,8 +300,11 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
 	}
-	a.vacated = true
-	a.root.Vacated()
+	// All processes of it are gone; what they had open only if they could not hand it on.
+	if a.how.noNetwork || slot.launcher.NotApart() == nil {
+		a.vacated = true
+		a.root.Vacated()
+	}
 	if err := a.verify(ctx); err != nil {
 		return result, err
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -36,6 +37,22 @@ func TestFreshFolders(t *testing.T) {
 				f.run(t, spec{shell: did})
 			}
 		})
+	}
+}
+
+// TestFoldersOfCommandsTogether: commands that can hand descriptors to each other never
+// get the folder of another one.
+func TestFoldersOfCommandsTogether(t *testing.T) {
+	f := newFarm(t) // without a sandbox
+	said := map[string]bool{}
+	for range 3 {
+		r := f.run(t, spec{shell: "pwd"})
+		assertOK(t, r)
+		dir := string(r.GetResult().GetStdoutRaw())
+		if !strings.Contains(dir, "/upper/.plain/") || said[dir] {
+			t.Errorf("a command ran in %s, others in %v", dir, said)
+		}
+		said[dir] = true
 	}
 }
 
