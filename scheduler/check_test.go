@@ -43,8 +43,11 @@ func (s *State) checkTasks() string {
 	queued, executing := 0, 0
 	places := s.tasks()
 	for t, n := range places {
-		if n != 1 {
-			return fmt.Sprintf("task %s is in %d places", t.action, n)
+		if (n == 2) != (t.race != nil) || n > 2 {
+			return fmt.Sprintf("task %s is in %d places, race %v", t.action, n, t.race)
+		}
+		if r := t.race; r != nil && (r.worker.task != t || r.worker == t.worker || !t.hedged || !t.late || t.worker == nil) {
+			return fmt.Sprintf("task %s races with %s", t.action, r.worker.key)
 		}
 		if t.worker != nil {
 			executing++
@@ -69,7 +72,8 @@ func (s *State) checkTasks() string {
 			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
 		}
 		away := t.queue != nil && t.queue.away
-		if (t.timer.slot > 0) != (orphan || unmatched || away) {
+		hedged := t.worker != nil && t.hedged && t.race == nil
+		if set := t.timer.slot > 0; set != (orphan || unmatched || away) && !(set && hedged) {
 			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
 		}
 		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
@@ -202,7 +206,7 @@ func (s *State) checkOperations() string {
 			}
 			continue
 		}
-		if places[o.task] != 1 || !slices.Contains(o.task.operations, o) {
+		if places[o.task] == 0 || !slices.Contains(o.task.operations, o) {
 			return fmt.Sprintf("operation %s is lost", name)
 		}
 		if (o.timer.slot > 0) != (o.waiters == 0) {

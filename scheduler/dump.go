@@ -136,6 +136,9 @@ func (d *dumper) task(t *task) {
 	switch {
 	case t.worker != nil:
 		where = "with " + t.worker.key
+		if t.race != nil {
+			where += " and " + t.race.worker.key
+		}
 	case t.queue != nil:
 		where = fmt.Sprintf("queued in %q %s class %d", t.queue.pool.prefix, t.queue.pool.platform, t.queue.class)
 	}
@@ -143,6 +146,6 @@ func (d *dumper) task(t *task) {
 	for i, o := range t.operations {
 		names[i] = o.spec.Name
 	}
-	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, queued %s, attempts %d, preempted %d, resends %d%s",
-		t.action, where, names, t.returned, t.outgrown, t.impatient, d.ago(t.queued), t.attempts, t.preempted, t.resends, d.timer(t.timer))
+	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
+		t.action, where, names, t.returned, t.outgrown, t.impatient, t.hedged, t.late, d.ago(t.queued), t.attempts, t.preempted, t.resends, d.timer(t.timer))
 }

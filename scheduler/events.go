@@ -96,6 +96,8 @@ type Report struct {
 	PreferIdle bool
 	// Uploading: the action that it executes has run, and its outputs are being stored.
 	Uploading bool
+	// Running: its command runs.
+	Running bool
 }
 
 // Directive is what a worker is told.

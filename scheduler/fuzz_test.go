@@ -153,7 +153,7 @@ func (f *fuzzer) step() {
 			f.pick("client=", "client=c1", "client=c2")))
 		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
 			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"),
-			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s", "size=3,5s"))
+			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
 		out, err := f.state.Submit(now, f.operation(args))
 		if err == nil {
 			f.clients[args[0]] = 1
@@ -201,6 +201,9 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 		words = append(words, "idle")
 	case "executing":
 		words = append(words, "executing", action)
+		if f.pick("running", "fetching") == "running" {
+			words = append(words, "running")
+		}
 		if f.pick("running", "running", "uploading") == "uploading" {
 			words = append(words, "uploading")
 		}

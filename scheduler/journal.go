@@ -218,6 +218,7 @@ func (j *Journal) submit(now time.Time, op *Operation) {
 		Platform: op.Platform.proto(), Private: op.Private, Client: op.Client, Request: op.Request,
 		Priority: op.Priority, ExpectedNs: int64(op.Expected), User: op.User, Claims: op.Claims,
 		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout), SizeExpectedNs: int64(op.Size.Expected),
+		SizeHedge: op.Size.Hedge,
 	}}}})
 }
 
@@ -228,7 +229,7 @@ func (j *Journal) sync(now time.Time, r Report) {
 	j.note(now, noted{event: &record.Event{Kind: &record.Event_Sync{Sync: &record.Sync{
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionOf(r.Action).String(),
-		PreferIdle: r.PreferIdle, Uploading: r.Uploading,
+		PreferIdle: r.PreferIdle, Uploading: r.Uploading, Running: r.Running,
 	}}}, response: r.Response})
 }
 

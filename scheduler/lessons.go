@@ -38,7 +38,9 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
 		return
 	}
-	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(conditions(classes))
+	c := conditions(classes)
+	c.CanHedge = true
+	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(c)
 	op.Size = sizeOf(choice)
 	op.lessons = &lessons{learner: learner}
 }
@@ -82,6 +84,9 @@ func (l *lessons) of(now time.Time, e Ended) *sizeclass.Lesson {
 	l.learner = nil
 	if learner == nil {
 		return nil
+	}
+	if e.Late {
+		learner = learner.Overdue(e.Class)
 	}
 	run, outcome, ok := sizeclass.ResultOf(e.Response)
 	switch {

@@ -146,7 +146,7 @@ func submitted(m *record.Submit) (*Operation, error) {
 		Platform: NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: m.GetRequest(),
 		Priority: m.GetPriority(), Expected: time.Duration(m.GetExpectedNs()), User: m.GetUser(), Claims: m.GetClaims(),
 		Size: Size{
-			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()),
+			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()), Hedge: m.GetSizeHedge(),
 		},
 	}, nil
 }
@@ -155,7 +155,7 @@ func reported(m *record.Sync) (Report, error) {
 	r := Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
 		Platform: NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: Doing(m.GetDoing()),
-		PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(),
+		PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(), Running: m.GetRunning(),
 	}
 	if name := m.GetAction(); name != "" {
 		hash, size, _ := strings.Cut(name, "/")

@@ -139,7 +139,7 @@ func (s *State) remove(w *worker) {
 	s.withdraw(w)
 	if w.task != nil {
 		// Before the queue is moved: what ran is older than what waits.
-		s.lose(w.task)
+		s.lose(w)
 	}
 	w.pool.tree.Leave(&w.seat)
 	s.vacate(w.queue)

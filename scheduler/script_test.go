@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -380,7 +381,7 @@ func (h *history) operation(args []string) *Operation {
 			op.Priority = int32(n)
 		case "expected":
 			op.Expected, _ = time.ParseDuration(value)
-		case "size": // CLASS,TIMEOUT[,EXPECTED] or learned
+		case "size": // CLASS,TIMEOUT[,EXPECTED][,hedge] or learned
 			if value == "learned" {
 				h.choose(op)
 				continue
@@ -389,6 +390,7 @@ func (h *history) operation(args []string) *Operation {
 			op.Size = Size{Class: uint32(h.number(words[0])), Reason: "guess"}
 			op.Size.Timeout, _ = time.ParseDuration(words[1])
 			op.Size.Expected, _ = time.ParseDuration(words[2])
+			op.Size.Hedge = slices.Contains(words, "hedge")
 		case "build":
 			request(op).CorrelatedInvocationsId = value
 		case "invocation":
@@ -468,6 +470,8 @@ func (h *history) report(args []string) Report {
 			r.Prefix = value
 		case "platform":
 			r.Platform = NewPlatform(parsePlatform(value))
+		case "running":
+			r.Running = true
 		case "class":
 			r.SizeClass = uint32(h.number(value))
 		case "drain":
@@ -526,7 +530,11 @@ func (h *history) print(out Out) {
 		fmt.Fprintln(&h.out, h.status(st))
 	}
 	for _, e := range out.Ended {
-		fmt.Fprintf(&h.out, "learn of %s on class %d of %d, again %t\n", e.Name, e.Class, e.Largest, e.Again)
+		fmt.Fprintf(&h.out, "learn of %s on class %d of %d, again %t", e.Name, e.Class, e.Largest, e.Again)
+		if e.Late {
+			fmt.Fprintf(&h.out, ", late")
+		}
+		fmt.Fprintln(&h.out)
 	}
 	for _, d := range out.Departures {
 		fmt.Fprintf(&h.out, "%s departed", d.Worker)

@@ -20,8 +20,10 @@ type Size struct {
 	// Class is the one that is wanted. If it has no worker and is not declared the next larger
 	// one that has is taken, else the largest.
 	Class uint32
-	// Timeout is in force on Class, unless the action's own is shorter.
+	// Timeout is in force on Class, unless the action's own is shorter. With Hedge the action is not
+	// stopped then, but started on the largest class, too, if a worker is idle there at the start.
 	Timeout time.Duration
+	Hedge   bool
 	// Expected is how long the action is thought to run there, 0 if that is not known;
 	// Reason is for people.
 	Expected time.Duration
@@ -29,7 +31,11 @@ type Size struct {
 }
 
 func sizeOf(c sizeclass.Choice) Size {
-	return Size{Class: c.Class, Timeout: c.Timeout, Expected: c.Expected, Reason: c.Reason}
+	s := Size{Class: c.Class, Timeout: c.Timeout, Expected: c.Expected, Reason: c.Reason}
+	if c.Hedge > 0 {
+		s.Timeout, s.Hedge = c.Hedge, true
+	}
+	return s
 }
 
 // An Ended is one run of an action with a Size, for the caller to learn from.
@@ -37,9 +43,10 @@ type Ended struct {
 	*Operation
 	// Class is that of the worker, Largest the largest one that there is.
 	Class, Largest uint32
-	// Again: it failed on a smaller class, and runs on the largest now.
-	Again    bool
-	Response *repb.ExecuteResponse
+	// Again: it failed on a smaller class, and runs on the largest now. Late: it is the second of two
+	// runs at once, begun because the first one took longer than Size.Timeout.
+	Again, Late bool
+	Response    *repb.ExecuteResponse
 }
 
 // smallest returns the queue of the smallest size class that fits, from class on.
@@ -102,14 +109,26 @@ func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (la
 	return largest, failed && t.spec.Size.Class > 0 && w.queue.class < largest
 }
 
-// conclude ends a task with what its worker reports, or runs it again on the largest size class.
-func (s *State) conclude(t *task, resp *repb.ExecuteResponse) {
-	w := t.worker
+// conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
+func (s *State) conclude(w *worker, resp *repb.ExecuteResponse) {
+	t := w.task
+	if r := t.race; r != nil {
+		if !decides(t, w, resp) {
+			s.leaveRace(w)
+			return
+		}
+		other := r.worker
+		if w == r.worker {
+			other = t.worker
+		}
+		other.stopping = t.action
+		s.leaveRace(other)
+	}
 	w.queue.load.ran(s.now.Sub(t.started))
 	largest, again := s.mispredicted(t, w, resp)
 	if t.spec.Size.Class > 0 {
 		s.out.Ended = append(s.out.Ended, Ended{
-			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Response: resp,
+			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Late: t.late, Response: resp,
 		})
 	}
 	if !again {
@@ -150,17 +169,20 @@ func annotated(resp *repb.ExecuteResponse, line string) *repb.ExecuteResponse {
 	return resp
 }
 
-// size fills in what a reply says of the size class of its run.
-func (r *Reply) size(t *task) {
+// size fills in what a reply to a worker says of the size class of its run.
+func (r *Reply) size(t *task, w *worker) {
 	size := t.spec.Size
-	r.SizeClass, r.SizeAttempt = t.worker.queue.class, 1
+	r.SizeClass, r.SizeAttempt = w.queue.class, 1
 	switch {
 	case size.Class == 0:
 		r.SizeAttempt = 0
-	case t.outgrown:
+	case t.outgrown || w != t.worker:
 		r.SizeAttempt, r.SizeReason = 2, t.why
 	case r.SizeClass == size.Class:
-		r.Timeout, r.Expected, r.SizeReason = size.Timeout, size.Expected, size.Reason
+		r.Expected, r.SizeReason = size.Expected, size.Reason
+		if !t.hedged {
+			r.Timeout = size.Timeout
+		}
 	default:
 		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -180,4 +181,34 @@ func TestOneSizeClassIsNoChoice(t *testing.T) {
 		f.stop()
 		serving.Wait()
 	})
+}
+
+// TestLateRunIsLearned has the end of a second run, begun because the first took too long, teach what
+// is known of both.
+func TestLateRunIsLearned(t *testing.T) {
+	sizes := must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
+	both := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}})
+	both.CanHedge = true
+	for n := range 50 {
+		d := digest.Of(digest.SHA256, []byte{byte(n)})
+		action := sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}
+		choice, learner := sizes.Analyze(t.Context(), action).Select(both)
+		if choice.Class != 1 {
+			continue // by chance
+		}
+		if size := sizeOf(choice); !size.Hedge || size.Timeout != 10*time.Second {
+			t.Errorf("size %+v of choice %+v", size, choice)
+		}
+		l := &lessons{learner: learner}
+		lesson := l.of(time.Now(), Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
+			ExecutionMetadata: &repb.ExecutedActionMetadata{VirtualExecutionDuration: durationpb.New(3 * time.Second)},
+		}}})
+		sizes.Learn(t.Context(), lesson)
+		known, _ := sizes.Analyze(t.Context(), action).Assess(both)
+		if known[0].TimedOut != 1 || known[1].Succeeded != 1 || known[1].Median != 3*time.Second {
+			t.Errorf("known %+v", known)
+		}
+		return
+	}
+	t.Error("no action started on class 1")
 }

@@ -99,6 +99,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 		}
 		r.Doing, r.Action = Executing, d
 		r.Uploading = state.Executing.GetUploadingOutputs() != nil
+		r.Running = state.Executing.GetRunning() != nil
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
 			r.Doing, r.Response = Completed, done.Completed
 		}

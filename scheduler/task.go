@@ -45,6 +45,10 @@ type task struct {
 	// now; why says how.
 	outgrown bool
 	why      string
+	// hedged: when it takes longer than Size.Timeout it goes on, and is started on the largest
+	// size class, too; it is late then, and race is its second run while there are two.
+	hedged, late bool
+	race         *race
 
 	worker  *worker
 	started time.Time
@@ -60,12 +64,18 @@ type task struct {
 	queue *queue
 	place *list.Element
 
-	// timer runs while the task is unmatched, in a queue that is away, or an orphan.
+	// timer runs while the task is unmatched, in a queue that is away, hedged and running, or
+	// an orphan.
 	timer timer
 }
 
-// due ends a task that nobody could serve, or that nobody asked for.
+// due ends a task that nobody could serve, or that nobody asked for, or starts one
+// again that takes too long.
 func (t *task) due(s *State) {
+	if t.worker != nil && t.spec != nil {
+		s.overdue(t)
+		return
+	}
 	if t.worker != nil {
 		s.stop(t)
 		return
@@ -233,16 +243,22 @@ func (s *State) hand(t *task, w *worker) {
 	w.task, w.confirmed = t, false
 	s.charge(t)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
+	t.hedged = t.mayHedge()
 	for _, o := range t.operations {
 		s.changed(o)
 	}
 }
 
-// release takes a task from its worker and leaves it in no place.
+// release takes a task from its worker and leaves it in no place. If another one runs it, too,
+// that one is to stop.
 func (s *State) release(t *task) {
 	s.executing--
 	s.discharge(t)
+	s.timers.stop(&t.timer)
 	t.pool.tree.Finish(&t.item)
+	if t.race != nil {
+		t.race.worker.task, t.race.worker.stopping, t.race = nil, t.action, nil
+	}
 	t.worker.task, t.worker = nil, nil
 }
 
@@ -315,9 +331,13 @@ func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
 }
 
 // lose takes a task back from a worker that no longer runs it. It goes to the
-// front of its queue until its attempts are used up.
-func (s *State) lose(t *task) {
-	w := t.worker
+// front of its queue until its attempts are used up, unless another worker runs it, too.
+func (s *State) lose(w *worker) {
+	t := w.task
+	if t.race != nil {
+		s.leaveRace(w)
+		return
+	}
 	if t.spec == nil {
 		s.drop(t)
 		return

@@ -31,6 +31,8 @@ type worker struct {
 	to     *line
 	// uploading: of its action nothing remains to be done but to store outputs.
 	uploading bool
+	// running: its command runs.
+	running bool
 	// stopping is an action that nobody wants and that it may still run.
 	stopping action
 	// reported is the end it told last, until it says that it does something else.
@@ -84,7 +86,7 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	if w.yields && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
 		s.yielded(w)
 	}
-	w.uploading = r.Uploading
+	w.uploading, w.running = r.Uploading, r.Running
 	switch r.Doing {
 	case Executing:
 		s.executes(w, actionOf(r.Action))
@@ -138,6 +140,9 @@ func (s *State) executes(w *worker, a action) {
 	switch {
 	case w.task != nil:
 		w.confirmed = true
+		if w.running {
+			s.runs(w)
+		}
 		s.shield(w)
 		if s.givesWay(w) {
 			s.preempt(w)
@@ -179,7 +184,7 @@ func (s *State) completes(w *worker, e ending) {
 		s.drop(w.task)
 		s.bring(w, e.action, resp)
 	case w.task != nil:
-		s.conclude(w.task, resp)
+		s.conclude(w, resp)
 	case repeated || !good:
 	default:
 		s.unexpected(w, e.action, resp)
@@ -216,13 +221,15 @@ func (s *State) reconcile(w *worker, a action) bool {
 	case w.confirmed || t.spec == nil || t.resends >= maxResends:
 	case w.prefersIdle:
 		// It began to drain before the assignment reached it.
-		t.attempts--
+		if w == t.worker {
+			t.attempts--
+		}
 	default:
 		t.resends++
 		s.resend(w)
 		return true
 	}
-	s.lose(t)
+	s.lose(w)
 	return false
 }
 
@@ -290,7 +297,7 @@ func (s *State) resend(w *worker) {
 		Do: Execute, NextSync: s.nextCall(w),
 		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
 	}
-	r.size(t)
+	r.size(t, w)
 	s.answer(w, r)
 }
 

@@ -399,6 +399,7 @@ type Submit struct {
 	SizeClass      uint32                  `protobuf:"varint,13,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	SizeTimeoutNs  int64                   `protobuf:"varint,14,opt,name=size_timeout_ns,json=sizeTimeoutNs,proto3" json:"size_timeout_ns,omitempty"`
 	SizeExpectedNs int64                   `protobuf:"varint,15,opt,name=size_expected_ns,json=sizeExpectedNs,proto3" json:"size_expected_ns,omitempty"`
+	SizeHedge      bool                    `protobuf:"varint,16,opt,name=size_hedge,json=sizeHedge,proto3" json:"size_hedge,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -538,6 +539,13 @@ func (x *Submit) GetSizeExpectedNs() int64 {
 	return 0
 }
 
+func (x *Submit) GetSizeHedge() bool {
+	if x != nil {
+		return x.SizeHedge
+	}
+	return false
+}
+
 type Sync struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -552,6 +560,7 @@ type Sync struct {
 	PreferIdle    bool                   `protobuf:"varint,10,opt,name=prefer_idle,json=preferIdle,proto3" json:"prefer_idle,omitempty"`
 	Response      *Response              `protobuf:"bytes,11,opt,name=response,proto3" json:"response,omitempty"`
 	Uploading     bool                   `protobuf:"varint,12,opt,name=uploading,proto3" json:"uploading,omitempty"`
+	Running       bool                   `protobuf:"varint,13,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +675,13 @@ func (x *Sync) GetResponse() *Response {
 func (x *Sync) GetUploading() bool {
 	if x != nil {
 		return x.Uploading
+	}
+	return false
+}
+
+func (x *Sync) GetRunning() bool {
+	if x != nil {
+		return x.Running
 	}
 	return false
 }
@@ -1134,7 +1150,7 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x04kind\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\fR\x06config\"\xcd\x05\n" +
+	"\x06config\x18\x02 \x01(\fR\x06config\"\xec\x05\n" +
 	"\x06Submit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12?\n" +
@@ -1153,10 +1169,12 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\n" +
 	"size_class\x18\r \x01(\rR\tsizeClass\x12&\n" +
 	"\x0fsize_timeout_ns\x18\x0e \x01(\x03R\rsizeTimeoutNs\x12(\n" +
-	"\x10size_expected_ns\x18\x0f \x01(\x03R\x0esizeExpectedNs\x1a9\n" +
+	"\x10size_expected_ns\x18\x0f \x01(\x03R\x0esizeExpectedNs\x12\x1d\n" +
+	"\n" +
+	"size_hedge\x18\x10 \x01(\bR\tsizeHedge\x1a9\n" +
 	"\vClaimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xde\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x03\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -1174,7 +1192,8 @@ const file_proto_record_record_proto_rawDesc = "" +
 	" \x01(\bR\n" +
 	"preferIdle\x127\n" +
 	"\bresponse\x18\v \x01(\v2\x1b.forerunner.record.ResponseR\bresponse\x12\x1c\n" +
-	"\tuploading\x18\f \x01(\bR\tuploading\x1a5\n" +
+	"\tuploading\x18\f \x01(\bR\tuploading\x12\x18\n" +
+	"\arunning\x18\r \x01(\bR\arunning\x1a5\n" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
