@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
@@ -130,7 +131,7 @@ func (s *Server) follow(stream operationStream, name string, box *mailbox) error
 			return errStopped()
 		}
 		st := box.take()
-		m, err := longrunning(st)
+		m, err := longrunning(s.withPage(st))
 		if err != nil {
 			return err
 		}
@@ -138,6 +139,20 @@ func (s *Server) follow(stream operationStream, name string, box *mailbox) error
 			return err
 		}
 	}
+}
+
+// withPage returns st, with the link to its page in the message of a failure.
+func (s *Server) withPage(st *Status) *Status {
+	failed := st.Response.GetStatus().GetCode() != 0 || st.Response.GetResult().GetExitCode() != 0
+	if !st.Done() || !failed || s.options.Pages == "" {
+		return st
+	}
+	linked, r := *st, st.Response // others have them too
+	linked.Response = &repb.ExecuteResponse{
+		Result: r.GetResult(), CachedResult: r.GetCachedResult(), Status: r.GetStatus(), ServerLogs: r.GetServerLogs(),
+		Message: strings.TrimSpace(r.GetMessage() + "\nSee " + s.options.Pages + st.Name),
+	}
+	return &linked
 }
 
 // sendDone ends an operation that never got to the state.

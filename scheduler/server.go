@@ -55,6 +55,9 @@ type ServerOptions struct {
 	// all answers to workers have it in the header "forerunner-term", so that they take none of a
 	// Server that does not know yet that it is over.
 	Term uint64
+	// Pages is the URL below which an operation's name is that of its page. Clients whose operation
+	// has failed are told of it. Empty: they are not.
+	Pages string
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.

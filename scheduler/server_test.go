@@ -9,6 +9,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -73,6 +74,35 @@ func TestActionFromStartToEnd(t *testing.T) {
 		logs := f.logs.FilterMessage("operation finished").All()
 		if len(logs) != 1 || logs[0].ContextMap()["queued"] != 20*time.Second || logs[0].ContextMap()["invocation"] != "inv" {
 			t.Errorf("logs %v", f.logs.All())
+		}
+	})
+}
+
+// TestFailureNamesItsPage has an action that fails, with a message of its worker, and one that does not.
+func TestFailureNamesItsPage(t *testing.T) {
+	inFarm(t, ServerOptions{Pages: "http://scheduler:8981/"}, func(t *testing.T, f *farm) {
+		w := f.worker("w")
+		for _, c := range []struct {
+			name string
+			resp *repb.ExecuteResponse
+			want string
+		}{
+			{"fails", &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 1}, Message: "out of ink"}, "out of ink\nSee http://scheduler:8981/%s"},
+			{"cannot", &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.InvalidArgument)}}, "See http://scheduler:8981/%s"},
+			{"works", success, ""},
+		} {
+			d := f.storage.action(c.name)
+			s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+			name := s.at(repb.ExecutionStage_QUEUED).GetName()
+			w.idle()
+			w.completed(d, c.resp)
+			want := proto.CloneOf(c.resp)
+			if c.want != "" {
+				want.Message = fmt.Sprintf(c.want, name)
+			}
+			if got := s.done(); !proto.Equal(got, want) {
+				t.Errorf("%s: got %v, want %v", c.name, got, want)
+			}
 		}
 	})
 }

@@ -3,7 +3,9 @@ package farm
 import (
 	"net"
 	"net/http"
+	"strings"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/bytestream"
 
 	"github.com/forerunner-build/forerunner/auth"
@@ -28,6 +30,23 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, records kv.
 		ReadOnly: !guarded && (err != nil || !isLoopback(host)),
 		Logger:   s.Logger,
 	})
+}
+
+// PageFlags registers the flags of pages.
+func (s *Scheduler) PageFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.PageURL, "page-url", "", "`URL` at which people find the pages, for links in the messages of failed actions (default http://HTTP, where that is on loopback)")
+}
+
+// pageURL is what clients are told of the pages, with a slash at its end; empty: nothing.
+func (s *Scheduler) pageURL() string {
+	if s.PageURL != "" {
+		return strings.TrimSuffix(s.PageURL, "/") + "/"
+	}
+	host, port, err := net.SplitHostPort(s.HTTP)
+	if err != nil || port == "0" || !isLoopback(host) {
+		return ""
+	}
+	return strings.Replace(s.Scheme(), "grpc", "http", 1) + s.HTTP + "/"
 }
 
 // site returns pages as they are for those who may look, and forms for those who may administer.

@@ -38,3 +38,22 @@ func TestProfilingIsNotForAll(t *testing.T) {
 		}
 	}
 }
+
+func TestPageURL(t *testing.T) {
+	for _, c := range []struct {
+		scheduler Scheduler
+		want      string
+	}{
+		{Scheduler{HTTP: "127.0.0.1:8981"}, "http://127.0.0.1:8981/"},
+		{Scheduler{HTTP: "127.0.0.1:8981", Ports: Ports{Cert: "c"}}, "https://127.0.0.1:8981/"},
+		{Scheduler{HTTP: "0.0.0.0:8981"}, ""},
+		{Scheduler{HTTP: "127.0.0.1:0"}, ""},
+		{Scheduler{}, ""},
+		{Scheduler{HTTP: "0.0.0.0:8981", PageURL: "https://farm.example"}, "https://farm.example/"},
+		{Scheduler{PageURL: "https://example/farm/"}, "https://example/farm/"},
+	} {
+		if got := c.scheduler.pageURL(); got != c.want {
+			t.Errorf("%s, %s: %q, want %q", c.scheduler.HTTP, c.scheduler.PageURL, got, c.want)
+		}
+	}
+}

@@ -28,8 +28,10 @@ import (
 // A Scheduler is the configuration of a scheduler and of the storage that it
 // may embed.
 type Scheduler struct {
-	Listen  string // HOST:PORT for gRPC; port 0 picks one
-	HTTP    string // HOST:PORT for pages, health and metrics; empty: none
+	Listen string // HOST:PORT for gRPC; port 0 picks one
+	HTTP   string // HOST:PORT for pages, health and metrics; empty: none
+	// PageURL is where people find the pages; empty: at HTTP, where that is on loopback.
+	PageURL string
 	Storage string // dir:PATH or grpc://HOST:PORT; empty: dir below Data
 	// ActionCache is where results are if not in Storage elsewhere.
 	ActionCache string
@@ -66,6 +68,7 @@ type Scheduler struct {
 func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
+	s.PageFlags(f)
 	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options, see docs/STORAGE.md (default dir:DATA/storage)")
 	actionCacheFlag(f, &s.ActionCache)
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
@@ -151,6 +154,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		Metrics:           registry,
 		Journal:           journal,
 		Term:              term,
+		Pages:             s.pageURL(),
 	}
 	if err := s.remember(ctx, records, &options); err != nil {
 		return err

@@ -24,6 +24,7 @@ type localFarm struct {
 func (l *localFarm) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.scheduler.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
 	f.StringVar(&l.scheduler.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
+	l.scheduler.PageFlags(f)
 	f.StringVar(&l.data, "data", farm.DefaultData("forerunner"), "`folder` for everything that is kept")
 	f.StringVar(&l.cacheSize, "cache-size", "", "bytes that storage and the worker's store may each use, e.g. `20G` (default 40% of what is free)")
 	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
