@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap g++ git googletest npm redis-sentinel redis-ser
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-cgroup2 test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
+.PHONY: help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ test-reuse: ## compare 300 compile actions that reuse results with runs (needs r
 
 test-sizes: ## have actions with several threads, too, find the worker of their size (needs root, two idle CPUs)
 	FORERUNNER_TEST_SIZES=all $(GO) test -count 1 -v -run TestPrograms/size ./cmd/forerunner
+
+# Some minutes; not part of "make test".
+test-cluster: ## run 2,000 actions through the faults of a cluster in network namespaces (needs root)
+	$(GO) test -tags cluster -count 1 -v -timeout 15m -run TestCluster ./cmd/forerunner
 
 # Two minutes; not part of "make test", whose tests need what this installs for nothing else.
 test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)

@@ -140,3 +140,11 @@ func (b byBucket) Get(ctx context.Context, k kv.Key) ([]byte, error) {
 func (b byBucket) Put(ctx context.Context, k kv.Key, value []byte) error {
 	return b.of(k.Bucket).Put(ctx, k, value)
 }
+
+// Flush returns when what the other buckets were given is durable, where it is not at once.
+func (b byBucket) Flush(ctx context.Context) error {
+	if file, ok := b.rest.(*kv.Bolt); ok {
+		return file.Flush(ctx)
+	}
+	return nil
+}
