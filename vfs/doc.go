@@ -96,7 +96,8 @@
 //   - The links lead to copies of the blobs (reflinks, where the file system
 //     can), in the upper folder; never to the store. One inode has one mode and
 //     one time, so a blob has a copy for each that it is used with: an executable
-//     and a plain one. Copies are kept for later roots, up to Options.LinkBytes.
+//     and a plain one. Copies are kept for later roots, up to Options.LinkBytes, and
+//     with an overlayfs above so are whole directories of links that recur.
 //   - The link count of a file is that of its copy, and two inputs of the same
 //     content, mode and time are the same file to tools that compare inodes.
 //   - With an overlayfs above, what the action writes stays its own, as with
@@ -132,7 +133,8 @@
 //
 // # Locks
 //
-// FS.mu guards the set of roots and the spare folders, linkCache.mu the linked copies, trash.mu what is
+// FS.mu guards the set of roots and the spare folders, linkCache.mu the linked copies, keptTrees.mu the linked
+// directories that recur, trash.mu what is
 // to be removed. Of a Root, mu guards the node table and what was read, blobs.mu
 // the open blobs, stall.mu the stall clock, linkLayer.mu the links being made.
 // images.mu guards the table of images, watcher.mu the roots that are watched.

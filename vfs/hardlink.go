@@ -43,13 +43,18 @@ const (
 
 // linkLayer is a folder of hard links to the files of the linkCache.
 type linkLayer struct {
-	r    *Root
-	made bool // dir is ours
+	r      *Root
+	base   string // the folder
+	shares bool   // kept trees may stand for parts of it
+	made   bool   // base is ours
 
 	// Set by show, and not changed afterwards.
-	dirs  []linkDir // parents before children
-	files map[linkKey]string
-	links []*sharedFile // in use by this root
+	dirs   []linkDir // that are in base, parents before children
+	files  map[linkKey]string
+	links  []*sharedFile // in use by this root
+	kept   []*keptTree   // the same
+	toKeep []linkDir     // that this root makes kept trees of
+	sizes  map[digest.Digest]int
 
 	mu    sync.Mutex
 	byKey map[linkKey]*sharedFile // the ones to link to; guarded by mu, as are links while show runs
@@ -58,8 +63,9 @@ type linkLayer struct {
 
 // linkDir is one directory of the tree, at one of its paths.
 type linkDir struct {
-	path string // relative; "" for the root
-	list *tree.Directory
+	path   string // relative; "" for the root
+	digest digest.Digest
+	list   *tree.Directory
 }
 
 // linkAt is a copy and a path where the root has it.
@@ -70,39 +76,57 @@ type linkAt struct {
 
 func newLinkLayer(r *Root) *linkLayer {
 	return &linkLayer{
-		r: r, files: map[linkKey]string{},
+		r: r, base: filepath.Join(r.layerPath(), "lower"), files: map[linkKey]string{}, sizes: map[digest.Digest]int{},
 		byKey: map[linkKey]*sharedFile{}, byIno: map[uint64]linkAt{},
 	}
 }
 
-func (l *linkLayer) dir() string { return filepath.Join(l.r.layerPath(), "lower") }
+func (l *linkLayer) layers() []string {
+	dirs := []string{l.base}
+	for _, t := range l.kept {
+		dirs = append(dirs, t.dir)
+	}
+	return dirs
+}
 
 // show loads the whole tree and makes the links.
 func (l *linkLayer) show(ctx context.Context) error {
-	if err := os.Mkdir(l.dir(), 0o755); err != nil {
+	if err := os.Mkdir(l.base, 0o755); err != nil {
 		return err
 	}
 	l.made = true
-	if err := l.plan(ctx); err != nil {
+	l.shares = l.r.fs.overlay && l.r.fs.kept != nil
+	lists, err := l.plan(ctx)
+	if err != nil {
 		return err
 	}
+	l.spread(linkDir{"", l.r.spec.Digest, lists[l.r.spec.Digest]}, lists)
+	if err := l.keep(ctx, lists); err != nil {
+		return err
+	}
+	if err := l.link(ctx); err != nil {
+		return err
+	}
+	l.dirs, l.files, l.sizes = nil, nil, nil
+	return nil
+}
+
+// link makes what is in base.
+func (l *linkLayer) link(ctx context.Context) error {
 	if err := l.fetch(ctx); err != nil {
 		return err
 	}
-	if err := l.populate(ctx); err != nil {
-		return err
-	}
-	l.dirs, l.files = nil, nil
-	return nil
+	return l.populate(ctx)
 }
 
 // hide moves the folder out of the way; it is removed later.
 func (l *linkLayer) hide() error {
 	var err error
 	if l.made {
-		err = l.r.fs.trash.put(l.dir())
+		err = l.r.fs.trash.put(l.base)
 	}
 	l.r.fs.links.release(l.links)
+	l.letGo()
 	return err
 }
 
@@ -112,20 +136,20 @@ type place struct {
 	times int
 }
 
-// plan finds all directories and which files there are. It reads level by level
-// and counts before it lists: few directories can stand for any number of paths.
-func (l *linkLayer) plan(ctx context.Context) error {
+// plan finds all directories. It reads level by level and counts before anybody lists
+// them: few directories can stand for any number of paths.
+func (l *linkLayer) plan(ctx context.Context) (map[digest.Digest]*tree.Directory, error) {
 	lists := map[digest.Digest]*tree.Directory{}
 	level := map[digest.Digest]place{l.r.spec.Digest: {"", 1}}
 	for entries := 0; len(level) > 0; {
 		if err := l.decode(ctx, level, lists); err != nil {
-			return err
+			return nil, err
 		}
 		below := map[digest.Digest]place{}
 		for d, at := range level {
 			list := lists[d]
 			if entries += at.times * list.Len(); entries > maxLinkEntries {
-				return fmt.Errorf("%w: it has more than %d entries, too many for hard links",
+				return nil, fmt.Errorf("%w: it has more than %d entries, too many for hard links",
 					ErrInvalidDirectory, maxLinkEntries)
 			}
 			for i := range list.Len() {
@@ -143,23 +167,29 @@ func (l *linkLayer) plan(ctx context.Context) error {
 		}
 		level = below
 	}
-	l.dirs = []linkDir{{"", lists[l.r.spec.Digest]}}
-	for i := 0; i < len(l.dirs); i++ {
-		l.list(l.dirs[i], lists)
-	}
-	return nil
+	return lists, nil
 }
 
-// list notes the files of d, and the directories in it.
-func (l *linkLayer) list(d linkDir, lists map[digest.Digest]*tree.Directory) {
-	for i := range d.list.Len() {
-		e := d.list.At(i)
-		switch e.Kind {
-		case Directory:
-			l.dirs = append(l.dirs, linkDir{joinName(d.path, e.Name), lists[e.Digest]})
-		case File:
-			if _, ok := l.files[keyOf(&e)]; !ok {
-				l.files[keyOf(&e)] = joinName(d.path, e.Name)
+// spread notes what is to be made of top and below, where no kept tree stands for it.
+func (l *linkLayer) spread(top linkDir, lists map[digest.Digest]*tree.Directory) {
+	if l.share(top, lists) {
+		return
+	}
+	l.dirs = append(l.dirs, top)
+	for i := 0; i < len(l.dirs); i++ {
+		d := l.dirs[i]
+		for j := range d.list.Len() {
+			e := d.list.At(j)
+			path := joinName(d.path, e.Name)
+			switch e.Kind {
+			case Directory:
+				if child := (linkDir{path, e.Digest, lists[e.Digest]}); !l.share(child, lists) {
+					l.dirs = append(l.dirs, child)
+				}
+			case File:
+				if _, ok := l.files[keyOf(&e)]; !ok {
+					l.files[keyOf(&e)] = path
+				}
 			}
 		}
 	}
@@ -275,8 +305,11 @@ func (l *linkLayer) acquire(ctx context.Context, k linkKey, path string) error {
 
 // populate makes the directories, then what is in them, then sets their times.
 func (l *linkLayer) populate(ctx context.Context) error {
-	for _, d := range l.dirs[1:] {
-		if err := os.Mkdir(filepath.Join(l.dir(), d.path), 0o755); err != nil {
+	for _, d := range l.dirs {
+		if d.path == "" {
+			continue // base is there
+		}
+		if err := os.Mkdir(filepath.Join(l.base, d.path), 0o755); err != nil {
 			return err
 		}
 	}
@@ -296,7 +329,7 @@ func (l *linkLayer) populate(ctx context.Context) error {
 
 // fill makes the files and symlinks of one directory. Its subdirectories are there.
 func (l *linkLayer) fill(ctx context.Context, d linkDir) error {
-	path := filepath.Join(l.dir(), d.path)
+	path := filepath.Join(l.base, d.path)
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
@@ -343,7 +376,7 @@ func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry
 				return err
 			}
 		case errors.Is(err, unix.EMLINK), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
-			return l.copyInto(ctx, to, filepath.Join(l.dir(), path, e.Name))
+			return l.copyInto(ctx, to, filepath.Join(l.base, path, e.Name))
 		default:
 			return fmt.Errorf("link %q: %w", e.Name, err)
 		}

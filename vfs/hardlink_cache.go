@@ -196,6 +196,13 @@ func (c *linkCache) evictLocked() (out []*sharedFile) {
 	return out
 }
 
+// overfull reports whether the copies in use take more than all may.
+func (c *linkCache) overfull() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes > c.maxBytes
+}
+
 // retire lets nobody else have l. It reports whether that is news.
 func (c *linkCache) retire(l *sharedFile) bool {
 	c.mu.Lock()

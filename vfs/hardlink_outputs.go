@@ -9,11 +9,11 @@ import (
 // if it may, reaches all who share it. intact finds that out.
 type bareLayer struct{ *linkLayer }
 
-func (l bareLayer) path() string { return l.dir() }
+func (l bareLayer) path() string { return l.base }
 func (l bareLayer) show() error  { return nil }
 func (l bareLayer) hide() error  { return nil }
 
-func (l bareLayer) scratch() (string, bool) { return l.dir(), true }
+func (l bareLayer) scratch() (string, bool) { return l.base, true }
 
 // unchanged knows files by their inode, so also those that were moved, and
 // symlinks by their place. Of directories it knows nothing.
@@ -45,7 +45,7 @@ func (l bareLayer) written(path string) (string, bool) {
 	if !ok || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
 		return "", false
 	}
-	return l.dir() + "/" + path, true
+	return l.base + "/" + path, true
 }
 
 // stat looks at path and follows no symlink on the way, from descriptor to
@@ -55,7 +55,7 @@ func (l bareLayer) stat(path string) (st unix.Stat_t, names []string, ok bool) {
 	if !ok {
 		return st, nil, false
 	}
-	dir, err := unix.Open(l.dir(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(l.base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return st, nil, false
 	}
@@ -77,6 +77,6 @@ func (l bareLayer) stat(path string) (st unix.Stat_t, names []string, ok bool) {
 // has that target.
 func (l bareLayer) leadsTo(path, target string) bool {
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(l.dir()+"/"+path, buf)
+	n, err := unix.Readlink(l.base+"/"+path, buf)
 	return err == nil && string(buf[:n]) == target
 }

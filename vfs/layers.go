@@ -12,9 +12,10 @@ import (
 // what the action does to them. What show has done when it fails is for hide to
 // undo; hide is called once, the upper layer's first, whether or not show was.
 
-// A lowerLayer lets the inputs appear in a folder.
+// A lowerLayer lets the inputs appear in folders.
 type lowerLayer interface {
-	dir() string
+	// layers are the folders in which they appear, one over the other, the topmost first.
+	layers() []string
 	// show blocks until the inputs are there. The end of ctx ends show only.
 	show(ctx context.Context) error
 	hide() error
@@ -72,10 +73,10 @@ func (r *Root) chown(dir string) error {
 // fuseLayer is the read-only FUSE mount, whose state the Root holds.
 type fuseLayer struct{ r *Root }
 
-func (l fuseLayer) dir() string { return l.r.lowerPath() }
+func (l fuseLayer) layers() []string { return []string{l.r.lowerPath()} }
 
 func (l fuseLayer) show(context.Context) error {
-	if err := os.Mkdir(l.dir(), 0o755); err != nil {
+	if err := os.Mkdir(l.r.lowerPath(), 0o755); err != nil {
 		return err
 	}
 	return l.r.mountLower()

@@ -216,10 +216,13 @@ func (r *Root) unmountOverlay() error {
 // files of images have their data: the folder of the blobs that are local, and
 // for those that are not the FUSE layer once more.
 func (r *Root) overlayLayers() string {
-	if r.cover == nil {
-		return overlayEscape(r.lower.dir())
-	}
 	var layers []string
+	if r.cover == nil {
+		for _, dir := range r.lower.layers() {
+			layers = append(layers, overlayEscape(dir))
+		}
+		return strings.Join(layers, ":")
+	}
 	if !r.cover.empty() {
 		layers = append(layers, overlayEscape(filepath.Join(r.lowerPath(), treeName)))
 	}

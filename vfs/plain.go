@@ -16,7 +16,7 @@ type noInputs struct{}
 
 var _ lowerLayer = noInputs{}
 
-func (noInputs) dir() string                { return "" }
+func (noInputs) layers() []string           { return nil }
 func (noInputs) show(context.Context) error { return nil }
 func (noInputs) hide() error                { return nil }
 

@@ -110,6 +110,7 @@ func (f *FS) openLinks() error {
 	if f.links, err = newLinkCache(f.linkDir(), size, f.log); err != nil {
 		return err
 	}
+	f.kept = newKeptTrees(filepath.Join(f.linkDir(), "kept"), f.links, &f.trash, f.log)
 	return f.tryLink()
 }
 

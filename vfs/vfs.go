@@ -98,6 +98,7 @@ type FS struct {
 	method             Method     // the one in force: FUSE or HardLink
 	overlay            bool       // roots have an overlay; always with FUSE
 	links              *linkCache // of HardLink
+	kept               *keptTrees // the same
 	linkBytes          int64
 	upperMemory        int64
 	trash              trash

@@ -1,0 +1,316 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+const (
+	// minKeptEntries is the size from which on a subtree is worth a layer of its own.
+	minKeptEntries = 256
+	// maxKept and maxKeptEntries bound the subtrees that are kept, in use or not.
+	maxKept        = 64
+	maxKeptEntries = 1 << 20
+	// maxKeptLayers bounds the subtrees that one root shows or makes: each is a layer of its overlay.
+	maxKeptLayers = 8
+	// maxKeptDepth bounds how deep the size of a subtree is looked into.
+	maxKeptDepth = 256
+)
+
+// keptTrees are linked subtrees that recur: folders which hold one at its path, for the
+// overlays of all roots that have it there to lie on. An overlay does not write to what
+// it lies on; what changed nevertheless is noticed before the next use, and thrown away.
+// A subtree is kept when it is seen for the second time.
+type keptTrees struct {
+	dir   string
+	links *linkCache
+	trash *trash
+	log   *zap.Logger
+
+	mu        sync.Mutex // guards what follows; no I/O under it
+	serial    int
+	clock     uint64
+	byKey     map[keptKey]*keptTree // a nil one is being made
+	sightings map[keptKey]struct{}
+	entries   int // of all
+}
+
+// keptKey is what tells one kept tree from another.
+type keptKey struct {
+	path   string // "" for a whole root
+	digest digest.Digest
+	owner  Owner
+}
+
+// keptTree is one kept subtree. It pins the copies that it has links to.
+type keptTree struct {
+	key     keptKey
+	dir     string // in which the subtree is at its path
+	links   []*sharedFile
+	folders []keptFolder
+	entries int
+
+	// Guarded by keptTrees.mu.
+	users   int
+	lastUse uint64
+	retired bool // nobody else gets it
+	dropped bool // its last user, or who retired it, removes it
+}
+
+// keptFolder is a folder of a subtree, whose change time tells of any change in it.
+type keptFolder struct {
+	path    string
+	changed unix.Timespec
+}
+
+func newKeptTrees(dir string, links *linkCache, trash *trash, log *zap.Logger) *keptTrees {
+	return &keptTrees{
+		dir: dir, links: links, trash: trash, log: log,
+		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{},
+	}
+}
+
+// look returns the kept tree, with one user more, or that the caller is to make it,
+// and then calls add or forget.
+func (k *keptTrees) look(key keptKey) (t *keptTree, mine bool) {
+	t, mine = k.take(key)
+	if t == nil || t.intact() {
+		return t, mine
+	}
+	k.log.Warn("a linked folder that roots share was changed; it is dropped", zap.String("path", key.path))
+	k.mu.Lock()
+	if mine = !t.retired; mine {
+		k.retireLocked(t)
+		k.byKey[key] = nil
+	}
+	k.mu.Unlock()
+	k.release([]*keptTree{t})
+	return nil, mine
+}
+
+func (k *keptTrees) take(key keptKey) (t *keptTree, mine bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, found := k.byKey[key]
+	switch _, seen := k.sightings[key]; {
+	case t != nil:
+		k.clock++
+		t.lastUse = k.clock
+		t.users++
+	case found: // somebody else makes it
+	case seen && len(k.byKey) < maxKept:
+		k.byKey[key] = nil
+		return nil, true
+	case len(k.sightings) >= maxSightings:
+		clear(k.sightings)
+		fallthrough
+	default:
+		k.sightings[key] = struct{}{}
+	}
+	return t, false
+}
+
+// newDir names a folder that is not there yet.
+func (k *keptTrees) newDir() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.serial++
+	return filepath.Join(k.dir, strconv.Itoa(k.serial))
+}
+
+// add enters a tree that is made, and has one user.
+func (k *keptTrees) add(t *keptTree) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.clock++
+	t.users, t.lastUse = 1, k.clock
+	k.byKey[t.key] = t
+	k.entries += t.entries
+}
+
+// forget says that a tree could not be made.
+func (k *keptTrees) forget(key keptKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.byKey, key)
+}
+
+// release takes one user of each of ts away, and drops what is too much: the trees
+// unused for longest, as long as there are too many or the copies that they pin take
+// more than the cache may.
+func (k *keptTrees) release(ts []*keptTree) {
+	k.mu.Lock()
+	for _, t := range ts {
+		t.users--
+	}
+	k.mu.Unlock()
+	for {
+		full := k.links.overfull()
+		k.mu.Lock()
+		t := k.surplusLocked(full, ts)
+		k.mu.Unlock()
+		if t == nil {
+			return
+		}
+		k.links.release(t.links)
+		if err := k.trash.put(t.dir); err != nil {
+			k.log.Error("cannot remove a linked folder", zap.Error(err))
+		}
+	}
+}
+
+// surplusLocked returns a tree without users that is to be dropped: one of ts that is
+// retired, or the oldest if there is too much.
+func (k *keptTrees) surplusLocked(full bool, ts []*keptTree) (t *keptTree) {
+	for _, of := range ts {
+		if of.retired && !of.dropped && of.users == 0 {
+			t = of
+		}
+	}
+	if t == nil && (full || len(k.byKey) >= maxKept || k.entries > maxKeptEntries) {
+		for _, of := range k.byKey {
+			if of != nil && of.users == 0 && (t == nil || of.lastUse < t.lastUse) {
+				t = of
+			}
+		}
+	}
+	if t != nil {
+		k.retireLocked(t)
+		t.dropped = true
+	}
+	return t
+}
+
+// retireLocked lets nobody else have t.
+func (k *keptTrees) retireLocked(t *keptTree) {
+	if t.retired {
+		return
+	}
+	t.retired = true
+	delete(k.byKey, t.key)
+	k.entries -= t.entries
+}
+
+// intact reports whether the folders have what they had when they were made, and the
+// copies that they lead to are what they were.
+func (t *keptTree) intact() bool {
+	for _, f := range t.folders {
+		if now, err := changeTime(f.path); err != nil || now != f.changed {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(t.links, func(l *sharedFile) bool { return !l.intact() })
+}
+
+func changeTime(path string) (unix.Timespec, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return unix.Timespec{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st.Ctim, nil
+}
+
+// keptTree is what a layer has become whose links are made.
+func (l *linkLayer) keptTree(key keptKey) (*keptTree, error) {
+	t := &keptTree{key: key, dir: l.base, links: l.links}
+	for _, d := range l.dirs {
+		path := filepath.Join(l.base, d.path)
+		changed, err := changeTime(path)
+		if err != nil {
+			return nil, err
+		}
+		t.folders = append(t.folders, keptFolder{path, changed})
+		t.entries += d.list.Len()
+	}
+	return t, nil
+}
+
+// share reports whether a kept tree stands for d and all below it, or is to be made for that.
+func (l *linkLayer) share(d linkDir, lists map[digest.Digest]*tree.Directory) bool {
+	if !l.shares || len(l.kept)+len(l.toKeep) >= maxKeptLayers || l.size(d.digest, lists, 0) < minKeptEntries {
+		return false
+	}
+	t, mine := l.r.fs.kept.look(l.keyOf(d))
+	switch {
+	case t != nil:
+		l.kept = append(l.kept, t)
+	case mine:
+		l.toKeep = append(l.toKeep, d)
+	}
+	return t != nil || mine
+}
+
+// size is the number of entries in and below a directory, as far as minKeptEntries.
+func (l *linkLayer) size(d digest.Digest, lists map[digest.Digest]*tree.Directory, depth int) int {
+	if n, ok := l.sizes[d]; ok {
+		return n
+	}
+	list := lists[d]
+	n := list.Len()
+	for i := 0; i < list.Len() && n < minKeptEntries && depth < maxKeptDepth; i++ {
+		if list.Kind(i) == Directory {
+			n += l.size(list.At(i).Digest, lists, depth+1)
+		}
+	}
+	l.sizes[d] = min(n, minKeptEntries)
+	return l.sizes[d]
+}
+
+// keep makes the trees that are to be kept from now on, and uses them.
+func (l *linkLayer) keep(ctx context.Context, lists map[digest.Digest]*tree.Directory) error {
+	for ; len(l.toKeep) > 0; l.toKeep = l.toKeep[1:] {
+		t, err := l.makeKept(ctx, l.toKeep[0], lists)
+		if err != nil {
+			return err // letGo tells that they are not made
+		}
+		l.r.fs.kept.add(t)
+		l.kept = append(l.kept, t)
+	}
+	return nil
+}
+
+// makeKept links the tree of d in a folder of its own.
+func (l *linkLayer) makeKept(
+	ctx context.Context, d linkDir, lists map[digest.Digest]*tree.Directory,
+) (t *keptTree, err error) {
+	sub := newLinkLayer(l.r)
+	sub.base = l.r.fs.kept.newDir()
+	defer func() {
+		if err != nil {
+			l.r.fs.links.release(sub.links)
+			err = errors.Join(err, l.r.fs.trash.put(sub.base))
+		}
+	}()
+	if err := os.MkdirAll(filepath.Join(sub.base, filepath.Dir(d.path)), 0o755); err != nil {
+		return nil, err
+	}
+	sub.spread(d, lists)
+	if err := sub.link(ctx); err != nil {
+		return nil, err
+	}
+	return sub.keptTree(l.keyOf(d))
+}
+
+func (l *linkLayer) keyOf(d linkDir) keptKey { return keptKey{d.path, d.digest, l.r.owner} }
+
+// letGo ends the use of kept trees, and the promise to make others.
+func (l *linkLayer) letGo() {
+	if !l.shares {
+		return
+	}
+	for _, d := range l.toKeep {
+		l.r.fs.kept.forget(l.keyOf(d))
+	}
+	l.r.fs.kept.release(l.kept)
+}
