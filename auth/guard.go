@@ -256,6 +256,9 @@ func (g *Guard) HTTP(right Right, next http.Handler) http.Handler {
 		}
 		switch s := status.Convert(err); s.Code() {
 		case codes.OK:
+			if right == Administer {
+				g.log.Info("an administrator calls", zap.Stringer("user", who), zap.String("method", r.Method+" "+r.URL.Path))
+			}
 			next.ServeHTTP(w, r.WithContext(newContext(r.Context(), who)))
 		case codes.Unauthenticated:
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -136,19 +136,29 @@ func freePort(t *testing.T) string {
 func (f *guardedFarm) checkPages(address string) {
 	f.Helper()
 	for _, test := range []struct {
-		caller, page string
-		want         int
+		caller, method, page string
+		want                 int
 	}{
-		{"nobody", "/healthz", http.StatusOK}, {"nobody", "/metrics", http.StatusUnauthorized}, {"user", "/metrics", http.StatusOK},
+		{"nobody", "GET", "/healthz", http.StatusOK},
+		{"nobody", "GET", "/metrics", http.StatusUnauthorized},
+		{"user", "GET", "/metrics", http.StatusOK},
+		{"nobody", "GET", "/", http.StatusUnauthorized},
+		{"user", "GET", "/", http.StatusOK},
+		{"user", "POST", "/workers/drain", http.StatusForbidden},
+		{"user", "GET", "/debug/pprof/", http.StatusForbidden},
 	} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: f.tls(f.callers[test.caller])}}
-		resp, err := client.Get("https://" + address + test.page)
+		req, err := http.NewRequestWithContext(f.Context(), test.method, "https://"+address+test.page, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		resp, err := client.Do(req)
 		if err != nil {
 			f.Fatal(err)
 		}
 		text, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != test.want {
-			f.Errorf("%s of %s: %s, %s, %v", test.page, test.caller, resp.Status, text, err)
+			f.Errorf("%s %s by %s: %s, %s, %v", test.method, test.page, test.caller, resp.Status, text, err)
 		}
 		_ = resp.Body.Close()
 		client.CloseIdleConnections()

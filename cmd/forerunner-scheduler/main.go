@@ -29,7 +29,7 @@ func main() {
 			defer stop()
 			pacing.Go(func() { farm.PaceGarbage(ctx) })
 			return s.Run(ctx, func(address string) error {
-				fmt.Fprintf(cmd.OutOrStdout(), "serving on grpc://%s\n", address)
+				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil
 			})
 		})

@@ -16,6 +16,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
@@ -93,7 +94,11 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := greet(ctx, conn); err != nil {
+	switch err := greet(ctx, conn); status.Code(err) {
+	case codes.OK:
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return errors.New(status.Convert(err).Message())
+	default:
 		return fmt.Errorf("no farm answers at %s: %w (is \"forerunner up\" running there?)", e.remote, err)
 	}
 	progress := newProgress(os.Stderr, e.quiet)

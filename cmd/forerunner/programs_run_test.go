@@ -21,7 +21,7 @@ const (
 
 var (
 	upLine     = regexp.MustCompile(`(?m)^build --remote_executor=grpc://(\S+)$`)
-	servesLine = regexp.MustCompile(`(?m)^serving on grpc://(\S+)$`)
+	servesLine = regexp.MustCompile(`(?m)^serving on grpcs?://(\S+)$`)
 	readyLine  = regexp.MustCompile(`worker is ready`)
 )
 
