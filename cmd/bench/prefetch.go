@@ -73,6 +73,7 @@ type sample struct {
 	fetched, read float64 // bytes, as the worker counts them
 	wire          float64 // bytes that the storage sent
 	stalled       float64 // seconds that commands waited, summed
+	cpu           float64 // seconds that commands took of the processors, summed
 	idle          float64 // seconds in which no command ran, or all it did was wait; of one action alone
 	// Of what was fetched ahead or had to be, summed over the actions.
 	hitFiles, missedFiles, wasted float64        // the last in bytes
@@ -80,13 +81,13 @@ type sample struct {
 }
 
 type prefetchBench struct {
-	farm      *benchFarm
-	o         *prefetchOptions
-	works     map[string]*workload
-	lacks     map[string]string // why a workload is not there
-	memories  map[memoryKey]string
-	samples   map[cell][]sample
-	recording [2]recordingCost // plain, and with recorder and prefetcher
+	farm     *benchFarm
+	o        *prefetchOptions
+	works    map[string]*workload
+	lacks    map[string]string // why a workload is not there
+	memories map[memoryKey]string
+	samples  map[cell][]sample
+	costs    []pairCost
 }
 
 // A memoryKey says what was remembered.
@@ -94,9 +95,6 @@ type memoryKey struct {
 	work   string
 	column column
 }
-
-// recordingCost is what warm runs took.
-type recordingCost struct{ wall, cpu []float64 }
 
 // benchPrefetch measures what is wanted and reports it, also when something failed.
 func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err error) {
@@ -272,6 +270,7 @@ func (b *prefetchBench) once(ctx context.Context, slots int, actions []*benchAct
 	s.profiles = map[string]int{}
 	s.wire = float64(far.received() - before)
 	for _, r := range results {
+		s.cpu += r.cpu
 		s.fetched += float64(r.use.GetBytesFetched())
 		s.read += float64(r.use.GetBytesRead())
 		s.stalled += r.use.GetStalled().AsDuration().Seconds()
@@ -282,38 +281,3 @@ func (b *prefetchBench) once(ctx context.Context, slots int, actions []*benchAct
 	}
 	return s, nil
 }
-
-// cost takes warm samples with recorder and prefetcher and without, by turns.
-func (b *prefetchBench) cost(ctx context.Context, run int) error {
-	if !b.wantsCost() {
-		return nil
-	}
-	for i := range 2 {
-		with := (run + i) % 2
-		err := b.farm.withWorker(ctx, setting{method: vfs.FUSE, slots: 1, plain: with == 0}, func(far *proxy) error {
-			for again := range 1 + warmPairs {
-				before := cpuTime()
-				s, err := b.once(ctx, 1, b.works[workGo].actions, far)
-				if err != nil {
-					return err
-				}
-				if again == 0 {
-					continue // it filled the cache
-				}
-				c := &b.recording[with]
-				c.wall = append(c.wall, s.seconds)
-				c.cpu = append(c.cpu, (cpuTime() - before).Seconds())
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		progress("run %d of %d, warm, recorder and prefetcher %t: %s", run+1, b.o.runs, with == 1,
-			formatSeconds(median(b.recording[with].wall)))
-	}
-	return nil
-}
-
-// warmPairs is how many warm runs of each kind there are in one run.
-const warmPairs = 3

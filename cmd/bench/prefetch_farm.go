@@ -18,11 +18,12 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/cmd/remote"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// A benchFarm is a scheduler with its storage in this process. Workers come and go,
-// one at a time, for each needs launchers from a time without mounts.
+// A benchFarm is a scheduler with its storage in this process. Workers come and go, but
+// only when there is none, for each needs launchers from a time without mounts.
 type benchFarm struct {
 	dir     string // everything that the farm and its workers keep
 	log     *zap.Logger
@@ -78,66 +79,138 @@ type setting struct {
 	distance distance // of its storage
 	method   vfs.Method
 	slots    int
-	memory   string // folder with what a worker remembered that had the same data before; empty: nothing
-	keep     string // folder that gets what this one remembers; empty: it is forgotten
-	plain    bool   // neither recorder nor prefetcher
+	memory   string            // folder with what a worker remembered that had the same data before; empty: nothing
+	keep     string            // folder that gets what this one remembers; empty: it is forgotten
+	plain    bool              // neither recorder nor prefetcher
+	platform map[string]string // of the actions that it gets; nil: those without one
 }
 
 // withWorker calls use while a new worker with an empty cache serves the farm. The
 // worker has run something, so that it is connected with its storage, through far.
-func (f *benchFarm) withWorker(ctx context.Context, s setting, use func(far *proxy) error) (err error) {
-	f.starts++
-	far, err := startProxy(ctx, f.address, s.distance)
-	if err != nil {
-		return err
-	}
-	defer far.close()
-	data := filepath.Join(f.dir, fmt.Sprintf("worker-%d", f.starts))
-	cache := filepath.Join(f.dir, fmt.Sprintf("cache-%d", f.starts))
-	defer func() { err = errors.Join(err, os.RemoveAll(data), os.RemoveAll(cache)) }()
-	if err := os.Mkdir(data, 0o755); err != nil {
-		return err
-	}
-	if s.memory != "" {
-		if err := copyMemory(data, s.memory); err != nil {
-			return err
-		}
-	}
-	w := &farm.Worker{
-		Scheduler: "grpc://" + f.address, Storage: "grpc://" + far.address(),
-		ID:   map[string]string{"bench": fmt.Sprint(f.starts)},
-		Data: data, CacheDir: cache, CacheSize: "8G", Slots: s.slots, SizeClass: 1,
-		ExecFilesystem: s.method, Prefetch: !s.plain, Logger: f.log,
-		NoCompression: s.distance.bandwidth == 0, // else bytes cost nothing
-	}
-	if err := f.serve(ctx, w, func() error { return use(far) }); err != nil || s.keep == "" {
-		return err
-	}
-	return copyMemory(s.keep, data)
+func (f *benchFarm) withWorker(ctx context.Context, s setting, use func(far *proxy) error) error {
+	return f.withWorkers(ctx, []setting{s}, func(far []*proxy) error { return use(far[0]) })
 }
 
-// serve calls use while w runs.
-func (f *benchFarm) serve(ctx context.Context, w *farm.Worker, use func() error) error {
-	started, err := w.Start(ctx)
+// withWorkers is withWorker for several that serve at the same time.
+func (f *benchFarm) withWorkers(ctx context.Context, settings []setting, use func(far []*proxy) error) (err error) {
+	var runs []*workerRun
+	defer func() {
+		for _, r := range runs {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	var far []*proxy
+	var workers []*farm.Worker
+	for _, s := range settings {
+		r, err := f.newWorker(ctx, s)
+		if err != nil {
+			return err
+		}
+		runs, far, workers = append(runs, r), append(far, r.far), append(workers, r.worker)
+	}
+	if err := f.serve(ctx, func() error { return use(far) }, workers...); err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if r.keep != "" {
+			err = errors.Join(err, copyMemory(r.keep, r.worker.Data))
+		}
+	}
+	return err
+}
+
+// A workerRun is a worker that is being measured.
+type workerRun struct {
+	setting
+	far    *proxy
+	worker *farm.Worker
+}
+
+// newWorker makes a worker, which is not started; the caller closes it.
+func (f *benchFarm) newWorker(ctx context.Context, s setting) (*workerRun, error) {
+	f.starts++
+	data := filepath.Join(f.dir, fmt.Sprintf("worker-%d", f.starts))
+	if err := os.Mkdir(data, 0o755); err != nil {
+		return nil, err
+	}
+	far, err := startProxy(ctx, f.address, s.distance)
 	if err != nil {
-		return fmt.Errorf("start worker: %w", err)
+		return nil, errors.Join(err, os.Remove(data))
+	}
+	w := &workerRun{setting: s, far: far, worker: &farm.Worker{
+		Scheduler: "grpc://" + f.address, Storage: "grpc://" + far.address(),
+		ID: map[string]string{"bench": fmt.Sprint(f.starts)}, Platform: s.platform,
+		Data: data, CacheDir: filepath.Join(f.dir, fmt.Sprintf("cache-%d", f.starts)), CacheSize: "8G",
+		Slots: s.slots, SizeClass: 1, ExecFilesystem: s.method, Prefetch: !s.plain, Logger: f.log,
+		NoCompression: s.distance.bandwidth == 0, // else bytes cost nothing
+	}}
+	if s.memory != "" {
+		if err := copyMemory(data, s.memory); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
+	return w, nil
+}
+
+// close removes what a worker kept, which has ended.
+func (w *workerRun) close() error {
+	w.far.close()
+	return errors.Join(os.RemoveAll(w.worker.Data), os.RemoveAll(w.worker.CacheDir))
+}
+
+// A serving is a worker that has its launchers.
+type serving struct {
+	*farm.Started
+	platform map[string]string
+	ready    chan struct{} // closed when it takes actions
+	ended    chan error
+}
+
+// serve calls use while workers run.
+func (f *benchFarm) serve(ctx context.Context, use func() error, workers ...*farm.Worker) (err error) {
+	var all []*serving
+	defer func() {
+		for _, s := range all {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for _, w := range workers { // launchers of all, before any of them mounts something
+		started, err := w.Start(ctx)
+		if err != nil {
+			return fmt.Errorf("start worker: %w", err)
+		}
+		all = append(all, &serving{started, w.Platform, make(chan struct{}), make(chan error, 1)})
 	}
 	drain, stop := context.WithCancel(ctx)
 	defer stop()
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- started.Run(drain, ctx, func() { close(ready) }) }()
-	select {
-	case <-ready:
-		_, err = f.execute(ctx, &benchAction{command: &repb.Command{Arguments: []string{"/bin/true"}}})
-		if err == nil {
-			err = use()
-		}
-		stop()
-		err = errors.Join(err, <-ended)
-	case err = <-ended:
-		err = errors.Join(fmt.Errorf("worker ended: %w", err), ctx.Err())
+	for _, s := range all {
+		go func() { s.ended <- s.Run(drain, ctx, func() { close(s.ready) }) }()
 	}
-	return errors.Join(err, started.Close())
+	for _, s := range all {
+		err = errors.Join(err, f.greet(ctx, s))
+	}
+	if err == nil {
+		err = use()
+	}
+	stop()
+	for _, s := range all {
+		err = errors.Join(err, <-s.ended)
+	}
+	return err
+}
+
+// greet waits until a worker is ready and has it run something.
+func (f *benchFarm) greet(ctx context.Context, s *serving) error {
+	select {
+	case <-s.ready:
+		_, err := f.execute(ctx, &benchAction{
+			command: &repb.Command{Arguments: []string{"/bin/true"}}, platform: s.platform,
+		})
+		return err
+	case err := <-s.ended:
+		s.ended <- nil
+		return errors.Join(fmt.Errorf("worker ended: %w", err), ctx.Err())
+	}
 }
 
 // copyMemory copies what a worker keeps for later: its whole data folder without
@@ -154,12 +227,15 @@ type benchAction struct {
 	command *repb.Command
 	root    digest.Digest
 	who     *repb.RequestMetadata
+	// platform is that of the workers that may run it; nil: of those without one.
+	platform map[string]string
 }
 
 // A result is what one action took and read.
 type result struct {
 	seconds float64 // of the whole Execute
 	ran     float64 // seconds of them in which the command ran and did not wait for storage
+	cpu     float64 // seconds of the command and all that it started
 	use     *actionstats.InputRoot
 	ahead   *actionstats.Prefetch
 }
@@ -174,6 +250,7 @@ func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err 
 	began := time.Now()
 	outcome, err := remote.Execute(ctx, f.conn, remote.Request{
 		Function: function, Command: a.command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.who,
+		Platform: farm.PlatformOf(a.platform),
 	})
 	if err != nil {
 		return r, err
@@ -186,12 +263,14 @@ func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err 
 	}
 	r.ran = outcome.Result.GetExecutionMetadata().GetVirtualExecutionDuration().AsDuration().Seconds()
 	r.use, r.ahead = &actionstats.InputRoot{}, &actionstats.Prefetch{}
+	usage := &resourceusage.POSIXResourceUsage{}
 	for _, packed := range outcome.Result.GetExecutionMetadata().GetAuxiliaryMetadata() {
-		for _, known := range []proto.Message{r.use, r.ahead} {
+		for _, known := range []proto.Message{r.use, r.ahead, usage} {
 			if packed.MessageIs(known) {
 				err = errors.Join(err, packed.UnmarshalTo(known))
 			}
 		}
 	}
+	r.cpu = (usage.GetUserTime().AsDuration() + usage.GetSystemTime().AsDuration()).Seconds()
 	return r, err
 }

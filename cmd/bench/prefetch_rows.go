@@ -215,21 +215,6 @@ func (b *prefetchBench) bytes() row {
 	return r
 }
 
-func (b *prefetchBench) warmCost() row {
-	plain, with := b.recording[0], b.recording[1]
-	if len(plain.wall) == 0 || len(with.wall) == 0 {
-		return withTargets(notMeasured(rowWarmCost, "share", "it failed"), ratioRow{wanted: "≤ 0.01"})
-	}
-	base := median(plain.wall)
-	r := newRow(rowWarmCost, (median(with.cpu)-median(plain.cpu))/base, "share")
-	r.wanted = "≤ 0.01"
-	r.Baseline = "without " + formatSeconds(base)
-	r.Note = fmt.Sprintf("CPU of the serving process %s with, %s without, over the time without; %d runs each; of the times %s, which were %s with and %s without",
-		formatSeconds(median(with.cpu)), formatSeconds(median(plain.cpu)), len(with.wall),
-		formatValue(median(with.wall)/base-1), spread(scaled(with.wall, 1/base)), spread(scaled(plain.wall, 1/base)))
-	return r
-}
-
 // printCells writes all that was measured, in seconds and MB.
 func (b *prefetchBench) printCells(w io.Writer) error {
 	table := [][]string{{"work", "round trip", "inputs", "time", "runs", "over warm", "waited", "fetched", "on the wire", "read", "wasted", "foreseen", "profile"}}

@@ -111,10 +111,10 @@ func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, er
 	if c.makes() {
 		actions = b.makes
 	}
-	err = f.serve(ctx, w, func() error {
+	err = f.serve(ctx, func() error {
 		s, err = b.load(ctx, c, actions)
 		return err
-	})
+	}, w)
 	return s, err
 }
 
