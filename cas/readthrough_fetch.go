@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"sync"
 
@@ -50,9 +49,10 @@ type batch struct {
 	digests []digest.Digest
 	flights map[digest.Digest]*flight
 	// The rest is guarded by fetches.mu.
-	open      int  // flights that have not ended
-	askers    int  // of those
-	abandoned bool // nobody waited for any of those: cancelled
+	open      int             // flights that have not ended
+	askers    int             // of those
+	abandoned bool            // nobody waited for any of those: cancelled
+	wanted    []digest.Digest // that somebody came to wait for; landing takes them out
 }
 
 // ask joins the flights of ds, and sees to it that those are brought which nobody
@@ -98,6 +98,7 @@ func (t *ReadThrough) ask(
 		fl.askers++
 		if fl.batch != nil {
 			fl.batch.askers++
+			fl.batch.wanted = append(fl.batch.wanted, d)
 		}
 		asked = append(asked, fl)
 	}
@@ -141,29 +142,6 @@ func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
 
 // run brings the blobs of b.
 func (t *ReadThrough) run(ctx context.Context, b *batch) { t.bring(ctx, t.upstream, b) }
-
-// bring brings the blobs of b from f.
-func (t *ReadThrough) bring(ctx context.Context, f Fetcher, b *batch) {
-	var mu sync.Mutex
-	refused := make(map[digest.Digest]error) // why sink did not take a blob; guarded by mu
-	err := f.Fetch(ctx, b.digests, func(d digest.Digest, r io.Reader) error {
-		fl := b.flights[d]
-		if fl == nil {
-			return fmt.Errorf("blob %s was not asked for", d)
-		}
-		if err := t.store.putPinned(ctx, d, r); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			refused[d] = err
-			return err
-		}
-		t.end(fl, nil)
-		return nil
-	})
-	for d, fl := range b.flights {
-		t.end(fl, whyNotFetched(d, refused[d], err))
-	}
-}
 
 // whyNotFetched is the error for a blob that a Fetch that ended with err did not
 // bring. What is wrong with one blob is not said of another.

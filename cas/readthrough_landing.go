@@ -1,0 +1,151 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A landing takes the blobs of a batch into the store as one call of Fetch delivers
+// them. Hundreds of small ones come at the same time, and to write them all may take
+// longer than the call: they are kept in memory, so that what somebody has come to wait
+// for meanwhile is written first.
+type landing struct {
+	t    *ReadThrough
+	b    *batch
+	more chan struct{} // has one place; told when held has grown
+
+	mu      sync.Mutex
+	refused map[digest.Digest]error  // why a blob was not taken; guarded by mu
+	held    map[digest.Digest][]byte // those that are to be written; guarded by mu
+	order   []digest.Digest          // of held, and some that were; guarded by mu
+}
+
+// holds reports whether the blobs of b are kept in memory first: they fit into one message.
+func (b *batch) holds() bool {
+	left := int64(batchBytes)
+	for _, d := range b.digests {
+		left -= d.SizeBytes()
+	}
+	return len(b.digests) > 1 && left >= 0
+}
+
+// bring brings the blobs of b from f.
+func (t *ReadThrough) bring(ctx context.Context, f Fetcher, b *batch) {
+	l := &landing{t: t, b: b, more: make(chan struct{}, 1), refused: map[digest.Digest]error{}}
+	take, finish := l.write, func() {}
+	if b.holds() {
+		l.held = make(map[digest.Digest][]byte, len(b.digests))
+		take, finish = l.hold, l.writeBeside(ctx)
+	}
+	err := f.Fetch(ctx, b.digests, func(d digest.Digest, r io.Reader) error {
+		if b.flights[d] == nil {
+			return fmt.Errorf("blob %s was not asked for", d)
+		}
+		return take(ctx, d, r)
+	})
+	finish()
+	for d, fl := range b.flights {
+		t.end(fl, whyNotFetched(d, l.refused[d], err))
+	}
+}
+
+// writeBeside writes what is held until finish is called, which returns when all has
+// been written.
+func (l *landing) writeBeside(ctx context.Context) (finish func()) {
+	var writing sync.WaitGroup
+	all := make(chan struct{})
+	writing.Go(func() {
+		for last := false; ; {
+			d, data, ok := l.next()
+			switch {
+			case ok:
+				_ = l.write(ctx, d, bytes.NewReader(data)) // it is noted
+			case last:
+				return
+			default:
+				select {
+				case <-l.more:
+				case <-all:
+					last = true
+				}
+			}
+		}
+	})
+	return func() {
+		close(all)
+		writing.Wait()
+	}
+}
+
+// hold keeps a blob in memory. Whether it is d is seen when it is written.
+func (l *landing) hold(_ context.Context, d digest.Digest, r io.Reader) error {
+	data := bytes.NewBuffer(make([]byte, 0, d.SizeBytes()+bytes.MinRead))
+	if _, err := data.ReadFrom(io.LimitReader(r, d.SizeBytes()+1)); err != nil {
+		return l.refuse(d, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[d] = data.Bytes()
+	l.order = append(l.order, d)
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// write brings a blob into the store.
+func (l *landing) write(ctx context.Context, d digest.Digest, r io.Reader) error {
+	if err := l.t.store.putPinned(ctx, d, r); err != nil {
+		return l.refuse(d, err)
+	}
+	l.t.end(l.b.flights[d], nil)
+	return nil
+}
+
+func (l *landing) refuse(d digest.Digest, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused[d] = err
+	return err
+}
+
+// next takes out the blob that is to be written next: what somebody came to wait for
+// last, else in the order in which they came.
+func (l *landing) next() (digest.Digest, []byte, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		d, ok := l.t.store.fetches.wanted(l.b)
+		if !ok && len(l.order) > 0 {
+			d, ok = l.order[0], true
+			l.order = l.order[1:]
+		}
+		if !ok {
+			return d, nil, false
+		}
+		if data, ok := l.held[d]; ok {
+			delete(l.held, d)
+			return d, data, true
+		}
+	}
+}
+
+// wanted takes out one of the blobs of b that somebody came to wait for after it had
+// started, the latest first.
+func (x *fetches) wanted(b *batch) (d digest.Digest, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	last := len(b.wanted) - 1
+	if last < 0 {
+		return d, false
+	}
+	d = b.wanted[last]
+	b.wanted = b.wanted[:last]
+	return d, true
+}
