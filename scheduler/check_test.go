@@ -56,7 +56,7 @@ func (s *State) checkTasks() string {
 			}
 		} else {
 			queued++
-			if t.attempts-t.preempted >= s.cfg.MaxAttempts {
+			if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
 				return fmt.Sprintf("task %s is queued after %d attempts", t.action, t.attempts)
 			}
 		}
@@ -216,11 +216,11 @@ func (s *State) checkOperations() string {
 	if done != len(s.completed) || done > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.completed))
 	}
-	if done > 0 && (s.expiry.slot == 0 || s.expiry.at.After(s.completed[0].until)) {
+	if done > 0 && (s.expiry.slot == 0 || s.timers.when(&s.expiry).After(s.completed[0].until)) {
 		return "done operations stay for ever"
 	}
 	for i, a := range s.timers.heap {
-		if a.timer.slot != i+1 || a.timer.at.Before(a.at) {
+		if a.timer.slot != i+1 || a.timer.at < a.at {
 			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
 		}
 	}

@@ -2,16 +2,16 @@ package scheduler
 
 import "time"
 
-// A kept operation is done. All are kept equally long, so that one timer is enough for
-// them.
+// kept names an operation that is done. All are kept equally long, so that one timer is
+// enough for them.
 type kept struct {
-	operation *operation
-	until     time.Time
+	name  string
+	until time.Time
 }
 
 // keep keeps an operation that is done, for those who ask for it once more.
 func (s *State) keep(o *operation) {
-	k := kept{o, s.now.Add(s.cfg.KeepCompleted)}
+	k := kept{o.spec.Name, s.now.Add(s.cfg.KeepCompleted)}
 	if len(s.completed) == 0 {
 		s.timers.set(&s.expiry, k.until)
 	}
@@ -22,7 +22,7 @@ func (s *State) keep(o *operation) {
 }
 
 func (s *State) forgetOldest() {
-	delete(s.operations, s.completed[0].operation.spec.Name)
+	delete(s.operations, s.completed[0].name)
 	s.completed[0] = kept{}
 	s.completed = s.completed[1:]
 }

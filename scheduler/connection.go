@@ -40,7 +40,7 @@ func (s *State) Disconnect(now time.Time, connection uint64) Out {
 	for _, w := range gone {
 		s.connect(w, 0)
 		// A call that is held has its own hangup, and no action that suffers.
-		if !w.held && w.timer.at.After(limit) {
+		if !w.held && s.timers.when(&w.timer).After(limit) {
 			s.timers.set(&w.timer, limit)
 		}
 	}

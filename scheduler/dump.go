@@ -14,7 +14,7 @@ import (
 // are relative to the last event. It is long: a line for each worker, operation
 // and task.
 func (s *State) Dump() string {
-	d := &dumper{now: s.now}
+	d := &dumper{now: s.now, timers: &s.timers}
 	d.line("counts %+v", s.Counts())
 	if s.journal != nil {
 		d.line("answers %016x", s.journal.answers.Sum64())
@@ -84,8 +84,9 @@ func (d *dumper) cohort(s *State, c *cohort) {
 }
 
 type dumper struct {
-	now  time.Time
-	text strings.Builder
+	now    time.Time
+	timers *timers
+	text   strings.Builder
 }
 
 func (d *dumper) line(format string, args ...any) {
@@ -105,7 +106,7 @@ func (d *dumper) timer(t timer) string {
 	if t.slot == 0 {
 		return ""
 	}
-	return " until " + d.ago(t.at)
+	return " until " + d.ago(d.timers.when(&t))
 }
 
 func (d *dumper) worker(w *worker) {

@@ -231,7 +231,7 @@ func (q *queue) branches(running, atMost int) Branch {
 func (s *State) whyWaits(q *queue, v QueueView) string {
 	if s.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
-			s.settle.at.Sub(s.now).Round(time.Second))
+			s.timers.when(&s.settle).Sub(s.now).Round(time.Second))
 	}
 	if q.away {
 		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",

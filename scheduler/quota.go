@@ -166,7 +166,7 @@ func (s *State) charge(t *task) {
 	sh := shareOf(t)
 	r := &sh.run
 	r.Instance, r.Lane, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
-	r.Preempted, r.Shielded = t.preempted, w.uploading || !w.serving
+	r.Preempted, r.Shielded = int(t.preempted), w.uploading || !w.serving
 	for i, o := range t.operations {
 		if i == 0 || o.spec.Priority < r.Priority {
 			r.Priority = o.spec.Priority

@@ -3,9 +3,8 @@ package scheduler
 import "slices"
 
 // enroll returns the worker that reports, known from now on, in the pool and
-// queue it says it belongs to, with no call held.
-func (s *State) enroll(r Report) *worker {
-	w := s.workers[r.Worker]
+// queue it says it belongs to, with no call held; w is it if it is known, else nil.
+func (s *State) enroll(w *worker, r Report) *worker {
 	if w != nil {
 		s.unidle(w)
 		if w.held {

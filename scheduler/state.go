@@ -301,8 +301,8 @@ func (s *State) Counts() Counts {
 type operation struct {
 	spec    *Operation
 	task    *task
-	waiters int
 	rev     uint64
+	waiters int32
 	dirty   bool
 	queued  time.Time
 	// age is its number, entry its place in the tree that its task is in.
@@ -325,7 +325,7 @@ func (o *operation) status() Status {
 	}
 	st := Status{
 		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
-		Queued: o.queued, Started: o.task.started, Attempts: o.task.attempts,
+		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
 	if w := o.task.worker; w != nil {
 		st.Stage, st.Worker = repb.ExecutionStage_EXECUTING, w.key

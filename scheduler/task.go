@@ -18,6 +18,9 @@ import (
 //
 // In a queue it has the place of each of its operations: it is handed out when the
 // first of them has its turn, so it has the best priority of those that wait.
+//
+// With a million of them, memory is what decisions take their time for. So it has no
+// more than 512 bytes: objects up to that size the garbage collector looks at together.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker brought along and no client has asked for yet.
@@ -35,7 +38,7 @@ type task struct {
 	}
 	// attempts counts the runs that began, resends the repetitions of an
 	// assignment that its worker did not confirm.
-	attempts, resends int
+	attempts, resends int32
 	// returned: it was lost by a worker and goes before others of its priority.
 	returned bool
 	// impatient: nobody came to the declared size class that it waited for, so that it
@@ -54,7 +57,7 @@ type task struct {
 	started time.Time
 	// preempted counts the runs that were stopped for others, share is what quotas know
 	// of it; nil outside of cohorts.
-	preempted int
+	preempted int32
 	share     *share
 
 	// item is the task in the tree of pool, which is nil for an unmatched one.
@@ -342,7 +345,7 @@ func (s *State) lose(w *worker) {
 		s.drop(t)
 		return
 	}
-	if t.attempts-t.preempted >= s.cfg.MaxAttempts {
+	if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
 		s.finish(t, failure(codes.Internal, fmt.Sprintf(
 			"action %s was given up after %d attempts: each time the worker was lost or dropped it, last %s",
 			t.action, t.attempts-t.preempted, w.key)))

@@ -6,12 +6,16 @@ import "time"
 // zero timer, with the owner filled in, is not set.
 type timer struct {
 	owner interface{ due(s *State) }
-	at    time.Time
+	at    moment
 	// order decides between equal times: first set, first due.
 	order uint64
 	// slot is the place in the heap plus one; 0 is not set.
 	slot int
 }
+
+// A moment is a time as far from timers.zero: a third of the size, and nothing that
+// the garbage collector has to follow.
+type moment time.Duration
 
 // timers is a heap of the timers that are set, with four below each. Most are put
 // off again and again before they are due. So that costs nothing: a timer stays where
@@ -19,32 +23,37 @@ type timer struct {
 type timers struct {
 	heap  []alarm
 	order uint64
+	// zero is the time that the first timer was set for.
+	zero time.Time
 }
 
 // An alarm is a timer with what it is ordered by, which thus needs no look at timers
 // that are anywhere in memory: not after what the timer itself says.
 type alarm struct {
-	at    time.Time
+	at    moment
 	order uint64
 	timer *timer
 }
 
 func (a *alarm) before(b *alarm) bool {
-	if c := a.at.Compare(b.at); c != 0 {
-		return c < 0
+	if a.at != b.at {
+		return a.at < b.at
 	}
 	return a.order < b.order
 }
 
 func (h *timers) set(t *timer, at time.Time) {
+	if h.zero.IsZero() {
+		h.zero = at
+	}
 	h.order++
-	t.at, t.order = at, h.order
-	a := alarm{at, h.order, t}
+	t.at, t.order = moment(at.Sub(h.zero)), h.order
+	a := alarm{t.at, t.order, t}
 	switch {
 	case t.slot == 0:
 		h.heap = append(h.heap, a)
 		h.fix(a, len(h.heap)-1)
-	case at.Before(h.heap[t.slot-1].at):
+	case a.at < h.heap[t.slot-1].at:
 		h.fix(a, t.slot-1)
 	}
 }
@@ -66,7 +75,7 @@ func (h *timers) stop(t *timer) {
 // popDue returns and unsets the first timer that is due at now, or nil.
 func (h *timers) popDue(now time.Time) *timer {
 	t := h.first()
-	if t == nil || t.at.After(now) {
+	if t == nil || h.when(t).After(now) {
 		return nil
 	}
 	h.stop(t)
@@ -77,17 +86,20 @@ func (h *timers) popDue(now time.Time) *timer {
 func (h *timers) shift(d time.Duration) {
 	for i := range h.heap {
 		a := &h.heap[i]
-		a.at, a.timer.at = a.at.Add(d), a.timer.at.Add(d)
+		a.at, a.timer.at = a.at+moment(d), a.timer.at+moment(d)
 	}
 }
 
 // next returns when the first timer is due; zero if none is set.
 func (h *timers) next() time.Time {
 	if t := h.first(); t != nil {
-		return t.at
+		return h.when(t)
 	}
 	return time.Time{}
 }
+
+// when returns when a timer is due that is set, or was the last time.
+func (h *timers) when(t *timer) time.Time { return h.zero.Add(time.Duration(t.at)) }
 
 // first returns the timer that is due first; nil if none is set.
 func (h *timers) first() *timer {

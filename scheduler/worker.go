@@ -73,12 +73,13 @@ func (w *worker) due(s *State) {
 // idle and there is nothing to do, in a later one.
 func (s *State) Sync(now time.Time, r Report) Out {
 	s.journal.sync(now, r)
-	if w := s.workers[r.Worker]; w != nil && !w.timer.at.After(now) {
-		// It is here, however late.
+	w := s.workers[r.Worker]
+	if w != nil && !s.timers.when(&w.timer).After(now) {
+		// It is here, however late: begin does not give it up.
 		s.timers.stop(&w.timer)
 	}
 	s.begin(now)
-	w := s.enroll(r)
+	w = s.enroll(w, r)
 	s.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	s.serve(w)

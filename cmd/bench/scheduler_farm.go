@@ -29,8 +29,11 @@ type virtualFarm struct {
 	calls   uint64
 	random  *rand.Rand
 	workers []virtualWorker
-	// running says who ends when.
+	// running says who ends when. Who has ended an action rests until so many others
+	// have, and then asks for the next one.
 	running    ends
+	resting    []*virtualWorker
+	rests      int
 	operations []*virtualOperation
 	// spare are operations that are done and forgotten, first in first out.
 	spare []*virtualOperation
@@ -42,17 +45,17 @@ type virtualFarm struct {
 // A stateTime is how long the methods of a State took.
 type stateTime struct {
 	submit time.Duration
-	// decide is for reports of workers: the end of one action and the choice of the
-	// next one.
+	// decide is for calls of workers that are idle, and are told what to run.
 	decide time.Duration
-	// after is for clients that hang up, and for what is due.
-	after time.Duration
+	// end is for calls of workers that have run an action, for clients that hang up
+	// then, and for what is due.
+	end time.Duration
 }
 
-func (s stateTime) all() time.Duration { return s.submit + s.decide + s.after }
+func (s stateTime) all() time.Duration { return s.submit + s.decide + s.end }
 
 func (s stateTime) less(o stateTime) stateTime {
-	return stateTime{s.submit - o.submit, s.decide - o.decide, s.after - o.after}
+	return stateTime{s.submit - o.submit, s.decide - o.decide, s.end - o.end}
 }
 
 type virtualWorker struct {
@@ -141,7 +144,11 @@ func (f *virtualFarm) sync(w *virtualWorker, r scheduler.Report) {
 	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
 	start := time.Now()
 	out := f.state.Sync(f.now, r)
-	f.inside.decide += time.Since(start)
+	if r.Doing == scheduler.Idle {
+		f.inside.decide += time.Since(start)
+	} else {
+		f.inside.end += time.Since(start)
+	}
 	f.do(out)
 }
 
@@ -162,27 +169,34 @@ func (f *virtualFarm) do(out scheduler.Out) {
 		if st.Done() {
 			start := time.Now()
 			f.tick = f.state.Detach(f.now, st.Name).NextTick
-			f.inside.after += time.Since(start)
+			f.inside.end += time.Since(start)
 			f.spare = append(f.spare, f.named(st.Name))
 		}
 	}
 }
 
-// step lets the next action end, and has another one submitted first: the farm is
-// never without work.
+// step lets the next action end, has another one submitted first, so that the farm is
+// never without work, and the worker that has rested longest run something.
 func (f *virtualFarm) step(next *virtualOperation) error {
 	w := heap.Pop(&f.running).(*virtualWorker)
 	for !f.tick.IsZero() && f.tick.Before(w.end) {
 		start := time.Now()
 		out := f.state.Tick(f.tick)
-		f.inside.after += time.Since(start)
+		f.inside.end += time.Since(start)
 		f.do(out)
 	}
 	f.now = w.end
 	if err := f.submit(next); err != nil {
 		return err
 	}
-	f.sync(w, scheduler.Report{Doing: scheduler.Completed, Action: w.op.Digest, Response: succeeded})
+	f.sync(w, scheduler.Report{
+		Doing: scheduler.Completed, Action: w.op.Digest, Response: succeeded, PreferIdle: true,
+	})
+	f.resting = append(f.resting, w)
+	if len(f.resting) > f.rests {
+		f.sync(f.resting[0], scheduler.Report{Doing: scheduler.Idle})
+		f.resting = f.resting[1:]
+	}
 	return nil
 }
 

@@ -19,7 +19,7 @@ const (
 	grpcClients = 1000
 	grpcWorkers = 1000
 	grpcActions = 40_000 // measured
-	grpcWarm    = 5_000  // before them, not measured
+	grpcWarm    = 20_000 // before them, not measured: until the heap has been full once
 )
 
 // A busyCell is a way of asking a scheduler for work and giving it workers.

@@ -29,7 +29,7 @@ func TestJain(t *testing.T) {
 // TestVirtualFarm sees that a farm decides once for each end of an action, and has
 // as many actions queued after it.
 func TestVirtualFarm(t *testing.T) {
-	const workers, queued, steps = 7, 20, 100
+	const workers, rests, queued, steps = 7, 2, 20, 100
 	f, err := newVirtualFarm(workers)
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +43,11 @@ func TestVirtualFarm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f.rests = rests
 	if err := f.steps(t.Context(), steps); err != nil {
 		t.Fatal(err)
 	}
-	if c := f.state.Counts(); c.Queued != queued || c.Busy != workers || f.decisions != workers+steps {
+	if c := f.state.Counts(); c.Queued != queued+rests || c.Busy != workers-rests || f.decisions != workers+steps-rests {
 		t.Errorf("%+v after %d decisions", c, f.decisions)
 	}
 }

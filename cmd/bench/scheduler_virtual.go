@@ -19,6 +19,7 @@ import (
 // Sizes of the virtual farm, as the issue wants them.
 const (
 	virtualWorkers     = 10_000
+	virtualRests       = 1000 // of the workers, each between two actions
 	virtualInvocations = 10_000
 	fewQueued          = 10_000
 	manyQueued         = 1_000_000
@@ -29,7 +30,7 @@ const (
 
 // A decisionRun is one farm measured. Times are µs, for each decision.
 type decisionRun struct {
-	submit, decide, cycle float64 // in State; cycle is all of it
+	submit, decide, cycle float64 // in State; cycle is all that it does for an action
 	whole                 float64 // with the farm around it
 	bytesPerOp            float64 // in State
 	messageBytes          float64 // of the operation itself, made by the caller
@@ -71,11 +72,11 @@ func benchDecisions(ctx context.Context, o *options) ([]row, error) {
 	for i, runs := range []decisionRuns{few, many} {
 		rates := runs.of(func(r decisionRun) float64 { return 1e6 / r.decide })
 		decision := newRow(decisionNames()[i], median(rates), "1/s")
-		decision.Note = fmt.Sprintf("%s; %s µs for a worker's report that one action has ended and the choice of the next",
+		decision.Note = fmt.Sprintf("%s; %s µs for the call of an idle worker, which is told what to run",
 			spread(rates), runs.median(func(r decisionRun) float64 { return r.decide }))
 		rates = runs.of(func(r decisionRun) float64 { return 1e6 / r.cycle })
 		cycle := newRow(decisionNames()[2+i], median(rates), "1/s")
-		cycle.Note = fmt.Sprintf("%s; %s µs for all that State does for an action, %s of it to submit it; with the farm around it %s",
+		cycle.Note = fmt.Sprintf("%s; %s µs to submit an action (%s), to give it to a worker, to end it, and for its client to hang up; with the farm around it %s",
 			spread(rates), runs.median(func(r decisionRun) float64 { return r.cycle }),
 			runs.median(func(r decisionRun) float64 { return r.submit }),
 			runs.median(func(r decisionRun) float64 { return r.whole }))
@@ -142,6 +143,7 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 		}
 	}
 	r.bytesPerOp = (heapBytes() - busy) / float64(queued)
+	f.rests = virtualRests
 	f.spare = slices.Clone(ops[virtualWorkers+queued:])
 	// Warm up: the kept ones fill up, the starts of actions spread, garbage is there.
 	if err := f.steps(ctx, warmUpDecisions); err != nil {
