@@ -42,7 +42,7 @@ type shelf struct {
 	// queued counts the entries that wait here and below.
 	queued int
 	// entries wait here; only those of a leaf are more than none.
-	entries heap[place]
+	entries ranking
 	// byTurn are the children of which something may run, byBest those of which
 	// something waits, by the best priority of that.
 	byTurn heap[byTurn]
@@ -151,8 +151,8 @@ func (s *shelf) tidy() {
 
 // head returns the best priority of what waits; something does.
 func (s *shelf) head() int32 {
-	if len(s.entries) > 0 {
-		return s.entries[0].priority
+	if s.entries.len() > 0 {
+		return s.entries.first().priority
 	}
 	return s.byBest[0].best
 }

@@ -1,6 +1,9 @@
 package fair
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // check returns what is wrong with a tree; "" if nothing is. It is given all
 // entries and seats there are.
@@ -12,8 +15,12 @@ func (t *Tree) check(entries []*Entry, seats []*Seat) string {
 			continue
 		}
 		refs[e.leaf]++
-		if (e.slot > 0) != (e.item.stage == waiting) {
-			return fmt.Sprintf("entry %d at stage %d has slot %d", e.rank.Age, e.item.stage, e.slot)
+		waits := false
+		if s := e.leaf.shelf(e.item.lane); s != nil {
+			waits = slices.Contains(s.entries.all(), e.place())
+		}
+		if waits != (e.item.stage == waiting) {
+			return fmt.Sprintf("entry %d at stage %d: in the ranking of its leaf: %t", e.rank.Age, e.item.stage, waits)
 		}
 		for b := e.leaf; b != nil && e.item.stage == running; b = b.parent {
 			if runs[b] == nil {
@@ -68,7 +75,7 @@ func (t *Tree) checkBranch(b *branch, refs map[*branch]int, runs map[*branch]map
 }
 
 func (s *shelf) check() string {
-	queued, idle := len(s.entries), 0
+	queued, idle := s.entries.len(), 0
 	for x := s.seats.first; x != nil; x = x.next {
 		idle++
 	}
@@ -99,8 +106,7 @@ func (s *shelf) check() string {
 		}
 		return true
 	}
-	if !slots(len(s.entries), func(i int) int32 { return s.entries[i].entry.slot }) ||
-		!slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].shelf.turn }) ||
+	if !slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].shelf.turn }) ||
 		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].shelf.rank }) {
 		return "a slot is wrong"
 	}
@@ -109,7 +115,10 @@ func (s *shelf) check() string {
 			return fmt.Sprintf("child %q: its turn is out of date", child.shelf.branch.key)
 		}
 	}
-	if !ordered(s.entries) || !ordered(s.byTurn) || !ordered(s.byBest) {
+	if problem := s.entries.check(); problem != "" {
+		return problem
+	}
+	if !ordered(s.byTurn) || !ordered(s.byBest) {
 		return "a heap is not in order"
 	}
 	return ""
@@ -122,4 +131,24 @@ func ordered[T element[T]](h heap[T]) bool {
 		}
 	}
 	return true
+}
+
+func (r *ranking) all() []place { return slices.Concat(r.chunks...) }
+
+func (r *ranking) check() string {
+	all := r.all()
+	if len(all) != r.n {
+		return fmt.Sprintf("a ranking of %d counts %d", len(all), r.n)
+	}
+	for i := 1; i < len(all); i++ {
+		if !all[i-1].before(all[i]) {
+			return "a ranking is not in order"
+		}
+	}
+	for _, chunk := range r.chunks {
+		if len(chunk) == 0 || len(chunk) > maxChunk {
+			return fmt.Sprintf("a chunk has %d places", len(chunk))
+		}
+	}
+	return ""
 }

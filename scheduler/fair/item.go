@@ -24,7 +24,7 @@ type stage uint8
 
 const (
 	apart   stage = iota // neither waits nor runs
-	waiting              // each of its entries is in the heap of its leaf
+	waiting              // each of its entries is in the ranking of its leaf
 	running              // the branches above its entries pay for it
 )
 
@@ -50,8 +50,6 @@ type Entry struct {
 	item *Item
 	// others are the entries of the same item.
 	others links[Entry]
-	// slot is the place in the heap of the leaf, 0 when the item does not wait.
-	slot int32
 	// returned: the item goes before all others of the same priority.
 	returned bool
 }
@@ -59,7 +57,7 @@ type Entry struct {
 // Rank returns what the entry was attached with.
 func (e *Entry) Rank() Rank { return e.rank }
 
-// A place is an entry in the heap of its leaf.
+// A place is that of an entry in the ranking of its leaf. It is the same until it is out.
 type place struct {
 	priority int32
 	returned bool
@@ -83,5 +81,3 @@ func (p place) before(o place) bool {
 	}
 	return p.age < o.age
 }
-
-func (p place) moved(slot int32) { p.entry.slot = slot }

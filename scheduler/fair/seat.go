@@ -56,10 +56,10 @@ func (t *Tree) Next(seat *Seat, now time.Time) *Item {
 		}
 		s = turn
 	}
-	if len(s.entries) == 0 {
+	if s.entries.len() == 0 {
 		return nil
 	}
-	seat.next = s.entries[0].entry.item
+	seat.next = s.entries.first().entry.item
 	return seat.next
 }
 

@@ -221,20 +221,20 @@ func (t *Tree) Reconsider(key string) {
 	}
 }
 
-// enqueue puts an entry into the heap of its leaf.
+// enqueue puts an entry into the ranking of its leaf.
 func (t *Tree) enqueue(e *Entry) {
 	s := e.leaf.makeShelf(e.item.lane)
-	s.entries.push(e.place())
+	s.entries.insert(e.place())
 	for ; s != nil; s = s.up {
 		s.queued++
 		t.place(s)
 	}
 }
 
-// dequeue takes an entry out of the heap of its leaf.
+// dequeue takes an entry out of the ranking of its leaf.
 func (t *Tree) dequeue(e *Entry) {
 	s := e.leaf.shelf(e.item.lane)
-	s.entries.remove(e.slot)
+	s.entries.remove(e.place())
 	for ; s != nil; s = s.up {
 		s.queued--
 		t.place(s)
@@ -242,13 +242,13 @@ func (t *Tree) dequeue(e *Entry) {
 	}
 }
 
-// start takes an entry out of the heap of its leaf and has the branches above pay,
+// start takes an entry out of the ranking of its leaf and has the branches above pay,
 // which have had their turn. Each is put into its new place before the next one
 // changes, as heaps need it.
 func (t *Tree) start(e *Entry) {
 	it := e.item
 	s := e.leaf.shelf(it.lane)
-	s.entries.remove(e.slot)
+	s.entries.remove(e.place())
 	for ; s != nil; s = s.up {
 		b := s.branch
 		s.queued--

@@ -83,8 +83,10 @@ func (t *Tree) Items(lane uint32) []*Item {
 }
 
 func (s *shelf) all(entries []*Entry) []*Entry {
-	for _, p := range s.entries {
-		entries = append(entries, p.entry)
+	for _, chunk := range s.entries.chunks {
+		for _, p := range chunk {
+			entries = append(entries, p.entry)
+		}
 	}
 	for _, child := range s.byBest {
 		entries = child.shelf.all(entries)
