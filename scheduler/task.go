@@ -37,8 +37,9 @@ type task struct {
 		list      [1]*operation
 	}
 	// attempts counts the runs that began, resends the repetitions of an
-	// assignment that its worker did not confirm.
-	attempts, resends int32
+	// assignment that its worker did not confirm, preempted the runs that were stopped
+	// for others.
+	attempts, resends, preempted int32
 	// returned: it was lost by a worker and goes before others of its priority.
 	returned bool
 	// impatient: nobody came to the declared size class that it waited for, so that it
@@ -47,18 +48,16 @@ type task struct {
 	// outgrown: it failed on a smaller size class than the largest, where it is to run
 	// now; why says how.
 	outgrown bool
-	why      string
 	// hedged: when it takes longer than Size.Timeout it goes on, and is started on the largest
 	// size class, too; it is late then, and race is its second run while there are two.
 	hedged, late bool
+	why          string
 	race         *race
 
 	worker  *worker
 	started time.Time
-	// preempted counts the runs that were stopped for others, share is what quotas know
-	// of it; nil outside of cohorts.
-	preempted int32
-	share     *share
+	// share is what quotas know of it; nil outside of cohorts.
+	share *share
 
 	// item is the task in the tree of pool, which is nil for an unmatched one.
 	item fair.Item
