@@ -19,8 +19,10 @@ const (
 	firstWait      = time.Millisecond
 	longestWait    = 50 * time.Millisecond
 
-	// exitPatience is how long a group may refuse to go although it lists no process.
+	// exitPatience is how long a group may refuse to go that lists no process, lastPatience one
+	// that lists some.
 	exitPatience = 5 * time.Second
+	lastPatience = 200 * time.Millisecond
 )
 
 // writeFile is one write without O_CREATE: a control file that is missing must
@@ -231,10 +233,10 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// remove removes a group without groups below it. The kernel lists a process no more as
-// soon as it exits, yet counts each of its threads until it ran for the last time, which
-// can be after the parent was told (seen on Linux 6.18): a group that lists none and is
-// busy is asked again.
+// remove removes a group without groups below it. A thread that exits stays in its group until
+// it ran for the last time, which can be after its end was told (seen on Linux 6.18): v2 lists
+// no process then, v1 still that of the thread, even if all its others were moved away. So a group
+// that is busy is asked again.
 func remove(group string) error {
 	start := time.Now()
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
@@ -249,7 +251,7 @@ func remove(group string) error {
 		if err != nil && !gone(err) {
 			return err
 		}
-		if len(pids) > 0 || time.Since(start) > exitPatience {
+		if spent := time.Since(start); spent > exitPatience || len(pids) > 0 && spent > lastPatience {
 			return fmt.Errorf("%w: processes %v", ErrBusy, pids)
 		}
 		time.Sleep(wait)
