@@ -51,13 +51,15 @@ type Operation struct {
 	Size Size
 
 	// The rest is carried along: who asked, what the worker copies into the result, the
-	// W3C trace context, what learns from its runs, and what the client is told with the
-	// result. Each may be nil or empty.
+	// W3C trace context, what learns from its runs, what the client is told with the
+	// result, and the path of the program that the action starts, as far as it is known.
+	// Each may be nil or empty.
 	Request   *repb.RequestMetadata
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
 	lessons   *lessons
 	note      string
+	tool      string
 }
 
 // Doing is what a worker says it does.

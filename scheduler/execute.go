@@ -61,7 +61,7 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 		op.Auxiliary = append(op.Auxiliary, runAnew())
 	}
 
-	s.choose(ctx, op)
+	s.choose(ctx, storage, op)
 	box := newMailbox()
 	s.step(func(now time.Time) (out Out) {
 		out, err = s.state.Submit(now, op)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -16,6 +17,8 @@ const (
 	maxLessons = 4096
 	// lessonsGrace is how long the end of a Server takes for what waits.
 	lessonsGrace = 2 * time.Second
+	// toolTimeout bounds how long an action waits for its program to be known.
+	toolTimeout = time.Second
 )
 
 // lessons are what learns from the runs of one action.
@@ -27,7 +30,7 @@ type lessons struct {
 
 // choose has an operation start on the size class that former runs speak for. Where there is
 // only one, nothing is chosen, or learned.
-func (s *Server) choose(ctx context.Context, op *Operation) {
+func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
 	if s.options.Sizes == nil {
 		return
 	}
@@ -38,6 +41,7 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
 		return
 	}
+	s.learnTool(ctx, storage, op)
 	c := conditions(classes)
 	c.CanHedge = true
 	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(c)
@@ -45,11 +49,26 @@ func (s *Server) choose(ctx context.Context, op *Operation) {
 	op.lessons = &lessons{learner: learner}
 }
 
+// learnTool reads which program an action starts, unless that is known. It is a hint: where it
+// cannot be read the worker says why, or finds nothing wrong.
+func (s *Server) learnTool(ctx context.Context, storage Storage, op *Operation) {
+	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
+	if op.tool != "" || err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
+	command := &repb.Command{}
+	if err := read(ctx, storage, "command", d, command); err == nil && len(command.GetArguments()) > 0 {
+		op.tool = command.GetArguments()[0]
+	}
+}
+
 // similar is what is known of an operation by which former runs are found.
 func (op *Operation) similar(reduced digest.Digest) sizeclass.Action {
 	return sizeclass.Action{
 		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
-		Mnemonic: op.Request.GetActionMnemonic(), Platform: op.Platform.Key(),
+		Mnemonic: op.Request.GetActionMnemonic(), Tool: op.tool, Platform: op.Platform.Key(),
 	}
 }
 

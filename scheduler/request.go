@@ -131,6 +131,7 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 		if len(command.GetArguments()) == 0 {
 			return status.Errorf(codes.InvalidArgument, "command %s has no arguments", commandDigest)
 		}
+		op.tool = command.GetArguments()[0]
 		//lint:ignore SA1019 deprecated is what those clients send
 		platform = command.GetPlatform()
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -159,6 +160,40 @@ func TestSizeClassesAreLearned(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNewActionsAreTakenForTheirSiblings has actions of one tool need a large worker: those that come
+// later are never tried on a small one. Nothing but the tool tells that they are alike.
+func TestNewActionsAreTakenForTheirSiblings(t *testing.T) {
+	sizes := must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
+	inFarm(t, ServerOptions{Sizes: sizes}, func(t *testing.T, f *farm) {
+		small := &sizedWorker{fakeWorker: f.worker("small"), class: 1, memory: 2.5}
+		large := &sizedWorker{fakeWorker: f.worker("large"), class: 4, memory: 2.5}
+		var serving sync.WaitGroup
+		serving.Go(small.serve)
+		serving.Go(large.serve)
+		time.Sleep(time.Second)
+		run := func(name string) {
+			action := f.storage.action(name, func(_ *repb.Action, c *repb.Command) { c.Arguments = []string{"/usr/bin/cc", name} })
+			f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: action}).done()
+			time.Sleep(time.Second) // it is learned
+		}
+		for n := range 8 {
+			run(fmt.Sprint("known", n))
+		}
+		if small.ran == 0 {
+			t.Fatal("nothing was tried on the small worker")
+		}
+		before := small.ran
+		for n := range 8 {
+			run(fmt.Sprint("new", n))
+		}
+		if small.ran != before {
+			t.Errorf("%d of 8 new actions were tried on the small worker", small.ran-before)
+		}
+		f.stop()
+		serving.Wait()
+	})
 }
 
 // TestOneSizeClassIsNoChoice has nothing be read or written where nothing is to be chosen.

@@ -37,9 +37,11 @@ func (s adminService) GetSizes(
 		if op.Digest, err = digest.FromProto(fn, req.GetActionDigest()); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
-		if err := s.load(ctx, s.options.Storage(op.Instance, fn), op); err != nil {
+		storage := s.options.Storage(op.Instance, fn)
+		if err := s.load(ctx, storage, op); err != nil {
 			return nil, err
 		}
+		s.learnTool(ctx, storage, op)
 		reduced = digest.OfReduced(fn, op.Action)
 	} else {
 		if reduced, err = digest.FromProto(fn, req.GetReducedActionDigest()); err != nil {

@@ -331,13 +331,13 @@ func TestLinkingIsCancelled(t *testing.T) {
 	})
 }
 
-// TestManyLinks has more names for one file than ext4 allows.
+// TestManyLinks has 102,000 files, which are more names for one file than ext4 allows.
 func TestManyLinks(t *testing.T) {
 	f := openBare(t, Options{})
 	src := newFakeSource(t)
 	same := src.blob(t, "the same")
 	m := &repb.Directory{}
-	for i := range 22_000 {
+	for i := range 34_000 {
 		m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("%05d", i), Digest: same.Proto()})
 	}
 	sub := src.add(t, m)
@@ -346,7 +346,7 @@ func TestManyLinks(t *testing.T) {
 	}})
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	for _, dir := range []string{"a", "b", "c"} {
-		for _, n := range []string{"00000", "10000", "21999"} {
+		for _, n := range []string{"00000", "10000", "33999"} {
 			p := dir + "/" + n
 			if got := mustRead(t, filepath.Join(r.Path(), p)); string(got) != "the same" {
 				t.Errorf("%s: %q", p, got)

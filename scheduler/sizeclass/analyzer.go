@@ -25,9 +25,9 @@ type Action struct {
 	// Timeout is how long a run may take at most: what the client asks for, else what the
 	// scheduler gives. It must be positive.
 	Timeout time.Duration
-	// Mnemonic and TargetKind are of RequestMetadata, Tool is the path of the program
-	// that the action starts, Platform its properties in one form. Where the first three are
-	// all empty, nothing is alike.
+	// Mnemonic and TargetKind (which no version of REv2 has so far) are of RequestMetadata, Tool
+	// is the path of the program that the action starts, Platform its properties in one form.
+	// Where the first three are all empty, nothing is alike.
 	Mnemonic, TargetKind, Tool, Platform string
 }
 
