@@ -75,6 +75,14 @@ func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersReq
 	}, nil
 }
 
+func (f *fakeScheduler) ListQuotas(context.Context, *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
+	return &admin.ListQuotasResponse{Cohorts: []*admin.Cohort{
+		{Name: "x86", Unit: "slots", Capacity: 40, Used: 30, Minimums: 50, Warning: "more is promised than there is", Quotas: []*admin.Quota{
+			{InstanceName: "web", Min: 20, Max: 35, Used: 30, Waiting: 7},
+		}},
+	}}, nil
+}
+
 func (f *fakeScheduler) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
 	f.tell("drain " + identity(req.GetPattern().GetAttributes()))
 	return &admin.DrainResponse{}, nil

@@ -102,6 +102,7 @@ func (s *Site) Handler() http.Handler {
 	mux.HandleFunc("GET /operations/{id}/{stream}", s.output)
 	mux.Handle("GET /actions/{function}/{hash}/{size}", s.page("action", s.action))
 	mux.Handle("GET /workers", s.page("workers", s.workers))
+	mux.Handle("GET /quotas", s.page("quotas", s.quotas))
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		s.fail(w, "", status.Error(codes.NotFound, "there is no page of that name"))
 	})

@@ -41,6 +41,7 @@ func TestPages(t *testing.T) {
 	}
 	expect(t, b.get("/operations?pattern=nonsense", 400), "That is not understood")
 	expect(t, b.get("/workers", 200), "host=w,1,slot=0", "executing", "old-*", "page=more%26")
+	expect(t, b.get("/quotas", 200), "30 of 40 used, 50 promised, counted in slots", "more is promised than there is", "web", ">35<", ">7<")
 	expect(t, b.get("/"+operationOf, 200), "executing", "data-live", "/stdout", "Cancel this operation", "instance=main")
 	b.scheduler.done = true
 	page = b.get("/"+operationOf, 200)
