@@ -41,8 +41,10 @@ func testSizes(f *farmTest) {
 	memory := c.variant("head -c 120M /dev/zero | tail -c 120M | wc -c", func(p *runs.Placement) bool { return p.GetAttempt() == 2 })
 	want[memory] = 4
 	if os.Getenv("FORERUNNER_TEST_SIZES") == "all" {
-		// Four threads. It is tried on both.
-		parallel := burn + "for n in 1 2 3 4; do burn 9 & done; wait"
+		// Four compilers at a time, as make -j has them. It is tried on both.
+		parallel := fmt.Sprintf("for n in 1 2 3 4; do (for i in $(seq %d); do echo 'int f(int x) { return x * x; }' |"+
+			" gcc -O2 -c -x c -o $n.o - || exit 1; done; touch $n.done) & done; wait; ls 1.done 2.done 3.done 4.done",
+			compilesPerSecond(f)*9/10)
 		c.settles(parallel, 4)
 		want[parallel] = 4
 	}
@@ -78,6 +80,22 @@ func loopsPerSecond(f *farmTest) int {
 		f.Fatal(err)
 	}
 	return int(loops / cmd.ProcessState.UserTime().Seconds())
+}
+
+// compilesPerSecond is how many small files gcc compiles in a second of CPU time.
+func compilesPerSecond(f *farmTest) int {
+	f.Helper()
+	const times = 20
+	var spent time.Duration
+	for range times {
+		cmd := exec.Command("gcc", "-O2", "-c", "-x", "c", "-o", filepath.Join(f.dir, "f.o"), "-")
+		cmd.Stdin = strings.NewReader("int f(int x) { return x * x; }\n")
+		if err := cmd.Run(); err != nil {
+			f.Fatal(err)
+		}
+		spent += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return int(times / spent.Seconds())
 }
 
 // A sizesClient executes shell scripts, each as an action that no cache has.
