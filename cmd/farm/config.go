@@ -6,11 +6,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// loadConfig fills in what a scheduler's configuration file says, of access too. Whatever it does
-// not know, and whatever makes no sense, is an error that names file, line and field.
-func loadConfig(file string, c *scheduler.Config, access *auth.Options) error {
+// loadConfig fills in what a scheduler's configuration file says, of access and of learning size
+// classes too. Whatever it does not know, and whatever makes no sense, is an error that names file,
+// line and field.
+func loadConfig(file string, c *scheduler.Config, access *auth.Options, sizes *sizeclass.Options) error {
 	root, err := readYAML(file)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -33,6 +35,7 @@ func loadConfig(file string, c *scheduler.Config, access *auth.Options) error {
 				return err
 			})
 		},
+		"learn_sizes": func(n node) error { return readLearning(n, sizes) },
 	}
 	maps.Copy(fields, accessFields(access))
 	quotas, checkQuotas := quotaFields(c)
@@ -91,6 +94,37 @@ func readSizes(n node) (c scheduler.SizesConfig, err error) {
 		return c, n.errorf("%w", err)
 	}
 	return c, nil
+}
+
+// readLearning reads how size classes are learned.
+func readLearning(n node, o *sizeclass.Options) error {
+	rules := sizeclass.DefaultRules()
+	o.Rules = &rules
+	_, err := n.fields(map[string]func(node) error{
+		"exponent":           func(n node) error { return n.number(&o.Exponent) },
+		"timeout_multiplier": func(n node) error { return n.number(&o.TimeoutMultiplier) },
+		"min_timeout":        func(n node) error { return n.duration(&o.MinTimeout) },
+		"failure_cache":      func(n node) error { return n.duration(&o.FailureCache) },
+		"history":            func(n node) error { return n.count(&o.History) },
+		"rules": func(n node) error {
+			_, err := n.fields(map[string]func(node) error{
+				"resources":      func(n node) error { return n.flag(&rules.Resources) },
+				"across_classes": func(n node) error { return n.flag(&rules.AcrossClasses) },
+				"kinds":          func(n node) error { return n.flag(&rules.Kinds) },
+				"least":          func(n node) error { return n.flag(&rules.Least) },
+				"queues":         func(n node) error { return n.flag(&rules.Queues) },
+				"hedging":        func(n node) error { return n.flag(&rules.Hedging) },
+			})
+			return err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.Validate(); err != nil {
+		return n.errorf("%w", err)
+	}
+	return nil
 }
 
 func readLevel(n node) (l scheduler.Level, err error) {

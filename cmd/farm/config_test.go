@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 func configFile(t *testing.T, text string) string {
@@ -41,7 +42,7 @@ size_classes:
     classes: [1, 4]
     startup: 2m
     patience: 15m
-`), &c, &auth.Options{})
+`), &c, &auth.Options{}, &sizeclass.Options{})
 	weights := map[string]float64{"ci": 4, "nightly": 0.5}
 	want := []scheduler.QueueConfig{
 		{Platform: map[string]string{"gpu": "1"}},
@@ -61,7 +62,7 @@ size_classes:
 		t.Error(err)
 	}
 	for _, text := range []string{"", "# nothing\n"} {
-		if err := loadConfig(configFile(t, text), &scheduler.Config{}, &auth.Options{}); err != nil {
+		if err := loadConfig(configFile(t, text), &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -76,8 +77,35 @@ func TestDocumentedConfig(t *testing.T) {
 	_, example, found := strings.Cut(string(text), "```yaml\n")
 	example, _, closed := strings.Cut(example, "```")
 	var c scheduler.Config
-	if err := loadConfig(configFile(t, example), &c, &auth.Options{}); err != nil || !found || !closed || len(c.Queues) < 2 || len(c.Sizes) < 1 {
+	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil || !found || !closed || len(c.Queues) < 2 || len(c.Sizes) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
+	}
+}
+
+// TestDocumentedSizes reads the example of the documentation, which has the defaults.
+func TestDocumentedSizes(t *testing.T) {
+	text, err := os.ReadFile("../../docs/SIZES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	var o sizeclass.Options
+	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &auth.Options{}, &o); err != nil {
+		t.Fatal(err)
+	}
+	rules := sizeclass.DefaultRules()
+	want := sizeclass.Options{
+		Exponent: 0.5, TimeoutMultiplier: 1.5, MinTimeout: 10 * time.Second, FailureCache: 24 * time.Hour, History: 32, Rules: &rules,
+	}
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("%+v", o)
+	}
+	off := sizeclass.Options{}
+	err = loadConfig(configFile(t, "learn_sizes: {rules: {resources: false, across_classes: false, kinds: false, least: false, queues: false, hedging: false}}"),
+		&scheduler.Config{}, &auth.Options{}, &off)
+	if err != nil || *off.Rules != (sizeclass.Rules{}) {
+		t.Errorf("%+v, %v", off.Rules, err)
 	}
 }
 
@@ -90,7 +118,7 @@ func TestDocumentedQuotas(t *testing.T) {
 	_, example, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	var c scheduler.Config
-	if err := loadConfig(configFile(t, example), &c, &auth.Options{}); err != nil {
+	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	want := quota.Config{
@@ -112,7 +140,7 @@ func TestDocumentedQuotas(t *testing.T) {
 func TestConfigFileIsStrict(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`},
-		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["access" "cohorts" "labels" "preemption" "queues" "size_classes" "tokens"]`},
+		{"queue: []\n", `scheduler.yaml:1: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "preemption" "queues" "size_classes" "tokens"]`},
 		{"queues: {}\n", "scheduler.yaml:1: queues: this has to be a list"},
 		{"- queues\n", "scheduler.yaml:1: this has to be a mapping"},
 		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3: queues[1]: field levels is missing"},
@@ -133,16 +161,19 @@ func TestConfigFileIsStrict(t *testing.T) {
 		{"cohorts:\n  c: {labels: [x]}\n", `scheduler.yaml:2: cohorts.c: there is no label "x"`},
 		{"cohorts:\n  c: {}\n", `scheduler.yaml:2: cohorts.c: it has no labels`},
 		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x], unit: pieces}\n", `scheduler.yaml:4: cohorts.c: unit "pieces" is neither`},
+		{"learn_sizes: {exponent: 1}\n", "scheduler.yaml:1: learn_sizes: size classes: Exponent is 1, want it between 0 and 1"},
+		{"learn_sizes: {exponent: half}\n", `learn_sizes.exponent: "half" is no number`},
+		{"learn_sizes:\n  rules: {hedge: true}\n", "scheduler.yaml:2: learn_sizes.rules.hedge: there is no such field"},
 		{"preemption: {at_most: 0}\n", `preemption.at_most: "0" is no whole number above zero`},
 		{"queues: [", "scheduler.yaml: yaml: line 1"},
 		{"queues: []\n---\nqueues: []\n", "there is more than one document"},
 	} {
-		err := loadConfig(configFile(t, test.text), &scheduler.Config{}, &auth.Options{})
+		err := loadConfig(configFile(t, test.text), &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{})
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "--config: ") {
 			t.Errorf("%s: %v, want %s", test.text, err, test.want)
 		}
 	}
-	if err := loadConfig("/nowhere/x.yaml", &scheduler.Config{}, &auth.Options{}); err == nil {
+	if err := loadConfig("/nowhere/x.yaml", &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil {
 		t.Error("a file that is not there is taken")
 	}
 }

@@ -52,11 +52,11 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 // takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that
 // clients and workers try the next address, but health and metrics can be asked for.
 func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, ready func(address string) error) error {
-	_, protect, err := s.configured()
+	config, err := s.configured()
 	if err != nil {
 		return err
 	}
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, newRegistry(), nil)
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, config.protect, newRegistry(), nil)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/worker"
 )
@@ -119,10 +120,11 @@ func (s *Scheduler) Scheme() string {
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.
 func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address string) error) (err error) {
-	config, protect, err := s.configured()
+	config, err := s.configured()
 	if err != nil {
 		return err
 	}
+	protect := config.protect
 	registry := newRegistry()
 	listener, err := s.Ports.listen(ctx, "--listen", s.Listen)
 	if err != nil {
@@ -149,14 +151,14 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	options := scheduler.ServerOptions{
 		Storage:           storage.of,
 		CacheCapabilities: storage.capabilities,
-		Config:            config,
+		Config:            config.scheduler,
 		Logger:            s.Logger,
 		Metrics:           registry,
 		Journal:           journal,
 		Term:              term,
 		Pages:             s.pageURL(),
 	}
-	if err := s.remember(ctx, records, &options); err != nil {
+	if err := s.remember(ctx, records, config.sizes, &options); err != nil {
 		return err
 	}
 	sched, err := scheduler.NewServer(options)
@@ -228,7 +230,9 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 
 // remember fills in what outlives a scheduler: drains, quotas and what is known of sizes.
 // ctx is the whole time that it serves.
-func (s *Scheduler) remember(ctx context.Context, records kv.Store, o *scheduler.ServerOptions) (err error) {
+func (s *Scheduler) remember(
+	ctx context.Context, records kv.Store, sizes sizeclass.Options, o *scheduler.ServerOptions,
+) (err error) {
 	drains := s.keptDrains(records)
 	if o.Drains, err = loadDrains(ctx, drains); err != nil {
 		return err
@@ -239,20 +243,27 @@ func (s *Scheduler) remember(ctx context.Context, records kv.Store, o *scheduler
 		return fmt.Errorf("--state: %w", err)
 	}
 	o.KeepQuota = quotas.keep
-	o.Sizes, err = s.openSizes(records)
+	o.Sizes, err = s.openSizes(records, sizes)
 	return err
 }
 
-// configured returns what flags and the configuration file say.
-func (s *Scheduler) configured() (config scheduler.Config, protect protection, err error) {
-	config, access := s.Config, auth.Options{Logger: s.Logger}
+// schedulerConfig is what flags and the configuration file say.
+type schedulerConfig struct {
+	scheduler scheduler.Config
+	sizes     sizeclass.Options
+	protect   protection
+}
+
+func (s *Scheduler) configured() (c schedulerConfig, err error) {
+	c.scheduler = s.Config
+	access := auth.Options{Logger: s.Logger}
 	if s.ConfigFile != "" {
-		if err := loadConfig(s.ConfigFile, &config, &access); err != nil {
-			return config, protect, err
+		if err := loadConfig(s.ConfigFile, &c.scheduler, &access, &c.sizes); err != nil {
+			return c, err
 		}
 	}
-	protect, err = s.Ports.protect(access)
-	return config, protect, err
+	c.protect, err = s.Ports.protect(access)
+	return c, err
 }
 
 // checkAccess returns an error if the guard does not know all that is served, and warns

@@ -6,9 +6,10 @@ import (
 )
 
 // openSizes returns what chooses size classes by the records, nil if nothing does.
-func (s *Scheduler) openSizes(records kv.Store) (*sizeclass.Analyzer, error) {
+func (s *Scheduler) openSizes(records kv.Store, o sizeclass.Options) (*sizeclass.Analyzer, error) {
 	if !s.LearnSizes {
 		return nil, nil
 	}
-	return sizeclass.NewAnalyzer(records, sizeclass.Options{Logger: s.Logger})
+	o.Logger = s.Logger
+	return sizeclass.NewAnalyzer(records, o)
 }

@@ -162,10 +162,15 @@ func (n node) numbers(into *map[string]float64) error {
 	*into = map[string]float64{}
 	return n.each(func(key string, value node) error {
 		var x float64
-		if err := value.Decode(&x); err != nil {
-			return value.errorf("%q is no number", value.Value)
-		}
+		err := value.number(&x)
 		(*into)[key] = x
-		return nil
+		return err
 	})
+}
+
+func (n node) number(into *float64) error {
+	if err := n.Decode(into); err != nil {
+		return n.errorf("%q is no number", n.Value)
+	}
+	return nil
 }

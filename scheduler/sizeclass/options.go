@@ -59,6 +59,12 @@ func DefaultRules() Rules {
 	return Rules{Resources: true, AcrossClasses: true, Kinds: true, Least: true, Queues: true, Hedging: true}
 }
 
+// Validate returns an error that names the first field that makes no sense.
+func (o Options) Validate() error {
+	_, err := o.withDefaults()
+	return err
+}
+
 // withDefaults returns o with the zero fields filled in, or an error that names the first
 // field that makes no sense.
 func (o Options) withDefaults() (Options, error) {
