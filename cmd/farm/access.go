@@ -27,7 +27,7 @@ func accessFields(o *auth.Options) map[string]func(node) error {
 }
 
 func readIssuer(n node) (i auth.Issuer, err error) {
-	_, err = n.fields(map[string]func(node) error{
+	err = n.fill(&i, map[string]func(node) error{
 		"issuer":       func(n node) error { return n.text(&i.Name) },
 		"audience":     func(n node) error { return n.text(&i.Audience) },
 		"keys_file":    func(n node) error { return n.text(&i.KeysFile) },
@@ -36,13 +36,7 @@ func readIssuer(n node) (i auth.Issuer, err error) {
 		"groups_claim": func(n node) error { return n.text(&i.GroupsClaim) },
 		"leeway":       func(n node) error { return n.duration(&i.Leeway) },
 	})
-	if err != nil {
-		return i, err
-	}
-	if err := i.Validate(); err != nil {
-		return i, n.errorf("%w", err)
-	}
-	return i, nil
+	return i, err
 }
 
 func readRule(n node) (r auth.Rule, err error) {

@@ -390,22 +390,17 @@ access:
 
 // TestDocumentedAccess reads the example of the documentation.
 func TestDocumentedAccess(t *testing.T) {
-	text, err := os.ReadFile("../../docs/SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, example, found := strings.Cut(string(text), "```yaml\n")
-	example, _, closed := strings.Cut(example, "```")
+	text, example := documented(t, "SECURITY")
 	example = strings.ReplaceAll(example, "keys_file: /etc/forerunner/sso-keys.json", "")
 	var o auth.Options
-	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &o, &sizeclass.Options{}); err != nil || !found || !closed || len(o.Rules) != 5 {
+	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) != 5 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if _, err := auth.New(o); err != nil {
 		t.Error(err)
 	}
 	for _, right := range auth.Rights() {
-		if !strings.Contains(string(text), "| `"+string(right)+"` |") {
+		if !strings.Contains(text, "| `"+string(right)+"` |") {
 			t.Errorf("right %s is not explained", right)
 		}
 	}

@@ -75,7 +75,7 @@ func readQueue(n node) (q scheduler.QueueConfig, err error) {
 }
 
 func readSizes(n node) (c scheduler.SizesConfig, err error) {
-	_, err = n.fields(map[string]func(node) error{
+	err = n.fill(&c, map[string]func(node) error{
 		"instance_name_prefix": func(n node) error { return n.text(&c.Prefix) },
 		"platform":             func(n node) error { return n.texts(&c.Platform) },
 		"classes": func(n node) error {
@@ -87,20 +87,14 @@ func readSizes(n node) (c scheduler.SizesConfig, err error) {
 		"startup":  func(n node) error { return n.duration(&c.Startup) },
 		"patience": func(n node) error { return n.duration(&c.Patience) },
 	})
-	if err != nil {
-		return c, err
-	}
-	if err := c.Validate(); err != nil {
-		return c, n.errorf("%w", err)
-	}
-	return c, nil
+	return c, err
 }
 
 // readLearning reads how size classes are learned.
 func readLearning(n node, o *sizeclass.Options) error {
 	rules := sizeclass.DefaultRules()
 	o.Rules = &rules
-	_, err := n.fields(map[string]func(node) error{
+	return n.fill(o, map[string]func(node) error{
 		"exponent":           func(n node) error { return n.number(&o.Exponent) },
 		"timeout_multiplier": func(n node) error { return n.number(&o.TimeoutMultiplier) },
 		"min_timeout":        func(n node) error { return n.duration(&o.MinTimeout) },
@@ -118,27 +112,14 @@ func readLearning(n node, o *sizeclass.Options) error {
 			return err
 		},
 	})
-	if err != nil {
-		return err
-	}
-	if err := o.Validate(); err != nil {
-		return n.errorf("%w", err)
-	}
-	return nil
 }
 
 func readLevel(n node) (l scheduler.Level, err error) {
-	_, err = n.fields(map[string]func(node) error{
+	err = n.fill(&l, map[string]func(node) error{
 		"key":        func(n node) error { return n.text((*string)(&l.Key)) },
 		"name":       func(n node) error { return n.text(&l.Name) },
 		"stickiness": func(n node) error { return n.duration(&l.Stickiness) },
 		"weights":    func(n node) error { return n.numbers(&l.Weights) },
 	})
-	if err != nil {
-		return l, err
-	}
-	if err := l.Validate(); err != nil {
-		return l, n.errorf("%w", err)
-	}
-	return l, nil
+	return l, err
 }

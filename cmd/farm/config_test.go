@@ -68,28 +68,33 @@ size_classes:
 	}
 }
 
-// TestDocumentedConfig reads the example of the documentation.
-func TestDocumentedConfig(t *testing.T) {
-	text, err := os.ReadFile("../../docs/SCHEDULING.md")
+// documented returns a page of the documentation, and its first YAML.
+func documented(t *testing.T, page string) (text, example string) {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/" + page + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, found := strings.Cut(string(text), "```yaml\n")
+	_, example, found := strings.Cut(string(b), "```yaml\n")
 	example, _, closed := strings.Cut(example, "```")
+	if !found || !closed {
+		t.Fatalf("%s has no YAML", page)
+	}
+	return string(b), example
+}
+
+// TestDocumentedConfig reads the example of the documentation.
+func TestDocumentedConfig(t *testing.T) {
+	_, example := documented(t, "SCHEDULING")
 	var c scheduler.Config
-	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil || !found || !closed || len(c.Queues) < 2 || len(c.Sizes) < 1 {
+	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil || len(c.Queues) < 2 || len(c.Sizes) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
 	}
 }
 
 // TestDocumentedSizes reads the example of the documentation, which has the defaults.
 func TestDocumentedSizes(t *testing.T) {
-	text, err := os.ReadFile("../../docs/SIZES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, example, _ := strings.Cut(string(text), "```yaml\n")
-	example, _, _ = strings.Cut(example, "```")
+	_, example := documented(t, "SIZES")
 	var o sizeclass.Options
 	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &auth.Options{}, &o); err != nil {
 		t.Fatal(err)
@@ -102,7 +107,7 @@ func TestDocumentedSizes(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	off := sizeclass.Options{}
-	err = loadConfig(configFile(t, "learn_sizes: {rules: {resources: false, across_classes: false, kinds: false, least: false, queues: false, hedging: false}}"),
+	err := loadConfig(configFile(t, "learn_sizes: {rules: {resources: false, across_classes: false, kinds: false, least: false, queues: false, hedging: false}}"),
 		&scheduler.Config{}, &auth.Options{}, &off)
 	if err != nil || *off.Rules != (sizeclass.Rules{}) {
 		t.Errorf("%+v, %v", off.Rules, err)
@@ -111,12 +116,7 @@ func TestDocumentedSizes(t *testing.T) {
 
 // TestDocumentedQuotas reads the example of the documentation.
 func TestDocumentedQuotas(t *testing.T) {
-	text, err := os.ReadFile("../../docs/QUOTAS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, example, _ := strings.Cut(string(text), "```yaml\n")
-	example, _, _ = strings.Cut(example, "```")
+	_, example := documented(t, "QUOTAS")
 	var c scheduler.Config
 	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
 		t.Fatal(err)

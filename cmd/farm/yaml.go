@@ -94,6 +94,17 @@ func (n node) fields(readers map[string]func(node) error) (has map[string]bool, 
 	return has, err
 }
 
+// fill reads the fields of x, which then has to make sense.
+func (n node) fill(x interface{ Validate() error }, readers map[string]func(node) error) error {
+	if _, err := n.fields(readers); err != nil {
+		return err
+	}
+	if err := x.Validate(); err != nil {
+		return n.errorf("%w", err)
+	}
+	return nil
+}
+
 // list calls read for all values of a sequence.
 func (n node) list(read func(node) error) error {
 	if n.Kind != yaml.SequenceNode {
