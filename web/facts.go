@@ -14,6 +14,7 @@ import (
 	// What workers pack into their metadata is known by its registration.
 	_ "github.com/forerunner-build/forerunner/proto/actionstats"
 	_ "github.com/forerunner-build/forerunner/proto/resourceusage"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // facts are what a worker tells of an action in one message.
@@ -34,8 +35,8 @@ func factsOf(list []*anypb.Any) []facts {
 		}
 		f := facts{Title: words(string(m.ProtoReflect().Descriptor().Name()))}
 		m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if text := factText(d, v); text != "" {
-				f.Rows = append(f.Rows, fact{strings.ReplaceAll(string(d.Name()), "_", " "), text})
+			if value := factText(d, v); value != "" {
+				f.Rows = append(f.Rows, fact{strings.ReplaceAll(string(d.Name()), "_", " "), value})
 			}
 			return true
 		})
@@ -66,7 +67,7 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	switch d.Kind() {
 	case protoreflect.Int64Kind, protoreflect.Int32Kind:
 		if strings.HasSuffix(name, "_bytes") || strings.HasPrefix(name, "bytes_") {
-			return byteText(v.Int())
+			return text.Bytes(v.Int())
 		}
 	case protoreflect.DoubleKind:
 		if strings.HasSuffix(name, "_rate") {

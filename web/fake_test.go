@@ -28,6 +28,7 @@ import (
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A fakeScheduler answers with what it holds, and notes what it is told.
@@ -84,17 +85,17 @@ func (f *fakeScheduler) ListQuotas(context.Context, *admin.ListQuotasRequest) (*
 }
 
 func (f *fakeScheduler) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
-	f.tell("drain " + identity(req.GetPattern().GetAttributes()))
+	f.tell("drain " + text.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.DrainResponse{}, nil
 }
 
 func (f *fakeScheduler) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
-	f.tell("undrain " + identity(req.GetPattern().GetAttributes()))
+	f.tell("undrain " + text.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.UndrainResponse{}, nil
 }
 
 func (f *fakeScheduler) ListOperations(_ context.Context, req *admin.ListOperationsRequest) (*admin.ListOperationsResponse, error) {
-	f.tell("list " + identity(req.GetPattern().GetAttributes()))
+	f.tell("list " + text.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.ListOperationsResponse{Operations: []*admin.Operation{
 		{Name: operationOf, Target: "//a:<script>alert(1)</script>", Mnemonic: "GoCompile", Queued: timestamppb.Now()},
 	}}, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 const operationPrefix = "operations/"
@@ -38,23 +39,23 @@ func (r rows[T]) NextQuery() template.URL {
 }
 
 // pattern returns what the viewer looks for, nil for everything: a text, or names with values.
-func pattern(r *http.Request) (text string, p *admin.Pattern, err error) {
-	text = strings.TrimSpace(r.FormValue("pattern"))
+func pattern(r *http.Request) (asked string, p *admin.Pattern, err error) {
+	asked = strings.TrimSpace(r.FormValue("pattern"))
 	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
 		m := map[string]string{}
 		for i, name := range names {
 			m[name] = values[i]
 		}
-		return identity(m), &admin.Pattern{Attributes: m}, nil
+		return text.Pairs(m), &admin.Pattern{Attributes: m}, nil
 	}
-	if text == "" {
+	if asked == "" {
 		return "", nil, nil
 	}
-	parsed, err := scheduler.ParsePattern(text)
+	parsed, err := scheduler.ParsePattern(asked)
 	if err != nil {
-		return text, nil, status.Error(codes.InvalidArgument, err.Error())
+		return asked, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	return text, &admin.Pattern{Attributes: parsed.Map()}, nil
+	return asked, &admin.Pattern{Attributes: parsed.Map()}, nil
 }
 
 func (s *Site) operations(ctx context.Context, r *http.Request) (any, error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // adminTimeout bounds one call of an operator.
@@ -75,11 +75,11 @@ func (c *adminCall) print(m proto.Message) (printed bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	var text bytes.Buffer // protojson's own spaces are at random
-	if err := json.Indent(&text, b, "", "  "); err != nil {
+	var indented bytes.Buffer // protojson's own spaces are at random
+	if err := json.Indent(&indented, b, "", "  "); err != nil {
 		return true, err
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n", &text)
+	_, err = fmt.Fprintf(c.out, "%s\n", &indented)
 	return true, err
 }
 
@@ -104,24 +104,6 @@ func requiredPattern(args []string) (*admin.Pattern, error) {
 	return p, err
 }
 
-// pairs writes a map as name=value,…, sorted.
-func pairs(m map[string]string) string {
-	list := make([]string, 0, len(m))
-	for k, v := range m {
-		list = append(list, k+"="+v)
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
-}
-
-func platformText(list []*admin.Property) string {
-	parts := make([]string, len(list))
-	for i, p := range list {
-		parts[i] = p.GetName() + "=" + p.GetValue()
-	}
-	return dash(strings.Join(parts, ","))
-}
-
 // dash stands for nothing, so that a table keeps its columns.
 func dash(s string) string {
 	if s == "" {
@@ -130,13 +112,8 @@ func dash(s string) string {
 	return s
 }
 
-// ago says how long something is past.
-func ago(at *timestamppb.Timestamp) string {
-	if at == nil {
-		return "-"
-	}
-	return max(time.Since(at.AsTime()), 0).Round(time.Second).String()
-}
+func ago(at *timestamppb.Timestamp) string { return dash(text.Ago(at)) }
 
-// shortDigest is the part of HASH/SIZE that people compare.
-func shortDigest(s string) string { return dash(s[:min(len(s), 12)]) }
+func shortDigest(s string) string { return dash(text.Short(s)) }
+
+func platformText(list []*admin.Property) string { return dash(text.Platform(list, ",")) }

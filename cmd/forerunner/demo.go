@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/cmd/remote"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A demo builds a Go module on a farm of its own, with the whole Go SDK of this
@@ -152,16 +153,16 @@ func printTable(inputs *remote.Inputs, outcome *remote.Outcome) {
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\n\tfiles\tbytes\n")
-	fmt.Fprintf(t, "in the input root\t%d\t%s\n", inputs.Files, bytesText(inputs.Bytes))
+	fmt.Fprintf(t, "in the input root\t%d\t%s\n", inputs.Files, text.Bytes(inputs.Bytes))
 	if used == nil {
 		fmt.Fprintf(t, "loaded by the action\tnot known: hard links, all fetched first\n")
 	} else {
 		fmt.Fprintf(t, "loaded by the action\t%d (%s)\t%s (%s)\n", used.GetFilesRead(), share(used.GetFilesRead(), int64(inputs.Files)),
-			bytesText(used.GetBytesRead()), share(used.GetBytesRead(), inputs.Bytes))
+			text.Bytes(used.GetBytesRead()), share(used.GetBytesRead(), inputs.Bytes))
 	}
 	fmt.Fprintf(t, "\nstage\ttime\n")
 	fmt.Fprintf(t, "read and hash inputs\t%s\n", outcome.Scan.Round(time.Millisecond))
-	fmt.Fprintf(t, "upload (%d blobs, %s)\t%s\n", outcome.UploadedBlobs, bytesText(outcome.UploadedBytes), outcome.Upload.Round(time.Millisecond))
+	fmt.Fprintf(t, "upload (%d blobs, %s)\t%s\n", outcome.UploadedBlobs, text.Bytes(outcome.UploadedBytes), outcome.Upload.Round(time.Millisecond))
 	fmt.Fprintf(t, "queue\t%s\n", between(m.GetQueuedTimestamp(), m.GetWorkerStartTimestamp()))
 	fmt.Fprintf(t, "fetch (until the command could start)\t%s\n", between(m.GetWorkerStartTimestamp(), m.GetInputFetchCompletedTimestamp()))
 	fmt.Fprintf(t, "run\t%s\n", between(m.GetExecutionStartTimestamp(), m.GetExecutionCompletedTimestamp()))

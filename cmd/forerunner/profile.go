@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // maxShownFiles bounds the input root that is laid out: one directory can be in a
@@ -183,7 +184,7 @@ func printProfiled(w io.Writer, root *prefetch.Node, r prefetch.Record, unused b
 		if l.node.Folder {
 			count = fmt.Sprintf("/  (%d files)", all.Files)
 		}
-		fmt.Fprintf(w, "%s %10s  %s%s\n", marks[l.node.Mark], bytesText(all.Bytes), l.path, count)
+		fmt.Fprintf(w, "%s %10s  %s%s\n", marks[l.node.Mark], text.Bytes(all.Bytes), l.path, count)
 	}
 	if !r.KnowsLast() {
 		fmt.Fprintln(w, "what the last run read is not known here: the store has filters only")
@@ -199,6 +200,6 @@ func printProfiled(w io.Writer, root *prefetch.Node, r prefetch.Record, unused b
 	} {
 		n := root.Sums[sum.mark]
 		fmt.Fprintf(w, "%s %d of %d files, %s of %s: %s\n", marks[sum.mark],
-			n.Files, all.Files, bytesText(n.Bytes), bytesText(all.Bytes), sum.what)
+			n.Files, all.Files, text.Bytes(n.Bytes), text.Bytes(all.Bytes), sum.what)
 	}
 }

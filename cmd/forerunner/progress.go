@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // How often progress is shown at most: in a line that changes, and in lines that
@@ -39,12 +40,12 @@ func newProgress(f *os.File, quiet bool) *progress {
 
 // scanned is told how much of the input root has been hashed.
 func (p *progress) scanned(files int, bytes int64) {
-	p.show(false, "reading inputs: %d files, %s", files, bytesText(bytes))
+	p.show(false, "reading inputs: %d files, %s", files, text.Bytes(bytes))
 }
 
 // inputs is told what the input root came to.
 func (p *progress) inputs(in *remote.Inputs) {
-	p.show(true, "inputs: %d files, %s", in.Files, bytesText(in.Bytes))
+	p.show(true, "inputs: %d files, %s", in.Files, text.Bytes(in.Bytes))
 }
 
 // event is told how far the execution is.
@@ -57,7 +58,7 @@ func (p *progress) event(e remote.Event) {
 		if e.TotalBytes == 0 {
 			return // it is still being asked what is missing
 		}
-		p.show(e.DoneBytes == e.TotalBytes, "uploading: %s of %s", bytesText(e.DoneBytes), bytesText(e.TotalBytes))
+		p.show(e.DoneBytes == e.TotalBytes, "uploading: %s of %s", text.Bytes(e.DoneBytes), text.Bytes(e.TotalBytes))
 		return
 	}
 	if fresh {
@@ -96,17 +97,4 @@ func (p *progress) end() {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		p.open = false
 	}
-}
-
-// bytesText writes a number of bytes as people read it.
-func bytesText(n int64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 10<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d B", n)
 }

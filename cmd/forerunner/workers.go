@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // drainPoll is how often drain --wait looks whether it may end.
@@ -67,13 +68,13 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	fmt.Fprintln(w, "STATE\tFOR\tACTION\tCLASS\tPREFIX\tPLATFORM\tWORKER")
 	for _, x := range list.GetWorkers() {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", workerState(x), ago(x.GetSince()), shortDigest(x.GetAction()),
-			x.GetSizeClass(), dash(x.GetInstanceNamePrefix()), platformText(x.GetPlatform()), pairs(x.GetIdentity()))
+			x.GetSizeClass(), dash(x.GetInstanceNamePrefix()), platformText(x.GetPlatform()), text.Pairs(x.GetIdentity()))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, p := range list.GetDrains() {
-		if _, err := fmt.Fprintf(c.out, "drained: %s\n", pairs(p.GetAttributes())); err != nil {
+		if _, err := fmt.Fprintf(c.out, "drained: %s\n", text.Pairs(p.GetAttributes())); err != nil {
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func drainCommand() *cobra.Command {
 			if printed, err := c.print(resp); printed {
 				return err
 			}
-			_, err = fmt.Fprintf(c.out, "%d workers are drained by %s\n", resp.GetWorkers(), pairs(p.GetAttributes()))
+			_, err = fmt.Fprintf(c.out, "%d workers are drained by %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes()))
 			return err
 		})
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when none of them has an action any more")
@@ -163,7 +164,7 @@ func undrainCommand() *cobra.Command {
 			if printed, err := c.print(resp); printed {
 				return err
 			}
-			_, err = fmt.Fprintf(c.out, "%d workers match %s\n", resp.GetWorkers(), pairs(p.GetAttributes()))
+			_, err = fmt.Fprintf(c.out, "%d workers match %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes()))
 			return err
 		})
 }
