@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -64,6 +65,25 @@ func adminCommand(
 	client.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// A method is one of the scheduler's.
+type method[Req, Resp proto.Message] func(context.Context, Req, ...grpc.CallOption) (Resp, error)
+
+// answer calls a method and prints what it returns: as JSON, if that is wanted, else by show.
+func answer[Req, Resp proto.Message](
+	ctx context.Context, c *adminCall, call method[Req, Resp], req Req, show func(Resp) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	resp, err := call(ctx, req)
+	if err != nil {
+		return err
+	}
+	if printed, err := c.print(resp); printed {
+		return err
+	}
+	return show(resp)
 }
 
 // print prints a message as JSON, if that is wanted.

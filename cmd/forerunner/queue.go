@@ -29,16 +29,7 @@ func queueListCommand() *cobra.Command {
 		"Lists for each platform and size class how many workers there are, what waits for them and why,\n"+
 			"and below it the same by invocation keys.",
 		func(ctx context.Context, c *adminCall, _ []string) error {
-			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-			defer cancel()
-			list, err := c.ListQueues(ctx, &admin.ListQueuesRequest{})
-			if err != nil {
-				return err
-			}
-			if printed, err := c.print(list); printed {
-				return err
-			}
-			return c.printQueues(list)
+			return answer(ctx, c, c.ListQueues, &admin.ListQueuesRequest{}, c.printQueues)
 		})
 	cmd.Args = cobra.NoArgs
 	return cmd
@@ -170,17 +161,11 @@ func killCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-			defer cancel()
-			resp, err := c.KillOperations(ctx, &admin.KillOperationsRequest{Pattern: p, Reason: reason})
-			if err != nil {
+			req := &admin.KillOperationsRequest{Pattern: p, Reason: reason}
+			return answer(ctx, c, c.KillOperations, req, func(resp *admin.KillOperationsResponse) error {
+				_, err := fmt.Fprintf(c.out, "%d operations were killed\n", resp.GetKilled())
 				return err
-			}
-			if printed, err := c.print(resp); printed {
-				return err
-			}
-			_, err = fmt.Fprintf(c.out, "%d operations were killed\n", resp.GetKilled())
-			return err
+			})
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for those who waited")
 	return cmd

@@ -47,20 +47,13 @@ func quotaGetCommand() *cobra.Command {
 }
 
 func (c *adminCall) listQuotas(ctx context.Context, req *admin.ListQuotasRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	list, err := c.ListQuotas(ctx, req)
-	if err != nil {
-		return err
-	}
-	if printed, err := c.print(list); printed {
-		return err
-	}
-	if len(list.GetCohorts()) == 0 {
-		_, err := fmt.Fprintln(c.out, "the scheduler's --config names no cohorts; docs/QUOTAS.md says how")
-		return err
-	}
-	return c.printCohorts(list.GetCohorts())
+	return answer(ctx, c, c.ListQuotas, req, func(list *admin.ListQuotasResponse) error {
+		if len(list.GetCohorts()) == 0 {
+			_, err := fmt.Fprintln(c.out, "the scheduler's --config names no cohorts; docs/QUOTAS.md says how")
+			return err
+		}
+		return c.printCohorts(list.GetCohorts())
+	})
 }
 
 func (c *adminCall) printCohorts(cohorts []*admin.Cohort) error {
@@ -106,16 +99,9 @@ func quotaPutCommand() *cobra.Command {
 			if cmd.Flags().Changed("max-quota") && req.Max == 0 {
 				return errors.New("--max-quota 0 would be no limit: leave it out for that")
 			}
-			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-			defer cancel()
-			resp, err := c.PutQuota(ctx, req)
-			if err != nil {
-				return err
-			}
-			if printed, err := c.print(resp); printed {
-				return err
-			}
-			return c.printCohorts([]*admin.Cohort{resp.GetCohort()})
+			return answer(ctx, c, c.PutQuota, req, func(resp *admin.PutQuotaResponse) error {
+				return c.printCohorts([]*admin.Cohort{resp.GetCohort()})
+			})
 		})
 	cmd.Args = cobra.ExactArgs(2)
 	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "`units` that are guaranteed")
@@ -128,14 +114,8 @@ func quotaDeleteCommand() *cobra.Command {
 	cmd := adminCommand("delete INSTANCE COHORT", "take a quota away",
 		"Takes the quota of an instance name away: nothing is guaranteed then, and nothing limited.\n"+aboutQuotas,
 		func(ctx context.Context, c *adminCall, args []string) error {
-			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-			defer cancel()
-			resp, err := c.DeleteQuota(ctx, &admin.DeleteQuotaRequest{InstanceName: args[0], Cohort: args[1]})
-			if err != nil {
-				return err
-			}
-			_, err = c.print(resp)
-			return err
+			req := &admin.DeleteQuotaRequest{InstanceName: args[0], Cohort: args[1]}
+			return answer(ctx, c, c.DeleteQuota, req, func(*admin.DeleteQuotaResponse) error { return nil })
 		})
 	cmd.Args = cobra.ExactArgs(2)
 	return cmd

@@ -39,16 +39,7 @@ func statsCommand() *cobra.Command {
 			if reduced {
 				req.Action = &admin.GetSizesRequest_ReducedActionDigest{ReducedActionDigest: d.Proto()}
 			}
-			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-			defer cancel()
-			resp, err := c.GetSizes(ctx, req)
-			if err != nil {
-				return err
-			}
-			if printed, err := c.print(resp); printed {
-				return err
-			}
-			return c.printSizes(resp)
+			return answer(ctx, c, c.GetSizes, req, c.printSizes)
 		})
 	f := cmd.Flags()
 	f.BoolVar(&reduced, "reduced", false, "ACTION is the reduced action digest")

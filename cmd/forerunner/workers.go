@@ -155,16 +155,9 @@ func undrainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			call, cancel := context.WithTimeout(ctx, adminTimeout)
-			defer cancel()
-			resp, err := c.Undrain(call, &admin.UndrainRequest{Pattern: p})
-			if err != nil {
+			return answer(ctx, c, c.Undrain, &admin.UndrainRequest{Pattern: p}, func(resp *admin.UndrainResponse) error {
+				_, err := fmt.Fprintf(c.out, "%d workers match %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes()))
 				return err
-			}
-			if printed, err := c.print(resp); printed {
-				return err
-			}
-			_, err = fmt.Fprintf(c.out, "%d workers match %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes()))
-			return err
+			})
 		})
 }
