@@ -36,35 +36,11 @@ func TestBazelThroughRestart(t *testing.T) {
 	worker := f.worker("worker", listen, listen, "--slots", fmt.Sprint(gatedActions))
 	// Five retries, the default, last for 3 s.
 	c := newBazelClient(t, bazel, workspace, "--config=remote", "--jobs=20", "--remote_retries=20", "--remote_executor=grpc://"+listen)
-	built := make(chan bazelRun, 1)
-	go func() { built <- c.run(t, "build", "//restart:all") }()
-
-	f.eventually("all slots are busy", func() bool { return len(f.starts()) == gatedActions })
-	scheduler.kill()
-	running := slices.Sorted(maps.Keys(f.starts()))
-	f.write("open."+running[0], "")
-	f.eventually("an action ends without a scheduler", func() bool { return f.exists("end." + running[0]) })
+	b := startGated(f, c)
+	b.lose(scheduler)
 	time.Sleep(downtime)
 	scheduler = serve()
-	f.eventually("clients have joined what runs", func() bool {
-		return strings.Count(f.verb(listen, "queue", "operations", "stage=executing"), "\n") == gatedActions // and a header
-	})
-	for _, name := range running[1:] {
-		f.write("open."+name, "")
-	}
-	r := <-built
-	if r.exitCode != 0 {
-		t.Errorf("bazel: exit code %d\n%s", r.exitCode, tail(r.output, 50))
-	}
-	starts := f.starts()
-	for name, n := range starts {
-		if n != 1 {
-			t.Errorf("action %s was started %d times", name, n)
-		}
-	}
-	if len(starts) != gatedActions+queuedActions {
-		t.Errorf("started were %v", starts)
-	}
+	r := b.finish(listen)
 	for _, spawn := range r.spawns {
 		if !strings.HasPrefix(spawn.Runner, "remote") {
 			t.Errorf("%v ran %s", spawn.ListedOutputs, spawn.Runner)
@@ -73,6 +49,57 @@ func TestBazelThroughRestart(t *testing.T) {
 	c.shutdown(t)
 	worker.drain()
 	scheduler.drain()
+}
+
+// A gatedBuild is a build of a restartWorkspace whose scheduler is killed in the middle of it.
+type gatedBuild struct {
+	*farmTest
+	built   chan bazelRun
+	running []string // what had started by then
+}
+
+// startGated begins the build and returns when all slots are busy.
+func startGated(f *farmTest, c *bazelClient) *gatedBuild {
+	f.Helper()
+	b := &gatedBuild{farmTest: f, built: make(chan bazelRun, 1)}
+	go func() { b.built <- c.run(f.T, "build", "//restart:all") }()
+	f.eventually("all slots are busy", func() bool { return len(f.starts()) == gatedActions })
+	return b
+}
+
+// lose kills the scheduler and has an action end without it.
+func (b *gatedBuild) lose(scheduler *process) {
+	b.Helper()
+	scheduler.kill()
+	b.running = slices.Sorted(maps.Keys(b.starts()))
+	b.write("open."+b.running[0], "")
+	b.eventually("an action ends without a scheduler", func() bool { return b.exists("end." + b.running[0]) })
+}
+
+// finish has the build go on with the scheduler at an address: it has to succeed, with each action
+// started once.
+func (b *gatedBuild) finish(remote string) bazelRun {
+	b.Helper()
+	b.eventually("clients have joined what runs", func() bool {
+		return strings.Count(b.verb(remote, "queue", "operations", "stage=executing"), "\n") == gatedActions // and a header
+	})
+	for _, name := range b.running[1:] {
+		b.write("open."+name, "")
+	}
+	r := <-b.built
+	if r.exitCode != 0 {
+		b.Errorf("bazel: exit code %d\n%s", r.exitCode, tail(r.output, 50))
+	}
+	starts := b.starts()
+	for name, n := range starts {
+		if n != 1 {
+			b.Errorf("action %s was started %d times", name, n)
+		}
+	}
+	if len(starts) != gatedActions+queuedActions {
+		b.Errorf("started were %v", starts)
+	}
+	return r
 }
 
 // restartWorkspace makes a workspace whose actions say that they start. The first ones to do so, as

@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,36 +41,12 @@ func TestBazelThroughTakeover(t *testing.T) {
 	worker := f.worker("worker", both, storage, "--slots", fmt.Sprint(gatedActions))
 	c := newBazelClient(t, bazel, workspace, "--config=remote", "--jobs=20", "--remote_retries=20",
 		"--remote_executor=grpc://"+balancer(t, listen), "--remote_cache=grpc://"+storage)
-	built := make(chan bazelRun, 1)
-	go func() { built <- c.run(t, "build", "//restart:all") }()
-
-	f.eventually("all slots are busy", func() bool { return len(f.starts()) == gatedActions })
-	first.kill()
-	running := slices.Sorted(maps.Keys(f.starts()))
-	f.write("open."+running[0], "")
-	f.eventually("an action ends without a scheduler", func() bool { return f.exists("end." + running[0]) })
+	b := startGated(f, c)
+	b.lose(first)
 	second.waitFor(&second.stdout, servesLine)
 	first = begin(listen[0])
 	first.waitFor(&first.stderr, waitsLine)
-	f.eventually("clients have joined what runs", func() bool {
-		return strings.Count(f.verb(both, "queue", "operations", "stage=executing"), "\n") == gatedActions // and a header
-	})
-	for _, name := range running[1:] {
-		f.write("open."+name, "")
-	}
-	r := <-built
-	if r.exitCode != 0 {
-		t.Errorf("bazel: exit code %d\n%s", r.exitCode, tail(r.output, 50))
-	}
-	starts := f.starts()
-	for name, n := range starts {
-		if n != 1 {
-			t.Errorf("action %s was started %d times", name, n)
-		}
-	}
-	if len(starts) != gatedActions+queuedActions {
-		t.Errorf("started were %v", starts)
-	}
+	b.finish(both)
 	c.shutdown(t)
 	second.drain()
 	first.waitFor(&first.stdout, servesLine)
