@@ -198,7 +198,7 @@ func (p *Parent) CleanStale() error {
 		if err := killGroup(p.version, dir, giveUp); err != nil {
 			return fmt.Errorf("kill stale group: %w", err)
 		}
-		if err := removeTree(dir); err != nil {
+		if err := removeTree(dir, lastPatience); err != nil {
 			return fmt.Errorf("remove stale group: %w", err)
 		}
 	}
@@ -271,7 +271,7 @@ func (p *Parent) Close() error {
 		if filepath.Base(dir) == asideName && p.home != "" {
 			continue // this process is in it
 		}
-		if err := removeTree(dir); err != nil {
+		if err := removeTree(dir, lastPatience); err != nil {
 			return fmt.Errorf("close group: %w", err)
 		}
 	}
@@ -280,12 +280,12 @@ func (p *Parent) Close() error {
 	}
 	for _, c := range p.controls {
 		if c.version == 1 {
-			if err := removeTree(c.dir); err != nil {
+			if err := removeTree(c.dir, lastPatience); err != nil {
 				return fmt.Errorf("close group: %w", err)
 			}
 		}
 	}
-	if err := removeTree(p.dir); err != nil {
+	if err := removeTree(p.dir, lastPatience); err != nil {
 		return fmt.Errorf("close group: %w", err)
 	}
 	err = p.lock.Close()

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // controllers are what limits are made of.
@@ -76,14 +75,8 @@ func (c control) missesSwap() bool {
 // processes were killed by way of the main hierarchy already; their last threads may
 // still be on the way out.
 func openV1Control(dir string) error {
-	for start := time.Now(); ; time.Sleep(firstWait) {
-		err := removeTree(dir)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, ErrBusy) || time.Since(start) > stalePatience {
-			return err
-		}
+	if err := removeTree(dir, stalePatience); err != nil {
+		return err
 	}
 	return makeV1Group(dir)
 }

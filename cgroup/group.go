@@ -20,7 +20,7 @@ const (
 	longestWait    = 50 * time.Millisecond
 
 	// exitPatience is how long a group may refuse to go that lists no process, lastPatience one
-	// that lists some.
+	// that lists some and should have none.
 	exitPatience = 5 * time.Second
 	lastPatience = 200 * time.Millisecond
 )
@@ -219,14 +219,15 @@ func awaitChange(version int, dir string, d time.Duration) {
 	_, _ = unix.Poll(fds, int(d.Milliseconds())) // an error only means to look again sooner
 }
 
-// removeTree removes dir and the groups below it, deepest first.
-func removeTree(dir string) error {
+// removeTree removes dir and the groups below it, deepest first. Processes that one lists have
+// that long to go.
+func removeTree(dir string, patience time.Duration) error {
 	groups, err := groupsBelow(dir)
 	if err != nil {
 		return err
 	}
 	for _, g := range slices.Backward(groups) {
-		if err := remove(g); err != nil {
+		if err := remove(g, patience); err != nil {
 			return fmt.Errorf("remove %s: %w", g, err)
 		}
 	}
@@ -237,7 +238,7 @@ func removeTree(dir string) error {
 // it ran for the last time, which can be after its end was told (seen on Linux 6.18): v2 lists
 // no process then, v1 still that of the thread, even if all its others were moved away. So a group
 // that is busy is asked again.
-func remove(group string) error {
+func remove(group string, patience time.Duration) error {
 	start := time.Now()
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		err := unix.Rmdir(group)
@@ -251,7 +252,11 @@ func remove(group string) error {
 		if err != nil && !gone(err) {
 			return err
 		}
-		if spent := time.Since(start); spent > exitPatience || len(pids) > 0 && spent > lastPatience {
+		limit := patience
+		if len(pids) == 0 {
+			limit = max(limit, exitPatience)
+		}
+		if time.Since(start) > limit {
 			return fmt.Errorf("%w: processes %v", ErrBusy, pids)
 		}
 		time.Sleep(wait)

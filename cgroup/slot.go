@@ -132,7 +132,7 @@ func moveThread(group string) error {
 }
 
 func (s *Slot) replace() error {
-	if err := removeTree(s.place.Dir); err != nil {
+	if err := removeTree(s.place.Dir, lastPatience); err != nil {
 		return err
 	}
 	if err := os.Mkdir(s.place.Dir, 0o755); err != nil {
@@ -187,7 +187,7 @@ func (s *Slot) Kill(ctx context.Context) error {
 // nothing: with processes inside it fails with ErrBusy and may be called again.
 func (s *Slot) Close() error {
 	for _, dir := range append([]string{s.dir}, s.place.Threads...) {
-		if err := removeTree(dir); err != nil {
+		if err := removeTree(dir, lastPatience); err != nil {
 			return fmt.Errorf("close slot group: %w", err)
 		}
 	}
