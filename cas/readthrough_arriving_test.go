@@ -232,6 +232,18 @@ func TestStoreArrivingRandomOffsetsFirst(t *testing.T) {
 	})
 }
 
+// storeWantLost wants a call to have been overtaken, and none to take its place.
+func storeWantLost(t *testing.T, u *storeRanges, call *storeCall) {
+	t.Helper()
+	if err := call.next(1); !errors.Is(err, errEnough) {
+		t.Errorf("bytes that are there were taken: %v", err)
+	}
+	synctest.Wait()
+	if n := len(u.calls); n > 0 {
+		t.Errorf("%d more calls", n)
+	}
+}
+
 // Of two calls the one that has the bytes first brings them, and the other one ends.
 func TestStoreArrivingFasterCallBrings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -243,13 +255,7 @@ func TestStoreArrivingFasterCallBrings(t *testing.T) {
 			t.Error(err)
 		}
 		storeWant(t, read)
-		if err := far.next(1); !errors.Is(err, errEnough) {
-			t.Errorf("bytes that are there were taken: %v", err)
-		}
-		synctest.Wait()
-		if n := len(u.calls); n > 0 {
-			t.Errorf("%d more calls", n)
-		}
+		storeWantLost(t, u, far)
 		u.free()
 		storeWantWhole(t, s, u, a)
 	})
@@ -269,13 +275,7 @@ func TestStoreArrivingOvertakingCallGoesOn(t *testing.T) {
 		}
 		storeWant(t, first)
 		storeWant(t, second)
-		if err := far.next(1); !errors.Is(err, errEnough) {
-			t.Errorf("bytes that are there were taken: %v", err)
-		}
-		synctest.Wait()
-		if n := len(u.calls); n > 0 {
-			t.Errorf("%d more calls", n)
-		}
+		storeWantLost(t, u, far)
 		u.free()
 		storeWantWhole(t, s, u, a)
 	})
