@@ -56,6 +56,15 @@ type options struct {
 	profile string // folder for profiles; empty: none. Of the scheduler only.
 }
 
+// file names the report of a benchmark. One that does not have all rows is not to be taken for the
+// whole.
+func (o *options) file(benchmark string, err error) string {
+	if len(o.only) > 0 || err != nil {
+		return benchmark + "-partial.json"
+	}
+	return benchmark + ".json"
+}
+
 // flags registers those that do not depend on a disk; runs is the default number of
 // runs, said what they are.
 func (o *options) flags(cmd *cobra.Command, runs int, said string) {

@@ -119,10 +119,7 @@ func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err er
 	began := time.Now()
 	err = b.measure(ctx)
 	rows := b.rows()
-	name := "prefetch.json"
-	if len(o.only) > 0 || err != nil {
-		name = "prefetch-partial.json" // not to be taken for the whole
-	}
+	name := o.file("prefetch", err)
 	_, printErr := fmt.Fprintf(w, "%s; %d runs, %s; ratios are the time with an empty cache over the time with a warm one\n\n",
 		facts, o.runs, time.Since(began).Round(time.Second))
 	return errors.Join(err, printErr, printRows(w, rows), b.printCells(w), writeRows(o.out, name, rows))

@@ -68,10 +68,7 @@ func benchScheduler(ctx context.Context, o *options, w io.Writer) error {
 	if len(rows) == 0 {
 		return err
 	}
-	name := "scheduler.json"
-	if len(o.only) > 0 || err != nil {
-		name = "scheduler-partial.json" // not to be taken for the whole
-	}
+	name := o.file("scheduler", err)
 	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.runs)
 	return errors.Join(err, printErr, printRows(w, rows), writeRows(o.out, name, rows))
 }

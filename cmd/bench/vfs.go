@@ -53,10 +53,7 @@ func benchVFS(ctx context.Context, o *options, w io.Writer) (err error) {
 	facts := machine(dir)
 	b := &vfsBench{site: s, in: in, o: o}
 	rows, err := b.all(ctx)
-	name := "vfs.json"
-	if len(o.only) > 0 || err != nil {
-		name = "vfs-partial.json" // not to be taken for the whole
-	}
+	name := o.file("vfs", err)
 	if len(rows) == 0 {
 		return err
 	}

@@ -52,10 +52,7 @@ func benchWorker(ctx context.Context, o *workerOptions, w io.Writer) (err error)
 	b := newWorkerBench(f, o)
 	err = b.measure(ctx)
 	rows := b.rows()
-	name := "worker.json"
-	if len(o.only) > 0 || err != nil {
-		name = "worker-partial.json" // not to be taken for the whole
-	}
+	name := o.file("worker", err)
 	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.runs)
 	return errors.Join(err, printErr, printRows(w, rows), writeRows(o.out, name, rows))
 }
