@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
@@ -72,8 +74,13 @@ type keptQuota struct {
 	Max      int64  `json:"max"`
 }
 
-// quotaTries is how often a change is tried again that another scheduler came before.
-const quotaTries = 10
+// A change that another scheduler came before is tried again, quotaTries times in all, after
+// pauses at random, whose bound doubles from quotaPause up to quotaPatience.
+const (
+	quotaTries    = 20
+	quotaPause    = time.Millisecond
+	quotaPatience = 100 * time.Millisecond
+)
 
 // key is the one record's.
 func (quotaFile) key() kv.Key {
@@ -110,10 +117,16 @@ func (f quotaFile) load(ctx context.Context) ([]scheduler.QuotaRecord, error) {
 // keep changes one quota of those that are kept, and returns when that is durable. A
 // zero one is left out.
 func (f quotaFile) keep(ctx context.Context, r scheduler.QuotaRecord) error {
-	var err error
-	for range quotaTries {
-		if err = f.change(ctx, r); !errors.Is(err, kv.ErrConflict) {
-			break
+	err := f.change(ctx, r)
+	for try := 1; errors.Is(err, kv.ErrConflict) && try < quotaTries; try++ {
+		// At random, so that two do not meet again and again.
+		pause := time.NewTimer(rand.N(min(quotaPause<<(try-1), quotaPatience)))
+		select {
+		case <-pause.C:
+			err = f.change(ctx, r)
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("keep quota: %w", context.Cause(ctx))
 		}
 	}
 	if err != nil {
