@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -24,9 +25,9 @@ type RedisOptions struct {
 	MaxBytes int64
 	// Timeout bounds each call, connecting included; default 1 s.
 	Timeout time.Duration
-	// TLS is used with rediss and its kin; default: what the system trusts, and the name in the
-	// URL.
-	TLS *tls.Config
+	// TLS returns what is used for the next connection with rediss and its kin; the name is that of
+	// the address. Default: what the system trusts.
+	TLS func() *tls.Config
 }
 
 func (o *RedisOptions) validate() {
@@ -35,6 +36,9 @@ func (o *RedisOptions) validate() {
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultServiceTimeout
+	}
+	if o.TLS == nil {
+		o.TLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 	}
 }
 
@@ -114,9 +118,8 @@ func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 	}
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
 	if scheme == "rediss" {
-		c.TLSConfig = o.TLS
-		if c.TLSConfig == nil {
-			c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		c.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&tls.Dialer{Config: o.TLS()}).DialContext(ctx, network, address)
 		}
 	}
 	c.IsClusterMode = kind == "cluster"

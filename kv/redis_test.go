@@ -201,18 +201,20 @@ func TestRedisFailsOver(t *testing.T) {
 func TestRedisOverTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")
-	server := redistest.Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key,
-		"--tls-ca-cert-file", authority.File, "--tls-auth-clients", "no")
-	address := redistest.FreeAddress(t)
-	_, port, _ := strings.Cut(address, ":")
-	server.Do("CONFIG", "SET", "tls-port", port)
+	address := redistest.StartTLS(t, authority.File, certificate, key)
 	text, err := os.ReadFile(authority.File)
 	if err != nil {
 		t.Fatal(err)
 	}
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(text)
-	s := openRedis(t, "rediss://"+address, RedisOptions{TLS: &tls.Config{RootCAs: trusted}})
+	own, err := tls.LoadX509KeyPair(authority.Client("scheduler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openRedis(t, "rediss://"+address, RedisOptions{TLS: func() *tls.Config {
+		return &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{own}}
+	}})
 	put(t, s, testKey(1), testValue(1, 10))
 	expect(t, s, testKey(1), testValue(1, 10))
 	stranger := openRedis(t, "rediss://"+address, RedisOptions{})

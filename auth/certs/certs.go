@@ -81,6 +81,13 @@ func (s *Source) Config() *tls.Config {
 	}
 }
 
+// Client returns the configuration of a client that is not gRPC's, for its next connection.
+func (s *Source) Client() *tls.Config {
+	config := s.files.Get().config.Clone()
+	config.NextProtos = nil
+	return config
+}
+
 // Credentials returns the credentials of a gRPC server or client.
 func (s *Source) Credentials() credentials.TransportCredentials { return transport{s} }
 

@@ -53,9 +53,9 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 	}
 	transport := insecure.NewCredentials()
 	if encrypted {
-		source, err := certs.NewClient(certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}, c.Logger)
+		source, err := c.certificates()
 		if err != nil {
-			return nil, fmt.Errorf("--tls-client-cert, --tls-client-key, --tls-ca: %w", err)
+			return nil, err
 		}
 		transport = source.Credentials()
 	}
@@ -85,6 +85,15 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 		options = append(options, grpc.WithPerRPCCredentials(t))
 	}
 	return grpc.NewClient(whom, options...)
+}
+
+// certificates reads the files that say whom c trusts and who it is.
+func (c *Client) certificates() (*certs.Source, error) {
+	source, err := certs.NewClient(certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}, c.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-cert, --tls-client-key, --tls-ca: %w", err)
+	}
+	return source, nil
 }
 
 // Dial connects to HOST:PORT as nobody, without encryption; it does not wait for the

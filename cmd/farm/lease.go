@@ -29,7 +29,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	if err := s.checkLease(); err != nil {
 		return err
 	}
-	store, err := kv.OpenRedis(string(s.State), kv.RedisOptions{})
+	store, err := s.State.openRedis(&s.Client)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}

@@ -73,7 +73,7 @@ func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Sto
 	spec := string(*s)
 	switch path, isFile := strings.CutPrefix(spec, "bolt:"); {
 	case kv.IsRedisURL(spec):
-		r, err := kv.OpenRedis(spec, kv.RedisOptions{})
+		r, err := s.openRedis(client)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -92,6 +92,15 @@ func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Sto
 	}
 	store, closeStore = openFile(file, kv.BoltOptions{Logger: log})
 	return store, closeStore, nil
+}
+
+// openRedis returns the Redis that s names, with the certificates of client where it is one with TLS.
+func (s *State) openRedis(client *Client) (*kv.Redis, error) {
+	source, err := client.certificates()
+	if err != nil {
+		return nil, err
+	}
+	return kv.OpenRedis(string(*s), kv.RedisOptions{TLS: source.Client})
 }
 
 // openFile opens the records in a file. They are hints: if that cannot be done, which is

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/kv/record"
@@ -96,6 +97,40 @@ func TestStates(t *testing.T) {
 	nowhere := State("redis://h")
 	if _, _, err := nowhere.open(t.TempDir(), &Client{}, zap.NewNop()); err == nil {
 		t.Error("an address without a port was opened")
+	}
+}
+
+// TestStateBehindTLS has a Redis whose certificate nobody but --tls-ca vouches for, and that wants to see
+// that of who calls.
+func TestStateBehindTLS(t *testing.T) {
+	authority := certtest.New(t)
+	certificate, key := authority.Server("redis")
+	state := State("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
+	own, ownKey := authority.Client("scheduler")
+	k := kv.Key{Bucket: prefetch.ExactBucket, Digest: digest.Of(digest.SHA256, nil)}
+	for want, client := range map[string]*Client{
+		"":                     {CA: authority.File, Cert: own, Key: ownKey},
+		"unknown authority":    {Cert: own, Key: ownKey},
+		"certificate required": {CA: authority.File},
+	} {
+		store, closeStore, err := state.open(t.TempDir(), client, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = store.Put(t.Context(), k, []byte("value"))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err := closeStore(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := state.open(t.TempDir(), &Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+		t.Errorf("an authority that is not there: %v", err)
+	}
+	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: Client{CA: "/nowhere"}, Logger: zap.NewNop()}
+	if err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+		t.Errorf("a lease by an authority that is not there: %v", err)
 	}
 }
 

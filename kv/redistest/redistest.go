@@ -41,6 +41,17 @@ func Start(t testing.TB, arguments ...string) *Server {
 	return s
 }
 
+// StartTLS starts a server as Start does, and returns at which address it speaks TLS. Who calls has to
+// have a certificate of authority, as the server itself. All of them are files.
+func StartTLS(t testing.TB, authority, certificate, key string) (address string) {
+	t.Helper()
+	s := Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", authority)
+	address = FreeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	s.Do("CONFIG", "SET", "tls-port", port)
+	return address
+}
+
 func (s *Server) start() {
 	s.t.Helper()
 	s.command = exec.Command(s.arguments[0], s.arguments[1:]...)
