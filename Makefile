@@ -7,7 +7,7 @@ TEST_FLAGS ?=
 BENCH_FLAGS ?=
 
 # What the tests use beside Go, and the Debian packages that bring it.
-TEST_PACKAGES := bazel-bootstrap g++ git googletest npm redis-sentinel redis-server systemd
+TEST_PACKAGES := bazel-bootstrap curl g++ git googletest npm openssl redis-sentinel redis-server systemd
 
 # The race detector sleeps for a second at each exit of a program; the tests start many.
 export GORACE := atexit_sleep_ms=0
@@ -30,7 +30,7 @@ test: test-needs lint ## check and test everything; installs what is missing if 
 
 test-needs:
 	@set -e; missing=; \
-	for program in bazel g++ git npm redis-server redis-sentinel; do \
+	for program in bazel curl g++ git npm openssl redis-server redis-sentinel; do \
 		command -v $$program >/dev/null || missing="$$missing $$program"; \
 	done; \
 	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
