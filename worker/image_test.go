@@ -21,7 +21,7 @@ func TestRootsWithAnImage(t *testing.T) {
 	for i := range 2 {
 		assertOK(t, f.run(t, spec{inputs: in(fmt.Sprint(i)), shell: "cat sdk/*/file > /dev/null"}))
 	}
-	for deadline := time.Now().Add(20 * time.Second); f.roots.Images() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); f.roots.Images() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("there is no metadata image")
 		}

@@ -226,7 +226,7 @@ func (f *guardedFarm) methods() (list []protoreflect.MethodDescriptor) {
 // call makes a call with an empty message and returns how it ends, or begins.
 func (f *guardedFarm) call(conn *grpc.ClientConn, m protoreflect.MethodDescriptor, req proto.Message) error {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
 	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 	resp := dynamicpb.NewMessage(m.Output())

@@ -135,7 +135,7 @@ func capabilities(t *testing.T, c *Client, target string) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = repb.NewCapabilitiesClient(conn).GetCapabilities(ctx, &repb.GetCapabilitiesRequest{}, grpc.WaitForReady(c.connect != nil))
 	return err

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 const (
 	bazelRunTimeout  = 15 * time.Minute
-	bazelStopTimeout = 30 * time.Second
+	bazelStopTimeout = 2 * time.Minute
 )
 
 // bazelClient is one bazel with a server and an output root of its own.
@@ -28,22 +29,32 @@ type bazelClient struct {
 	workspace string
 	root      string   // --output_user_root
 	flags     []string // of every build and test
+
+	builds  context.Context // ends with the test
+	running sync.WaitGroup  // what start has started
 }
 
 func newBazelClient(t *testing.T, program, workspace string, flags ...string) *bazelClient {
 	t.Helper()
+	builds, stop := context.WithCancel(context.Background())
 	c := &bazelClient{
 		program:   program,
 		workspace: workspace,
 		root:      t.TempDir(),
 		flags:     flags,
+		builds:    builds,
 	}
 	c.startup = []string{
 		"--nohome_rc", "--max_idle_secs=300", "--output_user_root=" + c.root,
 		// Bazel never removes the temporary files that it writes its execution log through.
 		"--host_jvm_args=-Djava.io.tmpdir=" + t.TempDir(),
 	}
-	t.Cleanup(func() { c.shutdown(t) })
+	t.Cleanup(func() {
+		// A test that failed may have left a build, which would keep the server from ending.
+		stop()
+		c.running.Wait()
+		c.shutdown(t)
+	})
 	return c
 }
 
@@ -76,7 +87,7 @@ func (c *bazelClient) run(t *testing.T, command string, args ...string) bazelRun
 	all := append([]string{command}, c.flags...)
 	all = append(all, "--execution_log_json_file="+spawnLog, "--build_event_json_file="+eventLog)
 	var r bazelRun
-	r.exitCode, r.output = c.command(t, append(all, args...)...)
+	r.exitCode, r.output = c.command(c.builds, t, append(all, args...)...)
 	for line := range strings.Lines(r.output) {
 		if strings.Contains(line, " processes: ") || strings.Contains(line, "Elapsed time") {
 			t.Logf("bazel %s %s: %s", command, strings.Join(args, " "), strings.TrimSpace(line))
@@ -87,11 +98,17 @@ func (c *bazelClient) run(t *testing.T, command string, args ...string) bazelRun
 	return r
 }
 
+// start has run go on beside the test.
+func (c *bazelClient) start(t *testing.T, command string, args ...string) <-chan bazelRun {
+	ended := make(chan bazelRun, 1)
+	c.running.Go(func() { ended <- c.run(t, command, args...) })
+	return ended
+}
+
 // command runs bazel and returns its exit code and everything it printed.
-func (c *bazelClient) command(t *testing.T, args ...string) (int, string) {
+func (c *bazelClient) command(ctx context.Context, t *testing.T, args ...string) (int, string) {
 	t.Helper()
-	// Not the test's own context: that has ended when the server is shut down.
-	ctx, cancel := context.WithTimeout(context.Background(), bazelRunTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bazelRunTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, append(c.startup, args...)...)
 	cmd.Dir = c.workspace
@@ -117,7 +134,8 @@ func (c *bazelClient) shutdown(t *testing.T) {
 		t.Errorf("read bazel's server pid: %v", err)
 		return
 	}
-	if code, out := c.command(t, "shutdown"); code != 0 {
+	// Not the test's own context, which may have ended.
+	if code, out := c.command(context.Background(), t, "shutdown"); code != 0 {
 		t.Errorf("bazel shutdown: exit code %d\n%s", code, out)
 	}
 	process := "/proc/" + strings.TrimSpace(string(pid))

@@ -47,7 +47,7 @@ var bazelTests = map[string]struct{ status, logged string }{
 // clean removes the outputs that the client has.
 func (c *bazelClient) clean(t *testing.T) {
 	t.Helper()
-	if code, out := c.command(t, "clean"); code != 0 {
+	if code, out := c.command(c.builds, t, "clean"); code != 0 {
 		t.Fatalf("bazel clean: exit code %d\n%s", code, out)
 	}
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	farmStartTimeout = time.Minute
-	farmStopTimeout  = time.Minute
+	farmStartTimeout = 4 * time.Minute
+	farmStopTimeout  = 4 * time.Minute
 )
 
 var executorLine = regexp.MustCompile(`^build --remote_executor=(grpc://\S+)$`)

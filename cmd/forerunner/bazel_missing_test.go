@@ -24,8 +24,7 @@ func TestBazelThroughMissingBlobs(t *testing.T) {
 	scheduler, listen := f.scheduler("--data", data)
 	worker := f.worker("worker", listen, listen, "--slots", "1", "--prefetch=false")
 	c := newBazelClient(t, bazel, workspace, "--config=remote", "--jobs=20", "--remote_retries=20", "--remote_executor=grpc://"+listen)
-	built := make(chan bazelRun, 1)
-	go func() { built <- c.run(t, "build", "//missing:all") }()
+	built := c.start(t, "build", "//missing:all")
 
 	f.eventually("one runs", func() bool { return f.exists("starts") })
 	f.eventually("the others wait", func() bool {

@@ -54,15 +54,14 @@ func TestBazelThroughRestart(t *testing.T) {
 // A gatedBuild is a build of a restartWorkspace whose scheduler is killed in the middle of it.
 type gatedBuild struct {
 	*farmTest
-	built   chan bazelRun
+	built   <-chan bazelRun
 	running []string // what had started by then
 }
 
 // startGated begins the build and returns when all slots are busy.
 func startGated(f *farmTest, c *bazelClient) *gatedBuild {
 	f.Helper()
-	b := &gatedBuild{farmTest: f, built: make(chan bazelRun, 1)}
-	go func() { b.built <- c.run(f.T, "build", "//restart:all") }()
+	b := &gatedBuild{farmTest: f, built: c.start(f.T, "build", "//restart:all")}
 	f.eventually("all slots are busy", func() bool { return len(f.starts()) == gatedActions })
 	return b
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	programTimeout = time.Minute // of whatever a program is waited for
+	programTimeout = 4 * time.Minute // of whatever a program is waited for
 	pollInterval   = 10 * time.Millisecond
 )
 
