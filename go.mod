@@ -16,6 +16,7 @@ require (
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/containerd/cgroups/v3 v3.1.3
 	github.com/go-jose/go-jose/v4 v4.1.8
+	github.com/google/jsonschema-go v0.4.3
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/klauspost/compress v1.20.3
 	github.com/prometheus/client_golang v1.25.0

@@ -376,8 +376,8 @@ access:
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"tokens:\n- issuer: https://a\n":              "scheduler.yaml:2: tokens[0]: the issuer has no audience",
-		"access:\n- {users: [a], may: [reed]}\n":      `scheduler.yaml:2: access[0]: right "reed" is none of`,
+		"tokens:\n- issuer: https://a\n":              "scheduler.yaml:2:3: tokens[0]: the issuer has no audience",
+		"access:\n- {users: [a], may: [reed]}\n":      `scheduler.yaml:2:3: access[0]: right "reed" is none of`,
 		"access:\n- {users: a, may: [read]}\n":        "access[0].users: this has to be a list",
 		"access:\n- {anyone: perhaps, may: [read]}\n": `access[0].anyone: "perhaps" is neither true nor false`,
 		"access:\n- {user: a, may: [read]}\n":         "access[0].user: there is no such field",

@@ -9,13 +9,27 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
+// CheckConfig returns what is wrong with a scheduler's configuration file: an error that names file,
+// line, column and field, nil if a scheduler would start with it. What is named in it, such as files of
+// keys, is not looked at.
+func CheckConfig(file string) error {
+	var c scheduler.Config
+	if err := loadConfig(file, &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
+		return err
+	}
+	if _, err := scheduler.NewState(c); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
 // loadConfig fills in what a scheduler's configuration file says, of access and of learning size
 // classes too. Whatever it does not know, and whatever makes no sense, is an error that names file,
-// line and field.
+// line, column and field.
 func loadConfig(file string, c *scheduler.Config, access *auth.Options, sizes *sizeclass.Options) error {
 	root, err := readYAML(file)
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return err
 	}
 	if root.Kind == 0 {
 		return nil // an empty file
@@ -40,14 +54,10 @@ func loadConfig(file string, c *scheduler.Config, access *auth.Options, sizes *s
 	maps.Copy(fields, accessFields(access))
 	quotas, checkQuotas := quotaFields(c)
 	maps.Copy(fields, quotas)
-	_, err = root.fields(fields)
-	if err == nil {
-		err = checkQuotas()
+	if _, err = root.fields(fields); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("--config: %w", err)
-	}
-	return nil
+	return checkQuotas()
 }
 
 func readQueue(n node) (q scheduler.QueueConfig, err error) {

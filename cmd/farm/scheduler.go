@@ -259,7 +259,7 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	access := auth.Options{Logger: s.Logger}
 	if s.ConfigFile != "" {
 		if err := loadConfig(s.ConfigFile, &c.scheduler, &access, &c.sizes); err != nil {
-			return c, err
+			return c, fmt.Errorf("--config: %w", err)
 		}
 	}
 	c.protect, err = s.Ports.protect(access)

@@ -42,7 +42,7 @@ func readYAML(file string) (node, error) {
 }
 
 func (n node) errorf(format string, args ...any) error {
-	where := fmt.Sprintf("%s:%d: ", n.file, n.Line)
+	where := fmt.Sprintf("%s:%d:%d: ", n.file, n.Line, n.Column)
 	if n.path != "" {
 		where += n.path + ": "
 	}

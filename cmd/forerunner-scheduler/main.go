@@ -34,9 +34,28 @@ func main() {
 			})
 		})
 	s.Flags(cmd.Flags())
+	cmd.AddCommand(checkCommand())
 	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
 	if err := cmd.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
 		os.Exit(1)
+	}
+}
+
+// checkCommand returns the verb that looks at a configuration file without starting anything.
+func checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check CONFIG", Short: "say what is wrong with a configuration file",
+		Long: "Reads a file as --config does, and says with file, line and column what is wrong first. The exit\n" +
+			"code is 0 if a scheduler would start with it, and 1 if not. deploy/scheduler.example.yaml has all\n" +
+			"that there is, and deploy/scheduler.schema.json is for editors.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := farm.CheckConfig(args[0]); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: all is well\n", args[0])
+			return err
+		},
 	}
 }
