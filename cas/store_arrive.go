@@ -71,6 +71,19 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 	return err
 }
 
+// MakeRoom gives up blobs of at least that many bytes, the longest unused first, as far as there are any
+// that nobody uses, and returns the sum of their sizes.
+func (s *Store) MakeRoom(bytes int64) int64 {
+	f := s.files
+	f.mu.Lock()
+	before := f.index.evictedCost
+	victims := f.index.evict(bytes)
+	made := f.index.evictedCost - before
+	f.mu.Unlock()
+	f.remove(victims)
+	return made
+}
+
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -214,6 +214,22 @@ func TestStoreEvictsWhatIsUnusedForLongest(t *testing.T) {
 	}
 }
 
+func TestStoreMakesRoom(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 12})
+	a, b, c := storePut(t, s, "aaaa"), storePut(t, s, "bbbb"), storePut(t, s, "cccc")
+	unpin, _ := s.Pin(a)
+	defer unpin()
+	if made := s.MakeRoom(3); made != 4 || s.Contains(b) || !s.Contains(a) || !s.Contains(c) {
+		t.Errorf("made %d bytes of room, a %v, b %v, c %v", made, s.Contains(a), s.Contains(b), s.Contains(c))
+	}
+	if made := s.MakeRoom(100); made != 4 || !s.Contains(a) {
+		t.Errorf("made %d bytes of room with all but a pinned blob, which is there: %v", made, s.Contains(a))
+	}
+	if _, err := os.Stat(s.files.path(c)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the evicted file: %v", err)
+	}
+}
+
 func TestStoreDoesNotEvictWhatIsPinned(t *testing.T) {
 	ctx := context.Background()
 	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 8})

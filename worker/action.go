@@ -40,6 +40,7 @@ type action struct {
 	depart  func()     // lets another run of the same action begin; nil: it could already
 	work    *workFolder
 	times   timeline
+	stay    stay // zero: it has no place yet
 
 	ran    runner.Result // zero: the command did not run
 	limits cgroup.Limits // of the slot that it ran in
@@ -60,7 +61,10 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	a := &action{p: p, task: t, log: p.log, message: t.desired.GetAction()}
 	a.times.begin(t.desired.GetQueuedTimestamp())
 	response, err := a.run(ctx)
-	if errors.Is(err, errOtherPlatform) {
+	if a.crowdedOut(ctx, response, err) {
+		err = errors.Join(errCrowdedOut, err)
+	}
+	if errors.Is(err, errOtherPlatform) || errors.Is(err, errCrowdedOut) {
 		a.endRace()
 		a.log.Warn("action was sent back to the scheduler", zap.Error(err))
 		return nil, a.release
@@ -158,6 +162,7 @@ func (a *action) enter(ctx context.Context) (err error) {
 		}
 	}
 	a.task.place.occupy()
+	a.stay = a.p.w.room.stay()
 	return nil
 }
 
@@ -358,9 +363,10 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 }
 
 // mayCache reports whether a result may serve others: the command ended by itself
-// with exit code 0 and nothing forbids it.
+// with exit code 0, had room for all it wrote, and nothing forbids it.
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
-	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil
+	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
+		!a.stay.crowded()
 }
 
 // release takes the input root and the temporary files away, and gives up the place.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type farmOptions struct {
 	slot    *cgroup.Slot    // nil: no group
 	sandbox *runner.Sandbox // nil: none
 	slots   int             // 0 is one
+	disk    string          // for all that is the worker's; empty: that of the test
 	change  func(*Options)
 }
 
@@ -112,11 +114,12 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	}
 
 	f.storage = openStore(t, filepath.Join(dir, "storage"))
-	f.local = openStore(t, filepath.Join(dir, "local"))
 	var err error
 	f.actions, err = cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{})
 	check(t, err)
 	t.Cleanup(func() { check(t, f.actions.Close()) })
+	dir = cmp.Or(few.disk, dir)
+	f.local = openStore(t, filepath.Join(dir, "local"))
 	o.MountDir, o.UpperDir, o.Logger = filepath.Join(dir, "mount"), filepath.Join(dir, "upper"), log
 	o.Blobs = &vfs.BlobFolder{Dir: f.local.Dir(), Path: cas.BlobPath, Parse: cas.ParseBlobPath}
 	roots, err := vfs.Open(o)

@@ -114,12 +114,13 @@ func (p *position) run(ctx, abort context.Context) {
 			continue
 		}
 		backoff = minBackoff
+		refused := current != nil && current.refused()
 		switch {
 		case report.GetCurrentState().GetExecuting().GetCompleted() != nil:
 			<-current.done // delivered; what it used is released now
 			current = nil
-		case current != nil && current.refused():
-			current = nil // the scheduler knows that it was here
+		case refused:
+			current = nil // the scheduler knows that it was here, and is told at once that it is not
 		}
 		switch desired := response.GetDesiredState().GetWorkerState().(type) {
 		case *remoteworker.DesiredState_Executing_:
@@ -131,7 +132,7 @@ func (p *position) run(ctx, abort context.Context) {
 			p.stop(current)
 			current = nil
 		}
-		if current != nil || p.next == nil {
+		if !refused && (current != nil || p.next == nil) {
 			p.wait(ctx, abort, current, silence(time.Until(response.GetNextSynchronizationAt().AsTime())))
 		}
 	}
@@ -146,7 +147,7 @@ func silence(d time.Duration) time.Duration {
 }
 
 // full reports whether the position is to be given no further action. One that
-// has none, or has ended it, must have a place for the next.
+// has none, or has ended it, must have a place for the next, and the disk room.
 func (p *position) full(current *task, draining bool) bool {
 	if draining {
 		p.giveBack()
@@ -154,6 +155,10 @@ func (p *position) full(current *task, draining bool) bool {
 	}
 	if current != nil && !current.completed() {
 		return false
+	}
+	if p.w.room.full() != nil {
+		p.giveBack()
+		return true
 	}
 	if p.next == nil {
 		p.next = p.w.pipeline.tryEnter()
@@ -207,14 +212,16 @@ func (p *position) synchronize(
 }
 
 // wait returns when there is something to tell the scheduler, of a stage not at once;
-// when a position without an action has got a place for one; or after d.
+// when a position without an action has got a place for one, or room; or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
-	var changed, done, fetch <-chan struct{}
+	var changed, done, fetch, roomy <-chan struct{}
 	var slots <-chan *slot
 	if current == nil && p.next == nil && ctx.Err() == nil {
-		fetch, slots = p.w.pipeline.entrance()
+		if roomy = p.w.room.full(); roomy == nil {
+			fetch, slots = p.w.pipeline.entrance()
+		}
 	}
 	if current != nil {
 		changed = current.changed
@@ -243,6 +250,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 			}
 			continue
 		case <-done:
+		case <-roomy:
 		case <-drain:
 		}
 		return

@@ -154,6 +154,7 @@ type Worker struct {
 	metrics  *metrics
 	excesses excesses
 	pipeline *pipeline
+	room     *room
 	sizes    rootSizes
 	live     *liveOutputs
 }
@@ -167,9 +168,14 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	room, err := newRoom(&o)
+	if err != nil {
+		return nil, err
+	}
 	return &Worker{
 		opts: o, log: o.Logger, metrics: m,
 		pipeline: newPipeline(&o, m.inStage),
+		room:     room,
 		live:     newLiveOutputs(o.Live, o.Logger),
 	}, nil
 }
@@ -189,6 +195,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	defer watched.Wait()
 	defer stop() // what runs while the worker drains can be watched, too
 	watched.Go(func() { w.live.run(watching, ids) })
+	watched.Go(func() { w.room.watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+const smallDisk = 64 << 20
+
+// newFarmOnSmallDisk returns a farm whose worker has a small disk, and a folder that is not on it.
+func newFarmOnSmallDisk(t *testing.T) (f *farm, disk, elsewhere string) {
+	t.Helper()
+	needRoot(t)
+	elsewhere, err := os.MkdirTemp("/var/tmp", "forerunner-room-")
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(elsewhere)) })
+	disk = filepath.Join(elsewhere, "disk")
+	check(t, os.Mkdir(disk, 0o755))
+	check(t, unix.Mount("small", disk, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)))
+	t.Cleanup(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(disk, "worker")}), disk, elsewhere
+}
+
+// fill writes a file until the disk is full.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Create(name)
+	check(t, err)
+	defer file.Close()
+	for _, size := range []int{1 << 20, 1 << 12, 1} {
+		for err = nil; err == nil; {
+			_, err = file.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func rests(r *remoteworker.SynchronizeRequest) bool {
+	return r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
+}
+
+// TestFullDisk has an action fail because somebody else fills the disk: that is no outcome, but for another
+// worker, and this one takes nothing until there is room.
+func TestFullDisk(t *testing.T) {
+	f, disk, elsewhere := newFarmOnSmallDisk(t)
+	gate, ballast := filepath.Join(elsewhere, "gate"), filepath.Join(disk, "ballast")
+	j := f.start(t, spec{shell: fmt.Sprintf("until [ -e %s ]; do sleep 0.01; done; head -c 100000 /dev/zero > out", gate), paths: []string{"out"}})
+	j.reaches(t, "running")
+	fill(t, ballast)
+	check(t, os.WriteFile(gate, nil, 0o600))
+	f.scheduler.heard(t, "a worker that rests", rests)
+	select {
+	case r := <-j.completed:
+		t.Errorf("the action has a result: %v", r)
+	default:
+	}
+	check(t, os.Remove(ballast))
+	f.assertGood(t)
+}
+
+// TestActionFillsDisk has an action fill the disk itself: it is told so, and the next one has room.
+func TestActionFillsDisk(t *testing.T) {
+	f, _, _ := newFarmOnSmallDisk(t)
+	r := f.run(t, spec{shell: "cat /dev/zero > out", paths: []string{"out"}})
+	said := strings.ToLower(r.GetStatus().GetMessage() + string(r.GetResult().GetStderrRaw()))
+	if r.GetStatus().GetCode() == 0 && r.GetResult().GetExitCode() == 0 || !strings.Contains(said, "no space left") {
+		t.Errorf("result: %v", r)
+	}
+	f.assertGood(t)
+}
+
+// TestStoreGivesWay has blobs fill the disk that nobody uses.
+func TestStoreGivesWay(t *testing.T) {
+	f, _, _ := newFarmOnSmallDisk(t)
+	for i := range smallDisk / (1 << 20) {
+		content := fmt.Appendf(make([]byte, 1<<20), "%d", i)
+		check(t, f.local.PutBytes(t.Context(), digest.Of(digest.SHA256, content), content))
+	}
+	f.assertGood(t)
+	if f.local.Stats().EvictedBlobs == 0 {
+		t.Error("all blobs are still there")
+	}
+}
