@@ -54,7 +54,7 @@ test-sizes: ## have actions with several threads, too, find the worker of their 
 
 # Some minutes; not part of "make test".
 test-cluster: ## run 2,000 actions through the faults of a cluster in network namespaces (needs root)
-	$(GO) test -tags cluster -count 1 -v -timeout 15m -run TestCluster ./cmd/forerunner
+	$(GO) test -tags cluster -count 1 -v -timeout 40m -run "TestCluster|TestBazelOverTLS" ./cmd/forerunner
 
 # Two minutes; not part of "make test", whose tests need what this installs for nothing else.
 test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)

@@ -43,10 +43,10 @@ func New(t *testing.T) *Authority {
 }
 
 // Server makes a certificate for localhost and 127.0.0.1 in two files, over those of
-// the same name.
-func (a *Authority) Server(name string) (cert, key string) {
+// the same name. It will do for a client, too, of that common name and these units.
+func (a *Authority) Server(name string, units ...string) (cert, key string) {
 	return a.Issue(name, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		Subject: pkix.Name{CommonName: name, OrganizationalUnit: units}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	})
 }
 
