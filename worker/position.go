@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -103,8 +104,8 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		report := p.report(current, p.full(current, draining))
 		response, err := p.synchronize(ctx, abort, report)
-		if err != nil && !draining && ctx.Err() != nil {
-			continue // the drain cut the call off
+		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, errCrowdedOut)) {
+			continue // the drain cut the call off, or the disk
 		}
 		if err != nil {
 			pause := backoff/2 + rand.N(backoff/2)
@@ -193,18 +194,22 @@ func (p *position) report(current *task, full bool) *remoteworker.SynchronizeReq
 }
 
 // synchronize makes the call. One that the scheduler may hold, because the
-// position has nothing to do, ends when the worker begins to drain.
+// position has nothing to do, ends when the worker begins to drain, or when its disk is full
+// (errCrowdedOut).
 func (p *position) synchronize(
 	ctx, abort context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
 	executing := report.GetCurrentState().GetExecuting()
-	if executing == nil && !report.GetPreferBeingIdle() {
-		return p.w.opts.Scheduler.Synchronize(ctx, report)
-	}
-	if executing.GetCompleted() != nil && !report.GetPreferBeingIdle() {
-		// Held when there is no further work. A call cut off by draining is
-		// made again with prefer_being_idle, so that the result arrives.
-		return p.w.opts.Scheduler.Synchronize(ctx, report)
+	if (executing == nil || executing.GetCompleted() != nil) && !report.GetPreferBeingIdle() {
+		// Held when there is no further work. A call cut off is made again with
+		// prefer_being_idle, so that a result arrives.
+		call, done := p.w.room.calling(ctx)
+		defer done()
+		response, err := p.w.opts.Scheduler.Synchronize(call, report)
+		if err != nil && errors.Is(context.Cause(call), errCrowdedOut) {
+			err = errors.Join(errCrowdedOut, err)
+		}
+		return response, err
 	}
 	call, cancel := context.WithTimeout(abort, reportTimeout)
 	defer cancel()

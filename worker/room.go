@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +40,8 @@ type room struct {
 	spells int
 	// roomy is closed when there is room again; nil: there is.
 	roomy chan struct{}
+	// calls ends calls for work when the disk becomes full.
+	calls map[*context.CancelCauseFunc]struct{}
 	// failed: that the disk cannot be looked at has been said.
 	failed bool
 }
@@ -47,7 +51,7 @@ func newRoom(o *Options) (*room, error) {
 	if err := os.MkdirAll(o.WorkDir, 0o755); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
 	}
-	r := &room{dir: o.WorkDir, log: o.Logger}
+	r := &room{dir: o.WorkDir, log: o.Logger, calls: map[*context.CancelCauseFunc]struct{}{}}
 	var own, stores unix.Stat_t
 	if err := errors.Join(unix.Stat(o.WorkDir, &own), unix.Stat(o.Store.Dir(), &stores)); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
@@ -78,6 +82,13 @@ func (r *room) look() {
 	if lack > 0 && r.store != nil && r.store.MakeRoom(lack) > 0 {
 		_, lack, err = r.measure()
 	}
+	for _, end := range r.learn(lack, err) {
+		(*end)(errCrowdedOut)
+	}
+}
+
+// learn takes down what is lacking, and returns what calls are to end with.
+func (r *room) learn(lack int64, err error) (ends []*context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -91,10 +102,31 @@ func (r *room) look() {
 		r.roomy = make(chan struct{})
 		r.log.Warn("the disk is full: no action is taken until there is room", zap.String("dir", r.dir),
 			zap.Int64("bytes_wanted", lack))
+		return slices.Collect(maps.Keys(r.calls))
 	case lack == 0 && r.roomy != nil:
 		close(r.roomy)
 		r.roomy = nil
 		r.log.Info("the disk has room again", zap.String("dir", r.dir))
+	}
+	return nil
+}
+
+// calling returns a context for a call for work. When the disk is full it ends, with errCrowdedOut as its cause.
+// The caller calls done.
+func (r *room) calling(ctx context.Context) (_ context.Context, done func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.roomy != nil {
+		end(errCrowdedOut)
+	} else {
+		r.calls[&end] = struct{}{}
+	}
+	return ctx, func() {
+		r.mu.Lock()
+		delete(r.calls, &end)
+		r.mu.Unlock()
+		end(nil)
 	}
 }
 

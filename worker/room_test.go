@@ -71,6 +71,19 @@ func TestFullDisk(t *testing.T) {
 	f.assertGood(t)
 }
 
+// TestIdleWorkerHasFullDisk has a disk become full while a worker waits for work.
+func TestIdleWorkerHasFullDisk(t *testing.T) {
+	f, disk, _ := newFarmOnSmallDisk(t)
+	f.scheduler.heard(t, "a worker that waits", func(r *remoteworker.SynchronizeRequest) bool {
+		return !r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
+	})
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	f.scheduler.heard(t, "a worker that rests", rests)
+	check(t, os.Remove(ballast))
+	f.assertGood(t)
+}
+
 // TestActionFillsDisk has an action fill the disk itself: it is told so, and the next one has room.
 func TestActionFillsDisk(t *testing.T) {
 	f, _, _ := newFarmOnSmallDisk(t)
