@@ -35,10 +35,10 @@ var floors = map[string]int{
 	"auth/certtest":   1, // for tests
 	"auth/reload":     1,
 	"cas/tree":        1,
+	"proto/admin":     1, // shows messages of others
 	"cgroup":          1,
 	"kv/record":       1,
 	"vfs/erofs":       1,
-	"web/text":        1,
 	"scheduler/fair":  1,
 	"scheduler/quota": 1,
 	"kv/redistest":    1,
@@ -52,6 +52,7 @@ var floors = map[string]int{
 	"scheduler/sizeclass": 2,
 	"kv":                  2,
 	"worker/reuse":        2,
+	"web/text":            2,
 
 	"worker":    3,
 	"scheduler": 3,

@@ -58,6 +58,7 @@ func methods() map[string]need {
 		remoteworker.OperationQueue_Synchronize_FullMethodName:                  {right: Work},
 		live.Outputs_Serve_FullMethodName:                                       {right: Work, scope: some},
 		live.Outputs_Push_FullMethodName:                                        {right: Work, scope: some},
+		live.Outputs_Tell_FullMethodName:                                        {right: Work, scope: some},
 		fsac.FileSystemAccessCache_GetFileSystemAccessProfile_FullMethodName:    {right: Read},
 		fsac.FileSystemAccessCache_UpdateFileSystemAccessProfile_FullMethodName: {right: Work},
 		iscc.InitialSizeClassCache_GetPreviousExecutionStats_FullMethodName:     {right: Read},

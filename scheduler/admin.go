@@ -45,16 +45,19 @@ func (s adminService) ListWorkers(
 	keys, drains := s.state.WorkerKeys(p), s.state.Drains()
 	s.mu.Unlock()
 	keys, next := page(keys, req.GetPageToken(), req.GetPageSize())
-	resp := &admin.ListWorkersResponse{NextPageToken: next}
+	resp := &admin.ListWorkersResponse{NextPageToken: next, Lost: s.lost.list()}
 	for _, d := range drains {
 		resp.Drains = append(resp.Drains, &admin.Pattern{Attributes: d.Map()})
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, key := range keys {
 		if v, ok := s.state.Worker(key); ok {
 			resp.Workers = append(resp.Workers, v.proto())
 		}
+	}
+	s.mu.Unlock()
+	for _, w := range resp.Workers {
+		w.Report = s.live.report(WorkerKey(w.Identity))
 	}
 	return resp, nil
 }
@@ -155,6 +158,7 @@ func (s adminService) ListQueues(
 	queues, unmatched := s.state.Queues(branches)
 	s.mu.Unlock()
 	resp := &admin.ListQueuesResponse{Unmatched: int64(unmatched.Queued), UnmatchedReason: unmatched.Why}
+	resp.WorkersLost = s.lost.count()
 	for _, v := range queues[:min(len(queues), maxQueues)] {
 		q := &admin.Queue{
 			InstanceNamePrefix: v.Prefix, Platform: v.Platform.admin(), SizeClass: v.SizeClass,
@@ -164,6 +168,7 @@ func (s adminService) ListQueues(
 		q.HeadReason = v.Why
 		if v.Head != nil {
 			q.HeadAction, q.HeadQueued = v.Head.Digest.String(), timestamppb.New(v.HeadSince)
+			q.HeadOperation = v.Head.Name
 		}
 		resp.Queues = append(resp.Queues, q)
 	}
@@ -211,6 +216,7 @@ func (s Status) admin() *admin.Operation {
 		Invocation: s.Request.GetToolInvocationId(), Target: s.Request.GetTargetId(),
 		Mnemonic: s.Request.GetActionMnemonic(), Client: s.Client,
 		Queued: timestamppb.New(s.Queued), Worker: s.Worker, Attempts: int32(s.Attempts), Done: s.Done(),
+		SizeClass: s.Size.Class, SizeReason: s.Size.Reason,
 	}
 	if s.Worker != "" {
 		op.Started = timestamppb.New(s.Started)
@@ -222,11 +228,14 @@ func (s Status) admin() *admin.Operation {
 func (s adminService) GetOperation(_ context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
 	s.mu.Lock()
 	st, ok := s.state.Operation(req.GetName())
+	why := s.state.WaitsFor(req.GetName())
 	s.mu.Unlock()
 	if !ok {
 		return nil, errUnknownOperation(req.GetName())
 	}
-	return st.admin(), nil
+	op := st.admin()
+	op.WaitsFor = why
+	return op, nil
 }
 
 // KillOperations implements admin.SchedulerServer.

@@ -160,6 +160,7 @@ func (s Status) Done() bool { return s.Stage == repb.ExecutionStage_COMPLETED }
 // A Departure tells of a worker that is no longer known.
 type Departure struct {
 	Worker string
+	ID     map[string]string // what Worker was made of; not to be changed
 	// Action is what it held, empty if nothing.
 	Action string
 	// Drained: it had asked for no more work and held none.

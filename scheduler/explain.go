@@ -51,11 +51,46 @@ func (s *State) explain(spec *Operation) string {
 		}
 		missing = append(missing, fmt.Sprintf("no worker has %s; connected workers have %s", want, have))
 	}
-	if len(missing) > 0 {
+	switch {
+	case len(missing) > 0 && len(missing) < len(spec.Platform.properties):
+		missing = append(missing, nearest(here, spec.Platform))
+		fallthrough
+	case len(missing) > 0:
 		return strings.Join(missing, "; ")
 	}
-	return fmt.Sprintf("no worker has exactly %s; connected workers have %s", spec.Platform,
-		census(here, func(p *pool) []string { return []string{p.platform.String()} }))
+	return fmt.Sprintf("no worker has exactly %s; connected workers have %s; %s", spec.Platform,
+		census(here, func(p *pool) []string { return []string{p.platform.String()} }), nearest(here, spec.Platform))
+}
+
+// nearest says which workers differ in the fewest properties, and in which.
+func nearest(pools []*pool, want Platform) string {
+	var best *pool
+	var lack, more []string
+	for _, p := range pools {
+		l, m := want.without(p.platform), p.platform.without(want)
+		if best == nil || len(l)+len(m) < len(lack)+len(more) ||
+			len(l)+len(m) == len(lack)+len(more) && p.serving() > best.serving() {
+			best, lack, more = p, l, m
+		}
+	}
+	text := fmt.Sprintf("nearest are %d with %s", best.serving(), best.platform)
+	if len(lack) > 0 {
+		text += ", which lack " + strings.Join(lack, " and ")
+	}
+	if len(more) > 0 {
+		text += ", for which the action would have to ask for " + strings.Join(more, " and ")
+	}
+	return text
+}
+
+// without returns those of the properties that other has not.
+func (p Platform) without(other Platform) (list []string) {
+	for _, q := range p.properties {
+		if !slices.Contains(other.properties, q) {
+			list = append(list, q.String())
+		}
+	}
+	return list
 }
 
 // sortedPools returns the pools in the order of their prefix and platform.

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -177,9 +176,9 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	s.eachQueue(func(q *queue, v QueueView) {
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.now); t != nil {
-			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v)
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v.Idle)+q.otherClasses(t)+v.Root.behind()
 		} else if q.waiting > 0 {
-			v.Why = "each instance name that waits here is at its maximum"
+			v.Why = allHeld
 		}
 		queues = append(queues, v)
 	})
@@ -225,27 +224,4 @@ func (q *queue) branches(running, atMost int) Branch {
 		level = next
 	}
 	return *root
-}
-
-// whyWaits says for what the first action of a queue waits.
-func (s *State) whyWaits(q *queue, v QueueView) string {
-	if s.isSettling() {
-		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
-			s.timers.when(&s.settle).Sub(s.now).Round(time.Second))
-	}
-	if q.away {
-		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",
-			q.class, q.pool.patience)
-	}
-	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
-	if v.Idle > 0 {
-		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", v.Idle, q.serving)
-	}
-	if q.serving == 0 {
-		why = "no worker takes more work for the moment"
-	}
-	if rest := q.workers - q.serving; rest > 0 {
-		why += fmt.Sprintf("; %d more are drained or leave", rest)
-	}
-	return why
 }

@@ -34,6 +34,8 @@ type liveOutputs struct {
 type showing struct {
 	asks chan *live.Watch
 	gone chan struct{} // closed when the call has ended
+	// report is the last one, nil: none came yet. Guarded by liveOutputs.mu, never changed.
+	report *live.Report
 }
 
 // A position is one of the identities of such a worker.
@@ -131,6 +133,27 @@ func (l *liveOutputs) push(ctx context.Context, c *live.Chunk) (done bool, err e
 	}
 }
 
+// tell keeps what a worker reports; false: it has no call of Serve.
+func (l *liveOutputs) tell(r *live.Report) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.workers[WorkerKey(r.GetWorker().GetWorkerId())]
+	if ok {
+		p.report = r
+	}
+	return ok
+}
+
+// report returns what the worker told last that a position belongs to, nil if nothing.
+func (l *liveOutputs) report(key string) *live.Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, ok := l.workers[key]; ok {
+		return p.report
+	}
+	return nil
+}
+
 // outputsService is our own service for workers that show what commands print.
 type outputsService struct {
 	*Server
@@ -165,4 +188,12 @@ func (s outputsService) Push(ctx context.Context, c *live.Chunk) (*live.Pushed, 
 		return nil, err
 	}
 	return &live.Pushed{Done: done}, nil
+}
+
+// Tell keeps how a worker fares.
+func (s outputsService) Tell(_ context.Context, r *live.Report) (*live.Told, error) {
+	if !s.live.tell(r) {
+		return nil, status.Error(codes.FailedPrecondition, "this worker has no call of Serve")
+	}
+	return &live.Told{}, nil
 }

@@ -95,6 +95,7 @@ type Server struct {
 
 	platforms platforms
 	live      liveOutputs
+	lost      lostWorkers
 
 	mu    sync.Mutex
 	state *State
@@ -333,6 +334,7 @@ func (s *Server) departed(d Departure) {
 		return
 	}
 	s.metrics.lost.Inc()
+	s.lost.add(time.Now(), d)
 	s.log.Warn("worker lost: it has not called in time",
 		zap.String("worker", d.Worker), zap.String("action", d.Action))
 }

@@ -90,7 +90,7 @@ func sizeStats(a sizeclass.Assessment) *admin.SizeStats {
 	return &admin.SizeStats{
 		SizeClass: a.Size, Succeeded: int32(a.Succeeded), TimedOut: int32(a.TimedOut), Failed: int32(a.Failed),
 		Median: known(a.Median), Expected: known(a.Expected), Acceptable: known(a.Acceptable), Timeout: known(a.Timeout),
-		Wait: known(a.Wait), Probability: a.Probability, Score: a.Score, RuledOut: a.RuledOut,
+		Wait: known(a.Wait), Probability: a.Probability, Score: a.Score, RuledOut: a.RuledOut, Runs: a.Runs,
 	}
 }
 

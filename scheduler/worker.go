@@ -61,7 +61,7 @@ func (w *worker) due(s *State) {
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	}
-	d := Departure{Worker: w.key, Drained: !w.serving && w.task == nil}
+	d := Departure{Worker: w.key, ID: w.id, Drained: !w.serving && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}

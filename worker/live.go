@@ -33,6 +33,7 @@ const (
 // nothing but the goroutine that reads for it.
 type liveOutputs struct {
 	client live.OutputsClient // nil: nobody can ask
+	fares  func() *live.Report
 	log    *zap.Logger
 
 	mu      sync.Mutex
@@ -47,8 +48,8 @@ type printing struct {
 	watched        bool // guarded by liveOutputs.mu
 }
 
-func newLiveOutputs(client live.OutputsClient, log *zap.Logger) *liveOutputs {
-	return &liveOutputs{client: client, log: log, running: map[int]*printing{}}
+func newLiveOutputs(client live.OutputsClient, fares func() *live.Report, log *zap.Logger) *liveOutputs {
+	return &liveOutputs{client: client, fares: fares, log: log, running: map[int]*printing{}}
 }
 
 // begin shows a command of a position until end is called, which reports whether
@@ -120,6 +121,7 @@ func (l *liveOutputs) serve(ctx context.Context, hello *live.ServeRequest) error
 	if err != nil {
 		return err
 	}
+	watches.Go(func() { l.tell(ctx) })
 	free := make(chan struct{}, maxWatches)
 	for {
 		w, err := stream.Recv()

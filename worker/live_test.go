@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,9 @@ type fakeOutputs struct {
 	mu     sync.Mutex
 	chunks map[string][]*live.Chunk // by id; guarded by mu
 	done   map[string]bool          // nobody wants more; guarded by mu
+	told   []*live.Report           // guarded by mu
+	early  int                      // so many reports come before the call of Serve; guarded by mu
+	read   int64                    // what the worker has to tell; guarded by mu
 }
 
 func newFakeOutputs() *fakeOutputs {
@@ -50,6 +54,23 @@ func (f *fakeOutputs) Push(_ context.Context, c *live.Chunk, _ ...grpc.CallOptio
 	c.Data = bytes.Clone(c.GetData()) // the worker uses its buffer again
 	f.chunks[c.GetId()] = append(f.chunks[c.GetId()], c)
 	return &live.Pushed{Done: f.done[c.GetId()]}, nil
+}
+
+func (f *fakeOutputs) Tell(_ context.Context, r *live.Report, _ ...grpc.CallOption) (*live.Told, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.early > 0 {
+		f.early--
+		return nil, status.Error(codes.FailedPrecondition, "no call of Serve")
+	}
+	f.told = append(f.told, r)
+	return &live.Told{}, nil
+}
+
+func (f *fakeOutputs) fares() *live.Report {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &live.Report{FilesRead: f.read}
 }
 
 type fakeServing struct {
@@ -96,7 +117,7 @@ func (f *fakeOutputs) expect(t *testing.T, id, want string, wantEnd bool) {
 func serveLive(t *testing.T) (*liveOutputs, *fakeOutputs) {
 	t.Helper()
 	f := newFakeOutputs()
-	l := newLiveOutputs(f, zap.NewNop())
+	l := newLiveOutputs(f, f.fares, zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { l.run(ctx, []map[string]string{{"position": "0"}, {"position": "1"}}) })
@@ -188,16 +209,48 @@ func TestLiveCallBreaks(t *testing.T) {
 			}
 			return status.Error(codes.Unavailable, "away")
 		}
-		newLiveOutputs(f, zap.NewNop()).run(t.Context(), nil)
+		newLiveOutputs(f, f.fares, zap.NewNop()).run(t.Context(), nil)
 		if took := time.Since(began); calls != 10 || took < 5*maxBackoff || took > 10*maxBackoff {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 	})
 	// Without a scheduler that knows it nothing is kept.
-	l := newLiveOutputs(nil, zap.NewNop())
+	l := newLiveOutputs(nil, nil, zap.NewNop())
 	l.run(t.Context(), nil)
 	l.begin(0, printing{})()
 	if len(l.running) > 0 {
 		t.Error("a command is kept for nobody")
 	}
+}
+
+// TestLiveTell has a worker tell how it fares: once it can, and again when that has changed.
+func TestLiveTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeOutputs()
+		f.early = 2
+		ctx, cancel := context.WithCancel(t.Context())
+		var worker sync.WaitGroup
+		worker.Go(func() { newLiveOutputs(f, f.fares, zap.NewNop()).run(ctx, nil) })
+		told := func() (reads []int64) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			for _, r := range f.told {
+				reads = append(reads, r.GetFilesRead())
+			}
+			return reads
+		}
+		time.Sleep(3 * tellInterval)
+		if got := told(); !slices.Equal(got, []int64{0}) {
+			t.Errorf("told %v", got)
+		}
+		f.mu.Lock()
+		f.read = 7
+		f.mu.Unlock()
+		time.Sleep(tellInterval)
+		if got := told(); !slices.Equal(got, []int64{0, 7}) {
+			t.Errorf("told %v", got)
+		}
+		cancel()
+		worker.Wait()
+	})
 }

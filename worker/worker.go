@@ -157,6 +157,7 @@ type Worker struct {
 	room     *room
 	sizes    rootSizes
 	live     *liveOutputs
+	fare     fare
 }
 
 // New checks the options and returns a Worker that does nothing until Run.
@@ -172,12 +173,9 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{
-		opts: o, log: o.Logger, metrics: m,
-		pipeline: newPipeline(&o, m.inStage),
-		room:     room,
-		live:     newLiveOutputs(o.Live, o.Logger),
-	}, nil
+	w := &Worker{opts: o, log: o.Logger, metrics: m, pipeline: newPipeline(&o, m.inStage), room: room}
+	w.live = newLiveOutputs(o.Live, w.fares, o.Logger)
+	return w, nil
 }
 
 // Run serves the scheduler until ctx is cancelled, which means drain: running

@@ -78,7 +78,7 @@ func TestWorkFolder(t *testing.T) {
 // TestWatched: a worker knows whether somebody asked for what a command prints, who may
 // go on reading it after its end.
 func TestWatched(t *testing.T) {
-	l := newLiveOutputs(live.NewOutputsClient(nil), zap.NewNop()) // it is not called
+	l := newLiveOutputs(live.NewOutputsClient(nil), nil, zap.NewNop()) // it is not called
 	for _, asks := range []string{"", "another", "this"} {
 		end := l.begin(3, printing{action: "this"})
 		l.find(&live.Watch{Worker: 3, Action: asks})

@@ -64,6 +64,7 @@ var everyRPC = map[string]string{
 	"buildbarn.remoteworker.OperationQueue/Synchronize":                          "worker",
 	"forerunner.live.Outputs/Serve":                                              "worker",
 	"forerunner.live.Outputs/Push":                                               "worker",
+	"forerunner.live.Outputs/Tell":                                               "worker",
 	"buildbarn.fsac.FileSystemAccessCache/GetFileSystemAccessProfile":            "user results worker admin",
 	"buildbarn.fsac.FileSystemAccessCache/UpdateFileSystemAccessProfile":         "worker",
 	"buildbarn.iscc.InitialSizeClassCache/GetPreviousExecutionStats":             "user results worker admin",

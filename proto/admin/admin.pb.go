@@ -11,6 +11,8 @@ package admin
 
 import (
 	v2 "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	live "github.com/forerunner-build/forerunner/proto/live"
+	runs "github.com/forerunner-build/forerunner/proto/runs"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -86,7 +88,7 @@ func (x Worker_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Worker_State.Descriptor instead.
 func (Worker_State) EnumDescriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{3, 0}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // A pattern matches what has all of its names, each with a value that fits. In
@@ -205,7 +207,10 @@ type ListWorkersResponse struct {
 	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// All that are in force, the oldest first.
-	Drains        []*Pattern `protobuf:"bytes,3,rep,name=drains,proto3" json:"drains,omitempty"`
+	Drains []*Pattern `protobuf:"bytes,3,rep,name=drains,proto3" json:"drains,omitempty"`
+	// Those that were lost last, the latest first; at most 100, none from before the
+	// scheduler's start.
+	Lost          []*LostWorker `protobuf:"bytes,4,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +266,75 @@ func (x *ListWorkersResponse) GetDrains() []*Pattern {
 	return nil
 }
 
+func (x *ListWorkersResponse) GetLost() []*LostWorker {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+// A position that stopped calling without having drained.
+type LostWorker struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Identity map[string]string      `protobuf:"bytes,1,rep,name=identity,proto3" json:"identity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// What it ran, as hash/size, which was given to another one; else empty.
+	Action        string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostWorker) Reset() {
+	*x = LostWorker{}
+	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostWorker) ProtoMessage() {}
+
+func (x *LostWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostWorker.ProtoReflect.Descriptor instead.
+func (*LostWorker) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LostWorker) GetIdentity() map[string]string {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *LostWorker) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *LostWorker) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
 // One position of a worker program: it runs one action at a time.
 type Worker struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -274,13 +348,15 @@ type Worker struct {
 	Since  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
 	// True if it was drained here, false if it drains by itself, as after SIGTERM.
 	DrainedByPattern bool `protobuf:"varint,8,opt,name=drained_by_pattern,json=drainedByPattern,proto3" json:"drained_by_pattern,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What its program told of itself last; not set by workers of other makes.
+	Report        *live.Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	mi := &file_proto_admin_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +368,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	mi := &file_proto_admin_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +381,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{3}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Worker) GetIdentity() map[string]string {
@@ -364,6 +440,13 @@ func (x *Worker) GetDrainedByPattern() bool {
 	return false
 }
 
+func (x *Worker) GetReport() *live.Report {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
 type Property struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -374,7 +457,7 @@ type Property struct {
 
 func (x *Property) Reset() {
 	*x = Property{}
-	mi := &file_proto_admin_admin_proto_msgTypes[4]
+	mi := &file_proto_admin_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +469,7 @@ func (x *Property) String() string {
 func (*Property) ProtoMessage() {}
 
 func (x *Property) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[4]
+	mi := &file_proto_admin_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +482,7 @@ func (x *Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Property.ProtoReflect.Descriptor instead.
 func (*Property) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{4}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Property) GetName() string {
@@ -425,7 +508,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[5]
+	mi := &file_proto_admin_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +520,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[5]
+	mi := &file_proto_admin_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +533,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{5}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DrainRequest) GetPattern() *Pattern {
@@ -470,7 +553,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	mi := &file_proto_admin_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +565,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	mi := &file_proto_admin_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +578,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{6}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DrainResponse) GetWorkers() int32 {
@@ -514,7 +597,7 @@ type UndrainRequest struct {
 
 func (x *UndrainRequest) Reset() {
 	*x = UndrainRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[7]
+	mi := &file_proto_admin_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +609,7 @@ func (x *UndrainRequest) String() string {
 func (*UndrainRequest) ProtoMessage() {}
 
 func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[7]
+	mi := &file_proto_admin_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +622,7 @@ func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainRequest.ProtoReflect.Descriptor instead.
 func (*UndrainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{7}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UndrainRequest) GetPattern() *Pattern {
@@ -558,7 +641,7 @@ type UndrainResponse struct {
 
 func (x *UndrainResponse) Reset() {
 	*x = UndrainResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[8]
+	mi := &file_proto_admin_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +653,7 @@ func (x *UndrainResponse) String() string {
 func (*UndrainResponse) ProtoMessage() {}
 
 func (x *UndrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[8]
+	mi := &file_proto_admin_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +666,7 @@ func (x *UndrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainResponse.ProtoReflect.Descriptor instead.
 func (*UndrainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{8}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UndrainResponse) GetWorkers() int32 {
@@ -603,7 +686,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[9]
+	mi := &file_proto_admin_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +698,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[9]
+	mi := &file_proto_admin_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +711,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{9}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListQueuesRequest) GetMaxBranches() int32 {
@@ -645,13 +728,15 @@ type ListQueuesResponse struct {
 	// Actions that no worker can serve, and why the first of them cannot be.
 	Unmatched       int64  `protobuf:"varint,2,opt,name=unmatched,proto3" json:"unmatched,omitempty"`
 	UnmatchedReason string `protobuf:"bytes,3,opt,name=unmatched_reason,json=unmatchedReason,proto3" json:"unmatched_reason,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How many workers stopped calling without having drained, since the scheduler's start.
+	WorkersLost   int64 `protobuf:"varint,4,opt,name=workers_lost,json=workersLost,proto3" json:"workers_lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[10]
+	mi := &file_proto_admin_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +748,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[10]
+	mi := &file_proto_admin_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +761,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{10}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -700,6 +785,13 @@ func (x *ListQueuesResponse) GetUnmatchedReason() string {
 	return ""
 }
 
+func (x *ListQueuesResponse) GetWorkersLost() int64 {
+	if x != nil {
+		return x.WorkersLost
+	}
+	return 0
+}
+
 // What waits for the workers of one size class of one platform.
 type Queue struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -719,14 +811,16 @@ type Queue struct {
 	HeadQueued *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=head_queued,json=headQueued,proto3" json:"head_queued,omitempty"`
 	HeadReason string                 `protobuf:"bytes,11,opt,name=head_reason,json=headReason,proto3" json:"head_reason,omitempty"`
 	// Everything in this queue, by invocation keys.
-	Root          *Branch `protobuf:"bytes,12,opt,name=root,proto3" json:"root,omitempty"`
+	Root *Branch `protobuf:"bytes,12,opt,name=root,proto3" json:"root,omitempty"`
+	// The operation whose turn head_action is.
+	HeadOperation string `protobuf:"bytes,13,opt,name=head_operation,json=headOperation,proto3" json:"head_operation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_proto_admin_admin_proto_msgTypes[11]
+	mi := &file_proto_admin_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +832,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[11]
+	mi := &file_proto_admin_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +845,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{11}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Queue) GetInstanceNamePrefix() string {
@@ -838,6 +932,13 @@ func (x *Queue) GetRoot() *Branch {
 	return nil
 }
 
+func (x *Queue) GetHeadOperation() string {
+	if x != nil {
+		return x.HeadOperation
+	}
+	return ""
+}
+
 // A part of a queue whose operations have one key in common.
 type Branch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -862,7 +963,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_proto_admin_admin_proto_msgTypes[12]
+	mi := &file_proto_admin_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +975,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[12]
+	mi := &file_proto_admin_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +988,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{12}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Branch) GetKey() string {
@@ -952,7 +1053,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[13]
+	mi := &file_proto_admin_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1065,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[13]
+	mi := &file_proto_admin_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1078,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{13}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListOperationsRequest) GetPattern() *Pattern {
@@ -1011,7 +1112,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[14]
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1124,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[14]
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1137,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{14}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -1062,7 +1163,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1175,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1188,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetOperationRequest) GetName() string {
@@ -1115,13 +1216,18 @@ type Operation struct {
 	// Of the action, in lower case, such as "sha256".
 	DigestFunction string `protobuf:"bytes,12,opt,name=digest_function,json=digestFunction,proto3" json:"digest_function,omitempty"`
 	Done           bool   `protobuf:"varint,13,opt,name=done,proto3" json:"done,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// On which size class it was to start, and why; 0 and empty if that was not chosen.
+	SizeClass  uint32 `protobuf:"varint,14,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	SizeReason string `protobuf:"bytes,15,opt,name=size_reason,json=sizeReason,proto3" json:"size_reason,omitempty"`
+	// While it waits: for what, and behind whom.
+	WaitsFor      string `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1239,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1252,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Operation) GetName() string {
@@ -1240,6 +1346,27 @@ func (x *Operation) GetDone() bool {
 	return false
 }
 
+func (x *Operation) GetSizeClass() uint32 {
+	if x != nil {
+		return x.SizeClass
+	}
+	return 0
+}
+
+func (x *Operation) GetSizeReason() string {
+	if x != nil {
+		return x.SizeReason
+	}
+	return ""
+}
+
+func (x *Operation) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
 type KillOperationsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pattern *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -1251,7 +1378,7 @@ type KillOperationsRequest struct {
 
 func (x *KillOperationsRequest) Reset() {
 	*x = KillOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1390,7 @@ func (x *KillOperationsRequest) String() string {
 func (*KillOperationsRequest) ProtoMessage() {}
 
 func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1403,7 @@ func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsRequest.ProtoReflect.Descriptor instead.
 func (*KillOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *KillOperationsRequest) GetPattern() *Pattern {
@@ -1303,7 +1430,7 @@ type KillOperationsResponse struct {
 
 func (x *KillOperationsResponse) Reset() {
 	*x = KillOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1442,7 @@ func (x *KillOperationsResponse) String() string {
 func (*KillOperationsResponse) ProtoMessage() {}
 
 func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1455,7 @@ func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsResponse.ProtoReflect.Descriptor instead.
 func (*KillOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KillOperationsResponse) GetKilled() int64 {
@@ -1355,7 +1482,7 @@ type GetSizesRequest struct {
 
 func (x *GetSizesRequest) Reset() {
 	*x = GetSizesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1494,7 @@ func (x *GetSizesRequest) String() string {
 func (*GetSizesRequest) ProtoMessage() {}
 
 func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1507,7 @@ func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesRequest.ProtoReflect.Descriptor instead.
 func (*GetSizesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSizesRequest) GetInstanceName() string {
@@ -1465,7 +1592,7 @@ type GetSizesResponse struct {
 
 func (x *GetSizesResponse) Reset() {
 	*x = GetSizesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1604,7 @@ func (x *GetSizesResponse) String() string {
 func (*GetSizesResponse) ProtoMessage() {}
 
 func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1617,7 @@ func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesResponse.ProtoReflect.Descriptor instead.
 func (*GetSizesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetSizesResponse) GetReducedActionDigest() *v2.Digest {
@@ -1557,14 +1684,16 @@ type SizeStats struct {
 	// Delay and cost over those on the largest class, less being better; 0: not known.
 	Score float64 `protobuf:"fixed64,11,opt,name=score,proto3" json:"score,omitempty"`
 	// Why the class cannot be chosen; empty if it can.
-	RuledOut      string `protobuf:"bytes,12,opt,name=ruled_out,json=ruledOut,proto3" json:"ruled_out,omitempty"`
+	RuledOut string `protobuf:"bytes,12,opt,name=ruled_out,json=ruledOut,proto3" json:"ruled_out,omitempty"`
+	// The outcomes that are remembered, the oldest first, each with its duration.
+	Runs          []*runs.Run `protobuf:"bytes,13,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SizeStats) Reset() {
 	*x = SizeStats{}
-	mi := &file_proto_admin_admin_proto_msgTypes[21]
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1705,7 @@ func (x *SizeStats) String() string {
 func (*SizeStats) ProtoMessage() {}
 
 func (x *SizeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[21]
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1718,7 @@ func (x *SizeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeStats.ProtoReflect.Descriptor instead.
 func (*SizeStats) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SizeStats) GetSizeClass() uint32 {
@@ -1676,6 +1805,13 @@ func (x *SizeStats) GetRuledOut() string {
 	return ""
 }
 
+func (x *SizeStats) GetRuns() []*runs.Run {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
 type ListQuotasRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all.
@@ -1688,7 +1824,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1836,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1849,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListQuotasRequest) GetCohort() string {
@@ -1740,7 +1876,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1888,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1901,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListQuotasResponse) GetCohorts() []*Cohort {
@@ -1798,7 +1934,7 @@ type Cohort struct {
 
 func (x *Cohort) Reset() {
 	*x = Cohort{}
-	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1946,7 @@ func (x *Cohort) String() string {
 func (*Cohort) ProtoMessage() {}
 
 func (x *Cohort) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1959,7 @@ func (x *Cohort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cohort.ProtoReflect.Descriptor instead.
 func (*Cohort) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Cohort) GetName() string {
@@ -1897,7 +2033,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2045,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2058,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Quota) GetInstanceName() string {
@@ -1975,7 +2111,7 @@ type PutQuotaRequest struct {
 
 func (x *PutQuotaRequest) Reset() {
 	*x = PutQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2123,7 @@ func (x *PutQuotaRequest) String() string {
 func (*PutQuotaRequest) ProtoMessage() {}
 
 func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2136,7 @@ func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaRequest.ProtoReflect.Descriptor instead.
 func (*PutQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PutQuotaRequest) GetCohort() string {
@@ -2048,7 +2184,7 @@ type PutQuotaResponse struct {
 
 func (x *PutQuotaResponse) Reset() {
 	*x = PutQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2196,7 @@ func (x *PutQuotaResponse) String() string {
 func (*PutQuotaResponse) ProtoMessage() {}
 
 func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2209,7 @@ func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaResponse.ProtoReflect.Descriptor instead.
 func (*PutQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PutQuotaResponse) GetCohort() *Cohort {
@@ -2093,7 +2229,7 @@ type DeleteQuotaRequest struct {
 
 func (x *DeleteQuotaRequest) Reset() {
 	*x = DeleteQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2241,7 @@ func (x *DeleteQuotaRequest) String() string {
 func (*DeleteQuotaRequest) ProtoMessage() {}
 
 func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2254,7 @@ func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteQuotaRequest) GetCohort() string {
@@ -2143,7 +2279,7 @@ type DeleteQuotaResponse struct {
 
 func (x *DeleteQuotaResponse) Reset() {
 	*x = DeleteQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2291,7 @@ func (x *DeleteQuotaResponse) String() string {
 func (*DeleteQuotaResponse) ProtoMessage() {}
 
 func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,14 +2304,14 @@ func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
 }
 
 var File_proto_admin_admin_proto protoreflect.FileDescriptor
 
 const file_proto_admin_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17proto/admin/admin.proto\x12\x10forerunner.admin\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x01\n" +
+	"\x17proto/admin/admin.proto\x12\x10forerunner.admin\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15proto/live/live.proto\x1a\x15proto/runs/runs.proto\"\x93\x01\n" +
 	"\aPattern\x12I\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2).forerunner.admin.Pattern.AttributesEntryR\n" +
@@ -2187,11 +2323,20 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xa4\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xd6\x01\n" +
 	"\x13ListWorkersResponse\x122\n" +
 	"\aworkers\x18\x01 \x03(\v2\x18.forerunner.admin.WorkerR\aworkers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x121\n" +
-	"\x06drains\x18\x03 \x03(\v2\x19.forerunner.admin.PatternR\x06drains\"\xa1\x04\n" +
+	"\x06drains\x18\x03 \x03(\v2\x19.forerunner.admin.PatternR\x06drains\x120\n" +
+	"\x04lost\x18\x04 \x03(\v2\x1c.forerunner.admin.LostWorkerR\x04lost\"\xd5\x01\n" +
+	"\n" +
+	"LostWorker\x12F\n" +
+	"\bidentity\x18\x01 \x03(\v2*.forerunner.admin.LostWorker.IdentityEntryR\bidentity\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x1a;\n" +
+	"\rIdentityEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd2\x04\n" +
 	"\x06Worker\x12B\n" +
 	"\bidentity\x18\x01 \x03(\v2&.forerunner.admin.Worker.IdentityEntryR\bidentity\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\x126\n" +
@@ -2201,7 +2346,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\x0e2\x1e.forerunner.admin.Worker.StateR\x05state\x12\x16\n" +
 	"\x06action\x18\x06 \x01(\tR\x06action\x120\n" +
 	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12,\n" +
-	"\x12drained_by_pattern\x18\b \x01(\bR\x10drainedByPattern\x1a;\n" +
+	"\x12drained_by_pattern\x18\b \x01(\bR\x10drainedByPattern\x12/\n" +
+	"\x06report\x18\t \x01(\v2\x17.forerunner.live.ReportR\x06report\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
@@ -2224,11 +2370,12 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x0fUndrainResponse\x12\x18\n" +
 	"\aworkers\x18\x01 \x01(\x05R\aworkers\"6\n" +
 	"\x11ListQueuesRequest\x12!\n" +
-	"\fmax_branches\x18\x01 \x01(\x05R\vmaxBranches\"\x8e\x01\n" +
+	"\fmax_branches\x18\x01 \x01(\x05R\vmaxBranches\"\xb1\x01\n" +
 	"\x12ListQueuesResponse\x12/\n" +
 	"\x06queues\x18\x01 \x03(\v2\x17.forerunner.admin.QueueR\x06queues\x12\x1c\n" +
 	"\tunmatched\x18\x02 \x01(\x03R\tunmatched\x12)\n" +
-	"\x10unmatched_reason\x18\x03 \x01(\tR\x0funmatchedReason\"\xbd\x03\n" +
+	"\x10unmatched_reason\x18\x03 \x01(\tR\x0funmatchedReason\x12!\n" +
+	"\fworkers_lost\x18\x04 \x01(\x03R\vworkersLost\"\xe4\x03\n" +
 	"\x05Queue\x120\n" +
 	"\x14instance_name_prefix\x18\x01 \x01(\tR\x12instanceNamePrefix\x126\n" +
 	"\bplatform\x18\x02 \x03(\v2\x1a.forerunner.admin.PropertyR\bplatform\x12\x1d\n" +
@@ -2246,7 +2393,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"headQueued\x12\x1f\n" +
 	"\vhead_reason\x18\v \x01(\tR\n" +
 	"headReason\x12,\n" +
-	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\"\xc0\x01\n" +
+	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\x12%\n" +
+	"\x0ehead_operation\x18\r \x01(\tR\rheadOperation\"\xc0\x01\n" +
 	"\x06Branch\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x18\n" +
@@ -2266,7 +2414,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"operations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
 	"\x13GetOperationRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xa3\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x80\x04\n" +
 	"\tOperation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12#\n" +
@@ -2283,7 +2431,12 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1a\n" +
 	"\battempts\x18\v \x01(\x05R\battempts\x12'\n" +
 	"\x0fdigest_function\x18\f \x01(\tR\x0edigestFunction\x12\x12\n" +
-	"\x04done\x18\r \x01(\bR\x04done\"d\n" +
+	"\x04done\x18\r \x01(\bR\x04done\x12\x1d\n" +
+	"\n" +
+	"size_class\x18\x0e \x01(\rR\tsizeClass\x12\x1f\n" +
+	"\vsize_reason\x18\x0f \x01(\tR\n" +
+	"sizeReason\x12\x1b\n" +
+	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\"d\n" +
 	"\x15KillOperationsRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"0\n" +
@@ -2303,7 +2456,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"size_class\x18\x03 \x01(\rR\tsizeClass\x123\n" +
 	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12=\n" +
-	"\flast_failure\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vlastFailure\"\xdb\x03\n" +
+	"\flast_failure\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vlastFailure\"\x85\x04\n" +
 	"\tSizeStats\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x01 \x01(\rR\tsizeClass\x12\x1c\n" +
@@ -2320,7 +2473,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\vprobability\x18\n" +
 	" \x01(\x01R\vprobability\x12\x14\n" +
 	"\x05score\x18\v \x01(\x01R\x05score\x12\x1b\n" +
-	"\truled_out\x18\f \x01(\tR\bruledOut\"g\n" +
+	"\truled_out\x18\f \x01(\tR\bruledOut\x12(\n" +
+	"\x04runs\x18\r \x03(\v2\x14.forerunner.runs.RunR\x04runs\"g\n" +
 	"\x11ListQuotasRequest\x12\x16\n" +
 	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12(\n" +
 	"\rinstance_name\x18\x02 \x01(\tH\x00R\finstanceName\x88\x01\x01B\x10\n" +
@@ -2382,109 +2536,118 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
 	(*ListWorkersRequest)(nil),     // 2: forerunner.admin.ListWorkersRequest
 	(*ListWorkersResponse)(nil),    // 3: forerunner.admin.ListWorkersResponse
-	(*Worker)(nil),                 // 4: forerunner.admin.Worker
-	(*Property)(nil),               // 5: forerunner.admin.Property
-	(*DrainRequest)(nil),           // 6: forerunner.admin.DrainRequest
-	(*DrainResponse)(nil),          // 7: forerunner.admin.DrainResponse
-	(*UndrainRequest)(nil),         // 8: forerunner.admin.UndrainRequest
-	(*UndrainResponse)(nil),        // 9: forerunner.admin.UndrainResponse
-	(*ListQueuesRequest)(nil),      // 10: forerunner.admin.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 11: forerunner.admin.ListQueuesResponse
-	(*Queue)(nil),                  // 12: forerunner.admin.Queue
-	(*Branch)(nil),                 // 13: forerunner.admin.Branch
-	(*ListOperationsRequest)(nil),  // 14: forerunner.admin.ListOperationsRequest
-	(*ListOperationsResponse)(nil), // 15: forerunner.admin.ListOperationsResponse
-	(*GetOperationRequest)(nil),    // 16: forerunner.admin.GetOperationRequest
-	(*Operation)(nil),              // 17: forerunner.admin.Operation
-	(*KillOperationsRequest)(nil),  // 18: forerunner.admin.KillOperationsRequest
-	(*KillOperationsResponse)(nil), // 19: forerunner.admin.KillOperationsResponse
-	(*GetSizesRequest)(nil),        // 20: forerunner.admin.GetSizesRequest
-	(*GetSizesResponse)(nil),       // 21: forerunner.admin.GetSizesResponse
-	(*SizeStats)(nil),              // 22: forerunner.admin.SizeStats
-	(*ListQuotasRequest)(nil),      // 23: forerunner.admin.ListQuotasRequest
-	(*ListQuotasResponse)(nil),     // 24: forerunner.admin.ListQuotasResponse
-	(*Cohort)(nil),                 // 25: forerunner.admin.Cohort
-	(*Quota)(nil),                  // 26: forerunner.admin.Quota
-	(*PutQuotaRequest)(nil),        // 27: forerunner.admin.PutQuotaRequest
-	(*PutQuotaResponse)(nil),       // 28: forerunner.admin.PutQuotaResponse
-	(*DeleteQuotaRequest)(nil),     // 29: forerunner.admin.DeleteQuotaRequest
-	(*DeleteQuotaResponse)(nil),    // 30: forerunner.admin.DeleteQuotaResponse
-	nil,                            // 31: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 32: forerunner.admin.Worker.IdentityEntry
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(v2.DigestFunction_Value)(0),   // 34: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 35: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(*LostWorker)(nil),             // 4: forerunner.admin.LostWorker
+	(*Worker)(nil),                 // 5: forerunner.admin.Worker
+	(*Property)(nil),               // 6: forerunner.admin.Property
+	(*DrainRequest)(nil),           // 7: forerunner.admin.DrainRequest
+	(*DrainResponse)(nil),          // 8: forerunner.admin.DrainResponse
+	(*UndrainRequest)(nil),         // 9: forerunner.admin.UndrainRequest
+	(*UndrainResponse)(nil),        // 10: forerunner.admin.UndrainResponse
+	(*ListQueuesRequest)(nil),      // 11: forerunner.admin.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 12: forerunner.admin.ListQueuesResponse
+	(*Queue)(nil),                  // 13: forerunner.admin.Queue
+	(*Branch)(nil),                 // 14: forerunner.admin.Branch
+	(*ListOperationsRequest)(nil),  // 15: forerunner.admin.ListOperationsRequest
+	(*ListOperationsResponse)(nil), // 16: forerunner.admin.ListOperationsResponse
+	(*GetOperationRequest)(nil),    // 17: forerunner.admin.GetOperationRequest
+	(*Operation)(nil),              // 18: forerunner.admin.Operation
+	(*KillOperationsRequest)(nil),  // 19: forerunner.admin.KillOperationsRequest
+	(*KillOperationsResponse)(nil), // 20: forerunner.admin.KillOperationsResponse
+	(*GetSizesRequest)(nil),        // 21: forerunner.admin.GetSizesRequest
+	(*GetSizesResponse)(nil),       // 22: forerunner.admin.GetSizesResponse
+	(*SizeStats)(nil),              // 23: forerunner.admin.SizeStats
+	(*ListQuotasRequest)(nil),      // 24: forerunner.admin.ListQuotasRequest
+	(*ListQuotasResponse)(nil),     // 25: forerunner.admin.ListQuotasResponse
+	(*Cohort)(nil),                 // 26: forerunner.admin.Cohort
+	(*Quota)(nil),                  // 27: forerunner.admin.Quota
+	(*PutQuotaRequest)(nil),        // 28: forerunner.admin.PutQuotaRequest
+	(*PutQuotaResponse)(nil),       // 29: forerunner.admin.PutQuotaResponse
+	(*DeleteQuotaRequest)(nil),     // 30: forerunner.admin.DeleteQuotaRequest
+	(*DeleteQuotaResponse)(nil),    // 31: forerunner.admin.DeleteQuotaResponse
+	nil,                            // 32: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 33: forerunner.admin.LostWorker.IdentityEntry
+	nil,                            // 34: forerunner.admin.Worker.IdentityEntry
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*live.Report)(nil),            // 36: forerunner.live.Report
+	(v2.DigestFunction_Value)(0),   // 37: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 38: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
+	(*runs.Run)(nil),               // 40: forerunner.runs.Run
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	31, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	32, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
-	4,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
+	5,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
-	32, // 4: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
-	5,  // 5: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
-	0,  // 6: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	33, // 7: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
-	1,  // 8: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	1,  // 9: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	12, // 10: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
-	5,  // 11: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	33, // 12: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
-	13, // 13: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
-	13, // 14: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
-	1,  // 15: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	17, // 16: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	33, // 17: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	33, // 18: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
-	1,  // 19: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	34, // 20: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	35, // 21: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	35, // 22: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	35, // 23: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	22, // 24: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	36, // 25: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	33, // 26: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	36, // 27: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	36, // 28: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	36, // 29: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	36, // 30: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	36, // 31: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	25, // 32: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
-	26, // 33: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
-	25, // 34: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
-	2,  // 35: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	6,  // 36: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	8,  // 37: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	10, // 38: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	14, // 39: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	16, // 40: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	18, // 41: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	20, // 42: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	23, // 43: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	27, // 44: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	29, // 45: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	3,  // 46: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	7,  // 47: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	9,  // 48: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	11, // 49: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	15, // 50: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	17, // 51: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	19, // 52: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	21, // 53: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	24, // 54: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	28, // 55: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	30, // 56: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	46, // [46:57] is the sub-list for method output_type
-	35, // [35:46] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	4,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
+	33, // 5: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
+	35, // 6: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
+	34, // 7: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	6,  // 8: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
+	0,  // 9: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
+	35, // 10: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	36, // 11: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
+	1,  // 12: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	1,  // 13: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	13, // 14: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
+	6,  // 15: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
+	35, // 16: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	14, // 17: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
+	14, // 18: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
+	1,  // 19: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	18, // 20: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
+	35, // 21: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	35, // 22: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	1,  // 23: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	37, // 24: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	38, // 25: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	38, // 26: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	38, // 27: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	23, // 28: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
+	39, // 29: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	35, // 30: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	39, // 31: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	39, // 32: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	39, // 33: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	39, // 34: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	39, // 35: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	40, // 36: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	26, // 37: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
+	27, // 38: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
+	26, // 39: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
+	2,  // 40: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	7,  // 41: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	9,  // 42: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	11, // 43: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	15, // 44: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	17, // 45: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	19, // 46: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	21, // 47: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	24, // 48: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	28, // 49: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	30, // 50: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	3,  // 51: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	8,  // 52: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	10, // 53: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	12, // 54: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	16, // 55: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	18, // 56: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	20, // 57: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	22, // 58: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	25, // 59: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	29, // 60: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	31, // 61: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	51, // [51:62] is the sub-list for method output_type
+	40, // [40:51] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -2492,18 +2655,18 @@ func file_proto_admin_admin_proto_init() {
 	if File_proto_admin_admin_proto != nil {
 		return
 	}
-	file_proto_admin_admin_proto_msgTypes[19].OneofWrappers = []any{
+	file_proto_admin_admin_proto_msgTypes[20].OneofWrappers = []any{
 		(*GetSizesRequest_ActionDigest)(nil),
 		(*GetSizesRequest_ReducedActionDigest)(nil),
 	}
-	file_proto_admin_admin_proto_msgTypes[22].OneofWrappers = []any{}
+	file_proto_admin_admin_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

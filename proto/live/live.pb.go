@@ -4,9 +4,10 @@
 // 	protoc        (unknown)
 // source: proto/live/live.proto
 
-// What commands print, while they run. The scheduler asks a worker for it when
-// somebody reads, over a call that the worker has made; so it reaches workers
-// that cannot be called, and costs nothing when nobody reads.
+// What people want to see of workers. What commands print, while they run: the
+// scheduler asks a worker for it when somebody reads, over a call that the worker
+// has made; so it reaches workers that cannot be called, and costs nothing when
+// nobody reads. And how a worker fares: it tells that from time to time.
 
 package live
 
@@ -312,6 +313,157 @@ func (x *Pushed) GetDone() bool {
 	return false
 }
 
+// How a worker fares, all its positions together.
+type Report struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of those in ServeRequest.
+	Worker *Identity `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// How many commands it runs at once, and for how many further actions it fetches
+	// inputs or stores outputs meanwhile.
+	Slots uint32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
+	Ahead uint32 `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// Its own store: what is in it, and what may be.
+	StoreBytes    int64 `protobuf:"varint,4,opt,name=store_bytes,json=storeBytes,proto3" json:"store_bytes,omitempty"`
+	StoreMaxBytes int64 `protobuf:"varint,5,opt,name=store_max_bytes,json=storeMaxBytes,proto3" json:"store_max_bytes,omitempty"`
+	StoreBlobs    int64 `protobuf:"varint,6,opt,name=store_blobs,json=storeBlobs,proto3" json:"store_blobs,omitempty"`
+	// Since the worker's start: files that commands read, those of them that the store did
+	// not have before and that were fetched ahead in time, and those that commands waited for.
+	FilesRead     int64 `protobuf:"varint,7,opt,name=files_read,json=filesRead,proto3" json:"files_read,omitempty"`
+	FilesForeseen int64 `protobuf:"varint,8,opt,name=files_foreseen,json=filesForeseen,proto3" json:"files_foreseen,omitempty"`
+	FilesMissed   int64 `protobuf:"varint,9,opt,name=files_missed,json=filesMissed,proto3" json:"files_missed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Report) Reset() {
+	*x = Report{}
+	mi := &file_proto_live_live_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Report) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Report) ProtoMessage() {}
+
+func (x *Report) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_live_live_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Report.ProtoReflect.Descriptor instead.
+func (*Report) Descriptor() ([]byte, []int) {
+	return file_proto_live_live_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Report) GetWorker() *Identity {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *Report) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Report) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *Report) GetStoreBytes() int64 {
+	if x != nil {
+		return x.StoreBytes
+	}
+	return 0
+}
+
+func (x *Report) GetStoreMaxBytes() int64 {
+	if x != nil {
+		return x.StoreMaxBytes
+	}
+	return 0
+}
+
+func (x *Report) GetStoreBlobs() int64 {
+	if x != nil {
+		return x.StoreBlobs
+	}
+	return 0
+}
+
+func (x *Report) GetFilesRead() int64 {
+	if x != nil {
+		return x.FilesRead
+	}
+	return 0
+}
+
+func (x *Report) GetFilesForeseen() int64 {
+	if x != nil {
+		return x.FilesForeseen
+	}
+	return 0
+}
+
+func (x *Report) GetFilesMissed() int64 {
+	if x != nil {
+		return x.FilesMissed
+	}
+	return 0
+}
+
+type Told struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Told) Reset() {
+	*x = Told{}
+	mi := &file_proto_live_live_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Told) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Told) ProtoMessage() {}
+
+func (x *Told) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_live_live_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Told.ProtoReflect.Descriptor instead.
+func (*Told) Descriptor() ([]byte, []int) {
+	return file_proto_live_live_proto_rawDescGZIP(), []int{6}
+}
+
 var File_proto_live_live_proto protoreflect.FileDescriptor
 
 const file_proto_live_live_proto_rawDesc = "" +
@@ -336,10 +488,25 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\bR\arefused\"\x1c\n" +
 	"\x06Pushed\x12\x12\n" +
-	"\x04done\x18\x01 \x01(\bR\x04done2\x84\x01\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\"\xba\x02\n" +
+	"\x06Report\x121\n" +
+	"\x06worker\x18\x01 \x01(\v2\x19.forerunner.live.IdentityR\x06worker\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x14\n" +
+	"\x05ahead\x18\x03 \x01(\rR\x05ahead\x12\x1f\n" +
+	"\vstore_bytes\x18\x04 \x01(\x03R\n" +
+	"storeBytes\x12&\n" +
+	"\x0fstore_max_bytes\x18\x05 \x01(\x03R\rstoreMaxBytes\x12\x1f\n" +
+	"\vstore_blobs\x18\x06 \x01(\x03R\n" +
+	"storeBlobs\x12\x1d\n" +
+	"\n" +
+	"files_read\x18\a \x01(\x03R\tfilesRead\x12%\n" +
+	"\x0efiles_foreseen\x18\b \x01(\x03R\rfilesForeseen\x12!\n" +
+	"\ffiles_missed\x18\t \x01(\x03R\vfilesMissed\"\x06\n" +
+	"\x04Told2\xbc\x01\n" +
 	"\aOutputs\x12@\n" +
 	"\x05Serve\x12\x1d.forerunner.live.ServeRequest\x1a\x16.forerunner.live.Watch0\x01\x127\n" +
-	"\x04Push\x12\x16.forerunner.live.Chunk\x1a\x17.forerunner.live.PushedB3Z1github.com/forerunner-build/forerunner/proto/liveb\x06proto3"
+	"\x04Push\x12\x16.forerunner.live.Chunk\x1a\x17.forerunner.live.Pushed\x126\n" +
+	"\x04Tell\x12\x17.forerunner.live.Report\x1a\x15.forerunner.live.ToldB3Z1github.com/forerunner-build/forerunner/proto/liveb\x06proto3"
 
 var (
 	file_proto_live_live_proto_rawDescOnce sync.Once
@@ -353,27 +520,32 @@ func file_proto_live_live_proto_rawDescGZIP() []byte {
 	return file_proto_live_live_proto_rawDescData
 }
 
-var file_proto_live_live_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_proto_live_live_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_proto_live_live_proto_goTypes = []any{
 	(*ServeRequest)(nil), // 0: forerunner.live.ServeRequest
 	(*Identity)(nil),     // 1: forerunner.live.Identity
 	(*Watch)(nil),        // 2: forerunner.live.Watch
 	(*Chunk)(nil),        // 3: forerunner.live.Chunk
 	(*Pushed)(nil),       // 4: forerunner.live.Pushed
-	nil,                  // 5: forerunner.live.Identity.WorkerIdEntry
+	(*Report)(nil),       // 5: forerunner.live.Report
+	(*Told)(nil),         // 6: forerunner.live.Told
+	nil,                  // 7: forerunner.live.Identity.WorkerIdEntry
 }
 var file_proto_live_live_proto_depIdxs = []int32{
 	1, // 0: forerunner.live.ServeRequest.workers:type_name -> forerunner.live.Identity
-	5, // 1: forerunner.live.Identity.worker_id:type_name -> forerunner.live.Identity.WorkerIdEntry
-	0, // 2: forerunner.live.Outputs.Serve:input_type -> forerunner.live.ServeRequest
-	3, // 3: forerunner.live.Outputs.Push:input_type -> forerunner.live.Chunk
-	2, // 4: forerunner.live.Outputs.Serve:output_type -> forerunner.live.Watch
-	4, // 5: forerunner.live.Outputs.Push:output_type -> forerunner.live.Pushed
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	7, // 1: forerunner.live.Identity.worker_id:type_name -> forerunner.live.Identity.WorkerIdEntry
+	1, // 2: forerunner.live.Report.worker:type_name -> forerunner.live.Identity
+	0, // 3: forerunner.live.Outputs.Serve:input_type -> forerunner.live.ServeRequest
+	3, // 4: forerunner.live.Outputs.Push:input_type -> forerunner.live.Chunk
+	5, // 5: forerunner.live.Outputs.Tell:input_type -> forerunner.live.Report
+	2, // 6: forerunner.live.Outputs.Serve:output_type -> forerunner.live.Watch
+	4, // 7: forerunner.live.Outputs.Push:output_type -> forerunner.live.Pushed
+	6, // 8: forerunner.live.Outputs.Tell:output_type -> forerunner.live.Told
+	6, // [6:9] is the sub-list for method output_type
+	3, // [3:6] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_proto_live_live_proto_init() }
@@ -387,7 +559,7 @@ func file_proto_live_live_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_live_live_proto_rawDesc), len(file_proto_live_live_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

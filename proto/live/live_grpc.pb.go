@@ -4,9 +4,10 @@
 // - protoc             (unknown)
 // source: proto/live/live.proto
 
-// What commands print, while they run. The scheduler asks a worker for it when
-// somebody reads, over a call that the worker has made; so it reaches workers
-// that cannot be called, and costs nothing when nobody reads.
+// What people want to see of workers. What commands print, while they run: the
+// scheduler asks a worker for it when somebody reads, over a call that the worker
+// has made; so it reaches workers that cannot be called, and costs nothing when
+// nobody reads. And how a worker fares: it tells that from time to time.
 
 package live
 
@@ -25,6 +26,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Outputs_Serve_FullMethodName = "/forerunner.live.Outputs/Serve"
 	Outputs_Push_FullMethodName  = "/forerunner.live.Outputs/Push"
+	Outputs_Tell_FullMethodName  = "/forerunner.live.Outputs/Tell"
 )
 
 // OutputsClient is the client API for Outputs service.
@@ -39,6 +41,9 @@ type OutputsClient interface {
 	// Brings more of what a Watch asks for. It is answered when the reader is ready
 	// for the next chunk; so there is at most one of each Watch under way.
 	Push(ctx context.Context, in *Chunk, opts ...grpc.CallOption) (*Pushed, error)
+	// Takes the place of the last report of the same worker, and holds until its call
+	// of Serve ends. Without such a call: FAILED_PRECONDITION.
+	Tell(ctx context.Context, in *Report, opts ...grpc.CallOption) (*Told, error)
 }
 
 type outputsClient struct {
@@ -78,6 +83,16 @@ func (c *outputsClient) Push(ctx context.Context, in *Chunk, opts ...grpc.CallOp
 	return out, nil
 }
 
+func (c *outputsClient) Tell(ctx context.Context, in *Report, opts ...grpc.CallOption) (*Told, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Told)
+	err := c.cc.Invoke(ctx, Outputs_Tell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OutputsServer is the server API for Outputs service.
 // All implementations must embed UnimplementedOutputsServer
 // for forward compatibility.
@@ -90,6 +105,9 @@ type OutputsServer interface {
 	// Brings more of what a Watch asks for. It is answered when the reader is ready
 	// for the next chunk; so there is at most one of each Watch under way.
 	Push(context.Context, *Chunk) (*Pushed, error)
+	// Takes the place of the last report of the same worker, and holds until its call
+	// of Serve ends. Without such a call: FAILED_PRECONDITION.
+	Tell(context.Context, *Report) (*Told, error)
 	mustEmbedUnimplementedOutputsServer()
 }
 
@@ -105,6 +123,9 @@ func (UnimplementedOutputsServer) Serve(*ServeRequest, grpc.ServerStreamingServe
 }
 func (UnimplementedOutputsServer) Push(context.Context, *Chunk) (*Pushed, error) {
 	return nil, status.Error(codes.Unimplemented, "method Push not implemented")
+}
+func (UnimplementedOutputsServer) Tell(context.Context, *Report) (*Told, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tell not implemented")
 }
 func (UnimplementedOutputsServer) mustEmbedUnimplementedOutputsServer() {}
 func (UnimplementedOutputsServer) testEmbeddedByValue()                 {}
@@ -156,6 +177,24 @@ func _Outputs_Push_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Outputs_Tell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Report)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutputsServer).Tell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Outputs_Tell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutputsServer).Tell(ctx, req.(*Report))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Outputs_ServiceDesc is the grpc.ServiceDesc for Outputs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -166,6 +205,10 @@ var Outputs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Push",
 			Handler:    _Outputs_Push_Handler,
+		},
+		{
+			MethodName: "Tell",
+			Handler:    _Outputs_Tell_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

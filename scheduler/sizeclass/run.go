@@ -83,13 +83,17 @@ func parseRuns(value []byte) []run {
 func marshalRuns(list []run) ([]byte, error) {
 	record := &runs.Record{}
 	for _, r := range list {
-		record.Runs = append(record.Runs, &runs.Run{
-			SizeClass: r.class, Outcome: runs.Outcome(r.outcome),
-			DurationNanoseconds: int64(r.Duration), CpuNanoseconds: int64(r.CPU), Cpus: r.CPUs,
-			PeakMemoryBytes: r.PeakMemoryBytes, MemoryLimitBytes: r.MemoryLimitBytes, Action: r.action,
-		})
+		record.Runs = append(record.Runs, r.message())
 	}
 	return proto.MarshalOptions{Deterministic: true}.Marshal(record)
+}
+
+func (r run) message() *runs.Run {
+	return &runs.Run{
+		SizeClass: r.class, Outcome: runs.Outcome(r.outcome),
+		DurationNanoseconds: int64(r.Duration), CpuNanoseconds: int64(r.CPU), Cpus: r.CPUs,
+		PeakMemoryBytes: r.PeakMemoryBytes, MemoryLimitBytes: r.MemoryLimitBytes, Action: r.action,
+	}
 }
 
 func (r run) valid() bool {

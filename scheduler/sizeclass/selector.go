@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
 // A Class is a size class that an action can be run on: workers of it are connected, or are
@@ -68,6 +70,8 @@ type Assessment struct {
 	// the successes.
 	Succeeded, TimedOut, Failed int
 	Median                      time.Duration
+	// Runs are these outcomes, the oldest first.
+	Runs []*runs.Run
 	// Expected is how long a run would take, 0 if that is not known.
 	Expected time.Duration
 	// Acceptable is how long it may take by the rule, 0 for the largest class, and Timeout
@@ -141,6 +145,7 @@ func (s *Selector) assess(c Conditions) []Assessment {
 func (s *Selector) count(a *Assessment) {
 	var durations []time.Duration
 	for _, r := range s.statistics.runs[a.Size] {
+		a.Runs = append(a.Runs, r.message())
 		switch r.outcome {
 		case Succeeded:
 			a.Succeeded++

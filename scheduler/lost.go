@@ -1,0 +1,47 @@
+package scheduler
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// maxLost is how many workers that were lost are remembered.
+const maxLost = 100
+
+// A lostWorkers remembers workers that stopped calling without having drained. Zero is ready for
+// use; mu is taken without any other lock.
+type lostWorkers struct {
+	mu    sync.Mutex
+	total int64
+	last  []*admin.LostWorker // the latest last; none is changed
+}
+
+func (l *lostWorkers) add(now time.Time, d Departure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total++
+	if len(l.last) == maxLost {
+		l.last = slices.Delete(l.last, 0, 1)
+	}
+	l.last = append(l.last, &admin.LostWorker{Identity: d.ID, At: timestamppb.New(now), Action: d.Action})
+}
+
+func (l *lostWorkers) count() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// list returns the latest first.
+func (l *lostWorkers) list() []*admin.LostWorker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := slices.Clone(l.last)
+	slices.Reverse(list)
+	return list
+}
