@@ -57,10 +57,12 @@ func (n *Node) All() (all Amount) {
 }
 
 // LayOver lays r over the input root that consists of the directories, in any order. A directory
-// that is not among them is taken to be empty. Beyond atMost nodes it returns ErrTooLarge.
+// that is not among them is taken to be empty. Of folders that nobody read only the sums are there,
+// unless nothing is known at all and their files are few enough. Beyond atMost nodes it returns ErrTooLarge.
 func LayOver(r Record, root digest.Digest, directories []*repb.Directory, atMost int) (*Node, error) {
 	b := &overlay{
 		record: r, function: root.Function(), left: atMost,
+		knows:       r.Profile != nil || r.KnowsLast(),
 		directories: make(map[digest.Digest]*repb.Directory, len(directories)),
 		unread:      map[digest.Digest]Amount{},
 	}
@@ -87,6 +89,7 @@ type overlay struct {
 	directories map[digest.Digest]*repb.Directory
 	unread      map[digest.Digest]Amount // what is below folders that nobody read
 	left        int                      // nodes
+	knows       bool                     // what some run read
 }
 
 // mark says who read the path of that hash.
@@ -118,7 +121,7 @@ func (b *overlay) fill(n *Node, h PathHash, d digest.Digest) error {
 		}
 		childHash := h.Child(e.GetName())
 		child := &Node{Name: e.GetName(), Folder: true, Mark: b.mark(childHash)}
-		if child.Mark == NeverRead {
+		if child.Mark == NeverRead && (b.knows || b.count(below).Files > int64(b.left)) {
 			child.Sums[NeverRead] = b.count(below)
 		} else if err := b.fill(child, childHash, below); err != nil {
 			return err

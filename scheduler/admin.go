@@ -163,7 +163,8 @@ func (s adminService) ListQueues(
 		q := &admin.Queue{
 			InstanceNamePrefix: v.Prefix, Platform: v.Platform.admin(), SizeClass: v.SizeClass,
 			Workers: int32(v.Workers), Idle: int32(v.Idle), Executing: int32(v.Executing), Draining: int32(v.Draining),
-			Queued: int64(v.Queued), Root: v.Root.proto(),
+			Resting: int32(v.Resting),
+			Queued:  int64(v.Queued), Root: v.Root.proto(),
 		}
 		q.HeadReason = v.Why
 		if v.Head != nil {

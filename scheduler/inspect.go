@@ -114,7 +114,9 @@ type QueueView struct {
 	SizeClass uint32
 	// Workers counts all; the others are parts of them.
 	Workers, Idle, Executing, Draining int
-	Queued                             int
+	// Resting are those of Draining that nobody drained.
+	Resting int
+	Queued  int
 	// Head is the operation that is next, nil if none waits that may run; Why says for
 	// what.
 	Head      *Operation
@@ -150,13 +152,16 @@ func (s *State) QueueCounts() (queues []QueueView) {
 }
 
 func (s *State) eachQueue(do func(*queue, QueueView)) {
-	executing, draining := map[*queue]int{}, map[*queue]int{}
+	executing, draining, resting := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
 	for _, w := range s.workers {
 		switch {
 		case w.task != nil:
 			executing[w.queue]++
 		case !w.serving:
 			draining[w.queue]++
+			if w.resting {
+				resting[w.queue]++
+			}
 		}
 	}
 	for _, p := range s.sortedPools() {
@@ -164,7 +169,7 @@ func (s *State) eachQueue(do func(*queue, QueueView)) {
 			do(q, QueueView{
 				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
 				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
-				Executing: executing[q], Draining: draining[q], Queued: q.waiting,
+				Executing: executing[q], Draining: draining[q], Resting: resting[q], Queued: q.waiting,
 			})
 		}
 	}

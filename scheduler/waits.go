@@ -70,8 +70,8 @@ func (s *State) whyWaits(q *queue, idle int) string {
 	if q.serving == 0 {
 		why = "no worker takes more work for the moment"
 	}
-	if rest := q.workers - q.serving; rest > 0 {
-		why += fmt.Sprintf("; %d more are drained or leave", rest)
+	if drained := q.workers - q.serving - q.resting; drained > 0 {
+		why += fmt.Sprintf("; %d more are drained", drained)
 	}
 	return why
 }

@@ -68,21 +68,26 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 
 // digestOf returns the digest that the path of a page names.
 func digestOf(r *http.Request) (digest.Digest, error) {
-	for _, fn := range []digest.Function{digest.SHA256, digest.BLAKE3} {
-		if fn.String() != r.PathValue("function") {
-			continue
-		}
-		n, err := strconv.ParseInt(r.PathValue("size"), 10, 64)
-		if err != nil {
-			break
-		}
-		d, err := digest.Parse(fn, r.PathValue("hash"), n)
-		if err != nil {
-			return d, status.Error(codes.InvalidArgument, err.Error())
-		}
-		return d, nil
+	fn, err := functionOf(r.PathValue("function"))
+	n, sizeErr := strconv.ParseInt(r.PathValue("size"), 10, 64)
+	if err != nil || sizeErr != nil {
+		return digest.Digest{}, status.Error(codes.InvalidArgument, "an action's page is /actions/FUNCTION/HASH/SIZE")
 	}
-	return digest.Digest{}, status.Error(codes.InvalidArgument, "an action's page is /actions/FUNCTION/HASH/SIZE")
+	d, err := digest.Parse(fn, r.PathValue("hash"), n)
+	if err != nil {
+		return d, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return d, nil
+}
+
+// functionOf returns the digest function of a name.
+func functionOf(name string) (digest.Function, error) {
+	for _, fn := range digest.Functions() {
+		if fn.String() == name {
+			return fn, nil
+		}
+	}
+	return 0, fmt.Errorf("digest function %q is not known", name)
 }
 
 func readMessage(ctx context.Context, blobs Blobs, d digest.Digest, m proto.Message) error {
@@ -135,7 +140,7 @@ func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *a
 		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, maxShownInputs)
 		return
 	}
-	v.Inputs = inputsOf(tree)
+	v.Inputs = inputsOf(tree, v.Known)
 }
 
 // record returns what former runs read; nothing if that is not known.
@@ -171,13 +176,22 @@ func (s *Site) sizes(ctx context.Context, d digest.Digest, mnemonic string, v *a
 type inputNode struct {
 	*prefetch.Node
 	Children []*inputNode
+	known    bool // what was read
 }
 
 // Unused is what nobody read at and below it.
-func (n *inputNode) Unused() prefetch.Amount { return n.Sums[prefetch.NeverRead] }
+func (n *inputNode) Unused() prefetch.Amount {
+	if !n.known {
+		return prefetch.Amount{}
+	}
+	return n.Sums[prefetch.NeverRead]
+}
 
-// Read is how it is called what was done with a file.
+// Read is how it is called what was done with a file; empty: that is not known.
 func (n *inputNode) Read() string {
+	if !n.known {
+		return ""
+	}
 	return [prefetch.Marks]string{
 		prefetch.NeverRead: "never read", prefetch.Foreseen: "foreseen", prefetch.ReadLast: "read",
 	}[n.Mark]
@@ -186,13 +200,13 @@ func (n *inputNode) Read() string {
 // Class is the same for the style sheet.
 func (n *inputNode) Class() string { return strings.ReplaceAll(n.Read(), " ", "-") }
 
-func inputsOf(n *prefetch.Node) *inputNode {
-	v := &inputNode{Node: n}
+func inputsOf(n *prefetch.Node, known bool) *inputNode {
+	v := &inputNode{Node: n, known: known}
 	for _, child := range n.Children {
-		v.Children = append(v.Children, inputsOf(child))
+		v.Children = append(v.Children, inputsOf(child, known))
 	}
 	slices.SortStableFunc(v.Children, func(a, b *inputNode) int {
-		return cmp.Or(cmp.Compare(b.Unused().Bytes, a.Unused().Bytes), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Unused().Bytes, a.Unused().Bytes), cmp.Compare(b.All().Bytes, a.All().Bytes), cmp.Compare(a.Name, b.Name))
 	})
 	return v
 }

@@ -1,52 +1,77 @@
 package web
 
 import (
-	"fmt"
+	"time"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// A chart shows a bar for each size class: how long a run takes there, with a line where it is
-// no longer acceptable.
+// A meter is a bar, in thousandths of its length, with marks on it.
+type meter struct {
+	Label string
+	Fill  int64
+	Ticks []int64
+}
+
+// tickWidth is that of a mark; one at the end is as wide.
+const tickWidth = 16
+
+// meterOf returns a bar of a share from 0 to 1, with a mark at each of the others.
+func meterOf(label string, fill float64, ticks ...float64) meter {
+	m := meter{Label: label, Fill: thousandths(fill)}
+	for _, t := range ticks {
+		m.Ticks = append(m.Ticks, min(thousandths(t), 1000-tickWidth))
+	}
+	return m
+}
+
+func thousandths(share float64) int64 { return int64(1000 * min(max(share, 0), 1)) }
+
+// A chart shows the runs on each size class by their times, with what would be expected of the next
+// one and the longest time that is acceptable.
 type chart struct {
-	Bars []bar
+	Rows    []chartRow
+	Longest time.Duration
 }
 
-// A bar is in thousandths of the longest time.
-type bar struct {
-	Label            string
-	Expected, Accept int64
+// A chartRow is a size class. All but Class and Probability are in thousandths of the longest time.
+type chartRow struct {
+	Class            uint32
+	Probability      float64
+	Expected, Accept int64 // 0: not known
+	Runs             []chartRun
 }
 
-const (
-	barHeight = 18
-	barGap    = 8
-)
+type chartRun struct {
+	At  int64
+	Bad bool // stopped by its timeout
+}
 
-func (c *chart) Height() int { return len(c.Bars) * (barHeight + barGap) }
-
-// Y is the upper edge of bar i.
-func (c *chart) Y(i int) int { return i * (barHeight + barGap) }
-
-// BarHeight is in the units of Y.
-func (c *chart) BarHeight() int { return barHeight }
-
-// chartOf is nil if nothing is known of any class.
+// chartOf is nil if no time is known of any class.
 func chartOf(resp *admin.GetSizesResponse) *chart {
-	var longest float64
-	for _, s := range resp.GetSizes() {
-		longest = max(longest, s.GetExpected().AsDuration().Seconds(), s.GetAcceptable().AsDuration().Seconds())
-	}
-	if longest == 0 {
-		return nil
-	}
 	c := &chart{}
 	for _, s := range resp.GetSizes() {
-		c.Bars = append(c.Bars, bar{
-			Label:    fmt.Sprintf("class %d", s.GetSizeClass()),
-			Expected: int64(1000 * s.GetExpected().AsDuration().Seconds() / longest),
-			Accept:   int64(1000 * s.GetAcceptable().AsDuration().Seconds() / longest),
-		})
+		c.Longest = max(c.Longest, s.GetExpected().AsDuration(), s.GetAcceptable().AsDuration())
+		for _, r := range s.GetRuns() {
+			c.Longest = max(c.Longest, time.Duration(r.GetDurationNanoseconds()))
+		}
+	}
+	if c.Longest == 0 {
+		return nil
+	}
+	at := func(d time.Duration) int64 { return thousandths(float64(d) / float64(c.Longest)) }
+	for _, s := range resp.GetSizes() {
+		row := chartRow{
+			Class: s.GetSizeClass(), Probability: s.GetProbability(),
+			Expected: at(s.GetExpected().AsDuration()), Accept: at(s.GetAcceptable().AsDuration()),
+		}
+		for _, r := range s.GetRuns() {
+			if d := time.Duration(r.GetDurationNanoseconds()); d > 0 { // of failures it is not known
+				row.Runs = append(row.Runs, chartRun{at(d), r.GetOutcome() == runs.Outcome_TIMED_OUT})
+			}
+		}
+		c.Rows = append(c.Rows, row)
 	}
 	return c
 }

@@ -28,6 +28,8 @@ import (
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -42,6 +44,7 @@ type fakeScheduler struct {
 	calls  int
 	told   []string
 	done   bool
+	stderr digest.Digest // of an operation that is done
 }
 
 const operationOf = "operations/11111111-2222"
@@ -57,12 +60,13 @@ func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*
 	defer f.mu.Unlock()
 	f.calls++
 	return &admin.ListQueuesResponse{
-		Unmatched: 2, UnmatchedReason: "no worker has OS=plan9",
+		Unmatched: 2, UnmatchedReason: "no worker has OS=plan9", WorkersLost: 1234,
 		Queues: []*admin.Queue{{
 			Platform: []*admin.Property{{Name: "OS", Value: "linux"}}, SizeClass: 4, Workers: 10, Executing: 9, Draining: 1,
 			Queued: f.queued, HeadAction: strings.Repeat("ab", 32) + "/7", HeadReason: "all 9 workers that take work are busy",
+			HeadOperation: operationOf,
 			Root: &admin.Branch{Children: []*admin.Branch{
-				{Key: "team-a", Queued: 5, Running: 6, Due: 1, Children: []*admin.Branch{{Key: "<b>build</b>", Running: 6, Due: 1}}},
+				{Key: "team-a", Queued: 5, Running: 6, Due: 1, Why: "at its maximum", Children: []*admin.Branch{{Key: "<b>build</b>", Running: 6, Due: 1}}},
 				{Key: "team-b", Queued: 1, Running: 3, Due: 3},
 			}},
 		}},
@@ -70,9 +74,17 @@ func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*
 }
 
 func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersRequest) (*admin.ListWorkersResponse, error) {
+	fares := &live.Report{
+		Slots: 6, StoreBytes: 30 << 30, StoreMaxBytes: 40 << 30, FilesRead: 100, FilesForeseen: 15, FilesMissed: 5,
+	}
 	return &admin.ListWorkersResponse{
-		Workers: []*admin.Worker{{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9"}},
-		Drains:  []*admin.Pattern{{Attributes: map[string]string{"host": "old-*"}}}, NextPageToken: "more&" + req.GetPageToken(),
+		Workers: []*admin.Worker{
+			{Identity: map[string]string{"host": "v", "position": "0"}, State: admin.Worker_IDLE, Report: fares},
+			{Identity: map[string]string{"host": "v", "position": "1"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9", Report: fares},
+			{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_DRAINED, DrainedByPattern: true},
+		},
+		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "dead"}, At: timestamppb.Now(), Action: "efefefefefefef/9"}},
+		Drains: []*admin.Pattern{{Attributes: map[string]string{"host": "old-*"}}}, NextPageToken: "more&" + req.GetPageToken(),
 	}, nil
 }
 
@@ -106,14 +118,22 @@ func (f *fakeScheduler) operationMessage() *admin.Operation {
 	defer f.mu.Unlock()
 	return &admin.Operation{
 		Name: operationOf, Action: strings.Repeat("ab", 32) + "/7", DigestFunction: "sha256", InstanceName: "main",
-		Mnemonic: "GoCompile", Queued: timestamppb.Now(), Done: f.done,
+		Mnemonic: "GoCompile", Queued: timestamppb.New(time.Now().Add(-time.Hour)), Done: f.done,
+		SizeClass: 4, SizeReason: "least delay", WaitsFor: "for its turn",
 	}
 }
 
 func (f *fakeScheduler) GetSizes(context.Context, *admin.GetSizesRequest) (*admin.GetSizesResponse, error) {
 	return &admin.GetSizesResponse{
 		SizeClass: 1, Reason: "it was fast enough", Sizes: []*admin.SizeStats{
-			{SizeClass: 1, Succeeded: 3, Expected: durationpb.New(2 * time.Second), Acceptable: durationpb.New(4 * time.Second), Probability: 0.9},
+			{
+				SizeClass: 1, Succeeded: 3, Expected: durationpb.New(2 * time.Second), Acceptable: durationpb.New(4 * time.Second), Probability: 0.9,
+				Runs: []*runs.Run{
+					{Outcome: runs.Outcome_SUCCEEDED, DurationNanoseconds: 2e9},
+					{Outcome: runs.Outcome_FAILED},
+					{Outcome: runs.Outcome_TIMED_OUT, DurationNanoseconds: 5e9},
+				},
+			},
 			{SizeClass: 4, Succeeded: 1, Expected: durationpb.New(time.Second)},
 		},
 	}, nil
@@ -133,7 +153,7 @@ func (o fakeOperations) GetOperation(_ context.Context, req *longrunningpb.GetOp
 		at := func(ms int) *timestamppb.Timestamp { return timestamppb.New(time.UnixMilli(1e12 + int64(ms))) }
 		response := packed(&repb.ExecuteResponse{
 			Message: "killed for want of memory",
-			Result: &repb.ActionResult{ExitCode: 137, ExecutionMetadata: &repb.ExecutedActionMetadata{
+			Result: &repb.ActionResult{ExitCode: 137, StdoutRaw: []byte("a < b\xff"), StderrDigest: o.f.stderr.Proto(), ExecutionMetadata: &repb.ExecutedActionMetadata{
 				Worker: "w1", QueuedTimestamp: at(0), WorkerStartTimestamp: at(-3), // another machine's clock
 				ExecutionStartTimestamp: at(100), ExecutionCompletedTimestamp: at(400), WorkerCompletedTimestamp: at(500),
 				AuxiliaryMetadata: []*anypb.Any{

@@ -19,7 +19,10 @@ const (
 )
 
 // A sample is how much of everything there was at a moment.
-type sample struct{ waiting, executing, workers int64 }
+type sample struct {
+	waiting, executing, workers, idle, draining, lost int64
+	longest                                           time.Duration // that the first of a queue waits
+}
 
 // A history holds the samples of the last hour, the oldest first.
 type history struct {
@@ -62,21 +65,28 @@ func (s *Site) Run(ctx context.Context) error {
 }
 
 func sampleOf(list *admin.ListQueuesResponse) sample {
-	x := sample{waiting: list.GetUnmatched()}
+	x := sample{waiting: list.GetUnmatched(), lost: list.GetWorkersLost()}
 	for _, q := range list.GetQueues() {
 		x.waiting += q.GetQueued()
 		x.executing += int64(q.GetExecuting())
 		x.workers += int64(q.GetWorkers())
+		x.idle += int64(q.GetIdle())
+		x.draining += int64(q.GetDraining() - q.GetResting())
+		if q.GetHeadQueued() != nil {
+			x.longest = max(x.longest, time.Since(q.GetHeadQueued().AsTime()))
+		}
 	}
 	return x
 }
 
 // A plot is a line over the last hour, in an SVG of plotWidth by plotHeight.
 type plot struct {
-	Title  string
-	Points string // "x,y x,y"; empty: too few
-	Now    int64
-	Top    int64 // the value at the upper edge
+	Title     string
+	Points    string // "x,y x,y"; empty: too few
+	from      int    // the x of the first
+	Now       int64
+	Top       int64 // the value at the upper edge
+	inSeconds bool
 }
 
 const plotWidth, plotHeight = samples, 60
@@ -84,22 +94,35 @@ const plotWidth, plotHeight = samples, 60
 func (p plot) Width() int  { return plotWidth }
 func (p plot) Height() int { return plotHeight }
 
-// Summary says the same in words.
-func (p plot) Summary() string {
-	return fmt.Sprintf("%s over the last hour: now %d, scale from 0 to %d", p.Title, p.Now, p.Top)
+// Area is the path of what is below the line.
+func (p plot) Area() string {
+	return fmt.Sprintf("M%d,%d L%s L%d,%d Z", p.from, plotHeight, p.Points, plotWidth-1, plotHeight)
 }
 
-// plots draws the three lines of a history. The youngest sample is at the right.
+// Text writes a value with its unit.
+func (p plot) Text(value int64) string {
+	if p.inSeconds {
+		return (time.Duration(value) * time.Second).String()
+	}
+	return count(value)
+}
+
+// Summary says the same in words.
+func (p plot) Summary() string {
+	return fmt.Sprintf("%s over the last hour: now %s, scale from 0 to %s", p.Title, p.Text(p.Now), p.Text(p.Top))
+}
+
+// plots draws the lines of a history. The youngest sample is at the right.
 func plots(list []sample) []plot {
 	of := func(title string, value func(sample) int64) plot {
-		p := plot{Title: title, Top: 1}
+		p := plot{Title: title, Top: 1, from: plotWidth - len(list)}
 		for _, x := range list {
 			p.Top = max(p.Top, value(x))
 		}
 		var b strings.Builder
 		for i, x := range list {
 			y := float64(plotHeight) * (1 - float64(value(x))/float64(p.Top))
-			fmt.Fprintf(&b, "%d,%.1f ", plotWidth-len(list)+i, y)
+			fmt.Fprintf(&b, "%d,%.1f ", p.from+i, y)
 			p.Now = value(x)
 		}
 		if len(list) > 1 {
@@ -107,8 +130,11 @@ func plots(list []sample) []plot {
 		}
 		return p
 	}
+	wait := of("Longest wait", func(x sample) int64 { return int64(x.longest / time.Second) })
+	wait.inSeconds = true
 	return []plot{
 		of("Waiting actions", func(x sample) int64 { return x.waiting }),
+		wait,
 		of("Running actions", func(x sample) int64 { return x.executing }),
 		of("Workers", func(x sample) int64 { return x.workers }),
 	}

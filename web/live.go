@@ -62,6 +62,9 @@ func (e events) send(name string, data []byte) error {
 	return e.control.Flush()
 }
 
+// A former is the data of a page whose parts that do not move depend on its form.
+type former interface{ form() string }
+
 // follow sends what moves of a page whenever it looks different, until the viewer leaves or
 // the page is no more.
 func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load loader) {
@@ -74,11 +77,19 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 	defer ticker.Stop()
 	var shown []byte
 	var sent time.Time
+	form := ""
 	for {
 		data, err := s.load(r, load)
 		if err != nil {
 			_ = e.send("gone", []byte(status.Convert(err).Message()))
 			return
+		}
+		if f, ok := data.(former); ok {
+			if form != "" && form != f.form() {
+				_ = e.send("reload", nil)
+				return
+			}
+			form = f.form()
 		}
 		part, err := s.main(name, data)
 		if err != nil {

@@ -85,7 +85,14 @@ type operationView struct {
 	Spans   []span
 	Facts   []facts
 	Output  bool // can be watched
+	Printed []printed
 }
+
+// Failed reports whether it ended, and not with success.
+func (o operationView) Failed() bool { return o.Error != "" || o.Exit != nil && *o.Exit != 0 }
+
+// form is what viewers have to load anew to see all of the page.
+func (o operationView) form() string { return o.Stage }
 
 // ActionPath is where the page of the action is.
 func (o operationView) ActionPath() string {
@@ -110,6 +117,7 @@ func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
 	}
 	v.Stage = strings.ToLower(meta.GetStage().String())
 	if m.GetResponse() == nil {
+		v.Spans = spansSoFar(op, time.Now())
 		v.Output = meta.GetStage() == repb.ExecutionStage_EXECUTING && s.options.Output != nil
 		return v, nil
 	}
@@ -118,6 +126,7 @@ func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
 		return nil, status.Errorf(codes.Internal, "response of %s: %v", name, err)
 	}
 	v.respond(&resp)
+	v.Printed = s.printed(ctx, op, resp.GetResult())
 	return v, nil
 }
 
@@ -136,6 +145,19 @@ func (o *operationView) respond(resp *repb.ExecuteResponse) {
 		o.Worker = meta.GetWorker()
 	}
 	o.Spans, o.Facts = spans(meta), factsOf(meta.GetAuxiliaryMetadata())
+}
+
+// spansSoFar is the time line of an operation that is not done.
+func spansSoFar(op *admin.Operation, now time.Time) []span {
+	m := &repb.ExecutedActionMetadata{QueuedTimestamp: op.GetQueued(), WorkerStartTimestamp: timestamppb.New(now)}
+	if op.GetStarted() != nil {
+		m.WorkerStartTimestamp, m.WorkerCompletedTimestamp = op.GetStarted(), timestamppb.New(now)
+	}
+	list := spans(m)
+	if op.GetStarted() != nil {
+		list[len(list)-1].Name = "on the worker"
+	}
+	return list
 }
 
 // A span is a stage on the time line of an action, in thousandths of it all.

@@ -2,7 +2,9 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
@@ -22,28 +24,26 @@ type overview struct {
 	Unmatched       int64
 	UnmatchedReason string
 	Plots           []plot
-	Idle, Draining  int32
 	sample
 }
 
-func (o overview) Waiting() int64   { return o.waiting }
-func (o overview) Executing() int64 { return o.executing }
-func (o overview) Workers() int64   { return o.workers }
+func (o overview) Waiting() int64         { return o.waiting }
+func (o overview) Executing() int64       { return o.executing }
+func (o overview) Workers() int64         { return o.workers }
+func (o overview) Idle() int64            { return o.idle }
+func (o overview) Draining() int64        { return o.draining }
+func (o overview) Lost() int64            { return o.lost }
+func (o overview) Longest() time.Duration { return o.longest }
 
 func (s *Site) overview(ctx context.Context, _ *http.Request) (any, error) {
 	list, err := s.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := overview{
+	return overview{
 		Queues: list.GetQueues(), Unmatched: list.GetUnmatched(), UnmatchedReason: list.GetUnmatchedReason(),
 		Plots: plots(s.history.all()), sample: sampleOf(list),
-	}
-	for _, q := range list.GetQueues() {
-		o.Idle += q.GetIdle()
-		o.Draining += q.GetDraining()
-	}
-	return o, nil
+	}, nil
 }
 
 // A queueTree is a queue with its branches.
@@ -61,7 +61,14 @@ type branch struct {
 	// Share is the part of what runs among its siblings that runs here; Fair is the part that
 	// is due to it, among those that have something to run.
 	Share, Fair float64
-	Branches    []branch
+	// Open: it is shown with its branches unless the viewer closes it.
+	Open     bool
+	Branches []branch
+}
+
+// Bar is the share, with a mark at the fair one.
+func (b branch) Bar() meter {
+	return meterOf(fmt.Sprintf("share %s, fair %s", percent(b.Share), percent(b.Fair)), b.Share, b.Fair)
 }
 
 func (s *Site) invocations(ctx context.Context, _ *http.Request) (any, error) {
@@ -86,7 +93,7 @@ func branches(id string, parent *admin.Branch) []branch {
 	list := make([]branch, len(parent.GetChildren()))
 	for i, b := range parent.GetChildren() {
 		below := id + "/" + b.GetKey()
-		list[i] = branch{Branch: b, ID: below, Branches: branches(below, b)}
+		list[i] = branch{Branch: b, ID: below, Branches: branches(below, b), Open: len(list) == 1}
 		if running > 0 {
 			list[i].Share = float64(b.GetRunning()) / running
 		}

@@ -2,13 +2,47 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
+// A cohortView is a cohort with a row for each instance name.
+type cohortView struct {
+	*admin.Cohort
+	Waiting int64 // actions, of all instance names
+	Rows    []quotaRow
+}
+
+type quotaRow struct {
+	*admin.Quota
+	// Bar is what is used of the capacity, with marks at the promise and at the maximum.
+	Bar meter
+}
+
 func (s *Site) quotas(ctx context.Context, _ *http.Request) (any, error) {
-	return ask(ctx, s.source, "quotas", func(ctx context.Context) (*admin.ListQuotasResponse, error) {
+	list, err := ask(ctx, s.source, "quotas", func(ctx context.Context) (*admin.ListQuotasResponse, error) {
 		return s.options.Scheduler.ListQuotas(ctx, &admin.ListQuotasRequest{})
 	})
+	if err != nil {
+		return nil, err
+	}
+	views := make([]cohortView, len(list.GetCohorts()))
+	for i, c := range list.GetCohorts() {
+		views[i].Cohort = c
+		scale := float64(max(c.GetCapacity(), c.GetUsed(), 1))
+		for _, q := range c.GetQuotas() {
+			views[i].Waiting += q.GetWaiting()
+			label := fmt.Sprintf("uses %d of %d", q.GetUsed(), c.GetCapacity())
+			var marks []float64
+			for _, mark := range []int64{q.GetMin(), q.GetMax()} {
+				if mark > 0 {
+					marks = append(marks, float64(mark)/scale)
+				}
+			}
+			views[i].Rows = append(views[i].Rows, quotaRow{q, meterOf(label, float64(q.GetUsed())/scale, marks...)})
+		}
+	}
+	return views, nil
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"strings"
@@ -16,9 +17,9 @@ import (
 
 // functions are what templates call.
 var functions = template.FuncMap{
-	"ago": ago, "bytes": text.Bytes, "dash": dash, "duration": durationText, "identity": text.Pairs,
-	"operationID": operationID, "percent": percent, "platform": platform, "queueID": queueID, "short": short,
-	"state": stateText,
+	"ago": ago, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "identity": text.Pairs,
+	"operationID": operationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
+	"state": stateText, "worker": workerText,
 }
 
 // dash stands for nothing.
@@ -51,6 +52,35 @@ func durationText(d any) string {
 		return of.Round(100 * time.Microsecond).String()
 	}
 	return of.Round(time.Microsecond).String()
+}
+
+// draining counts the workers of a queue that get no more actions.
+func draining(q *admin.Queue) string { return count(q.GetDraining() - q.GetResting()) }
+
+// seconds leaves out what is less than one.
+func seconds(d time.Duration) string {
+	if d < time.Second {
+		return dash("")
+	}
+	return d.Round(time.Second).String()
+}
+
+// count writes an integer with a thin space between thousands.
+func count(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "\u2009" + digits[i:]
+	}
+	return digits
+}
+
+// workerText writes the key of a worker as its identity.
+func workerText(key string) string {
+	var id map[string]string
+	if json.Unmarshal([]byte(key), &id) != nil {
+		return dash(key) // of another scheduler, or as its result says it
+	}
+	return text.Pairs(id)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

@@ -29,8 +29,9 @@ func expect(t *testing.T, page string, texts ...string) {
 func TestPages(t *testing.T) {
 	b := newBrowser(t, false)
 	b.scheduler.queued = 6
-	expect(t, b.get("/", 200), "OS=linux", "all 9 workers that take work are busy", "No worker can serve 2", "no worker has OS=plan9")
-	expect(t, b.get("/invocations", 200), "team-a", "share 67 %, fair 25 %", "share 33 %, fair 75 %", "&lt;b&gt;build&lt;/b&gt;")
+	expect(t, b.get("/", 200), "OS=linux", "all 9 workers that take work are busy", "No worker can serve 2", "no worker has OS=plan9",
+		"<dt>Lost</dt><dd>1\u2009234", "/"+operationOf)
+	expect(t, b.get("/invocations", 200), "team-a", "share 67 %, fair 25 %", "share 33 %, fair 75 %", "&lt;b&gt;build&lt;/b&gt;", "at its maximum")
 	page := b.get("/operations?pattern=target%3D//a*", 200)
 	expect(t, page, operationOf, "&lt;script&gt;", "GoCompile")
 	if strings.Contains(page, "<script>alert") {
@@ -40,12 +41,20 @@ func TestPages(t *testing.T) {
 		t.Errorf("asked %q", b.scheduler.told)
 	}
 	expect(t, b.get("/operations?pattern=nonsense", 400), "That is not understood")
-	expect(t, b.get("/workers", 200), "host=w,1,slot=0", "executing", "old-*", "page=more%26")
-	expect(t, b.get("/quotas", 200), "30 of 40 used, 50 promised, counted in slots", "more is promised than there is", "web", ">35<", ">7<")
-	expect(t, b.get("/"+operationOf, 200), "executing", "data-live", "/stdout", "Cancel this operation", "instance=main")
-	b.scheduler.done = true
+	expect(t, b.get("/workers", 200), "host=w,1,slot=0", "executing", "old-*", "page=more%26",
+		"1 idle", "1 executing", "30 GiB of 40 GiB", "75 % full", ">80 %<", "host=dead", "efefefefefef")
+	if n := strings.Count(b.get("/workers", 200), `action="/workers/drain"`); n != 1 {
+		t.Errorf("%d workers can be drained, want one of the two", n)
+	}
+	expect(t, b.get("/quotas", 200), "<dt>Capacity</dt><dd>40", "<dt>Promised</dt><dd>50", "in slots",
+		"more is promised than there is", "web", ">35<", ">7<", "uses 30 of 40")
+	expect(t, b.get("/"+operationOf, 200), "executing", "data-live", "/stdout", "Cancel this operation", "instance=main",
+		"for its turn", "least delay", "1h0m0s")
+	b.scheduler.done, b.scheduler.stderr = true, digest.Of(digest.SHA256, []byte("warning"))
+	expect(t, b.get("/"+operationOf, 200), "not, or no longer, in the storage")
+	b.blobs[b.scheduler.stderr] = []byte("warning")
 	page = b.get("/"+operationOf, 200)
-	expect(t, page, "137", "killed for want of memory", "300ms", "hit rate", "75 %", "20 MiB")
+	expect(t, page, "137", "killed for want of memory", "300ms", "hit rate", "75 %", "20 MiB", "a &lt; b\ufffd</pre>", "warning</pre>")
 	if strings.Contains(page, "Cancel") || strings.Contains(page, "data-live") {
 		t.Error("an operation that is done can be cancelled, or moves")
 	}
@@ -70,7 +79,11 @@ func TestAction(t *testing.T) {
 	path := "/actions/sha256/" + d.String()
 	page := b.get(path, 200)
 	expect(t, page, "cc &#39;it&#39;\\&#39;&#39;s&#39; &#39;$HOME&#39;", "nothing can be said", "3 files, 30 MiB",
-		"starts on class 1", "it was fast enough", "90 %")
+		"starts on class 1", "it was fast enough", "90 %",
+		`<path d="M400 10h.01"/><path class="bad" d="M1000 10h.01"/><path class="accept" d="M800 0v20"/>`, ">large<")
+	if strings.Contains(page, "never-read") {
+		t.Error("what is not known is taken for never read")
+	}
 
 	profiles := prefetch.NewProfiles(b.profiles, prefetch.ProfilesOptions{})
 	var hashes []prefetch.PathHash
@@ -80,7 +93,8 @@ func TestAction(t *testing.T) {
 	profiles.Learn(t.Context(), prefetch.Action{Digest: digest.OfReduced(digest.SHA256, action)}, hashes, nil)
 	profiles.Flush(t.Context())
 	page = b.get(path, 200)
-	expect(t, page, "Never read: 1 files, 30 MiB", `never-read">never read</span> <span class="key">large`, `read">read</span> <span class="key">main.c`)
+	expect(t, page, "Never read: 1 files, 30 MiB", `<span class="key">large</span><span class="n less"></span><span class="n">30 MiB</span><span class="n">30 MiB</span><span class="n mark never-read">never read</span>`,
+		`<span class="key">main.c</span><span class="n less"></span><span class="n">5 B</span><span class="n"></span><span class="n mark read">read</span>`)
 	if strings.Index(page, "lib/") > strings.Index(page, "main.c") || strings.Index(page, "large") > strings.Index(page, ">used") {
 		t.Error("what is never read does not come first")
 	}
@@ -150,6 +164,17 @@ func TestLive(t *testing.T) {
 		}
 		return seen < 2
 	})
+	var names []string
+	b.follow("/"+operationOf, func(name, _ string) bool {
+		b.scheduler.mu.Lock()
+		b.scheduler.done = true
+		b.scheduler.mu.Unlock()
+		names = append(names, name)
+		return true
+	})
+	if !slices.Equal(names, []string{"main", "reload"}) {
+		t.Errorf("the page of an operation that ends has the events %q", names)
+	}
 	var last string
 	b.follow("/operations/unknown", func(name, _ string) bool {
 		last = name
@@ -224,8 +249,11 @@ func TestPlots(t *testing.T) {
 	if p[0].Top != samples+9 || p[0].Now != samples+9 || !strings.HasSuffix(p[0].Points, "359,0.0") {
 		t.Errorf("waiting: %+v", p[0])
 	}
-	if p[1].Top != 1 || !strings.HasPrefix(p[1].Points, "0,60.0 ") {
-		t.Errorf("running: %+v", p[1])
+	if p[2].Top != 1 || !strings.HasPrefix(p[2].Points, "0,60.0 ") || !strings.HasPrefix(p[2].Area(), "M0,60 L0,60.0 ") {
+		t.Errorf("running: %+v", p[2])
+	}
+	if p[1].Text(90) != "1m30s" {
+		t.Errorf("longest wait: %s", p[1].Text(90))
 	}
 	if p := plots(all[:1]); p[0].Points != "" {
 		t.Errorf("one sample makes a line: %+v", p[0])

@@ -13,7 +13,9 @@ import (
 // A workersView is one page of workers, and all drains.
 type workersView struct {
 	rows[*admin.Worker]
-	Drains []map[string]string // the attributes of their patterns
+	Programs []program
+	Drains   []map[string]string // the attributes of their patterns
+	Lost     []*admin.LostWorker
 }
 
 func (s *Site) workers(ctx context.Context, r *http.Request) (any, error) {
@@ -29,6 +31,7 @@ func (s *Site) workers(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := workersView{rows: rows[*admin.Worker]{list.GetWorkers(), text, list.GetNextPageToken()}}
+	v.Programs, v.Lost = programs(list.GetWorkers()), list.GetLost()
 	for _, d := range list.GetDrains() {
 		v.Drains = append(v.Drains, d.GetAttributes())
 	}

@@ -37,8 +37,8 @@ func (s *Scheduler) PageFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.PageURL, "page-url", "", "`URL` at which people find the pages, for links in the messages of failed actions (default http://HTTP, where that is on loopback)")
 }
 
-// pageURL is what clients are told of the pages, with a slash at its end; empty: nothing.
-func (s *Scheduler) pageURL() string {
+// Pages is where people find the pages, with a slash at its end; empty: that is not known, or there are none.
+func (s *Scheduler) Pages() string {
 	if s.PageURL != "" {
 		return strings.TrimSuffix(s.PageURL, "/") + "/"
 	}

@@ -52,7 +52,7 @@ func TestPageURL(t *testing.T) {
 		{Scheduler{HTTP: "0.0.0.0:8981", PageURL: "https://farm.example"}, "https://farm.example/"},
 		{Scheduler{PageURL: "https://example/farm/"}, "https://example/farm/"},
 	} {
-		if got := c.scheduler.pageURL(); got != c.want {
+		if got := c.scheduler.Pages(); got != c.want {
 			t.Errorf("%s, %s: %q, want %q", c.scheduler.HTTP, c.scheduler.PageURL, got, c.want)
 		}
 	}

@@ -156,7 +156,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		Metrics:           registry,
 		Journal:           journal,
 		Term:              term,
-		Pages:             s.pageURL(),
+		Pages:             s.Pages(),
 	}
 	if err := s.remember(ctx, records, config.sizes, &options); err != nil {
 		return err

@@ -84,6 +84,9 @@ func upCommand() *cobra.Command {
 					"build --jobs=%[2]d\n"+
 					"# For one command: forerunner exec --remote %[1]s --input DIR --output PATH -- CMD ARGS\n",
 					address, max(4*l.worker.Slots, 8))
+				if pages := l.scheduler.Pages(); pages != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "# Pages: %s\n", pages)
+				}
 			})
 		})
 	l.flags(cmd.Flags())

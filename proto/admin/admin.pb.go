@@ -814,6 +814,9 @@ type Queue struct {
 	Root *Branch `protobuf:"bytes,12,opt,name=root,proto3" json:"root,omitempty"`
 	// The operation whose turn head_action is.
 	HeadOperation string `protobuf:"bytes,13,opt,name=head_operation,json=headOperation,proto3" json:"head_operation,omitempty"`
+	// Of those that take no more, the ones that will again: their machine is busy with what
+	// other positions of the same worker have.
+	Resting       int32 `protobuf:"varint,14,opt,name=resting,proto3" json:"resting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -937,6 +940,13 @@ func (x *Queue) GetHeadOperation() string {
 		return x.HeadOperation
 	}
 	return ""
+}
+
+func (x *Queue) GetResting() int32 {
+	if x != nil {
+		return x.Resting
+	}
+	return 0
 }
 
 // A part of a queue whose operations have one key in common.
@@ -2375,7 +2385,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06queues\x18\x01 \x03(\v2\x17.forerunner.admin.QueueR\x06queues\x12\x1c\n" +
 	"\tunmatched\x18\x02 \x01(\x03R\tunmatched\x12)\n" +
 	"\x10unmatched_reason\x18\x03 \x01(\tR\x0funmatchedReason\x12!\n" +
-	"\fworkers_lost\x18\x04 \x01(\x03R\vworkersLost\"\xe4\x03\n" +
+	"\fworkers_lost\x18\x04 \x01(\x03R\vworkersLost\"\xfe\x03\n" +
 	"\x05Queue\x120\n" +
 	"\x14instance_name_prefix\x18\x01 \x01(\tR\x12instanceNamePrefix\x126\n" +
 	"\bplatform\x18\x02 \x03(\v2\x1a.forerunner.admin.PropertyR\bplatform\x12\x1d\n" +
@@ -2394,7 +2404,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\vhead_reason\x18\v \x01(\tR\n" +
 	"headReason\x12,\n" +
 	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\x12%\n" +
-	"\x0ehead_operation\x18\r \x01(\tR\rheadOperation\"\xc0\x01\n" +
+	"\x0ehead_operation\x18\r \x01(\tR\rheadOperation\x12\x18\n" +
+	"\aresting\x18\x0e \x01(\x05R\aresting\"\xc0\x01\n" +
 	"\x06Branch\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x18\n" +

@@ -1,0 +1,71 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/text"
+)
+
+// maxPrinted bounds the output of a command that is shown on its page.
+const maxPrinted = 1 << 20
+
+// A printed is what a command wrote to one of its streams.
+type printed struct {
+	Title string
+	Text  string
+	Size  int64
+	// Problem says why Text is not all of it.
+	Problem string
+}
+
+// printed returns what the result of an operation says that it printed.
+func (s *Site) printed(ctx context.Context, op *admin.Operation, result *repb.ActionResult) []printed {
+	if result == nil {
+		return nil
+	}
+	return []printed{
+		s.stream(ctx, op, printed{Title: "Standard output"}, result.GetStdoutRaw(), result.GetStdoutDigest()),
+		s.stream(ctx, op, printed{Title: "Standard error"}, result.GetStderrRaw(), result.GetStderrDigest()),
+	}
+}
+
+func (s *Site) stream(ctx context.Context, op *admin.Operation, p printed, raw []byte, blob *repb.Digest) printed {
+	if p.Size = int64(len(raw)); p.Size == 0 {
+		p.Size = blob.GetSizeBytes()
+	}
+	switch {
+	case p.Size == 0:
+		p.Problem = "Nothing."
+	case p.Size > maxPrinted:
+		p.Problem = fmt.Sprintf("More than %s: clients have it, and the storage as %s/%d.",
+			text.Bytes(maxPrinted), blob.GetHash(), p.Size)
+	case len(raw) == 0:
+		var err error
+		if raw, err = s.blob(ctx, op, blob); err != nil {
+			p.Problem = "It is not, or no longer, in the storage."
+		}
+	}
+	if p.Size <= maxPrinted {
+		p.Text = strings.ToValidUTF8(string(raw), "\ufffd")
+	}
+	return p
+}
+
+// blob reads a blob of the storage that an operation belongs to.
+func (s *Site) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
+	fn, err := functionOf(op.GetDigestFunction())
+	if err != nil {
+		return nil, err
+	}
+	d, err := digest.FromProto(fn, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.options.Blobs(op.GetInstanceName(), fn).Read(ctx, d)
+}
