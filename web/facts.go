@@ -3,8 +3,10 @@ package web
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -17,35 +19,55 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// facts are what a worker tells of an action in one message.
-type facts struct {
+// Facts are what one message says, for people.
+type Facts struct {
 	Title string
-	Rows  []fact
+	Rows  []Fact
 }
 
-type fact struct{ Name, Value string }
+// A Fact is one field of a message.
+type Fact struct{ Name, Value string }
 
-// factsOf shows the messages whose type is known, field by field.
-func factsOf(list []*anypb.Any) []facts {
-	var all []facts
+// Told returns what a worker tells of an action that has ended: its stages, and what it packed into the
+// metadata, as far as that is known here.
+func Told(m *repb.ExecutedActionMetadata) []Facts {
+	stages := Facts{Title: "Stages"}
+	for _, s := range spans(m) {
+		stages.Rows = append(stages.Rows, Fact{s.Name, s.Took.Round(time.Microsecond).String()})
+	}
+	if len(stages.Rows) == 0 {
+		return factsOf(m.GetAuxiliaryMetadata())
+	}
+	return append([]Facts{stages}, factsOf(m.GetAuxiliaryMetadata())...)
+}
+
+// factsOf shows the messages whose type is known.
+func factsOf(list []*anypb.Any) []Facts {
+	var all []Facts
 	for _, packed := range list {
 		m, err := packed.UnmarshalNew()
 		if err != nil {
 			continue // of another worker
 		}
-		f := facts{Title: words(string(m.ProtoReflect().Descriptor().Name()))}
-		m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if value := factText(d, v); value != "" {
-				f.Rows = append(f.Rows, fact{strings.ReplaceAll(string(d.Name()), "_", " "), value})
-			}
-			return true
-		})
-		sortFacts(f.Rows, m.ProtoReflect().Descriptor().Fields())
-		if len(f.Rows) > 0 {
+		if f := FactsOf(m); len(f.Rows) > 0 {
 			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// FactsOf shows a message field by field, in the order of its schema. Lists and what is not set are left
+// out.
+func FactsOf(m proto.Message) Facts {
+	f := Facts{Title: words(string(m.ProtoReflect().Descriptor().Name()))}
+	m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if value := factText(d, v); value != "" {
+			f.Rows = append(f.Rows, Fact{strings.ReplaceAll(string(d.Name()), "_", " "), value})
+		}
+		return true
+	})
+	sortFacts(f.Rows, m.ProtoReflect().Descriptor().Fields())
+	return f
 }
 
 // factText writes a field that is neither a list nor a message of parts.
@@ -79,7 +101,7 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 }
 
 // sortFacts brings rows into the order of the schema; Range has none.
-func sortFacts(rows []fact, fields protoreflect.FieldDescriptors) {
+func sortFacts(rows []Fact, fields protoreflect.FieldDescriptors) {
 	at := 0
 	for i := range fields.Len() {
 		name := strings.ReplaceAll(string(fields.Get(i).Name()), "_", " ")

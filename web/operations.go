@@ -83,7 +83,7 @@ type operationView struct {
 	Reused  bool   // the result was in the cache
 	Worker  string
 	Spans   []span
-	Facts   []facts
+	Facts   []Facts
 	Output  bool // can be watched
 	Printed []printed
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -30,14 +30,32 @@ const adminTimeout = 30 * time.Second
 // An adminCall is one use of a verb by which an operator talks to a scheduler.
 type adminCall struct {
 	admin.SchedulerClient
-	out  io.Writer
-	json bool
+	longrunning longrunningpb.OperationsClient
+	remote      string
+	out         io.Writer
+	json        bool
 }
 
-// adminCommand returns such a verb; run gets its arguments.
-func adminCommand(
-	use, short, long string, run func(ctx context.Context, c *adminCall, args []string) error,
-) *cobra.Command {
+// A verb is what runs for one, with its arguments.
+type verb func(ctx context.Context, c *adminCall, args []string) error
+
+// readCommand returns a verb that changes nothing, and can be repeated.
+func readCommand(use, short, long string, run verb) *cobra.Command {
+	w := &watch{}
+	cmd := adminCommand(use, short, long, func(ctx context.Context, c *adminCall, args []string) error {
+		w.terminal, w.plain = isTerminal(c.out), c.json
+		return w.run(ctx, c.out, func(ctx context.Context, out io.Writer) error {
+			once := *c
+			once.out = out
+			return explained(run(ctx, &once, args), c.remote)
+		})
+	})
+	w.flags(cmd.Flags())
+	return cmd
+}
+
+// adminCommand returns a verb.
+func adminCommand(use, short, long string, run verb) *cobra.Command {
 	var remote string
 	var asJSON bool
 	var client farm.Client
@@ -47,24 +65,31 @@ func adminCommand(
 			return err
 		}
 		defer conn.Close()
-		c := &adminCall{SchedulerClient: admin.NewSchedulerClient(conn), out: cmd.OutOrStdout(), json: asJSON}
-		err = run(cmd.Context(), c, args)
-		switch s := status.Convert(err); s.Code() {
-		case codes.OK, codes.Unknown:
-			return err
-		case codes.Unavailable, codes.DeadlineExceeded:
-			return fmt.Errorf("no scheduler answers at %s: %s", remote, s.Message())
-		case codes.Unimplemented:
-			return fmt.Errorf("what answers at %s is no scheduler of ours: %s", remote, s.Message())
-		default:
-			return errors.New(s.Message())
+		c := &adminCall{
+			SchedulerClient: admin.NewSchedulerClient(conn), longrunning: longrunningpb.NewOperationsClient(conn),
+			remote: remote, out: cmd.OutOrStdout(), json: asJSON,
 		}
+		return explained(run(cmd.Context(), c, args), remote)
 	})
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
 	client.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// explained says in other words what the scheduler answered with.
+func explained(err error, remote string) error {
+	switch s := status.Convert(err); s.Code() {
+	case codes.OK, codes.Unknown:
+		return err
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return fmt.Errorf("no scheduler answers at %s: %s", remote, s.Message())
+	case codes.Unimplemented:
+		return fmt.Errorf("what answers at %s is no scheduler of ours: %s", remote, s.Message())
+	default:
+		return errors.New(s.Message())
+	}
 }
 
 // A method is one of the scheduler's.
@@ -95,12 +120,17 @@ func (c *adminCall) print(m proto.Message) (printed bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	var indented bytes.Buffer // protojson's own spaces are at random
-	if err := json.Indent(&indented, b, "", "  "); err != nil {
-		return true, err
+	return true, printJSON(c.out, json.RawMessage(b)) // protojson's own spaces are at random
+}
+
+// printJSON writes any value as JSON.
+func printJSON(out io.Writer, value any) error {
+	b, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n", &indented)
-	return true, err
+	_, err = fmt.Fprintf(out, "%s\n", b)
+	return err
 }
 
 // patternOf makes one pattern of all arguments; nil of none.

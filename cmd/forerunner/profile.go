@@ -24,7 +24,6 @@ import (
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // maxShownFiles bounds the input root that is laid out: one directory can be in a
@@ -33,23 +32,41 @@ const maxShownFiles = 1 << 20
 
 // A profileView is what the flags of profile say.
 type profileView struct {
-	remote, profiles, instance string
-	unused                     bool
-	client                     farm.Client
+	remote, profiles, instance, mnemonic string
+	tree, suggest, json                  bool
+	client                               farm.Client
+	watch                                watch
 }
 
 func profileCommand() *cobra.Command {
 	v := &profileView{}
-	cmd := farm.NewCommand("profile [flags] ACTION", "show which inputs of an action are read",
-		"Prints the input root of an action, given as HASH/SIZE, with a mark for each file: \"+\" was read by\n"+
-			"the last run of its command, \"~\" by one of those before and is fetched ahead of the next one, too,\n"+
-			"\"-\" by none of them. A folder of which nothing was read is one line. Of a thousand files that were\n"+
-			"never read, one is marked \"~\" by mistake.",
+	cmd := farm.NewCommand("profile [flags] ACTION...", "show which inputs of actions are never read",
+		"Lists the inputs of an action, given as HASH/SIZE, that none of the last runs of its command read: files,\n"+
+			"and folders of which nothing was read, the largest first. With --tree it prints the whole input root, with a\n"+
+			"mark for each file: \"+\" was read by the last run, \"~\" by one of those before and is fetched ahead of the\n"+
+			"next one, too, \"-\" by none of them. Of a thousand files that were never read, one is marked \"~\" by mistake.\n\n"+
+			"With --suggest it looks at many actions together, and lists the folders of which none of them read anything:\n"+
+			"those that could be left out of the inputs of a rule. The actions are the arguments, all that a text names as\n"+
+			"HASH/SIZE if the argument is \"-\" (such as lines of the scheduler's log on standard input), and with\n"+
+			"--mnemonic those that wait or run at the moment. What has no profile is counted and left out.",
 		func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			v.watch.terminal, v.watch.plain = isTerminal(out), v.json
+			if v.suggest {
+				actions, err := actionsOf(args, cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				return v.watch.run(cmd.Context(), out, func(ctx context.Context, out io.Writer) error {
+					return v.printSuggestions(ctx, actions, out)
+				})
+			}
 			if len(args) != 1 {
 				return errors.New("give one action as HASH/SIZE: worker and scheduler name it in their logs")
 			}
-			return v.run(cmd.Context(), args[0], cmd.OutOrStdout())
+			return v.watch.run(cmd.Context(), out, func(ctx context.Context, out io.Writer) error {
+				return v.print(ctx, args[0], out)
+			})
 		})
 	cmd.Args = cobra.ArbitraryArgs
 	f := cmd.Flags()
@@ -57,48 +74,101 @@ func profileCommand() *cobra.Command {
 	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
 	f.StringVar(&v.instance, "instance", "", "instance `name`")
 	v.client.Flags(f)
-	f.BoolVar(&v.unused, "unused", false, "list only what none of the last runs read, the largest first")
+	f.BoolVar(&v.tree, "tree", false, "print the whole input root, with what was read")
+	f.BoolVar(&v.suggest, "suggest", false, "list folders that none of many actions read")
+	f.StringVar(&v.mnemonic, "mnemonic", "", "with --suggest: also what the scheduler has of this `mnemonic`, waiting or running")
+	f.BoolVar(&v.json, "json", false, "print JSON")
+	v.watch.flags(f)
 	return cmd
 }
 
-func (v *profileView) run(ctx context.Context, name string, out io.Writer) error {
+// print prints the inputs of one action.
+func (v *profileView) print(ctx context.Context, name string, out io.Writer) error {
 	d, err := parseDigest(name)
 	if err != nil {
 		return err
 	}
-	conn, err := v.client.Dial(v.remote)
+	farm, err := v.open()
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	client := cas.NewClient(conn, cas.ClientOptions{InstanceName: v.instance})
-	raw, err := client.Read(ctx, d)
+	defer farm.close()
+	tree, record, err := farm.profiled(ctx, d)
 	if err != nil {
-		return fmt.Errorf("read action: %w", err)
+		return err
+	}
+	lines := profiledLines(nil, "", tree)
+	if !v.tree {
+		lines = unused(lines)
+	}
+	if v.json {
+		return printJSON(out, reportOf(lines, tree, record))
+	}
+	w := bufio.NewWriter(out)
+	printProfiled(w, lines, tree, record)
+	return w.Flush()
+}
+
+// A profileFarm is where actions and what they read are asked for.
+type profileFarm struct {
+	instance       string
+	conn, profiles *grpc.ClientConn
+	blobs          *cas.Client
+}
+
+func (v *profileView) open() (*profileFarm, error) {
+	conn, err := v.client.Dial(v.remote)
+	if err != nil {
+		return nil, err
+	}
+	f := &profileFarm{
+		instance: v.instance, conn: conn, profiles: conn,
+		blobs: cas.NewClient(conn, cas.ClientOptions{InstanceName: v.instance}),
+	}
+	if v.profiles != "" {
+		if f.profiles, err = v.client.Dial(v.profiles); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return f, nil
+}
+
+func (f *profileFarm) close() {
+	_ = f.conn.Close()
+	if f.profiles != f.conn {
+		_ = f.profiles.Close()
+	}
+}
+
+// errNoProfile says that nothing is known of what an action reads.
+var errNoProfile = errors.New("nothing is known of what this action reads: no run of its command has succeeded on a " +
+	"worker whose --state is here")
+
+// profiled lays what is known of an action over its input root.
+func (f *profileFarm) profiled(ctx context.Context, d digest.Digest) (*prefetch.Node, prefetch.Record, error) {
+	var none prefetch.Record
+	raw, err := f.blobs.Read(ctx, d)
+	if err != nil {
+		return nil, none, fmt.Errorf("read action: %w", err)
 	}
 	var action repb.Action
 	if err := proto.Unmarshal(raw, &action); err != nil {
-		return fmt.Errorf("%s is no action: %w", name, err)
+		return nil, none, fmt.Errorf("%s is no action: %w", d, err)
 	}
-	record, err := v.recordOf(ctx, conn, &action)
+	record, err := f.recordOf(ctx, &action)
 	if err != nil {
-		return err
+		return nil, none, err
 	}
 	root, err := digest.FromProto(digest.SHA256, action.GetInputRootDigest())
 	if err != nil {
-		return fmt.Errorf("input root: %w", err)
+		return nil, none, fmt.Errorf("input root: %w", err)
 	}
-	directories, err := client.GetTree(ctx, root)
+	directories, err := f.blobs.GetTree(ctx, root)
 	if err != nil {
-		return fmt.Errorf("read input root: %w", err)
+		return nil, none, fmt.Errorf("read input root: %w", err)
 	}
 	tree, err := prefetch.LayOver(record, root, directories, maxShownFiles)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(out)
-	printProfiled(w, tree, record, v.unused)
-	return w.Flush()
+	return tree, record, err
 }
 
 func parseDigest(s string) (digest.Digest, error) {
@@ -111,26 +181,15 @@ func parseDigest(s string) (digest.Digest, error) {
 }
 
 // recordOf asks for what former runs of the action's command have read.
-func (v *profileView) recordOf(
-	ctx context.Context, conn *grpc.ClientConn, a *repb.Action,
-) (r prefetch.Record, err error) {
-	if v.profiles != "" {
-		other, err := v.client.Dial(v.profiles)
-		if err != nil {
-			return r, err
-		}
-		defer other.Close()
-		conn = other
-	}
-	m, err := fsac.NewFileSystemAccessCacheClient(conn).GetFileSystemAccessProfile(ctx, &fsac.GetFileSystemAccessProfileRequest{
-		InstanceName: v.instance, DigestFunction: repb.DigestFunction_SHA256,
+func (f *profileFarm) recordOf(ctx context.Context, a *repb.Action) (r prefetch.Record, err error) {
+	m, err := fsac.NewFileSystemAccessCacheClient(f.profiles).GetFileSystemAccessProfile(ctx, &fsac.GetFileSystemAccessProfileRequest{
+		InstanceName: f.instance, DigestFunction: repb.DigestFunction_SHA256,
 		ReducedActionDigest: digest.OfReduced(digest.SHA256, a).Proto(),
 	})
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.NotFound:
-		return r, errors.New("nothing is known of what this action reads: no run of its command has succeeded on a " +
-			"worker whose --state is here")
+		return r, errNoProfile
 	case codes.Unimplemented:
 		return r, errors.New("no profiles are kept at this address: give that of the scheduler, or --profiles")
 	default:
@@ -167,39 +226,11 @@ func profiledLines(lines []profiledLine, dir string, n *prefetch.Node) []profile
 	return lines
 }
 
-// marks are how they are printed.
-var marks = [prefetch.Marks]string{prefetch.NeverRead: "-", prefetch.Foreseen: "~", prefetch.ReadLast: "+"}
-
-// printProfiled writes a line for each path, and sums.
-func printProfiled(w io.Writer, root *prefetch.Node, r prefetch.Record, unused bool) {
-	lines := profiledLines(nil, "", root)
-	if unused {
-		lines = slices.DeleteFunc(lines, func(l profiledLine) bool { return l.node.Mark != prefetch.NeverRead })
-		slices.SortStableFunc(lines, func(a, b profiledLine) int {
-			return -cmp.Compare(a.node.All().Bytes, b.node.All().Bytes)
-		})
-	}
-	for _, l := range lines {
-		all, count := l.node.All(), ""
-		if l.node.Folder {
-			count = fmt.Sprintf("/  (%d files)", all.Files)
-		}
-		fmt.Fprintf(w, "%s %10s  %s%s\n", marks[l.node.Mark], text.Bytes(all.Bytes), l.path, count)
-	}
-	if !r.KnowsLast() {
-		fmt.Fprintln(w, "what the last run read is not known here: the store has filters only")
-	}
-	all := root.All()
-	for _, sum := range []struct {
-		mark prefetch.Mark
-		what string
-	}{
-		{prefetch.ReadLast, "read by the last run"},
-		{prefetch.Foreseen, "foreseen, too"},
-		{prefetch.NeverRead, "never read"},
-	} {
-		n := root.Sums[sum.mark]
-		fmt.Fprintf(w, "%s %d of %d files, %s of %s: %s\n", marks[sum.mark],
-			n.Files, all.Files, text.Bytes(n.Bytes), text.Bytes(all.Bytes), sum.what)
-	}
+// unused keeps what was never read, the largest first.
+func unused(lines []profiledLine) []profiledLine {
+	lines = slices.DeleteFunc(lines, func(l profiledLine) bool { return l.node.Mark != prefetch.NeverRead })
+	slices.SortStableFunc(lines, func(a, b profiledLine) int {
+		return -cmp.Compare(a.node.All().Bytes, b.node.All().Bytes)
+	})
+	return lines
 }

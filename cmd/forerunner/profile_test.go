@@ -78,7 +78,11 @@ func TestProfiledTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		printProfiled(&b, tree, c.record, c.unused)
+		lines := profiledLines(nil, "", tree)
+		if c.unused {
+			lines = unused(lines)
+		}
+		printProfiled(&b, lines, tree, c.record)
 		var got string
 		for line := range strings.Lines(b.String()) {
 			got += strings.Join(strings.Fields(line), " ") + "|"

@@ -125,7 +125,7 @@ func expectOutputs(f *farmTest, dir string) {
 func testConfiguration(f *farmTest) {
 	for program, flags := range map[string][]string{
 		"forerunner up":        {"--data", "--listen", "--slots", "--fetch-width", "--report-width", "--platform", "--size-class", "--cache-size", "--http", "--exec-filesystem", "--upper-memory", "--prefetch"},
-		"forerunner profile":   {"--remote", "--profiles", "--unused"},
+		"forerunner profile":   {"--remote", "--profiles", "--tree", "--suggest"},
 		"forerunner exec":      {"--remote", "--input", "--output", "--download", "--platform", "--timeout"},
 		"forerunner-scheduler": {"--listen", "--http", "--storage", "--data", "--cache-size", "--state"},
 		"forerunner-worker": {

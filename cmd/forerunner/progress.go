@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/forerunner-build/forerunner/cmd/remote"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -34,8 +32,7 @@ type progress struct {
 }
 
 func newProgress(f *os.File, quiet bool) *progress {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return &progress{out: f, terminal: err == nil, quiet: quiet, last: time.Now()}
+	return &progress{out: f, terminal: isTerminal(f), quiet: quiet, last: time.Now()}
 }
 
 // scanned is told how much of the input root has been hashed.

@@ -25,7 +25,7 @@ func queueCommand() *cobra.Command {
 }
 
 func queueListCommand() *cobra.Command {
-	cmd := adminCommand("list", "list queues, and why actions wait",
+	cmd := readCommand("list", "list queues, and why actions wait",
 		"Lists for each platform and size class how many workers there are, what waits for them and why,\n"+
 			"and below it the same by invocation keys.",
 		func(ctx context.Context, c *adminCall, _ []string) error {
@@ -94,7 +94,7 @@ func printBranches(w io.Writer, b *admin.Branch, depth int) {
 
 func operationsCommand() *cobra.Command {
 	var limit int
-	cmd := adminCommand("operations [PATTERN...]", "list operations that are not done",
+	cmd := readCommand("operations [PATTERN...]", "list operations that are not done",
 		"Lists the operations that the pattern matches, or all.\n"+operationPatterns,
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := patternOf(args)

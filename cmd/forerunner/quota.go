@@ -23,7 +23,7 @@ func quotaCommand() *cobra.Command {
 }
 
 func quotaListCommand() *cobra.Command {
-	cmd := adminCommand("list [COHORT]", "list quotas and what is used",
+	cmd := readCommand("list [COHORT]", "list quotas and what is used",
 		"Lists the instance names that have a quota, or something that runs or waits.\n"+aboutQuotas,
 		func(ctx context.Context, c *adminCall, args []string) error {
 			req := &admin.ListQuotasRequest{}
@@ -37,7 +37,7 @@ func quotaListCommand() *cobra.Command {
 }
 
 func quotaGetCommand() *cobra.Command {
-	cmd := adminCommand("get INSTANCE COHORT", "show a quota and what is used",
+	cmd := readCommand("get INSTANCE COHORT", "show a quota and what is used",
 		"Shows the quota of an instance name, what it uses and what it has waiting.\n"+aboutQuotas,
 		func(ctx context.Context, c *adminCall, args []string) error {
 			return c.listQuotas(ctx, &admin.ListQuotasRequest{InstanceName: &args[0], Cohort: args[1]})

@@ -19,7 +19,7 @@ import (
 func statsCommand() *cobra.Command {
 	var reduced bool
 	var instance, mnemonic string
-	cmd := adminCommand("stats [flags] ACTION", "show how an action ran on each size class, and where it would run now",
+	cmd := readCommand("stats [flags] ACTION", "show how an action ran on each size class, and where it would run now",
 		"Shows what the scheduler remembers of an action, given as HASH/SIZE: its outcomes on each size class,\n"+
 			"what it makes of them, and on which class the action would start now and why.\n\n"+
 			"With --reduced it is the key of the statistics that is given: the digest of an Action with its command\n"+

@@ -28,7 +28,7 @@ func workersCommand() *cobra.Command {
 }
 
 func listWorkersCommand() *cobra.Command {
-	return adminCommand("list [PATTERN...]", "list workers and what they do",
+	return readCommand("list [PATTERN...]", "list workers and what they do",
 		"Lists the workers that the pattern matches, or all.\n"+workerPatterns,
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := patternOf(args)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web"
+)
+
+const operationPrefix = "operations/"
+
+func operationCommand() *cobra.Command {
+	cmd := readCommand("operation NAME", "show one operation, or cancel it",
+		"Shows an operation, also for five minutes after it is done: what it waits for or which worker has it, how often\n"+
+			"it was given to one, its size class and why, and once it is done its stages, what it used and what was\n"+
+			"fetched ahead. NAME is as \"forerunner queue operations\" lists it; \"operations/\" may be left out.",
+		func(ctx context.Context, c *adminCall, args []string) error {
+			told, err := c.operation(ctx, operationName(args[0]))
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return told.printJSON(c)
+			}
+			return told.print(c)
+		})
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.AddCommand(operationCancelCommand())
+	return cmd
+}
+
+func operationCancelCommand() *cobra.Command {
+	cmd := adminCommand("cancel NAME...", "cancel operations, as their clients could",
+		"Cancels operations. Whoever waits for them gets CANCELLED; \"forerunner queue kill\" tells clients a reason, and\n"+
+			"that trying again is of no use. What runs for these operations alone is stopped.",
+		func(ctx context.Context, c *adminCall, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			for i, name := range args {
+				name = operationName(name)
+				if _, err := c.longrunning.CancelOperation(ctx, &longrunningpb.CancelOperationRequest{Name: name}); err != nil {
+					return err
+				}
+				args[i] = name
+			}
+			if c.json {
+				return printJSON(c.out, map[string][]string{"cancelled": args})
+			}
+			_, err := fmt.Fprintf(c.out, "cancelled: %s\n", strings.Join(args, " "))
+			return err
+		})
+	cmd.Args = cobra.MinimumNArgs(1)
+	return cmd
+}
+
+func operationName(s string) string { return operationPrefix + strings.TrimPrefix(s, operationPrefix) }
+
+// A told is what the scheduler tells of one operation.
+type told struct {
+	operation *admin.Operation
+	metadata  repb.ExecuteOperationMetadata
+	response  *repb.ExecuteResponse // nil: it is not done
+}
+
+func (c *adminCall) operation(ctx context.Context, name string) (*told, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	op, err := c.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	long, err := c.longrunning.GetOperation(ctx, &longrunningpb.GetOperationRequest{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	t := &told{operation: op}
+	if err := long.GetMetadata().UnmarshalTo(&t.metadata); err != nil {
+		return nil, fmt.Errorf("metadata of %s: %w", name, err)
+	}
+	if long.GetResponse() != nil {
+		t.response = &repb.ExecuteResponse{}
+		if err := long.GetResponse().UnmarshalTo(t.response); err != nil {
+			return nil, fmt.Errorf("response of %s: %w", name, err)
+		}
+	}
+	return t, nil
+}
+
+// print writes what there is, a line each.
+func (t *told) print(c *adminCall) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "stage\t%s\n", strings.ToLower(t.metadata.GetStage().String()))
+	for _, f := range web.FactsOf(t.operation).Rows {
+		fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Value)
+	}
+	if t.response == nil {
+		return w.Flush()
+	}
+	result := t.response.GetResult()
+	if s := t.response.GetStatus(); s.GetCode() != 0 {
+		fmt.Fprintf(w, "error\t%s: %s\n", codes.Code(s.GetCode()), s.GetMessage())
+	} else {
+		fmt.Fprintf(w, "exit code\t%d\n", result.GetExitCode())
+	}
+	if t.response.GetCachedResult() {
+		fmt.Fprintln(w, "from the cache\ttrue")
+	}
+	if worker := result.GetExecutionMetadata().GetWorker(); worker != "" {
+		fmt.Fprintf(w, "ran on\t%s\n", worker)
+	}
+	if m := t.response.GetMessage(); m != "" {
+		fmt.Fprintf(w, "message\t%s\n", m)
+	}
+	for _, facts := range web.Told(result.GetExecutionMetadata()) {
+		fmt.Fprintf(w, "\n%s\t\n", facts.Title)
+		for _, f := range facts.Rows {
+			fmt.Fprintf(w, "  %s\t%s\n", f.Name, f.Value)
+		}
+	}
+	return w.Flush()
+}
+
+// printJSON writes the messages. What a worker of another make packed into them, and nobody here knows,
+// is left out.
+func (t *told) printJSON(c *adminCall) error {
+	meta := t.response.GetResult().GetExecutionMetadata()
+	known := meta.GetAuxiliaryMetadata()[:0]
+	for _, packed := range meta.GetAuxiliaryMetadata() {
+		if _, err := packed.UnmarshalNew(); err == nil {
+			known = append(known, packed)
+		}
+	}
+	if meta != nil {
+		meta.AuxiliaryMetadata = known
+	}
+	all := map[string]json.RawMessage{}
+	for name, m := range map[string]proto.Message{
+		"operation": t.operation, "metadata": &t.metadata, "response": t.response,
+	} {
+		b, err := protojson.Marshal(m)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s of %s", name, t.operation.GetName()), err)
+		}
+		all[name] = b
+	}
+	return printJSON(c.out, all)
+}

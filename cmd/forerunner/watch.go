@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// watchInterval is that of --watch without a time.
+const watchInterval = 2 * time.Second
+
+// A watch prints something again and again, until it is interrupted.
+type watch struct {
+	every    time.Duration // 0: once
+	terminal bool          // out is one: what was printed before is overwritten
+	plain    bool          // no line with the time goes before it
+}
+
+func (w *watch) flags(f *pflag.FlagSet) {
+	f.DurationVar(&w.every, "watch", 0, "print again every `interval`, 2s unless given (--watch=5s), until interrupted")
+	f.Lookup("watch").NoOptDefVal = watchInterval.String()
+}
+
+// run has print print to out, and again if that is wanted. An error ends it the first time; later ones
+// are shown, for what is away may come back. Being interrupted is no error.
+func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Context, io.Writer) error) error {
+	if w.every == 0 {
+		return print(ctx, out)
+	}
+	if w.every < 0 {
+		return fmt.Errorf("--watch: %v is no interval", w.every)
+	}
+	ctx, release := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer release()
+	ticker := time.NewTicker(w.every)
+	defer ticker.Stop()
+	for first := true; ; first = false {
+		var block bytes.Buffer
+		err := print(ctx, &block)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			fmt.Fprintf(&block, "%v\n", err)
+		}
+		if err := w.show(out, block.Bytes()); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// show writes one block.
+func (w *watch) show(out io.Writer, block []byte) error {
+	var b bytes.Buffer
+	switch {
+	case w.terminal: // from the top; each line is cleared behind its end, and what is below
+		b.WriteString("\x1b[H")
+		b.Write(bytes.ReplaceAll(block, []byte("\n"), []byte("\x1b[K\n")))
+		b.WriteString("\x1b[J")
+	case w.plain:
+		b.Write(block)
+	default:
+		fmt.Fprintf(&b, "%s\n%s\n", time.Now().UTC().Format(time.RFC3339), block)
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// isTerminal reports whether people look at what is written to out.
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

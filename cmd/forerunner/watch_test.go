@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWatch has something printed three times, of which the second fails.
+func TestWatch(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		watch
+		want string
+	}{
+		{"once", watch{}, "1\n"},
+		{"file", watch{every: time.Hour}, "2000-01-01T00:00:00Z\n1\n\n2000-01-01T01:00:00Z\nit is away\n\n2000-01-01T02:00:00Z\n3\n\n"},
+		{"json", watch{every: time.Hour, plain: true}, "1\nit is away\n3\n"},
+		{"terminal", watch{every: time.Hour, terminal: true}, "\x1b[H1\x1b[K\n\x1b[J\x1b[Hit is away\x1b[K\n\x1b[J\x1b[H3\x1b[K\n\x1b[J"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour+time.Minute)
+				defer cancel()
+				n := 0
+				var out strings.Builder
+				err := test.run(ctx, &out, func(_ context.Context, out io.Writer) error {
+					if n++; n == 2 {
+						return errors.New("it is away")
+					}
+					_, err := fmt.Fprintln(out, n)
+					return err
+				})
+				if err != nil || out.String() != test.want {
+					t.Errorf("%q, %v; want %q", out.String(), err, test.want)
+				}
+			})
+		})
+	}
+	failing := func(context.Context, io.Writer) error { return errors.New("no") }
+	if err := (&watch{every: time.Hour}).run(t.Context(), io.Discard, failing); err == nil {
+		t.Error("an error of the first time does not end it")
+	}
+}
