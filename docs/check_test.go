@@ -34,7 +34,7 @@ func read(t *testing.T, name string) string {
 }
 
 // elsewhere are flags of other programs, which are named as well. Bazel's have "_" in their names.
-var elsewhere = []string{"--help", "--cap-add", "--cgroupns", "--device", "--privileged"}
+var elsewhere = []string{"--help", "--cap-add", "--cgroupns", "--device", "--jobs", "--privileged"}
 
 // A program is what one of ours takes: its verbs, such as "forerunner queue list", and the flags of each.
 type program map[string][]string

@@ -40,6 +40,11 @@ func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Conte
 	}
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer release()
+	return w.repeat(ctx, out, print)
+}
+
+// repeat is run until ctx ends, which is no error.
+func (w *watch) repeat(ctx context.Context, out io.Writer, print func(context.Context, io.Writer) error) error {
 	ticker := time.NewTicker(w.every)
 	defer ticker.Stop()
 	for first := true; ; first = false {

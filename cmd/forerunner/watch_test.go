@@ -18,7 +18,6 @@ func TestWatch(t *testing.T) {
 		watch
 		want string
 	}{
-		{"once", watch{}, "1\n"},
 		{"file", watch{every: time.Hour}, "2000-01-01T00:00:00Z\n1\n\n2000-01-01T01:00:00Z\nit is away\n\n2000-01-01T02:00:00Z\n3\n\n"},
 		{"json", watch{every: time.Hour, plain: true}, "1\nit is away\n3\n"},
 		{"terminal", watch{every: time.Hour, terminal: true}, "\x1b[H1\x1b[K\n\x1b[J\x1b[Hit is away\x1b[K\n\x1b[J\x1b[H3\x1b[K\n\x1b[J"},
@@ -29,7 +28,7 @@ func TestWatch(t *testing.T) {
 				defer cancel()
 				n := 0
 				var out strings.Builder
-				err := test.run(ctx, &out, func(_ context.Context, out io.Writer) error {
+				err := test.repeat(ctx, &out, func(_ context.Context, out io.Writer) error {
 					if n++; n == 2 {
 						return errors.New("it is away")
 					}
