@@ -63,8 +63,7 @@ func (c *cluster) runAction(ctx context.Context, w work) bool {
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
-		c.longest.Store(max(c.longest.Load(), int64(time.Since(began))))
-		c.acknowledged(w.name)
+		c.acknowledged(w.name, time.Since(began))
 		if got != w.want() {
 			c.Errorf("%s made %q", w.name, got)
 			c.wrong.Add(1)
@@ -105,21 +104,20 @@ func (c *cluster) execute(ctx context.Context, w work) (string, error) {
 	return string(made) + string(printed), err
 }
 
-// outcomes are how often each action had begun when its result was acknowledged.
+// outcomes are what clients have seen.
 type outcomes struct {
-	mu     sync.Mutex
-	counts map[string]int
+	mu      sync.Mutex
+	counts  map[string]int // how often each action had begun when its result was there
+	longest time.Duration  // that a client waited for a result
 }
 
-// acknowledged takes down how often an action has begun, now that its client has the result.
-func (c *cluster) acknowledged(name string) {
+// acknowledged takes down that a client has the result of an action, after that time.
+func (c *cluster) acknowledged(name string, took time.Duration) {
 	n := c.starts()[name]
 	c.done.mu.Lock()
 	defer c.done.mu.Unlock()
-	if c.done.counts == nil {
-		c.done.counts = map[string]int{}
-	}
 	c.done.counts[name] = n
+	c.done.longest = max(c.done.longest, took)
 }
 
 // countLate counts runs that began after the result was there. Not those of a worker that had the action, was off the

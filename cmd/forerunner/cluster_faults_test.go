@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -109,18 +110,46 @@ func (c *cluster) server() *host {
 	return c.schedulers[0]
 }
 
-// fillDisk fills the disk of the last worker, which has to say so and to take no action until there is room.
+// fillDisk fills the disk of the last worker while a probe runs there: the worker has to say so, and another one to run
+// the probe.
 func (c *cluster) fillDisk(ctx context.Context) {
-	worker := c.on(c.workers[3])
-	said := func(what string) int { return strings.Count(worker.stderr.String(), what) }
+	victim := c.workers[3]
+	said := func(what string) int { return strings.Count(c.on(victim).stderr.String(), what) }
 	full, back := said("the disk is full"), said("sent back to the scheduler")
+	others := c.drainOthers(victim)
+	p := c.probe(ctx, "probe-disk")
+	p.then = "; head -c 16M /dev/zero > scratch || exit 1" // more than the worker makes room for at a time
+	p.submit(ctx)
+	if !p.run() || p.host != victim {
+		c.Errorf("the probe does not run on the worker whose disk will be full")
+	}
 	ballast := filepath.Join(c.disk, "ballast")
-	_ = exec.Command("/bin/sh", "-c", "cat /dev/zero > "+ballast).Run() // until it fails
+	filling, stop := context.WithCancel(ctx)
+	defer stop()
+	var filled sync.WaitGroup
+	filled.Go(func() {
+		for filling.Err() == nil { // the worker makes room
+			_ = exec.Command("/bin/sh", "-c", "cat /dev/zero >> "+ballast).Run() // until it fails
+			pause(filling, 100*time.Millisecond)
+		}
+	})
 	if !until(ctx, programTimeout, func() bool { return said("the disk is full") > full }) {
 		c.Error("the worker does not say that its disk is full")
 	}
-	pause(ctx, 5*time.Second)
-	c.Logf("%d actions of the worker whose disk was full were given to others", said("sent back to the scheduler")-back)
+	p.letGo()
+	if !until(ctx, programTimeout, func() bool { return said("sent back to the scheduler") > back }) {
+		c.Error("the worker does not give its action back")
+	}
+	for _, other := range others {
+		c.undrain(other)
+	}
+	if right, n := <-p.done, c.starts()[p.name]; !right || n != 2 {
+		c.Errorf("%s: right %v, begun %d times, has to be 2", p.name, right, n)
+	}
+	pause(ctx, 3*time.Second)
+	c.Logf("the worker whose disk was full gave %d actions back", said("sent back to the scheduler")-back)
+	stop()
+	filled.Wait()
 	if err := os.Remove(ballast); err != nil {
 		c.Error(err)
 	}

@@ -51,8 +51,8 @@ func startCluster(f *farmTest, n *network) *cluster {
 	f.Helper()
 	c := &cluster{
 		farmTest: f, client: n.host(1), storage: n.host(2), redis: []*host{n.host(3), n.host(4)},
-		schedulers: []*host{n.host(10), n.host(11)},
-		lines:      map[*host]*line{}, programs: map[*host]*process{}, begin: map[*host]func() *process{},
+		schedulers: []*host{n.host(10), n.host(11)}, tally: tally{done: outcomes{counts: map[string]int{}}},
+		lines: map[*host]*line{}, programs: map[*host]*process{}, begin: map[*host]func() *process{},
 	}
 	f.Logf("latency and loss: by tc netem: %v; else by proxies of the test", c.client.slowed)
 	c.plan(n)
@@ -244,7 +244,7 @@ func until(ctx context.Context, limit time.Duration, holds func() bool) bool {
 
 // operation returns the operation of a target, nil if there is none that is not done.
 func (c *cluster) operation(ctx context.Context, target string) *admin.Operation {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	list, err := c.admin.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{"target": target}}})
 	if err != nil || len(list.GetOperations()) == 0 {

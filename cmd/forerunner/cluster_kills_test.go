@@ -18,7 +18,8 @@ import (
 
 const (
 	stageTries   = 5
-	stageTimeout = time.Minute // for an action to get to a stage; then another one is tried
+	stageTimeout = time.Minute     // for an action to get to a stage; then another one is tried
+	callTimeout  = 5 * time.Second // of a call of the scheduler
 	// probeInstance is the instance name of probes, of which nothing else runs: they go before all others.
 	probeInstance = "probe"
 	settledFor    = 300 * time.Millisecond // how long it is at one before something is killed
@@ -28,7 +29,9 @@ const (
 type probe struct {
 	*cluster
 	ctx     context.Context // ends when the probe has taken too long to get to its stage
+	cancel  context.CancelFunc
 	name    string
+	then    string    // what it does after it was let go
 	done    chan bool // gets whether its result was right
 	host    *host     // that runs it; nil: it waits
 	drained bool
@@ -60,7 +63,7 @@ func stages() []stage {
 // fetch has no worker hear from the storage.
 func (p *probe) fetch() bool {
 	p.hold(down, p.lines[p.storage], p.workers...)
-	p.undrain()
+	p.undrainAll()
 	return until(p.ctx, 0, p.assigned) && p.settle() && !p.exists("at."+p.name)
 }
 
@@ -130,15 +133,45 @@ func (p *probe) hold(way direction, l *line, hosts ...*host) {
 	p.holds = append(p.holds, l.hold(way, hosts...))
 }
 
-var everyWorker = &admin.Pattern{Attributes: map[string]string{"name": "*"}}
+func named(workers string) *admin.Pattern {
+	return &admin.Pattern{Attributes: map[string]string{"name": workers}}
+}
 
-// drain has no worker take anything, and returns when they have nothing.
-func (p *probe) drain() {
-	p.drained = true
-	until(p.ctx, 0, func() bool {
-		_, err := p.admin.Drain(p.ctx, &admin.DrainRequest{Pattern: everyWorker})
+// drain has workers take nothing.
+func (c *cluster) drain(workers *admin.Pattern) {
+	until(c.Context(), programTimeout, func() bool {
+		ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
+		defer cancel()
+		_, err := c.admin.Drain(ctx, &admin.DrainRequest{Pattern: workers})
 		return err == nil
 	})
+}
+
+// undrain takes that back, be it from the scheduler that comes after the one that was told.
+func (c *cluster) undrain(workers *admin.Pattern) {
+	until(c.Context(), programTimeout, func() bool {
+		ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
+		defer cancel()
+		_, err := c.admin.Undrain(ctx, &admin.UndrainRequest{Pattern: workers})
+		return err == nil || status.Code(err) == codes.NotFound
+	})
+}
+
+// drainOthers drains all workers but one, and returns the patterns to undrain.
+func (c *cluster) drainOthers(but *host) (patterns []*admin.Pattern) {
+	for _, h := range c.workers {
+		if h != but {
+			patterns = append(patterns, named(h.name))
+			c.drain(named(h.name))
+		}
+	}
+	return patterns
+}
+
+// drainAll has no worker take anything, and returns when they have nothing.
+func (p *probe) drainAll() {
+	p.drained = true
+	p.drain(named("*"))
 	until(p.ctx, 0, func() bool {
 		list, err := p.admin.ListOperations(p.ctx, &admin.ListOperationsRequest{
 			Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
@@ -147,15 +180,22 @@ func (p *probe) drain() {
 	})
 }
 
-// undrain takes that back, be it from the scheduler that comes after the one that was told.
-func (p *probe) undrain() {
-	until(p.Context(), programTimeout, func() bool {
-		ctx, cancel := context.WithTimeout(p.Context(), 5*time.Second)
-		defer cancel()
-		_, err := p.admin.Undrain(ctx, &admin.UndrainRequest{Pattern: everyWorker})
-		return err == nil || status.Code(err) == codes.NotFound
-	})
+func (p *probe) undrainAll() {
+	p.undrain(named("*"))
 	p.drained = false
+}
+
+// probe returns one that has not been submitted; it is to get where it shall be in stageTimeout.
+func (c *cluster) probe(ctx context.Context, name string) *probe {
+	ctx, cancel := context.WithTimeout(ctx, stageTimeout)
+	return &probe{cluster: c, ctx: ctx, cancel: cancel, name: name, done: make(chan bool, 1)}
+}
+
+// submit has a client wait for it until ctx ends, and returns when the scheduler has it.
+func (p *probe) submit(ctx context.Context) bool {
+	middle := fmt.Sprintf("(cd %s; touch at.%s; until [ -e open.%[2]s ]; do sleep 0.02; done; touch end.%[2]s)%[3]s", p.dir, p.name, p.then)
+	go func() { p.done <- p.runAction(ctx, work{name: p.name, middle: middle, instance: probeInstance}) }()
+	return until(p.ctx, 0, func() bool { return p.operation(p.ctx, p.name) != nil })
 }
 
 // letGo has the probe go on.
@@ -165,8 +205,9 @@ func (p *probe) letGo() {
 	}
 	p.write("open."+p.name, "")
 	if p.drained {
-		p.undrain()
+		p.undrainAll()
 	}
+	p.cancel()
 }
 
 // kills are kills -9 of the worker that has an action, and of the scheduler, at every stage of one.
@@ -195,15 +236,11 @@ func (c *cluster) killAt(ctx context.Context, s stage, victim string) {
 // tryKill reports whether the action came to the stage.
 func (c *cluster) tryKill(ctx context.Context, s stage, victim, name string) bool {
 	until(ctx, programTimeout, func() bool { return c.serving() != nil })
-	limited, cancel := context.WithTimeout(ctx, stageTimeout)
-	defer cancel()
-	p := &probe{cluster: c, ctx: limited, name: name, done: make(chan bool, 1)}
+	p := c.probe(ctx, name)
 	if s.drained {
-		p.drain()
+		p.drainAll()
 	}
-	middle := fmt.Sprintf("(cd %s; touch at.%s; until [ -e open.%[2]s ]; do sleep 0.02; done; touch end.%[2]s)", c.dir, name)
-	go func() { p.done <- c.runAction(ctx, work{name: name, middle: middle, instance: probeInstance}) }()
-	reached := until(limited, 0, func() bool { return p.operation(limited, name) != nil }) && s.reach(p)
+	reached := p.submit(ctx) && s.reach(p)
 	dead := p.host
 	if victim == "scheduler" {
 		dead = c.server()

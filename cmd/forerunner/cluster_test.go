@@ -49,7 +49,6 @@ func TestCluster(t *testing.T) {
 type tally struct {
 	right, wrong, failed atomic.Int64 // actions
 	again                atomic.Int64 // calls of clients that were tried again
-	longest              atomic.Int64 // wait of a client, in ns
 	faults, killed       atomic.Int64
 	builds, spawns       atomic.Int64
 	late                 atomic.Int64 // runs begun after the result was there
@@ -76,7 +75,7 @@ func (c *cluster) report(took time.Duration) {
 	c.Logf("%d faults, %d kills at a stage; %d runs were repeated, %d of them begun after the result was acknowledged",
 		c.tally.faults.Load(), c.killed.Load(), again, c.late.Load())
 	c.Logf("clients tried %d calls again; the longest wait for a result was %s", c.again.Load(),
-		time.Duration(c.longest.Load()).Round(time.Second))
+		c.done.longest.Round(time.Second))
 	c.Logf("%d Bazel builds with %d actions, all right", c.builds.Load(), c.spawns.Load())
 	switch {
 	case c.right.Load() != clusterActions || unrun > 0:
