@@ -23,6 +23,11 @@ type Config struct {
 	SyncInterval time.Duration
 	// IdleHold is how long the call of an idle worker is held. Default 30s.
 	IdleHold time.Duration
+	// ResultHold is how long the call of a worker that reports a result may be held for
+	// its next action, which spares it a call of its own for that. Until the answer it does
+	// not know that the result has arrived, and would report it again to a scheduler that
+	// was started anew. Default 0: it is answered at once.
+	ResultHold time.Duration
 	// WorkerSlack is how late a worker may be before it is taken for dead. It
 	// also covers the difference between the clocks of worker and scheduler.
 	// Default 25s.
@@ -101,6 +106,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 		{"MaxExecutionTimeout", &c.MaxExecutionTimeout, 24 * time.Hour},
 		{"SyncInterval", &c.SyncInterval, 5 * time.Second},
 		{"IdleHold", &c.IdleHold, 30 * time.Second},
+		{"ResultHold", &c.ResultHold, 0},
 		{"WorkerSlack", &c.WorkerSlack, 25 * time.Second},
 		{"DisconnectSlack", &c.DisconnectSlack, 10 * time.Second},
 		{"Settle", &c.Settle, 0},

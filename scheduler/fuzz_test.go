@@ -98,6 +98,9 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	if f := len(script); f > 0 && script[0]%3 == 0 {
 		cfg.Quotas = quota.Config{}
 	}
+	if f := len(script); f > 1 && script[1]%2 == 0 {
+		cfg.ResultHold = 2 * time.Second
+	}
 	cfg.PreemptionDelay, cfg.PreemptionGrace = 5*time.Second, 3*time.Second
 	state, err := NewState(cfg)
 	if err != nil {

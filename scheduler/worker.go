@@ -162,10 +162,10 @@ func (s *State) executes(w *worker, a action) {
 	s.answer(w, Reply{Do: Continue, NextSync: s.nextCall(w)})
 }
 
-// completes deals with a worker that has ended an action. It is always answered
-// at once, so that it knows that the result has arrived. A report that comes
-// twice, because the answer was lost, counts once, even if the worker has been
-// given the same action again meanwhile.
+// completes deals with a worker that has ended an action. It is answered within
+// Config.ResultHold, so that it knows that the result has arrived. A report that comes
+// twice, because the answer was lost, counts once, even if the worker has been given the
+// same action again meanwhile.
 func (s *State) completes(w *worker, e ending) {
 	running := e.action
 	repeated := w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
@@ -191,8 +191,12 @@ func (s *State) completes(w *worker, e ending) {
 		s.unexpected(w, e.action, resp)
 	}
 	w.stopping = action{}
-	if !s.next(w) {
+	switch {
+	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.next(w):
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	case w.held:
+		s.timers.set(&w.timer, s.now.Add(s.cfg.ResultHold))
+		s.offer(w)
 	}
 }
 

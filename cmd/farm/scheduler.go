@@ -247,6 +247,10 @@ func (s *Scheduler) remember(
 	return err
 }
 
+// resultHold is the scheduler's ResultHold: in a farm that is busy, the next action comes sooner, and
+// each costs one call less.
+const resultHold = time.Second
+
 // schedulerConfig is what flags and the configuration file say.
 type schedulerConfig struct {
 	scheduler scheduler.Config
@@ -256,6 +260,7 @@ type schedulerConfig struct {
 
 func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	c.scheduler = s.Config
+	c.scheduler.ResultHold = resultHold
 	access := auth.Options{Logger: s.Logger}
 	if s.ConfigFile != "" {
 		if err := loadConfig(s.ConfigFile, &c.scheduler, &access, &c.sizes); err != nil {
