@@ -120,6 +120,8 @@ type link struct {
 	// asking is held while the capabilities are asked for.
 	asking chan struct{}
 	known  atomic.Pointer[limits]
+	// readings are the calls of Read for small blobs.
+	readings readings
 	// firstPause is the pause before the second attempt.
 	firstPause time.Duration
 }

@@ -69,14 +69,14 @@ func (c *Client) Fetch(
 	return f.result()
 }
 
-// Read returns the bytes of a blob.
-func (c *Client) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
-	var b []byte
-	err := c.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) error {
-		// The size is only believed as far as bytes arrive.
-		buf := bytes.NewBuffer(make([]byte, 0, min(d.SizeBytes(), streamAbove)+bytes.MinRead))
-		_, err := buf.ReadFrom(r)
-		b = buf.Bytes()
+// Read returns the bytes of a blob, which are not to be changed: others may have them, too. Small
+// blobs that are read at the same time travel together.
+func (c *Client) Read(ctx context.Context, d digest.Digest) (b []byte, err error) {
+	if d.SizeBytes() <= gatherBelow && d.Function() == c.fn {
+		return c.readGathered(ctx, d)
+	}
+	err = c.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
+		b, err = readBlob(d, r)
 		return err
 	})
 	if err != nil {
@@ -284,12 +284,15 @@ func (l *link) open(d digest.Digest, data []byte, z repb.Compressor_Value) ([]by
 }
 
 func (f *fetch) streamAll(ctx context.Context, ds map[digest.Digest]struct{}) error {
-	for d := range ds {
-		if err := f.stream(ctx, d); err != nil {
-			return err
-		}
+	if len(ds) == 0 {
+		return nil // as nearly always
 	}
-	return nil
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(f.c.link.options.MaxConcurrent)
+	for d := range ds {
+		g.Go(func() error { return f.stream(gctx, d) })
+	}
+	return g.Wait()
 }
 
 // stream delivers one blob in a stream. An error is one of the connection.

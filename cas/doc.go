@@ -50,6 +50,6 @@
 //
 // # Locks
 //
-// landing.mu comes before fetches.mu, that before files.mu; memory.mu, arrival.mu and Arrival.mu
+// landing.mu comes before fetches.mu, that before files.mu; memory.mu, readings.mu, arrival.mu and Arrival.mu
 // are each alone. None is held during I/O, a callback or a wait.
 package cas
