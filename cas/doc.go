@@ -1,7 +1,8 @@
 // Package cas holds content: blobs named by their digest in a folder on disk
 // (Store), the results of actions in another (Actions), a view of a Store that
 // fetches what it lacks (ReadThrough), and the REv2 protocols to get both from
-// elsewhere (Client) and to offer them to others (Server).
+// elsewhere (Client) and to offer them to others (Server). A Lender lets other workers
+// read a Store, which they do as Neighbours before they ask storage.
 //
 // # What it refuses
 //

@@ -31,6 +31,7 @@ type ReadThrough struct {
 	store        *Store
 	upstream     Fetcher
 	behind       Fetcher // upstream, for what nobody waits for
+	direct       Fetcher // upstream without neighbours, for what they do not keep
 	blobs, bytes atomic.Int64
 
 	// Guarded by store.fetches.mu.
@@ -42,7 +43,10 @@ type ReadThrough struct {
 // Through returns a view of s that reads through to f. It needs no closing, and
 // is cheap enough to have one per action.
 func (s *Store) Through(f Fetcher) *ReadThrough {
-	t := &ReadThrough{store: s, upstream: f, behind: f}
+	t := &ReadThrough{store: s, upstream: f, behind: f, direct: f}
+	if n, ok := f.(*Neighbours); ok {
+		t.direct = n.storage
+	}
 	if p, ok := f.(PatientFetcher); ok {
 		t.behind = p.Behind()
 	}
@@ -106,7 +110,7 @@ func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte,
 		return b, err
 	}
 	m, came := message(nil), false
-	err := t.upstream.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
+	err := t.direct.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
 		if m, err = io.ReadAll(io.LimitReader(r, smallBlob+1)); err == nil && digest.Of(d.Function(), m) != d {
 			err = fmt.Errorf("read message %s: %w", d, ErrCorrupt)
 		}

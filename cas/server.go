@@ -75,6 +75,7 @@ func (o *ServerOptions) validate() {
 // names, action results are not.
 type Server struct {
 	store   *Store
+	blobs   readable // of the store
 	actions *Actions
 	options ServerOptions
 	log     *zap.Logger
@@ -91,6 +92,7 @@ func NewServer(s *Store, a *Actions, o ServerOptions) *Server {
 	o.validate()
 	return &Server{
 		store:   s,
+		blobs:   s,
 		actions: a,
 		options: o,
 		log:     o.Logger,

@@ -43,7 +43,7 @@ func (v *storageService) FindMissingBlobs(
 		seen[d] = struct{}{}
 		ds = append(ds, d)
 	}
-	missing, err := v.s.store.FindMissing(ctx, ds)
+	missing, err := v.s.blobs.FindMissing(ctx, ds)
 	if err != nil {
 		return nil, v.s.readStatus(err)
 	}
@@ -158,6 +158,6 @@ func (v *storageService) read(ctx context.Context, fn digest.Function, e *repb.B
 	if err != nil || d.IsEmptyBlob() {
 		return err
 	}
-	e.Data, err = v.s.store.ReadBlob(ctx, d)
+	e.Data, err = v.s.blobs.ReadBlob(ctx, d)
 	return err
 }

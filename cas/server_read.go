@@ -40,7 +40,7 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 	case offset < 0 || offset > d.SizeBytes():
 		return status.Errorf(codes.OutOfRange, "read %s: read_offset %d is not within the blob", d, offset)
 	}
-	f, err := v.s.store.OpenBlob(stream.Context(), d)
+	f, err := v.s.blobs.OpenBlob(stream.Context(), d)
 	if err != nil {
 		return err
 	}

@@ -141,6 +141,30 @@ func (f *files[K]) open(k K) (*os.File, error) {
 	return nil, ErrNotFound
 }
 
+// peek opens the file of k for reading, which does not count as a use and does not keep it from being
+// evicted. It is never one that is being written.
+func (f *files[K]) peek(k K) (*os.File, error) {
+	if !f.contains(k) {
+		return nil, ErrNotFound
+	}
+	file, err := os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !(info.Mode().IsRegular() && f.layout.whole(k, info.Size())) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
 // read returns the size bytes of the file of k. It does what open does and reads, with
 // half the system calls; it is for small files.
 func (f *files[K]) read(k K, size int64) ([]byte, error) {
