@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
@@ -234,16 +235,24 @@ func wantStatus(t *testing.T, err error, code codes.Code, text string) {
 
 // fakeWorker reports what a test says, as one identity.
 type fakeWorker struct {
-	f   *farm
-	req *remoteworker.SynchronizeRequest
+	f     *farm
+	req   *remoteworker.SynchronizeRequest
+	cache string   // where it says that it serves its store
+	near  []string // the neighbours that came with the last answer
 }
 
 func (f *farm) worker(name string) *fakeWorker {
-	return &fakeWorker{f, &remoteworker.SynchronizeRequest{WorkerId: map[string]string{"host": name}}}
+	return &fakeWorker{f: f, req: &remoteworker.SynchronizeRequest{WorkerId: map[string]string{"host": name}}}
 }
 
 func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeResponse, error) {
-	return remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req))
+	if w.cache != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, cacheHeader, w.cache)
+	}
+	var header metadata.MD
+	resp, err := remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req), grpc.Header(&header))
+	w.near = header.Get(neighbourHeader)
+	return resp, err
 }
 
 // idle waits for an action.

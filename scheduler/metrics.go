@@ -137,6 +137,7 @@ func (s *Server) finished(st *Status) {
 		fields = append(fields, zap.String("instance", st.Instance))
 	}
 	if st.Worker != "" {
+		s.neighbours.ran(st.Worker, st.Operation)
 		queued, ran := st.spans()
 		s.metrics.queued.Observe(queued.Seconds())
 		fields = append(fields, zap.String("worker", st.Worker), zap.Int("attempts", st.Attempts),

@@ -96,6 +96,8 @@ type Server struct {
 	platforms platforms
 	live      liveOutputs
 	lost      lostWorkers
+	// neighbours are told workers with their actions.
+	neighbours neighbours
 
 	mu    sync.Mutex
 	state *State
@@ -329,6 +331,7 @@ func (s *Server) newName() (string, error) {
 
 // departed logs the end of a worker.
 func (s *Server) departed(d Departure) {
+	s.neighbours.serves(d.Worker, "")
 	if d.Drained {
 		s.log.Debug("worker has left", zap.String("worker", d.Worker))
 		return

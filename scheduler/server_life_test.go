@@ -187,7 +187,7 @@ func TestSynchronizeRejects(t *testing.T) {
 			"current_state": {WorkerId: id},
 			"action_digest": {WorkerId: id, CurrentState: executing(&remoteworker.CurrentState_Executing{})},
 		} {
-			_, err := (&fakeWorker{f, req}).sync(t.Context())
+			_, err := (&fakeWorker{f: f, req: req}).sync(t.Context())
 			wantStatus(t, err, codes.InvalidArgument, text)
 		}
 		if n := f.server.Counts(); n != (Counts{}) {

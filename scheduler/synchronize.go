@@ -43,6 +43,7 @@ func (s queueService) Synchronize(
 	if c := connectionOf(ctx); c != nil {
 		report.Connection = c.id
 	}
+	s.neighbours.serves(report.Worker, cacheOf(ctx))
 	answer := make(chan Reply, 1)
 	s.step(func(now time.Time) Out {
 		s.calls++
@@ -52,12 +53,12 @@ func (s queueService) Synchronize(
 	})
 	select {
 	case r := <-answer:
-		return response(r)
+		return s.response(ctx, report.Worker, r)
 	default:
 	}
 	select {
 	case r := <-answer:
-		return response(r)
+		return s.response(ctx, report.Worker, r)
 	case <-ctx.Done():
 		err = status.FromContextError(ctx.Err()).Err()
 	case <-s.stopped:
@@ -109,8 +110,8 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 	return r, nil
 }
 
-// response converts a reply.
-func response(r Reply) (*remoteworker.SynchronizeResponse, error) {
+// response converts a reply to a call of a worker.
+func (s *Server) response(ctx context.Context, worker string, r Reply) (*remoteworker.SynchronizeResponse, error) {
 	resp := &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(r.NextSync)}
 	switch r.Do {
 	case Superseded:
@@ -120,6 +121,7 @@ func response(r Reply) (*remoteworker.SynchronizeResponse, error) {
 			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},
 		}
 	case Execute:
+		s.introduce(ctx, worker, r.Run)
 		action, auxiliary := r.sized()
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Executing_{Executing: &remoteworker.DesiredState_Executing{

@@ -33,7 +33,8 @@ type action struct {
 	command *command
 	how     *execution
 	storage *cas.Client      // of the action's instance name and function
-	inputs  *cas.ReadThrough // the worker's store, backed by storage
+	near    *cas.Neighbours  // before it; nil: there are none
+	inputs  *cas.ReadThrough // the worker's store, backed by these
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
 	behind  *hindsight // nil: nothing is reused
@@ -189,7 +190,7 @@ func (a *action) accept(ctx context.Context) error {
 	}
 	instance := joinInstance(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
 	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
-	a.inputs = a.p.w.opts.Store.Through(a.storage)
+	a.inputs = a.readThrough(instance)
 	a.lookAhead(ctx)
 	commandDigest, err := digest.FromProto(fn, a.message.GetCommandDigest())
 	if err != nil {
@@ -427,7 +428,7 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 			zap.Bool("root_whole", a.size.whole), zap.Duration("stalled", a.stalled))
 	}
 	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
-	fields = append(fields, a.reuseFields()...)
+	fields = append(append(fields, a.reuseFields()...), a.borrowedFields()...)
 	if message := response.GetStatus().GetMessage(); message != "" {
 		fields = append(fields, zap.String("error", message))
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
@@ -222,7 +223,9 @@ func serve(t *testing.T, register func(*grpc.Server), options ...grpc.ServerOpti
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
 	t.Cleanup(func() {
-		check(t, conn.Close())
+		if err := conn.Close(); status.Code(err) != codes.Canceled { // whom a worker dials it closes itself
+			check(t, err)
+		}
 		s.Stop()
 		check(t, <-served)
 	})
@@ -286,9 +289,14 @@ type readLog struct {
 	mu     sync.Mutex
 	hashes map[string]int
 	held   map[string]chan struct{} // closed when they may go on: uploads, or reads of a hash
+	free   map[string]bool          // hashes that allReads does not hold up
 }
 
-const uploads = "uploads"
+// What can be held up beside reads of a hash.
+const (
+	uploads  = "uploads"
+	allReads = "all reads" // of small blobs
+)
 
 // hold has small uploads, or reads of the small blob of a hash, wait until release
 // is called.
@@ -303,6 +311,9 @@ func (l *readLog) hold(what string) (release func()) {
 func (l *readLog) wait(ctx context.Context, what string) {
 	l.mu.Lock()
 	held := l.held[what]
+	if held == nil && what != uploads && !l.free[what] {
+		held = l.held[allReads]
+	}
 	l.mu.Unlock()
 	if held == nil {
 		return

@@ -43,11 +43,14 @@ type position struct {
 	next *place
 	// work is the folder of the action to come; nil: it makes one.
 	work *workFolder
+	// near are the neighbours that the scheduler named with its last answer.
+	near []string
 }
 
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
+	near    []string // addresses of neighbours to ask
 	place   *place
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the response is there
@@ -205,7 +208,7 @@ func (p *position) synchronize(
 		// prefer_being_idle, so that a result arrives.
 		call, done := p.w.room.calling(ctx)
 		defer done()
-		response, err := p.w.opts.Scheduler.Synchronize(call, report)
+		response, err := p.call(call, report)
 		if err != nil && errors.Is(context.Cause(call), errCrowdedOut) {
 			err = errors.Join(errCrowdedOut, err)
 		}
@@ -213,7 +216,7 @@ func (p *position) synchronize(
 	}
 	call, cancel := context.WithTimeout(abort, reportTimeout)
 	defer cancel()
-	return p.w.opts.Scheduler.Synchronize(call, report)
+	return p.call(call, report)
 }
 
 // wait returns when there is something to tell the scheduler, of a stage not at once;
@@ -267,7 +270,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, cancel: cancel, place: p.next,
+		desired: desired, near: p.near, cancel: cancel, place: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{
@@ -304,7 +307,7 @@ func (p *position) stop(t *task) {
 func (p *position) leave(abort context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(abort), leaveTimeout)
 	defer cancel()
-	if _, err := p.w.opts.Scheduler.Synchronize(ctx, p.report(nil, true)); err != nil {
+	if _, err := p.call(ctx, p.report(nil, true)); err != nil {
 		p.log.Debug("could not sign off", zap.Error(err))
 	}
 }

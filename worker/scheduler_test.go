@@ -9,7 +9,9 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -32,7 +34,9 @@ type fakeScheduler struct {
 	mu       sync.Mutex
 	current  map[string]*job // by position
 	requests []*remoteworker.SynchronizeRequest
-	refuse   int // calls that are to fail
+	refuse   int      // calls that are to fail
+	near     []string // the neighbours of every action
+	caches   []string // where workers said that they serve their stores
 }
 
 func newFakeScheduler() *fakeScheduler {
@@ -61,7 +65,12 @@ func (s *fakeScheduler) Synchronize(
 	case j := <-s.work:
 		s.mu.Lock()
 		s.current[r.GetWorkerId()["position"]] = j
+		near := s.near
+		s.caches = metadata.ValueFromIncomingContext(ctx, "forerunner-cache")
 		s.mu.Unlock()
+		if err := grpc.SetHeader(ctx, metadata.MD{"forerunner-neighbour": near}); err != nil {
+			return nil, err
+		}
 		return &remoteworker.SynchronizeResponse{
 			NextSynchronizationAt: timestamppb.New(time.Now().Add(fakeInterval)),
 			DesiredState: &remoteworker.DesiredState{

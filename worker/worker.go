@@ -10,6 +10,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/prefetch"
@@ -41,7 +42,12 @@ type Options struct {
 	// where outputs go.
 	Store   *cas.Store
 	Storage *cas.Client
-	Roots   *vfs.FS
+	// CacheAddress is where a cas.Lender serves Store to other workers. Empty: nowhere.
+	CacheAddress string
+	// DialNeighbour connects to the address at which another worker serves its own, as the scheduler names
+	// it. It does not wait for the other side. Nil: none is asked.
+	DialNeighbour func(address string) (*grpc.ClientConn, error)
+	Roots         *vfs.FS
 	// Launchers start the commands, one for each slot.
 	Launchers []*runner.Launcher
 	// Relaunch replaces the launcher of a slot that died, or that holds a command
@@ -158,6 +164,8 @@ type Worker struct {
 	sizes    rootSizes
 	live     *liveOutputs
 	fare     fare
+
+	neighbours *neighbours
 }
 
 // New checks the options and returns a Worker that does nothing until Run.
@@ -173,7 +181,10 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{opts: o, log: o.Logger, metrics: m, pipeline: newPipeline(&o, m.inStage), room: room}
+	w := &Worker{
+		opts: o, log: o.Logger, metrics: m, pipeline: newPipeline(&o, m.inStage), room: room,
+		neighbours: newNeighbours(&o),
+	}
 	w.live = newLiveOutputs(o.Live, w.fares, o.Logger)
 	return w, nil
 }
@@ -198,6 +209,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))
 	wg.Wait()
+	w.neighbours.part(0)
 	w.log.Info("worker has drained")
 	return nil
 }
@@ -212,6 +224,8 @@ type metrics struct {
 	bytes   *prometheus.CounterVec
 	reuse   *prometheus.CounterVec
 	stalled prometheus.Counter
+
+	borrowedBlobs, borrowedBytes prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -250,12 +264,21 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "forerunner_worker_stalled_seconds_total",
 			Help: "Time that commands stood waiting for storage.",
 		}),
+		borrowedBlobs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "forerunner_worker_neighbour_blobs_total",
+			Help: "Blobs that came from the stores of other workers instead of storage.",
+		}),
+		borrowedBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "forerunner_worker_neighbour_bytes_total",
+			Help: "Bytes of the blobs that forerunner_worker_neighbour_blobs_total counts.",
+		}),
 	}
 	if r == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
 		m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
+		m.borrowedBlobs, m.borrowedBytes,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

@@ -1,0 +1,168 @@
+package scheduler
+
+import (
+	"context"
+	"hash/maphash"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+const (
+	// cacheHeader is where a worker says, with each call, at which address its store is served to other
+	// workers. neighbourHeader is where an answer with an action names such addresses, in the order in which to
+	// ask. Who does not know these headers does without.
+	cacheHeader, neighbourHeader = "forerunner-cache", "forerunner-neighbour"
+
+	// maxNeighbours is how many are named for one action.
+	maxNeighbours = 3
+	// maxPlaces bounds what is remembered of who ran what, twice.
+	maxPlaces = 1 << 12
+	// maxCacheAddress is the length of the longest address.
+	maxCacheAddress = 300
+)
+
+// neighbours know whose stores are likely to have what an action reads: workers that lately ran the same
+// command, or else others of the same build, or else of the same instance name and platform. All of it is a
+// hint, which State knows nothing of. Every event costs as much, however many workers there are, and next to
+// nothing while no worker serves its store. Zero is ready for use. mu is taken without any other lock, and
+// takes none.
+type neighbours struct {
+	mu     sync.Mutex
+	caches map[string]string // addresses by worker; guarded by mu
+	served map[string]int    // how many workers have an address: the positions of one do; guarded by mu
+	// recent and former have, by place, who was there last. What is in neither is forgotten: when recent is
+	// full it takes the place of former. Guarded by mu.
+	recent, former map[uint64]visitors
+	seed           maphash.Seed // guarded by mu
+}
+
+// visitors are addresses, the latest first; one more than are named, for who asks is among them.
+type visitors [maxNeighbours + 1]string
+
+// A place is something that actions have in common.
+type place struct {
+	kind           byte
+	instance, name string
+}
+
+// places returns those of an action, the one with the most in common first.
+func places(op *Operation) [3]place {
+	build := op.Request.GetCorrelatedInvocationsId()
+	if build == "" {
+		build = op.Request.GetToolInvocationId()
+	}
+	return [...]place{
+		{'c', op.Instance, op.Action.GetCommandDigest().GetHash()},
+		{'b', op.Instance, build},
+		{'p', op.Instance, op.Platform.Key()},
+	}
+}
+
+// serves takes note of the address at which a worker serves its store; empty: it does not, or is gone.
+func (n *neighbours) serves(worker, address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.caches[worker]
+	if old == address {
+		return
+	}
+	if n.caches == nil {
+		n.caches, n.served, n.seed = map[string]string{}, map[string]int{}, maphash.MakeSeed()
+	}
+	if n.served[old]--; n.served[old] <= 0 {
+		delete(n.served, old)
+	}
+	delete(n.caches, worker)
+	if address != "" {
+		n.caches[worker] = address
+		n.served[address]++
+	}
+}
+
+// ran takes note of a worker that has what an action read.
+func (n *neighbours) ran(worker string, op *Operation) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	address := n.caches[worker]
+	if address == "" {
+		return
+	}
+	for _, p := range places(op) {
+		key := maphash.Comparable(n.seed, p)
+		n.keepLocked(key, n.visitorsLocked(key).with(address))
+	}
+}
+
+// with returns v with an address in front.
+func (v visitors) with(address string) visitors {
+	i := slices.Index(v[:], address)
+	if i < 0 {
+		i = len(v) - 1
+	}
+	copy(v[1:i+1], v[:i])
+	v[0] = address
+	return v
+}
+
+func (n *neighbours) visitorsLocked(key uint64) visitors {
+	if v, ok := n.recent[key]; ok {
+		return v
+	}
+	return n.former[key]
+}
+
+func (n *neighbours) keepLocked(key uint64, v visitors) {
+	if _, known := n.recent[key]; n.recent == nil || len(n.recent) == maxPlaces && !known {
+		n.recent, n.former = make(map[uint64]visitors), n.recent
+	}
+	n.recent[key] = v
+}
+
+// of returns the addresses of those that a worker is to ask for what an action reads.
+func (n *neighbours) of(worker string, op *Operation) (near []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.served) == 0 {
+		return nil
+	}
+	own := n.caches[worker]
+	for _, p := range places(op) {
+		for _, address := range n.visitorsLocked(maphash.Comparable(n.seed, p)) {
+			if address != own && n.served[address] > 0 && !slices.Contains(near, address) {
+				if near = append(near, address); len(near) == maxNeighbours {
+					return near
+				}
+			}
+		}
+	}
+	return near
+}
+
+// cacheOf returns the address at which the worker that makes a call says that its store is served; empty:
+// none that could be named to others.
+func cacheOf(ctx context.Context) string {
+	values := metadata.ValueFromIncomingContext(ctx, cacheHeader)
+	if len(values) != 1 || len(values[0]) > maxCacheAddress {
+		return ""
+	}
+	_, rest, _ := strings.Cut(values[0], "://")
+	host, _, err := net.SplitHostPort(rest)
+	if ip, notIP := netip.ParseAddr(host); err != nil || host == "" || notIP == nil && ip.IsUnspecified() {
+		return ""
+	}
+	return values[0]
+}
+
+// introduce names neighbours in the answer to a call, whose worker is to run op.
+func (s *Server) introduce(ctx context.Context, worker string, op *Operation) {
+	if near := s.neighbours.of(worker, op); len(near) > 0 {
+		// It cannot fail but where nobody would have the header.
+		_ = grpc.SetHeader(ctx, metadata.MD{neighbourHeader: near})
+	}
+}

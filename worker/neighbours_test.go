@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// lendTo serves the store of a worker to others, who find it over the connection.
+func lendTo(t *testing.T, store *cas.Store, options ...grpc.ServerOption) *grpc.ClientConn {
+	return serve(t, func(s *grpc.Server) { cas.NewLender(store, nil).Register(s) }, options...)
+}
+
+// garble has each blob that is read be another one.
+func garble(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	answer, err := next(ctx, r)
+	if read, ok := answer.(*repb.BatchReadBlobsResponse); ok {
+		for _, b := range read.GetResponses() {
+			b.Data = bytes.ToUpper(b.GetData())
+		}
+	}
+	return answer, err
+}
+
+// TestInputsFromNeighbours has an action that one worker has run run on another one, and then on a third, for
+// whom storage has its command and nothing else, ever.
+func TestInputsFromNeighbours(t *testing.T) {
+	needRoot(t)
+	first := newFarm(t)
+	work := spec{inputs: tree{"a": "first\n", "d/b": "second\n", "d/e/c": "third\n"}, shell: "cat a d/b d/e/c > out", paths: []string{"out"}}
+	assertOK(t, first.run(t, work))
+
+	dead, err := grpc.NewClient("127.0.0.1:1", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	check(t, err)
+	near := map[string]*grpc.ClientConn{
+		"grpc://dead:1": dead, "grpc://liar:1": lendTo(t, first.local, grpc.UnaryInterceptor(garble)),
+		"grpc://first:1": lendTo(t, first.local), "grpc://again:1": lendTo(t, first.local),
+	}
+	for _, named := range [][]string{{"grpc://first:1"}, {"grpc://dead:1", "grpc://liar:1", "grpc://again:1"}} {
+		registry := prometheus.NewRegistry()
+		cold := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
+			o.CacheAddress, o.Metrics = "grpc://cold:1", registry
+			o.DialNeighbour = func(address string) (*grpc.ClientConn, error) { return near[address], nil }
+		}})
+		cold.scheduler.near = named
+		j := cold.job(t, work)
+		defer cold.reads.hold(allReads)()
+		cold.reads.free = map[string]bool{j.desired.GetAction().GetCommandDigest().GetHash(): true}
+		cold.scheduler.work <- j
+		r := j.result(t)
+		assertOK(t, r)
+		if got := cold.read(t, r.GetResult().GetOutputFiles()[0].GetDigest()); got != "first\nsecond\nthird\n" {
+			t.Errorf("%q came out", got)
+		}
+		if cold.scheduler.caches[0] != "grpc://cold:1" {
+			t.Errorf("the scheduler heard of stores at %q", cold.scheduler.caches)
+		}
+		if n := counter(t, registry, "forerunner_worker_neighbour_blobs_total"); n < 6 {
+			t.Errorf("%v blobs came from neighbours, want three files and three directories", n)
+		}
+	}
+}
+
+// counter returns what a metric has counted.
+func counter(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	check(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// Who was not named for long, and too many, are forgotten with their connections.
+func TestNeighboursAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := map[string]*grpc.ClientConn{}
+		n := newNeighbours(&Options{Logger: zap.NewNop(), DialNeighbour: func(address string) (*grpc.ClientConn, error) {
+			if address == "bad" {
+				return nil, errors.New("no such host")
+			}
+			conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			open[address] = conn
+			return conn, err
+		}})
+		connected := func() (count int) {
+			for _, conn := range open {
+				if conn.GetState() != connectivity.Shutdown {
+					count++
+				}
+			}
+			return count
+		}
+		if near := n.at([]string{"bad", "a", "b", "c"}); len(near) != maxNeighbours-1 || connected() != 2 {
+			t.Errorf("%d neighbours, %d connections", len(near), connected())
+		}
+		a := n.at([]string{"a"})[0]
+		time.Sleep(neighbourIdle / 2)
+		if n.at([]string{"a"})[0] != a {
+			t.Error("a neighbour is not known again")
+		}
+		time.Sleep(neighbourIdle / 2)
+		if n.at([]string{"c"}); connected() != 2 || open["b"].GetState() != connectivity.Shutdown {
+			t.Errorf("%d connections", connected())
+		}
+		for i := range 2 * maxConnected {
+			n.at([]string{fmt.Sprint(i)})
+			time.Sleep(time.Millisecond)
+		}
+		if connected() != maxConnected || open["a"].GetState() != connectivity.Shutdown {
+			t.Errorf("%d connections", connected())
+		}
+		n.part(0)
+		if connected() != 0 {
+			t.Errorf("%d connections at the end", connected())
+		}
+	})
+}
