@@ -115,6 +115,14 @@ func (p *Ports) listen(ctx context.Context, flag, address string) (net.Listener,
 	return listener, nil
 }
 
+// scheme returns what the addresses of gRPC ports begin with.
+func (p *Ports) scheme() string {
+	if p.Cert != "" {
+		return "grpcs://"
+	}
+	return "grpc://"
+}
+
 // isLoopback reports whether a host is certain to be this machine and to be reached by
 // it alone. A name is not: what it stands for may change.
 func isLoopback(host string) bool {

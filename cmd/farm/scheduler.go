@@ -110,12 +110,7 @@ func (s *Scheduler) Join(w *Worker) {
 }
 
 // Scheme returns what the addresses of clients of s begin with.
-func (s *Scheduler) Scheme() string {
-	if s.Ports.Cert != "" {
-		return "grpcs://"
-	}
-	return "grpc://"
-}
+func (s *Scheduler) Scheme() string { return s.Ports.scheme() }
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.

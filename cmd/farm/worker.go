@@ -12,12 +12,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cgroup"
@@ -47,6 +45,9 @@ type Worker struct {
 	FreePercent             int // of the free space, without CacheSize; 0 is 80
 	Logger                  *zap.Logger
 	Ports                   Ports
+	// ServeCache is HOST:PORT at which other workers read the store; empty: they do not. ConfigFile is a
+	// scheduler's, of which the access counts there and at HTTP; empty: none.
+	ServeCache, ConfigFile string
 	// Client is whom scheduler, storage and profiles are shown.
 	Client Client
 	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
@@ -96,6 +97,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	w.LimitFlags(f)
 	w.IsolationFlags(f)
 	w.IdentityFlags(f)
+	w.CacheFlags(f)
 	stateFlag(f, &w.State, "where to remember what actions read")
 }
 
@@ -275,11 +277,11 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	defer schedulerConn.Close()
 	defer storage.Close()
 	registry := newRegistry()
-	stopHTTP, err := w.serveHTTP(ctx, registry)
+	cache, stopServing, err := w.serve(ctx, registry, store)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopHTTP()) }()
+	defer func() { err = errors.Join(err, stopServing()) }()
 	id, err := w.identity()
 	if err != nil {
 		return err
@@ -301,6 +303,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Live:      live.NewOutputsClient(schedulerConn),
 		Store:     store,
 		Storage:   storage.Client,
+
+		CacheAddress: cache, DialNeighbour: w.dialNeighbour,
+
 		Roots:     roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,
 		Relaunch:  s.relaunch,
@@ -331,14 +336,6 @@ func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *remoteStorage, err
 		return nil, nil, errors.Join(err, scheduler.Close())
 	}
 	return scheduler, storage, nil
-}
-
-func (w *Worker) serveHTTP(ctx context.Context, registry *prometheus.Registry) (stop func() error, err error) {
-	protect, err := w.Ports.protect(auth.Options{Logger: w.Logger})
-	if err != nil {
-		return nil, err
-	}
-	return w.Ports.serveHTTP(ctx, w.HTTP, protect, registry, nil)
 }
 
 // makeWorkDir makes the folder for temporary files, empty.

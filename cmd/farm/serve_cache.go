@@ -1,0 +1,145 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// CacheFlags registers the flags that say who may read the worker's store.
+func (w *Worker) CacheFlags(f *pflag.FlagSet) {
+	f.StringVar(&w.ServeCache, "serve-cache", "", "`address` at which other workers read this one's store before they ask storage, "+
+		"HOST:PORT as they reach it; empty: none")
+	f.StringVar(&w.ConfigFile, "config", "", "the scheduler's YAML `file`, of which tokens and access count: who may read at --serve-cache and --http")
+}
+
+// protect makes the protection of the worker's ports.
+func (w *Worker) protect() (protection, error) {
+	access := auth.Options{Logger: w.Logger}
+	if w.ConfigFile != "" {
+		if err := loadConfig(w.ConfigFile, &scheduler.Config{}, &access, &sizeclass.Options{}); err != nil {
+			return protection{}, fmt.Errorf("--config: %w", err)
+		}
+	}
+	return w.Ports.protect(access)
+}
+
+// serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
+// is where these find it; empty: they do not.
+func (w *Worker) serve(
+	ctx context.Context, registry *prometheus.Registry, store *cas.Store,
+) (cache string, stop func() error, err error) {
+	protect, err := w.protect()
+	if err != nil {
+		return "", nil, err
+	}
+	stopHTTP, err := w.Ports.serveHTTP(ctx, w.HTTP, protect, registry, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	cache, stopCache, err := w.serveCache(ctx, protect, registry, store)
+	if err != nil {
+		return "", nil, errors.Join(err, stopHTTP())
+	}
+	return cache, func() error { return errors.Join(stopCache(), stopHTTP()) }, nil
+}
+
+// serveCache is the part of serve that is for other workers.
+func (w *Worker) serveCache(
+	ctx context.Context, protect protection, registry *prometheus.Registry, store *cas.Store,
+) (cache string, stop func() error, err error) {
+	if w.ServeCache == "" {
+		return "", func() error { return nil }, nil
+	}
+	host, _, err := net.SplitHostPort(w.ServeCache)
+	if err != nil {
+		return "", nil, fmt.Errorf("--serve-cache: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return "", nil, fmt.Errorf("--serve-cache %s: other workers are told this address: give the host by which they reach it", w.ServeCache)
+	}
+	listener, err := w.Ports.listen(ctx, "--serve-cache", w.ServeCache)
+	if err != nil {
+		return "", nil, err
+	}
+	server, health := newGRPC(&activity{}, protect)
+	lender := cas.NewLender(store, w.Logger)
+	lender.Register(server)
+	if err := errors.Join(w.checkReaders(protect.guard, host, server), countLoans(registry, lender)); err != nil {
+		return "", nil, errors.Join(err, listener.Close())
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	if w.reaches(host) {
+		_, port, _ := net.SplitHostPort(listener.Addr().String())
+		cache = w.Ports.scheme() + net.JoinHostPort(host, port)
+	}
+	return cache, func() error {
+		stopGRPC(server, health)
+		if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // it had not begun
+			return err
+		}
+		return nil
+	}, nil
+}
+
+// checkReaders returns an error if the guard does not know all that is served, and warns if there is none
+// where others can call.
+func (w *Worker) checkReaders(guard *auth.Guard, host string, server *grpc.Server) error {
+	if guard != nil {
+		return guard.Check(server.GetServiceInfo())
+	}
+	if !isLoopback(host) {
+		w.Logger.Warn("whoever reaches this port can read the worker's store: nobody is asked who he is "+
+			"(--tls-client-ca; see docs/SECURITY.md)", zap.String("serve-cache", w.ServeCache))
+	}
+	return nil
+}
+
+// reaches reports whether workers of the scheduler may find the store at host.
+func (w *Worker) reaches(host string) bool {
+	schedulers, _, err := grpcAddresses(w.Scheduler)
+	elsewhere := err == nil && slices.ContainsFunc(schedulers, func(address string) bool {
+		own, _, _ := net.SplitHostPort(address)
+		return !isLoopback(own)
+	})
+	if isLoopback(host) && elsewhere {
+		w.Logger.Warn("no other worker is told of this one's store, as it is served on loopback and the scheduler is elsewhere",
+			zap.String("serve-cache", w.ServeCache))
+		return false
+	}
+	return true
+}
+
+// countLoans registers metrics of what is lent.
+func countLoans(registry *prometheus.Registry, l *cas.Lender) error {
+	return errors.Join(
+		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "forerunner_worker_lent_blobs_total",
+			Help: "Blobs that other workers read from this one's store.",
+		}, func() float64 { blobs, _ := l.Lent(); return float64(blobs) })),
+		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "forerunner_worker_lent_bytes_total",
+			Help: "Bytes of the blobs that forerunner_worker_lent_blobs_total counts.",
+		}, func() float64 { _, bytes := l.Lent(); return float64(bytes) })))
+}
+
+// dialNeighbour connects to the store of another worker, which sees this one's certificate; a token it could
+// use itself.
+func (w *Worker) dialNeighbour(address string) (*grpc.ClientConn, error) {
+	own := w.Client
+	own.Token, own.connect = "", nil
+	return own.Dial(address)
+}

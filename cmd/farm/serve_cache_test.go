@@ -1,0 +1,157 @@
+package farm
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// storeWith opens a store that has a blob.
+func storeWith(t *testing.T, text string) (*cas.Store, digest.Digest) {
+	t.Helper()
+	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	d := digest.Of(digest.SHA256, []byte(text))
+	if err := store.PutBytes(t.Context(), d, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return store, d
+}
+
+// served has a worker serve a store until the test ends, and returns where others find it.
+func (w *Worker) served(t *testing.T, store *cas.Store) string {
+	t.Helper()
+	w.Logger = zap.NewNop()
+	cache, stop, err := w.serve(t.Context(), prometheus.NewRegistry(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cache
+}
+
+// lend reads a blob as another worker does.
+func lend(t *testing.T, w *Worker, cache string, d digest.Digest) (string, error) {
+	t.Helper()
+	conn, err := w.dialNeighbour(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	text, err := cas.NewClient(conn, cas.ClientOptions{InstanceName: "main"}).Read(t.Context(), d)
+	return string(text), err
+}
+
+// TestServeCache has callers that may read storage read a worker's store, and no others.
+func TestServeCache(t *testing.T) {
+	authority := certtest.New(t)
+	cert, key := authority.Server("worker-1")
+	workers, workersKey := authority.Client("worker-2", "forerunner-workers")
+	users, usersKey := authority.Client("alice")
+	store, d := storeWith(t, "a blob")
+	ports := Ports{Cert: cert, Key: key, ClientCA: authority.File}
+	open := &Worker{ServeCache: "localhost:0", Ports: ports}
+	// The scheduler's file, as it is.
+	strict := &Worker{ServeCache: "127.0.0.1:0", Ports: ports, ConfigFile: configFile(t, `
+size_classes:
+  - classes: [1, 4]
+access:
+  - groups: [forerunner-workers]
+    may: [work]
+`)}
+	everybody, fewer := open.served(t, store), strict.served(t, store)
+	if !strings.HasPrefix(everybody, "grpcs://localhost:") || !strings.HasPrefix(fewer, "grpcs://127.0.0.1:") {
+		t.Fatalf("served at %s and %s", everybody, fewer)
+	}
+	for what, test := range map[string]struct {
+		client Client
+		cache  string
+		want   codes.Code
+	}{
+		"worker":         {Client{CA: authority.File, Cert: workers, Key: workersKey}, everybody, codes.OK},
+		"worker, strict": {Client{CA: authority.File, Cert: workers, Key: workersKey}, fewer, codes.OK},
+		"user":           {Client{CA: authority.File, Cert: users, Key: usersKey}, everybody, codes.OK},
+		"user, strict":   {Client{CA: authority.File, Cert: users, Key: usersKey}, fewer, codes.PermissionDenied},
+		"nobody":         {Client{CA: authority.File}, everybody, codes.Unauthenticated},
+	} {
+		t.Run(what, func(t *testing.T) {
+			text, err := lend(t, &Worker{Client: test.client}, test.cache, d)
+			if status.Code(err) != test.want || err == nil && text != "a blob" {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}
+
+func TestServeCacheIsNamed(t *testing.T) {
+	store, d := storeWith(t, "a blob")
+	w := &Worker{ServeCache: "127.0.0.1:0", Scheduler: "grpc://127.0.0.1:8980"}
+	if text, err := lend(t, w, w.served(t, store), d); err != nil || text != "a blob" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for what, test := range map[string]Worker{
+		"nothing is served":                {Scheduler: "grpc://127.0.0.1:8980"},
+		"others would find their own host": {ServeCache: "127.0.0.1:0", Scheduler: "grpcs://10.0.0.1:8980,127.0.0.1:8980"},
+	} {
+		if cache := test.served(t, store); cache != "" {
+			t.Errorf("%s: served at %s", what, cache)
+		}
+	}
+	for address, want := range map[string]string{
+		":8983": "give the host", "0.0.0.0:8983": "give the host", "[::]:8983": "give the host",
+		"10.0.0.1": "missing port", "192.0.2.1:8983": "--insecure-listen",
+	} {
+		w := &Worker{ServeCache: address, Logger: zap.NewNop()}
+		if _, _, err := w.serve(t.Context(), prometheus.NewRegistry(), store); err == nil ||
+			!strings.Contains(err.Error(), "--serve-cache") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+	}
+	w = &Worker{ConfigFile: "/nowhere", Logger: zap.NewNop()}
+	if _, _, err := w.serve(t.Context(), prometheus.NewRegistry(), store); err == nil || !strings.Contains(err.Error(), "--config") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// A worker's token is for its scheduler, and for nobody whom that names.
+func TestNeighboursGetNoToken(t *testing.T) {
+	heard := newHeardStorage(t)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{Client: Client{Token: file}}
+	for _, dial := range []func(string) (*grpc.ClientConn, error){w.Client.Dial, w.dialNeighbour} {
+		conn, err := dial("grpc://" + heard.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := digest.Of(digest.SHA256, []byte("x"))
+		if _, err := cas.NewClient(conn, cas.ClientOptions{}).FindMissing(t.Context(), []digest.Digest{d}); err != nil {
+			t.Error(err)
+		}
+		_ = conn.Close()
+	}
+	if want := []string{"FindMissingBlobs  Bearer secret", "FindMissingBlobs"}; !slices.Equal(heard.heard, want) {
+		t.Errorf("heard %q, want %q", heard.heard, want)
+	}
+}
