@@ -52,16 +52,16 @@ type place struct {
 }
 
 // places returns those of an action, the one with the most in common first.
-func places(op *Operation) [3]place {
+func places(op *Operation) []place {
+	list := []place{{'c', op.Instance, op.Action.GetCommandDigest().GetHash()}}
 	build := op.Request.GetCorrelatedInvocationsId()
 	if build == "" {
 		build = op.Request.GetToolInvocationId()
 	}
-	return [...]place{
-		{'c', op.Instance, op.Action.GetCommandDigest().GetHash()},
-		{'b', op.Instance, build},
-		{'p', op.Instance, op.Platform.Key()},
+	if build != "" {
+		list = append(list, place{'b', op.Instance, build})
 	}
+	return append(list, place{'p', op.Instance, op.Platform.Key()})
 }
 
 // serves takes note of the address at which a worker serves its store; empty: it does not, or is gone.

@@ -50,6 +50,7 @@ type column string
 const (
 	allFirst column = "all_first" // downloaded before the start
 	none     column = "none"      // read through FUSE, never seen before
+	near     column = "near"      // as none, on a worker whose neighbour has run them
 	coarse   column = "coarse"    // with what other sources of the kind read
 	exact    column = "exact"     // with what the same command read
 	warm     column = "warm"      // read through FUSE once more, on the same worker
@@ -221,8 +222,11 @@ func (b *prefetchBench) run(ctx context.Context, c cell) error {
 	s := setting{
 		distance: b.distance(c), method: vfs.FUSE, slots: w.slots, memory: b.memories[memoryKey{c.work, c.column}],
 	}
-	if c.column == allFirst {
+	switch c.column {
+	case allFirst:
 		s.method = vfs.HardLink
+	case near:
+		return b.runNear(ctx, c, s)
 	}
 	return b.farm.withWorker(ctx, s, func(far *proxy) error {
 		cold, err := b.once(ctx, w.slots, w.actions, far)
@@ -230,16 +234,42 @@ func (b *prefetchBench) run(ctx context.Context, c cell) error {
 			return err
 		}
 		b.samples[c] = append(b.samples[c], cold)
-		again := cell{c.work, warm, c.ms}
-		if s.method != vfs.FUSE || len(b.samples[again]) >= b.o.runs {
+		if s.method != vfs.FUSE {
 			return nil
 		}
-		second, err := b.once(ctx, w.slots, w.actions, far)
+		return b.again(ctx, c, w.actions, far)
+	})
+}
+
+// again takes a sample of warm on a worker that has run the actions of a cell, if there are too few.
+func (b *prefetchBench) again(ctx context.Context, c cell, actions []*benchAction, far *proxy) error {
+	warmed := cell{c.work, warm, c.ms}
+	if len(b.samples[warmed]) >= b.o.runs {
+		return nil
+	}
+	second, err := b.once(ctx, b.works[c.work].slots, actions, far)
+	if err != nil {
+		return err
+	}
+	b.samples[warmed] = append(b.samples[warmed], second)
+	return nil
+}
+
+// runNear is run for two workers of one build, of which the second one is as s says and cold.
+func (b *prefetchBench) runNear(ctx context.Context, c cell, s setting) error {
+	w := b.works[c.work]
+	s.lends, s.platform = true, map[string]string{"worker": "cold"}
+	first := setting{method: s.method, slots: s.slots, lends: true, platform: map[string]string{"worker": "first"}}
+	return b.farm.withWorkers(ctx, []setting{first, s}, func(far []*proxy) error {
+		if _, err := b.once(ctx, w.slots, w.on(first.platform), far[0]); err != nil {
+			return err
+		}
+		cold, err := b.once(ctx, w.slots, w.on(s.platform), far[1])
 		if err != nil {
 			return err
 		}
-		b.samples[again] = append(b.samples[again], second)
-		return nil
+		b.samples[c] = append(b.samples[c], cold)
+		return b.again(ctx, c, w.on(s.platform), far[1])
 	})
 }
 

@@ -83,6 +83,7 @@ type setting struct {
 	keep     string            // folder that gets what this one remembers; empty: it is forgotten
 	plain    bool              // neither recorder nor prefetcher
 	platform map[string]string // of the actions that it gets; nil: those without one
+	lends    bool              // to other workers of the farm
 }
 
 // withWorker calls use while a new worker with an empty cache serves the farm. The
@@ -144,6 +145,9 @@ func (f *benchFarm) newWorker(ctx context.Context, s setting) (*workerRun, error
 		Slots: s.slots, SizeClass: 1, ExecFilesystem: s.method, Prefetch: !s.plain, Logger: f.log,
 		NoCompression: s.distance.bandwidth == 0, // else bytes cost nothing
 	}}
+	if s.lends {
+		w.worker.ServeCache = "127.0.0.1:0"
+	}
 	if s.memory != "" {
 		if err := copyMemory(data, s.memory); err != nil {
 			return nil, errors.Join(err, w.close())

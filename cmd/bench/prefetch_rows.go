@@ -38,6 +38,7 @@ func ratioRows() []ratioRow {
 		{name: "exact_10ms", cell: cell{workGo, exact, nearMS}, wanted: "≤ 1.15", peer: "1.42"},
 		{name: "exact_50ms", cell: cell{workGo, exact, farMS}, wanted: "≤ 1.4", peer: "2.6"},
 		{name: "none_50ms", cell: cell{workGo, none, farMS}, wanted: "≤ 3", peer: "9.3"},
+		{name: "neighbour_50ms", cell: cell{workGo, near, farMS}},
 		{name: "all_first_50ms", cell: cell{workGo, allFirst, farMS}, peer: "18.7"},
 		{name: "coarse_50ms", cell: cell{workCXX, coarse, farMS}},
 		{name: "cxx_exact_50ms", cell: cell{workCXX, exact, farMS}},
@@ -220,7 +221,7 @@ func (b *prefetchBench) printCells(w io.Writer) error {
 	table := [][]string{{"work", "round trip", "inputs", "time", "runs", "over warm", "waited", "fetched", "on the wire", "read", "wasted", "foreseen", "profile"}}
 	for _, work := range []string{workGo, workCXX} {
 		for _, ms := range []int{0, 2, nearMS, farMS} {
-			for _, column := range []column{allFirst, none, coarse, exact, warm} {
+			for _, column := range []column{allFirst, none, near, coarse, exact, warm} {
 				if c := (cell{work, column, ms}); len(b.samples[c]) > 0 {
 					table = append(table, b.cells(c))
 				}

@@ -65,7 +65,7 @@ func requireFUSE(t *testing.T, err error) {
 }
 
 func TestPrefetchRows(t *testing.T) {
-	only := []string{"exact_0ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost}
+	only := []string{"exact_0ms", "neighbour_50ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost}
 	b := newTinyPrefetch(t, only...)
 	requireFUSE(t, b.measure(t.Context()))
 	var names []string
@@ -75,7 +75,7 @@ func TestPrefetchRows(t *testing.T) {
 			t.Errorf("row %s has no value: %+v", r.Name, r)
 		}
 	}
-	if want := "exact_0ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost"; strings.Join(names, " ") != want {
+	if want := "exact_0ms neighbour_50ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost"; strings.Join(names, " ") != want {
 		t.Errorf("rows %q, want %q", names, want)
 	}
 	// Three actions read two files of 6,000 bytes each; on the worker they are once.

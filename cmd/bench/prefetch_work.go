@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -27,6 +28,17 @@ type workload struct {
 	actions  []*benchAction
 	training []*benchAction // what a worker has seen before it meets the actions as new ones
 	note     string
+}
+
+// on returns the actions as those of one build, for workers of a platform.
+func (w *workload) on(platform map[string]string) (actions []*benchAction) {
+	for _, a := range w.actions {
+		own := *a
+		own.platform, own.who = platform, proto.CloneOf(a.who)
+		own.who.CorrelatedInvocationsId = "bench"
+		actions = append(actions, &own)
+	}
+	return actions
 }
 
 // goWork is go build of the module in a folder with the machine's SDK as input.
