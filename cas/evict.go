@@ -23,6 +23,8 @@ type index[K comparable] struct {
 
 	evicted     int64 // entries that had to go since the start
 	evictedCost int64
+	// What use found, and did not find.
+	hits, misses int64
 }
 
 type entry[K comparable] struct {
@@ -69,8 +71,10 @@ func (x *index[K]) lookup(k K) *entry[K] {
 func (x *index[K]) use(k K, now int64) (hit, stamp bool) {
 	e := x.lookup(k)
 	if e == nil {
+		x.misses++
 		return false, false
 	}
+	x.hits++
 	if e.pins == 0 {
 		x.unlink(e)
 		x.link(e)

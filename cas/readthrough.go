@@ -28,11 +28,11 @@ const maxDirectoryBytes = 128 << 20
 //
 // What Prefetch asks for goes behind all that: see there.
 type ReadThrough struct {
-	store        *Store
-	upstream     Fetcher
-	behind       Fetcher // upstream, for what nobody waits for
-	direct       Fetcher // upstream without neighbours, for what they do not keep
-	blobs, bytes atomic.Int64
+	store    *Store
+	upstream Fetcher
+	behind   Fetcher // upstream, for what nobody waits for
+	direct   Fetcher // upstream without neighbours, for what they do not keep
+	fetched  fetched
 
 	// Guarded by store.fetches.mu.
 	queue     []*flight   // small blobs to be gathered; who goes first is decided by take alone
@@ -55,12 +55,29 @@ func (s *Store) Through(f Fetcher) *ReadThrough {
 
 // Fetched returns how many blobs and bytes came from upstream because of this
 // ReadThrough. What it got by joining a fetch of another one counts there.
-func (t *ReadThrough) Fetched() (blobs, bytes int64) { return t.blobs.Load(), t.bytes.Load() }
+func (t *ReadThrough) Fetched() (blobs, bytes int64) {
+	return t.fetched.blobs.Load(), t.fetched.bytes.Load()
+}
+
+// fetched counts what came from upstream.
+type fetched struct{ blobs, bytes atomic.Int64 }
+
+func (f *fetched) add(d digest.Digest) {
+	f.blobs.Add(1)
+	f.bytes.Add(d.SizeBytes())
+}
+
+// countFetched counts that d came because of t.
+func (t *ReadThrough) countFetched(d digest.Digest) {
+	t.fetched.add(d)
+	t.store.fetched.add(d)
+}
 
 // Load makes ds local, with one call of Fetch for all that nobody is fetching
 // yet. A *MissingError names all that upstream does not have. Nothing keeps the
 // blobs from being evicted after Load has returned; the caller may pin them.
 func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
+	t.store.files.use(ds)
 	release, err := t.hold(ctx, ds)
 	if err != nil {
 		return err
@@ -123,8 +140,7 @@ func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	t.blobs.Add(1)
-	t.bytes.Add(d.SizeBytes())
+	t.countFetched(d)
 	return t.store.messages.add(d, m), nil
 }
 
@@ -181,11 +197,10 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	return dir, err == nil // else Directory will say what is wrong
 }
 
-// hold makes ds local and keeps them pinned until release is called. After an
-// error nothing is pinned.
+// hold makes ds local, which the caller has counted as used, and keeps them pinned
+// until release is called. After an error nothing is pinned.
 func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (release func(), err error) {
 	h := &holding{store: t.store}
-	t.store.files.use(ds)
 	for need := distinct(ds); len(need) > 0; {
 		absent := h.pin(need)
 		flights, landed, err := t.ask(ctx, absent)

@@ -193,8 +193,7 @@ func (t *ReadThrough) end(fl *flight, err error) {
 	}
 	if first {
 		if err == nil {
-			t.blobs.Add(1)
-			t.bytes.Add(fl.digest.SizeBytes())
+			t.countFetched(fl.digest)
 		}
 		close(fl.done)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -36,6 +37,8 @@ type StoreOptions struct {
 	ArriveAbove int64
 	// Logger may be nil.
 	Logger *zap.Logger
+	// Metrics is where what Stats tells is registered. Nil: nowhere.
+	Metrics prometheus.Registerer
 }
 
 func (o *StoreOptions) validate() error {
@@ -79,6 +82,7 @@ type Store struct {
 	directories  memory[*tree.Directory]
 	messages     memory[message]
 	arriveAbove  int64
+	fetched      fetched
 }
 
 // StoreStats says what a Store holds.
@@ -86,8 +90,11 @@ type StoreStats struct {
 	Bytes    int64 // the sum of the sizes of the blobs
 	Blobs    int64
 	MaxBytes int64
-	// What had to go since the store was opened.
+	// The rest counts since the store was opened: what had to go; what was looked for and
+	// was there, or was not; what ReadThroughs brought.
 	EvictedBlobs, EvictedBytes int64
+	Hits, Misses               int64
+	FetchedBlobs, FetchedBytes int64
 }
 
 // copyBufferBytes is the size of the pieces in which blobs are written.
@@ -115,7 +122,11 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 	s.largeBuffers.New = func() any { return bufio.NewWriterSize(nil, largeWriteBytes) }
 	s.fetches.flights = make(map[digest.Digest]*flight)
 	s.directories.maxBytes, s.messages.maxBytes = o.DirectoryCacheBytes, messageBytes
-	if err := s.prepare(o); err != nil {
+	err = s.prepare(o)
+	if err == nil && o.Metrics != nil {
+		err = o.Metrics.Register(newStoreMetrics(s))
+	}
+	if err != nil {
 		_ = f.close()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
@@ -267,6 +278,8 @@ func (s *Store) Stats() StoreStats {
 	return StoreStats{
 		Bytes: x.present, Blobs: x.count, MaxBytes: x.max,
 		EvictedBlobs: x.evicted, EvictedBytes: x.evictedCost,
+		Hits: x.hits, Misses: x.misses,
+		FetchedBlobs: s.fetched.blobs.Load(), FetchedBytes: s.fetched.bytes.Load(),
 	}
 }
 

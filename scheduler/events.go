@@ -149,6 +149,7 @@ type Status struct {
 	// are about the present run or the last one, zero before the first.
 	Queued, Started, Ended time.Time
 	Worker                 string
+	Queue                  *QueueName // the worker's; nil: it brought the result before anybody asked
 	Attempts               int
 	// Response is set at stage COMPLETED, and only then.
 	Response *repb.ExecuteResponse
@@ -181,6 +182,18 @@ type Out struct {
 	// NextTick is when Tick has to be called at the latest, unless a later Out
 	// says otherwise. Zero: not before some other event.
 	NextTick time.Time
+}
+
+// A Tally counts what has happened to a State since it was made, for metrics.
+type Tally struct {
+	// Joined operations were added to an action that was queued or running.
+	Joined uint64
+	// Outgrown runs failed on a smaller size class and were repeated on the largest.
+	Outgrown uint64
+	// Hedges are second runs beside one that took too long; Won are those that ended first.
+	Hedges, Won uint64
+	// Returned runs were lost with their worker, or dropped by it, and queued again.
+	Returned uint64
 }
 
 // Counts are the sizes of a State, for metrics.

@@ -50,6 +50,7 @@ func (s *State) overdue(t *task) {
 		s.timers.set(&t.timer, s.now.Add(s.cfg.SyncInterval))
 		return
 	}
+	s.tally.Hedges++
 	s.unidle(w)
 	t.race, t.late = &race{w, s.now}, true
 	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.worker.queue.class)

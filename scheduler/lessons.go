@@ -39,12 +39,16 @@ func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
 	s.mu.Unlock()
 	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
 	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
+		if len(classes) > 0 {
+			s.metrics.start(classes[len(classes)-1].Size)
+		}
 		return
 	}
 	s.learnTool(ctx, storage, op)
 	c := conditions(classes)
 	c.CanHedge = true
 	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(c)
+	s.metrics.start(choice.Class)
 	op.Size = sizeOf(choice)
 	op.lessons = &lessons{learner: learner}
 }

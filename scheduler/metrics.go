@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,15 +10,20 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// metrics are the scheduler's Prometheus metrics. The gauges ask State when
+// metrics are the scheduler's Prometheus metrics. What State knows is asked for when
 // they are scraped.
 type metrics struct {
 	server   *Server
 	finished *prometheus.CounterVec
-	queued   prometheus.Histogram
+	queued   waits
+	chosen   *prometheus.CounterVec
 	lost     prometheus.Counter
 
-	tasks, workers, queues, cohorts, preemptions *prometheus.Desc
+	tasks, workers, queues *prometheus.Desc
+	// Of cohorts.
+	cohorts, waiting, preemptions *prometheus.Desc
+	// Of Tally.
+	joined, outgrown, hedges, won, returned *prometheus.Desc
 }
 
 // maxQueueMetrics bounds the queues that have metrics of their own.
@@ -30,11 +36,11 @@ func newMetrics(r prometheus.Registerer, s *Server) (*metrics, error) {
 			Name: "forerunner_scheduler_operations_total",
 			Help: "Operations finished, by outcome: cached, succeeded, failed (exit code), error, cancelled.",
 		}, []string{"outcome"}),
-		queued: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "forerunner_scheduler_queue_seconds",
-			Help:    "Time from Execute to a worker.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
-		}),
+		queued: newWaits(),
+		chosen: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_scheduler_size_choices_total",
+			Help: "Actions, by the size class on which they were to start.",
+		}, []string{"size_class"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_workers_lost_total",
 			Help: "Workers that stopped calling without having drained.",
@@ -50,8 +56,23 @@ func newMetrics(r prometheus.Registerer, s *Server) (*metrics, error) {
 		cohorts: prometheus.NewDesc("forerunner_scheduler_cohort",
 			"Of each cohort, in its unit: capacity of its workers, used, and guaranteed (the sum of minimums).",
 			[]string{"cohort", "what"}, nil),
+		waiting: prometheus.NewDesc("forerunner_scheduler_cohort_queued_actions",
+			"Actions that wait for the workers of a cohort.", []string{"cohort"}, nil),
 		preemptions: prometheus.NewDesc("forerunner_scheduler_preemptions_total",
 			"Runs stopped for a quota, to run again later.", []string{"cohort"}, nil),
+		joined: prometheus.NewDesc("forerunner_scheduler_joined_operations_total",
+			"Operations that were added to an action that waited or ran already.", nil, nil),
+		outgrown: prometheus.NewDesc("forerunner_scheduler_size_retries_total",
+			"Runs that failed on a smaller size class and were repeated on the largest.", nil, nil),
+		hedges: prometheus.NewDesc("forerunner_scheduler_hedges_total",
+			"Runs begun on the largest size class beside one that took too long on a smaller one.", nil, nil),
+		won: prometheus.NewDesc("forerunner_scheduler_hedges_won_total",
+			"Of those, the ones whose result was taken.", nil, nil),
+		returned: prometheus.NewDesc("forerunner_scheduler_returned_runs_total",
+			"Runs that were lost with their worker, or dropped by it, and queued again.", nil, nil),
+	}
+	for _, end := range []string{"cached", "succeeded", "failed", "error", "cancelled"} {
+		m.finished.WithLabelValues(end)
 	}
 	if r == nil {
 		return m, nil
@@ -62,37 +83,34 @@ func newMetrics(r prometheus.Registerer, s *Server) (*metrics, error) {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.finished.Describe(c)
-	m.queued.Describe(c)
+	m.queued.seconds.Describe(c)
+	m.chosen.Describe(c)
 	m.lost.Describe(c)
-	c <- m.tasks
-	c <- m.workers
-	c <- m.queues
-	c <- m.cohorts
-	c <- m.preemptions
+	for _, d := range []*prometheus.Desc{
+		m.tasks, m.workers, m.queues, m.cohorts, m.waiting, m.preemptions,
+		m.joined, m.outgrown, m.hedges, m.won, m.returned,
+	} {
+		c <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.finished.Collect(c)
-	m.queued.Collect(c)
+	m.queued.seconds.Collect(c)
+	m.chosen.Collect(c)
 	m.lost.Collect(c)
-	n, queues := m.server.gauges()
-	type labels struct{ prefix, platform, class string }
-	seen := map[labels]bool{} // platforms that differ may read alike
-	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
-		platform, class := q.Platform.String(), strconv.FormatUint(uint64(q.SizeClass), 10)
-		if key := (labels{q.Prefix, platform, class}); seen[key] {
-			continue
-		} else {
-			seen[key] = true
-		}
-		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Queued), q.Prefix, platform, class, "queued")
-		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Executing), q.Prefix, platform, class, "executing")
-	}
+	n, queues, tally := m.server.gauges()
+	m.collectQueues(c, queues)
 	for _, v := range m.server.Cohorts() {
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Capacity), v.Name, "capacity")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Used), v.Name, "used")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Minimums), v.Name, "guaranteed")
+		waiting := 0
+		for _, u := range v.Uses {
+			waiting += u.Waiting
+		}
+		c <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(waiting), v.Name)
 		c <- prometheus.MustNewConstMetric(m.preemptions, prometheus.CounterValue, float64(v.Preemptions), v.Name)
 	}
 	for _, g := range []struct {
@@ -109,6 +127,74 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	} {
 		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value), g.state)
 	}
+	for _, t := range []struct {
+		desc  *prometheus.Desc
+		value uint64
+	}{
+		{m.joined, tally.Joined},
+		{m.outgrown, tally.Outgrown},
+		{m.hedges, tally.Hedges},
+		{m.won, tally.Won},
+		{m.returned, tally.Returned},
+	} {
+		c <- prometheus.MustNewConstMetric(t.desc, prometheus.CounterValue, float64(t.value))
+	}
+}
+
+// start counts an action that is to start on a size class.
+func (m *metrics) start(class uint32) {
+	m.chosen.WithLabelValues(strconv.FormatUint(uint64(class), 10)).Inc()
+}
+
+func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []QueueView) {
+	type labels struct{ prefix, platform, class string }
+	seen := map[labels]bool{} // platforms that differ may read alike
+	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
+		platform, class := q.Platform.String(), strconv.FormatUint(uint64(q.SizeClass), 10)
+		if key := (labels{q.Prefix, platform, class}); seen[key] {
+			continue
+		} else {
+			seen[key] = true
+		}
+		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Queued), q.Prefix, platform, class, "queued")
+		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Executing), q.Prefix, platform, class, "executing")
+	}
+}
+
+// waits measures how long operations wait, by queue. Queues come and go; the first
+// maxQueueMetrics that were ever waited for have a histogram of their own.
+type waits struct {
+	seconds *prometheus.HistogramVec
+	mu      *sync.Mutex
+	known   map[QueueName]prometheus.Observer // guarded by mu
+}
+
+func newWaits() waits {
+	return waits{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "forerunner_scheduler_queue_seconds",
+			Help:    "Time from Execute to the last worker, of operations that ran.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}, []string{"instance_prefix", "platform", "size_class", "cohort"}),
+		mu:    &sync.Mutex{},
+		known: map[QueueName]prometheus.Observer{},
+	}
+}
+
+// of returns the histogram of a queue.
+func (w waits) of(q QueueName) prometheus.Observer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, ok := w.known[q]
+	switch {
+	case ok:
+	case len(w.known) < maxQueueMetrics:
+		o = w.seconds.WithLabelValues(q.Prefix, q.Platform, strconv.FormatUint(uint64(q.SizeClass), 10), q.Cohort)
+		w.known[q] = o
+	default:
+		o = w.seconds.WithLabelValues("other", "other", "other", "other")
+	}
+	return o
 }
 
 // outcome names how an operation ended.
@@ -139,7 +225,9 @@ func (s *Server) finished(st *Status) {
 	if st.Worker != "" {
 		s.neighbours.ran(st.Worker, st.Operation)
 		queued, ran := st.spans()
-		s.metrics.queued.Observe(queued.Seconds())
+		if st.Queue != nil {
+			s.metrics.queued.of(*st.Queue).Observe(queued.Seconds())
+		}
 		fields = append(fields, zap.String("worker", st.Worker), zap.Int("attempts", st.Attempts),
 			zap.Duration("queued", queued), zap.Duration("ran", ran))
 	}

@@ -60,11 +60,25 @@ func (p *pool) queue(class uint32) *queue {
 		return cmp.Compare(q.class, c)
 	})
 	if !found {
-		q := &queue{pool: p, class: class}
+		q := &queue{pool: p, class: class, name: p.queueName(class)}
 		q.rest.owner = q
 		p.queues = slices.Insert(p.queues, i, q)
 	}
 	return p.queues[i]
+}
+
+// A QueueName names a queue for people: two platforms may read alike.
+type QueueName struct {
+	Prefix, Platform, Cohort string
+	SizeClass                uint32
+}
+
+func (p *pool) queueName(class uint32) *QueueName {
+	n := &QueueName{Prefix: p.prefix, Platform: p.platform.String(), SizeClass: class}
+	if p.cohort != nil {
+		n.Cohort = p.cohort.Name
+	}
+	return n
 }
 
 // largest returns the queue of the largest size class that fits; nil if none does.
@@ -92,6 +106,7 @@ func (p *pool) serving() int {
 type queue struct {
 	pool  *pool
 	class uint32
+	name  *QueueName // it does not change
 	// waiting counts the tasks in the queue; load says how long they will take.
 	waiting int
 	load    load

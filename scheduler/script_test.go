@@ -276,6 +276,8 @@ func (h *history) event(now time.Time, verb string, args []string) {
 		h.learned(args)
 	case "counts":
 		fmt.Fprintf(&h.out, "%+v\n", h.state.Counts())
+	case "tally":
+		fmt.Fprintf(&h.out, "%+v\n", h.state.Tally())
 	default:
 		h.t.Fatalf("unknown event %q", verb)
 	}

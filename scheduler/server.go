@@ -218,11 +218,11 @@ func (s *Server) Counts() Counts {
 	return s.state.Counts()
 }
 
-// gauges is Counts, and for each queue.
-func (s *Server) gauges() (Counts, []QueueView) {
+// gauges is Counts, and for each queue, and what has happened.
+func (s *Server) gauges() (Counts, []QueueView, Tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Counts(), s.state.QueueCounts()
+	return s.state.Counts(), s.state.QueueCounts(), s.state.Tally()
 }
 
 // errStopped is what calls get when the scheduler ends.

@@ -119,6 +119,7 @@ func (s *State) conclude(w *worker, resp *repb.ExecuteResponse) {
 		}
 		other := r.worker
 		if w == r.worker {
+			s.tally.Won++
 			other = t.worker
 		}
 		other.stopping = t.action
@@ -138,6 +139,7 @@ func (s *State) conclude(w *worker, resp *repb.ExecuteResponse) {
 		s.finish(t, resp)
 		return
 	}
+	s.tally.Outgrown++
 	t.outgrown, t.why = true, fmt.Sprintf("%s on size class %d", failureOf(resp), w.queue.class)
 	s.release(t)
 	// It is not the worker that was lost, and the client has waited already.

@@ -52,7 +52,8 @@ type State struct {
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
 	// ages numbers the operations.
-	ages uint64
+	ages  uint64
+	tally Tally
 	// keys is for those of one operation at a time.
 	keys []string
 
@@ -156,6 +157,7 @@ func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 	}
 	switch b := s.broughtFor(spec, a); {
 	case t != nil:
+		s.tally.Joined++
 		s.join(t, s.accept(spec, &operation{}))
 	case b != nil:
 		s.deliver(b, s.accept(spec, &operation{}))
@@ -297,6 +299,9 @@ func (s *State) Counts() Counts {
 	return c
 }
 
+// Tally returns what has happened up to the last event.
+func (s *State) Tally() Tally { return s.tally }
+
 // An operation is one client's view of a task.
 type operation struct {
 	spec    *Operation
@@ -329,6 +334,9 @@ func (o *operation) status() Status {
 	}
 	if w := o.task.worker; w != nil {
 		st.Stage, st.Worker = repb.ExecutionStage_EXECUTING, w.key
+		if w.queue != nil {
+			st.Queue = w.queue.name
+		}
 	}
 	return st
 }

@@ -350,6 +350,7 @@ func (s *State) lose(w *worker) {
 			t.action, t.attempts-t.preempted, w.key)))
 		return
 	}
+	s.tally.Returned++
 	s.release(t)
 	t.resends, t.returned = 0, true
 	for _, o := range t.operations {

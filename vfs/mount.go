@@ -98,9 +98,12 @@ func (r *Root) mountLower() error {
 		return &mountError{"fuse", err}
 	}
 	r.lowerUp = true
-	server, err := fuse.NewServer(
-		&lowerFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), root: r},
-		fmt.Sprintf("/dev/fd/%d", fd), r.fuseOptions(maxRead))
+	lower := &lowerFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), root: r}
+	var served fuse.RawFileSystem = lower
+	if r.fs.requests != nil {
+		served = &countedFS{lower, r.fs.requests}
+	}
+	server, err := fuse.NewServer(served, fmt.Sprintf("/dev/fd/%d", fd), r.fuseOptions(maxRead))
 	if err != nil {
 		return &mountError{"fuse", err}
 	}

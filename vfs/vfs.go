@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,8 @@ type Options struct {
 	Owner *Owner
 	// Logger may be nil.
 	Logger *zap.Logger
+	// Metrics is where counts of the kernel's requests are registered. Nil: nothing counts.
+	Metrics prometheus.Registerer
 	// Blobs, if not nil, is the folder where the Source's blobs lie when they are
 	// local. Then what several roots had in common is shown by metadata images,
 	// at the speed of a local disk, where the kernel can do that.
@@ -104,8 +107,9 @@ type FS struct {
 	trash              trash
 	warnRegister       sync.Once
 	locks              []*os.File
-	images             *images  // nil: there are none
-	watcher            *watcher // set with images
+	requests           *requests // nil: nobody counts
+	images             *images   // nil: there are none
+	watcher            *watcher  // set with images
 
 	mu     sync.Mutex
 	closed bool
@@ -125,6 +129,12 @@ func Open(o Options) (*FS, error) {
 		return nil, errors.New("open file system: mount and upper folders must be given")
 	}
 	f := &FS{log: o.Logger, roots: map[string]*Root{}}
+	if o.Metrics != nil {
+		var err error
+		if f.requests, err = newRequests(o.Metrics); err != nil {
+			return nil, fmt.Errorf("register metrics of input roots: %w", err)
+		}
+	}
 	f.owner = processOwner()
 	if o.Owner != nil {
 		f.owner = *o.Owner

@@ -146,6 +146,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 func (a *action) measure() {
 	a.read, a.stalled = a.root.Stats(), a.root.Stalled()
 	a.p.w.metrics.stalled.Add(a.stalled.Seconds())
+	a.p.w.metrics.observeGroup(a.ran.Group)
 	if d, err := digest.FromProto(a.fn, a.message.GetInputRootDigest()); err == nil && a.seesReads() {
 		a.size = a.p.w.sizes.of(a.inputs, d)
 	}
@@ -257,6 +258,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	if _, err := a.inputs.Directory(ctx, rootDigest); err != nil {
 		return fmt.Errorf("read input root %s: %w", rootDigest, err)
 	}
+	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
 		Owner: ownerOf(a.how.user),
@@ -264,6 +266,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
+	a.times.enter(stagePrepare)
 	return a.inRoot(func(root *os.Root) error {
 		return as(a.how.user, func() error { return a.command.prepare(root) })
 	})

@@ -181,7 +181,7 @@ func (f *farm) assertTakesNothing(t *testing.T) {
 
 func TestPlacesAreGivenBack(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
+	m, err := newMetrics(registry, 2)
 	check(t, err)
 	o := Options{FetchWidth: 1, Launchers: make([]*runner.Launcher, 2), ReportWidth: 1}
 	p := newPipeline(&o, m.inStage)

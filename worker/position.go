@@ -111,6 +111,7 @@ func (p *position) run(ctx, abort context.Context) {
 			continue // the drain cut the call off, or the disk
 		}
 		if err != nil {
+			p.w.metrics.unreachable.Inc()
 			pause := backoff/2 + rand.N(backoff/2)
 			p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", pause), zap.Error(err))
 			p.wait(ctx, abort, current, pause)

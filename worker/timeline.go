@@ -21,7 +21,9 @@ type stage int
 
 const (
 	stageAccept  stage = iota // messages are read and checked
-	stageFetch                // the input root is made
+	stageFetch                // the input root's first directory is read
+	stageMount                // the input root appears
+	stagePrepare              // folders are made in it
 	stageWait                 // for a slot
 	stageExecute              // the command runs
 	stageUpload               // outputs are stored
@@ -29,7 +31,7 @@ const (
 	stages
 )
 
-var stageNames = [stages]string{"accept", "fetch", "wait", "execute", "upload", "report"}
+var stageNames = [stages]string{"accept", "fetch", "mount", "prepare", "wait", "execute", "upload", "report"}
 
 // A timeline holds when an action entered each stage. A stage that was never
 // entered, because an earlier one failed, has no length.

@@ -173,7 +173,7 @@ func New(o Options) (*Worker, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Metrics)
+	m, err := newMetrics(o.Metrics, len(o.Launchers))
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -212,89 +212,4 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	w.neighbours.part(0)
 	w.log.Info("worker has drained")
 	return nil
-}
-
-// A metrics value counts what the worker does; see the Help texts.
-type metrics struct {
-	actions *prometheus.CounterVec
-	stage   *prometheus.HistogramVec
-	inStage *prometheus.GaugeVec
-	races   *prometheus.CounterVec
-	files   *prometheus.CounterVec
-	bytes   *prometheus.CounterVec
-	reuse   *prometheus.CounterVec
-	stalled prometheus.Counter
-
-	borrowedBlobs, borrowedBytes prometheus.Counter
-}
-
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forerunner_worker_actions_total",
-			Help: "Actions finished, by outcome.",
-		}, []string{"outcome"}),
-		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "forerunner_worker_stage_seconds",
-			Help:    "Time that actions spent in each stage.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
-		}, []string{"stage"}),
-		inStage: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "forerunner_worker_stage_actions",
-			Help: "Actions in each stage of the pipeline: fetch (waiting for a slot), execute (in a slot), report.",
-		}, []string{"stage"}),
-		races: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forerunner_worker_profiles_total",
-			Help: "Actions for which was fetched ahead, by the profile that was there: exact, coarse or none.",
-		}, []string{"profile"}),
-		files: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forerunner_worker_prefetch_files_total",
-			Help: "Files fetched ahead and read (hit), fetched ahead and not read (waste), fetched because they were read (miss).",
-		}, []string{"result"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forerunner_worker_prefetch_bytes_total",
-			Help: "Bytes of the files that forerunner_worker_prefetch_files_total counts.",
-		}, []string{"result"}),
-		reuse: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forerunner_worker_reuse_total",
-			Help: "Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, " +
-				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
-		}, []string{"outcome"}),
-		stalled: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "forerunner_worker_stalled_seconds_total",
-			Help: "Time that commands stood waiting for storage.",
-		}),
-		borrowedBlobs: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "forerunner_worker_neighbour_blobs_total",
-			Help: "Blobs that came from the stores of other workers instead of storage.",
-		}),
-		borrowedBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "forerunner_worker_neighbour_bytes_total",
-			Help: "Bytes of the blobs that forerunner_worker_neighbour_blobs_total counts.",
-		}),
-	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{
-		m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
-		m.borrowedBlobs, m.borrowedBytes,
-	} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-func (m *metrics) observeRace(profile string, o prefetch.Outcome) {
-	m.races.WithLabelValues(profile).Inc()
-	for result, amount := range map[string]prefetch.Amount{"hit": o.Hits, "waste": o.Waste, "miss": o.Misses} {
-		m.files.WithLabelValues(result).Add(float64(amount.Files))
-		m.bytes.WithLabelValues(result).Add(float64(amount.Bytes))
-	}
-}
-
-func (m *metrics) observe(stage string, d time.Duration) {
-	m.stage.WithLabelValues(stage).Observe(d.Seconds())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -127,8 +128,8 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	}
 	defer listener.Close()
 	clients := &activity{}
-	server, health := newGRPC(clients, protect)
-	storage, err := s.openStorage(ctx)
+	server, health := newGRPC(newCalls(registry), clients, protect)
+	storage, err := s.openStorage(ctx, registry)
 	if err != nil {
 		return err
 	}
@@ -291,7 +292,7 @@ type storage struct {
 	close        func() error
 }
 
-func (s *Scheduler) openStorage(ctx context.Context) (*storage, error) {
+func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Registerer) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
@@ -300,7 +301,7 @@ func (s *Scheduler) openStorage(ctx context.Context) (*storage, error) {
 		if s.ActionCache != "" {
 			return nil, errors.New("--action-cache: it is embedded with the storage; give the address of storage, too")
 		}
-		return s.embedStorage(dir)
+		return s.embedStorage(dir, metrics)
 	}
 	s.Client.Logger = s.Logger
 	remote, err := s.Client.openStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
@@ -322,12 +323,14 @@ func (s *Scheduler) openStorage(ctx context.Context) (*storage, error) {
 }
 
 // embedStorage opens a folder, to be served on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string) (*storage, error) {
+func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer) (*storage, error) {
 	size, err := parseSize(s.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
-	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{MaxBytes: size, FreePercent: s.FreePercent, Logger: s.Logger})
+	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
+		MaxBytes: size, FreePercent: s.FreePercent, Logger: s.Logger, Metrics: metrics,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -39,18 +38,13 @@ const streamWorkers = 2048
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
-// newRegistry returns a metrics registry with the process's own figures.
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
-}
-
-// newGRPC returns a server with health and reflection, whose calls a sees if p lets
-// them through.
-func newGRPC(a *activity, p protection) (*grpc.Server, *health.Server) {
-	s := grpc.NewServer(append(p.options(),
+// newGRPC returns a server with health and reflection. c counts its calls, and a sees those
+// that p lets through.
+func newGRPC(c *calls, a *activity, p protection) (*grpc.Server, *health.Server) {
+	s := grpc.NewServer(append(append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(c.unary),
+		grpc.ChainStreamInterceptor(c.stream),
+	}, p.options()...),
 		grpc.ChainUnaryInterceptor(a.unary),
 		grpc.ChainStreamInterceptor(a.stream),
 		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),

@@ -74,7 +74,7 @@ func (w *Worker) serveCache(
 	if err != nil {
 		return "", nil, err
 	}
-	server, health := newGRPC(&activity{}, protect)
+	server, health := newGRPC(newCalls(registry), &activity{}, protect)
 	lender := cas.NewLender(store, w.Logger)
 	lender.Register(server)
 	if err := errors.Join(w.checkReaders(protect.guard, host, server), countLoans(registry, lender)); err != nil {

@@ -150,7 +150,7 @@ func TestEndpoints(t *testing.T) {
 		t.Errorf("an action cache with options of storage: %v", err)
 	}
 	s := &Scheduler{ActionCache: "grpc://h:1", Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context()); err == nil || !strings.Contains(err.Error(), "--action-cache: it is embedded") {
+	if _, err := s.openStorage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--action-cache: it is embedded") {
 		t.Errorf("an action cache beside embedded storage: %v", err)
 	}
 }

@@ -243,10 +243,11 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err := w.checkReuse(); err != nil {
 		return err
 	}
+	registry := newRegistry()
 	// Roots first: what a dead worker left mounted may be below the store.
 	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
-		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger,
+		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(),
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
@@ -261,7 +262,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return fmt.Errorf("input roots: %w", err)
 	}
 	defer func() { err = errors.Join(err, roots.Close()) }()
-	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger})
+	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
+		MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger, Metrics: registry,
+	})
 	if err != nil {
 		return fmt.Errorf("worker's store: %w", err)
 	}
@@ -276,7 +279,6 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	defer schedulerConn.Close()
 	defer storage.Close()
-	registry := newRegistry()
 	cache, stopServing, err := w.serve(ctx, registry, store)
 	if err != nil {
 		return err

@@ -24,8 +24,9 @@ cohorts: {farm: {labels: [all], unit: slots}}
 preemption: {delay: %s, grace: %s}
 `, delay, grace))
 	data, listen := filepath.Join(f.dir, "data"), freeAddress(f.T)
+	pages, workerPages := freeAddress(f.T), freeAddress(f.T)
 	serve := func() *process {
-		p, _ := f.scheduler("--data", data, "--listen", listen, "--config", config)
+		p, _ := f.scheduler("--data", data, "--listen", listen, "--http", pages, "--config", config)
 		return p
 	}
 	server := serve()
@@ -36,7 +37,7 @@ preemption: {delay: %s, grace: %s}
 	f.verb(listen, "quota", "delete", "third", "farm")
 	server.drain()
 	server = serve() // the quota is still there
-	worker := f.worker("worker", listen, listen, "--slots", "4", "--report-width", "0", "--platform", "pool=shared")
+	worker := f.worker("worker", listen, listen, "--slots", "4", "--report-width", "0", "--platform", "pool=shared", "--http", workerPages, "--serve-cache", "127.0.0.1:0")
 
 	release := filepath.Join(f.dir, "release")
 	var clients []*process
@@ -72,6 +73,8 @@ preemption: {delay: %s, grace: %s}
 	f.eventually("nothing is used", func() bool {
 		return f.quotaUsed(listen, "first") == 0 && f.quotaUsed(listen, "second") == 0
 	})
+	f.expectDocumentedMetrics("scheduler", pages)
+	f.expectDocumentedMetrics("worker", workerPages)
 	worker.drain()
 	server.drain()
 }

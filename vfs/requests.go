@@ -1,0 +1,109 @@
+package vfs
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// timedEvery is of how many requests of a kind one is timed: to look at the clock twice
+// and find the bucket takes as long as to answer a lookup from memory.
+const timedEvery = 16
+
+// requests counts what the kernel asks of all roots of an FS, by kind.
+type requests struct {
+	total   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+
+	lookup, getattr, readlink, open, read, readdir requestsOf
+}
+
+type requestsOf struct {
+	count   atomic.Uint64 // to know whom to time
+	total   prometheus.Counter
+	seconds prometheus.Observer
+}
+
+func newRequests(r prometheus.Registerer) (*requests, error) {
+	q := &requests{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_fuse_requests_total",
+			Help: "What the kernel asked of input roots, by operation.",
+		}, []string{"operation"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "forerunner_fuse_request_seconds",
+			Help:    "Time to answer it, waits for storage included; one request in 16 is timed.",
+			Buckets: prometheus.ExponentialBuckets(1e-6, 8, 9), // to 16 s
+		}, []string{"operation"}),
+	}
+	for name, of := range map[string]*requestsOf{
+		"lookup": &q.lookup, "getattr": &q.getattr, "readlink": &q.readlink,
+		"open": &q.open, "read": &q.read, "readdir": &q.readdir,
+	} {
+		of.total, of.seconds = q.total.WithLabelValues(name), q.seconds.WithLabelValues(name)
+	}
+	for _, c := range []prometheus.Collector{q.total, q.seconds} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// answer counts a request, which serve answers.
+func (r *requestsOf) answer(serve func() fuse.Status) fuse.Status {
+	r.total.Inc()
+	if r.count.Add(1)%timedEvery != 0 {
+		return serve()
+	}
+	start := time.Now()
+	status := serve()
+	r.seconds.Observe(time.Since(start).Seconds())
+	return status
+}
+
+// countedFS is a lowerFS whose requests are counted.
+type countedFS struct {
+	*lowerFS
+	requests *requests
+}
+
+var _ fuse.RawFileSystem = (*countedFS)(nil)
+
+func (c *countedFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	return c.requests.lookup.answer(func() fuse.Status { return c.lowerFS.Lookup(cancel, h, name, out) })
+}
+
+func (c *countedFS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	return c.requests.getattr.answer(func() fuse.Status { return c.lowerFS.GetAttr(cancel, in, out) })
+}
+
+func (c *countedFS) Readlink(cancel <-chan struct{}, h *fuse.InHeader) (target []byte, status fuse.Status) {
+	status = c.requests.readlink.answer(func() (s fuse.Status) {
+		target, s = c.lowerFS.Readlink(cancel, h)
+		return s
+	})
+	return target, status
+}
+
+func (c *countedFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	return c.requests.open.answer(func() fuse.Status { return c.lowerFS.Open(cancel, in, out) })
+}
+
+func (c *countedFS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
+	status = c.requests.read.answer(func() (s fuse.Status) {
+		result, s = c.lowerFS.Read(cancel, in, buf)
+		return s
+	})
+	return result, status
+}
+
+func (c *countedFS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return c.requests.readdir.answer(func() fuse.Status { return c.lowerFS.ReadDir(cancel, in, out) })
+}
+
+func (c *countedFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return c.requests.readdir.answer(func() fuse.Status { return c.lowerFS.ReadDirPlus(cancel, in, out) })
+}

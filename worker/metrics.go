@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/worker/reuse"
+)
+
+// A metrics value counts what the worker does; see the Help texts.
+type metrics struct {
+	slots       prometheus.Gauge
+	actions     *prometheus.CounterVec
+	stage       *prometheus.HistogramVec
+	inStage     *prometheus.GaugeVec
+	races       *prometheus.CounterVec
+	files       *prometheus.CounterVec
+	bytes       *prometheus.CounterVec
+	reuse       *prometheus.CounterVec
+	stalled     prometheus.Counter
+	cpu         *prometheus.CounterVec
+	throttled   prometheus.Counter
+	oomKills    prometheus.Counter
+	unreachable prometheus.Counter
+
+	borrowedBlobs, borrowedBytes prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
+	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forerunner_worker_" + name, Help: help}, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "forerunner_worker_" + name, Help: help})
+	}
+	m := &metrics{
+		slots: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "forerunner_worker_slots",
+			Help: "Commands that may run at once.",
+		}),
+		actions: counters("actions_total",
+			"Actions finished, by outcome: ok, exit_code (not 0), out_of_memory, or a gRPC code.",
+			"outcome", "ok", "exit_code", "out_of_memory"),
+		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "forerunner_worker_stage_seconds",
+			Help:    "Time that actions spent in each stage.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}, []string{"stage"}),
+		inStage: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "forerunner_worker_stage_actions",
+			Help: "Actions in each stage of the pipeline: fetch (waiting for a slot), execute (in a slot), report.",
+		}, []string{"stage"}),
+		races: counters("profiles_total",
+			"Actions for which was fetched ahead, by the profile that was there: exact, coarse or none.",
+			"profile", prefetch.None.String(), prefetch.Coarse.String(), prefetch.Exact.String()),
+		files: counters("prefetch_files_total",
+			"Files fetched ahead and read (hit), fetched ahead and not read (waste), fetched because they were read (miss).",
+			"result", "hit", "waste", "miss"),
+		bytes: counters("prefetch_bytes_total",
+			"Bytes of the files that forerunner_worker_prefetch_files_total counts.",
+			"result", "hit", "waste", "miss"),
+		reuse: counters("reuse_total",
+			"Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, "+
+				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
+			"outcome", string(reuse.Reused), string(reuse.Unknown), string(reuse.Differs), string(reuse.Gone),
+			string(reuse.Failed), string(unwanted)),
+		stalled: counter("stalled_seconds_total", "Time that commands stood waiting for storage."),
+		cpu: counters("cpu_seconds_total", "CPU time of commands, by mode: user, system.",
+			"mode", "user", "system"),
+		throttled:   counter("throttled_seconds_total", "Time that commands were kept from running by the CPU quota of their slot."),
+		oomKills:    counter("oom_kills_total", "Processes of commands that the kernel killed for want of memory."),
+		unreachable: counter("synchronize_failures_total", "Calls to the scheduler that failed."),
+
+		borrowedBlobs: counter("neighbour_blobs_total",
+			"Blobs that came from the stores of other workers instead of storage."),
+		borrowedBytes: counter("neighbour_bytes_total",
+			"Bytes of the blobs that forerunner_worker_neighbour_blobs_total counts."),
+	}
+	m.slots.Set(float64(slots))
+	for _, name := range stageNames {
+		m.stage.WithLabelValues(name)
+	}
+	for _, name := range []string{placeFetch, placeSlot, placeReport} {
+		m.inStage.WithLabelValues(name)
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.slots, m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
+		m.cpu, m.throttled, m.oomKills, m.unreachable, m.borrowedBlobs, m.borrowedBytes,
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) observeRace(profile string, o prefetch.Outcome) {
+	m.races.WithLabelValues(profile).Inc()
+	for result, amount := range map[string]prefetch.Amount{"hit": o.Hits, "waste": o.Waste, "miss": o.Misses} {
+		m.files.WithLabelValues(result).Add(float64(amount.Files))
+		m.bytes.WithLabelValues(result).Add(float64(amount.Bytes))
+	}
+}
+
+func (m *metrics) observe(stage string, d time.Duration) {
+	m.stage.WithLabelValues(stage).Observe(d.Seconds())
+}
+
+// observeGroup counts what the slot's cgroup says of a command; nil where nothing counts it.
+func (m *metrics) observeGroup(used *cgroup.Usage) {
+	if used == nil {
+		return
+	}
+	m.cpu.WithLabelValues("user").Add(used.User.Seconds())
+	m.cpu.WithLabelValues("system").Add(used.System.Seconds())
+	m.throttled.Add(used.Throttled.Seconds())
+	m.oomKills.Add(float64(used.OOMKills))
+}
