@@ -44,6 +44,7 @@ test-needs:
 		echo "missing, some tests will be skipped:$$missing"; \
 		echo "to run them: apt-get install $(TEST_PACKAGES)"; \
 	fi
+	@.ci/promtool
 
 # Each action whose run was spared is compiled again and compared; 60 of them are part of "make test".
 test-reuse: ## compare 300 compile actions that reuse results with runs (needs root, gcc)

@@ -44,3 +44,27 @@ func TestQueueMetrics(t *testing.T) {
 		}
 	})
 }
+
+// TestQueueHistogramsAreBounded has more queues than have metrics of their own.
+func TestQueueHistogramsAreBounded(t *testing.T) {
+	w := newWaits()
+	for i := range maxQueueMetrics + 10 {
+		w.of(QueueName{Platform: "{}", SizeClass: uint32(i)}).Observe(1)
+	}
+	w.of(QueueName{Platform: "{}", SizeClass: 7}).Observe(1)
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(w.seconds); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, counted := families[0].GetMetric(), uint64(0)
+	for _, m := range series {
+		counted += m.GetHistogram().GetSampleCount()
+	}
+	if len(series) != maxQueueMetrics+1 || counted != maxQueueMetrics+11 {
+		t.Errorf("%d series have counted %d", len(series), counted)
+	}
+}

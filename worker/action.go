@@ -428,7 +428,7 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 	if a.root != nil && a.seesReads() {
 		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
 			zap.Int64("root_files", a.size.files), zap.Int64("root_bytes", a.size.bytes),
-			zap.Bool("root_whole", a.size.whole), zap.Duration("stalled", a.stalled))
+			zap.Bool("root_whole", a.size.whole), zap.Duration("stall", a.stalled))
 	}
 	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
 	fields = append(append(fields, a.reuseFields()...), a.borrowedFields()...)

@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// TestLine: each action has one line in the log, which says what was fetched ahead of it and
+// how long it stood waiting.
+func TestLine(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}),
+		farmOptions{change: func(o *Options) { o.Logger = zap.New(core) }})
+	for _, shell := range []string{"cat a/file", "cat a/file; exit 3"} {
+		f.run(t, spec{inputs: tree{"a/file": "a", "b/file": "b"}, shell: shell})
+	}
+	f.drain()
+	f.wait(t)
+	lines := logs.FilterMessage("action finished").All()
+	if len(lines) != 2 {
+		t.Fatalf("%d lines, want 2", len(lines))
+	}
+	for i, line := range lines {
+		got := line.ContextMap()
+		for _, name := range []string{
+			"action", "exit_code", "hits", "waste", "misses", "hit_rate", "stall",
+			"accept", "fetch", "mount", "prepare", "wait", "execute", "upload", "report",
+		} {
+			if _, ok := got[name]; !ok {
+				t.Errorf("line %d has no %q: %v", i, name, got)
+			}
+		}
+		if got["outcome"] != []string{"ok", "exit_code"}[i] || got["hits"].(int64)+got["misses"].(int64) != 1 {
+			t.Errorf("line %d: %v", i, got)
+		}
+	}
+}
