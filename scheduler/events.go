@@ -5,6 +5,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -51,13 +52,14 @@ type Operation struct {
 	Size Size
 
 	// The rest is carried along: who asked, what the worker copies into the result, the
-	// W3C trace context, what learns from its runs, what the client is told with the
+	// W3C trace context, what learns from its runs, its span, what the client is told with the
 	// result, and the path of the program that the action starts, as far as it is known.
 	// Each may be nil or empty.
 	Request   *repb.RequestMetadata
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
 	lessons   *lessons
+	span      trace.Span
 	note      string
 	tool      string
 }

@@ -44,17 +44,32 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 	if err != nil {
 		return err
 	}
+	s.beginTrace(ctx, op)
+	box, err := s.submit(ctx, req, op, stream)
+	if err != nil {
+		op.refuseTrace(err)
+	}
+	if box == nil || err != nil {
+		return err
+	}
+	return s.follow(stream, op.Name, box)
+}
+
+// submit has an operation queued, for the caller to follow, or answers it and returns nil.
+func (s executionService) submit(
+	ctx context.Context, req *repb.ExecuteRequest, op *Operation, stream repb.Execution_ExecuteServer,
+) (_ *mailbox, err error) {
 	storage := s.options.Storage(op.Instance, op.Digest.Function())
 	if !req.GetSkipCacheLookup() {
 		if result := s.cached(ctx, storage, op); result != nil {
-			return s.sendDone(stream, op, &repb.ExecuteResponse{Result: result, CachedResult: true})
+			return nil, s.sendDone(stream, op, &repb.ExecuteResponse{Result: result, CachedResult: true})
 		}
 	}
 	if err := s.load(ctx, storage, op); err != nil {
 		if st := status.Convert(err); st.Code() == codes.FailedPrecondition {
-			return s.sendDone(stream, op, &repb.ExecuteResponse{Status: st.Proto()})
+			return nil, s.sendDone(stream, op, &repb.ExecuteResponse{Status: st.Proto()})
 		}
-		return err
+		return nil, err
 	}
 	op.Private = op.Action.GetDoNotCache() || req.GetSkipCacheLookup()
 	if req.GetSkipCacheLookup() {
@@ -71,11 +86,11 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 		return out
 	})
 	if errors.Is(err, ErrQueueFull) || errors.Is(err, ErrClientFull) {
-		return retryLater(codes.ResourceExhausted, err, queueFullRetry)
+		return nil, retryLater(codes.ResourceExhausted, err, queueFullRetry)
 	} else if err != nil {
-		return status.Error(codes.Internal, err.Error())
+		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return s.follow(stream, op.Name, box)
+	return box, nil
 }
 
 // runAnew tells a worker that the client wants its command to be run, whatever is known.

@@ -216,6 +216,7 @@ func outcome(st *Status) string {
 func (s *Server) finished(st *Status) {
 	end := outcome(st)
 	s.metrics.finished.WithLabelValues(end).Inc()
+	s.endTrace(st, end)
 	fields := make([]zap.Field, 0, 12)
 	fields = append(fields, zap.String("operation", st.Name),
 		zap.String("action", st.Digest.String()), zap.String("outcome", end))

@@ -14,6 +14,7 @@ import (
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,6 +46,9 @@ type ServerOptions struct {
 	Logger *zap.Logger
 	// Metrics is where the metrics are registered. Nil: nowhere.
 	Metrics prometheus.Registerer
+	// Tracer makes spans of operations, which those of clients and workers join by W3C
+	// trace context. Nil: the client's goes to the worker as it is.
+	Tracer trace.Tracer
 	// Sizes chooses the size class on which an action starts. Nil: the largest.
 	Sizes *sizeclass.Analyzer
 	// Rand is where the names of operations come from. Nil: crypto/rand.

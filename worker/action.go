@@ -88,7 +88,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 		}
 	}
 	a.endRace()
-	a.finish(response)
+	a.finish(ctx, response)
 	if err != nil || response.GetResult().GetExitCode() != 0 || a.reused() {
 		return response, a.release
 	}
@@ -404,8 +404,8 @@ func (a *action) inRoot(f func(*os.Root) error) error {
 	return errors.Join(err, root.Close())
 }
 
-// finish counts the action and writes its one line to the log.
-func (a *action) finish(response *repb.ExecuteResponse) {
+// finish counts the action, traces it, and writes its one line to the log.
+func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	code := codes.Code(response.GetStatus().GetCode())
 	outcome := "ok"
 	switch {
@@ -432,8 +432,10 @@ func (a *action) finish(response *repb.ExecuteResponse) {
 	}
 	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
 	fields = append(append(fields, a.reuseFields()...), a.borrowedFields()...)
-	if message := response.GetStatus().GetMessage(); message != "" {
+	message := response.GetStatus().GetMessage()
+	if message != "" {
 		fields = append(fields, zap.String("error", message))
 	}
+	a.trace(ctx, outcome, message)
 	a.log.Info("action finished", fields...)
 }

@@ -9,6 +9,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
@@ -91,6 +92,8 @@ type Options struct {
 	Outputs OutputPolicy
 	Logger  *zap.Logger
 	Metrics prometheus.Registerer
+	// Tracer makes spans of the stages of actions, below those of the scheduler. Nil: nobody does.
+	Tracer trace.Tracer
 }
 
 const (

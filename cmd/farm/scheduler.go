@@ -61,6 +61,8 @@ type Scheduler struct {
 	Config scheduler.Config
 	Logger *zap.Logger
 	Ports  Ports
+	// Tracing is also the worker's, if there is one in this process.
+	Tracing Tracing
 	// Client is whom storage elsewhere is shown.
 	Client Client
 	local  *inProcess // for a worker in this process; nil: there is none
@@ -77,6 +79,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
+	s.Tracing.Flags(f)
 	s.Client.Flags(f)
 	f.StringVar(&s.Lease, "lease", "", "`name` under which schedulers with the same --state (redis) take turns: one serves, and when it "+
 		"dies another does; empty: this one always serves")
@@ -134,6 +137,11 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
+	tracer, endTracing, err := s.Tracing.open(ctx, "forerunner-scheduler", s.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endTracing()) }()
 	journal, finishRecord, err := s.record()
 	if err != nil {
 		return err
@@ -150,6 +158,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		Config:            config.scheduler,
 		Logger:            s.Logger,
 		Metrics:           registry,
+		Tracer:            tracer,
 		Journal:           journal,
 		Term:              term,
 		Pages:             s.Pages(),

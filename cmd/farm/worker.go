@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -45,6 +46,7 @@ type Worker struct {
 	FreePercent             int // of the free space, without CacheSize; 0 is 80
 	Logger                  *zap.Logger
 	Ports                   Ports
+	Tracing                 Tracing
 	// ServeCache is HOST:PORT at which other workers read the store; empty: they do not. ConfigFile is a
 	// scheduler's, of which the access counts there and at HTTP; empty: none.
 	ServeCache, ConfigFile string
@@ -91,6 +93,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
 	w.Ports.Flags(f)
+	w.Tracing.Flags(f)
 	w.Client.Flags(f)
 	w.PipelineFlags(f)
 	w.FilesystemFlags(f)
@@ -228,47 +231,19 @@ func (s *Started) Close() error {
 // commands. ready, if any, is called when the worker is about to ask for work.
 func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	w := s.w
-	size, err := parseSize(w.CacheSize)
-	if err != nil {
-		return fmt.Errorf("--cache-size: %w", err)
-	}
 	upperMemory, outputs, err := w.writes()
 	if err != nil {
 		return err
-	}
-	cacheDir := w.below(w.CacheDir, "cas")
-	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
-		return fmt.Errorf("--cache-dir: %w", err)
 	}
 	if err := w.checkReuse(); err != nil {
 		return err
 	}
 	registry := newRegistry()
-	// Roots first: what a dead worker left mounted may be below the store.
-	var store *cas.Store
-	roots, err := vfs.Open(vfs.Options{
-		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(),
-		Blobs: &vfs.BlobFolder{
-			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
-			Used: func(d digest.Digest) {
-				if store != nil { // else roots are only being tried out
-					store.Contains(d)
-				}
-			},
-		},
-	})
+	roots, store, err := s.openRoots(upperMemory, registry)
 	if err != nil {
-		return fmt.Errorf("input roots: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, roots.Close()) }()
-	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
-		MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger, Metrics: registry,
-	})
-	if err != nil {
-		return fmt.Errorf("worker's store: %w", err)
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, store.Close(), roots.Close()) }()
 	work, err := w.makeWorkDir()
 	if err != nil {
 		return err
@@ -296,6 +271,11 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		flushProfiles(ctx, profiles)
 		err = errors.Join(err, closeProfiles())
 	}()
+	tracer, endTracing, err := w.Tracing.open(ctx, "forerunner-worker", w.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endTracing()) }()
 	records, closeRecords := w.openReuse()
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
@@ -317,6 +297,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Users:     s.isolation.users, Policies: s.isolation.policies,
 		Logger:  w.Logger,
 		Metrics: registry,
+		Tracer:  tracer,
 	})
 	if err != nil {
 		return err
@@ -325,6 +306,44 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		ready()
 	}
 	return work1.Run(ctx, abort)
+}
+
+// openRoots opens what input roots are made in, and the store that they are made of. Who gets them
+// closes the store first.
+func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *cas.Store, error) {
+	w := s.w
+	size, err := parseSize(w.CacheSize)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--cache-size: %w", err)
+	}
+	cacheDir := w.below(w.CacheDir, "cas")
+	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("--cache-dir: %w", err)
+	}
+	// Roots first: what a dead worker left mounted may be below the store.
+	var store *cas.Store
+	roots, err := vfs.Open(vfs.Options{
+		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
+		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(),
+		Blobs: &vfs.BlobFolder{
+			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
+			Used: func(d digest.Digest) {
+				if store != nil { // else roots are only being tried out
+					store.Contains(d)
+				}
+			},
+		},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("input roots: %w", err)
+	}
+	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
+		MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger, Metrics: registry,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("worker's store: %w", err), roots.Close())
+	}
+	return roots, store, nil
 }
 
 // dial makes the connections to the scheduler and to storage.

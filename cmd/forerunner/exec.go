@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
@@ -88,6 +89,9 @@ func (e *execution) run(ctx context.Context, args []string) error {
 			e.env = map[string]string{}
 		}
 		e.env["PATH"] = defaultPath
+	}
+	if parent := os.Getenv("TRACEPARENT"); parent != "" { // who traces what starts us
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", parent)
 	}
 	conn, err := e.client.Dial(e.remote)
 	if err != nil {

@@ -42,6 +42,7 @@ func TestPrograms(t *testing.T) {
 		{"no privilege", testNoPrivilege, ownSandbox},
 		{"operator", testOperator, shareFolder},
 		{"quotas", testQuotas, shareFolder},
+		{"traces", testTraces, ownSandbox},
 		{"certificates", testCertificates, ownSandbox},
 	} {
 		t.Run(test.name, func(t *testing.T) {

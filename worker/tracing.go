@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// trace makes the spans of an action that has ended, one for each stage that it was in, below
+// the one that the scheduler names. It does nothing without Options.Tracer.
+func (a *action) trace(ctx context.Context, outcome, failure string) {
+	tracer := a.p.w.opts.Tracer
+	if tracer == nil {
+		return
+	}
+	parent := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier(a.task.desired.GetW3CTraceContext()))
+	ctx, span := tracer.Start(parent, "action", trace.WithTimestamp(a.times.entered[stageAccept]),
+		trace.WithSpanKind(trace.SpanKindConsumer))
+	if span.IsRecording() {
+		for s := range stages {
+			from, to := a.times.entered[s], a.times.entered[s+1]
+			if !from.Before(to) {
+				continue
+			}
+			_, child := tracer.Start(ctx, stageNames[s], trace.WithTimestamp(from))
+			child.End(trace.WithTimestamp(to))
+		}
+		span.SetAttributes(attribute.String("forerunner.action", a.digest.String()),
+			attribute.String("forerunner.worker", workerName(a.p.id)), attribute.String("forerunner.outcome", outcome),
+			attribute.Float64("forerunner.stall", a.stalled.Seconds()))
+		if a.ahead != nil {
+			o := a.ahead.outcome
+			span.SetAttributes(attribute.String("forerunner.profile", a.ahead.origin.String()),
+				attribute.Int64("forerunner.hits", o.Hits.Files), attribute.Int64("forerunner.waste", o.Waste.Files),
+				attribute.Int64("forerunner.misses", o.Misses.Files))
+		}
+		if failure != "" {
+			span.SetStatus(codes.Error, failure)
+		}
+	}
+	span.End(trace.WithTimestamp(a.times.entered[stages]))
+}
