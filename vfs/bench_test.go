@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // BenchmarkRoot is the cost of an input root that nobody looks at.
@@ -28,9 +30,14 @@ func BenchmarkRoot(b *testing.B) {
 // BenchmarkFirstOpens is the cost of the first open, read and close of a file in a new root.
 func BenchmarkFirstOpens(b *testing.B) {
 	const files = 1000
-	for name, cached := range map[string]bool{"passthrough": false, "cached": true} {
+	for name, o := range map[string]Options{
+		"passthrough": {}, "cached": {DisablePassthrough: true}, "counted": {Metrics: prometheus.NewRegistry()},
+	} {
 		b.Run(name, func(b *testing.B) {
-			f := openFS(b, Options{DisablePassthrough: cached})
+			if o.Metrics != nil {
+				o.Metrics = prometheus.NewRegistry() // each FS has its own
+			}
+			f := openFS(b, o)
 			src := newFakeSource(b)
 			var paths []string
 			for i := range files {
