@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap curl g++ git googletest npm openssl redis-senti
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
+.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,19 @@ test-sizes: ## have actions with several threads, too, find the worker of their 
 # Some minutes; not part of "make test".
 test-cluster: ## run 2,000 actions through the faults of a cluster in network namespaces (needs root)
 	$(GO) test -tags cluster -count 1 -v -timeout 40m -run "TestCluster|TestBazelOverTLS" ./cmd/forerunner
+
+# A minute; not part of "make test", which would need a browser.
+test-pages: page-needs ## open the pages in a real browser, during a real build (needs root; installs chromium, npm)
+	$(GO) test -tags pages -count 1 -v -timeout 15m -run 'TestPages$$' ./cmd/forerunner
+
+screenshots: page-needs ## make images of the pages in build/screenshots (needs root; installs chromium, npm)
+	FORERUNNER_TEST_IMAGES=$(CURDIR)/build/screenshots \
+		$(GO) test -tags pages -count 1 -v -timeout 15m -run 'TestPages$$' ./cmd/forerunner
+
+page-needs: test-needs
+	@command -v chromium >/dev/null || { apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
+	cd web/browser && npm ci --ignore-scripts --no-audit --no-fund --prefer-offline
 
 # Two minutes; not part of "make test", whose tests need what this installs for nothing else.
 test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)

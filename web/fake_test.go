@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas"
@@ -106,6 +105,11 @@ func (f *fakeScheduler) Undrain(_ context.Context, req *admin.UndrainRequest) (*
 	return &admin.UndrainResponse{}, nil
 }
 
+func (f *fakeScheduler) KillOperations(_ context.Context, req *admin.KillOperationsRequest) (*admin.KillOperationsResponse, error) {
+	f.tell("kill " + text.Pairs(req.GetPattern().GetAttributes()))
+	return &admin.KillOperationsResponse{Killed: 1}, nil
+}
+
 func (f *fakeScheduler) ListOperations(_ context.Context, req *admin.ListOperationsRequest) (*admin.ListOperationsResponse, error) {
 	f.tell("list " + text.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.ListOperationsResponse{Operations: []*admin.Operation{
@@ -166,11 +170,6 @@ func (o fakeOperations) GetOperation(_ context.Context, req *longrunningpb.GetOp
 	}
 	m.Metadata = packed(meta)
 	return m, nil
-}
-
-func (o fakeOperations) CancelOperation(_ context.Context, req *longrunningpb.CancelOperationRequest) (*emptypb.Empty, error) {
-	o.f.tell("cancel " + req.GetName())
-	return &emptypb.Empty{}, nil
 }
 
 func packed(m proto.Message) *anypb.Any {

@@ -46,7 +46,7 @@ func (s *Site) events(w http.ResponseWriter) (e events, leave func(), ok bool) {
 	return events{w, http.NewResponseController(w)}, func() { <-s.viewers }, true
 }
 
-// send sends one event; data may have several lines.
+// send sends one event; data may have several lines. Browsers pass over those without any.
 func (e events) send(name string, data []byte) error {
 	var b bytes.Buffer
 	b.WriteString("event: " + name + "\n")
@@ -86,7 +86,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 		}
 		if f, ok := data.(former); ok {
 			if form != "" && form != f.form() {
-				_ = e.send("reload", nil)
+				_ = e.send("reload", []byte(f.form()))
 				return
 			}
 			form = f.form()

@@ -217,9 +217,18 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// cancel ends an operation in such a way that clients do not execute it again, as Bazel does after
+// CANCELLED. One that has ended meanwhile is not touched.
 func (s *Site) cancel(w http.ResponseWriter, r *http.Request) {
 	name := operationName(r)
-	if _, err := s.options.Operations.CancelOperation(r.Context(), &longrunningpb.CancelOperationRequest{Name: name}); err != nil {
+	// Only what is known under this name: it is a pattern below.
+	_, err := s.options.Scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
+	if err == nil {
+		_, err = s.options.Scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{
+			Pattern: &admin.Pattern{Attributes: map[string]string{"operation": name}}, Reason: "cancelled by an operator",
+		})
+	}
+	if err != nil {
 		s.fail(w, "operation", err)
 		return
 	}

@@ -118,6 +118,7 @@ func TestForms(t *testing.T) {
 		{"/workers/drain", b.server.URL, worker, http.StatusSeeOther},
 		{"/workers/undrain", b.server.URL, url.Values{"pattern": {"host=old-*"}}, http.StatusSeeOther},
 		{"/" + operationOf + "/cancel", b.server.URL, nil, http.StatusSeeOther},
+		{"/operations/*/cancel", b.server.URL, nil, http.StatusNotFound},
 		{"/workers/drain", b.server.URL, nil, http.StatusBadRequest},
 		{"/workers/drain", "https://elsewhere.example", worker, http.StatusForbidden},
 		{"/" + operationOf + "/cancel", "https://elsewhere.example", nil, http.StatusForbidden},
@@ -126,7 +127,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s from %s: %d, want %d", c.path, c.origin, got, c.want)
 		}
 	}
-	if want := []string{"drain host=w,1,slot=0", "undrain host=old-*", "cancel " + operationOf}; !slices.Equal(b.scheduler.told, want) {
+	if want := []string{"drain host=w,1,slot=0", "undrain host=old-*", "kill operation=" + operationOf}; !slices.Equal(b.scheduler.told, want) {
 		t.Errorf("told %q, want %q", b.scheduler.told, want)
 	}
 }
@@ -165,7 +166,10 @@ func TestLive(t *testing.T) {
 		return seen < 2
 	})
 	var names []string
-	b.follow("/"+operationOf, func(name, _ string) bool {
+	b.follow("/"+operationOf, func(name, data string) bool {
+		if data == "" {
+			t.Errorf("browsers pass over the event %s, which has no data", name)
+		}
 		b.scheduler.mu.Lock()
 		b.scheduler.done = true
 		b.scheduler.mu.Unlock()

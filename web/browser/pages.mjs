@@ -1,0 +1,158 @@
+// Opens every page of a scheduler in a browser, in the middle of a build, and uses it as people do.
+// cmd/forerunner/pages_test.go starts the farm and the build, and says with environment variables:
+//
+//   PAGES    the address of the pages
+//   GATE     a file that does not exist; running actions end when it does
+//   IMAGES   a folder for screenshots; empty: none are made
+//   BROWSER  the browser's program
+//
+// It fails if a page logs an error or a warning, breaks a rule of WCAG 2 A or AA, or has to be
+// scrolled sideways, at any of the sizes and colours below. Nothing is waited for by time.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import axe from "axe-core";
+import { chromium } from "playwright-core";
+
+const { PAGES, GATE, IMAGES, BROWSER } = process.env;
+const timeout = 180_000; // of whatever has to come; slow machines are not broken
+const sizes = { desktop: { width: 1280, height: 900 }, phone: { width: 360, height: 740 } };
+
+const faults = [];
+const browser = await chromium.launch({
+  executablePath: BROWSER, timeout,
+  args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"], // root, in a container
+});
+try {
+  const context = await browser.newContext({ viewport: sizes.desktop });
+  context.setDefaultTimeout(timeout);
+  const page = await context.newPage();
+  page.on("console", (m) => { if (["error", "warning"].includes(m.type())) faults.push(`console: ${m.text()}`); });
+  page.on("pageerror", (e) => faults.push(`page error: ${e.message}`));
+  await tour(page);
+} finally {
+  await browser.close();
+}
+assert.deepEqual(faults, []);
+
+async function tour(page) {
+  if (IMAGES) mkdirSync(IMAGES, { recursive: true });
+  await open(page, "/");
+  await page.locator("tbody tr", { hasText: "are busy" }).waitFor();
+  await page.locator(".plot").first().waitFor(); // its second sample is there
+  await look(page, "overview");
+  await invocations(page);
+  const { running, queued } = await operations(page);
+
+  await open(page, queued);
+  await page.getByText("It waits:").waitFor();
+  await look(page, "queued");
+  await page.getByRole("button", { name: "Cancel this operation" }).click();
+  await page.getByText("cancelled by an operator").waitFor();
+  await look(page, "cancelled");
+
+  await workers(page);
+  await open(page, "/quotas");
+  await page.locator("tbody tr", { hasText: "main" }).waitFor();
+  await look(page, "quotas");
+
+  await open(page, running);
+  await page.locator("pre[data-stream$=stdout]", { hasText: "working" }).waitFor();
+  await look(page, "running", false);
+  writeFileSync(GATE, "");
+  await page.locator(".card", { hasText: "Prefetch" }).waitFor(); // it has ended, and the page has noticed
+  await page.locator("pre:not([data-stream])", { hasText: "done" }).waitFor();
+  await look(page, "done");
+  await action(page);
+
+  const response = await page.goto(PAGES + "/nothing");
+  assert.equal(response.status(), 404);
+  faults.splice(0, faults.length, ...faults.filter((f) => !f.includes("404"))); // which the browser logs
+  await look(page, "error");
+}
+
+// open goes to a page, whose policy must forbid what it does not need.
+async function open(page, path) {
+  const response = await page.goto(PAGES + path, { waitUntil: "load" });
+  assert.equal(response.status(), 200, path);
+  assert.match(response.headers()["content-security-policy"], /default-src 'none'.*script-src 'self'/);
+}
+
+// invocations opens a branch with the keyboard, and sees it stay open when the page moves.
+async function invocations(page) {
+  await open(page, "/invocations");
+  const branch = page.locator("details[id]").first();
+  const id = await branch.getAttribute("id"); // is open, as it is the only one
+  const opened = page.locator(`[id="${id}"][open]`);
+  for (const there of ["detached", "attached"]) {
+    await branch.locator("> summary").focus();
+    await page.keyboard.press("Enter");
+    await opened.waitFor({ state: there });
+  }
+  await page.evaluate(() => { document.querySelector("main h1").dataset.old = "yes"; });
+  await page.locator("h1:not([data-old])").waitFor();
+  await opened.waitFor();
+  await look(page, "invocations");
+}
+
+// operations returns the paths of one that runs and of one that waits.
+async function operations(page) {
+  await open(page, "/operations");
+  await look(page, "operations");
+  const of = (stage) => page.locator("tr", { hasText: stage }).last().locator("a").first().getAttribute("href");
+  await page.locator("tr", { hasText: "executing" }).first().waitFor();
+  await page.locator("tr", { hasText: "queued" }).first().waitFor();
+  return { running: await of("executing"), queued: await of("queued") };
+}
+
+// workers drains one and takes that back.
+async function workers(page) {
+  await open(page, "/workers");
+  await page.getByText("What they do").first().click();
+  await page.locator("td", { hasText: " of " }).first().waitFor(); // how full its store is
+  await look(page, "workers");
+  await page.getByRole("button", { name: /^Drain/ }).click();
+  await page.locator("td", { hasText: "draining" }).first().waitFor();
+  await page.getByRole("heading", { name: "Drained by pattern" }).waitFor();
+  await look(page, "draining");
+  await page.getByRole("button", { name: /^Undrain/ }).click();
+  await page.getByRole("button", { name: /^Drain/ }).waitFor();
+}
+
+// action sees what is never read, once that has been learned.
+async function action(page) {
+  const path = await page.locator("dt:text-is('Action') + dd a").getAttribute("href");
+  for (const end = Date.now() + timeout; ; ) {
+    await open(page, path);
+    if (await page.getByText("never read").count() || Date.now() > end) break;
+  }
+  const folder = page.locator(".inputs summary", { hasText: "pages/" }).first();
+  await folder.focus();
+  await page.keyboard.press("Enter");
+  await page.locator(".row", { hasText: "unused.bin" }).getByText("never read").waitFor();
+  await page.locator(".row", { hasText: "used.txt" }).getByText("read", { exact: true }).waitFor();
+  await look(page, "action");
+}
+
+// look checks the page as it is now at all sizes and in all colours. Unless it has to go on, it stands
+// still from then on, so that no two looks differ.
+async function look(page, name, still = true) {
+  if (still) await page.evaluate(() => { dispatchEvent(new Event("pagehide")); });
+  await page.evaluate(axe.source);
+  for (const [size, viewport] of Object.entries(sizes)) {
+    for (const colorScheme of ["light", "dark"]) {
+      await page.setViewportSize(viewport);
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      const at = `${name}-${size}-${colorScheme}`;
+      if (IMAGES) await page.screenshot({ path: `${IMAGES}/${at}.png`, fullPage: true });
+      const { violations } = await page.evaluate(() => globalThis.axe.run({
+        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], resultTypes: ["violations"],
+      }));
+      for (const v of violations) {
+        for (const n of v.nodes) faults.push(`${at}: ${v.id}: ${n.html}: ${n.failureSummary}`);
+      }
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      if (wide > 0) faults.push(`${at}: the page is ${wide} px too wide`);
+    }
+  }
+  await page.setViewportSize(sizes.desktop);
+}
