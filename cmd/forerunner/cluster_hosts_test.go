@@ -101,7 +101,7 @@ func (c *cluster) plan(n *network) {
 	for _, h := range c.schedulers {
 		c.begin[h] = func() *process {
 			return serve(h, "--storage", storage, "--state", state,
-				"--lease", "main", "--lease-time", "3s", "--settle", "3s", "--worker-slack", "10s")
+				"--lease", "main", "--lease-time", "3s", "--settle", "5s", "--worker-slack", "10s")
 		}
 	}
 	both := "grpc://" + c.schedulers[0].at(linePort) + "," + c.schedulers[1].at(linePort)

@@ -102,7 +102,8 @@ func (p *probe) report() bool {
 	}) && p.settle() && len(p.done) == 0
 }
 
-// acknowledge has its worker not hear from the scheduler, and the client have the result.
+// acknowledge has its worker not hear from the scheduler, and the client have the result. A worker that had just called
+// does not get to report it: it is taken for lost, another one has the probe, and this is not what was to be reached.
 func (p *probe) acknowledge() bool {
 	if !p.run() {
 		return false
@@ -110,7 +111,7 @@ func (p *probe) acknowledge() bool {
 	p.hold(down, p.lines[p.schedulers[0]], p.host)
 	p.hold(down, p.lines[p.schedulers[1]], p.host)
 	p.write("open."+p.name, "")
-	return until(p.ctx, 0, func() bool { return len(p.done) > 0 })
+	return until(p.ctx, 0, func() bool { return len(p.done) > 0 }) && p.starts()[p.name] == 1
 }
 
 // assigned reports whether a worker has it.
