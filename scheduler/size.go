@@ -106,7 +106,7 @@ func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (la
 	}
 	code := codes.Code(resp.GetStatus().GetCode())
 	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
-	return largest, failed && t.spec.Size.Class > 0 && w.queue.class < largest
+	return largest, failed && (t.spec.Size.Class > 0 || t.inherited) && w.queue.class < largest
 }
 
 // conclude ends a task with what a worker of it reports, or runs it again on the largest size class.

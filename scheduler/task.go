@@ -48,6 +48,9 @@ type task struct {
 	// outgrown: it failed on a smaller size class than the largest, where it is to run
 	// now; why says how.
 	outgrown bool
+	// inherited: its worker had it before it was asked for here, with limits of a size class that
+	// are not known.
+	inherited bool
 	// hedged: when it takes longer than Size.Timeout it goes on, and is started on the largest
 	// size class, too; it is late then, and race is its second run while there are two.
 	hedged, late bool
@@ -262,6 +265,7 @@ func (s *State) release(t *task) {
 		t.race.worker.task, t.race.worker.stopping, t.race = nil, t.action, nil
 	}
 	t.worker.task, t.worker = nil, nil
+	t.inherited = false
 }
 
 // move has a task that neither waits nor runs belong to a pool; nil: to none.

@@ -205,7 +205,7 @@ func (s *State) completes(w *worker, e ending) {
 // scheduler was started anew, and somebody will.
 func (s *State) unexpected(w *worker, a action, resp *repb.ExecuteResponse) {
 	if s.adopt(w, a) {
-		s.finish(w.task, resp)
+		s.conclude(w, resp)
 	} else if t := s.elsewhere(w, a); t != nil {
 		s.overtake(t, w, resp)
 	} else if w.stopping != a {
@@ -243,7 +243,7 @@ func (s *State) adopt(w *worker, a action) bool {
 	for t := range s.inFlight.of(a) {
 		if t.worker == nil && w.pool.serves(t.spec) {
 			s.hand(t, w)
-			w.confirmed = true
+			w.confirmed, t.inherited = true, true
 			return true
 		}
 	}
@@ -273,7 +273,7 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 // foster keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
 func (s *State) foster(w *worker, a action) {
-	t := &task{action: a, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool}
+	t := &task{action: a, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool, inherited: true}
 	t.timer.owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
