@@ -69,6 +69,8 @@ func (v WorkerView) proto() *admin.Worker {
 	}
 	serves := !v.Drained && !v.Leaving
 	switch busy := v.Action != ""; {
+	case v.Away:
+		w.State = admin.Worker_AWAY
 	case busy && serves:
 		w.State = admin.Worker_EXECUTING
 	case busy:
@@ -218,6 +220,7 @@ func (s Status) admin() *admin.Operation {
 		Mnemonic: s.Request.GetActionMnemonic(), Client: s.Client,
 		Queued: timestamppb.New(s.Queued), Worker: s.Worker, Attempts: int32(s.Attempts), Done: s.Done(),
 		SizeClass: s.Size.Class, SizeReason: s.Size.Reason,
+		WorkerAway: s.Away,
 	}
 	if s.Worker != "" {
 		op.Started = timestamppb.New(s.Started)

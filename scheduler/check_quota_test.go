@@ -8,11 +8,8 @@ import (
 // checkQuotas compares what quotas count with what there is.
 func (s *State) checkQuotas() string {
 	used := map[QuotaKey]int64{}
-	marked, coming := map[*line]int{}, map[*line]int{}
+	marked := map[*line]int{}
 	for _, w := range s.workers {
-		if w.to != nil {
-			coming[w.to]++
-		}
 		t, c := w.task, w.pool.cohort
 		if t == nil {
 			continue
@@ -27,11 +24,11 @@ func (s *State) checkQuotas() string {
 		if sh.cohort != c || sh.run.Lane != any(w.queue) || sh.line != nil || sh.instance != bounded(t.spec.Instance) {
 			return fmt.Sprintf("task %s counts elsewhere", t.action)
 		}
-		if sh.run.Marked() == sh.deadline.IsZero() || sh.claim != nil && !sh.run.Marked() {
-			return fmt.Sprintf("task %s: marked %t, deadline %s", t.action, sh.run.Marked(), sh.deadline)
+		if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.place != nil || m.last.slot > 0)) {
+			return fmt.Sprintf("task %s: marked %t, as %+v", t.action, sh.run.Marked(), m)
 		}
-		if sh.claim != nil {
-			marked[sh.claim]++
+		if l := w.claim(); l != nil {
+			marked[l]++
 		}
 		used[QuotaKey{c.Name, sh.instance}] += c.Cost(w.queue.class)
 	}
@@ -49,12 +46,17 @@ func (s *State) checkQuotas() string {
 	if len(used) > 0 {
 		return fmt.Sprintf("%v is used and not counted", used)
 	}
-	return s.checkLines(marked, coming)
+	return s.checkLines(marked)
 }
 
-func (s *State) checkLines(marked, coming map[*line]int) string {
+func (s *State) checkLines(marked map[*line]int) string {
 	for _, p := range s.pools {
 		for _, q := range p.queues {
+			for _, m := range q.overdue.all() {
+				if m.share.mark != m || m.claim.queue != q {
+					return fmt.Sprintf("line %q waits for what is not marked", m.claim.instance)
+				}
+			}
 			waiting := map[string]int{}
 			for _, t := range q.tasks() {
 				if p.cohort == nil {
@@ -66,23 +68,22 @@ func (s *State) checkLines(marked, coming map[*line]int) string {
 				}
 			}
 			for instance, l := range q.lines {
-				if l.tasks.len() != waiting[instance] || l.marked != marked[l] || l.coming != coming[l] {
-					return fmt.Sprintf("line %q: %d tasks, %d marked, %d coming, want %d, %d and %d",
-						instance, l.tasks.len(), l.marked, l.coming, waiting[instance], marked[l], coming[l])
+				if l.tasks.len() != waiting[instance] || l.marked != marked[l] {
+					return fmt.Sprintf("line %q: %d tasks, %d marked, want %d and %d",
+						instance, l.tasks.len(), l.marked, waiting[instance], marked[l])
 				}
-				if l.tasks.len()+l.marked+l.coming == 0 || l.short() == l.below.IsZero() {
+				if l.tasks.len()+l.marked == 0 || l.short() == l.below.IsZero() {
 					return fmt.Sprintf("line %q: %d tasks, short %t, below since %s", instance, l.tasks.len(), l.short(), l.below)
 				}
 				delete(waiting, instance)
 				delete(marked, l)
-				delete(coming, l)
 			}
 			if len(waiting) > 0 && p.cohort != nil {
 				return fmt.Sprintf("%v wait in no line", maps.Collect(maps.All(waiting)))
 			}
 		}
 	}
-	if len(marked)+len(coming) > 0 {
+	if len(marked) > 0 {
 		return "somebody gives way for a line that is gone"
 	}
 	return ""

@@ -3,7 +3,7 @@
 //
 // It has two halves. State is deterministic: events go in with their time
 // (Submit, Attach, Detach, Cancel and Kill of operations, Sync, Hangup, Disconnect,
-// Drain and Undrain of workers, PutQuota and DeleteQuota, Tick) and each returns one Out that says what the
+// Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, Tick) and each returns one Out that says what the
 // caller must do. State has no clock, goroutine, I/O, lock or randomness, so that a
 // history can be written down (Journal), replayed (Replay) and fuzzed.
 // Server is the thin half around it: the lock, the clock, the names of
@@ -23,8 +23,9 @@
 // worker does, which alone knows what shaped a result) and to guess: a worker
 // takes actions whose platform equals its own, nothing near it.
 //
-// Goroutines: Server.Run starts one that writes what was learned, and waits for it. It
-// and Journal.Run are the caller's goroutines and every RPC runs on gRPC's.
+// Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and two
+// that watch quotas, where there are such, and waits for them. It and Journal.Run are the caller's
+// goroutines and every RPC runs on gRPC's.
 //
 // Lock order: Server.mu guards State and both registries of those who wait
 // (streams and held calls). Nothing is sent, stored, logged or fetched while it is

@@ -70,8 +70,8 @@ func (d *dumper) queue(q *queue) {
 	}
 	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
 		l := q.lines[instance]
-		d.line("  line %q: %d wait, below %s, %d marked, %d coming%s",
-			instance, l.tasks.len(), d.ago(l.below), l.marked, l.coming, d.timer(l.timer))
+		d.line("  line %q: %d wait, below %s, %d marked%s",
+			instance, l.tasks.len(), d.ago(l.below), l.marked, d.timer(l.timer))
 	}
 }
 
@@ -116,8 +116,8 @@ func (d *dumper) worker(w *worker) {
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.confirmed)
 	}
-	if sh := w.share(); sh != nil && sh.run.Marked() {
-		d.line("  gives way at %s", d.ago(sh.deadline))
+	if sh := w.share(); sh != nil && sh.mark != nil {
+		d.line("  gives way at %s%s", d.ago(sh.mark.deadline), d.timer(sh.mark.last))
 	}
 	if w.stopping != (action{}) || w.reported.action != (action{}) {
 		d.line("  stops %q, reported %q", w.stopping, w.reported.action)

@@ -145,14 +145,17 @@ type Reply struct {
 type Status struct {
 	*Operation
 	// Rev grows with each change of this operation.
-	Rev   uint64
+	Rev uint64
+	// Stage is UNKNOWN if the operation is forgotten: clients are to ask for the action once more.
 	Stage repb.ExecutionStage_Value
 	// Queued is when the operation was submitted; Started, Worker and Attempts
 	// are about the present run or the last one, zero before the first.
 	Queued, Started, Ended time.Time
 	Worker                 string
 	Queue                  *QueueName // the worker's; nil: it brought the result before anybody asked
-	Attempts               int
+	// Away: the worker had it before this State, and has not called since.
+	Away     bool
+	Attempts int
 	// Response is set at stage COMPLETED, and only then.
 	Response *repb.ExecuteResponse
 }

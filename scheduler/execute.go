@@ -146,6 +146,9 @@ func (s *Server) follow(stream operationStream, name string, box *mailbox) error
 			return errStopped()
 		}
 		st := box.take()
+		if st.Stage == repb.ExecutionStage_UNKNOWN {
+			return errUnknownOperation(name)
+		}
 		m, err := longrunning(s.withPage(st))
 		if err != nil {
 			return err

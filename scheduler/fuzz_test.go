@@ -124,7 +124,14 @@ func (f *fuzzer) step() {
 	worker := f.pick("w1", "w2", "w3", "w4")
 	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
 	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
-		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota") {
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore") {
+	case "restore":
+		w := f.report([]string{worker, "idle", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
+		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"), f.pick("instance=i", "instance=i/j", "private")})
+		f.see(f.state.Restore(now, Held{
+			Operation: one, Queued: now, Started: now, Attempts: 1,
+			Worker: w.Worker, ID: w.ID, Prefix: w.Prefix, WorkerPlatform: w.Platform, SizeClass: w.SizeClass,
+		}))
 	case "quota":
 		k := QuotaKey{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}

@@ -14,6 +14,8 @@ type WorkerView struct {
 	SizeClass uint32
 	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
 	Drained, Leaving bool
+	// Away: it has not called since the State began, and had Action before.
+	Away bool
 	// Action is what it runs since Since; empty if nothing.
 	Action string
 	Since  time.Time
@@ -39,7 +41,7 @@ func (s *State) Worker(key string) (WorkerView, bool) {
 	}
 	v := WorkerView{
 		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
-		Drained: w.drained, Leaving: w.prefersIdle,
+		Drained: w.drained, Leaving: w.prefersIdle, Away: w.away,
 	}
 	if w.task != nil {
 		v.Action, v.Since = w.task.action.String(), w.task.started

@@ -210,16 +210,34 @@ func (s *State) EndRecord(now time.Time) {
 }
 
 func (j *Journal) submit(now time.Time, op *Operation) {
-	if j == nil {
-		return
+	if j != nil {
+		j.note(now, noted{event: &record.Event{Kind: &record.Event_Submit{Submit: op.record()}}})
 	}
-	j.note(now, noted{event: &record.Event{Kind: &record.Event_Submit{Submit: &record.Submit{
+}
+
+func (j *Journal) restore(now time.Time, h Held) {
+	if j != nil {
+		j.note(now, noted{event: &record.Event{Kind: &record.Event_Held{Held: h.record()}}})
+	}
+}
+
+// record is as much of an operation as decides what State does.
+func (op *Operation) record() *record.Submit {
+	return &record.Submit{
 		Name: op.Name, Instance: op.Instance, Digest: op.Digest.Proto(), Function: op.Digest.Function().Proto(),
 		Platform: op.Platform.proto(), Private: op.Private, Client: op.Client, Request: op.Request,
 		Priority: op.Priority, ExpectedNs: int64(op.Expected), User: op.User, Claims: op.Claims,
 		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout), SizeExpectedNs: int64(op.Size.Expected),
 		SizeHedge: op.Size.Hedge,
-	}}}})
+	}
+}
+
+// record is as much of h as decides what State does.
+func (h Held) record() *record.Held {
+	return &record.Held{
+		Operation: h.Operation.record(), Queued: timestamppb.New(h.Queued), Started: timestamppb.New(h.Started), Attempts: int32(h.Attempts),
+		Worker: h.Worker, Id: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform.proto(), SizeClass: h.SizeClass,
+	}
 }
 
 func (j *Journal) sync(now time.Time, r Report) {

@@ -1,13 +1,37 @@
 package scheduler
 
 import (
+	"container/list"
+	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
-// lookAgain is how long to wait when nothing may be stopped that should.
-const lookAgain = time.Second
+const (
+	// lookAgain is how long to wait when nothing may be stopped that should.
+	lookAgain = time.Second
+	// The last part of the grace, 1/secondChoice, is for another task, should the chosen one
+	// turn out to be none that may be stopped.
+	secondChoice = 10
+	// Calls of all workers of a queue are not closer than 1/callsInGrace of the grace, and at
+	// most maxCalls are planned.
+	callsInGrace, maxCalls = 4, 8
+)
+
+// A mark says that a task that runs has to give way: to a line, or to nobody if its own
+// instance is above its maximum.
+type mark struct {
+	share    *share
+	claim    *line
+	deadline time.Time
+	// last runs, for a line, until anybody gives way instead who may; then place is in queue.overdue.
+	last  timer
+	place *list.Element
+}
+
+// due has the next worker that calls and can be used do what this one did not.
+func (m *mark) due(*State) { m.place = m.claim.queue.overdue.pushBack(m) }
 
 // short reports whether a line's instance is below its minimum and waits in it.
 func (l *line) short() bool {
@@ -30,7 +54,7 @@ func (s *State) arm(l *line) {
 	if !l.short() {
 		l.below = time.Time{}
 		s.timers.stop(&l.timer)
-		if l.tasks.len() == 0 && l.marked+l.coming == 0 {
+		if l.tasks.len() == 0 && l.marked == 0 {
 			delete(l.queue.lines, l.instance)
 		}
 		return
@@ -38,7 +62,7 @@ func (s *State) arm(l *line) {
 	if l.below.IsZero() {
 		l.below = s.now
 	}
-	if l.timer.slot > 0 || l.marked+l.coming >= l.tasks.len() {
+	if l.timer.slot > 0 || l.marked >= l.tasks.len() {
 		return
 	}
 	first, _ := l.tasks.front()
@@ -67,7 +91,7 @@ func (l *line) due(s *State) {
 		}
 		ripe = append(ripe, at)
 	}
-	for l.marked+l.coming < len(ripe) {
+	for l.marked < len(ripe) {
 		r := c.ledger.Victim(l.queue)
 		if r == nil {
 			if again := s.now.Add(lookAgain); next.IsZero() || again.Before(next) {
@@ -75,87 +99,164 @@ func (l *line) due(s *State) {
 			}
 			break
 		}
-		c.ledger.MarkFor(r, l.instance)
-		sh := r.Owner.(*task).share
-		sh.claim, sh.deadline = l, ripe[l.marked+l.coming].Add(s.cfg.PreemptionGrace)
-		l.marked++
+		last := s.callBy(l.queue, ripe[l.marked].Add(s.cfg.PreemptionGrace))
+		m := s.markFor(r, l, last.Add(-s.cfg.PreemptionGrace/secondChoice))
+		m.last.owner = m
+		s.timers.set(&m.last, last)
 	}
 	if !next.IsZero() {
 		s.timers.set(&l.timer, next)
 	}
 }
 
+// callBy has all busy workers of a queue call at a time, or a little earlier if they do so anyway,
+// and returns which. It is for marks: at its time they have all been asked.
+func (s *State) callBy(q *queue, at time.Time) time.Time {
+	q.calls = slices.DeleteFunc(q.calls, func(c time.Time) bool { return !c.After(s.now) })
+	for _, c := range q.calls {
+		if early := at.Sub(c); early >= 0 && early < s.cfg.PreemptionGrace/callsInGrace {
+			return c
+		}
+	}
+	if at.After(s.now) && len(q.calls) < maxCalls {
+		i, _ := slices.BinarySearchFunc(q.calls, at, time.Time.Compare)
+		q.calls = slices.Insert(q.calls, i, at)
+	}
+	return at
+}
+
+// markFor has a run give way to a line.
+func (s *State) markFor(r *quota.Run, l *line, deadline time.Time) *mark {
+	sh := r.Owner.(*task).share
+	sh.cohort.ledger.MarkFor(r, l.instance)
+	sh.mark = &mark{share: sh, claim: l, deadline: deadline}
+	l.marked++
+	return sh.mark
+}
+
+// unmark takes a mark back. The caller arms its line.
+func (s *State) unmark(m *mark) {
+	m.share.cohort.ledger.Unmark(&m.share.run)
+	m.share.mark = nil
+	s.timers.stop(&m.last)
+	if l := m.claim; l != nil {
+		l.marked--
+		if m.place != nil {
+			l.queue.overdue.remove(m.place)
+		}
+	}
+}
+
 // spare takes back that a task is to give way; another one may have to.
 func (s *State) spare(t *task) {
-	sh := t.share
-	if !sh.run.Marked() {
+	m := t.share.mark
+	if m == nil {
 		return
 	}
-	sh.cohort.ledger.Unmark(&sh.run)
-	l := sh.claim
-	sh.claim, sh.deadline = nil, time.Time{}
-	if l != nil {
-		l.marked--
-		s.arm(l)
+	s.unmark(m)
+	if m.claim != nil {
+		s.arm(m.claim)
 	}
 }
 
 // givesWay reports whether a worker has to stop its task now. What need not is spared.
 func (s *State) givesWay(w *worker) bool {
 	sh := w.share()
-	if sh == nil || !sh.run.Marked() {
+	if sh == nil || s.isSettling() {
 		return false
 	}
-	l := sh.claim
-	if !sh.cohort.ledger.Deserved(&sh.run) || l != nil && l.marked+l.coming > l.tasks.len() {
+	m := sh.mark
+	if m == nil {
+		return s.standsIn(w)
+	}
+	if l := m.claim; !sh.cohort.ledger.Deserved(&sh.run) || l != nil && l.marked > l.tasks.len() {
 		s.spare(w.task)
 		return false
 	}
-	return !s.now.Before(sh.deadline)
+	return !s.now.Before(m.deadline)
+}
+
+// standsIn has a worker's task give way at once in the place of another one, whose time is over.
+func (s *State) standsIn(w *worker) bool {
+	sh := w.share()
+	ledger := sh.cohort.ledger
+	for m, ok := w.queue.overdue.front(); ok; m, ok = w.queue.overdue.front() {
+		l := m.claim
+		s.unmark(m)
+		switch {
+		case !l.short() || l.marked >= l.tasks.len() || ledger.Missing(l.instance, sh.run.Cost) == 0:
+			s.arm(l) // nobody need
+		case ledger.Open(&sh.run):
+			s.markFor(&sh.run, l, s.now)
+			return true
+		default:
+			again := s.markFor(&m.share.run, l, m.deadline)
+			again.due(s)
+			return false
+		}
+	}
+	return false
 }
 
 // preempt has a worker stop its task, which waits again, before others of its priority
-// in its branch. It costs the task none of its attempts.
+// in its branch, and run one of those for whom that is. It costs the task none of its attempts.
 func (s *State) preempt(w *worker) {
 	t := w.task
-	c, l := t.share.cohort, t.share.claim
-	c.preemptions++
-	if w.to = l; l != nil {
-		l.coming++
-	}
-	w.yields, w.stopping = true, t.action
+	l := t.share.mark.claim
+	t.share.cohort.preemptions++
+	w.stopping = t.action
 	s.release(t)
 	t.preempted++
 	t.resends, t.returned = 0, true
 	for _, o := range t.operations {
 		s.changed(o)
 	}
-	s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	if !s.nextFor(w, l) {
+		w.yields = true
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	}
 	s.enqueue(t)
 }
 
-// yielded notes that a worker that was told to stop has done so, or is gone.
-func (s *State) yielded(w *worker) {
-	w.yields = false
-	if l := w.to; l != nil {
-		w.to = nil
-		l.coming--
-		s.arm(l)
+// nextFor assigns a worker that was to be free for a line, nil for none, the task that is next there.
+func (s *State) nextFor(w *worker, l *line) bool {
+	if l == nil || !l.short() || !w.serving || s.isSettling() {
+		return false
 	}
+	it := w.pool.tree.NextOf(&w.seat, l.instance, s.now)
+	if it == nil {
+		return false
+	}
+	s.assign(it.Owner.(*task), w)
+	return true
+}
+
+// claim returns for whom the task of a worker is to give way; nil if it need not.
+func (w *worker) claim() *line {
+	if sh := w.share(); sh != nil && sh.mark != nil {
+		return sh.mark.claim
+	}
+	return nil
 }
 
 // nextCall is when a worker with a task has to call again: soon enough to hear that it
-// has to give way, and when it has to.
+// has to give way, and when it, or another one, has to.
 func (s *State) nextCall(w *worker) time.Time {
 	at := s.now.Add(s.cfg.SyncInterval)
 	if w.pool.cohort == nil {
 		return at
 	}
-	if heard := s.now.Add(s.cfg.PreemptionGrace); heard.Before(at) {
-		at = heard
+	sooner := func(t time.Time) {
+		if t.After(s.now) && t.Before(at) {
+			at = t
+		}
 	}
-	if sh := w.share(); sh != nil && sh.deadline.After(s.now) && sh.deadline.Before(at) {
-		at = sh.deadline
+	sooner(s.now.Add(s.cfg.PreemptionGrace))
+	for _, c := range w.queue.calls {
+		sooner(c)
+	}
+	if sh := w.share(); sh != nil && sh.mark != nil {
+		sooner(sh.mark.deadline)
 	}
 	return at
 }

@@ -116,8 +116,11 @@ type queue struct {
 	// declared: it stays when it has no worker. It is away while it is not open: each task
 	// that waits then has its timer set.
 	declared, away bool
-	// lines are by instance, in a cohort.
-	lines map[string]*line
+	// In a cohort: lines are by instance, calls are the next times at which all busy workers call,
+	// and overdue are marks for lines whose tasks should have given way by now.
+	lines   map[string]*line
+	calls   []time.Time
+	overdue fifo[*mark]
 	// rest runs while nobody serves and somebody rests who may serve again.
 	rest timer
 }

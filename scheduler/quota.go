@@ -37,10 +37,8 @@ type share struct {
 	// run counts in cohort, which is nil while the task does not run.
 	run    quota.Run
 	cohort *cohort
-	// deadline is when the task has to give way, if run is marked; claim is for whom,
-	// nil: its own instance's maximum.
-	deadline time.Time
-	claim    *line
+	// mark is there while the task has to give way.
+	mark *mark
 }
 
 // A line is what waits of one instance in one queue of a cohort. It exists while
@@ -52,9 +50,8 @@ type line struct {
 	tasks fifo[*task]
 	// below is since when the instance is below its minimum; zero: it is not.
 	below time.Time
-	// marked counts the tasks that are to give way, coming the workers that have been
-	// told to stop one and have not come for another yet.
-	marked, coming int
+	// marked counts the tasks that are to give way.
+	marked int
 	// timer runs until more have to give way, if nothing changes.
 	timer timer
 }
@@ -166,7 +163,7 @@ func (s *State) charge(t *task) {
 	sh := shareOf(t)
 	r := &sh.run
 	r.Instance, r.Lane, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
-	r.Preempted, r.Shielded = int(t.preempted), w.uploading || !w.serving
+	r.Preempted, r.Shielded, r.Busy = int(t.preempted), w.spared(), false
 	for i, o := range t.operations {
 		if i == 0 || o.spec.Priority < r.Priority {
 			r.Priority = o.spec.Priority
@@ -213,15 +210,19 @@ func (s *State) urge(t *task, priority int32) {
 	}
 }
 
+// spared reports whether the task of a worker is not to be stopped for others.
+func (w *worker) spared() bool { return w.uploading || !w.serving || w.away }
+
 // shield notes whether the task of a worker may be stopped: not if it is about to end,
-// nor if the worker would take nothing instead.
+// nor if the worker would take nothing instead. It rather is if its command runs: on a worker
+// that fetches ahead others may have to wait for a place where one does.
 func (s *State) shield(w *worker) {
 	sh := w.share()
 	if sh == nil {
 		return
 	}
-	if shielded := w.uploading || !w.serving; shielded != sh.run.Shielded {
-		sh.run.Shielded = shielded
+	if shielded := w.spared(); shielded != sh.run.Shielded || w.running != sh.run.Busy {
+		sh.run.Shielded, sh.run.Busy = shielded, w.running
 		sh.cohort.ledger.Fix(&sh.run)
 	}
 }

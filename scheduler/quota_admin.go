@@ -10,13 +10,18 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
-// promisesEvery is how often it is looked whether more is guaranteed than there is.
-const promisesEvery = time.Minute
+const (
+	// promisesEvery is how often it is looked whether more is guaranteed than there is.
+	promisesEvery = time.Minute
+	// quotasEvery is how often it is looked whether others have changed quotas.
+	quotasEvery = 5 * time.Second
+)
 
 // Cohorts returns what instance names have of cohorts, and use.
 func (s *Server) Cohorts() []CohortView {
@@ -25,17 +30,44 @@ func (s *Server) Cohorts() []CohortView {
 	return s.state.Cohorts()
 }
 
+// cohortsAndRuns is Cohorts, and if wanted what they run at the same moment.
+func (s *Server) cohortsAndRuns(wanted bool) (views []CohortView, runs map[QuotaKey][]QuotaRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wanted {
+		runs = s.state.QuotaRuns()
+	}
+	return s.state.Cohorts(), runs
+}
+
+func (r QuotaRun) proto() *admin.Run {
+	return &admin.Run{
+		Operation: r.Operation.Name, Action: r.Operation.Digest.String(), Worker: r.Worker,
+		Started: timestamppb.New(r.Started), Cost: r.Cost,
+	}
+}
+
 // ListQuotas implements admin.SchedulerServer.
 func (s adminService) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
 	resp := &admin.ListQuotasResponse{}
-	for _, v := range s.Cohorts() {
+	views, runs := s.cohortsAndRuns(req.GetWithRuns())
+	room := maxQuotas
+	for _, v := range views {
 		if req.GetCohort() != "" && req.GetCohort() != v.Name {
 			continue
 		}
 		if req.InstanceName != nil {
 			v.Uses = v.only(req.GetInstanceName())
 		}
-		resp.Cohorts = append(resp.Cohorts, v.proto())
+		c := v.proto()
+		for _, q := range c.GetQuotas() {
+			for _, r := range runs[QuotaKey{v.Name, q.GetInstanceName()}] {
+				if room--; room >= 0 {
+					q.Runs = append(q.Runs, r.proto())
+				}
+			}
+		}
+		resp.Cohorts = append(resp.Cohorts, c)
 	}
 	if len(resp.Cohorts) == 0 && req.GetCohort() != "" {
 		return nil, status.Errorf(codes.NotFound, "there is no cohort %q", req.GetCohort())
@@ -127,6 +159,63 @@ func (s *Server) keepQuota(ctx context.Context, r QuotaRecord) error {
 	}
 	if err := s.options.KeepQuota(ctx, r); err != nil {
 		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
+	}
+	return nil
+}
+
+// followQuotas puts in force what others change, until ctx ends.
+func (s *Server) followQuotas(ctx context.Context) {
+	ticker := time.NewTicker(quotasEvery)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := s.takeQuotas(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.log.Warn("quotas cannot be read; changes by other schedulers are not known", zap.Error(err))
+		}
+		failing = err != nil
+	}
+}
+
+// takeQuotas puts in force what is kept, and nothing else. Quotas of unknown cohorts are left out.
+func (s *Server) takeQuotas(ctx context.Context) error {
+	s.keepingQuotas.Lock()
+	defer s.keepingQuotas.Unlock()
+	limited, cancel := context.WithTimeout(ctx, quotasEvery)
+	defer cancel()
+	kept, err := s.options.LoadQuotas(limited)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	old := map[QuotaKey]quota.Quota{}
+	for _, r := range s.state.QuotaRecords() {
+		old[r.QuotaKey] = r.Quota
+	}
+	s.mu.Unlock()
+	for _, r := range kept {
+		if q, ok := old[r.QuotaKey]; !ok || q != r.Quota {
+			s.step(func(now time.Time) (out Out) {
+				out, err = s.state.PutQuota(now, r.QuotaKey, r.Quota, false)
+				return out
+			})
+			if err == nil {
+				s.log.Info("quota was changed elsewhere", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance))
+			}
+		}
+		delete(old, r.QuotaKey)
+	}
+	for k := range old {
+		s.step(func(now time.Time) Out {
+			out, _ := s.state.DeleteQuota(now, k)
+			return out
+		})
+		s.log.Info("quota was deleted elsewhere", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
 	}
 	return nil
 }

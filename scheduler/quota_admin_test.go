@@ -2,8 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +83,46 @@ func TestQuotasByOperator(t *testing.T) {
 			t.Errorf("kept %v, want %v", kept, want)
 		}
 		refusedQuotas(t, op)
+	})
+}
+
+// TestQuotasChangedElsewhere has another scheduler change what both keep.
+func TestQuotasChangedElsewhere(t *testing.T) {
+	kept := []QuotaRecord{{QuotaKey{"farm", "a"}, quota.Quota{Min: 1}}, {QuotaKey{"gone", "a"}, quota.Quota{Min: 1}}}
+	type answer struct {
+		quotas []QuotaRecord
+		err    error
+	}
+	var now atomic.Value
+	now.Store(answer{kept, nil})
+	o := ServerOptions{Config: oneCohort(), Quotas: kept, LoadQuotas: func(context.Context) ([]QuotaRecord, error) {
+		a := now.Load().(answer)
+		return a.quotas, a.err
+	}}
+	inFarm(t, o, func(t *testing.T, f *farm) {
+		expect := func(want string) {
+			t.Helper()
+			time.Sleep(2 * quotasEvery)
+			synctest.Wait()
+			got := ""
+			for _, q := range asked(t, f.operator().ListQuotas, &admin.ListQuotasRequest{}).GetCohorts()[0].GetQuotas() {
+				got += fmt.Sprintf("%s %d-%d ", q.GetInstanceName(), q.GetMin(), q.GetMax())
+			}
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		expect("a 1-0 ")
+		kept := []QuotaRecord{{QuotaKey{"farm", "a"}, quota.Quota{Min: 1, Max: 2}}, {QuotaKey{"farm", "b"}, quota.Quota{Max: 3}}}
+		now.Store(answer{kept, nil})
+		expect("a 1-2 b 0-3 ")
+		now.Store(answer{kept[1:], nil})
+		expect("b 0-3 ")
+		now.Store(answer{nil, errors.New("away")})
+		expect("b 0-3 ")
+		if n := f.logs.FilterMessageSnippet("quotas cannot be read").Len(); n != 1 {
+			t.Errorf("%d warnings of quotas that cannot be read", n)
+		}
 	})
 }
 

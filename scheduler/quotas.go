@@ -65,7 +65,8 @@ func (s *State) PutQuota(now time.Time, k QuotaKey, q quota.Quota, preempt bool)
 	s.setQuota(c, k.Instance, q)
 	for r := c.ledger.Excess(k.Instance); preempt && r != nil; r = c.ledger.Excess(k.Instance) {
 		c.ledger.Mark(r)
-		r.Owner.(*task).share.deadline = s.now
+		sh := r.Owner.(*task).share
+		sh.mark = &mark{share: sh, deadline: s.now}
 	}
 	return s.end(), nil
 }
@@ -148,6 +149,31 @@ func (s *State) Cohorts() []CohortView {
 		views = append(views, v)
 	}
 	return views
+}
+
+// A QuotaRun is a run that counts.
+type QuotaRun struct {
+	// Operation was the first that asked for the action.
+	Operation *Operation
+	Worker    string
+	Started   time.Time
+	Cost      int64
+}
+
+// QuotaRuns returns what the uses consist of that Cohorts tells as of the same event, in the order of
+// the workers' keys.
+func (s *State) QuotaRuns() map[QuotaKey][]QuotaRun {
+	runs := map[QuotaKey][]QuotaRun{}
+	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
+		w := s.workers[key]
+		sh := w.share()
+		if sh == nil {
+			continue
+		}
+		k := QuotaKey{sh.cohort.Name, sh.instance}
+		runs[k] = append(runs[k], QuotaRun{w.task.spec, key, w.task.started, sh.cohort.Cost(w.queue.class)})
+	}
+	return runs
 }
 
 // capacity is what the workers of a cohort that take work can run at once.

@@ -89,6 +89,12 @@ func (p *Replayed) feed(now time.Time, e *record.Event) error {
 			return err
 		}
 		_, _ = s.Submit(now, op)
+	case *record.Event_Held:
+		h, err := heldOf(kind.Held)
+		if err != nil {
+			return err
+		}
+		s.Restore(now, h)
 	case *record.Event_Sync:
 		r, err := reported(kind.Sync)
 		if err != nil {
@@ -148,6 +154,22 @@ func submitted(m *record.Submit) (*Operation, error) {
 		Size: Size{
 			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()), Hedge: m.GetSizeHedge(),
 		},
+	}, nil
+}
+
+// heldOf undoes Held.record.
+func heldOf(m *record.Held) (Held, error) {
+	op, err := submitted(m.GetOperation())
+	if err != nil {
+		return Held{}, err
+	}
+	if m.GetAction() != nil {
+		op.Action = m.GetAction()
+	}
+	op.Auxiliary = m.GetAuxiliary()
+	return Held{
+		Operation: op, Queued: m.GetQueued().AsTime(), Started: m.GetStarted().AsTime(), Attempts: int(m.GetAttempts()),
+		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(), WorkerPlatform: NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(),
 	}, nil
 }
 

@@ -134,7 +134,6 @@ func (s *State) remove(w *worker) {
 	s.timers.stop(&w.timer)
 	s.connect(w, 0)
 	delete(s.workers, w.key)
-	s.yielded(w)
 	s.withdraw(w)
 	if w.task != nil {
 		// Before the queue is moved: what ran is older than what waits.

@@ -260,9 +260,14 @@ func (h *history) event(now time.Time, verb string, args []string) {
 			fmt.Fprintf(&h.out, "at %s\n", h.next.Sub(epoch))
 			h.print(h.state.Tick(h.next))
 		}
-	case "restart":
+	case "restart": // "held": what workers had is remembered
+		held := h.state.Held(now, 100)
+		slices.SortFunc(held, func(a, b Held) int { return strings.Compare(a.Name, b.Name) })
 		h.state, _ = NewState(h.cfg)
 		h.next = time.Time{}
+		for _, one := range held[:len(held)*len(args)] {
+			h.print(h.state.Restore(now, one))
+		}
 	case "queues":
 		queues, _ := h.state.Queues(0)
 		for _, q := range queues {
@@ -555,6 +560,9 @@ func (h *history) status(st Status) string {
 	s := st.Name + " " + st.Stage.String()
 	if st.Worker != "" {
 		s += fmt.Sprintf(" %s#%d", st.Worker, st.Attempts)
+	}
+	if st.Away {
+		s += " away"
 	}
 	if !st.Done() {
 		return s

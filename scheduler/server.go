@@ -67,11 +67,18 @@ type ServerOptions struct {
 	// end with this one.
 	Drains     []Pattern
 	KeepDrains func([]Pattern) error
+	// Held are taken over at the start: see State.Restore. Index is what remembers them for the next Server.
+	// Nil: nothing does.
+	Held  []Held
+	Index *Index
 	// Quotas are in force from the start; those of unknown cohorts are left out, with a
 	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
 	// maximum: it was deleted. Nil: changes end with this Server.
 	Quotas    []QuotaRecord
 	KeepQuota func(context.Context, QuotaRecord) error
+	// LoadQuotas returns those that are kept now, where others may change them, too: it is called again and
+	// again, and what it returns is put in force. Nil: nobody else does.
+	LoadQuotas func(context.Context) ([]QuotaRecord, error)
 }
 
 // A Server serves a State over gRPC. It answers calls from the moment it is
@@ -141,6 +148,9 @@ func NewServer(o ServerOptions) (*Server, error) {
 			o.Logger.Warn("quota is not in force", zap.Error(err))
 		}
 	}
+	for _, h := range o.Held {
+		state.Restore(time.Now(), h)
+	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
@@ -186,6 +196,12 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	if len(s.config.Quotas.Cohorts) > 0 {
 		beside.Go(func() { s.watchPromises(ctx) })
+		if s.options.LoadQuotas != nil {
+			beside.Go(func() { s.followQuotas(ctx) })
+		}
+	}
+	if s.options.Index != nil {
+		beside.Go(func() { s.keepIndex(ctx) })
 	}
 	defer s.stop()
 	defer s.step(func(now time.Time) Out {

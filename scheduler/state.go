@@ -128,8 +128,11 @@ func (s *State) end() Out {
 	}
 	for _, o := range s.dirty {
 		o.dirty = false
-		if !o.gone() {
+		switch {
+		case !o.gone():
 			out.Notices = append(out.Notices, o.status())
+		case o.restored:
+			out.Notices = append(out.Notices, Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
 		}
 	}
 	out.NextTick = s.timers.next()
@@ -309,7 +312,9 @@ type operation struct {
 	rev     uint64
 	waiters int32
 	dirty   bool
-	queued  time.Time
+	// restored: it was there before this State; see Restore.
+	restored bool
+	queued   time.Time
 	// age is its number, entry its place in the tree that its task is in.
 	age   uint64
 	entry fair.Entry
@@ -321,7 +326,7 @@ type operation struct {
 
 func (o *operation) done() bool { return o.last != nil }
 
-// gone: nobody came back for it before it was done.
+// gone: nobody came back for it before it was done, or it was forgotten.
 func (o *operation) gone() bool { return o.last == nil && o.task == nil }
 
 func (o *operation) status() Status {
@@ -333,7 +338,7 @@ func (o *operation) status() Status {
 		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
 	if w := o.task.worker; w != nil {
-		st.Stage, st.Worker = repb.ExecutionStage_EXECUTING, w.key
+		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.key, w.away
 		if w.queue != nil {
 			st.Queue = w.queue.name
 		}

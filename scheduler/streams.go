@@ -133,6 +133,9 @@ func (v *view) run(ctx context.Context, st *Status, box *mailbox) error {
 		if err != nil {
 			return err
 		}
+		if st.Stage == repb.ExecutionStage_UNKNOWN {
+			return errUnknownOperation(st.Name)
+		}
 		if st.Done() && v.heard {
 			return nil
 		}

@@ -104,13 +104,17 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 
 // joinable returns the task that an operation may share, or nil. An orphan is
 // there for anybody who asks for its action, also for a private operation, which
-// then has it alone: most likely that is whose it was before a restart.
+// then has it alone: most likely that is whose it was before a restart. So is what was taken
+// over, until a client has come back for it.
 func (s *State) joinable(spec *Operation, a action) *task {
 	for t := range s.inFlight.of(a) {
 		if t.spec == nil && t.worker.pool.serves(spec) {
 			return t
 		}
-		if t.spec != nil && !t.spec.Private && !spec.Private && t.spec.Instance == spec.Instance && t.spec.Digest == spec.Digest {
+		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
+			continue
+		}
+		if !t.spec.Private && !spec.Private || t.worker != nil && t.unclaimed() {
 			return t
 		}
 	}
@@ -346,6 +350,9 @@ func (s *State) lose(w *worker) {
 	}
 	if t.spec == nil {
 		s.drop(t)
+		return
+	}
+	if w.away && !s.forget(t) {
 		return
 	}
 	if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {

@@ -25,10 +25,11 @@ type worker struct {
 	task *task
 	// confirmed: it has said itself that it runs task.
 	confirmed bool
-	// yields: stopping was taken from it for others, and waits to run again; to is for whom,
-	// until it calls next, nil: for nobody.
+	// yields: stopping was taken from it for others, waits to run again, and it has
+	// nothing else.
 	yields bool
-	to     *line
+	// away: it has not called, but had an action before; see Restore.
+	away bool
 	// uploading: of its action nothing remains to be done but to store outputs.
 	uploading bool
 	// running: its command runs.
@@ -84,9 +85,7 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	w.prefersIdle = r.PreferIdle
 	s.serve(w)
 	w.call, w.held = r.Call, true
-	if w.yields && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
-		s.yielded(w)
-	}
+	w.yields = w.yields && r.Doing == Executing && actionOf(r.Action) == w.stopping
 	w.uploading, w.running = r.Uploading, r.Running
 	switch r.Doing {
 	case Executing:
@@ -96,6 +95,7 @@ func (s *State) Sync(now time.Time, r Report) Out {
 	default:
 		s.idles(w)
 	}
+	w.away = false
 	return s.end()
 }
 
@@ -141,6 +141,7 @@ func (s *State) executes(w *worker, a action) {
 	switch {
 	case w.task != nil:
 		w.confirmed = true
+		s.back(w)
 		if w.running {
 			s.runs(w)
 		}
@@ -162,6 +163,16 @@ func (s *State) executes(w *worker, a action) {
 	s.answer(w, Reply{Do: Continue, NextSync: s.nextCall(w)})
 }
 
+// back notes that a worker that was away has its action still.
+func (s *State) back(w *worker) {
+	if w.away && w.task != nil {
+		w.away = false
+		for _, o := range w.task.operations {
+			s.changed(o)
+		}
+	}
+}
+
 // completes deals with a worker that has ended an action. It is answered within
 // Config.ResultHold, so that it knows that the result has arrived. A report that comes
 // twice, because the answer was lost, counts once, even if the worker has been given the
@@ -173,10 +184,14 @@ func (s *State) completes(w *worker, e ending) {
 		running = action{}
 	}
 	w.reported = e
+	if !repeated {
+		s.tooLate(w, e)
+	}
 	if s.reconcile(w, running) {
 		return
 	}
-	resp := e.response
+	resp, claim := e.response, w.claim()
+	s.back(w)
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
 	}
@@ -192,11 +207,22 @@ func (s *State) completes(w *worker, e ending) {
 	}
 	w.stopping = action{}
 	switch {
+	case s.nextFor(w, claim):
 	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.next(w):
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 	case w.held:
 		s.timers.set(&w.timer, s.now.Add(s.cfg.ResultHold))
 		s.offer(w)
+	}
+}
+
+// tooLate takes the result of a task that a worker was to stop for another one, before it heard of that.
+func (s *State) tooLate(w *worker, e ending) {
+	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
+		return
+	}
+	if t := s.waiting(w, e.action); t != nil && e.response.GetResult() != nil {
+		s.finish(t, e.response)
 	}
 }
 
@@ -240,14 +266,23 @@ func (s *State) reconcile(w *worker, a action) bool {
 
 // adopt gives a worker the waiting task of an action that it runs already.
 func (s *State) adopt(w *worker, a action) bool {
+	t := s.waiting(w, a)
+	if t == nil {
+		return false
+	}
+	s.hand(t, w)
+	w.confirmed, t.inherited = true, true
+	return true
+}
+
+// waiting returns the task of an action that waits, and that a worker might run; nil if there is none.
+func (s *State) waiting(w *worker, a action) *task {
 	for t := range s.inFlight.of(a) {
 		if t.worker == nil && w.pool.serves(t.spec) {
-			s.hand(t, w)
-			w.confirmed, t.inherited = true, true
-			return true
+			return t
 		}
 	}
-	return false
+	return nil
 }
 
 // elsewhere returns the task of an action that w runs, or has run, and is not

@@ -384,9 +384,7 @@ func (a *action) release() {
 	if a.depart != nil {
 		a.depart()
 	}
-	if a.task.place != nil {
-		a.task.place.leave()
-	}
+	a.task.leave()
 }
 
 // inRoot calls f with the merged input root, which f cannot leave: every path

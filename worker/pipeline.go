@@ -159,6 +159,14 @@ func (l *place) occupy() {
 	l.p.inStage.WithLabelValues(l.stage).Inc()
 }
 
+// vacate says that there is no action any more. The place is kept for another one.
+func (l *place) vacate() {
+	if l.occupied {
+		l.occupied = false
+		l.p.inStage.WithLabelValues(l.stage).Dec()
+	}
+}
+
 // execute waits for a slot, and moves there.
 func (l *place) execute(ctx context.Context) error {
 	if l.stage == placeSlot {

@@ -105,6 +105,31 @@ func TestCancelWhileWaitingForASlot(t *testing.T) {
 	f.assertNotCached(t, second)
 }
 
+// TestSuccessorHasTheSlot has one action give way to another while a third one waits for its slot with its
+// inputs fetched: that is not whom it was stopped for.
+func TestSuccessorHasTheSlot(t *testing.T) {
+	f := newPipelineFarm(t, 1, 1, 0)
+	victim, _ := gated(t, "victim")
+	first := f.start(t, victim)
+	first.reaches(t, "running")
+	waiting := f.start(t, spec{shell: "echo waiting"})
+	waiting.reaches(t, "fetching")
+	gentle, open := gated(t, "successor")
+	successor := f.job(t, gentle)
+	f.scheduler.replace(first, successor)
+	successor.reaches(t, "running")
+	select {
+	case r := <-waiting.completed:
+		t.Errorf("what waited ran first: %v", r)
+	default:
+	}
+	open()
+	assertOK(t, successor.result(t))
+	assertOK(t, waiting.result(t))
+	f.assertNotCached(t, first)
+	f.assertGood(t)
+}
+
 // TestSameActionTwice has a scheduler that gives an action away while it still runs.
 func TestSameActionTwice(t *testing.T) {
 	f := newPipelineFarm(t, 0, 2, 0)

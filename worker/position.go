@@ -57,7 +57,8 @@ type task struct {
 	changed chan struct{} // gets a token when the stage changes
 
 	mu    sync.Mutex
-	state *remoteworker.CurrentState_Executing
+	state *remoteworker.CurrentState_Executing // guarded by mu
+	kept  bool                                 // its slot is for what comes in its place; guarded by mu
 }
 
 // enter records the stage that the action is in now.
@@ -76,6 +77,20 @@ func (t *task) current() *remoteworker.CurrentState_Executing {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
+}
+
+// leave gives the place up, unless it is a slot that is kept.
+func (t *task) leave() {
+	t.mu.Lock()
+	kept := t.kept
+	t.mu.Unlock()
+	switch {
+	case t.place == nil:
+	case kept && t.place.stage == placeSlot:
+		t.place.vacate()
+	default:
+		t.place.leave()
+	}
 }
 
 func (t *task) completed() bool { return t.current().GetCompleted() != nil }
@@ -130,7 +145,7 @@ func (p *position) run(ctx, abort context.Context) {
 		switch desired := response.GetDesiredState().GetWorkerState().(type) {
 		case *remoteworker.DesiredState_Executing_:
 			if current == nil || !proto.Equal(current.desired.GetActionDigest(), desired.Executing.GetActionDigest()) {
-				p.stop(current)
+				p.stopFor(current)
 				current = p.start(abort, desired.Executing)
 			}
 		case *remoteworker.DesiredState_Idle:
@@ -301,6 +316,22 @@ func (p *position) stop(t *task) {
 	}
 	t.cancel()
 	<-t.done
+}
+
+// stopFor is stop, for an action that comes at once and in whose favour the first one had to give way. It
+// gets the slot, before those that wait for one with their inputs fetched.
+func (p *position) stopFor(t *task) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.kept = p.next == nil
+	kept := t.kept
+	t.mu.Unlock()
+	p.stop(t)
+	if kept && t.place != nil && t.place.stage == placeSlot {
+		p.next = t.place
+	}
 }
 
 // leave tells the scheduler that this identity takes no more work, so that it

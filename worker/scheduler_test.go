@@ -50,6 +50,7 @@ type job struct {
 	states    chan string                // every state that was reported, in order
 	completed chan *repb.ExecuteResponse // gets the response once
 	withdrawn bool                       // guarded by the scheduler's mu
+	successor *job                       // is to run in its place; guarded by the scheduler's mu
 }
 
 func (s *fakeScheduler) Synchronize(
@@ -101,6 +102,12 @@ func (s *fakeScheduler) told(
 	}
 	switch {
 	case known && executing.GetCompleted() == nil:
+		if next := j.successor; next != nil {
+			s.current[position] = next
+			response.DesiredState = &remoteworker.DesiredState{
+				WorkerState: &remoteworker.DesiredState_Executing_{Executing: next.desired},
+			}
+		}
 		return response, false, nil
 	case known:
 		j.completed <- executing.GetCompleted()
@@ -140,6 +147,13 @@ func (s *fakeScheduler) withdraw(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.withdrawn = true
+}
+
+// replace makes the scheduler want next to run in the place of j.
+func (s *fakeScheduler) replace(j, next *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.successor = next
 }
 
 // heard waits until some request so far satisfies ok.

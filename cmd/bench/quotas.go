@@ -14,7 +14,7 @@ import (
 // quotasFarm is the farm that issue 8 asks for.
 func quotasFarm() quotaShape {
 	return quotaShape{
-		cohorts: 5, workers: 1000, instances: 40, typical: 5 * time.Minute, length: time.Hour,
+		cohorts: 5, workers: 1000, instances: 40, typical: 5 * time.Minute, length: time.Hour, pace: 10 * time.Minute,
 		delay: 10 * time.Second, grace: 5 * time.Second, stop: time.Second, atMost: 3, upload: 500 * time.Millisecond,
 	}
 }

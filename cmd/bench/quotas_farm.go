@@ -22,9 +22,13 @@ type quotaShape struct {
 	workers, instances int
 	// Half of the actions take less than typical and a second, one of a hundred 16 times that.
 	typical, length time.Duration
+	// pace is for how long an instance wants the same, and half of that how long it wants nothing, on average.
+	pace time.Duration
 	// delay, grace and atMost are those of preemption, stop how long it takes a worker.
 	delay, grace, stop time.Duration
 	atMost             int
+	// greedy: the first instance of each cohort has no quota and always more than there are workers for.
+	greedy bool
 	// upload is how long the outputs of an action take.
 	upload time.Duration
 	seed   uint64
@@ -173,6 +177,9 @@ func (f *quotaFarm) fill(c *quotaCohort) error {
 			n.quota.Max = 2*n.quota.Min + 1
 		}
 		c.instances = append(c.instances, n)
+		if f.isGreedy(n) {
+			n.quota = quota.Quota{}
+		}
 		if n.quota != (quota.Quota{}) {
 			out, err := f.state.PutQuota(f.now, scheduler.QuotaKey{Cohort: c.name, Instance: n.name}, n.quota, false)
 			if err != nil {
@@ -180,7 +187,7 @@ func (f *quotaFarm) fill(c *quotaCohort) error {
 			}
 			f.do(out)
 		}
-		f.at(f.now.Add(f.exponential(5*time.Minute)), swing{instance: n})
+		f.at(f.now.Add(f.exponential(f.pace/2)), swing{instance: n})
 	}
 	return nil
 }
@@ -255,15 +262,20 @@ func (f *quotaFarm) pass(to time.Time) {
 // swing has an instance want something else: now and then nothing, or up to six times
 // what it is guaranteed.
 func (f *quotaFarm) swing(n *quotaInstance) error {
-	length := f.exponential(10 * time.Minute)
-	if n.demand > 0 {
-		n.demand, length = 0, f.exponential(5*time.Minute)
-	} else {
+	length := f.exponential(f.pace)
+	switch {
+	case f.isGreedy(n):
+		n.demand = 2 * f.workers
+	case n.demand > 0:
+		n.demand, length = 0, f.exponential(f.pace/2)
+	default:
 		n.demand = 1 + int(float64(n.quota.Min)*6*math.Pow(f.random.Float64(), 2))
 	}
 	f.at(f.now.Add(length), swing{instance: n})
 	return f.ask(n)
 }
+
+func (f *quotaFarm) isGreedy(n *quotaInstance) bool { return f.greedy && n == n.cohort.instances[0] }
 
 // ask has an instance submit what it wants.
 func (f *quotaFarm) ask(n *quotaInstance) error {
@@ -318,16 +330,17 @@ func (f *quotaFarm) do(out scheduler.Out) {
 	for _, r := range out.Replies {
 		w := f.callers[r.Call]
 		delete(f.callers, r.Call)
-		switch {
-		case r.Do == scheduler.Execute:
+		if r.Do == scheduler.Execute {
+			stopped := w.op != nil
+			if stopped {
+				f.stopRun(w)
+			}
 			f.start(w, f.operations[r.Run.Name])
-			f.nextCall(w, r.NextSync)
-		case r.Do == scheduler.BeIdle && w.op != nil:
-			f.stopRun(w)
-			f.at(f.now.Add(f.stop), swing{worker: w})
-		default:
-			f.nextCall(w, r.NextSync)
+			if stopped {
+				w.end = w.end.Add(f.stop)
+			}
 		}
+		f.nextCall(w, r.NextSync)
 	}
 	for _, st := range out.Notices {
 		if st.Done() {

@@ -10,8 +10,8 @@ import (
 // checkQuotas returns in which way the farm breaks its promises: nobody is above a
 // maximum, and while somebody below his minimum has waited for longer than delay and
 // grace, nobody has a slot above his that could be taken.
-func (f *quotaFarm) checkQuotas(slack time.Duration) error {
-	limit := f.delay + f.grace + slack
+func (f *quotaFarm) checkQuotas() error {
+	limit := f.delay + f.grace
 	for _, c := range f.cohortList {
 		for _, n := range c.instances {
 			if n.quota.Max > 0 && n.used > n.quota.Max {
@@ -34,23 +34,20 @@ func (f *quotaFarm) checkQuotas(slack time.Duration) error {
 
 // TestQuotasAreKept looks at farms with swinging demand after each event.
 func TestQuotasAreKept(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(6) {
 		shape := quotaShape{
-			cohorts: 2, workers: 14, instances: 5, typical: 3 * time.Minute, length: 4 * time.Hour, delay: 10 * time.Second, grace: 5 * time.Second,
+			cohorts: 2, workers: 14, instances: 5, typical: 3 * time.Minute, length: 4 * time.Hour, pace: 10 * time.Minute, delay: 10 * time.Second, grace: 5 * time.Second,
 			atMost: 1000, seed: seed,
 		}
-		// When the chosen one ends shortly before its time, and somebody else below his minimum gets
-		// that slot, the next one is told so by its next call only.
-		slack := shape.grace
 		if seed%2 == 1 {
-			shape.stop, shape.upload, shape.atMost = time.Second, 2*time.Second, 2
-			slack += shape.stop + shape.upload
+			shape.stop, shape.upload, shape.atMost, shape.pace = time.Second, 5*time.Second, 2, time.Minute
+			shape.typical, shape.greedy, shape.length = 30*time.Second, true, time.Hour
 		}
 		f, err := newQuotaFarm(shape)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.run(func() error { return f.checkQuotas(slack) }); err != nil {
+		if err := f.run(func() error { return f.checkQuotas() }); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		if got := f.figures(0); got.stopped == 0 || got.ended < 200 || got.utilisation < 0.9 {
@@ -62,7 +59,7 @@ func TestQuotasAreKept(t *testing.T) {
 // TestQuotasCheckCanFail has a farm without preemption found out.
 func TestQuotasCheckCanFail(t *testing.T) {
 	f, err := newQuotaFarm(quotaShape{
-		cohorts: 1, workers: 14, instances: 5, typical: 3 * time.Minute, length: 4 * time.Hour, delay: 10 * time.Hour, grace: 5 * time.Second, atMost: 1,
+		cohorts: 1, workers: 14, instances: 5, typical: 3 * time.Minute, length: 4 * time.Hour, pace: 10 * time.Minute, delay: 10 * time.Hour, grace: 5 * time.Second, atMost: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +67,7 @@ func TestQuotasCheckCanFail(t *testing.T) {
 	f.delay = 10 * time.Second
 	broken := errors.New("")
 	if err := f.run(func() error {
-		if f.checkQuotas(0) != nil {
+		if f.checkQuotas() != nil {
 			return broken
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/scheduler"
 )
 
 // checkLease returns an error if schedulers could not take turns.
@@ -47,6 +48,19 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		}
 	}
 	return nil
+}
+
+// openIndex returns where this scheduler, and the one that takes its place, remembers what workers have.
+func (s *Scheduler) openIndex(records kv.Store) (*scheduler.Index, error) {
+	name := "lease " + s.Lease
+	if s.Lease == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("host name: %w", err)
+		}
+		name = fmt.Sprintf("address %s %s", host, s.Listen)
+	}
+	return scheduler.NewIndex(records, name, s.Logger), nil
 }
 
 // takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that

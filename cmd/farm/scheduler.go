@@ -248,6 +248,13 @@ func (s *Scheduler) remember(
 		return fmt.Errorf("--state: %w", err)
 	}
 	o.KeepQuota = quotas.keep
+	if kv.IsRedisURL(string(s.State)) { // others may have it, too, or this one's place
+		o.LoadQuotas = quotas.load
+		if o.Index, err = s.openIndex(records); err != nil {
+			return err
+		}
+		o.Held = o.Index.Load(ctx)
+	}
 	o.Sizes, err = s.openSizes(records, sizes)
 	return err
 }

@@ -15,7 +15,7 @@ import (
 
 // testQuotas has one client take all four slots of a farm. A second one, which is guaranteed two of
 // them, gets these although nothing ends; the first one's actions all succeed nevertheless. What
-// "quota get" says is what runs.
+// "quota get" says is what runs, whenever it is asked.
 func testQuotas(f *farmTest) {
 	const delay, grace = time.Second, time.Second
 	config := f.write("config.yaml", fmt.Sprintf(`
@@ -79,14 +79,23 @@ preemption: {delay: %s, grace: %s}
 	server.drain()
 }
 
-// quotaUsed returns what "quota get" says that an instance uses.
+// quotaUsed returns what "quota get" says that an instance uses, after it has compared that with what it says
+// to run at the same moment.
 func (f *farmTest) quotaUsed(address, instance string) int {
 	f.Helper()
 	list := &admin.ListQuotasResponse{}
-	if err := protojson.Unmarshal([]byte(f.verb(address, "quota", "get", "--json", instance, "farm")), list); err != nil {
+	if err := protojson.Unmarshal([]byte(f.verb(address, "quota", "get", "--runs", "--json", instance, "farm")), list); err != nil {
 		f.Fatal(err)
 	}
-	return int(list.GetCohorts()[0].GetQuotas()[0].GetUsed())
+	q, sum, workers := list.GetCohorts()[0].GetQuotas()[0], int64(0), map[string]bool{}
+	for _, r := range q.GetRuns() {
+		sum += r.GetCost()
+		workers[r.GetWorker()] = true
+	}
+	if sum != q.GetUsed() || len(workers) != len(q.GetRuns()) {
+		f.Errorf("quota get says that %q uses %d, and runs %v", instance, q.GetUsed(), q.GetRuns())
+	}
+	return int(q.GetUsed())
 }
 
 // commands counts the shells of an instance that run.

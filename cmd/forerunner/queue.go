@@ -140,12 +140,20 @@ func (c *adminCall) printOperations(list *admin.ListOperationsResponse) error {
 	for _, op := range list.GetOperations() {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", op.GetName(), shortDigest(op.GetAction()),
 			ago(op.GetQueued()), ago(op.GetStarted()), op.GetAttempts(), dash(op.GetMnemonic()), dash(op.GetTarget()),
-			dash(op.GetInvocation()), dash(op.GetClient()), dash(op.GetWorker()))
+			dash(op.GetInvocation()), dash(op.GetClient()), workerOf(op))
 	}
 	if list.GetNextPageToken() != "" {
 		fmt.Fprintln(w, "and more: see --limit")
 	}
 	return w.Flush()
+}
+
+// workerOf says who has an operation, and if nobody has heard of him yet.
+func workerOf(op *admin.Operation) string {
+	if op.GetWorkerAway() {
+		return op.GetWorker() + " (waits for it to come back)"
+	}
+	return dash(op.GetWorker())
 }
 
 func killCommand() *cobra.Command {

@@ -37,12 +37,15 @@ func quotaListCommand() *cobra.Command {
 }
 
 func quotaGetCommand() *cobra.Command {
+	req := &admin.ListQuotasRequest{}
 	cmd := readCommand("get INSTANCE COHORT", "show a quota and what is used",
 		"Shows the quota of an instance name, what it uses and what it has waiting.\n"+aboutQuotas,
 		func(ctx context.Context, c *adminCall, args []string) error {
-			return c.listQuotas(ctx, &admin.ListQuotasRequest{InstanceName: &args[0], Cohort: args[1]})
+			req.InstanceName, req.Cohort = &args[0], args[1]
+			return c.listQuotas(ctx, req)
 		})
 	cmd.Args = cobra.ExactArgs(2)
+	cmd.Flags().BoolVar(&req.WithRuns, "runs", false, "list what it runs at that moment, too")
 	return cmd
 }
 
@@ -73,11 +76,25 @@ func (c *adminCall) printCohorts(cohorts []*admin.Cohort) error {
 		return err
 	}
 	for _, co := range cohorts {
-		if err := c.warn(co); err != nil {
+		if err := errors.Join(c.printRuns(co), c.warn(co)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// printRuns prints what a cohort runs, if it was asked for.
+func (c *adminCall) printRuns(co *admin.Cohort) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	header := "OPERATION\tACTION\tINSTANCE\tCOST\tRUNS\tWORKER\n"
+	for _, q := range co.GetQuotas() {
+		for _, r := range q.GetRuns() {
+			fmt.Fprintf(w, header+"%s\t%s\t%s\t%d\t%s\t%s\n", r.GetOperation(), shortDigest(r.GetAction()),
+				dash(q.GetInstanceName()), r.GetCost(), ago(r.GetStarted()), r.GetWorker())
+			header = ""
+		}
+	}
+	return w.Flush()
 }
 
 // warn prints what an operator should know of a cohort.

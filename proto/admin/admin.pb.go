@@ -42,6 +42,8 @@ const (
 	// It has nothing and wants nothing for now: its machine is busy with what the
 	// other positions of the same worker have, or it is about to leave.
 	Worker_RESTING Worker_State = 5
+	// It had an action before the scheduler was started, or took over, and has not called since.
+	Worker_AWAY Worker_State = 6
 )
 
 // Enum value maps for Worker_State.
@@ -53,6 +55,7 @@ var (
 		3: "DRAINING",
 		4: "DRAINED",
 		5: "RESTING",
+		6: "AWAY",
 	}
 	Worker_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
@@ -61,6 +64,7 @@ var (
 		"DRAINING":          3,
 		"DRAINED":           4,
 		"RESTING":           5,
+		"AWAY":              6,
 	}
 )
 
@@ -1230,7 +1234,9 @@ type Operation struct {
 	SizeClass  uint32 `protobuf:"varint,14,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	SizeReason string `protobuf:"bytes,15,opt,name=size_reason,json=sizeReason,proto3" json:"size_reason,omitempty"`
 	// While it waits: for what, and behind whom.
-	WaitsFor      string `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	WaitsFor string `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Its worker had it before the scheduler was started, or took over, and has not come back yet.
+	WorkerAway    bool `protobuf:"varint,17,opt,name=worker_away,json=workerAway,proto3" json:"worker_away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1381,13 @@ func (x *Operation) GetWaitsFor() string {
 		return x.WaitsFor
 	}
 	return ""
+}
+
+func (x *Operation) GetWorkerAway() bool {
+	if x != nil {
+		return x.WorkerAway
+	}
+	return false
 }
 
 type KillOperationsRequest struct {
@@ -1827,7 +1840,9 @@ type ListQuotasRequest struct {
 	// Empty: all.
 	Cohort string `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
 	// Not set: all that have a quota, or something that runs or waits.
-	InstanceName  *string `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3,oneof" json:"instance_name,omitempty"`
+	InstanceName *string `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3,oneof" json:"instance_name,omitempty"`
+	// Tells the runs that what is used consists of, too.
+	WithRuns      bool `protobuf:"varint,3,opt,name=with_runs,json=withRuns,proto3" json:"with_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1874,6 +1889,13 @@ func (x *ListQuotasRequest) GetInstanceName() string {
 		return *x.InstanceName
 	}
 	return ""
+}
+
+func (x *ListQuotasRequest) GetWithRuns() bool {
+	if x != nil {
+		return x.WithRuns
+	}
+	return false
 }
 
 type ListQuotasResponse struct {
@@ -2035,8 +2057,11 @@ type Quota struct {
 	Min int64 `protobuf:"varint,2,opt,name=min,proto3" json:"min,omitempty"`
 	Max int64 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
 	// What it uses, and how many actions it has waiting.
-	Used          int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
-	Waiting       int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Used    int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
+	Waiting int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// If they are asked for: all that run at the moment at which so much is used, so that their costs
+	// sum up to it. At most 10000 in all cohorts.
+	Runs          []*Run `protobuf:"bytes,6,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2106,6 +2131,91 @@ func (x *Quota) GetWaiting() int64 {
 	return 0
 }
 
+func (x *Quota) GetRuns() []*Run {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// An action that a worker has.
+type Run struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first operation that asked for it.
+	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
+	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	Started       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started,proto3" json:"started,omitempty"`
+	Cost          int64                  `protobuf:"varint,5,opt,name=cost,proto3" json:"cost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Run) Reset() {
+	*x = Run{}
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Run) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Run) ProtoMessage() {}
+
+func (x *Run) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Run.ProtoReflect.Descriptor instead.
+func (*Run) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Run) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *Run) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Run) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Run) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Run) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
 type PutQuotaRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Cohort       string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
@@ -2121,7 +2231,7 @@ type PutQuotaRequest struct {
 
 func (x *PutQuotaRequest) Reset() {
 	*x = PutQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2243,7 @@ func (x *PutQuotaRequest) String() string {
 func (*PutQuotaRequest) ProtoMessage() {}
 
 func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2256,7 @@ func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaRequest.ProtoReflect.Descriptor instead.
 func (*PutQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PutQuotaRequest) GetCohort() string {
@@ -2194,7 +2304,7 @@ type PutQuotaResponse struct {
 
 func (x *PutQuotaResponse) Reset() {
 	*x = PutQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2316,7 @@ func (x *PutQuotaResponse) String() string {
 func (*PutQuotaResponse) ProtoMessage() {}
 
 func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2329,7 @@ func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaResponse.ProtoReflect.Descriptor instead.
 func (*PutQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutQuotaResponse) GetCohort() *Cohort {
@@ -2239,7 +2349,7 @@ type DeleteQuotaRequest struct {
 
 func (x *DeleteQuotaRequest) Reset() {
 	*x = DeleteQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2361,7 @@ func (x *DeleteQuotaRequest) String() string {
 func (*DeleteQuotaRequest) ProtoMessage() {}
 
 func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2374,7 @@ func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteQuotaRequest) GetCohort() string {
@@ -2289,7 +2399,7 @@ type DeleteQuotaResponse struct {
 
 func (x *DeleteQuotaResponse) Reset() {
 	*x = DeleteQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[30]
+	mi := &file_proto_admin_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2411,7 @@ func (x *DeleteQuotaResponse) String() string {
 func (*DeleteQuotaResponse) ProtoMessage() {}
 
 func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[30]
+	mi := &file_proto_admin_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2424,7 @@ func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{31}
 }
 
 var File_proto_admin_admin_proto protoreflect.FileDescriptor
@@ -2346,7 +2456,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd2\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x04\n" +
 	"\x06Worker\x12B\n" +
 	"\bidentity\x18\x01 \x03(\v2&.forerunner.admin.Worker.IdentityEntryR\bidentity\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\x126\n" +
@@ -2360,14 +2470,15 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06report\x18\t \x01(\v2\x17.forerunner.live.ReportR\x06report\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04IDLE\x10\x01\x12\r\n" +
 	"\tEXECUTING\x10\x02\x12\f\n" +
 	"\bDRAINING\x10\x03\x12\v\n" +
 	"\aDRAINED\x10\x04\x12\v\n" +
-	"\aRESTING\x10\x05\"4\n" +
+	"\aRESTING\x10\x05\x12\b\n" +
+	"\x04AWAY\x10\x06\"4\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"C\n" +
@@ -2425,7 +2536,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"operations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
 	"\x13GetOperationRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x80\x04\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa1\x04\n" +
 	"\tOperation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12#\n" +
@@ -2447,7 +2558,9 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"size_class\x18\x0e \x01(\rR\tsizeClass\x12\x1f\n" +
 	"\vsize_reason\x18\x0f \x01(\tR\n" +
 	"sizeReason\x12\x1b\n" +
-	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\"d\n" +
+	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\x12\x1f\n" +
+	"\vworker_away\x18\x11 \x01(\bR\n" +
+	"workerAway\"d\n" +
 	"\x15KillOperationsRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"0\n" +
@@ -2485,10 +2598,11 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	" \x01(\x01R\vprobability\x12\x14\n" +
 	"\x05score\x18\v \x01(\x01R\x05score\x12\x1b\n" +
 	"\truled_out\x18\f \x01(\tR\bruledOut\x12(\n" +
-	"\x04runs\x18\r \x03(\v2\x14.forerunner.runs.RunR\x04runs\"g\n" +
+	"\x04runs\x18\r \x03(\v2\x14.forerunner.runs.RunR\x04runs\"\x84\x01\n" +
 	"\x11ListQuotasRequest\x12\x16\n" +
 	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12(\n" +
-	"\rinstance_name\x18\x02 \x01(\tH\x00R\finstanceName\x88\x01\x01B\x10\n" +
+	"\rinstance_name\x18\x02 \x01(\tH\x00R\finstanceName\x88\x01\x01\x12\x1b\n" +
+	"\twith_runs\x18\x03 \x01(\bR\bwithRunsB\x10\n" +
 	"\x0e_instance_name\"H\n" +
 	"\x12ListQuotasResponse\x122\n" +
 	"\acohorts\x18\x01 \x03(\v2\x18.forerunner.admin.CohortR\acohorts\"\xe9\x01\n" +
@@ -2500,13 +2614,20 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\bminimums\x18\x05 \x01(\x03R\bminimums\x12 \n" +
 	"\vpreemptions\x18\x06 \x01(\x04R\vpreemptions\x12/\n" +
 	"\x06quotas\x18\a \x03(\v2\x17.forerunner.admin.QuotaR\x06quotas\x12\x18\n" +
-	"\awarning\x18\b \x01(\tR\awarning\"~\n" +
+	"\awarning\x18\b \x01(\tR\awarning\"\xa9\x01\n" +
 	"\x05Quota\x12#\n" +
 	"\rinstance_name\x18\x01 \x01(\tR\finstanceName\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03max\x18\x03 \x01(\x03R\x03max\x12\x12\n" +
 	"\x04used\x18\x04 \x01(\x03R\x04used\x12\x18\n" +
-	"\awaiting\x18\x05 \x01(\x03R\awaiting\"\x8c\x01\n" +
+	"\awaiting\x18\x05 \x01(\x03R\awaiting\x12)\n" +
+	"\x04runs\x18\x06 \x03(\v2\x15.forerunner.admin.RunR\x04runs\"\x9d\x01\n" +
+	"\x03Run\x12\x1c\n" +
+	"\toperation\x18\x01 \x01(\tR\toperation\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\x124\n" +
+	"\astarted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x12\n" +
+	"\x04cost\x18\x05 \x01(\x03R\x04cost\"\x8c\x01\n" +
 	"\x0fPutQuotaRequest\x12\x16\n" +
 	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12#\n" +
 	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\x12\x10\n" +
@@ -2547,7 +2668,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -2577,88 +2698,91 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*ListQuotasResponse)(nil),     // 25: forerunner.admin.ListQuotasResponse
 	(*Cohort)(nil),                 // 26: forerunner.admin.Cohort
 	(*Quota)(nil),                  // 27: forerunner.admin.Quota
-	(*PutQuotaRequest)(nil),        // 28: forerunner.admin.PutQuotaRequest
-	(*PutQuotaResponse)(nil),       // 29: forerunner.admin.PutQuotaResponse
-	(*DeleteQuotaRequest)(nil),     // 30: forerunner.admin.DeleteQuotaRequest
-	(*DeleteQuotaResponse)(nil),    // 31: forerunner.admin.DeleteQuotaResponse
-	nil,                            // 32: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 33: forerunner.admin.LostWorker.IdentityEntry
-	nil,                            // 34: forerunner.admin.Worker.IdentityEntry
-	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
-	(*live.Report)(nil),            // 36: forerunner.live.Report
-	(v2.DigestFunction_Value)(0),   // 37: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 38: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
-	(*runs.Run)(nil),               // 40: forerunner.runs.Run
+	(*Run)(nil),                    // 28: forerunner.admin.Run
+	(*PutQuotaRequest)(nil),        // 29: forerunner.admin.PutQuotaRequest
+	(*PutQuotaResponse)(nil),       // 30: forerunner.admin.PutQuotaResponse
+	(*DeleteQuotaRequest)(nil),     // 31: forerunner.admin.DeleteQuotaRequest
+	(*DeleteQuotaResponse)(nil),    // 32: forerunner.admin.DeleteQuotaResponse
+	nil,                            // 33: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 34: forerunner.admin.LostWorker.IdentityEntry
+	nil,                            // 35: forerunner.admin.Worker.IdentityEntry
+	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
+	(*live.Report)(nil),            // 37: forerunner.live.Report
+	(v2.DigestFunction_Value)(0),   // 38: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 39: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 40: google.protobuf.Duration
+	(*runs.Run)(nil),               // 41: forerunner.runs.Run
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	32, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	33, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	5,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
 	4,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
-	33, // 5: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
-	35, // 6: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
-	34, // 7: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	34, // 5: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
+	36, // 6: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
+	35, // 7: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
 	6,  // 8: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 9: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	35, // 10: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
-	36, // 11: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
+	36, // 10: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	37, // 11: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
 	1,  // 12: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	1,  // 13: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	13, // 14: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
 	6,  // 15: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	35, // 16: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	36, // 16: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
 	14, // 17: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
 	14, // 18: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
 	1,  // 19: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
 	18, // 20: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	35, // 21: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	35, // 22: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	36, // 21: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	36, // 22: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
 	1,  // 23: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	37, // 24: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	38, // 25: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	38, // 26: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	38, // 27: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	38, // 24: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	39, // 25: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	39, // 26: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	39, // 27: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
 	23, // 28: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	39, // 29: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	35, // 30: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	39, // 31: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	39, // 32: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	39, // 33: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	39, // 34: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	39, // 35: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	40, // 36: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	40, // 29: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	36, // 30: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	40, // 31: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	40, // 32: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	40, // 33: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	40, // 34: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	40, // 35: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	41, // 36: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
 	26, // 37: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
 	27, // 38: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
-	26, // 39: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
-	2,  // 40: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	7,  // 41: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	9,  // 42: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	11, // 43: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	15, // 44: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	17, // 45: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	19, // 46: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	21, // 47: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	24, // 48: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	28, // 49: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	30, // 50: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	3,  // 51: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	8,  // 52: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	10, // 53: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	12, // 54: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	16, // 55: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	18, // 56: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	20, // 57: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	22, // 58: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	25, // 59: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	29, // 60: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	31, // 61: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	51, // [51:62] is the sub-list for method output_type
-	40, // [40:51] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	28, // 39: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
+	36, // 40: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
+	26, // 41: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
+	2,  // 42: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	7,  // 43: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	9,  // 44: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	11, // 45: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	15, // 46: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	17, // 47: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	19, // 48: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	21, // 49: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	24, // 50: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	29, // 51: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	31, // 52: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	3,  // 53: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	8,  // 54: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	10, // 55: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	12, // 56: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	16, // 57: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	18, // 58: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	20, // 59: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	22, // 60: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	25, // 61: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	30, // 62: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	32, // 63: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	53, // [53:64] is the sub-list for method output_type
+	42, // [42:53] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -2677,7 +2801,7 @@ func file_proto_admin_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

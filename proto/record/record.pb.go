@@ -14,6 +14,7 @@ import (
 	v2 "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	anypb "google.golang.org/protobuf/types/known/anypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -48,6 +49,7 @@ type Event struct {
 	//	*Event_End
 	//	*Event_PutQuota
 	//	*Event_DeleteQuota
+	//	*Event_Held
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -232,6 +234,15 @@ func (x *Event) GetDeleteQuota() *DeleteQuota {
 	return nil
 }
 
+func (x *Event) GetHeld() *Held {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Held); ok {
+			return x.Held
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -298,6 +309,10 @@ type Event_DeleteQuota struct {
 	DeleteQuota *DeleteQuota `protobuf:"bytes,16,opt,name=delete_quota,json=deleteQuota,proto3,oneof"`
 }
 
+type Event_Held struct {
+	Held *Held `protobuf:"bytes,17,opt,name=held,proto3,oneof"`
+}
+
 func (*Event_Start) isEvent_Kind() {}
 
 func (*Event_Submit) isEvent_Kind() {}
@@ -327,6 +342,8 @@ func (*Event_End) isEvent_Kind() {}
 func (*Event_PutQuota) isEvent_Kind() {}
 
 func (*Event_DeleteQuota) isEvent_Kind() {}
+
+func (*Event_Held) isEvent_Kind() {}
 
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -546,6 +563,187 @@ func (x *Submit) GetSizeHedge() bool {
 	return false
 }
 
+// An operation whose action a worker had, as it is remembered for a scheduler that comes next.
+type Held struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation *Submit                `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Queued    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=queued,proto3" json:"queued,omitempty"`
+	Started   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started,proto3" json:"started,omitempty"`
+	Attempts  int32                  `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// The worker, as in Sync.
+	Id        map[string]string `protobuf:"bytes,5,rep,name=id,proto3" json:"id,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Prefix    string            `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Platform  *v2.Platform      `protobuf:"bytes,7,opt,name=platform,proto3" json:"platform,omitempty"`
+	SizeClass uint32            `protobuf:"varint,8,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	// What a worker is given with the operation. Not in a recording.
+	Action    *v2.Action   `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
+	Auxiliary []*anypb.Any `protobuf:"bytes,10,rep,name=auxiliary,proto3" json:"auxiliary,omitempty"`
+	// As in Sync.
+	Worker        string `protobuf:"bytes,11,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_proto_record_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_record_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_proto_record_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Held) GetOperation() *Submit {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *Held) GetQueued() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Queued
+	}
+	return nil
+}
+
+func (x *Held) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Held) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Held) GetId() map[string]string {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Held) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *Held) GetPlatform() *v2.Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+func (x *Held) GetSizeClass() uint32 {
+	if x != nil {
+		return x.SizeClass
+	}
+	return 0
+}
+
+func (x *Held) GetAction() *v2.Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+func (x *Held) GetAuxiliary() []*anypb.Any {
+	if x != nil {
+		return x.Auxiliary
+	}
+	return nil
+}
+
+func (x *Held) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+// A part of all that workers had at one time.
+type Index struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Held          []*Held                `protobuf:"bytes,2,rep,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Index) Reset() {
+	*x = Index{}
+	mi := &file_proto_record_record_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Index) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Index) ProtoMessage() {}
+
+func (x *Index) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_record_record_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Index.ProtoReflect.Descriptor instead.
+func (*Index) Descriptor() ([]byte, []int) {
+	return file_proto_record_record_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Index) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Index) GetHeld() []*Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 type Sync struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -567,7 +765,7 @@ type Sync struct {
 
 func (x *Sync) Reset() {
 	*x = Sync{}
-	mi := &file_proto_record_record_proto_msgTypes[3]
+	mi := &file_proto_record_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +777,7 @@ func (x *Sync) String() string {
 func (*Sync) ProtoMessage() {}
 
 func (x *Sync) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[3]
+	mi := &file_proto_record_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +790,7 @@ func (x *Sync) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sync.ProtoReflect.Descriptor instead.
 func (*Sync) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{3}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Sync) GetCall() uint64 {
@@ -701,7 +899,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_proto_record_record_proto_msgTypes[4]
+	mi := &file_proto_record_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -713,7 +911,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[4]
+	mi := &file_proto_record_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -726,7 +924,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{4}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Response) GetHasResult() bool {
@@ -774,7 +972,7 @@ type Hangup struct {
 
 func (x *Hangup) Reset() {
 	*x = Hangup{}
-	mi := &file_proto_record_record_proto_msgTypes[5]
+	mi := &file_proto_record_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +984,7 @@ func (x *Hangup) String() string {
 func (*Hangup) ProtoMessage() {}
 
 func (x *Hangup) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[5]
+	mi := &file_proto_record_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +997,7 @@ func (x *Hangup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hangup.ProtoReflect.Descriptor instead.
 func (*Hangup) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{5}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hangup) GetWorker() string {
@@ -824,7 +1022,7 @@ type Tick struct {
 
 func (x *Tick) Reset() {
 	*x = Tick{}
-	mi := &file_proto_record_record_proto_msgTypes[6]
+	mi := &file_proto_record_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +1034,7 @@ func (x *Tick) String() string {
 func (*Tick) ProtoMessage() {}
 
 func (x *Tick) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[6]
+	mi := &file_proto_record_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +1047,7 @@ func (x *Tick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tick.ProtoReflect.Descriptor instead.
 func (*Tick) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{6}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{8}
 }
 
 type Pattern struct {
@@ -861,7 +1059,7 @@ type Pattern struct {
 
 func (x *Pattern) Reset() {
 	*x = Pattern{}
-	mi := &file_proto_record_record_proto_msgTypes[7]
+	mi := &file_proto_record_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1071,7 @@ func (x *Pattern) String() string {
 func (*Pattern) ProtoMessage() {}
 
 func (x *Pattern) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[7]
+	mi := &file_proto_record_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1084,7 @@ func (x *Pattern) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pattern.ProtoReflect.Descriptor instead.
 func (*Pattern) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{7}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Pattern) GetAttributes() map[string]string {
@@ -906,7 +1104,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_proto_record_record_proto_msgTypes[8]
+	mi := &file_proto_record_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1116,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[8]
+	mi := &file_proto_record_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1129,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{8}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Kill) GetNames() []string {
@@ -961,7 +1159,7 @@ type PutQuota struct {
 
 func (x *PutQuota) Reset() {
 	*x = PutQuota{}
-	mi := &file_proto_record_record_proto_msgTypes[9]
+	mi := &file_proto_record_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1171,7 @@ func (x *PutQuota) String() string {
 func (*PutQuota) ProtoMessage() {}
 
 func (x *PutQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[9]
+	mi := &file_proto_record_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1184,7 @@ func (x *PutQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuota.ProtoReflect.Descriptor instead.
 func (*PutQuota) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{9}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PutQuota) GetCohort() string {
@@ -1034,7 +1232,7 @@ type DeleteQuota struct {
 
 func (x *DeleteQuota) Reset() {
 	*x = DeleteQuota{}
-	mi := &file_proto_record_record_proto_msgTypes[10]
+	mi := &file_proto_record_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1244,7 @@ func (x *DeleteQuota) String() string {
 func (*DeleteQuota) ProtoMessage() {}
 
 func (x *DeleteQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[10]
+	mi := &file_proto_record_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1257,7 @@ func (x *DeleteQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuota.ProtoReflect.Descriptor instead.
 func (*DeleteQuota) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{10}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteQuota) GetCohort() string {
@@ -1087,7 +1285,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_proto_record_record_proto_msgTypes[11]
+	mi := &file_proto_record_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1297,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[11]
+	mi := &file_proto_record_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1310,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{11}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *End) GetState() string {
@@ -1126,7 +1324,7 @@ var File_proto_record_record_proto protoreflect.FileDescriptor
 
 const file_proto_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x05\n" +
+	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x06\n" +
 	"\x05Event\x12\x19\n" +
 	"\bdelta_ns\x18\x01 \x01(\x12R\adeltaNs\x120\n" +
 	"\x05start\x18\x02 \x01(\v2\x18.forerunner.record.StartH\x00R\x05start\x123\n" +
@@ -1146,7 +1344,8 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x04kill\x18\r \x01(\v2\x17.forerunner.record.KillH\x00R\x04kill\x12*\n" +
 	"\x03end\x18\x0e \x01(\v2\x16.forerunner.record.EndH\x00R\x03end\x12:\n" +
 	"\tput_quota\x18\x0f \x01(\v2\x1b.forerunner.record.PutQuotaH\x00R\bputQuota\x12C\n" +
-	"\fdelete_quota\x18\x10 \x01(\v2\x1e.forerunner.record.DeleteQuotaH\x00R\vdeleteQuotaB\x06\n" +
+	"\fdelete_quota\x18\x10 \x01(\v2\x1e.forerunner.record.DeleteQuotaH\x00R\vdeleteQuota\x12-\n" +
+	"\x04held\x18\x11 \x01(\v2\x17.forerunner.record.HeldH\x00R\x04heldB\x06\n" +
 	"\x04kind\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
@@ -1174,7 +1373,27 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"size_hedge\x18\x10 \x01(\bR\tsizeHedge\x1a9\n" +
 	"\vClaimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb8\x04\n" +
+	"\x04Held\x127\n" +
+	"\toperation\x18\x01 \x01(\v2\x19.forerunner.record.SubmitR\toperation\x122\n" +
+	"\x06queued\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06queued\x124\n" +
+	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1a\n" +
+	"\battempts\x18\x04 \x01(\x05R\battempts\x12/\n" +
+	"\x02id\x18\x05 \x03(\v2\x1f.forerunner.record.Held.IdEntryR\x02id\x12\x16\n" +
+	"\x06prefix\x18\x06 \x01(\tR\x06prefix\x12E\n" +
+	"\bplatform\x18\a \x01(\v2).build.bazel.remote.execution.v2.PlatformR\bplatform\x12\x1d\n" +
+	"\n" +
+	"size_class\x18\b \x01(\rR\tsizeClass\x12?\n" +
+	"\x06action\x18\t \x01(\v2'.build.bazel.remote.execution.v2.ActionR\x06action\x122\n" +
+	"\tauxiliary\x18\n" +
+	" \x03(\v2\x14.google.protobuf.AnyR\tauxiliary\x12\x16\n" +
+	"\x06worker\x18\v \x01(\tR\x06worker\x1a5\n" +
+	"\aIdEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\x05Index\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12+\n" +
+	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\xf8\x03\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -1242,56 +1461,71 @@ func file_proto_record_record_proto_rawDescGZIP() []byte {
 	return file_proto_record_record_proto_rawDescData
 }
 
-var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_proto_record_record_proto_goTypes = []any{
 	(*Event)(nil),                 // 0: forerunner.record.Event
 	(*Start)(nil),                 // 1: forerunner.record.Start
 	(*Submit)(nil),                // 2: forerunner.record.Submit
-	(*Sync)(nil),                  // 3: forerunner.record.Sync
-	(*Response)(nil),              // 4: forerunner.record.Response
-	(*Hangup)(nil),                // 5: forerunner.record.Hangup
-	(*Tick)(nil),                  // 6: forerunner.record.Tick
-	(*Pattern)(nil),               // 7: forerunner.record.Pattern
-	(*Kill)(nil),                  // 8: forerunner.record.Kill
-	(*PutQuota)(nil),              // 9: forerunner.record.PutQuota
-	(*DeleteQuota)(nil),           // 10: forerunner.record.DeleteQuota
-	(*End)(nil),                   // 11: forerunner.record.End
-	nil,                           // 12: forerunner.record.Submit.ClaimsEntry
-	nil,                           // 13: forerunner.record.Sync.IdEntry
-	nil,                           // 14: forerunner.record.Pattern.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*v2.Digest)(nil),             // 16: build.bazel.remote.execution.v2.Digest
-	(v2.DigestFunction_Value)(0),  // 17: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Platform)(nil),           // 18: build.bazel.remote.execution.v2.Platform
-	(*v2.RequestMetadata)(nil),    // 19: build.bazel.remote.execution.v2.RequestMetadata
+	(*Held)(nil),                  // 3: forerunner.record.Held
+	(*Index)(nil),                 // 4: forerunner.record.Index
+	(*Sync)(nil),                  // 5: forerunner.record.Sync
+	(*Response)(nil),              // 6: forerunner.record.Response
+	(*Hangup)(nil),                // 7: forerunner.record.Hangup
+	(*Tick)(nil),                  // 8: forerunner.record.Tick
+	(*Pattern)(nil),               // 9: forerunner.record.Pattern
+	(*Kill)(nil),                  // 10: forerunner.record.Kill
+	(*PutQuota)(nil),              // 11: forerunner.record.PutQuota
+	(*DeleteQuota)(nil),           // 12: forerunner.record.DeleteQuota
+	(*End)(nil),                   // 13: forerunner.record.End
+	nil,                           // 14: forerunner.record.Submit.ClaimsEntry
+	nil,                           // 15: forerunner.record.Held.IdEntry
+	nil,                           // 16: forerunner.record.Sync.IdEntry
+	nil,                           // 17: forerunner.record.Pattern.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*v2.Digest)(nil),             // 19: build.bazel.remote.execution.v2.Digest
+	(v2.DigestFunction_Value)(0),  // 20: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Platform)(nil),           // 21: build.bazel.remote.execution.v2.Platform
+	(*v2.RequestMetadata)(nil),    // 22: build.bazel.remote.execution.v2.RequestMetadata
+	(*v2.Action)(nil),             // 23: build.bazel.remote.execution.v2.Action
+	(*anypb.Any)(nil),             // 24: google.protobuf.Any
 }
 var file_proto_record_record_proto_depIdxs = []int32{
 	1,  // 0: forerunner.record.Event.start:type_name -> forerunner.record.Start
 	2,  // 1: forerunner.record.Event.submit:type_name -> forerunner.record.Submit
-	3,  // 2: forerunner.record.Event.sync:type_name -> forerunner.record.Sync
-	5,  // 3: forerunner.record.Event.hangup:type_name -> forerunner.record.Hangup
-	6,  // 4: forerunner.record.Event.tick:type_name -> forerunner.record.Tick
-	7,  // 5: forerunner.record.Event.drain:type_name -> forerunner.record.Pattern
-	7,  // 6: forerunner.record.Event.undrain:type_name -> forerunner.record.Pattern
-	8,  // 7: forerunner.record.Event.kill:type_name -> forerunner.record.Kill
-	11, // 8: forerunner.record.Event.end:type_name -> forerunner.record.End
-	9,  // 9: forerunner.record.Event.put_quota:type_name -> forerunner.record.PutQuota
-	10, // 10: forerunner.record.Event.delete_quota:type_name -> forerunner.record.DeleteQuota
-	15, // 11: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
-	16, // 12: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
-	17, // 13: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	18, // 14: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	19, // 15: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
-	12, // 16: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
-	13, // 17: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
-	18, // 18: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	4,  // 19: forerunner.record.Sync.response:type_name -> forerunner.record.Response
-	14, // 20: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	5,  // 2: forerunner.record.Event.sync:type_name -> forerunner.record.Sync
+	7,  // 3: forerunner.record.Event.hangup:type_name -> forerunner.record.Hangup
+	8,  // 4: forerunner.record.Event.tick:type_name -> forerunner.record.Tick
+	9,  // 5: forerunner.record.Event.drain:type_name -> forerunner.record.Pattern
+	9,  // 6: forerunner.record.Event.undrain:type_name -> forerunner.record.Pattern
+	10, // 7: forerunner.record.Event.kill:type_name -> forerunner.record.Kill
+	13, // 8: forerunner.record.Event.end:type_name -> forerunner.record.End
+	11, // 9: forerunner.record.Event.put_quota:type_name -> forerunner.record.PutQuota
+	12, // 10: forerunner.record.Event.delete_quota:type_name -> forerunner.record.DeleteQuota
+	3,  // 11: forerunner.record.Event.held:type_name -> forerunner.record.Held
+	18, // 12: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
+	19, // 13: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
+	20, // 14: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	21, // 15: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	22, // 16: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
+	14, // 17: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
+	2,  // 18: forerunner.record.Held.operation:type_name -> forerunner.record.Submit
+	18, // 19: forerunner.record.Held.queued:type_name -> google.protobuf.Timestamp
+	18, // 20: forerunner.record.Held.started:type_name -> google.protobuf.Timestamp
+	15, // 21: forerunner.record.Held.id:type_name -> forerunner.record.Held.IdEntry
+	21, // 22: forerunner.record.Held.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	23, // 23: forerunner.record.Held.action:type_name -> build.bazel.remote.execution.v2.Action
+	24, // 24: forerunner.record.Held.auxiliary:type_name -> google.protobuf.Any
+	18, // 25: forerunner.record.Index.at:type_name -> google.protobuf.Timestamp
+	3,  // 26: forerunner.record.Index.held:type_name -> forerunner.record.Held
+	16, // 27: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
+	21, // 28: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	6,  // 29: forerunner.record.Sync.response:type_name -> forerunner.record.Response
+	17, // 30: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_proto_record_record_proto_init() }
@@ -1315,6 +1549,7 @@ func file_proto_record_record_proto_init() {
 		(*Event_End)(nil),
 		(*Event_PutQuota)(nil),
 		(*Event_DeleteQuota)(nil),
+		(*Event_Held)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1322,7 +1557,7 @@ func file_proto_record_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_record_record_proto_rawDesc), len(file_proto_record_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -244,3 +244,26 @@ func BenchmarkNextStart(b *testing.B) {
 		})
 	}
 }
+
+// TestNextOf asks for one branch whoever's turn it is.
+func TestNextOf(t *testing.T) {
+	grades := map[string]Grade{"a": First, "b": Share, "held": Wait}
+	f := newFarm(Options{Levels: make([]Level, 2), Admit: func(_ uint32, key string) Grade { return grades[key] }}, 0)
+	for _, path := range []string{"a/x", "b/x", "b/y", "held/x"} {
+		f.add(path, 0, 2)
+	}
+	seat := &Seat{}
+	for key, want := range map[string]string{"a": "a/x", "b": "b/x", "held": "", "unknown": ""} {
+		if got := f.paths[f.tree.NextOf(seat, key, f.now)]; got != want {
+			t.Errorf("of %q %q is next, want %q", key, got, want)
+		}
+	}
+	if it := f.tree.NextOf(&Seat{Lane: 1}, "a", f.now); it != nil {
+		t.Error("something is next in a lane in which nothing waits")
+	}
+	it := f.tree.NextOf(seat, "b", f.now)
+	f.tree.Start(it, seat, f.now, 1)
+	if got := f.paths[f.tree.NextOf(seat, "b", f.now)]; got != "b/y" {
+		t.Errorf("%q is next after b/x has started", got)
+	}
+}

@@ -32,7 +32,24 @@ func (s *Seat) homeIn(t *Tree) *branch {
 // Next returns the item that the worker of a seat is to run, nil if there is none.
 // At each level that is the branch whose turn it is or, if the worker may still be
 // kept for it and the grades are the same, the one that it is in already.
-func (t *Tree) Next(seat *Seat, now time.Time) *Item {
+func (t *Tree) Next(seat *Seat, now time.Time) *Item { return t.next(seat, nil, now) }
+
+// NextOf is Next of what waits below the branch of the first level that has a key. It is nil
+// if nothing of that may start.
+func (t *Tree) NextOf(seat *Seat, key string, now time.Time) *Item {
+	b := t.root.children[key]
+	if b == nil {
+		return nil
+	}
+	s := b.shelf(seat.Lane)
+	if s == nil || s.turn == 0 {
+		return nil
+	}
+	return t.next(seat, s, now)
+}
+
+// next is Next, on the first level of only if that is not nil.
+func (t *Tree) next(seat *Seat, only *shelf, now time.Time) *Item {
 	seat.next, seat.kept = nil, 0
 	s := t.root.shelf(seat.Lane)
 	if s == nil {
@@ -44,7 +61,9 @@ func (t *Tree) Next(seat *Seat, now time.Time) *Item {
 			return nil
 		}
 		turn := s.byTurn[0].shelf
-		if home != nil && depth < home.depth {
+		if depth == 0 && only != nil {
+			turn = only
+		} else if home != nil && depth < home.depth {
 			own := seat.keep(home.ancestor(depth+1), depth, t, now)
 			if own != nil && own != turn && own.grade == turn.grade {
 				turn = own

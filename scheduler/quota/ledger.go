@@ -52,6 +52,8 @@ type Run struct {
 
 	// Priority: of an instance's runs, that with the highest goes first.
 	Priority int32
+	// Busy: it does what it is for. One that only prepares leaves less behind when it is stopped.
+	Busy bool
 	// Preempted is how often what runs has been stopped before.
 	Preempted int
 	// Shielded: it is not to be stopped.

@@ -207,6 +207,8 @@ func (m *model) better(a, b *Run) bool {
 		return a.Instance < b.Instance
 	case a.Priority != b.Priority:
 		return a.Priority > b.Priority
+	case a.Busy != b.Busy:
+		return a.Busy
 	}
 	return a.Started.After(b.Started)
 }
@@ -247,7 +249,7 @@ func TestLedgerIsTheModel(t *testing.T) {
 			case 1, 2:
 				cost := lanes[rnd.IntN(3)]
 				r = run(name(), cost, cost, rnd.IntN(50))
-				r.Priority, r.Preempted, r.Shielded = rnd.Int32N(2), rnd.IntN(3), rnd.IntN(5) == 0
+				r.Priority, r.Preempted, r.Shielded, r.Busy = rnd.Int32N(2), rnd.IntN(3), rnd.IntN(5) == 0, rnd.IntN(2) == 0
 				who = r.Instance
 				changed = l.Start(r)
 				m.runs = append(m.runs, r)
@@ -330,6 +332,9 @@ func compare(t *testing.T, l *Ledger, m *model, lanes []int64, limit int) {
 			t.Fatalf("%+v is no victim", v)
 		}
 		for _, r := range m.runs {
+			if r.Lane == any(c) && l.Open(r) != m.open(r, limit) {
+				t.Fatalf("%+v is open: %t", r, l.Open(r))
+			}
 			if r.Lane == any(c) && m.open(r, limit) && (v == nil || m.better(r, v)) {
 				t.Fatalf("%+v is a better victim than %+v", r, v)
 			}

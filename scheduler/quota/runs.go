@@ -34,6 +34,8 @@ func (h *runs) before(a, b *Run) bool {
 		return x < y
 	case a.Priority != b.Priority:
 		return a.Priority > b.Priority
+	case a.Busy != b.Busy:
+		return a.Busy
 	case !a.Started.Equal(b.Started):
 		return a.Started.After(b.Started)
 	}

@@ -17,6 +17,12 @@ func (l *Ledger) Victim(lane any) *Run {
 	return victim
 }
 
+// Open reports whether Victim may return a run, if there is no better one.
+func (l *Ledger) Open(r *Run) bool {
+	a := r.account
+	return a.lanes[r.Lane].class(r) == open && a.spare() >= r.Cost
+}
+
 // spare is how much of what an account will have, once the marked runs have ended, is
 // over its minimum.
 func (a *account) spare() int64 { return a.used - a.marked - a.quota.Min }

@@ -1,0 +1,170 @@
+package farm
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/kv/redistest"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// A term is one scheduler of those that share a lease.
+type term struct {
+	*testing.T
+	conn *grpc.ClientConn
+	stop func() // ends it, and returns when it has
+}
+
+// serveTerm returns a scheduler when it serves.
+func serveTerm(t *testing.T, s Scheduler) *term {
+	t.Helper()
+	s.Listen, s.Data, s.Logger = freePort(t), t.TempDir(), zap.NewNop()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan string, 1), make(chan error, 1)
+	go func() { done <- s.Run(ctx, func(address string) error { ready <- address; return nil }) }()
+	var address string
+	select {
+	case address = <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended bool
+	stop := func() {
+		if ended {
+			return
+		}
+		ended = true
+		_ = conn.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return &term{t, conn, stop}
+}
+
+// run submits an action, has a worker of that name take it, and returns its operation's name.
+func (f *term) run(storage *term, worker string) (operation string, action *repb.Digest) {
+	f.Helper()
+	command, platform := &repb.Command{Arguments: []string{"/bin/true"}}, poolA()
+	upload := func(m proto.Message) *repb.Digest {
+		data, _ := proto.Marshal(m)
+		d := digest.Of(digest.SHA256, data).Proto()
+		_, err := repb.NewContentAddressableStorageClient(storage.conn).BatchUpdateBlobs(f.Context(), &repb.BatchUpdateBlobsRequest{
+			Requests: []*repb.BatchUpdateBlobsRequest_Request{{Digest: d, Data: data}},
+		})
+		if err != nil {
+			f.Fatal(err)
+		}
+		return d
+	}
+	action = upload(&repb.Action{CommandDigest: upload(command), InputRootDigest: upload(&repb.Directory{}), Platform: platform})
+	stream, err := repb.NewExecutionClient(f.conn).Execute(f.Context(), &repb.ExecuteRequest{InstanceName: "team", ActionDigest: action})
+	if err != nil {
+		f.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for idle := (&remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}); ; {
+		if f.synchronize(worker, idle).GetDesiredState().GetExecuting() != nil {
+			return first.GetName(), action
+		}
+	}
+}
+
+func poolA() *repb.Platform {
+	return &repb.Platform{Properties: []*repb.Platform_Property{{Name: "pool", Value: "a"}}}
+}
+
+func (f *term) synchronize(worker string, state *remoteworker.CurrentState) *remoteworker.SynchronizeResponse {
+	f.Helper()
+	resp, err := remoteworker.NewOperationQueueClient(f.conn).Synchronize(f.Context(), &remoteworker.SynchronizeRequest{
+		WorkerId: map[string]string{"host": worker}, Platform: poolA(), CurrentState: state,
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return resp
+}
+
+// quota returns that of the instance "team".
+func (f *term) quota() *admin.Quota {
+	f.Helper()
+	name := "team"
+	list, err := admin.NewSchedulerClient(f.conn).ListQuotas(f.Context(), &admin.ListQuotasRequest{Cohort: "farm", InstanceName: &name})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return list.GetCohorts()[0].GetQuotas()[0]
+}
+
+// TestTakeOverWithRecords has one scheduler take over from another by a real Redis: it knows the quotas that were
+// changed meanwhile, and what a worker runs before that is back.
+func TestTakeOverWithRecords(t *testing.T) {
+	redis := redistest.Start(t)
+	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	shared := Scheduler{
+		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
+		ConfigFile: configFile(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n"),
+	}
+	first := serveTerm(t, shared)
+	if _, err := admin.NewSchedulerClient(first.conn).PutQuota(t.Context(), &admin.PutQuotaRequest{
+		Cohort: "farm", InstanceName: "team", Min: 1, Max: 2,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	operation, action := first.run(storage, "w")
+	records, err := kv.OpenRedis(string(shared.State), kv.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	for index := scheduler.NewIndex(records, "lease main", zap.NewNop()); len(index.Load(t.Context())) == 0; {
+		time.Sleep(50 * time.Millisecond)
+	}
+	first.stop()
+
+	second := serveTerm(t, shared)
+	if q := second.quota(); q.GetMin() != 1 || q.GetMax() != 2 || q.GetUsed() != 1 {
+		t.Errorf("quota and use are %v", q)
+	}
+	stream, err := repb.NewExecutionClient(second.conn).WaitExecution(t.Context(), &repb.WaitExecutionRequest{Name: operation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op, err := stream.Recv(); err != nil || op.GetDone() {
+		t.Fatalf("%v, %v before the worker is back", op, err)
+	}
+	second.synchronize("w", &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: &remoteworker.CurrentState_Executing{
+		ActionDigest:   action,
+		ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: &repb.ExecuteResponse{Result: &repb.ActionResult{}}},
+	}}})
+	for {
+		op, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if op.GetDone() {
+			break
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	indexed "github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/record"
+)
+
+// IndexBucket is the bucket of an Index's records, which have the digest of its name and their number.
+const IndexBucket = "running"
+
+const (
+	// indexParts are the records of an Index, so that of many only those are written that changed.
+	indexParts = 64
+	// indexEvery is how often an Index is written. What has run for less is not in it: most is over before
+	// anybody could come back for it.
+	indexEvery = time.Second
+	// indexFresh is for how long a record holds, indexRefresh when it is written again though nothing changed.
+	indexFresh, indexRefresh = 10 * time.Minute, 3 * time.Minute
+	// indexTimeout bounds each call of the store, and all of the last ones.
+	indexTimeout = time.Second
+	// maxIndexed bounds the operations of an Index, maxIndexedBytes each and maxPartBytes each record.
+	maxIndexed, maxIndexedBytes, maxPartBytes = 20_000, 16 << 10, 1 << 20
+)
+
+// An Index is what is remembered, outside of a scheduler, of the operations whose actions workers have, so that
+// the next scheduler knows them until their workers come back. It is a hint: it may be a second late, and
+// without it clients ask for their actions once more. It belongs to one Server.
+type Index struct {
+	store *indexed.Careful
+	name  string
+	parts [indexParts]indexPart
+}
+
+// An indexPart is what was written last: which operations, and when.
+type indexPart struct {
+	sum uint64
+	at  time.Time
+}
+
+// NewIndex returns the Index of a name in a store, which stays the caller's. Schedulers that take each
+// other's place have the same name, others have others.
+func NewIndex(store indexed.Store, name string, log *zap.Logger) *Index {
+	return &Index{name: name, store: indexed.NewCareful(store, indexed.CarefulOptions{
+		Timeout: indexTimeout, Logger: log, Subject: "running operations", Without: "a restart is survived",
+	})}
+}
+
+func (x *Index) key(part int) indexed.Key {
+	return indexed.Key{Bucket: IndexBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", x.name, part))}
+}
+
+// Load returns what was remembered not long ago, in the order in which it began; what cannot be read is left out.
+func (x *Index) Load(ctx context.Context) (held []Held) {
+	for part := range indexParts {
+		value, ok := x.store.Get(ctx, x.key(part))
+		if !ok {
+			break // the others would not come either
+		}
+		var m record.Index
+		if proto.Unmarshal(value, &m) != nil || time.Since(m.GetAt().AsTime()) > indexFresh {
+			continue
+		}
+		for _, one := range m.GetHeld() {
+			if h, err := heldOf(one); err == nil {
+				held = append(held, h)
+			}
+		}
+	}
+	slices.SortFunc(held, func(a, b Held) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Name, b.Name)) })
+	return held
+}
+
+// write remembers all of held and nothing else. What the store does not take is tried again with the next.
+func (x *Index) write(ctx context.Context, held []Held) {
+	var parts [indexParts][]Held
+	for _, h := range held {
+		f := fnv.New32a()
+		_, _ = f.Write([]byte(h.Name))
+		part := f.Sum32() % indexParts
+		parts[part] = append(parts[part], h)
+	}
+	for i := range parts {
+		p, sum := &x.parts[i], sumOf(parts[i])
+		if now := time.Now(); p.at.IsZero() || p.sum != sum || len(parts[i]) > 0 && now.Sub(p.at) >= indexRefresh {
+			if !x.store.Put(ctx, x.key(i), encodeIndex(now, parts[i])) {
+				return
+			}
+			*p = indexPart{sum, now}
+		}
+	}
+}
+
+// sumOf tells apart what is in a part, in any order.
+func sumOf(held []Held) (sum uint64) {
+	for _, h := range held {
+		f := fnv.New64a()
+		_, _ = f.Write(binary.AppendVarint([]byte(h.Name), h.Started.UnixNano()))
+		sum += f.Sum64()
+	}
+	return sum
+}
+
+// encodeIndex leaves out what is too large.
+func encodeIndex(now time.Time, held []Held) []byte {
+	m := &record.Index{At: timestamppb.New(now)}
+	size := 0
+	for _, h := range held {
+		one := h.record()
+		one.Action, one.Auxiliary = h.Action, h.Auxiliary
+		n := proto.Size(one) + 8
+		if n > maxIndexedBytes || size+n > maxPartBytes-64 {
+			continue
+		}
+		size += n
+		m.Held = append(m.Held, one)
+	}
+	b, _ := proto.Marshal(m) // its strings have come over the wire
+	return b
+}
+
+// keepIndex writes the Index until ctx ends, and then once more.
+func (s *Server) keepIndex(ctx context.Context) {
+	ticker := time.NewTicker(indexEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+			defer cancel()
+			s.options.Index.write(last, s.snapshot())
+			return
+		case <-ticker.C:
+			s.options.Index.write(ctx, s.snapshot())
+		}
+	}
+}
+
+func (s *Server) snapshot() []Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Held(time.Now().Add(-indexEvery), maxIndexed)
+}
