@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap curl g++ git googletest npm openssl redis-senti
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
+.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,21 @@ page-needs: test-needs
 	@command -v chromium >/dev/null || { apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
 	cd web/browser && npm ci --ignore-scripts --no-audit --no-fund --prefer-offline
+
+# A fault of the farm is found again by its seed. A soak of a few seconds is part of "make test".
+SOAK_TIME ?= 1h
+SOAK_SEED ?= 1
+soak: ## have a farm work for SOAK_TIME (1h) through faults of SOAK_SEED (1), and look for leaks (needs root)
+	FORERUNNER_TEST_SOAK=$(SOAK_TIME) FORERUNNER_TEST_SOAK_SEED=$(SOAK_SEED) \
+		$(GO) test -count 1 -v -timeout 0 -run TestPrograms/soak ./cmd/forerunner
+
+# What is found is written below testdata/fuzz; from there "make test" tries it each time.
+FUZZ_TIME ?= 30s
+fuzz: ## fuzz all that reads what others write, FUZZ_TIME (30s) for each function
+	@grep -rH --include=*_test.go '^func Fuzz' . | sed 's,/[^/]*:func , ,; s,(.*,,' | sort | while read -r package name; do \
+		echo "$$package $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) "$$package" || exit 1; \
+	done
 
 # Two minutes; not part of "make test", whose tests need what this installs for nothing else.
 test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)

@@ -24,6 +24,9 @@ func TestPrograms(t *testing.T) {
 	t.Run("size classes", func(t *testing.T) { // before the others, which run at the same time
 		testSizes(&farmTest{T: t, programs: programs, dir: sharedDir(t), env: ownSandbox})
 	})
+	t.Run("soak", func(t *testing.T) {
+		testSoak(&farmTest{T: t, programs: programs, dir: sharedDir(t), env: "GOGC=100"}) // garbage is no leak
+	})
 	for _, test := range []struct {
 		name string
 		run  func(*farmTest)
