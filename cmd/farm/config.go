@@ -105,10 +105,10 @@ func readLearning(n node, o *sizeclass.Options) error {
 	rules := sizeclass.DefaultRules()
 	o.Rules = &rules
 	return n.fill(o, map[string]func(node) error{
-		"exponent":           func(n node) error { return n.number(&o.Exponent) },
-		"timeout_multiplier": func(n node) error { return n.number(&o.TimeoutMultiplier) },
-		"min_timeout":        func(n node) error { return n.duration(&o.MinTimeout) },
-		"failure_cache":      func(n node) error { return n.duration(&o.FailureCache) },
+		"exponent":           func(n node) error { return aboveZero(n, node.number, &o.Exponent) },
+		"timeout_multiplier": func(n node) error { return aboveZero(n, node.number, &o.TimeoutMultiplier) },
+		"min_timeout":        func(n node) error { return aboveZero(n, node.duration, &o.MinTimeout) },
+		"failure_cache":      func(n node) error { return aboveZero(n, node.duration, &o.FailureCache) },
 		"history":            func(n node) error { return n.count(&o.History) },
 		"rules": func(n node) error {
 			_, err := n.fields(map[string]func(node) error{

@@ -42,11 +42,11 @@ func readYAML(file string) (node, error) {
 }
 
 func (n node) errorf(format string, args ...any) error {
-	where := fmt.Sprintf("%s:%d:%d: ", n.file, n.Line, n.Column)
+	where := fmt.Sprintf("%s:%d:%d", n.file, n.Line, n.Column)
 	if n.path != "" {
-		where += n.path + ": "
+		where += ": " + n.path
 	}
-	return fmt.Errorf(where+format, args...)
+	return fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...))
 }
 
 // child returns a value inside n.
@@ -182,6 +182,17 @@ func (n node) numbers(into *map[string]float64) error {
 func (n node) number(into *float64) error {
 	if err := n.Decode(into); err != nil {
 		return n.errorf("%q is no number", n.Value)
+	}
+	return nil
+}
+
+// aboveZero reads what would be the default if it were zero, which nobody means who writes 0.
+func aboveZero[T float64 | time.Duration](n node, read func(node, *T) error, into *T) error {
+	if err := read(n, into); err != nil {
+		return err
+	}
+	if !(*into > 0) {
+		return n.errorf("%q is not above zero", n.Value)
 	}
 	return nil
 }
