@@ -42,6 +42,7 @@ var floors = map[string]int{
 	"scheduler/fair":  1,
 	"scheduler/quota": 1,
 	"kv/redistest":    1,
+	"rpctest":         1, // for tests
 
 	"auth":                2,
 	"auth/certs":          2,

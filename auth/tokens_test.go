@@ -33,13 +33,13 @@ const issuerName = "https://issuer.example.com/x"
 
 // A signer makes tokens with one key.
 type signer struct {
-	t         *testing.T
+	t         testing.TB
 	id        string
 	algorithm jose.SignatureAlgorithm
 	key       crypto.Signer
 }
 
-func newSigner(t *testing.T, id string, algorithm jose.SignatureAlgorithm) signer {
+func newSigner(t testing.TB, id string, algorithm jose.SignatureAlgorithm) signer {
 	t.Helper()
 	var key crypto.Signer
 	var err error
@@ -72,7 +72,7 @@ func (s signer) token(claims map[string]any) string {
 	return sign(s.t, jose.SigningKey{Algorithm: s.algorithm, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, all)
 }
 
-func sign(t *testing.T, key jose.SigningKey, claims map[string]any) string {
+func sign(t testing.TB, key jose.SigningKey, claims map[string]any) string {
 	t.Helper()
 	js, err := jose.NewSigner(key, nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func sign(t *testing.T, key jose.SigningKey, claims map[string]any) string {
 	return raw
 }
 
-func jwks(t *testing.T, signers ...signer) []byte {
+func jwks(t testing.TB, signers ...signer) []byte {
 	t.Helper()
 	var set jose.JSONWebKeySet
 	for _, s := range signers {
@@ -98,7 +98,7 @@ func jwks(t *testing.T, signers ...signer) []byte {
 	return text
 }
 
-func keysFile(t *testing.T, signers ...signer) string {
+func keysFile(t testing.TB, signers ...signer) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys.json")
 	if err := os.WriteFile(path, jwks(t, signers...), 0o600); err != nil {

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +15,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/record"
@@ -33,8 +35,8 @@ type Replayed struct {
 // Replay makes a State of what a Journal has written. A recording that breaks off
 // is taken as far as it goes.
 func Replay(r io.Reader) (*Replayed, error) {
-	in := bufio.NewReader(r)
-	e, err := readEvent(in)
+	in := &events{Reader: bufio.NewReader(r)}
+	e, err := in.next()
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -56,7 +58,7 @@ func Replay(r io.Reader) (*Replayed, error) {
 	}
 	p := &Replayed{State: state}
 	for {
-		e, err := readEvent(in)
+		e, err := in.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return p, nil
 		} else if err != nil {
@@ -74,9 +76,27 @@ func Replay(r io.Reader) (*Replayed, error) {
 	}
 }
 
-func readEvent(in *bufio.Reader) (*record.Event, error) {
+// events are those of a recording.
+type events struct {
+	*bufio.Reader
+	message bytes.Buffer // that was read last
+}
+
+// next returns the next one, io.EOF after the last. However long a message says it is, no more
+// memory is taken than there are bytes.
+func (in *events) next() (*record.Event, error) {
+	n, err := binary.ReadUvarint(in)
+	if err != nil {
+		return nil, err
+	}
+	in.message.Reset()
+	if _, err := io.CopyN(&in.message, in, int64(min(n, math.MaxInt64))); errors.Is(err, io.EOF) {
+		return nil, io.ErrUnexpectedEOF
+	} else if err != nil {
+		return nil, err
+	}
 	e := &record.Event{}
-	return e, protodelim.UnmarshalOptions{MaxSize: -1}.UnmarshalFrom(in, e)
+	return e, proto.Unmarshal(in.message.Bytes(), e)
 }
 
 // feed gives one event to the State; what it answers was answered long ago.

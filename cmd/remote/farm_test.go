@@ -23,7 +23,7 @@ type farm struct {
 }
 
 // newFarm serves real storage and, unless nil, execution.
-func newFarm(t *testing.T, execution repb.ExecutionServer) *farm {
+func newFarm(t testing.TB, execution repb.ExecutionServer) *farm {
 	t.Helper()
 	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 26})
 	if err != nil {
@@ -67,7 +67,7 @@ func (f *farm) client(fn digest.Function) *cas.Client {
 }
 
 // put stores b and returns its digest as a message.
-func (f *farm) put(t *testing.T, fn digest.Function, b []byte) *repb.Digest {
+func (f *farm) put(t testing.TB, fn digest.Function, b []byte) *repb.Digest {
 	t.Helper()
 	d := digest.Of(fn, b)
 	if err := f.store.PutBytes(t.Context(), d, b); err != nil {

@@ -10,13 +10,19 @@ import (
 	"testing"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
@@ -268,4 +274,48 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s is allowed", name)
 		}
 	}
+}
+
+// FuzzResultOf has a worker answer anything: what is learned of it makes sense.
+func FuzzResultOf(f *testing.F) {
+	packed := func(m proto.Message) *anypb.Any {
+		a, err := anypb.New(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return a
+	}
+	for _, m := range []*repb.ExecutedActionMetadata{
+		nil,
+		{VirtualExecutionDuration: durationpb.New(time.Second)},
+		{ExecutionStartTimestamp: &timestamppb.Timestamp{Seconds: 1 << 60}, ExecutionCompletedTimestamp: &timestamppb.Timestamp{Seconds: -1 << 60}},
+		{AuxiliaryMetadata: []*anypb.Any{
+			packed(&actionstats.Resources{UserTime: durationpb.New(-1), Cpus: 2, CpuQuota: math.NaN(), MemoryLimitBytes: 1, MemoryPeakBytes: -5, OutOfMemoryKills: 1}),
+			packed(&resourceusage.POSIXResourceUsage{UserTime: durationpb.New(time.Second)}),
+			{TypeUrl: "type.googleapis.com/forerunner.actionstats.Resources", Value: []byte{0xff}},
+		}},
+	} {
+		for _, code := range []codes.Code{codes.OK, codes.DeadlineExceeded, codes.Unavailable} {
+			b, err := proto.Marshal(&repb.ExecuteResponse{
+				Result: &repb.ActionResult{ExitCode: int32(code), ExecutionMetadata: m}, Status: &spb.Status{Code: int32(code)},
+			})
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, response []byte) {
+		m := &repb.ExecuteResponse{}
+		if proto.Unmarshal(response, m) != nil {
+			return
+		}
+		r, outcome, ok := ResultOf(m)
+		if ok != (outcome >= Succeeded && outcome <= OutOfMemory) {
+			t.Fatalf("outcome %s, %v", outcome, ok)
+		}
+		if r != r.sane() || r.Duration < 0 || r.CPU < 0 || r.PeakMemoryBytes < 0 || r.CPUs < 0 || math.IsNaN(r.CPUs) {
+			t.Fatalf("%+v makes no sense", r)
+		}
+	})
 }

@@ -163,7 +163,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func keyOf(t *testing.T, a *repb.Action) record.Key {
+func keyOf(t testing.TB, a *repb.Action) record.Key {
 	t.Helper()
 	k, ok := KeyOf("instance", fn, a)
 	if !ok {

@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+)
+
+// FuzzCommand reads any Command: what is taken can be run, and stays in its input root.
+func FuzzCommand(f *testing.F) {
+	for _, m := range []*repb.Command{
+		{Arguments: []string{"/bin/true"}, OutputPaths: []string{"a", "../b/c", ""}, WorkingDirectory: "x/y"},
+		{Arguments: []string{"a", "b"}, EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "A", Value: "b=c"}, {Name: "="}}},
+		{Arguments: []string{"a"}, OutputFiles: []string{"x/../../y"}, OutputDirectories: []string{"/etc"}, WorkingDirectory: "../x"},
+		{Arguments: []string{"a\x00b"}, WorkingDirectory: "/"},
+		{},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		m := &repb.Command{}
+		if proto.Unmarshal(encoded, m) != nil {
+			return
+		}
+		c, err := parseCommand(m)
+		if err != nil {
+			return
+		}
+		if len(c.args) == 0 || !fs.ValidPath(c.workingDirectory) {
+			t.Errorf("arguments %q in %q", c.args, c.workingDirectory)
+		}
+		for _, o := range c.outputs {
+			if !fs.ValidPath(o.full) || strings.Contains(o.full, "\x00") {
+				t.Errorf("output %q is %q", o.path, o.full)
+			}
+		}
+		for _, text := range append(c.env, c.args...) {
+			if strings.Contains(text, "\x00") {
+				t.Errorf("%q contains NUL", text)
+			}
+		}
+		// What it names is made below the root, whatever is there.
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		if len(encoded) < math.MaxInt8 {
+			_ = c.prepare(root)
+		}
+		if others, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(others) != 1 {
+			t.Errorf("beside the root is %v, %v", others, err)
+		}
+	})
+}
+
+// FuzzPolicies reads any file of execution policies, and has actions of some platforms choose.
+func FuzzPolicies(f *testing.F) {
+	text, err := os.ReadFile("../docs/ISOLATION.md")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i, part := range strings.Split(string(text), "```yaml\n") {
+		if example, _, closed := strings.Cut(part, "```"); i > 0 && closed {
+			f.Add([]byte(example))
+		}
+	}
+	f.Add([]byte("policies:\n- {name: a, match: {x: '*'}, wrappers: [[/bin/sh, -c, '{{.Memory}}']], nice: 20}"))
+	f.Add([]byte("policies:\n- {name: a, environment: {'': x}, network: maybe, user: '0:0'}"))
+	f.Add([]byte("policies: &a\n- {name: a, wrappers: [[/bin/true, '{{range $x := .}}{{end}}']]}\n- *a"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := parsePolicies(text)
+		if err != nil {
+			return
+		}
+		for _, properties := range []map[string]string{nil, {"x": "y"}} {
+			if chosen := p.choose(properties); chosen != nil && (chosen.name == "" || chosen.nice < -20 || chosen.nice > 19) {
+				t.Errorf("policy %+v", chosen)
+			}
+		}
+	})
+}
