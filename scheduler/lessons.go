@@ -53,11 +53,14 @@ func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
 	op.lessons = &lessons{learner: learner}
 }
 
-// learnTool reads which program an action starts, unless that is known. It is a hint: where it
+// learnTool finds out which program an action starts, unless that is known. It is a hint: where it
 // cannot be read the worker says why, or finds nothing wrong.
 func (s *Server) learnTool(ctx context.Context, storage Storage, op *Operation) {
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
 	if op.tool != "" || err != nil {
+		return
+	}
+	if op.tool = s.tools.get(d); op.tool != "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
@@ -65,6 +68,7 @@ func (s *Server) learnTool(ctx context.Context, storage Storage, op *Operation) 
 	command := &repb.Command{}
 	if err := read(ctx, storage, "command", d, command); err == nil && len(command.GetArguments()) > 0 {
 		op.tool = command.GetArguments()[0]
+		s.tools.put(d, op.tool)
 	}
 }
 

@@ -105,6 +105,7 @@ type Server struct {
 	claims []string
 
 	platforms platforms
+	tools     tools
 	live      liveOutputs
 	lost      lostWorkers
 	// neighbours are told workers with their actions.
