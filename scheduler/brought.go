@@ -22,9 +22,12 @@ type brought struct {
 
 func (b *brought) due(s *State) { s.discard(b) }
 
-// bring keeps a worker's result. Errors are not kept: the client that comes has its action run again.
+// bring keeps a worker's result. Errors are not kept, nor is a failure on a small size class, which is
+// final on the largest only: the client that comes has its action run again.
 func (s *State) bring(w *worker, a action, response *repb.ExecuteResponse) {
-	if response.GetStatus().GetCode() != 0 {
+	largest := w.pool.largest((*queue).served)
+	small := largest != nil && w.queue.class < largest.class
+	if response.GetStatus().GetCode() != 0 || small && response.GetResult().GetExitCode() != 0 {
 		return
 	}
 	b := &brought{action: a, pool: w.pool, worker: w.key, started: s.now, response: response}
