@@ -250,6 +250,7 @@ func TestLeaseThroughClockJump(t *testing.T) {
 		}})
 		time.Sleep(time.Minute)
 		jump := func(d time.Duration) {
+			synctest.Wait() // not in the middle of a renewal, which would be one after the jump
 			mu.Lock()
 			defer mu.Unlock()
 			ahead = d
