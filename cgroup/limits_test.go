@@ -10,14 +10,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // onSettledThread calls f on a thread that lives in the slot's groups meanwhile.
 func onSettledThread(t *testing.T, s *Slot, f func()) {
 	t.Helper()
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends, unless it is the main one
+	var settle func()
+	settle = func() {
+		runtime.LockOSThread() // never unlocked: the thread ends, or, if it is the first, runs nothing more
+		if unix.Gettid() == unix.Getpid() {
+			go settle()
+			return
+		}
 		err := s.SettleThread()
 		if err == nil {
 			f()
@@ -26,7 +33,8 @@ func onSettledThread(t *testing.T, s *Slot, f func()) {
 			err = errors.Join(err, moveThread(filepath.Dir(filepath.Dir(group))))
 		}
 		done <- err
-	}()
+	}
+	go settle()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,8 @@ func (s *Slot) Place() Place { return s.place }
 // limits hold for what it forks; there is nothing to do under v2. A thread that calls
 // Start needs it once, before, and must be locked to its goroutine for good. Its memory
 // stays charged where its process is, and it counts as one of the slot's Limits.Pids.
+// It must not be the first thread of its process, which the kernel takes for the whole: a
+// command out of memory could have the process killed for it.
 //
 // It stays there because a round trip through the four groups costs 74 µs.
 func (s *Slot) SettleThread() error {
