@@ -5,6 +5,7 @@ import (
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	channelzpb "google.golang.org/grpc/channelz/grpc_channelz_v1"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	oldreflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
@@ -81,6 +82,15 @@ func methods() map[string]need {
 		healthpb.Health_Watch_FullMethodName:                                 {free: true},
 		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:    {},
 		oldreflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName: {},
+
+		// As profiles of the program: they show who is connected from where.
+		channelzpb.Channelz_GetTopChannels_FullMethodName:   {right: Administer, scope: all},
+		channelzpb.Channelz_GetServers_FullMethodName:       {right: Administer, scope: all},
+		channelzpb.Channelz_GetServer_FullMethodName:        {right: Administer, scope: all},
+		channelzpb.Channelz_GetServerSockets_FullMethodName: {right: Administer, scope: all},
+		channelzpb.Channelz_GetChannel_FullMethodName:       {right: Administer, scope: all},
+		channelzpb.Channelz_GetSubchannel_FullMethodName:    {right: Administer, scope: all},
+		channelzpb.Channelz_GetSocket_FullMethodName:        {right: Administer, scope: all},
 	}
 }
 

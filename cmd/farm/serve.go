@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
+	channelz "google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -38,7 +39,7 @@ const streamWorkers = 2048
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
-// newGRPC returns a server with health and reflection. c counts its calls, and a sees those
+// newGRPC returns a server with health, reflection and channelz. c counts its calls, and a sees those
 // that p lets through.
 func newGRPC(c *calls, a *activity, p protection) (*grpc.Server, *health.Server) {
 	s := grpc.NewServer(append(append([]grpc.ServerOption{
@@ -62,6 +63,7 @@ func newGRPC(c *calls, a *activity, p protection) (*grpc.Server, *health.Server)
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
+	channelz.RegisterChannelzServiceToServer(s)
 	return s, h
 }
 
