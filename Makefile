@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap curl g++ git googletest npm openssl redis-senti
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas vulncheck generate clean
+.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,6 +135,10 @@ bench-sizes: ## simulate the choice of size classes (some minutes)
 bench-quotas: ## simulate instances that share a farm by quotas (some minutes)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench quotas $(BENCH_FLAGS)
+
+bench-pages: ## measure the scheduler's pages over a long queue (some minutes, 2 GiB of memory)
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench pages $(BENCH_FLAGS)
 
 vulncheck: ## ask for known vulnerabilities of dependencies (needs the network)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...

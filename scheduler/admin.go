@@ -15,16 +15,14 @@ import (
 )
 
 const (
-	// maxPage bounds the entries of one answer.
-	maxPage = 1000
 	// maxQueues bounds the queues of one answer.
 	maxQueues = 10_000
 	// killBatch is how many operations are ended in one event: the others wait.
 	killBatch = 100
 )
 
-// adminService is what operators ask and say. Each call looks at every worker or
-// every operation under the lock, once, and does the rest without it.
+// adminService is what operators ask and say. Each call looks at every worker once
+// under the lock, or in pieces at every operation, and does the rest without it.
 type adminService struct {
 	*Server
 	admin.UnimplementedSchedulerServer
@@ -44,7 +42,11 @@ func (s adminService) ListWorkers(
 	s.mu.Lock()
 	keys, drains := s.state.WorkerKeys(p), s.state.Drains()
 	s.mu.Unlock()
-	keys, next := page(keys, req.GetPageToken(), req.GetPageSize())
+	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	for _, key := range keys {
+		first.add(key)
+	}
+	keys, next := first.page()
 	resp := &admin.ListWorkersResponse{NextPageToken: next, Lost: s.lost.list()}
 	for _, d := range drains {
 		resp.Drains = append(resp.Drains, &admin.Pattern{Attributes: d.Map()})
@@ -194,10 +196,9 @@ func (s adminService) ListOperations(
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	names := s.state.OperationNames(p)
-	s.mu.Unlock()
-	names, next := page(names, req.GetPageToken(), req.GetPageSize())
+	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	s.eachOperation(p, first.add)
+	names, next := first.page()
 	statuses := make([]Status, 0, len(names))
 	s.mu.Lock()
 	for _, name := range names {
@@ -254,9 +255,8 @@ func (s adminService) KillOperations(
 	if reason == "" {
 		reason = "no reason was given"
 	}
-	s.mu.Lock()
-	names := s.state.OperationNames(&p)
-	s.mu.Unlock()
+	var names []string
+	s.eachOperation(&p, func(name string) { names = append(names, name) })
 	slices.Sort(names)
 	killed := 0
 	for batch := range slices.Chunk(names, killBatch) {
@@ -270,19 +270,6 @@ func (s adminService) KillOperations(
 		})
 	}
 	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
-}
-
-// page returns the first names after token, in order, and the next token.
-func page(names []string, token string, size int32) (_ []string, next string) {
-	if size <= 0 || size > maxPage {
-		size = maxPage
-	}
-	names = slices.DeleteFunc(names, func(n string) bool { return n <= token })
-	slices.Sort(names)
-	if len(names) <= int(size) {
-		return names, ""
-	}
-	return names[:size], names[size-1]
 }
 
 func pattern(m *admin.Pattern) (Pattern, error) {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 )
@@ -49,34 +50,43 @@ func (s *State) Worker(key string) (WorkerView, bool) {
 	return v, true
 }
 
-// OperationNames returns those of the operations that p matches, all if it is nil,
-// and that are not done, in any order.
-func (s *State) OperationNames(p *Pattern) []string {
-	var names []string
-	for name, o := range s.operations {
-		if !o.done() && (p == nil || p.Match(o.attribute)) {
-			names = append(names, name)
-		}
-	}
-	return names
+// An entry is what patterns see of an operation that is not done. It is a value.
+type entry struct {
+	spec   *Operation // which nobody changes
+	worker string     // that runs it; empty: it is queued
 }
 
-// attribute is what patterns see of an operation that is not done.
-func (o *operation) attribute(name string) (string, bool) {
-	w := o.task.worker
+// entries yields the operations that are not done, in any order. Events may happen between two of them:
+// what comes or ends meanwhile may be left out.
+func (s *State) entries() iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		for _, o := range s.operations {
+			if o.task == nil {
+				continue // it is done
+			}
+			e := entry{spec: o.spec}
+			if w := o.task.worker; w != nil {
+				e.worker = w.key
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// attribute is what patterns see of it.
+func (e entry) attribute(name string) (string, bool) {
 	switch name {
 	case "stage":
-		if w == nil {
+		if e.worker == "" {
 			return "queued", true
 		}
 		return "executing", true
 	case "worker":
-		if w == nil {
-			return "", false
-		}
-		return w.key, true
+		return e.worker, e.worker != ""
 	}
-	return o.spec.attribute(name)
+	return e.spec.attribute(name)
 }
 
 // attribute is what patterns see of what a client asks for.

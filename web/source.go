@@ -4,11 +4,16 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/status"
 )
 
 const (
 	// frugality is how much longer than a question the scheduler is left alone after it.
 	frugality = 20
+	// maxRest bounds that: a question takes long while the machine has more to do than it can, and then
+	// says nothing of what it costs.
+	maxRest = 500 * time.Millisecond
 	// fresh is how old an answer may be that is used again.
 	fresh = time.Second
 	// maxAnswers bounds those that are kept.
@@ -45,7 +50,7 @@ func ask[T any](ctx context.Context, s *source, key string, do func(context.Cont
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return none, status.FromContextError(ctx.Err()).Err()
 	}
 	if a, ok := s.known(key); ok { // whoever asked meanwhile wanted the same
 		return a.(T), nil
@@ -56,13 +61,13 @@ func ask[T any](ctx context.Context, s *source, key string, do func(context.Cont
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return none, ctx.Err()
+			return none, status.FromContextError(ctx.Err()).Err()
 		}
 	}
 	start := time.Now()
 	value, err := do(ctx)
 	end := time.Now()
-	s.next = end.Add(frugality * end.Sub(start))
+	s.next = end.Add(min(frugality*end.Sub(start), maxRest))
 	if err != nil {
 		return none, err
 	}

@@ -208,10 +208,11 @@ func TestFrugality(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(Options{})
 		calls := 0
+		cost := 10 * time.Millisecond
 		get := func(key string) {
 			_, err := ask(t.Context(), s, key, func(context.Context) (int, error) {
 				calls++
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(cost)
 				return calls, nil
 			})
 			if err != nil {
@@ -221,13 +222,14 @@ func TestFrugality(t *testing.T) {
 		start := time.Now()
 		get("a")
 		get("a") // is known
-		if took := time.Since(start); calls != 1 || took != 100*time.Millisecond {
+		if took := time.Since(start); calls != 1 || took != cost {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 		get("b")
-		if took := time.Since(start); calls != 2 || took != 2200*time.Millisecond {
+		if took := time.Since(start); calls != 2 || took != (1+frugality+1)*cost {
 			t.Errorf("%d calls in %s", calls, took)
 		}
+		time.Sleep(fresh)
 		get("a") // is too old by now
 		if calls != 3 {
 			t.Errorf("%d calls", calls)
@@ -236,6 +238,14 @@ func TestFrugality(t *testing.T) {
 		get("a")
 		if calls != 4 {
 			t.Errorf("%d calls", calls)
+		}
+		time.Sleep(fresh)
+		cost = time.Second
+		start = time.Now()
+		get("c")
+		get("d")
+		if took := time.Since(start); calls != 6 || took != cost+maxRest+cost {
+			t.Errorf("%d calls in %s", calls, took)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Command bench measures parts of Forerunner against what they are to be compared
 // with, on the machine it runs on. It is for developers: make bench-vfs, bench-prefetch,
-// bench-scheduler, bench-worker, bench-sizes and bench-quotas run it, docs/BENCHMARKS.md says what the
-// rows mean.
+// bench-scheduler, bench-worker, bench-sizes, bench-quotas and bench-pages run it, docs/BENCHMARKS.md says
+// what the rows mean.
 //
 // Each subcommand prints a table and writes a list of rows as JSON. It fails when
 // something does not work, never because something is slow. The process serves
@@ -40,7 +40,7 @@ func newCommand() *cobra.Command {
 		Use: "bench", Short: "measure parts of Forerunner on this machine",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(), newWorkerCommand(), newSizesCommand(), newQuotasCommand(),
+	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(), newWorkerCommand(), newSizesCommand(), newQuotasCommand(), newPagesCommand(),
 		newChildCommand(), newSchedulerChildCommand())
 	return root
 }

@@ -73,7 +73,7 @@ func benchGRPC(ctx context.Context, o *options) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, leave()) }()
 	b := &grpcBench{dir: dir, profile: o.profile}
-	if b.load, err = newLoad(max(grpcWarm+grpcActions, openWarm+openStreams)); err != nil {
+	if b.load, err = newLoad(max(grpcWarm+grpcActions, openWarm+openStreams), 100); err != nil {
 		return nil, err
 	}
 	progress("bringing %d actions to the storage", len(b.load.actions))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -45,8 +46,8 @@ type loadAction struct {
 	who             string // RequestMetadata, encoded
 }
 
-// newLoad makes actions of one command each, as a build has, in invocations of 100.
-func newLoad(actions int) (*load, error) {
+// newLoad makes actions of one command each, as a build has, in invocations of so many.
+func newLoad(actions, perInvocation int) (*load, error) {
 	l := &load{
 		actions: make([]loadAction, actions), index: make(map[string]int, actions),
 		asked: make([]atomic.Int64, actions), began: make([]atomic.Int64, actions),
@@ -54,7 +55,7 @@ func newLoad(actions int) (*load, error) {
 		platform: farm.PlatformOf(map[string]string{"OSFamily": "linux", "container-image": "docker://gcr.io/cloud-builders/bazel"}),
 	}
 	for i := range l.actions {
-		a, err := l.newAction(i)
+		a, err := l.newAction(i, i/perInvocation)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +65,7 @@ func newLoad(actions int) (*load, error) {
 	return l, nil
 }
 
-func (l *load) newAction(i int) (a loadAction, err error) {
+func (l *load) newAction(i, invocation int) (a loadAction, err error) {
 	source := fmt.Sprintf("lib/package_%d/source_%d.cc", i/20, i)
 	if a.command, err = proto.Marshal(&repb.Command{
 		Arguments:   []string{"/usr/bin/g++", "-O2", "-c", source, "-o", "out/" + source + ".o"},
@@ -79,11 +80,11 @@ func (l *load) newAction(i int) (a loadAction, err error) {
 		return a, err
 	}
 	a.digest = digest.Of(function, a.action)
-	invocation := fmt.Sprintf("8d5ac1f4-2a0f-4e73-9d3e-%012d", i/100)
+	invocationID := fmt.Sprintf("8d5ac1f4-2a0f-4e73-9d3e-%012d", invocation)
 	who, err := proto.Marshal(&repb.RequestMetadata{
 		ToolDetails:      &repb.ToolDetails{ToolName: "bazel", ToolVersion: "8.0.0"},
 		ActionId:         a.digest.Proto().GetHash(),
-		ToolInvocationId: invocation, CorrelatedInvocationsId: "5f0a6b1e-7c2d-4b0a-8a59-000000000000",
+		ToolInvocationId: invocationID, CorrelatedInvocationsId: "5f0a6b1e-7c2d-4b0a-8a59-000000000000",
 		ActionMnemonic: "CppCompile", TargetId: "//" + source,
 		ConfigurationId: "2a3f5d0c8b1e4a77b6c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5",
 	})
@@ -144,18 +145,27 @@ func awaitAnswer(stream repb.Execution_ExecuteClient) (*repb.ExecuteResponse, er
 		if !op.GetDone() {
 			continue
 		}
-		answer := &repb.ExecuteResponse{}
-		if err := op.GetResponse().UnmarshalTo(answer); err != nil {
+		answer, err := answerOf(op)
+		if err != nil {
 			return nil, err
-		}
-		if answer.GetStatus().GetCode() != 0 || answer.GetResult().GetExitCode() != 0 {
-			return nil, fmt.Errorf("the action failed: %v", answer)
 		}
 		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("after the end: %w", err)
 		}
 		return answer, nil
 	}
+}
+
+// answerOf returns what an operation that is done says, which must be a success.
+func answerOf(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
+	answer := &repb.ExecuteResponse{}
+	if err := op.GetResponse().UnmarshalTo(answer); err != nil {
+		return nil, err
+	}
+	if answer.GetStatus().GetCode() != 0 || answer.GetResult().GetExitCode() != 0 {
+		return nil, fmt.Errorf("the action failed: %v", answer)
+	}
+	return answer, nil
 }
 
 // run has clients execute the actions from..to, each of them one after the other, and

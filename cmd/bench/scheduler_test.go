@@ -56,7 +56,7 @@ func TestVirtualFarm(t *testing.T) {
 // actions, and that a worker that clings leaves the others queued.
 func TestLoad(t *testing.T) {
 	const actions = 30
-	l, err := newLoad(2 * actions)
+	l, err := newLoad(2*actions, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,104 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// TestEachOperation lists more operations than are looked at without a break, while in each break some
+// end and others come. All that were there from the first to the last are listed once.
+func TestEachOperation(t *testing.T) {
+	const stay, leave = 2 * lookBatch, lookBatch
+	s, err := NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return newFakeStorage() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit := func(kind string, i int) {
+		name := fmt.Sprintf("operations/%s-%05d", kind, i)
+		s.step(func(now time.Time) Out {
+			out, err := s.state.Submit(now, &Operation{
+				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+				Request: &repb.RequestMetadata{TargetId: kind},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			return out
+		})
+	}
+	for i := range stay {
+		submit("stay", i)
+	}
+	for i := range leave {
+		submit("go", i)
+	}
+	seen, gone, come := map[string]int{}, 0, 0
+	p := must(ParsePattern("target=*"))
+	s.eachOperation(&p, func(name string) {
+		seen[name]++
+		if gone < leave && len(seen)%2 == 0 {
+			s.step(func(now time.Time) Out {
+				out, _ := s.state.Kill(now, []string{fmt.Sprintf("operations/go-%05d", gone)}, "test")
+				return out
+			})
+			gone++
+		}
+		if come < leave {
+			submit("come", come)
+			come++
+		}
+	})
+	if gone == 0 || come == 0 {
+		t.Fatal("nothing happened meanwhile")
+	}
+	for i := range stay {
+		if name := fmt.Sprintf("operations/stay-%05d", i); seen[name] != 1 {
+			t.Errorf("%s is listed %d times", name, seen[name])
+		}
+	}
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is listed %d times", name, n)
+		}
+	}
+	none := must(ParsePattern("target=other"))
+	s.eachOperation(&none, func(name string) { t.Errorf("%s is listed", name) })
+}
+
+// TestFirst goes through names page by page, in whatever order they come.
+func TestFirst(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, test := range []struct{ names, size int }{{0, 3}, {3, 3}, {4, 3}, {100, 1}, {1000, 7}, {5000, 0}} {
+		var want, got []string
+		for i := range test.names {
+			want = append(want, fmt.Sprintf("%05d", i))
+		}
+		token := ""
+		for {
+			f := newFirst(token, int32(test.size))
+			for _, i := range random.Perm(test.names) {
+				f.add(want[i])
+			}
+			var names []string
+			names, token = f.page()
+			got = append(got, names...)
+			if token == "" {
+				break
+			}
+			if len(names) != cmp.Or(test.size, maxPage) {
+				t.Errorf("%d names on a page of %d", len(names), test.size)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: pages have %q", test, got)
+		}
+	}
+}
