@@ -27,10 +27,16 @@ type busyCell struct {
 	suffix        string // of its rows
 	perConnection int    // streams that share one
 	apart         bool   // the storage is in another process
+	anew          bool   // no result is looked up
 }
 
 func busyCells() []busyCell {
-	return []busyCell{{"", 20, false}, {"_100", 100, false}, {"_apart", 20, true}}
+	return []busyCell{
+		{perConnection: 20},
+		{suffix: "_100", perConnection: 100},
+		{suffix: "_apart", perConnection: 20, apart: true},
+		{suffix: "_apart_anew", perConnection: 20, apart: true, anew: true},
+	}
 }
 
 // names are the cell's rows; those after the first two are measured of the first cell only.
@@ -85,6 +91,7 @@ func benchGRPC(ctx context.Context, o *options) (rows []row, err error) {
 			continue
 		}
 		var samples []busySample
+		b.load.anew = c.anew
 		for i := range o.runs {
 			s, err := b.busy(ctx, c)
 			if err != nil {
@@ -108,6 +115,9 @@ func (c busyCell) rows(samples []busySample) []row {
 	note := fmt.Sprintf("%d clients, %d workers, %d streams a connection", grpcClients, grpcWorkers, c.perConnection)
 	if c.apart {
 		note += ", storage in another process"
+	}
+	if c.anew {
+		note += ", no result looked up"
 	}
 	made := func(r row, of func(s busySample) float64) row {
 		var values []float64

@@ -36,6 +36,8 @@ type load struct {
 	asked, began []atomic.Int64
 	start        time.Time
 	platform     *repb.Platform
+	// anew: clients ask that no result be looked up.
+	anew bool
 }
 
 // A loadAction is an action with all that a client says about it.
@@ -126,7 +128,7 @@ func (l *load) execute(ctx context.Context, conn *grpc.ClientConn, i int) (repb.
 	l.asked[i].Store(int64(time.Since(l.start)))
 	return repb.NewExecutionClient(conn).Execute(
 		metadata.AppendToOutgoingContext(ctx, metadataHeader, a.who),
-		&repb.ExecuteRequest{ActionDigest: a.digest.Proto()})
+		&repb.ExecuteRequest{ActionDigest: a.digest.Proto(), SkipCacheLookup: l.anew})
 }
 
 // await reads a stream to its end, which must be a success.
