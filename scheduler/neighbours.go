@@ -36,10 +36,9 @@ type neighbours struct {
 	mu     sync.Mutex
 	caches map[string]string // addresses by worker; guarded by mu
 	served map[string]int    // how many workers have an address: the positions of one do; guarded by mu
-	// recent and former have, by place, who was there last. What is in neither is forgotten: when recent is
-	// full it takes the place of former. Guarded by mu.
-	recent, former map[uint64]visitors
-	seed           maphash.Seed // guarded by mu
+	// places have, by their hashes, who was there last; guarded by mu.
+	places generations[uint64, visitors]
+	seed   maphash.Seed // guarded by mu
 }
 
 // visitors are addresses, the latest first; one more than are named, for who asks is among them.
@@ -95,7 +94,8 @@ func (n *neighbours) ran(worker string, op *Operation) {
 	}
 	for _, p := range places(op) {
 		key := maphash.Comparable(n.seed, p)
-		n.keepLocked(key, n.visitorsLocked(key).with(address))
+		before, _ := n.places.get(key)
+		n.places.put(key, before.with(address), maxPlaces)
 	}
 }
 
@@ -110,20 +110,6 @@ func (v visitors) with(address string) visitors {
 	return v
 }
 
-func (n *neighbours) visitorsLocked(key uint64) visitors {
-	if v, ok := n.recent[key]; ok {
-		return v
-	}
-	return n.former[key]
-}
-
-func (n *neighbours) keepLocked(key uint64, v visitors) {
-	if _, known := n.recent[key]; n.recent == nil || len(n.recent) == maxPlaces && !known {
-		n.recent, n.former = make(map[uint64]visitors), n.recent
-	}
-	n.recent[key] = v
-}
-
 // of returns the addresses of those that a worker is to ask for what an action reads.
 func (n *neighbours) of(worker string, op *Operation) (near []string) {
 	n.mu.Lock()
@@ -133,7 +119,8 @@ func (n *neighbours) of(worker string, op *Operation) (near []string) {
 	}
 	own := n.caches[worker]
 	for _, p := range places(op) {
-		for _, address := range n.visitorsLocked(maphash.Comparable(n.seed, p)) {
+		there, _ := n.places.get(maphash.Comparable(n.seed, p))
+		for _, address := range there {
 			if address != own && n.served[address] > 0 && !slices.Contains(near, address) {
 				if near = append(near, address); len(near) == maxNeighbours {
 					return near

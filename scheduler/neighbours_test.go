@@ -68,13 +68,13 @@ func TestNeighboursAreForgotten(t *testing.T) {
 	const many = maxPlaces * 5 / 4 // with two places each, and one for all
 	for i := range many {
 		n.ran("a", op(i))
-		if len(n.recent) > maxPlaces || len(n.former) > maxPlaces {
-			t.Fatalf("%d and %d places are kept", len(n.recent), len(n.former))
+		if len(n.places.young) > maxPlaces || len(n.places.old) > maxPlaces {
+			t.Fatalf("%d and %d places are kept", len(n.places.young), len(n.places.old))
 		}
 	}
 	for i, known := range map[int]bool{0: false, many - 1: true} {
 		command := maphash.Comparable(n.seed, places(op(i))[0])
-		if got := n.visitorsLocked(command) != (visitors{}); got != known {
+		if _, got := n.places.get(command); got != known {
 			t.Errorf("who ran command %d is known: %t", i, got)
 		}
 	}

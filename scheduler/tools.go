@@ -16,20 +16,17 @@ const (
 // inputs, need not be read again. What was not asked for in a while is forgotten. The zero value
 // is ready.
 type tools struct {
-	mu sync.Mutex
-	// When young is full it becomes old, and what was old is gone. guarded by mu
-	young, old map[digest.Digest]string
+	mu    sync.Mutex
+	known generations[digest.Digest, string] // guarded by mu
 }
 
 // get returns the program that the command d starts; "" if that is not known.
 func (t *tools) get(d digest.Digest) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tool, ok := t.young[d]
-	if !ok {
-		if tool, ok = t.old[d]; ok {
-			t.putLocked(d, tool)
-		}
+	tool, ok := t.known.get(d)
+	if ok {
+		t.known.put(d, tool, maxTools)
 	}
 	return tool
 }
@@ -41,12 +38,5 @@ func (t *tools) put(d digest.Digest, tool string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.putLocked(d, tool)
-}
-
-func (t *tools) putLocked(d digest.Digest, tool string) {
-	if len(t.young) >= maxTools || t.young == nil {
-		t.old, t.young = t.young, map[digest.Digest]string{}
-	}
-	t.young[d] = tool
+	t.known.put(d, tool, maxTools)
 }

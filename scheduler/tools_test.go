@@ -44,7 +44,7 @@ func TestToolsAreBounded(t *testing.T) {
 			t.Fatalf("one that is in use is gone after %d", i)
 		}
 	}
-	if n := len(known.young) + len(known.old); n > 2*maxTools {
+	if n := len(known.known.young) + len(known.known.old); n > 2*maxTools {
 		t.Errorf("%d are remembered", n)
 	}
 	if known.get(of(1)) != "" {
