@@ -121,24 +121,12 @@ func (f *files[K]) open(k K) (*os.File, error) {
 		return nil, ErrNotFound
 	}
 	defer f.unpin(k)
-	file, err := os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-		f.drop(k, "is gone or replaced")
+	file, wrong, err := f.openWhole(k)
+	if wrong != "" {
+		f.drop(k, wrong)
 		return nil, ErrNotFound
 	}
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && info.Mode().IsRegular() && f.layout.whole(k, info.Size()) {
-		return file, nil
-	}
-	_ = file.Close()
-	if err != nil {
-		return nil, err
-	}
-	f.drop(k, "has the wrong size")
-	return nil, ErrNotFound
+	return file, err
 }
 
 // peek opens the file of k for reading, which does not count as a use and does not keep it from being
@@ -147,22 +135,31 @@ func (f *files[K]) peek(k K) (*os.File, error) {
 	if !f.contains(k) {
 		return nil, ErrNotFound
 	}
-	file, err := os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	file, wrong, err := f.openWhole(k)
+	if wrong != "" {
 		return nil, ErrNotFound
 	}
+	return file, err
+}
+
+// openWhole opens the file of k for reading, or says what is wrong with it.
+func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
+	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil, "is gone or replaced", nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	info, err := file.Stat()
-	if err == nil && !(info.Mode().IsRegular() && f.layout.whole(k, info.Size())) {
-		err = ErrNotFound
+	if err == nil && info.Mode().IsRegular() && f.layout.whole(k, info.Size()) {
+		return file, "", nil
 	}
+	_ = file.Close()
 	if err != nil {
-		_ = file.Close()
-		return nil, err
+		return nil, "", err
 	}
-	return file, nil
+	return nil, "has the wrong size", nil
 }
 
 // read returns the size bytes of the file of k. It does what open does and reads, with
