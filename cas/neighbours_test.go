@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,9 +15,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -58,22 +55,7 @@ func lendStart(t *testing.T, texts ...string) *lendFarm {
 			return call(srv, s)
 		}))
 	f.lender.Register(g)
-	pipe := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(pipe) }()
-	var err error
-	f.conn, err = grpc.NewClient("passthrough:///neighbour", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = f.conn.Close()
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	f.conn = netServe(t, g)
 	f.neighbour = NewNeighbour(f.conn, "test", nil)
 	return f
 }

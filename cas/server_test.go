@@ -3,6 +3,7 @@ package cas
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -79,31 +80,37 @@ func netStart(t testing.TB, c netConfig) *netFarm {
 	if !c.noCapabilities {
 		repb.RegisterCapabilitiesServer(g, &netCapabilities{cache: c.capabilities})
 	}
+	t.Cleanup(func() {
+		if err := errors.Join(actions.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	f.conn = netServe(t, g)
+	f.cas = repb.NewContentAddressableStorageClient(f.conn)
+	f.actions = repb.NewActionCacheClient(f.conn)
+	f.streams = bytestream.NewByteStreamClient(f.conn)
+	return f
+}
+
+// netServe serves g in memory until the end of the test, and returns a connection to it.
+func netServe(t testing.TB, g *grpc.Server) *grpc.ClientConn {
+	t.Helper()
 	pipe := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(pipe) }()
-	f.conn, err = grpc.NewClient("passthrough:///farm", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = f.conn.Close()
+		_ = conn.Close()
 		g.Stop()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		if err := actions.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
 	})
-	f.cas = repb.NewContentAddressableStorageClient(f.conn)
-	f.actions = repb.NewActionCacheClient(f.conn)
-	f.streams = bytestream.NewByteStreamClient(f.conn)
-	return f
+	return conn
 }
 
 // put stores b on the server's side.
