@@ -162,7 +162,7 @@ func killCommand() *cobra.Command {
 		"Ends operations, whoever waits for them, and what runs of them alone. Clients are shown the reason\n"+
 			"and do not try again.\n"+operationPatterns,
 		func(ctx context.Context, c *adminCall, args []string) error {
-			if len(args) == 1 && strings.HasPrefix(args[0], "operations/") {
+			if len(args) == 1 && strings.HasPrefix(args[0], operationPrefix) {
 				args = []string{"operation=" + args[0]}
 			}
 			p, err := requiredPattern(args)
