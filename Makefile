@@ -140,8 +140,9 @@ bench-pages: ## measure the scheduler's pages over a long queue (some minutes, 2
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench pages $(BENCH_FLAGS)
 
-vulncheck: ## ask for known vulnerabilities of dependencies (needs the network)
-	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+VULN_DB ?= https://vuln.go.dev
+vulncheck: ## ask VULN_DB (https://vuln.go.dev) for known vulnerabilities of dependencies
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db $(VULN_DB) ./...
 
 generate: ## make the code of the schemas below proto/ anew
 	$(GO) run ./proto/generate
