@@ -217,8 +217,8 @@ func (s adminService) ListOperations(
 func (s Status) admin() *admin.Operation {
 	op := &admin.Operation{
 		Name: s.Name, Action: s.Digest.String(), DigestFunction: s.Digest.Function().String(), InstanceName: s.Instance,
-		Invocation: s.Request.GetToolInvocationId(), Target: s.Request.GetTargetId(),
-		Mnemonic: s.Request.GetActionMnemonic(), Client: s.Client,
+		Invocation: s.Request.ToolInvocation, Target: s.Request.Target,
+		Mnemonic: s.Request.Mnemonic, Client: s.Client,
 		Queued: timestamppb.New(s.Queued), Worker: s.Worker, Attempts: int32(s.Attempts), Done: s.Done(),
 		SizeClass: s.Size.Class, SizeReason: s.Size.Reason,
 		WorkerAway: s.Away,

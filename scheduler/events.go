@@ -51,11 +51,11 @@ type Operation struct {
 	// Size says on which size class the action starts.
 	Size Size
 
-	// The rest is carried along: who asked, what the worker copies into the result, the
+	// The rest is carried along: who asked, what the worker copies into the result besides, the
 	// W3C trace context, what learns from its runs, its span, what the client is told with the
 	// result, and the path of the program that the action starts, as far as it is known.
 	// Each may be nil or empty.
-	Request   *repb.RequestMetadata
+	Request   Metadata
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
 	lessons   *lessons

@@ -12,13 +12,10 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/proto/actionstats"
 )
 
 // queueFullRetry is when a client may try again after RESOURCE_EXHAUSTED.
@@ -73,7 +70,7 @@ func (s executionService) submit(
 	}
 	op.Private = op.Action.GetDoNotCache() || req.GetSkipCacheLookup()
 	if req.GetSkipCacheLookup() {
-		op.Auxiliary = append(op.Auxiliary, runAnew())
+		op.Auxiliary = runAnew()
 	}
 
 	s.choose(ctx, storage, op)
@@ -91,15 +88,6 @@ func (s executionService) submit(
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return box, nil
-}
-
-// runAnew tells a worker that the client wants its command to be run, whatever is known.
-func runAnew() *anypb.Any {
-	packed, err := anypb.New(&actionstats.Request{SkipCacheLookup: true})
-	if err != nil {
-		panic("scheduler: a message of two bytes cannot be packed: " + err.Error())
-	}
-	return packed
 }
 
 // WaitExecution follows an operation that runs, or has ended not long ago.
@@ -142,10 +130,14 @@ func (s *Server) follow(stream operationStream, name string, box *mailbox) error
 		case <-box.full:
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
-		case <-s.stopped:
+		}
+		st, open := box.take()
+		switch {
+		case st == nil && open:
+			continue
+		case st == nil:
 			return errStopped()
 		}
-		st := box.take()
 		if st.Stage == repb.ExecutionStage_UNKNOWN {
 			return errUnknownOperation(name)
 		}
@@ -186,42 +178,6 @@ func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.Exec
 		return err
 	}
 	return stream.Send(m)
-}
-
-// longrunning converts a status. Its errors are gRPC statuses.
-func longrunning(st *Status) (*longrunningpb.Operation, error) {
-	meta := &repb.ExecuteOperationMetadata{
-		Stage:          st.Stage,
-		ActionDigest:   st.Digest.Proto(),
-		DigestFunction: st.Digest.Function().Proto(),
-	}
-	if !st.Done() { // else all of it is in the response
-		partial := &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(st.Queued)}
-		if st.Worker != "" {
-			partial.Worker, partial.WorkerStartTimestamp = st.Worker, timestamppb.New(st.Started)
-		}
-		meta.PartialExecutionMetadata = partial
-	}
-	if st.Stage == repb.ExecutionStage_EXECUTING {
-		meta.StdoutStreamName, meta.StderrStreamName = streamName(st.Name, stdoutStream), streamName(st.Name, stderrStream)
-	}
-	packed, err := anypb.New(meta)
-	if err != nil {
-		return nil, status.Errorf(codes.Internal, "pack metadata of %s: %v", st.Name, err)
-	}
-	m := &longrunningpb.Operation{Name: st.Name, Metadata: packed}
-	if st.Done() {
-		response := st.Response
-		if st.note != "" {
-			response = annotated(response, st.note)
-		}
-		resp, err := anypb.New(response)
-		if err != nil {
-			return nil, status.Errorf(codes.Internal, "pack response of %s: %v", st.Name, err)
-		}
-		m.Done, m.Result = true, &longrunningpb.Operation_Response{Response: resp}
-	}
-	return m, nil
 }
 
 // cached returns the action's result from the action cache, or nil. A cache

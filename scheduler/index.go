@@ -119,7 +119,7 @@ func encodeIndex(now time.Time, held []Held) []byte {
 	size := 0
 	for _, h := range held {
 		one := h.record()
-		one.Action, one.Auxiliary = h.Action, h.Auxiliary
+		one.Action, one.Auxiliary = h.Action, h.auxiliary()
 		n := proto.Size(one) + 8
 		if n > maxIndexedBytes || size+n > maxPartBytes-64 {
 			continue

@@ -103,13 +103,13 @@ func (op *Operation) attribute(name string) (string, bool) {
 	case "instance":
 		return op.Instance, true
 	case "invocation":
-		return op.Request.GetToolInvocationId(), true
+		return op.Request.ToolInvocation, true
 	case "correlated":
-		return op.Request.GetCorrelatedInvocationsId(), true
+		return op.Request.Correlated, true
 	case "mnemonic":
-		return op.Request.GetActionMnemonic(), true
+		return op.Request.Mnemonic, true
 	case "target":
-		return op.Request.GetTargetId(), true
+		return op.Request.Target, true
 	}
 	for _, p := range op.Platform.properties {
 		if name == "platform."+p.name {

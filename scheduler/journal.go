@@ -225,7 +225,7 @@ func (j *Journal) restore(now time.Time, h Held) {
 func (op *Operation) record() *record.Submit {
 	return &record.Submit{
 		Name: op.Name, Instance: op.Instance, Digest: op.Digest.Proto(), Function: op.Digest.Function().Proto(),
-		Platform: op.Platform.proto(), Private: op.Private, Client: op.Client, Request: op.Request,
+		Platform: op.Platform.proto(), Private: op.Private, Client: op.Client, Request: op.Request.message(),
 		Priority: op.Priority, ExpectedNs: int64(op.Expected), User: op.User, Claims: op.Claims,
 		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout), SizeExpectedNs: int64(op.Size.Expected),
 		SizeHedge: op.Size.Hedge,

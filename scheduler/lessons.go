@@ -76,7 +76,7 @@ func (s *Server) learnTool(ctx context.Context, storage Storage, op *Operation) 
 func (op *Operation) similar(reduced digest.Digest) sizeclass.Action {
 	return sizeclass.Action{
 		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
-		Mnemonic: op.Request.GetActionMnemonic(), Tool: op.tool, Platform: op.Platform.Key(),
+		Mnemonic: op.Request.Mnemonic, Tool: op.tool, Platform: op.Platform.Key(),
 	}
 }
 

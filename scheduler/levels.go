@@ -170,15 +170,15 @@ func (l Level) of(op *Operation) string {
 	case KeyInstance:
 		return op.Instance
 	case KeyToolInvocation:
-		return op.Request.GetToolInvocationId()
+		return op.Request.ToolInvocation
 	case KeyCorrelated:
-		return op.Request.GetCorrelatedInvocationsId()
+		return op.Request.Correlated
 	case KeyMnemonic:
-		return op.Request.GetActionMnemonic()
+		return op.Request.Mnemonic
 	case KeyTarget:
-		return op.Request.GetTargetId()
+		return op.Request.Target
 	case KeyConfiguration:
-		return op.Request.GetConfigurationId()
+		return op.Request.Configuration
 	case KeyUser:
 		return op.User
 	case KeyClaim:

@@ -4,17 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
 func TestKeys(t *testing.T) {
 	op := &Operation{
 		Instance: "main/x", User: "ann", Claims: map[string]string{"team": "web"},
 		Platform: NewPlatform(parsePlatform("OS=linux,image=debian")),
-		Request: &repb.RequestMetadata{
-			ToolInvocationId: "inv", CorrelatedInvocationsId: "build", ActionMnemonic: "GoCompile",
-			TargetId: "//a:b", ConfigurationId: "fast",
+		Request: Metadata{
+			ToolInvocation: "inv", Correlated: "build", Mnemonic: "GoCompile",
+			Target: "//a:b", Configuration: "fast",
 		},
 	}
 	for _, test := range []struct {

@@ -26,7 +26,7 @@ func TestEachOperation(t *testing.T) {
 		s.step(func(now time.Time) Out {
 			out, err := s.state.Submit(now, &Operation{
 				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-				Request: &repb.RequestMetadata{TargetId: kind},
+				Request: Metadata{Target: kind},
 			})
 			if err != nil {
 				t.Error(err)

@@ -238,9 +238,9 @@ func (s *Server) finished(st *Status) {
 	if e := st.Response.GetStatus(); e.GetCode() != 0 {
 		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String("error", e.GetMessage()))
 	}
-	if r := st.Request; r != nil {
-		fields = append(fields, zap.String("invocation", r.GetToolInvocationId()),
-			zap.String("target", r.GetTargetId()), zap.String("mnemonic", r.GetActionMnemonic()))
+	if r := &st.Request; *r != (Metadata{}) {
+		fields = append(fields, zap.String("invocation", r.ToolInvocation),
+			zap.String("target", r.Target), zap.String("mnemonic", r.Mnemonic))
 	}
 	s.log.Info("operation finished", fields...)
 }

@@ -53,9 +53,9 @@ type place struct {
 // places returns those of an action, the one with the most in common first.
 func places(op *Operation) []place {
 	list := []place{{'c', op.Instance, op.Action.GetCommandDigest().GetHash()}}
-	build := op.Request.GetCorrelatedInvocationsId()
+	build := op.Request.Correlated
 	if build == "" {
-		build = op.Request.GetToolInvocationId()
+		build = op.Request.ToolInvocation
 	}
 	if build != "" {
 		list = append(list, place{'b', op.Instance, build})

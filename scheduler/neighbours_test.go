@@ -16,7 +16,7 @@ import (
 // neighboursOp is an action of command in a build of an instance name.
 func neighboursOp(instance, build, command string) *Operation {
 	return &Operation{
-		Instance: instance, Request: &repb.RequestMetadata{CorrelatedInvocationsId: build},
+		Instance: instance, Request: Metadata{Correlated: build},
 		Action: &repb.Action{CommandDigest: &repb.Digest{Hash: command}},
 	}
 }

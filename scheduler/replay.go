@@ -169,7 +169,7 @@ func submitted(m *record.Submit) (*Operation, error) {
 	}
 	return &Operation{
 		Name: m.GetName(), Instance: m.GetInstance(), Digest: d, Action: &repb.Action{},
-		Platform: NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: m.GetRequest(),
+		Platform: NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: metadataOf(m.GetRequest()),
 		Priority: m.GetPriority(), Expected: time.Duration(m.GetExpectedNs()), User: m.GetUser(), Claims: m.GetClaims(),
 		Size: Size{
 			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()), Hedge: m.GetSizeHedge(),

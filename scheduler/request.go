@@ -11,22 +11,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
-
-// requestMetadataKey is where clients say who asks (REv2, RequestMetadata).
-const requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
-
-// requestMetadataType names RequestMetadata in an Any.
-const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
-
-// maxMetadataBytes bounds what is in it: each operation keeps it, and hands it on.
-const maxMetadataBytes = 64 << 10
 
 // traceKeys are the W3C trace context headers.
 var traceKeys = [...]string{"traceparent", "tracestate"}
@@ -92,12 +82,10 @@ func (op *Operation) carry(ctx context.Context) error {
 		return status.Errorf(codes.InvalidArgument, "header %s has %d bytes, at most %d are taken",
 			requestMetadataKey, n, maxMetadataBytes)
 	}
-	encoded := []byte(v[0])
-	op.Request = &repb.RequestMetadata{}
-	if err := proto.Unmarshal(encoded, op.Request); err != nil {
+	var err error
+	if op.Request, err = decodeMetadata(v[0]); err != nil {
 		return status.Errorf(codes.InvalidArgument, "header %s: %v", requestMetadataKey, err)
 	}
-	op.Auxiliary = []*anypb.Any{{TypeUrl: requestMetadataType, Value: encoded}}
 	return nil
 }
 

@@ -399,9 +399,9 @@ func (h *history) operation(args []string) *Operation {
 			op.Size.Expected, _ = time.ParseDuration(words[2])
 			op.Size.Hedge = slices.Contains(words, "hedge")
 		case "build":
-			request(op).CorrelatedInvocationsId = value
+			op.Request.Correlated = value
 		case "invocation":
-			request(op).ToolInvocationId = value
+			op.Request.ToolInvocation = value
 		default:
 			h.t.Fatalf("submit: %s", a)
 		}
@@ -443,14 +443,6 @@ func (h *history) analyze(action string) *sizeclass.Selector {
 	}
 	d := h.digest(action)
 	return h.sizes.Analyze(h.t.Context(), sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour})
-}
-
-// request returns the operation's metadata, to be changed.
-func request(op *Operation) *repb.RequestMetadata {
-	if op.Request == nil {
-		op.Request = &repb.RequestMetadata{}
-	}
-	return op.Request
 }
 
 // report reads "WORKER idle|executing|completed [ACTION] [option…]".

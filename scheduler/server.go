@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,9 +88,8 @@ type Server struct {
 	log     *zap.Logger
 	metrics *metrics
 
-	// stopped is closed when Run returns; stop closes it once.
+	// stopped is closed when Run returns.
 	stopped chan struct{}
-	stop    func()
 	// alarm has a value when State's next tick has come before the one that Run waits for.
 	alarm chan struct{}
 	// lessons wait to be written by Run.
@@ -115,9 +113,9 @@ type Server struct {
 	state *State
 	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
 	tick, awaited time.Time
-	// streams are those who follow an operation; held are the calls of
+	// streams are those who follow an operation, the first of each; held are the calls of
 	// Synchronize that wait, each with room for its one reply.
-	streams map[string][]*mailbox
+	streams map[string]*mailbox
 	held    map[uint64]chan Reply
 	calls   uint64
 }
@@ -155,18 +153,16 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
-	stopped := make(chan struct{})
 	s := &Server{
 		options: o,
 		config:  state.Config(),
 		log:     o.Logger,
-		stopped: stopped,
-		stop:    sync.OnceFunc(func() { close(stopped) }),
+		stopped: make(chan struct{}),
 		alarm:   make(chan struct{}, 1),
 		lessons: make(chan *sizeclass.Lesson, maxLessons),
 		claims:  o.Config.claims(),
 		state:   state,
-		streams: map[string][]*mailbox{},
+		streams: map[string]*mailbox{},
 		held:    map[uint64]chan Reply{},
 	}
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
@@ -318,7 +314,7 @@ func (s *Server) addressLocked(out Out) delivery {
 	}
 	for i := range out.Notices {
 		notice := &out.Notices[i]
-		for _, m := range s.streams[notice.Name] {
+		for m := s.streams[notice.Name]; m != nil; m = m.next {
 			d.letters = append(d.letters, letter{m, notice})
 		}
 	}
@@ -327,15 +323,37 @@ func (s *Server) addressLocked(out Out) delivery {
 
 // followLocked adds a stream to those of an operation.
 func (s *Server) followLocked(name string, m *mailbox) {
-	s.streams[name] = append(s.streams[name], m)
+	m.next = s.streams[name]
+	s.streams[name] = m
+	if s.isStopped() {
+		m.close()
+	}
 }
 
 func (s *Server) unfollowLocked(name string, m *mailbox) {
-	ms := slices.DeleteFunc(s.streams[name], func(x *mailbox) bool { return x == m })
-	if len(ms) > 0 {
-		s.streams[name] = ms
-	} else {
+	first := s.streams[name]
+	switch {
+	case first != m:
+		for first.next != m {
+			first = first.next
+		}
+		first.next = m.next
+	case m.next != nil:
+		s.streams[name] = m.next
+	default:
 		delete(s.streams, name)
+	}
+}
+
+// stop answers all who wait.
+func (s *Server) stop() {
+	close(s.stopped)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.streams {
+		for ; m != nil; m = m.next {
+			m.close()
+		}
 	}
 }
 

@@ -307,14 +307,24 @@ func TestMailboxKeepsTheLatest(t *testing.T) {
 	m.put(&Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
 	m.put(&Status{Operation: op, Rev: 3})
 	<-m.full
-	if st := m.take(); st.Rev != 4 {
-		t.Errorf("took revision %d", st.Rev)
+	if st, open := m.take(); st.Rev != 4 || !open {
+		t.Errorf("took revision %d, open: %v", st.Rev, open)
 	}
 	m.put(&Status{Operation: op, Rev: 1})
 	select {
 	case <-m.full:
 		t.Error("an old state woke the stream")
 	default:
+	}
+	m.put(&Status{Operation: op, Rev: 5})
+	m.close()
+	m.put(&Status{Operation: op, Rev: 6})
+	for _, want := range []uint64{5, 0} {
+		<-m.full
+		st, open := m.take()
+		if open || (st == nil) != (want == 0) || st != nil && st.Rev != want {
+			t.Errorf("took %v of a closed mailbox, open: %v; want revision %d", st, open, want)
+		}
 	}
 }
 

@@ -193,7 +193,7 @@ func (r *Reply) size(t *task, w *worker) {
 // sized returns what a worker is given: the action with the timeout in force, and what goes into the
 // metadata of its result.
 func (r *Reply) sized() (*repb.Action, []*anypb.Any) {
-	action, auxiliary := r.Run.Action, r.Run.Auxiliary
+	action, auxiliary := r.Run.Action, r.Run.auxiliary()
 	if r.SizeAttempt == 0 {
 		return action, auxiliary
 	}

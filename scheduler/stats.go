@@ -30,7 +30,7 @@ func (s adminService) GetSizes(
 	}
 	op := &Operation{
 		Instance: req.GetInstanceName(),
-		Request:  &repb.RequestMetadata{ActionMnemonic: req.GetMnemonic()},
+		Request:  Metadata{Mnemonic: req.GetMnemonic()},
 	}
 	var reduced digest.Digest
 	if req.GetReducedActionDigest() == nil {

@@ -119,16 +119,20 @@ func (v *view) run(ctx context.Context, st *Status, box *mailbox) error {
 		case <-gone:
 			v.reopen()
 		case <-box.full:
-			st = box.take()
-			err = v.follow(st)
+			latest, open := box.take()
+			switch {
+			case latest != nil:
+				st = latest
+				err = v.follow(st)
+			case !open:
+				err = errStopped()
+			}
 		case <-ticker.C:
 			err = v.follow(st)
 		case <-late:
 			return errUnseen()
 		case <-ctx.Done():
 			err = status.FromContextError(ctx.Err()).Err()
-		case <-v.stopped:
-			err = errStopped()
 		}
 		if err != nil {
 			return err

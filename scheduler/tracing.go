@@ -59,9 +59,9 @@ func (s *Server) endTrace(st *Status, end string) {
 	span.SetAttributes(
 		attribute.String("forerunner.operation", st.Name), attribute.String("forerunner.action", st.Digest.String()),
 		attribute.String("forerunner.instance", st.Instance), attribute.String("forerunner.outcome", end),
-		attribute.String("forerunner.invocation", st.Request.GetToolInvocationId()),
-		attribute.String("forerunner.target", st.Request.GetTargetId()),
-		attribute.String("forerunner.mnemonic", st.Request.GetActionMnemonic()),
+		attribute.String("forerunner.invocation", st.Request.ToolInvocation),
+		attribute.String("forerunner.target", st.Request.Target),
+		attribute.String("forerunner.mnemonic", st.Request.Mnemonic),
 	)
 	if end == "error" {
 		span.SetStatus(otelcodes.Error, st.Response.GetStatus().GetMessage())

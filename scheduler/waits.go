@@ -42,11 +42,11 @@ func (s *State) WaitsFor(name string) string {
 
 // describe names an operation for people, by what the client calls it.
 func (op *Operation) describe() string {
-	name := op.Request.GetTargetId()
+	name := op.Request.Target
 	if name == "" {
 		name = op.Name
 	}
-	if i := op.Request.GetToolInvocationId(); i != "" {
+	if i := op.Request.ToolInvocation; i != "" {
 		name += " of invocation " + i
 	}
 	return name

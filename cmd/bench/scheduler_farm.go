@@ -95,7 +95,7 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 }
 
 // operation makes the next operation, which belongs to an invocation.
-func (f *virtualFarm) operation(of *repb.RequestMetadata, instance string) *virtualOperation {
+func (f *virtualFarm) operation(of scheduler.Metadata, instance string) *virtualOperation {
 	i := len(f.operations)
 	d := digest.Of(digest.SHA256, binary.LittleEndian.AppendUint64(nil, uint64(i)))
 	op := &virtualOperation{

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler"
 )
 
 // Shape of the farm that fairness is measured on: a tree of invocations that has
@@ -31,8 +31,8 @@ func benchJain(ctx context.Context, _ *options) ([]row, error) {
 	leaves := shape[0] * shape[1] * shape[2]
 	more := func(leaf int) *virtualOperation {
 		pair := leaf / shape[2]
-		op := f.operation(&repb.RequestMetadata{
-			CorrelatedInvocationsId: fmt.Sprint("build ", pair), ToolInvocationId: fmt.Sprint("step ", leaf),
+		op := f.operation(scheduler.Metadata{
+			Correlated: fmt.Sprint("build ", pair), ToolInvocation: fmt.Sprint("step ", leaf),
 		}, fmt.Sprint("team-", pair/shape[1]))
 		op.leaf = leaf
 		return op

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-
 	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/scheduler"
 )
 
 // Sizes of the virtual farm, as the issue wants them.
@@ -172,12 +171,12 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 
 // invocations returns the metadata of n of them; twenty or so share what they are
 // correlated by.
-func invocations(n int) []*repb.RequestMetadata {
-	all := make([]*repb.RequestMetadata, n)
+func invocations(n int) []scheduler.Metadata {
+	all := make([]scheduler.Metadata, n)
 	for i := range all {
-		all[i] = &repb.RequestMetadata{
-			ToolInvocationId:        fmt.Sprintf("11111111-1111-1111-1111-%012d", i),
-			CorrelatedInvocationsId: fmt.Sprintf("22222222-2222-2222-2222-%012d", i%400),
+		all[i] = scheduler.Metadata{
+			ToolInvocation: fmt.Sprintf("11111111-1111-1111-1111-%012d", i),
+			Correlated:     fmt.Sprintf("22222222-2222-2222-2222-%012d", i%400),
 		}
 	}
 	return all

@@ -2,6 +2,7 @@ package fair
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -79,6 +80,7 @@ func (t *Tree) branch(path []string) *branch {
 		child := b.children[key]
 		if child == nil {
 			t.made++
+			key := strings.Clone(key) // the branch may outlive what it is a part of
 			child = &branch{parent: b, key: key, depth: b.depth + 1, order: t.made, weight: 1}
 			if w, ok := t.levels[b.depth].Weights[key]; ok {
 				child.weight = w

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"sync"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+)
+
+// Types of messages in an Any.
+const (
+	requestMetadataType   = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
+	operationMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.ExecuteOperationMetadata"
+	executeResponseType   = "type.googleapis.com/build.bazel.remote.execution.v2.ExecuteResponse"
+)
+
+// longrunning converts a status. Its errors are gRPC statuses.
+func longrunning(st *Status) (*longrunningpb.Operation, error) {
+	m := &longrunningpb.Operation{
+		Name: st.Name, Metadata: &anypb.Any{TypeUrl: operationMetadataType, Value: encodeMetadata(st)},
+	}
+	if !st.Done() {
+		return m, nil
+	}
+	response := st.Response
+	if st.note != "" {
+		response = annotated(response, st.note)
+	}
+	encoded, err := proto.Marshal(response)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "pack response of %s: %v", st.Name, err)
+	}
+	m.Done, m.Result = true, &longrunningpb.Operation_Response{
+		Response: &anypb.Any{TypeUrl: executeResponseType, Value: encoded},
+	}
+	return m, nil
+}
+
+// encodeMetadata returns an encoded ExecuteOperationMetadata. Clients get one with each stage of
+// each operation, and to make the message and encode that takes several times as long.
+func encodeMetadata(st *Status) []byte {
+	var room [128]byte
+	b := make([]byte, 0, 512)
+	b = appendNumber(b, 1, int64(st.Stage))
+	b = appendBytes(b, 2, appendDigest(room[:0], st.Digest))
+	if st.Stage == repb.ExecutionStage_EXECUTING {
+		b = appendBytes(b, 3, streamName(st.Name, stdoutStream))
+		b = appendBytes(b, 4, streamName(st.Name, stderrStream))
+	}
+	if !st.Done() { // else all of it is in the response
+		b = appendBytes(b, 5, appendProgress(room[:0], st))
+	}
+	return appendNumber(b, 6, int64(st.Digest.Function().Proto()))
+}
+
+// appendProgress appends the ExecutedActionMetadata of an operation that is not done.
+func appendProgress(b []byte, st *Status) []byte {
+	var room [32]byte
+	if st.Worker != "" {
+		b = appendBytes(b, 1, st.Worker)
+	}
+	b = appendBytes(b, 2, appendTime(room[:0], st.Queued))
+	if st.Worker != "" {
+		b = appendBytes(b, 3, appendTime(room[:0], st.Started))
+	}
+	return b
+}
+
+func appendDigest(b []byte, d digest.Digest) []byte {
+	return appendNumber(appendBytes(b, 1, d.Hash()), 2, d.SizeBytes())
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	return appendNumber(appendNumber(b, 1, t.Unix()), 2, int64(t.Nanosecond()))
+}
+
+// appendNumber appends a field that is left out if it is zero.
+func appendNumber(b []byte, field protowire.Number, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n))
+}
+
+// appendBytes appends a field that is a message or a text.
+func appendBytes[T []byte | string](b []byte, field protowire.Number, v T) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return append(protowire.AppendVarint(b, uint64(len(v))), v...)
+}
+
+// runAnew tells a worker that the client wants its command to be run, whatever is known. Nobody
+// changes what it returns.
+var runAnew = sync.OnceValue(func() []*anypb.Any {
+	packed, err := anypb.New(&actionstats.Request{SkipCacheLookup: true})
+	if err != nil {
+		panic("scheduler: a message of two bytes cannot be packed: " + err.Error())
+	}
+	return []*anypb.Any{packed}
+})
