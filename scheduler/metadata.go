@@ -90,6 +90,7 @@ func (op *Operation) auxiliary() []*anypb.Any {
 	if op.Request.encoded == "" {
 		return op.Auxiliary
 	}
-	who := &anypb.Any{TypeUrl: requestMetadataType, Value: []byte(op.Request.encoded)}
-	return append([]*anypb.Any{who}, op.Auxiliary...)
+	all := make([]*anypb.Any, 0, 1+len(op.Auxiliary))
+	all = append(all, &anypb.Any{TypeUrl: requestMetadataType, Value: []byte(op.Request.encoded)})
+	return append(all, op.Auxiliary...)
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"encoding/json"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -30,4 +31,22 @@ func TestActionPropertiesAreNotMatched(t *testing.T) {
 	if got := NewPlatform((&Server{}).matched(asked)); len(got.properties) != 3 {
 		t.Errorf("without ActionProperties: %s", got)
 	}
+}
+
+// FuzzWorkerKey holds WorkerKey to what encoding/json makes: operators' patterns and recordings have it.
+func FuzzWorkerKey(f *testing.F) {
+	f.Add("host", "a", "slot", "0")
+	f.Add("b", `"`, "a", `\`)
+	f.Add("<", "&", "\u2028", "\xff")
+	f.Add("", "", "name", "\x7f\n")
+	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
+		id := map[string]string{name1: value1, name2: value2, "pool": "a b"}
+		want, err := json.Marshal(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := WorkerKey(id); got != string(want) {
+			t.Errorf("key %s, want %s", got, want)
+		}
+	})
 }

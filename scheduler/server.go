@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -365,7 +366,15 @@ func (s *Server) newName() (string, error) {
 		return "", fmt.Errorf("name an operation: %w", err)
 	}
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	return fmt.Sprintf("operations/%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil
+	var room [len("operations/00000000-0000-0000-0000-000000000000")]byte
+	name := append(room[:0], "operations/"...)
+	for i, part := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
+		if i > 0 {
+			name = append(name, '-')
+		}
+		name = hex.AppendEncode(name, part)
+	}
+	return string(name), nil
 }
 
 // departed logs the end of a worker.

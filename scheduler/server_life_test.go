@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -388,5 +390,21 @@ func (f *farm) work(ctx context.Context, w *fakeWorker, ran *atomic.Int64, morta
 			ActionDigest:   run.GetActionDigest(),
 			ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: success},
 		})
+	}
+}
+
+func TestOperationNames(t *testing.T) {
+	s, err := NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return newFakeStorage() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuid := regexp.MustCompile(`^operations/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	seen := map[string]bool{}
+	for range 100 {
+		name, err := s.newName()
+		if err != nil || !uuid.MatchString(name) || seen[name] {
+			t.Fatalf("named an operation %q (seen: %v), %v", name, seen[name], err)
+		}
+		seen[name] = true
 	}
 }

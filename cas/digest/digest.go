@@ -110,7 +110,10 @@ func OfReader(fn Function, r io.Reader) (Digest, error) {
 func (d Digest) Function() Function { return d.fn }
 
 // Hash returns the hash in lower-case hexadecimal.
-func (d Digest) Hash() string { return hex.EncodeToString(d.hash[:]) }
+func (d Digest) Hash() string {
+	var room [2 * HashSize]byte
+	return string(hex.AppendEncode(room[:0], d.hash[:]))
+}
 
 // AppendHash appends the HashSize bytes of the hash to b.
 func (d Digest) AppendHash(b []byte) []byte { return append(b, d.hash[:]...) }
