@@ -88,12 +88,12 @@ func (v *profileView) print(ctx context.Context, name string, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	farm, err := v.open()
+	of, err := v.open()
 	if err != nil {
 		return err
 	}
-	defer farm.close()
-	tree, record, err := farm.profiled(ctx, d)
+	defer of.close()
+	tree, record, err := of.profiled(ctx, d)
 	if err != nil {
 		return err
 	}

@@ -63,13 +63,13 @@ type suggestedFolder struct {
 
 // printSuggestions looks at the actions and prints what is suggested.
 func (v *profileView) printSuggestions(ctx context.Context, actions []string, out io.Writer) error {
-	farm, err := v.open()
+	of, err := v.open()
 	if err != nil {
 		return err
 	}
-	defer farm.close()
+	defer of.close()
 	if v.mnemonic != "" {
-		c := &adminCall{SchedulerClient: admin.NewSchedulerClient(farm.conn)}
+		c := &adminCall{SchedulerClient: admin.NewSchedulerClient(of.conn)}
 		list, err := c.operations(ctx, &admin.Pattern{Attributes: map[string]string{"mnemonic": v.mnemonic}}, maxSuggestActions)
 		if err != nil {
 			return explained(err, v.remote)
@@ -89,7 +89,7 @@ func (v *profileView) printSuggestions(ctx context.Context, actions []string, ou
 		if err != nil {
 			return err
 		}
-		tree, err := farm.treeOf(ctx, d)
+		tree, err := of.treeOf(ctx, d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
