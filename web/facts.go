@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -88,8 +89,12 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	name := string(d.Name())
 	switch d.Kind() {
 	case protoreflect.Int64Kind, protoreflect.Int32Kind:
-		if strings.HasSuffix(name, "_bytes") || strings.HasPrefix(name, "bytes_") {
+		if isSize(name) {
 			return text.Bytes(v.Int())
+		}
+	case protoreflect.Uint64Kind:
+		if isSize(name) {
+			return text.Bytes(int64(v.Uint()))
 		}
 	case protoreflect.DoubleKind:
 		if strings.HasSuffix(name, "_rate") {
@@ -98,6 +103,11 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 		return fmt.Sprintf("%.4g", v.Float())
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// isSize reports whether a field counts bytes.
+func isSize(name string) bool {
+	return slices.Contains(strings.Split(name, "_"), "bytes") || strings.HasSuffix(name, "_size")
 }
 
 // sortFacts brings rows into the order of the schema; Range has none.
