@@ -38,7 +38,8 @@ var errNoKeys = errors.New("the keys of its issuer are not known")
 type keys interface {
 	// find returns keys among which, if at all possible, is one of that id.
 	find(ctx context.Context, id string) (*keySet, error)
-	// current returns the keys that are known; nil if none. It does not block for long.
+	// current returns the keys that are known and need not be looked at again; nil if there are none.
+	// It does not block for long.
 	current() *keySet
 }
 
@@ -115,8 +116,10 @@ func newRemoteKeys(issuer string, log *zap.Logger) *remoteKeys {
 	}
 }
 
-func (k *remoteKeys) current() *keySet {
-	if f := k.known.Load(); f != nil && time.Since(f.at) < keysLast {
+func (k *remoteKeys) current() *keySet { return k.youngerThan(keysFresh) }
+
+func (k *remoteKeys) youngerThan(age time.Duration) *keySet {
+	if f := k.known.Load(); f != nil && time.Since(f.at) < age {
 		return f.keySet
 	}
 	return nil
@@ -145,7 +148,7 @@ func (k *remoteKeys) find(ctx context.Context, id string) (*keySet, error) {
 	if now := k.known.Load(); now == f && time.Since(k.tried) >= keysPause {
 		k.refresh(ctx)
 	}
-	if set := k.current(); set != nil {
+	if set := k.youngerThan(keysLast); set != nil {
 		return set, nil
 	}
 	return nil, fmt.Errorf("%w: %w", errNoKeys, k.fault)

@@ -94,8 +94,11 @@ func methods() map[string]need {
 	}
 }
 
-// outputStreams begin the names of streams that show what commands print.
-const outputStreams = "streams/"
+// isOutputStream reports whether a resource is what a command prints. No blob has such a name.
+func isOutputStream(resource string) bool {
+	return strings.HasPrefix(resource, "streams/") &&
+		(strings.HasSuffix(resource, "/stdout") || strings.HasSuffix(resource, "/stderr"))
+}
 
 // needOf returns what a message of a method takes, and for which instance name.
 func needOf(n need, message any) (_ need, instance string) {
@@ -106,7 +109,7 @@ func needOf(n need, message any) (_ need, instance string) {
 		return n, m.GetInstanceNamePrefix()
 	case interface{ GetResourceName() string }:
 		name := m.GetResourceName()
-		if n.right == Read && strings.HasPrefix(name, outputStreams) {
+		if n.right == Read && isOutputStream(name) {
 			return need{right: Execute, scope: some}, ""
 		}
 		return n, instanceOf(name)

@@ -164,10 +164,27 @@ func (r *rule) gives(right Right, s scope, instance string) bool {
 	if !slices.ContainsFunc(r.may, func(have Right) bool { return have.includes(right) }) {
 		return false
 	}
-	return len(r.instances) == 0 || s == some || s == one && slices.ContainsFunc(r.instances, func(prefix string) bool {
+	if len(r.instances) == 0 || s == some {
+		return true
+	}
+	// Who resolves such a name gets another one.
+	if s == all || hasDots(instance) {
+		return false
+	}
+	return slices.ContainsFunc(r.instances, func(prefix string) bool {
 		rest, ok := strings.CutPrefix(instance, prefix)
 		return ok && (prefix == "" || rest == "" || rest[0] == '/')
 	})
+}
+
+// hasDots reports whether a segment of an instance name is "." or "..".
+func hasDots(instance string) bool {
+	for segment := range strings.SplitSeq(instance, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 type rules []rule

@@ -40,6 +40,7 @@ func TestRules(t *testing.T) {
 		{"instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "main", true},
 		{"below an instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "main/x", true},
 		{"a name that begins alike", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "mainly", false},
+		{"a name that leads out of an instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "main/../x", false},
 		{"another instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "", false},
 		{
 			"the second rule",

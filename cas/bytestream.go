@@ -44,7 +44,7 @@ func reservedSegment(s string) bool {
 }
 
 // checkInstance reports whether name can be an instance name: empty, or segments
-// separated by single slashes, none of them reserved.
+// separated by single slashes, none of them reserved or of dots that some would resolve.
 func checkInstance(name string) error {
 	if len(name) > maxNameLength {
 		return fmt.Errorf("%w: instance name of %d bytes", errInvalidName, len(name))
@@ -53,7 +53,7 @@ func checkInstance(name string) error {
 		return nil
 	}
 	for s := range strings.SplitSeq(name, "/") {
-		if s == "" || reservedSegment(s) || strings.IndexByte(s, 0) >= 0 {
+		if s == "" || s == "." || s == ".." || reservedSegment(s) || strings.IndexByte(s, 0) >= 0 {
 			return fmt.Errorf("%w: instance name %.200q has the segment %.200q", errInvalidName, name, s)
 		}
 	}

@@ -21,7 +21,7 @@ func TestResourceNames(t *testing.T) {
 	for name, want := range map[string]resource{
 		"blobs/" + netSHA.String():            {digest: netSHA},
 		"main/blobs/" + netSHA.String():       {instance: "main", digest: netSHA},
-		"a/b c/../d/blobs/" + netSHA.String(): {instance: "a/b c/../d", digest: netSHA},
+		"a/b c/..d/blobs/" + netSHA.String(): {instance: "a/b c/..d", digest: netSHA},
 		"blobs/blake3/" + netB3.String():      {digest: netB3},
 		"zstd/blobs/" + netSHA.String():       {instance: "zstd", digest: netSHA},
 		"i/compressed-blobs/zstd/" + netSHA.String(): {
@@ -64,6 +64,8 @@ func TestResourceNamesThatAreRefused(t *testing.T) {
 		"", "/", "blobs", "blobs/", "blobs//", "x/y/z", "blobs/" + hash, "blobs/" + hash + "/",
 		"/blobs/" + hash + "/3",
 		"a//blobs/" + hash + "/3",
+		"a/../b/blobs/" + hash + "/3",
+		"./blobs/" + hash + "/3",
 		"a/actions/blobs/" + hash + "/3",
 		"operations/blobs/" + hash + "/3",
 		"a\x00b/blobs/" + hash + "/3",

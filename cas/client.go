@@ -3,7 +3,6 @@ package cas
 import (
 	"context"
 	"fmt"
-	"path"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +65,7 @@ func (o *ClientOptions) validate() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	o.InstanceName = path.Join(o.InstancePrefix, o.InstanceName)
+	o.InstanceName = joinInstance(o.InstancePrefix, o.InstanceName)
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 32
 	}
@@ -163,7 +162,15 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 // the same connection, under the same bound on calls. It takes the server's
 // limits to be the same for all instance names.
 func (c *Client) WithInstance(name string, fn digest.Function) *Client {
-	return &Client{link: c.link, instance: path.Join(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
+	return &Client{link: c.link, instance: joinInstance(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
+}
+
+// joinInstance returns the instance name of name below prefix. It resolves nothing: "../x" is below it, too.
+func joinInstance(prefix, name string) string {
+	if prefix == "" || name == "" {
+		return prefix + name
+	}
+	return prefix + "/" + name
 }
 
 // Behind implements PatientFetcher: at most half of the calls that may be in

@@ -207,6 +207,7 @@ func TestServerFindMissingBlobs(t *testing.T) {
 	for what, r := range map[string]*repb.FindMissingBlobsRequest{
 		"reserved instance": {InstanceName: "a/blobs"},
 		"slash at the end":  {InstanceName: "a/"},
+		"dots":              {InstanceName: "a/../b"},
 		"no digest":         {BlobDigests: []*repb.Digest{good, nil}},
 		"short hash":        {BlobDigests: []*repb.Digest{{Hash: "abc", SizeBytes: 3}}},
 		"upper-case hash":   {BlobDigests: []*repb.Digest{{Hash: strings.ToUpper(good.GetHash()), SizeBytes: 3}}},

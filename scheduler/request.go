@@ -189,6 +189,9 @@ func checkInstance(name string) error {
 		if part == "" {
 			return fmt.Errorf("%q has an empty component", name)
 		}
+		if part == "." || part == ".." {
+			return fmt.Errorf("%q has the component %q, which some would resolve", name, part)
+		}
 		if reserved[part] {
 			return fmt.Errorf("%q has the reserved component %q", name, part)
 		}

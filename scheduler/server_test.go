@@ -215,6 +215,7 @@ func TestExecuteRejects(t *testing.T) {
 			"bad digest":       {&repb.ExecuteRequest{ActionDigest: &repb.Digest{Hash: "../x"}}, "action_digest"},
 			"unknown function": {&repb.ExecuteRequest{ActionDigest: ok, DigestFunction: repb.DigestFunction_MD5}, "not supported"},
 			"instance":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a//b"}, "empty component"},
+			"dots":             {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/../b"}, "some would resolve"},
 			"reserved":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved component"},
 			"garbage":          {&repb.ExecuteRequest{ActionDigest: f.storage.putBytes(digest.SHA256, []byte("\xff"))}, "cannot be decoded"},
 			"empty action":     {&repb.ExecuteRequest{ActionDigest: empty}, "command_digest"},
