@@ -29,6 +29,6 @@
 //
 // Lock order: Server.mu guards State and both registries of those who wait
 // (streams and held calls). Nothing is sent, stored, logged or fetched while it is
-// held. mailbox.mu is taken without Server.mu, Journal.mu with or without it; they
-// take nothing. Server.keeping is taken before Server.mu.
+// held, but that mailboxes are filled. mailbox.mu and Journal.mu are taken with Server.mu or
+// without it; they take nothing. Server.keeping is taken before Server.mu.
 package scheduler

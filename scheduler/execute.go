@@ -75,13 +75,15 @@ func (s executionService) submit(
 
 	s.choose(ctx, storage, op)
 	box := newMailbox()
-	s.step(func(now time.Time) (out Out) {
+	if !s.accept(func(now time.Time) (out Out) {
 		out, err = s.state.Submit(now, op)
 		if err == nil {
 			s.followLocked(op.Name, box)
 		}
 		return out
-	})
+	}) {
+		return nil, errStopped()
+	}
 	if errors.Is(err, ErrQueueFull) || errors.Is(err, ErrClientFull) {
 		return nil, retryLater(codes.ResourceExhausted, err, queueFullRetry)
 	} else if err != nil {
@@ -100,13 +102,15 @@ func (s executionService) WaitExecution(
 	box := newMailbox()
 	var st Status
 	var known bool
-	s.step(func(now time.Time) (out Out) {
+	if !s.accept(func(now time.Time) (out Out) {
 		st, out, known = s.state.Attach(now, req.GetName())
 		if known {
 			s.followLocked(req.GetName(), box)
 		}
 		return out
-	})
+	}) {
+		return errStopped()
+	}
 	if !known {
 		return errUnknownOperation(req.GetName())
 	}

@@ -49,7 +49,7 @@ func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
 	c.CanHedge = true
 	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(c)
 	s.metrics.start(choice.Class)
-	op.Size = sizeOf(choice)
+	op.Size, op.Expected = sizeOf(choice), choice.Expected
 	op.lessons = &lessons{learner: learner}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
@@ -84,6 +85,32 @@ func TestOutputIsReadOverABrokenCall(t *testing.T) {
 			&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stderr"}, far)
 		if status.Code(err) != codes.NotFound {
 			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// TestReadOfWhatNobodyWaitsFor ends when the operation does.
+func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
+	inFarm(t, ServerOptions{Config: Config{ClientGrace: 10 * time.Second}}, func(t *testing.T, f *farm) {
+		ctx, hangUp := context.WithCancel(t.Context())
+		name := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED).GetName()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
+				&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stdout"},
+				readerStream{ctx: t.Context(), got: make(chan string)})
+		}()
+		synctest.Wait()
+		hangUp()
+		select {
+		case err := <-ended:
+			if status.Code(err) != codes.NotFound {
+				t.Error(err)
+			}
+		case <-time.After(2 * f.server.config.ClientGrace):
+			t.Error("it goes on after the operation was dropped")
+			f.stop()
+			<-ended
 		}
 	})
 }

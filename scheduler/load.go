@@ -16,6 +16,9 @@ type load struct {
 // newest is the share of the last run in load.typical.
 const newest = 1.0 / 8
 
+// longestWait is as much as anybody wants to know.
+const longestWait = 1000 * time.Hour
+
 // ran takes how long a worker had a task.
 func (l *load) ran(d time.Duration) {
 	if l.typical == 0 {
@@ -34,9 +37,10 @@ func (l *load) add(expected time.Duration, n int) {
 }
 
 // wait is how long a further task is expected to wait until one of so many busy workers is
-// free for it, if all that waits goes before it.
+// free for it, if all that waits goes before it: at most longestWait.
 func (l *load) wait(workers int) time.Duration {
-	return (l.known + time.Duration(l.unknown+1)*l.typical) / time.Duration(max(workers, 1))
+	all := float64(l.known) + float64(l.unknown+1)*float64(l.typical)
+	return time.Duration(max(0, min(all/float64(max(workers, 1)), float64(longestWait))))
 }
 
 // expected is how long a task is thought to run on a size class, 0 if that is not known.

@@ -1,9 +1,12 @@
 package scheduler
 
 import (
+	"maps"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -64,5 +67,19 @@ func TestMetadataIsNotCopied(t *testing.T) {
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations, want none", allocs)
+	}
+}
+
+// TestTraceHeadersAreHints: what no message takes would keep the action from its worker.
+func TestTraceHeadersAreHints(t *testing.T) {
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-aa-bb-01", "tracestate", "a=\xff"))
+	op := &Operation{}
+	if err := op.carry(ctx); err != nil || !maps.Equal(op.Trace, map[string]string{"traceparent": "00-aa-bb-01"}) {
+		t.Errorf("carried %q, %v", op.Trace, err)
+	}
+	op = &Operation{}
+	ctx = metadata.NewIncomingContext(t.Context(), metadata.Pairs("tracestate", strings.Repeat("a", maxTraceBytes+1)))
+	if err := op.carry(ctx); err != nil || op.Trace != nil {
+		t.Errorf("carried %d bytes, %v", len(op.Trace["tracestate"]), err)
 	}
 }

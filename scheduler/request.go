@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
+
+// maxTraceBytes bounds a trace header.
+const maxTraceBytes = 4 << 10
 
 // traceKeys are the W3C trace context headers.
 var traceKeys = [...]string{"traceparent", "tracestate"}
@@ -67,12 +71,14 @@ func (s *Server) claimsOf(who *auth.Identity) map[string]string {
 // carry takes what travels with the request's headers.
 func (op *Operation) carry(ctx context.Context) error {
 	for _, k := range traceKeys {
-		if v := metadata.ValueFromIncomingContext(ctx, k); len(v) > 0 {
-			if op.Trace == nil {
-				op.Trace = map[string]string{}
-			}
-			op.Trace[k] = strings.Join(v, ",")
+		v := strings.Join(metadata.ValueFromIncomingContext(ctx, k), ",")
+		if v == "" || len(v) > maxTraceBytes || !utf8.ValidString(v) {
+			continue // no message takes it, and it is a hint
 		}
+		if op.Trace == nil {
+			op.Trace = map[string]string{}
+		}
+		op.Trace[k] = v
 	}
 	v := metadata.ValueFromIncomingContext(ctx, requestMetadataKey)
 	if len(v) == 0 {
@@ -123,6 +129,9 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 		//lint:ignore SA1019 deprecated is what those clients send
 		platform = command.GetPlatform()
 	}
+	if n := len(platform.GetProperties()); n > maxProperties {
+		return status.Errorf(codes.InvalidArgument, "action %s: platform has %d properties, at most %d are taken", op.Digest, n, maxProperties)
+	}
 	matched := s.matched(platform)
 	op.Platform, platform = s.platforms.of(matched)
 	if matched != nil && matched == action.GetPlatform() {
@@ -153,8 +162,20 @@ func (s *Server) limit(op *Operation, action *repb.Action) error {
 	return nil
 }
 
+// maxBytes bounds what is read of a client's. Actions are kept, and handed on with a call; a command
+// is looked into once.
+func maxBytes(m proto.Message) int64 {
+	if _, ok := m.(*repb.Action); ok {
+		return 1 << 20
+	}
+	return 16 << 20
+}
+
 // read fetches and decodes one message. Its errors are gRPC statuses.
 func read(ctx context.Context, storage Storage, what string, d digest.Digest, m proto.Message) error {
+	if most := maxBytes(m); d.SizeBytes() > most {
+		return status.Errorf(codes.InvalidArgument, "%s %s is larger than the %d bytes that are taken", what, d, most)
+	}
 	b, err := storage.Read(ctx, d)
 	switch {
 	case err == nil:
@@ -173,6 +194,12 @@ func read(ctx context.Context, storage Storage, what string, d digest.Digest, m 
 	return nil
 }
 
+// maxProperties bounds platforms, each of which is compared with those of workers.
+const maxProperties = 128
+
+// maxInstanceBytes bounds instance names: the pool of one is looked for below each of its prefixes.
+const maxInstanceBytes = 1024
+
 // reserved are the words that no component of an instance name may be (REv2,
 // ContentAddressableStorage, on resource names).
 var reserved = map[string]bool{
@@ -184,6 +211,9 @@ var reserved = map[string]bool{
 func checkInstance(name string) error {
 	if name == "" {
 		return nil
+	}
+	if len(name) > maxInstanceBytes {
+		return fmt.Errorf("it has %d bytes, at most %d are taken", len(name), maxInstanceBytes)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" {

@@ -262,20 +262,13 @@ type delivery struct {
 	out Out
 	// calls are where out.Replies go, in their order; nil where nobody waits any more.
 	calls []chan Reply
-	// letters are where out.Notices go; of one there may be several or none.
-	letters []letter
-}
-
-type letter struct {
-	to     *mailbox
-	notice *Status
 }
 
 // step feeds one event to the state and then, without the lock, does what it
 // says. The event runs under the lock.
 func (s *Server) step(event func(now time.Time) Out) {
 	s.mu.Lock()
-	d := s.addressLocked(event(time.Now()))
+	d := s.deliverLocked(event(time.Now()))
 	// To be called too early does no harm, and costs less than to wake Run at each event.
 	early := !s.tick.IsZero() && (s.awaited.IsZero() || s.tick.Before(s.awaited))
 	s.mu.Unlock()
@@ -292,9 +285,6 @@ func (s *Server) step(event func(now time.Time) Out) {
 			c <- d.out.Replies[i]
 		}
 	}
-	for _, l := range d.letters {
-		l.to.put(l.notice)
-	}
 	for i := range d.out.Notices {
 		if st := &d.out.Notices[i]; st.Done() {
 			s.finished(st)
@@ -305,8 +295,20 @@ func (s *Server) step(event func(now time.Time) Out) {
 	}
 }
 
-// addressLocked finds out whom an Out concerns.
-func (s *Server) addressLocked(out Out) delivery {
+// accept is step for an event that begins something. False: the Server has stopped, and nothing was done.
+func (s *Server) accept(event func(now time.Time) Out) (accepted bool) {
+	s.step(func(now time.Time) Out {
+		if s.isStopped() {
+			return Out{NextTick: s.tick}
+		}
+		accepted = true
+		return event(now)
+	})
+	return accepted
+}
+
+// deliverLocked tells those who follow operations, and finds out whose calls are answered.
+func (s *Server) deliverLocked(out Out) delivery {
 	d := delivery{out: out}
 	s.tick = out.NextTick
 	for _, r := range out.Replies {
@@ -316,7 +318,7 @@ func (s *Server) addressLocked(out Out) delivery {
 	for i := range out.Notices {
 		notice := &out.Notices[i]
 		for m := s.streams[notice.Name]; m != nil; m = m.next {
-			d.letters = append(d.letters, letter{m, notice})
+			m.put(notice)
 		}
 	}
 	return d
@@ -346,11 +348,12 @@ func (s *Server) unfollowLocked(name string, m *mailbox) {
 	}
 }
 
-// stop answers all who wait.
+// stop answers all who wait. From then on nothing is accepted: a result of which a worker was told that
+// it may forget it has been delivered.
 func (s *Server) stop() {
-	close(s.stopped)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	close(s.stopped)
 	for _, m := range s.streams {
 		for ; m != nil; m = m.next {
 			m.close()

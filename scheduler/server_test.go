@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,10 +216,22 @@ func TestExecuteRejects(t *testing.T) {
 			"bad digest":       {&repb.ExecuteRequest{ActionDigest: &repb.Digest{Hash: "../x"}}, "action_digest"},
 			"unknown function": {&repb.ExecuteRequest{ActionDigest: ok, DigestFunction: repb.DigestFunction_MD5}, "not supported"},
 			"instance":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a//b"}, "empty component"},
-			"dots":             {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/../b"}, "some would resolve"},
-			"reserved":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved component"},
-			"garbage":          {&repb.ExecuteRequest{ActionDigest: f.storage.putBytes(digest.SHA256, []byte("\xff"))}, "cannot be decoded"},
-			"empty action":     {&repb.ExecuteRequest{ActionDigest: empty}, "command_digest"},
+			"long instance":    {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: strings.Repeat("a/", 1000) + "a"}, "at most 1024 are taken"},
+			"large action":     {&repb.ExecuteRequest{ActionDigest: &repb.Digest{Hash: ok.GetHash(), SizeBytes: 1<<20 + 1}}, "is larger than"},
+			"large command": {&repb.ExecuteRequest{ActionDigest: f.storage.put(&repb.Action{
+				CommandDigest: &repb.Digest{Hash: ok.GetHash(), SizeBytes: 16<<20 + 1}, InputRootDigest: empty,
+			})}, "is larger than"},
+			"many properties": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
+				func(a *repb.Action, _ *repb.Command) {
+					a.Platform = &repb.Platform{Properties: make([]*repb.Platform_Property, 129)}
+					for i := range a.Platform.Properties {
+						a.Platform.Properties[i] = &repb.Platform_Property{Name: fmt.Sprint(i)}
+					}
+				})}, "at most 128 are taken"},
+			"dots":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/../b"}, "some would resolve"},
+			"reserved":     {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved component"},
+			"garbage":      {&repb.ExecuteRequest{ActionDigest: f.storage.putBytes(digest.SHA256, []byte("\xff"))}, "cannot be decoded"},
+			"empty action": {&repb.ExecuteRequest{ActionDigest: empty}, "command_digest"},
 			"no input root": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",
 				func(a *repb.Action, _ *repb.Command) { a.InputRootDigest = nil })}, "input_root_digest"},
 			"no arguments": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",

@@ -155,6 +155,14 @@ func TestSizeClassesAreLearned(t *testing.T) {
 				if on.last != nil && (on.last.GetSizeClass() != c.want || on.last.GetReason() == "") {
 					t.Errorf("%s: placement %v", name, on.last)
 				}
+				next := &Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
+				storage := f.server.options.Storage("", digest.SHA256)
+				if err := f.server.load(t.Context(), storage, next); err != nil {
+					t.Error(err)
+				}
+				if f.server.choose(t.Context(), storage, next); next.Expected <= 0 || next.Expected != next.Size.Expected {
+					t.Errorf("%s: the next one is expected to take %s, on its class %s", name, next.Expected, next.Size.Expected)
+				}
 				f.stop()
 				serving.Wait()
 			})

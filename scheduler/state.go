@@ -131,7 +131,7 @@ func (s *State) end() Out {
 		switch {
 		case !o.gone():
 			out.Notices = append(out.Notices, o.status())
-		case o.restored:
+		default: // who follows it is to know
 			out.Notices = append(out.Notices, Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
 		}
 	}
@@ -352,6 +352,7 @@ func (o *operation) due(s *State) {
 	s.discount(o)
 	s.leave(o.task, o)
 	o.task = nil
+	s.changed(o)
 }
 
 // discount takes an operation that is over from those of its client.

@@ -45,12 +45,14 @@ func (s queueService) Synchronize(
 	}
 	s.neighbours.serves(report.Worker, cacheOf(ctx))
 	answer := make(chan Reply, 1)
-	s.step(func(now time.Time) Out {
+	if !s.accept(func(now time.Time) Out {
 		s.calls++
 		report.Call = s.calls
 		s.held[report.Call] = answer
 		return s.state.Sync(now, report)
-	})
+	}) {
+		return nil, errStopped()
+	}
 	select {
 	case r := <-answer:
 		return s.response(ctx, report.Worker, r)

@@ -221,7 +221,11 @@ func (s *State) tooLate(w *worker, e ending) {
 	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
 	}
-	if t := s.waiting(w, e.action); t != nil && e.response.GetResult() != nil {
+	t := s.waiting(w, e.action)
+	if t == nil || e.response.GetResult() == nil {
+		return
+	}
+	if _, again := s.mispredicted(t, w, e.response); !again {
 		s.finish(t, e.response)
 	}
 }
@@ -298,8 +302,11 @@ func (s *State) elsewhere(w *worker, a action) *task {
 }
 
 // overtake ends a task with the result of a worker that was taken for lost, which
-// is there before that of the worker that took its place.
+// is there before that of the worker that took its place. A failure on a smaller size class ends nothing.
 func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
+	if _, again := s.mispredicted(t, w, resp); again {
+		return
+	}
 	t.worker.task, t.worker.stopping = nil, t.action
 	t.worker, w.task = w, t
 	s.finish(t, resp)
