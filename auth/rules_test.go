@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/genproto/googleapis/bytestream"
 )
 
 func TestRules(t *testing.T) {
@@ -125,6 +127,19 @@ func TestInstanceOfResources(t *testing.T) {
 	} {
 		if got := instanceOf(resource); got != want {
 			t.Errorf("instanceOf(%q) = %q, want %q", resource, got, want)
+		}
+	}
+}
+
+// TestOutputStreamsAreNoBlobs: who may execute reads what commands print, and nothing else.
+func TestOutputStreamsAreNoBlobs(t *testing.T) {
+	blob := "blobs/" + strings.Repeat("0", 64) + "/1"
+	for name, want := range map[string]Right{
+		"streams/operations/x/stdout": Execute, "streams/operations/x/stderr": Execute,
+		"streams/" + blob: Read, blob: Read, "streams/x": Read, "a/streams/operations/x/stdout": Read,
+	} {
+		if n, _ := needOf(need{right: Read}, &bytestream.ReadRequest{ResourceName: name}); n.right != want {
+			t.Errorf("%s takes the right to %s, want %s", name, n.right, want)
 		}
 	}
 }
