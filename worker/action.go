@@ -334,6 +334,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 // report stores the outputs and makes the answer.
 func (a *action) report(ctx context.Context, result runner.Result) (*repb.ExecuteResponse, error) {
 	out := newOutputs(a)
+	defer out.release()
 	response := &repb.ExecuteResponse{Result: out.result}
 	out.result.ExitCode = int32(result.ExitCode)
 	out.result.ExecutionMetadata = a.usage(result)

@@ -23,7 +23,7 @@ import (
 const maxInlineBytes = 4 << 10
 
 // outputs gathers what an action made, first into the worker's store, then
-// into storage.
+// into storage. Until release is called nothing of it goes from the store.
 type outputs struct {
 	a      *action
 	result *repb.ActionResult
@@ -172,7 +172,7 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 }
 
 // file hashes f and brings it into the worker's store: by rename when adoptable
-// names it on the host, else by copy. It is pinned there until upload is over.
+// names it on the host, else by copy. It is pinned there.
 func (o *outputs) file(ctx context.Context, f *os.File, adoptable string) (digest.Digest, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return digest.Digest{}, err
@@ -201,7 +201,7 @@ func (o *outputs) bytes(ctx context.Context, d digest.Digest, b []byte) error {
 	return o.keep(ctx, d)
 }
 
-// keep pins a blob of the store and lists it for the upload.
+// keep pins a blob of the store until release, and lists it for the upload.
 func (o *outputs) keep(ctx context.Context, d digest.Digest) error {
 	if _, listed := o.blobs[d]; listed || d.IsEmptyBlob() {
 		return nil
@@ -226,13 +226,15 @@ func (o *outputs) message(ctx context.Context, m proto.Message) (digest.Digest, 
 	return d, o.bytes(ctx, d, raw)
 }
 
-// upload sends what storage lacks and lets go of the blobs.
+// release lets the store evict what keep has pinned. Whoever makes outputs calls it.
+func (o *outputs) release() {
+	for _, unpin := range o.unpin {
+		unpin()
+	}
+}
+
+// upload sends what storage lacks.
 func (o *outputs) upload(ctx context.Context) error {
-	defer func() {
-		for _, unpin := range o.unpin {
-			unpin()
-		}
-	}()
 	blobs := make([]cas.Blob, 0, len(o.blobs))
 	for _, b := range o.blobs {
 		blobs = append(blobs, b)

@@ -7,7 +7,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // everything makes one output of each sort.
@@ -213,4 +215,22 @@ func TestWorkingDirectory(t *testing.T) {
 	assertResult(t, r.GetResult(), &repb.ActionResult{
 		OutputFiles: []*repb.OutputFile{outputFile("out", "1", false), outputFile("../../top/out", "1", false)},
 	})
+}
+
+// TestOutputsAreLetGo: when what a command printed cannot be stored whole, nothing of it stays
+// pinned in the worker's store.
+func TestOutputsAreLetGo(t *testing.T) {
+	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 150_000})
+	check(t, err)
+	t.Cleanup(func() { check(t, store.Close()) })
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) { o.Store = store }})
+	r := f.run(t, spec{shell: "head -c 100000 /dev/zero; head -c 100001 /dev/zero >&2"})
+	assertCode(t, r, codes.ResourceExhausted, "store stderr")
+	if had := store.Stats().Bytes; had != 100_000 {
+		t.Errorf("the store has %d bytes, not stdout's", had)
+	}
+	store.MakeRoom(150_000)
+	if left := store.Stats().Bytes; left != 0 {
+		t.Errorf("%d bytes can never be evicted", left)
+	}
 }
