@@ -64,9 +64,9 @@ func (r *Root) unchangedBelow(path string) (Input, bool) {
 
 // Written returns the path of the file in the writable layer that holds the
 // whole content of the regular file at path, so that it can be moved away
-// instead of copied, after the action has ended. It is false for inputs, for
-// whatever is no regular file, and for a file with several links: what is
-// moved into a store must have no second name.
+// instead of copied, after the action has ended and if nobody else can have it
+// open. It is false for inputs, for whatever is no regular file, and for a file
+// with several links: what is moved into a store must have no second name.
 func (r *Root) Written(path string) (string, bool) { return r.upper.written(path) }
 
 // writtenAbove is Written for a root with an overlay.

@@ -46,7 +46,7 @@ type action struct {
 	ran    runner.Result // zero: the command did not run
 	limits cgroup.Limits // of the slot that it ran in
 	// vacated: neither a process of it is alive nor does another one have what was open
-	// in it. watched: somebody asked for what it printed.
+	// in it; runCommand finds out. watched: somebody asked for what it printed.
 	vacated, watched bool
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats

@@ -165,15 +165,17 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 		return nil, err
 	}
 	defer f.Close()
-	adoptable, _ := o.a.root.Written(full)
-	d, err := o.file(ctx, f, adoptable)
+	written, _ := o.a.root.Written(full)
+	d, err := o.file(ctx, f, written)
 	node.Digest = d.Proto()
 	return node, err
 }
 
-// file hashes f and brings it into the worker's store: by rename when adoptable
-// names it on the host, else by copy. It is pinned there.
-func (o *outputs) file(ctx context.Context, f *os.File, adoptable string) (digest.Digest, error) {
+// file hashes f and brings it into the worker's store, where it is pinned. What written
+// names on the host, if anything, is moved there, but only where nobody can have it open any
+// more, who could rewrite the blob. All else is copied, and hashed again while it is: what
+// somebody changes meanwhile is no output.
+func (o *outputs) file(ctx context.Context, f *os.File, written string) (digest.Digest, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return digest.Digest{}, err
 	}
@@ -182,10 +184,13 @@ func (o *outputs) file(ctx context.Context, f *os.File, adoptable string) (diges
 		return d, err
 	}
 	store := o.a.p.w.opts.Store
-	if adoptable != "" {
-		err = store.Adopt(ctx, adoptable, d)
+	if written != "" && o.a.vacated {
+		err = store.Adopt(ctx, written, d)
 	} else if _, err = f.Seek(0, io.SeekStart); err == nil {
 		err = store.Put(ctx, d, f)
+	}
+	if errors.Is(err, cas.ErrCorrupt) {
+		return d, failf(codes.Aborted, "was changed after the command had ended: %w", err)
 	}
 	if err != nil {
 		return d, err

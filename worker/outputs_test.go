@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"os"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -232,5 +233,18 @@ func TestOutputsAreLetGo(t *testing.T) {
 	store.MakeRoom(150_000)
 	if left := store.Stats().Bytes; left != 0 {
 		t.Errorf("%d bytes can never be evicted", left)
+	}
+}
+
+// TestOutputThatIsChangedMeanwhile stores a file that has other bytes whenever it is read.
+func TestOutputThatIsChangedMeanwhile(t *testing.T) {
+	store := openStore(t, t.TempDir())
+	f, err := os.Open("/proc/sys/kernel/random/uuid")
+	check(t, err)
+	defer f.Close()
+	a := &action{fn: digest.SHA256, p: &position{w: &Worker{opts: Options{Store: store}}}}
+	d, err := newOutputs(a).file(t.Context(), f, "")
+	if code := statusOf(t.Context(), err).Code(); code != codes.Aborted || store.Contains(d) {
+		t.Errorf("it is in the store: %v, error %v", store.Contains(d), err)
 	}
 }

@@ -104,7 +104,7 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 	}
 	s.w.Logger.Warn("no sandbox: commands see the machine and one another", zap.NamedError("missing", err),
 		zap.String("costs", "a command may read the local store and change what others leave, in /tmp and wherever "+
-			"its user may write; absolute paths in outputs depend on the slot"),
+			"its user may write; absolute paths in outputs depend on the slot, and outputs are copied"),
 		zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged) on Linux 5.12 or later"))
 	s.isolation.sandbox = nil
 	return s.launch(ctx, i)
