@@ -53,7 +53,6 @@ func newGRPC(c *calls, a *activity, p protection) (*grpc.Server, *health.Server)
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.SharedWriteBuffer(true), // else every connection has its own 32 KiB
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
