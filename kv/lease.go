@@ -18,6 +18,9 @@ import (
 // time, so that none is evicted.
 const LeaseBucket = "lease"
 
+// DefaultLeaseDuration is a Lease's without LeaseOptions.Duration.
+const DefaultLeaseDuration = 10 * time.Second
+
 // ErrLeaseLost: somebody else may have the lease now.
 var ErrLeaseLost = errors.New("lease is lost")
 
@@ -31,8 +34,8 @@ type LeaseStore interface {
 type LeaseOptions struct {
 	// Holder says who has it, in logs; default "somebody".
 	Holder string
-	// Duration is how long a holder that has died keeps it; default 10 s, and the same for
-	// all. A holder that cannot renew it ends itself after 4/5 of that.
+	// Duration is how long a holder that has died keeps it; default DefaultLeaseDuration, and the
+	// same for all. A holder that cannot renew it ends itself after 4/5 of that.
 	Duration time.Duration
 	Logger   *zap.Logger // nil logs nothing
 
@@ -52,6 +55,7 @@ type Lease struct {
 	seen  []byte
 	since time.Time
 	term  uint64 // the highest that was ever seen
+	gave  bool   // it was ours last, and we gave it up
 }
 
 // A tenancy is what the record of a lease says.
@@ -65,7 +69,7 @@ type tenancy struct {
 // NewLease returns the lease of a name; s stays the caller's.
 func NewLease(s LeaseStore, name string, o LeaseOptions) *Lease {
 	if o.Duration <= 0 {
-		o.Duration = 10 * time.Second
+		o.Duration = DefaultLeaseDuration
 	}
 	if o.Holder == "" {
 		o.Holder = "somebody"
@@ -80,9 +84,9 @@ func NewLease(s LeaseStore, name string, o LeaseOptions) *Lease {
 }
 
 // Hold waits for the lease, has serve run while it holds it, gives it up, and returns what serve has.
-// The context of serve ends with ctx, and before anybody else can have the lease: then Hold returns
-// ErrLeaseLost unless serve returns an error of its own. term is higher than that of any holder before.
-// Hold is not called again before it has returned.
+// The context of serve ends with ctx, and before anybody else can have the lease: then the error wraps
+// ErrLeaseLost, beside that of serve. term is higher than that of any holder before.
+// Hold is not called again before it has returned; then all others who wait come first.
 func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term uint64) error) error {
 	held, err := l.acquire(ctx)
 	if err != nil {
@@ -104,8 +108,9 @@ func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term u
 	}
 	<-served
 	l.release(ctx, held)
-	if lost && err == nil {
-		err = ErrLeaseLost
+	l.gave = !lost
+	if lost {
+		err = errors.Join(ErrLeaseLost, err)
 	}
 	return err
 }
@@ -120,6 +125,11 @@ type holding struct {
 
 // acquire waits until the lease is ours, or ctx ends.
 func (l *Lease) acquire(ctx context.Context) (*holding, error) {
+	if l.gave { // whoever waits looks meanwhile
+		if err := sleep(ctx, l.options.Duration/3); err != nil {
+			return nil, err
+		}
+	}
 	for waits := false; ; {
 		free, holder := l.look(ctx)
 		if free {
@@ -131,12 +141,19 @@ func (l *Lease) acquire(ctx context.Context) (*holding, error) {
 			l.options.Logger.Info("waiting for the lease", zap.String("holder", holder))
 		}
 		// Not all who wait ask at the same moment.
-		pause := l.options.Duration/8 + rand.N(l.options.Duration/8)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := sleep(ctx, l.options.Duration/8+rand.N(l.options.Duration/8)); err != nil {
+			return nil, err
 		}
+	}
+}
+
+// sleep returns after d, or with ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

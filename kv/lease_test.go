@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -321,9 +322,60 @@ func TestLeaseReturnsWhatServeDoes(t *testing.T) {
 		for _, want := range []error{broken, nil} {
 			start := time.Now()
 			err := l.Hold(t.Context(), func(context.Context, uint64) error { return want })
-			if !errors.Is(err, want) || time.Since(start) > 3*time.Second {
+			if !errors.Is(err, want) || time.Since(start) > 5*time.Second {
 				t.Errorf("%v after %s, want %v", err, time.Since(start), want)
 			}
+		}
+	})
+}
+
+// TestLeaseIsLostWhateverServeReturns has the store away until the lease ends, of which serve makes an error.
+func TestLeaseIsLostWhateverServeReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		way := &link{LeaseStore: NewMemory(0)}
+		l, broken := NewLease(way, "farm", LeaseOptions{}), errors.New("broken")
+		err := l.Hold(t.Context(), func(ctx context.Context, _ uint64) error {
+			way.set(true, nil)
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", broken, ctx.Err())
+		})
+		if !errors.Is(err, ErrLeaseLost) || !errors.Is(err, broken) {
+			t.Errorf("%v, want that the lease is lost, and what serve says", err)
+		}
+	})
+}
+
+// TestLeaseGoesToOthersFirst has a holder give the lease up and want it again at once, while another waits:
+// they take turns. Without the other one, it is the first one's again.
+func TestLeaseGoesToOthersFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		a, b := NewLease(store, "farm", LeaseOptions{}), NewLease(store, "farm", LeaseOptions{})
+		var holders []string
+		hold := func(l *Lease, name string) {
+			if err := l.Hold(t.Context(), func(context.Context, uint64) error {
+				holders = append(holders, name)
+				time.Sleep(time.Minute) // the other one waits by then
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		var group sync.WaitGroup
+		group.Go(func() {
+			for range 4 {
+				hold(a, "a")
+			}
+		})
+		group.Go(func() {
+			time.Sleep(time.Second)
+			for range 2 {
+				hold(b, "b")
+			}
+		})
+		group.Wait()
+		if got := strings.Join(holders, ""); got != "ababaa" {
+			t.Errorf("the holders were %s in turn", got)
 		}
 	})
 }

@@ -110,10 +110,13 @@ func (r keptRecord) String() string { return "record " + r.key.String() }
 
 func (r keptRecord) read(ctx context.Context) ([]byte, error) {
 	text, err := r.store.Get(ctx, r.key)
-	if errors.Is(err, kv.ErrNotFound) {
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
 		return nil, nil
+	case err != nil:
+		return nil, unanswered{err}
 	}
-	return text, err
+	return text, nil
 }
 
 func (r keptRecord) write(ctx context.Context, text []byte) error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"go.uber.org/zap"
+
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
@@ -21,8 +23,8 @@ func (s *Scheduler) checkLease() error {
 	return nil
 }
 
-// Run serves until ctx ends, with a Lease only while it has that. ready is called with the
-// address of the gRPC port each time that calls are answered from then on.
+// Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
+// turn begins ends that turn, not Run. ready is called with the address of the gRPC port each time that calls are answered from then on.
 func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
 		return s.serve(ctx, 0, ready)
@@ -43,12 +45,24 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.LeaseTime, Logger: s.Logger,
 	})
 	for ctx.Err() == nil {
-		if err := s.takeTurn(ctx, lease, ready); err != nil && !errors.Is(err, kv.ErrLeaseLost) && ctx.Err() == nil {
+		err := s.takeTurn(ctx, lease, ready)
+		switch away := (unanswered{}); {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, kv.ErrLeaseLost) || errors.As(err, &away):
+			s.Logger.Warn("turn is over, the next is waited for", zap.Error(err))
+		default:
 			return err
 		}
 	}
 	return nil
 }
+
+// An unanswered error is that of asking somebody elsewhere, who did not answer. It ends a turn, of which
+// another scheduler may make more, but not the program: nothing here is wrong.
+type unanswered struct{ error }
+
+// Unwrap returns what came of it.
+func (u unanswered) Unwrap() error { return u.error }
 
 // openIndex returns where this scheduler, and the one that takes its place, remembers what workers have.
 func (s *Scheduler) openIndex(records kv.Store) (*scheduler.Index, error) {

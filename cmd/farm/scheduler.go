@@ -83,7 +83,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	s.Client.Flags(f)
 	f.StringVar(&s.Lease, "lease", "", "`name` under which schedulers with the same --state (redis) take turns: one serves, and when it "+
 		"dies another does; empty: this one always serves")
-	f.DurationVar(&s.LeaseTime, "lease-time", 10*time.Second, "`time` after which another scheduler takes the --lease of one that has died")
+	f.DurationVar(&s.LeaseTime, "lease-time", kv.DefaultLeaseDuration, "`time` after which another scheduler takes the --lease of one that has died")
 	s.ConfigFlags(f)
 	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
 	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for scheduler.Replay; it ends at 1 GiB")

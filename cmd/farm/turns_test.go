@@ -1,0 +1,151 @@
+package farm
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/kv/redistest"
+)
+
+// A started is a scheduler that may not serve yet.
+type started struct {
+	*testing.T
+	logs   *observer.ObservedLogs
+	ready  chan string
+	ended  chan struct{}
+	err    error // of Run, when that has ended
+	cancel context.CancelFunc
+}
+
+// startTurns starts s, and ends it with the test.
+func startTurns(t *testing.T, s Scheduler) *started {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	s.Data, s.Logger = t.TempDir(), zap.New(core)
+	if s.Listen == "" {
+		s.Listen = freePort(t)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &started{T: t, logs: logs, ready: make(chan string, 1), ended: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer close(f.ended)
+		f.err = s.Run(ctx, func(address string) error { f.ready <- address; return nil })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-f.ended
+	})
+	return f
+}
+
+// patience is how long anything that has to come may take.
+const patience = 2 * time.Minute
+
+// says returns when the log has a message n times, and fails the test if the scheduler ends before.
+func (f *started) says(n int, message string) {
+	f.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for tick := time.NewTicker(5 * time.Millisecond); f.logs.FilterMessage(message).Len() < n; {
+		select {
+		case <-f.ended:
+			f.Fatalf("the scheduler has ended: %v", f.err)
+		case <-deadline.C:
+			f.Fatalf("the log does not say %d times: %s", n, message)
+		case <-tick.C:
+		}
+	}
+}
+
+// serves returns the scheduler's address when it serves.
+func (f *started) serves() (address string) {
+	f.Helper()
+	select {
+	case address = <-f.ready:
+	case <-f.ended:
+		f.Fatalf("the scheduler has ended: %v", f.err)
+	case <-time.After(patience):
+		f.Fatal("the scheduler does not serve")
+	}
+	return address
+}
+
+// TestTurnWithoutRecords has a Redis that gives everything but drains: those who wait for their turn
+// go on to, and serve when it gives these.
+func TestTurnWithoutRecords(t *testing.T) {
+	redis := redistest.Start(t)
+	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+kv.LeaseBucket+"}*")
+	f := startTurns(t, Scheduler{
+		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: time.Second,
+	})
+	f.says(2, "turn is over, the next is waited for")
+	redis.Do("ACL", "SETUSER", "default", "allkeys")
+	f.serves()
+}
+
+// TestTurnThatIsLost has somebody else take the lease while the storage has not answered yet: that is the end
+// of the turn only.
+func TestTurnThatIsLost(t *testing.T) {
+	redis := redistest.Start(t)
+	f := startTurns(t, Scheduler{
+		State: State("redis://" + redis.Addr), Storage: "grpc://" + silent(t).Addr().String(), Lease: "main", LeaseTime: 2 * time.Second,
+	})
+	f.says(1, "lease taken")
+	records, err := kv.OpenRedis("redis://"+redis.Addr, kv.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	// Who has it from now on is dead.
+	lease := kv.Key{Bucket: kv.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte("main"))}
+	if err := records.Put(t.Context(), lease, []byte(`{"term": 4000000000000000, "holder": "somebody else"}`)); err != nil {
+		t.Fatal(err)
+	}
+	f.says(1, "turn is over, the next is waited for")
+	f.says(2, "lease taken")
+}
+
+// TestTurnWithWrongRecords has drains that nobody can have written: this does not pass, and ends the program.
+func TestTurnWithWrongRecords(t *testing.T) {
+	redis := redistest.Start(t)
+	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	records, err := kv.OpenRedis("redis://"+redis.Addr, kv.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	s := Scheduler{
+		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: time.Second,
+	}
+	if err := s.keptDrains(records).write(t.Context(), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	f := startTurns(t, s)
+	select {
+	case <-f.ended:
+	case <-time.After(patience):
+		t.Fatal("the scheduler goes on")
+	}
+	if f.err == nil {
+		t.Error("the scheduler ends without an error")
+	}
+}
+
+// silent returns a port that takes connections and says nothing.
+func silent(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
