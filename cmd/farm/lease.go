@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -23,8 +24,16 @@ func (s *Scheduler) checkLease() error {
 	return nil
 }
 
+func (s *Scheduler) leaseTime() time.Duration {
+	if s.LeaseTime > 0 {
+		return s.LeaseTime
+	}
+	return kv.DefaultLeaseDuration
+}
+
 // Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
-// turn begins ends that turn, not Run. ready is called with the address of the gRPC port each time that calls are answered from then on.
+// turn begins ends that turn, not Run. ready is called with the address of the gRPC port each time that
+// calls are answered from then on.
 func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
 		return s.serve(ctx, 0, ready)
@@ -42,7 +51,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		return fmt.Errorf("host name: %w", err)
 	}
 	lease := kv.NewLease(store, s.Lease, kv.LeaseOptions{
-		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.LeaseTime, Logger: s.Logger,
+		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.leaseTime(), Logger: s.Logger,
 	})
 	for ctx.Err() == nil {
 		err := s.takeTurn(ctx, lease, ready)

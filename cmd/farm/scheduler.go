@@ -125,6 +125,12 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	}
 	protect := config.protect
 	registry := newRegistry()
+	storage, err := s.openStorage(ctx, registry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, storage.close()) }()
+	// Not before: clients would wait here for as long as storage does not answer, and not try elsewhere.
 	listener, err := s.Ports.listen(ctx, "--listen", s.Listen)
 	if err != nil {
 		return err
@@ -132,11 +138,6 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	defer listener.Close()
 	clients := &activity{}
 	server, health := newGRPC(newCalls(registry), clients, protect)
-	storage, err := s.openStorage(ctx, registry)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, storage.close()) }()
 	tracer, endTracing, err := s.Tracing.open(ctx, "forerunner-scheduler", s.Logger)
 	if err != nil {
 		return err
@@ -300,6 +301,9 @@ func (s *Scheduler) checkAccess(guard *auth.Guard, server *grpc.Server) error {
 // with a round trip of 10 ms, two for an action, it is 12,800 actions a second.
 const storageCalls = 256
 
+// storagePatience is how long storage elsewhere may be silent before it is said that nothing is served.
+const storagePatience = 5 * time.Second
+
 // A storage is what the scheduler reads actions and results from.
 type storage struct {
 	register     func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
@@ -324,8 +328,7 @@ func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Register
 	if err != nil {
 		return nil, err
 	}
-	answer, err := repb.NewCapabilitiesClient(remote.blobs).GetCapabilities(ctx,
-		&repb.GetCapabilitiesRequest{InstanceName: remote.prefix}, grpc.WaitForReady(true))
+	answer, err := s.askStorage(ctx, remote)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ask storage %s what it can: %w", spec, err), remote.Close())
 	}
@@ -336,6 +339,27 @@ func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Register
 		capabilities: answer.GetCacheCapabilities(),
 		close:        remote.Close,
 	}, nil
+}
+
+// askStorage returns what storage elsewhere can, when that answers. With a lease, which others who reach the
+// storage could have, it waits for half of its time only.
+func (s *Scheduler) askStorage(ctx context.Context, remote *remoteStorage) (*repb.ServerCapabilities, error) {
+	request := &repb.GetCapabilitiesRequest{InstanceName: remote.prefix}
+	storage := repb.NewCapabilitiesClient(remote.blobs)
+	if s.Lease == "" {
+		waits := time.AfterFunc(storagePatience, func() {
+			s.Logger.Warn("storage does not answer; nothing is served before it does", zap.String("storage", s.Storage))
+		})
+		defer waits.Stop()
+		return storage.GetCapabilities(ctx, request, grpc.WaitForReady(true))
+	}
+	limited, cancel := context.WithTimeout(ctx, s.leaseTime()/2)
+	defer cancel()
+	answer, err := storage.GetCapabilities(limited, request, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, unanswered{err}
+	}
+	return answer, nil
 }
 
 // embedStorage opens a folder, to be served on the scheduler's own port.

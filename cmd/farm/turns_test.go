@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
@@ -84,7 +86,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
 	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+kv.LeaseBucket+"}*")
 	f := startTurns(t, Scheduler{
-		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: time.Second,
+		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(2, "turn is over, the next is waited for")
 	redis.Do("ACL", "SETUSER", "default", "allkeys")
@@ -123,7 +125,7 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	}
 	defer records.Close()
 	s := Scheduler{
-		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: time.Second,
+		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	}
 	if err := s.keptDrains(records).write(t.Context(), []byte("{")); err != nil {
 		t.Fatal(err)
@@ -136,6 +138,58 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	}
 	if f.err == nil {
 		t.Error("the scheduler ends without an error")
+	}
+}
+
+// TestTurnWithoutStorage has who holds the lease not reach the storage: another one, who does, serves.
+func TestTurnWithoutStorage(t *testing.T) {
+	redis := redistest.Start(t)
+	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	shared := Scheduler{State: State("redis://" + redis.Addr), Lease: "main", LeaseTime: 2 * time.Second}
+	cut, whole := shared, shared
+	cut.Storage, whole.Storage = "grpc://"+silent(t).Addr().String(), "grpc://"+storage.conn.Target()
+	first := startTurns(t, cut)
+	first.says(1, "lease taken")
+	startTurns(t, whole).serves()
+	first.says(1, "turn is over, the next is waited for")
+}
+
+// A capable storage says so, and nothing else.
+type capable struct {
+	repb.UnimplementedCapabilitiesServer
+}
+
+func (capable) GetCapabilities(context.Context, *repb.GetCapabilitiesRequest) (*repb.ServerCapabilities, error) {
+	return &repb.ServerCapabilities{CacheCapabilities: &repb.CacheCapabilities{}}, nil
+}
+
+// TestStorageIsWaitedFor has a scheduler without a lease whose storage is late: until then nobody can
+// take it for one that serves.
+func TestStorageIsWaitedFor(t *testing.T) {
+	l := silent(t)
+	address := freePort(t)
+	f := startTurns(t, Scheduler{Listen: address, Storage: "grpc://" + l.Addr().String()})
+	asks, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("tcp", address); err == nil {
+		t.Error("clients can connect already")
+		_ = conn.Close()
+	}
+	_ = asks.Close()
+	server := grpc.NewServer()
+	repb.RegisterCapabilitiesServer(server, capable{})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	defer func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := f.serves(); got != address {
+		t.Errorf("it serves at %s, want %s", got, address)
 	}
 }
 
