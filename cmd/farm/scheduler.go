@@ -136,8 +136,6 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return err
 	}
 	defer listener.Close()
-	clients := &activity{}
-	server, health := newGRPC(newCalls(registry), clients, protect)
 	tracer, endTracing, err := s.Tracing.open(ctx, "forerunner-scheduler", s.Logger)
 	if err != nil {
 		return err
@@ -171,6 +169,9 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
+	clients := &activity{}
+	server, health := newGRPC(newCalls(registry), clients, protect)
+	defer server.Stop() // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
 	kv.RegisterFSAC(server, records)
