@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -93,7 +95,7 @@ func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, 
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("read quotas: %w", err)
+		return nil, nil, fmt.Errorf("read quotas: %w", unanswered{err})
 	}
 	if err := json.Unmarshal(written, &list); err != nil {
 		return nil, nil, fmt.Errorf("read quotas: %w", err)
@@ -110,6 +112,17 @@ func (f quotaFile) load(ctx context.Context) ([]scheduler.QuotaRecord, error) {
 			QuotaKey: scheduler.QuotaKey{Cohort: k.Cohort, Instance: k.Instance},
 			Quota:    quota.Quota{Min: k.Min, Max: k.Max},
 		}
+	}
+	return records, err
+}
+
+// firstQuotas returns the quotas with which s begins. A store that is shared is read again and again: if it
+// does not answer now, s begins without any.
+func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]scheduler.QuotaRecord, error) {
+	records, err := f.load(ctx)
+	if away := (unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {
+		s.Logger.Warn("quotas cannot be read; none is in force until they can", zap.Error(err))
+		return nil, nil
 	}
 	return records, err
 }

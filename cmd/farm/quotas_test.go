@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/kv/redistest"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
@@ -80,5 +81,44 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 	}
 	if len(list) != 2 {
 		t.Errorf("%v", list)
+	}
+}
+
+// TestSchedulerStartsWithoutQuotas has a Redis that is away when a scheduler begins. That has the quotas when it is
+// back, but for a record that nobody can have written.
+func TestSchedulerStartsWithoutQuotas(t *testing.T) {
+	redis := redistest.Start(t)
+	state := State("redis://" + redis.Addr)
+	cohorts := configFile(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
+	redis.Kill()
+	startTurns(t, Scheduler{State: state, CacheSize: "10M"}).serves()
+	f := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts})
+	conn, err := Dial(f.serves())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if n := f.logs.FilterMessage("quotas cannot be read; none is in force until they can").Len(); n != 1 {
+		t.Errorf("it is said %d times that quotas cannot be read", n)
+	}
+	redis.Restart()
+	records, err := kv.OpenRedis(string(state), kv.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	quotas := quotaFile{records}
+	if err := quotas.keep(t.Context(), quotaRecord("farm", "team", 1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	f.says(1, "quota was changed elsewhere")
+	if q := (&term{T: t, conn: conn}).quota(); q.GetMin() != 1 || q.GetMax() != 2 {
+		t.Errorf("the quota is %v", q)
+	}
+	if err := records.Put(t.Context(), quotas.key(), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if err := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts}).ends(); err == nil {
+		t.Error("quotas that nobody can have written are taken")
 	}
 }

@@ -246,11 +246,14 @@ func (s *Scheduler) remember(
 	}
 	o.KeepDrains = func(ps []scheduler.Pattern) error { return keepDrains(ctx, drains, ps) }
 	quotas := quotaFile{records}
-	if o.Quotas, err = quotas.load(ctx); err != nil {
-		return fmt.Errorf("--state: %w", err)
-	}
 	o.KeepQuota = quotas.keep
-	if kv.IsRedisURL(string(s.State)) { // others may have it, too, or this one's place
+	shared := kv.IsRedisURL(string(s.State)) // others may have it, too, or this one's place
+	if len(o.Config.Quotas.Cohorts) > 0 {
+		if o.Quotas, err = s.firstQuotas(ctx, quotas, shared); err != nil {
+			return fmt.Errorf("--state: %w", err)
+		}
+	}
+	if shared {
 		o.LoadQuotas = quotas.load
 		if o.Index, err = s.openIndex(records); err != nil {
 			return err

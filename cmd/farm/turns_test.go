@@ -19,11 +19,10 @@ import (
 // A started is a scheduler that may not serve yet.
 type started struct {
 	*testing.T
-	logs   *observer.ObservedLogs
-	ready  chan string
-	ended  chan struct{}
-	err    error // of Run, when that has ended
-	cancel context.CancelFunc
+	logs  *observer.ObservedLogs
+	ready chan string
+	ended chan struct{}
+	err   error // of Run, when that has ended
 }
 
 // startTurns starts s, and ends it with the test.
@@ -35,7 +34,7 @@ func startTurns(t *testing.T, s Scheduler) *started {
 		s.Listen = freePort(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f := &started{T: t, logs: logs, ready: make(chan string, 1), ended: make(chan struct{}), cancel: cancel}
+	f := &started{T: t, logs: logs, ready: make(chan string, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
 		f.err = s.Run(ctx, func(address string) error { f.ready <- address; return nil })
@@ -77,6 +76,17 @@ func (f *started) serves() (address string) {
 		f.Fatal("the scheduler does not serve")
 	}
 	return address
+}
+
+// ends returns the error of a scheduler that ends by itself.
+func (f *started) ends() error {
+	f.Helper()
+	select {
+	case <-f.ended:
+	case <-time.After(patience):
+		f.Fatal("the scheduler goes on")
+	}
+	return f.err
 }
 
 // TestTurnWithoutRecords has a Redis that gives everything but drains: those who wait for their turn
@@ -130,13 +140,7 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	if err := s.keptDrains(records).write(t.Context(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	f := startTurns(t, s)
-	select {
-	case <-f.ended:
-	case <-time.After(patience):
-		t.Fatal("the scheduler goes on")
-	}
-	if f.err == nil {
+	if err := startTurns(t, s).ends(); err == nil {
 		t.Error("the scheduler ends without an error")
 	}
 }
