@@ -21,6 +21,10 @@
 // name; who has it open reads on. A crash leaves nothing but files under tmp,
 // which the next start removes. A full disk evicts before it fails.
 //
+// An upload to a Server that broke off keeps its file, and its room in the store, to
+// be resumed. When a client writes and no blob is left to evict, such uploads go, the
+// longest idle first, before the write fails.
+//
 // A large blob that comes from upstream can be read before it is whole, by those
 // who ask for an Arrival: its file has holes, which are filled from where somebody
 // reads and from the start. It takes room in the store as its bytes come, is
@@ -51,6 +55,7 @@
 //
 // # Locks
 //
-// landing.mu comes before fetches.mu, that before files.mu; memory.mu, readings.mu, arrival.mu and Arrival.mu
-// are each alone. None is held during I/O, a callback or a wait.
+// landing.mu comes before fetches.mu, that before files.mu; upload.io before uploads.mu, that before files.mu;
+// memory.mu, readings.mu, arrival.mu and Arrival.mu are each alone. None but upload.io, which serializes what
+// is done with one upload's file, is held during I/O, a callback or a wait.
 package cas

@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -47,7 +48,8 @@ type ServerOptions struct {
 	AllowActionUpdates bool
 	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
 	// (default 128), PartialUploadAge for how long (default 30 minutes; an
-	// expired one goes when the next upload begins or breaks off).
+	// expired one goes when the next upload begins or breaks off). They take room in
+	// the Store, and go sooner, the oldest first, when an upload finds none.
 	MaxPartialUploads int
 	PartialUploadAge  time.Duration
 }
@@ -96,7 +98,7 @@ func NewServer(s *Store, a *Actions, o ServerOptions) *Server {
 		actions: a,
 		options: o,
 		log:     o.Logger,
-		uploads: newUploads(s.TempDir(), o.MaxPartialUploads, o.PartialUploadAge),
+		uploads: newUploads(s.files, o.MaxPartialUploads, o.PartialUploadAge),
 		decoder: newBatchDecoder(),
 		encoder: newBatchEncoder(),
 	}
@@ -159,10 +161,13 @@ func request(instance string, fn repb.DigestFunction_Value) (digest.Function, er
 	return digest.FunctionFromProto(fn)
 }
 
-// checkUploadSize refuses what MaxBlobBytes does.
+// checkUploadSize refuses what MaxBlobBytes does, and what never fits in the Store.
 func (s *Server) checkUploadSize(d digest.Digest) error {
 	if limit := s.options.MaxBlobBytes; limit > 0 && d.SizeBytes() > limit {
 		return status.Errorf(codes.InvalidArgument, "blob %s is larger than the limit of %d bytes", d, limit)
+	}
+	if err := s.store.files.fits(d.SizeBytes()); err != nil {
+		return fmt.Errorf("blob %s: %w", d, err)
 	}
 	return nil
 }

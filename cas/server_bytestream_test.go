@@ -358,9 +358,9 @@ func TestServerWriteStartsAnewAtZero(t *testing.T) {
 }
 
 func TestUploadsAreBounded(t *testing.T) {
-	dir := t.TempDir()
+	s := storeOpen(t, t.TempDir(), StoreOptions{})
 	now := time.Unix(1e9, 0)
-	a := newUploads(dir, 3, time.Minute)
+	a := newUploads(s.files, 3, time.Minute)
 	a.now = func() time.Time { return now }
 	name := func(i int) resource { return resource{uuid: strconv.Itoa(i), digest: netSHA} }
 	for i := range 5 {
@@ -384,8 +384,8 @@ func TestUploadsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if es, _ := os.ReadDir(dir); len(es) != 1 || len(a.byName) != 1 {
-		t.Errorf("%d files, %d uploads", len(es), len(a.byName))
+	if names := storeTempFiles(t, s); len(names) != 1 || len(a.byName) != 1 || storeReserved(s) != 3 {
+		t.Errorf("files %q, %d uploads, %d bytes reserved", names, len(a.byName), storeReserved(s))
 	}
 	if _, err := turn.Write([]byte("cd")); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("write past the end: %v", err)
@@ -394,20 +394,26 @@ func TestUploadsAreBounded(t *testing.T) {
 	if _, err := turn.Write([]byte("c")); err != nil {
 		t.Error(err)
 	}
-	broken := errors.New("disk is gone")
-	if err := turn.finish(func(string) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("finish: %v", err)
+	for _, path := range storeTempFiles(t, s) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if es, _ := os.ReadDir(dir); len(es) != 0 || len(a.byName) != 0 {
-		t.Errorf("%d files, %d uploads are left", len(es), len(a.byName))
+	if err := turn.finish(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("finish without the file: %v", err)
 	}
+	if len(a.byName) != 0 || s.Contains(netSHA) {
+		t.Errorf("%d uploads are left, the blob is there: %t", len(a.byName), s.Contains(netSHA))
+	}
+	storeWantConsistent(t, s)
 	if _, err := turn.Write(nil); status.Code(err) != codes.Aborted {
 		t.Errorf("write after the end: %v", err)
 	}
 }
 
 func TestUploadTurnIsTakenAway(t *testing.T) {
-	a := newUploads(t.TempDir(), 1, time.Minute)
+	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	a := newUploads(s.files, 1, time.Minute)
 	name := resource{uuid: netTestUUID, digest: netSHA}
 	older, err := a.begin(name, 0)
 	if err != nil {
@@ -420,11 +426,10 @@ func TestUploadTurnIsTakenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	adopt := func(path string) error { return os.Remove(path) }
 	if _, err := older.Write([]byte("b")); status.Code(err) != codes.Aborted {
 		t.Errorf("write in the older turn: %v", err)
 	}
-	if err := older.finish(adopt); status.Code(err) != codes.Aborted {
+	if err := older.finish(t.Context()); status.Code(err) != codes.Aborted {
 		t.Errorf("finish in the older turn: %v", err)
 	}
 	older.abandon()
@@ -432,7 +437,8 @@ func TestUploadTurnIsTakenAway(t *testing.T) {
 	if _, err := newer.Write([]byte("bc")); err != nil {
 		t.Errorf("write in the newer turn: %v", err)
 	}
-	if err := newer.finish(adopt); err != nil {
+	if err := newer.finish(t.Context()); err != nil {
 		t.Errorf("finish in the newer turn: %v", err)
 	}
+	storeWantConsistent(t, s)
 }

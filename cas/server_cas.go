@@ -118,7 +118,7 @@ func (v *storageService) update(ctx context.Context, fn digest.Function, e *repb
 	default:
 		return status.Errorf(codes.InvalidArgument, "blob %s: compressor %s is not supported", d, e.GetCompressor())
 	}
-	return v.s.store.PutBytes(ctx, d, data)
+	return v.s.uploads.givingWay(func() error { return v.s.store.PutBytes(ctx, d, data) })
 }
 
 // BatchReadBlobs answers in the order of the request, with one status each.

@@ -26,6 +26,8 @@ import (
 
 // netConfig says what server a test wants. The interceptors inject faults.
 type netConfig struct {
+	dir            string       // of the store; one of its own if empty
+	store          StoreOptions // a zero MaxBytes is 256 MiB
 	server         ServerOptions
 	unary          grpc.UnaryServerInterceptor
 	stream         grpc.StreamServerInterceptor
@@ -56,7 +58,13 @@ func (c *netCapabilities) GetCapabilities(
 
 func netStart(t testing.TB, c netConfig) *netFarm {
 	t.Helper()
-	store, err := OpenStore(filepath.Join(t.TempDir(), "blobs"), StoreOptions{MaxBytes: 256 << 20})
+	if c.dir == "" {
+		c.dir = filepath.Join(t.TempDir(), "blobs")
+	}
+	if c.store.MaxBytes == 0 {
+		c.store.MaxBytes = 256 << 20
+	}
+	store, err := OpenStore(c.dir, c.store)
 	if err != nil {
 		t.Fatal(err)
 	}

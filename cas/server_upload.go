@@ -1,9 +1,11 @@
 package cas
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -13,16 +15,17 @@ import (
 )
 
 // uploads are the ByteStream uploads that are going on, and those that broke off
-// and may be resumed. They live in memory and in temporary files: a server that
-// is started again knows none, and clients begin anew.
+// and may be resumed. They live in memory and in temporary files of the store, whose
+// room they take: a server that is started again knows none, and clients begin anew.
 type uploads struct {
-	dir    string
+	files  *files[digest.Digest]
 	max    int           // how many idle ones are kept
 	maxAge time.Duration // for how long
 	now    func() time.Time
 
-	mu     sync.Mutex
-	byName map[resource]*upload // guarded by mu
+	mu      sync.Mutex
+	byName  map[resource]*upload // guarded by mu
+	evicted atomic.Int64         // idle ones taken out of byName; changed with mu held
 }
 
 // An upload is what has arrived of one resource. A stream that writes to it holds
@@ -33,8 +36,8 @@ type upload struct {
 
 	// io serializes what is done with the file. It is taken before uploads.mu.
 	io     sync.Mutex
-	file   *os.File       // nil before the first byte and after the end
-	hasher *digest.Hasher // of the bytes in file
+	room   *roomWriter    // nil before the first byte and after the end
+	hasher *digest.Hasher // of the bytes in room
 	ended  bool           // complete or discarded; it takes no more
 
 	holder    *turn     // guarded by uploads.mu; nil when idle
@@ -47,8 +50,8 @@ type turn struct {
 	u   *upload
 }
 
-func newUploads(dir string, limit int, maxAge time.Duration) *uploads {
-	return &uploads{dir: dir, max: limit, maxAge: maxAge, now: time.Now, byName: map[resource]*upload{}}
+func newUploads(f *files[digest.Digest], limit int, maxAge time.Duration) *uploads {
+	return &uploads{files: f, max: limit, maxAge: maxAge, now: time.Now, byName: map[resource]*upload{}}
 }
 
 // begin makes the caller the one who writes to the named upload, from offset. An
@@ -65,26 +68,31 @@ func (a *uploads) begin(name resource, offset int64) (*turn, error) {
 	t := &turn{all: a, u: u}
 	u.holder = t
 	a.mu.Unlock()
-	for _, u := range stale {
-		u.discard()
+	discardAll(stale)
+	if err := u.start(offset); err != nil {
+		t.release()
+		return nil, err
 	}
+	return t, nil
+}
 
+// start checks that the bytes from offset on are due, or makes them so.
+func (u *upload) start(offset int64) error {
 	u.io.Lock()
 	defer u.io.Unlock()
 	if u.ended {
-		return nil, status.Errorf(codes.Aborted, "upload %s was just completed or given up, ask for its status", name)
+		return status.Errorf(codes.Aborted, "upload %s was just completed or given up, ask for its status", u.name)
 	}
 	switch committed := u.hasher.SizeBytes(); offset {
 	case committed:
 	case 0:
-		// The bytes in the file are overwritten from the start.
-		u.hasher = digest.NewHasher(name.digest.Function())
+		u.emptyLocked()
+		u.hasher = digest.NewHasher(u.name.digest.Function())
 	default:
-		t.release()
-		return nil, status.Errorf(codes.InvalidArgument,
-			"upload %s: write_offset is %d but %d bytes are committed", name, offset, committed)
+		return status.Errorf(codes.InvalidArgument,
+			"upload %s: write_offset is %d but %d bytes are committed", u.name, offset, committed)
 	}
-	return t, nil
+	return nil
 }
 
 // committed returns how many bytes of the named upload have arrived.
@@ -106,28 +114,75 @@ func (a *uploads) committed(name resource) int64 {
 // expireLocked takes idle uploads that are too old or too many out of the table
 // and returns them, to be discarded when the lock is released.
 func (a *uploads) expireLocked() []*upload {
-	var idle int
 	var stale []*upload
-	var oldest *upload
-	for name, u := range a.byName {
-		if u.holder != nil {
-			continue
-		}
-		if a.now().Sub(u.idleSince) >= a.maxAge {
-			delete(a.byName, name)
+	idle := 0
+	for _, u := range a.byName {
+		switch {
+		case u.holder != nil:
+		case a.now().Sub(u.idleSince) >= a.maxAge:
+			a.evictLocked(u)
 			stale = append(stale, u)
-			continue
-		}
-		if idle++; oldest == nil || u.idleSince.Before(oldest.idleSince) {
-			oldest = u
+		default:
+			idle++
 		}
 	}
 	// One too many at most: this runs whenever one becomes idle.
 	if idle > a.max {
-		delete(a.byName, oldest.name)
+		oldest := a.oldestLocked()
+		a.evictLocked(oldest)
 		stale = append(stale, oldest)
 	}
 	return stale
+}
+
+// oldestLocked returns the upload that is idle for longest, nil if none is.
+func (a *uploads) oldestLocked() *upload {
+	var oldest *upload
+	for _, u := range a.byName {
+		if u.holder == nil && (oldest == nil || u.idleSince.Before(oldest.idleSince)) {
+			oldest = u
+		}
+	}
+	return oldest
+}
+
+// evictLocked takes an idle upload out of the table, to be discarded by the caller.
+// Its room is free at once, so that whoever finds nothing idle any more finds room.
+func (a *uploads) evictLocked(u *upload) {
+	delete(a.byName, u.name)
+	// Without upload.io: nobody has a turn, and nobody can get one any more.
+	if u.room != nil {
+		u.room.release()
+	}
+	a.evicted.Add(1) // last: who has seen this, finds the room
+}
+
+// givingWay does op, which writes to the store, again as long as there is no room
+// for it and an idle upload can give way to it, the oldest first. The caller holds
+// no upload.io.
+func (a *uploads) givingWay(op func() error) error {
+	for {
+		seen := a.evicted.Load()
+		err := op()
+		if !errors.Is(err, ErrNoSpace) || !a.giveWay(seen) {
+			return err
+		}
+	}
+}
+
+// giveWay discards the oldest idle upload, unless others went since seen of them had.
+// It reports whether any went.
+func (a *uploads) giveWay(seen int64) bool {
+	var stale []*upload
+	a.mu.Lock()
+	gone := a.evicted.Load() != seen
+	if oldest := a.oldestLocked(); !gone && oldest != nil {
+		a.evictLocked(oldest)
+		stale = append(stale, oldest)
+	}
+	a.mu.Unlock()
+	discardAll(stale)
+	return gone || len(stale) > 0
 }
 
 // release ends a turn, if it has not been taken away. An upload that is not
@@ -142,9 +197,7 @@ func (t *turn) release() {
 	t.u.holder, t.u.idleSince = nil, a.now()
 	stale := a.expireLocked()
 	a.mu.Unlock()
-	for _, u := range stale {
-		u.discard()
-	}
+	discardAll(stale)
 }
 
 // holdsLocked fails when the turn was taken away. upload.io is held.
@@ -157,36 +210,46 @@ func (t *turn) holdsLocked() error {
 	return nil
 }
 
-// Write appends p. More bytes than the digest says are ErrCorrupt.
+// Write appends p, for which idle uploads give way. More bytes than the digest says
+// are ErrCorrupt. After an error the upload can go on behind the bytes written.
 func (t *turn) Write(p []byte) (int, error) {
+	done := 0
+	err := t.all.givingWay(func() error {
+		n, err := t.write(p[done:])
+		done += n
+		return err
+	})
+	return done, err
+}
+
+func (t *turn) write(p []byte) (int, error) {
 	u := t.u
 	u.io.Lock()
 	defer u.io.Unlock()
 	if err := t.holdsLocked(); err != nil {
 		return 0, err
 	}
-	at := u.hasher.SizeBytes()
-	if int64(len(p)) > u.name.digest.SizeBytes()-at {
+	if int64(len(p)) > u.name.digest.SizeBytes()-u.hasher.SizeBytes() {
 		return 0, fmt.Errorf("upload %s: %w: more bytes than its size", u.name, ErrCorrupt)
 	}
-	if u.file == nil {
-		f, err := os.CreateTemp(t.all.dir, "upload-*")
+	if u.room == nil {
+		w, err := newRoomWriter(t.all.files, u.name.digest)
 		if err != nil {
 			return 0, fmt.Errorf("upload %s: %w", u.name, err)
 		}
-		u.file = f
+		u.room = w
 	}
-	// Hashed only when all of p is written, so that after a full disk the upload
-	// can go on where the hash ends.
-	if n, err := u.file.WriteAt(p, at); err != nil {
+	n, err := u.room.Write(p)
+	_, _ = u.hasher.Write(p[:n]) // never fails
+	if err != nil {
 		return n, fmt.Errorf("upload %s: %w", u.name, err)
 	}
-	return u.hasher.Write(p)
+	return n, nil
 }
 
-// finish verifies the upload and hands its file to adopt. Whatever comes out, the
-// upload is over.
-func (t *turn) finish(adopt func(path string) error) error {
+// finish verifies the upload and makes it a blob of the store. Whatever comes out,
+// the upload is over.
+func (t *turn) finish(ctx context.Context) error {
 	u := t.u
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -194,22 +257,17 @@ func (t *turn) finish(adopt func(path string) error) error {
 		return err
 	}
 	defer t.all.remove(u)
-	if err := u.verifyLocked(); err != nil {
+	err := u.verifyLocked()
+	if err == nil {
+		// It brings its room along, and needs none besides.
+		err = u.room.keep(ctx)
+	}
+	if err != nil {
 		u.discardLocked()
 		return fmt.Errorf("upload %s: %w", u.name, err)
 	}
-	// Closed before it becomes a blob: a file that is open for writing cannot be
-	// executed (ETXTBSY).
-	path := u.file.Name()
-	err := u.file.Close()
-	u.file, u.ended = nil, true
-	if err == nil {
-		err = adopt(path)
-	}
-	if err != nil {
-		_ = os.Remove(path)
-		return fmt.Errorf("upload %s: %w", u.name, err)
-	}
+	u.room, u.ended = nil, true
+	t.all.files.unpin(u.name.digest)
 	return nil
 }
 
@@ -221,11 +279,9 @@ func (u *upload) verifyLocked() error {
 		return fmt.Errorf("%w: finished after %d bytes", ErrCorrupt, got.SizeBytes())
 	case got != want:
 		return fmt.Errorf("%w: its hash is %s", ErrCorrupt, got.Hash())
-	case u.file == nil:
+	case u.room == nil:
 		return fmt.Errorf("%w: the empty blob needs no upload", ErrCorrupt)
 	}
-	// A file that was started anew never holds more than the size: every byte
-	// written before was within it.
 	return nil
 }
 
@@ -247,19 +303,25 @@ func (a *uploads) remove(u *upload) {
 	}
 }
 
-func (u *upload) discard() {
-	u.io.Lock()
-	defer u.io.Unlock()
-	u.discardLocked()
+// discardAll ends uploads that were taken out of the table.
+func discardAll(stale []*upload) {
+	for _, u := range stale {
+		u.io.Lock()
+		u.discardLocked()
+		u.io.Unlock()
+	}
 }
 
 // discardLocked ends the upload and removes its file.
 func (u *upload) discardLocked() {
 	u.ended = true
-	if u.file == nil {
-		return
+	u.emptyLocked()
+}
+
+// emptyLocked removes the file.
+func (u *upload) emptyLocked() {
+	if u.room != nil {
+		u.room.drop()
+		u.room = nil
 	}
-	_ = u.file.Close()
-	_ = os.Remove(u.file.Name())
-	u.file = nil
 }

@@ -73,9 +73,7 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	case err != nil:
 		return 0, err
 	}
-	if err := turn.finish(func(path string) error {
-		return v.s.store.Adopt(stream.Context(), path, name.digest)
-	}); err != nil {
+	if err := turn.finish(stream.Context()); err != nil {
 		return 0, err
 	}
 	// The first offset and the bytes that came, compressed or not: what the next
@@ -95,9 +93,6 @@ func (v *byteStreamService) checkWrite(ctx context.Context, first *bytestream.Wr
 	if offset < 0 || offset > d.SizeBytes() {
 		return resource{}, status.Errorf(codes.InvalidArgument,
 			"upload %s: write_offset %d is not within the blob", name, offset)
-	}
-	if limit := v.s.store.Stats().MaxBytes; limit > 0 && d.SizeBytes() > limit {
-		return resource{}, fmt.Errorf("upload %s: %w: the store holds %d bytes", name, ErrNoSpace, limit)
 	}
 	return name, v.s.checkUploadSize(d)
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sys/unix"
@@ -199,6 +200,17 @@ func TestStoreMakesRoomOnAFullDisk(t *testing.T) {
 			}
 			return s.Adopt(ctx, path, d)
 		},
+		"size=4m": func(s *Store, d digest.Digest, b []byte) error {
+			turn, err := newUploads(s.files, 1, time.Minute).begin(resource{digest: d}, 0)
+			if err != nil {
+				return err
+			}
+			defer turn.abandon()
+			if _, err := turn.Write(b); err != nil {
+				return err
+			}
+			return turn.finish(ctx)
+		},
 		"nr_inodes=320": func(s *Store, d digest.Digest, b []byte) error { return s.PutBytes(ctx, d, b) },
 	} {
 		t.Run(options, func(t *testing.T) {
@@ -239,10 +251,7 @@ func TestStoreMakesRoomOnAFullDisk(t *testing.T) {
 			if n, err := fill('p'); n < 3 || !errors.Is(err, ErrNoSpace) || !errors.Is(err, unix.ENOSPC) {
 				t.Errorf("with all pinned, after %d blobs: %v", n, err)
 			}
-			s.files.mu.Lock()
-			reserved := s.files.index.reserved
-			s.files.mu.Unlock()
-			if names := storeTempFiles(t, s); len(names) > 0 || reserved != 0 {
+			if names, reserved := storeTempFiles(t, s), storeReserved(s); len(names) > 0 || reserved != 0 {
 				t.Errorf("left behind: %v, %d bytes", names, reserved)
 			}
 		})

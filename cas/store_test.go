@@ -64,6 +64,13 @@ func storeTempFiles(t testing.TB, s *Store) []string {
 	return names
 }
 
+// storeReserved returns the bytes that are being written, or are to be.
+func storeReserved(s *Store) int64 {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	return s.files.index.reserved
+}
+
 func TestStoreKeepsBlobs(t *testing.T) {
 	ctx := context.Background()
 	for _, fn := range digest.Functions() {

@@ -120,24 +120,16 @@ func (u untilDone) Read(p []byte) (int, error) {
 
 // write stores d as what fill writes, and leaves it pinned.
 func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWriter) error) error {
-	if err := s.files.fits(d.SizeBytes()); err != nil {
-		return err
-	}
-	temp, err := s.files.createTemp()
+	w, err := newRoomWriter(s.files, d)
 	if err != nil {
 		return err
 	}
-	w := &roomWriter{files: s.files, file: temp, size: d.SizeBytes()}
 	err = fill(w)
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
 	if err == nil {
-		err = s.files.settle(ctx, d, temp.Name(), false)
+		err = w.keep(ctx)
 	}
 	if err != nil {
-		s.files.release(w.reserved)
-		_ = os.Remove(temp.Name())
+		w.drop()
 	}
 	return err
 }
@@ -146,14 +138,49 @@ func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWrite
 // an announced size alone must not empty the store.
 const reserveBytes = 16 << 20
 
-// A roomWriter writes a blob to file, reserves room in the store as it goes and
-// makes room when the disk is full.
+// A roomWriter writes a blob to a temporary file, reserves room in the store as it
+// goes and makes room when the disk is full. keep or drop ends it.
 type roomWriter struct {
 	files    *files[digest.Digest]
 	file     *os.File
-	size     int64 // of the blob; no more than that is written
+	digest   digest.Digest // no more than its size is written
 	written  int64
-	reserved int64 // the reservation, which is size once all is written
+	reserved int64 // the reservation, which is the size once all is written
+}
+
+func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error) {
+	if err := f.fits(d.SizeBytes()); err != nil {
+		return nil, err
+	}
+	file, err := f.createTemp()
+	if err != nil {
+		return nil, err
+	}
+	return &roomWriter{files: f, file: file, digest: d}, nil
+}
+
+// keep makes the file, which is written wholly, the blob, and pins it. After an
+// error drop is still to be called.
+func (w *roomWriter) keep(ctx context.Context) error {
+	// Closed before it becomes a blob: a file that is open for writing cannot be
+	// executed (ETXTBSY).
+	if err := w.file.Close(); err != nil {
+		return err
+	}
+	return w.files.settle(ctx, w.digest, w.file.Name(), false)
+}
+
+// drop removes the file and gives its room back.
+func (w *roomWriter) drop() {
+	_ = w.file.Close()
+	_ = os.Remove(w.file.Name())
+	w.release()
+}
+
+// release gives the room back before the file is removed.
+func (w *roomWriter) release() {
+	w.files.release(w.reserved)
+	w.reserved = 0
 }
 
 // reserve sees to it that n more bytes can be written.
@@ -162,7 +189,7 @@ func (w *roomWriter) reserve(n int64) error {
 	if need <= 0 {
 		return nil
 	}
-	need = max(need, min(reserveBytes, w.size-w.reserved))
+	need = max(need, min(reserveBytes, w.digest.SizeBytes()-w.reserved))
 	err := w.files.reserve(need)
 	if err == nil {
 		w.reserved += need
@@ -187,11 +214,11 @@ func (w *roomWriter) Write(p []byte) (int, error) {
 // copyFrom writes all of src, letting the kernel copy: as a reflink where the
 // file system can.
 func (w *roomWriter) copyFrom(ctx context.Context, src *os.File) error {
-	for w.written < w.size {
+	for w.written < w.digest.SizeBytes() {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		want := min(w.size-w.written, reserveBytes)
+		want := min(w.digest.SizeBytes()-w.written, reserveBytes)
 		if err := w.reserve(want); err != nil {
 			return err
 		}
