@@ -2,6 +2,7 @@ package farm
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/forerunner-build/forerunner/prefetch"
@@ -12,11 +13,24 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	if !w.Prefetch {
 		return nil, func() error { return nil }, nil
 	}
+	memory, err := w.memoryCache()
+	if err != nil {
+		return nil, nil, err
+	}
 	store, closeStore, err := w.State.open(w.Data, &w.Client, w.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
-	return prefetch.NewProfiles(store, prefetch.ProfilesOptions{Logger: w.Logger}), closeStore, nil
+	return prefetch.NewProfiles(store, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), closeStore, nil
+}
+
+// memoryCache returns the bytes of MemoryCache; 0: the defaults of those who have it.
+func (w *Worker) memoryCache() (int64, error) {
+	n, err := parseSize(w.MemoryCache)
+	if err != nil {
+		return 0, fmt.Errorf("--memory-cache: %w", err)
+	}
+	return n, nil
 }
 
 // flushTimeout bounds how long the end of a worker waits for its profiles.

@@ -60,6 +60,9 @@ type Worker struct {
 	State State
 	// Reuse says whether a run may be spared; empty: ReuseOff.
 	Reuse Reuse
+	// MemoryCache bounds the memory for directories, and is four times that for profiles, with a unit;
+	// empty: the defaults of both.
+	MemoryCache string
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
 	// Sandbox is auto (also if empty), namespaces or none; Network on (also if
@@ -117,6 +120,8 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 		"hardlink, all before the start; auto, fuse where this machine can")
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
+	f.StringVar(&w.MemoryCache, "memory-cache", "256M", "memory for directories of input roots that were used lately, e.g. `64M`, and "+
+		"a quarter as much for what actions read")
 	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
 	w.Reuse = ReuseOff
 	f.Var(&w.Reuse, "reuse", "`when` a former result may stand for a run: off, never; profile, when the former run looked at "+
@@ -337,8 +342,12 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("input roots: %w", err)
 	}
+	memory, err := w.memoryCache()
+	if err != nil {
+		return nil, nil, errors.Join(err, roots.Close())
+	}
 	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
-		MaxBytes: size, FreePercent: w.FreePercent, Logger: w.Logger, Metrics: registry,
+		MaxBytes: size, FreePercent: w.FreePercent, DirectoryCacheBytes: memory, Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("worker's store: %w", err), roots.Close())

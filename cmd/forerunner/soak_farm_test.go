@@ -69,6 +69,7 @@ func startSoakFarm(f *farmTest) *soakFarm {
 			"forerunner-worker", "--id", "name=" + name,
 			"--scheduler", "grpc://" + s.wire(scheduler), "--storage", "grpc://" + s.wire(storage),
 			"--slots", "2", "--slot-memory", "64M", "--cache-size", fmt.Sprint(soakCacheMB, "M"),
+			"--memory-cache", "4M", // full soon: what grows then is a leak
 		}, more...)...))
 	}
 	s.conn = &splitConn{execution: f.dial(s.wire(scheduler)), storage: f.dial(s.wire(storage))}
