@@ -61,8 +61,8 @@ func (s *State) checkTasks() string {
 			}
 		}
 		orphan := t.spec == nil
-		if orphan != (len(t.operations) == 0) {
-			return fmt.Sprintf("task %s: orphan %t, operations %d", t.action, orphan, len(t.operations))
+		if orphan != (t.operations.empty()) {
+			return fmt.Sprintf("task %s: orphan %t, operations %v", t.action, orphan, t.operations)
 		}
 		unmatched := t.worker == nil && t.queue == nil
 		if unmatched != (t.pool == nil) || t.queue != nil && t.queue.pool != t.pool || t.worker != nil && t.worker.pool != t.pool {
@@ -206,7 +206,7 @@ func (s *State) checkOperations() string {
 			}
 			continue
 		}
-		if places[o.task] == 0 || !slices.Contains(o.task.operations, o) {
+		if places[o.task] == 0 || !slices.Contains(slices.Collect(o.task.operations.all()), o) {
 			return fmt.Sprintf("operation %s is lost", name)
 		}
 		if (o.timer.slot > 0) != (o.waiters == 0) {

@@ -143,9 +143,9 @@ func (d *dumper) task(t *task) {
 	case t.queue != nil:
 		where = fmt.Sprintf("queued in %q %s class %d", t.queue.pool.prefix, t.queue.pool.platform, t.queue.class)
 	}
-	names := make([]string, len(t.operations))
-	for i, o := range t.operations {
-		names[i] = o.spec.Name
+	var names []string
+	for o := range t.operations.all() {
+		names = append(names, o.spec.Name)
 	}
 	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
 		t.action, where, names, t.returned, t.outgrown, t.impatient, t.hedged, t.late, d.ago(t.queued), t.attempts, t.preempted, t.resends, d.timer(t.timer))

@@ -81,7 +81,7 @@ func (s *State) leaveRace(w *worker) {
 		s.timers.set(&t.timer, s.now.Add(t.spec.Size.Timeout))
 	} else {
 		t.worker, t.started, t.outgrown, t.hedged = r.worker, r.since, true, false
-		for _, o := range t.operations {
+		for o := range t.operations.all() {
 			s.changed(o)
 		}
 	}

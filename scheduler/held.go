@@ -25,7 +25,7 @@ func (s *State) Held(since time.Time, atMost int) (held []Held) {
 		if t == nil || t.worker != w || t.spec == nil || t.started.After(since) {
 			continue
 		}
-		for _, o := range t.operations {
+		for o := range t.operations.all() {
 			if len(held) == atMost {
 				return held
 			}
@@ -69,8 +69,9 @@ func (s *State) Restore(now time.Time, h Held) Out {
 	w.task, w.confirmed = t, true
 	s.inFlight.add(t)
 	s.executing++
-	o := s.readmit(h, &t.alone.operation)
-	o.task, t.operations = t, append(t.alone.list[:0], o)
+	o := s.readmit(h, &t.alone)
+	o.task = t
+	t.operations.add(o)
 	s.charge(t)
 	s.attach(t, o)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
@@ -88,7 +89,7 @@ func (s *State) readmit(h Held, o *operation) *operation {
 
 // unclaimed reports whether a task was taken over and no client has come back for it.
 func (t *task) unclaimed() bool {
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		if !o.restored || o.waiters > 0 {
 			return false
 		}
@@ -99,24 +100,23 @@ func (t *task) unclaimed() bool {
 // forget drops the operations of a task that were taken over: its worker has not come back with it. It reports
 // whether others are left, for which it is to run.
 func (s *State) forget(t *task) bool {
-	kept := t.operations[:0:0]
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		if !o.restored {
-			kept = append(kept, o)
 			continue
 		}
 		t.detach(o)
+		t.operations.remove(o)
 		delete(s.operations, o.spec.Name)
 		s.discount(o)
 		s.timers.stop(&o.timer)
 		o.task = nil
 		s.changed(o)
 	}
-	t.operations = kept
-	if len(kept) == 0 {
+	if t.operations.empty() {
 		s.drop(t)
 		return false
 	}
-	t.spec, t.queued = kept[0].spec, kept[0].queued
+	first := t.operations.first
+	t.spec, t.queued = first.spec, first.queued
 	return true
 }

@@ -208,7 +208,7 @@ func (s *State) preempt(w *worker) {
 	s.release(t)
 	t.preempted++
 	t.resends, t.returned = 0, true
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		s.changed(o)
 	}
 	if !s.nextFor(w, l) {

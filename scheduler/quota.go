@@ -164,10 +164,9 @@ func (s *State) charge(t *task) {
 	r := &sh.run
 	r.Instance, r.Lane, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
 	r.Preempted, r.Shielded, r.Busy = int(t.preempted), w.spared(), false
-	for i, o := range t.operations {
-		if i == 0 || o.spec.Priority < r.Priority {
-			r.Priority = o.spec.Priority
-		}
+	r.Priority = t.operations.first.spec.Priority
+	for o := range t.operations.all() {
+		r.Priority = min(r.Priority, o.spec.Priority)
 	}
 	sh.cohort, sh.since = c, time.Time{}
 	s.settleQuota(c, sh.instance, c.ledger.Start(r))

@@ -145,7 +145,7 @@ func (s *State) conclude(w *worker, resp *repb.ExecuteResponse) {
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--
 	t.resends, t.returned = 0, true
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		s.changed(o)
 	}
 	s.enqueue(t)

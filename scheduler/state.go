@@ -166,7 +166,7 @@ func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 		s.deliver(b, s.accept(spec, &operation{}))
 	default:
 		t = &task{spec: spec, action: a, queued: s.now}
-		s.start(t, s.accept(spec, &t.alone.operation))
+		s.start(t, s.accept(spec, &t.alone))
 	}
 	return s.end(), nil
 }
@@ -307,11 +307,13 @@ func (s *State) Tally() Tally { return s.tally }
 
 // An operation is one client's view of a task.
 type operation struct {
-	spec    *Operation
-	task    *task
-	rev     uint64
-	waiters int32
-	dirty   bool
+	spec *Operation
+	task *task
+	// before and after are operations of the same task; see sharers.
+	before, after *operation
+	rev           uint64
+	waiters       int32
+	dirty         bool
 	// restored: it was there before this State; see Restore.
 	restored bool
 	queued   time.Time

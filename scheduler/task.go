@@ -3,7 +3,6 @@ package scheduler
 import (
 	"container/list"
 	"fmt"
-	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -29,13 +28,10 @@ type task struct {
 	// after is the next task of the same action; see flights.
 	after  *task
 	queued time.Time
-	// operations share the task; only an orphan has none. alone has room for the one
-	// that most tasks have.
-	operations []*operation
-	alone      struct {
-		operation operation
-		list      [1]*operation
-	}
+	// operations share the task; only an orphan has none. alone is the one that most
+	// tasks have.
+	operations sharers
+	alone      operation
 	// attempts counts the runs that began, resends the repetitions of an
 	// assignment that its worker did not confirm, preempted the runs that were stopped
 	// for others.
@@ -134,7 +130,7 @@ func (s *State) join(t *task, o *operation) {
 		s.timers.stop(&t.timer)
 	}
 	o.task = t
-	t.operations = append(t.operations, o)
+	t.operations.add(o)
 	if orphan {
 		s.charge(t)
 	}
@@ -146,7 +142,7 @@ func (s *State) join(t *task, o *operation) {
 // start queues a new task for an operation.
 func (s *State) start(t *task, o *operation) {
 	t.timer.owner, t.item.Owner = t, t
-	t.operations = append(t.alone.list[:0], o)
+	t.operations.add(o)
 	o.task = t
 	s.inFlight.add(t)
 	s.changed(o)
@@ -253,7 +249,7 @@ func (s *State) hand(t *task, w *worker) {
 	s.charge(t)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	t.hedged = t.mayHedge()
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		s.changed(o)
 	}
 }
@@ -277,11 +273,11 @@ func (s *State) move(t *task, p *pool) {
 	if t.pool == p {
 		return
 	}
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		t.detach(o)
 	}
 	t.pool = p
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		s.attach(t, o)
 	}
 }
@@ -306,8 +302,8 @@ func (t *task) detach(o *operation) {
 // leave takes an operation from its task; a task with none left is stopped.
 func (s *State) leave(t *task, o *operation) {
 	t.detach(o)
-	t.operations = slices.DeleteFunc(t.operations, func(x *operation) bool { return x == o })
-	if len(t.operations) == 0 {
+	t.operations.remove(o)
+	if t.operations.empty() {
 		s.stop(t)
 	}
 }
@@ -334,10 +330,13 @@ func (s *State) drop(t *task) {
 
 // finish completes the operations of a task, wherever it is.
 func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		s.complete(o, resp)
 	}
 	s.drop(t)
+	for o := range t.operations.all() {
+		t.operations.remove(o) // what is kept of one does not keep the others
+	}
 }
 
 // lose takes a task back from a worker that no longer runs it. It goes to the
@@ -364,7 +363,7 @@ func (s *State) lose(w *worker) {
 	s.tally.Returned++
 	s.release(t)
 	t.resends, t.returned = 0, true
-	for _, o := range t.operations {
+	for o := range t.operations.all() {
 		s.changed(o)
 	}
 	s.enqueue(t)

@@ -167,7 +167,7 @@ func (s *State) executes(w *worker, a action) {
 func (s *State) back(w *worker) {
 	if w.away && w.task != nil {
 		w.away = false
-		for _, o := range w.task.operations {
+		for o := range w.task.operations.all() {
 			s.changed(o)
 		}
 	}
