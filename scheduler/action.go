@@ -33,41 +33,56 @@ func (a action) String() string {
 	return hex.EncodeToString(a.hash[:]) + "/" + strconv.FormatInt(a.length-1, 10)
 }
 
-// flights are tasks by their action. Of those of one action, which are seldom more
-// than one, each holds the one that came after it.
+// maxLook is how many tasks of one action are looked at to find one that fits: clients can make any
+// number of them. Of those beyond it none is found, so that the action may run once more than it had to.
+const maxLook = 1000
+
+// flights are tasks by their action, the oldest of each. Each holds the one that came after it, and the one
+// before it; the oldest holds the latest there.
 type flights map[action]*task
 
 func (f flights) add(t *task) {
-	last := f[t.action]
-	if last == nil {
-		f[t.action] = t
+	first := f[t.action]
+	if first == nil {
+		f[t.action], t.before = t, t
 		return
 	}
-	for last.after != nil {
-		last = last.after
-	}
-	last.after = t
+	last := first.before
+	last.after, t.before, first.before = t, last, t
 }
 
 func (f flights) remove(t *task) {
-	switch first := f[t.action]; {
+	first := f[t.action]
+	if t.after != nil {
+		t.after.before = t.before
+	} else {
+		first.before = t.before
+	}
+	switch {
 	case first != t:
-		for first.after != t {
-			first = first.after
-		}
-		first.after = t.after
+		t.before.after = t.after
 	case t.after != nil:
 		f[t.action] = t.after
 	default:
 		delete(f, t.action)
 	}
-	t.after = nil
+	t.before, t.after = nil, nil
 }
 
 // of yields the tasks of an action, the oldest first. They do not change meanwhile.
 func (f flights) of(a action) iter.Seq[*task] {
 	return func(yield func(*task) bool) {
 		for t := f[a]; t != nil && yield(t); t = t.after {
+		}
+	}
+}
+
+// few is of, for as many as may be looked at.
+func (f flights) few(a action) iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		left := maxLook
+		for t := f[a]; t != nil && left > 0 && yield(t); t = t.after {
+			left--
 		}
 	}
 }

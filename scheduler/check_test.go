@@ -61,7 +61,7 @@ func (s *State) checkTasks() string {
 			}
 		}
 		orphan := t.spec == nil
-		if orphan != (t.operations.empty()) {
+		if orphan != t.operations.empty() {
 			return fmt.Sprintf("task %s: orphan %t, operations %v", t.action, orphan, t.operations)
 		}
 		unmatched := t.worker == nil && t.queue == nil
@@ -79,17 +79,23 @@ func (s *State) checkTasks() string {
 		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
-		if !slices.Contains(slices.Collect(s.inFlight.of(t.action)), t) {
+		if !slices.Contains(slices.Collect(s.flightsOf(t).of(t.action)), t) {
 			return fmt.Sprintf("task %s is not in flight", t.action)
 		}
 	}
 	if queued != s.queued || executing != s.executing {
 		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.queued, s.executing, queued, executing)
 	}
-	for a := range s.inFlight {
-		for t := range s.inFlight.of(a) {
-			if places[t] == 0 || t.action != a {
-				return fmt.Sprintf("task %s is in flight as %s, and in %d places", t.action, a, places[t])
+	for i, f := range []flights{s.inFlight, s.private} {
+		for a, first := range f {
+			last := first.before
+			for t := range f.of(a) {
+				if places[t] == 0 || t.action != a || t.private != (i == 1) {
+					return fmt.Sprintf("task %s is in flight as %s, private %t, and in %d places", t.action, a, t.private, places[t])
+				}
+				if t != first && t.before.after != t || t.after == nil && t != last {
+					return fmt.Sprintf("tasks of action %s are not in order", a)
+				}
 			}
 		}
 	}

@@ -31,13 +31,7 @@ func (s *State) Dump() string {
 	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
 		d.operation(s.operations[name])
 	}
-	for _, a := range slices.SortedFunc(maps.Keys(s.inFlight), func(a, b action) int {
-		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length))
-	}) {
-		for t := range s.inFlight.of(a) {
-			d.task(t)
-		}
-	}
+	d.flights(s.inFlight, s.private)
 	for _, t := range s.unmatched.all() {
 		d.line("unmatched %s", t.action)
 	}
@@ -130,6 +124,22 @@ func (d *dumper) operation(o *operation) {
 		st.Name, st.Stage, st.Rev, st.Digest, o.spec.Platform, o.spec.Instance, o.waiters, d.ago(st.Queued), d.ago(st.Started),
 		d.ago(st.Ended), st.Worker, st.Attempts, st.Response.GetStatus().GetCode(), st.Response.GetResult().GetExitCode(),
 		d.timer(o.timer))
+}
+
+func (d *dumper) flights(fs ...flights) {
+	var tasks []*task
+	for _, f := range fs {
+		for a := range f {
+			tasks = slices.AppendSeq(tasks, f.of(a))
+		}
+	}
+	slices.SortFunc(tasks, func(t, u *task) int {
+		a, b := &t.action, &u.action
+		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length), int(int32(t.number-u.number)))
+	})
+	for _, t := range tasks {
+		d.task(t)
+	}
 }
 
 func (d *dumper) task(t *task) {

@@ -287,7 +287,7 @@ func (f *fuzzer) finish() {
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight), "timers": len(s.timers.heap),
+		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight) + len(s.private), "timers": len(s.timers.heap),
 		"operations": len(s.completed), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
 	}
 	for what, n := range left {

@@ -67,7 +67,7 @@ func (s *State) Restore(now time.Time, h Held) Out {
 	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), worker: w, started: h.Started, pool: w.pool}
 	t.timer.owner, t.item.Owner = t, t
 	w.task, w.confirmed = t, true
-	s.inFlight.add(t)
+	s.launch(t)
 	s.executing++
 	o := s.readmit(h, &t.alone)
 	o.task = t

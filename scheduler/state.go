@@ -27,8 +27,11 @@ type State struct {
 	// the first of them is to be forgotten, or sooner.
 	completed []kept
 	expiry    timer
-	// inFlight are all tasks, by action.
-	inFlight flights
+	// inFlight are the tasks by action, but for private ones that began here: those nobody joins, so that
+	// they are apart from what an operation looks through.
+	inFlight, private flights
+	// launched is the number of the latest task.
+	launched uint32
 	// unmatched are the tasks that no worker can serve, in order. Between events
 	// no queue matches them.
 	unmatched fifo[*task]
@@ -75,6 +78,7 @@ func NewState(c Config) (*State, error) {
 		cfg:         c,
 		operations:  map[string]*operation{},
 		inFlight:    flights{},
+		private:     flights{},
 		workers:     map[string]*worker{},
 		pools:       map[poolKey]*pool{},
 		connections: map[uint64]map[*worker]struct{}{},

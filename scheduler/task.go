@@ -25,9 +25,9 @@ type task struct {
 	// worker brought along and no client has asked for yet.
 	spec   *Operation
 	action action
-	// after is the next task of the same action; see flights.
-	after  *task
-	queued time.Time
+	// before and after are tasks of the same action; see flights.
+	before, after *task
+	queued        time.Time
 	// operations share the task; only an orphan has none. alone is the one that most
 	// tasks have.
 	operations sharers
@@ -36,6 +36,10 @@ type task struct {
 	// assignment that its worker did not confirm, preempted the runs that were stopped
 	// for others.
 	attempts, resends, preempted int32
+	// number counts the tasks, and begins again after the last one there is room for.
+	number uint32
+	// private: it began with a private operation, and is in State.private.
+	private bool
 	// returned: it was lost by a worker and goes before others of its priority.
 	returned bool
 	// impatient: nobody came to the declared size class that it waited for, so that it
@@ -103,7 +107,7 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 // then has it alone: most likely that is whose it was before a restart. So is what was taken
 // over, until a client has come back for it.
 func (s *State) joinable(spec *Operation, a action) *task {
-	for t := range s.inFlight.of(a) {
+	for t := range s.inFlight.few(a) {
 		if t.spec == nil && t.worker.pool.serves(spec) {
 			return t
 		}
@@ -143,8 +147,8 @@ func (s *State) join(t *task, o *operation) {
 func (s *State) start(t *task, o *operation) {
 	t.timer.owner, t.item.Owner = t, t
 	t.operations.add(o)
-	o.task = t
-	s.inFlight.add(t)
+	o.task, t.private = t, o.spec.Private
+	s.launch(t)
 	s.changed(o)
 	s.enqueue(t)
 }
@@ -325,7 +329,25 @@ func (s *State) drop(t *task) {
 	}
 	s.move(t, nil)
 	s.timers.stop(&t.timer)
-	s.inFlight.remove(t)
+	s.flightsOf(t).remove(t)
+}
+
+// launch has a task found by its action from now on.
+func (s *State) launch(t *task) {
+	s.launched++
+	t.number = s.launched
+	s.flightsOf(t).add(t)
+}
+
+// older reports whether a task was launched before another one.
+func (t *task) older(than *task) bool { return int32(t.number-than.number) < 0 }
+
+// flightsOf returns where a task is found by its action.
+func (s *State) flightsOf(t *task) flights {
+	if t.private {
+		return s.private
+	}
+	return s.inFlight
 }
 
 // finish completes the operations of a task, wherever it is.

@@ -279,21 +279,26 @@ func (s *State) adopt(w *worker, a action) bool {
 	return true
 }
 
-// waiting returns the task of an action that waits, and that a worker might run; nil if there is none.
-func (s *State) waiting(w *worker, a action) *task {
-	for t := range s.inFlight.of(a) {
-		if t.worker == nil && w.pool.serves(t.spec) {
-			return t
+// waiting returns the oldest task of an action that waits, and that a worker might run; nil if there is none.
+func (s *State) waiting(w *worker, a action) (oldest *task) {
+	for _, f := range [...]flights{s.inFlight, s.private} {
+		for t := range f.few(a) {
+			if t.worker == nil && w.pool.serves(t.spec) {
+				if oldest == nil || t.older(oldest) {
+					oldest = t
+				}
+				break
+			}
 		}
 	}
-	return nil
+	return oldest
 }
 
 // elsewhere returns the task of an action that w runs, or has run, and is not
 // expected to, if another worker has it: w was taken for lost and its action given
 // away. Nil if there is none, or if it may be another run of that action.
 func (s *State) elsewhere(w *worker, a action) *task {
-	for t := range s.inFlight.of(a) {
+	for t := range s.inFlight.few(a) {
 		if t.worker != nil && t.worker.pool == w.pool && t.spec != nil && !t.spec.Private {
 			return t
 		}
@@ -319,7 +324,7 @@ func (s *State) foster(w *worker, a action) {
 	t.timer.owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
-	s.inFlight.add(t)
+	s.launch(t)
 	s.executing++
 	w.task, w.confirmed, w.stopping = t, true, action{}
 }
