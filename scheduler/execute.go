@@ -101,18 +101,15 @@ func (s executionService) WaitExecution(
 	}
 	box := newMailbox()
 	var st Status
-	var known bool
+	var err error
 	if !s.accept(func(now time.Time) (out Out) {
-		st, out, known = s.state.Attach(now, req.GetName())
-		if known {
-			s.followLocked(req.GetName(), box)
-		}
+		st, out, err = s.attachLocked(now, req.GetName(), box)
 		return out
 	}) {
 		return errStopped()
 	}
-	if !known {
-		return errUnknownOperation(req.GetName())
+	if err != nil {
+		return err
 	}
 	box.put(&st)
 	return s.follow(stream, req.GetName(), box)

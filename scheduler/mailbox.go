@@ -8,8 +8,8 @@ import "sync"
 type mailbox struct {
 	// full has a value whenever there is something to take, and is closed when nothing more comes.
 	full chan struct{}
-	// next is of the same operation; guarded by Server.mu.
-	next *mailbox
+	// next and prev are of the same operation; guarded by Server.mu.
+	next, prev *mailbox
 
 	mu     sync.Mutex
 	status *Status // guarded by mu; nil if what was put is taken

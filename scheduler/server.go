@@ -114,9 +114,9 @@ type Server struct {
 	state *State
 	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
 	tick, awaited time.Time
-	// streams are those who follow an operation, the first of each; held are the calls of
-	// Synchronize that wait, each with room for its one reply.
-	streams map[string]*mailbox
+	// streams are those who follow an operation; held are the calls of Synchronize that
+	// wait, each with room for its one reply.
+	streams map[string]followers
 	held    map[uint64]chan Reply
 	calls   uint64
 }
@@ -163,7 +163,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		lessons: make(chan *sizeclass.Lesson, maxLessons),
 		claims:  o.Config.claims(),
 		state:   state,
-		streams: map[string]*mailbox{},
+		streams: map[string]followers{},
 		held:    map[uint64]chan Reply{},
 	}
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
@@ -317,35 +317,11 @@ func (s *Server) deliverLocked(out Out) delivery {
 	}
 	for i := range out.Notices {
 		notice := &out.Notices[i]
-		for m := s.streams[notice.Name]; m != nil; m = m.next {
+		for m := s.streams[notice.Name].first; m != nil; m = m.next {
 			m.put(notice)
 		}
 	}
 	return d
-}
-
-// followLocked adds a stream to those of an operation.
-func (s *Server) followLocked(name string, m *mailbox) {
-	m.next = s.streams[name]
-	s.streams[name] = m
-	if s.isStopped() {
-		m.close()
-	}
-}
-
-func (s *Server) unfollowLocked(name string, m *mailbox) {
-	first := s.streams[name]
-	switch {
-	case first != m:
-		for first.next != m {
-			first = first.next
-		}
-		first.next = m.next
-	case m.next != nil:
-		s.streams[name] = m.next
-	default:
-		delete(s.streams, name)
-	}
 }
 
 // stop answers all who wait. From then on nothing is accepted: a result of which a worker was told that
@@ -354,8 +330,8 @@ func (s *Server) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.stopped)
-	for _, m := range s.streams {
-		for ; m != nil; m = m.next {
+	for _, f := range s.streams {
+		for m := f.first; m != nil; m = m.next {
 			m.close()
 		}
 	}

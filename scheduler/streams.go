@@ -66,12 +66,16 @@ func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteS
 	box := newMailbox()
 	server.mu.Lock()
 	st, known := server.state.Operation(name)
-	if known && !st.Done() {
+	err := server.crowdedLocked(name)
+	if known && !st.Done() && err == nil {
 		server.followLocked(name, box)
 	}
 	server.mu.Unlock()
 	if !known || st.Done() {
 		return status.Errorf(codes.NotFound, "operation %q is not known, or has ended: its output is in its result", name)
+	}
+	if err != nil {
+		return err
 	}
 	defer func() {
 		server.mu.Lock()

@@ -1,0 +1,70 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// maxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations, not who
+// follows them. Calls of Execute that share a run each follow an operation of their own.
+const maxFollowers = 1000
+
+// followers are the streams that follow one operation, the newest first.
+type followers struct {
+	first *mailbox
+	count int
+}
+
+// followLocked adds a stream to those of an operation.
+func (s *Server) followLocked(name string, m *mailbox) {
+	f := s.streams[name]
+	if m.next = f.first; m.next != nil {
+		m.next.prev = m
+	}
+	s.streams[name] = followers{m, f.count + 1}
+	if s.isStopped() {
+		m.close()
+	}
+}
+
+// unfollowLocked undoes it.
+func (s *Server) unfollowLocked(name string, m *mailbox) {
+	f := s.streams[name]
+	if m.next != nil {
+		m.next.prev = m.prev
+	}
+	if m.prev != nil {
+		m.prev.next = m.next
+	} else {
+		f.first = m.next
+	}
+	m.next, m.prev = nil, nil
+	if f.count--; f.count == 0 {
+		delete(s.streams, name)
+		return
+	}
+	s.streams[name] = f
+}
+
+// crowdedLocked returns why no further stream may follow an operation, as a gRPC status; nil if one may.
+func (s *Server) crowdedLocked(name string) error {
+	if n := s.streams[name].count; n >= maxFollowers {
+		return retryLater(codes.ResourceExhausted, fmt.Errorf("%d streams follow operation %q already", n, name), queueFullRetry)
+	}
+	return nil
+}
+
+// attachLocked is State.Attach for a stream, which follows the operation from then on. Its error is a gRPC status.
+func (s *Server) attachLocked(now time.Time, name string, m *mailbox) (st Status, out Out, err error) {
+	if err := s.crowdedLocked(name); err != nil {
+		return st, s.state.Tick(now), err
+	}
+	st, out, known := s.state.Attach(now, name)
+	if !known {
+		return st, out, errUnknownOperation(name)
+	}
+	s.followLocked(name, m)
+	return st, out, nil
+}
