@@ -19,11 +19,11 @@ var (
 
 func TestResourceNames(t *testing.T) {
 	for name, want := range map[string]resource{
-		"blobs/" + netSHA.String():            {digest: netSHA},
-		"main/blobs/" + netSHA.String():       {instance: "main", digest: netSHA},
+		"blobs/" + netSHA.String():           {digest: netSHA},
+		"main/blobs/" + netSHA.String():      {instance: "main", digest: netSHA},
 		"a/b c/..d/blobs/" + netSHA.String(): {instance: "a/b c/..d", digest: netSHA},
-		"blobs/blake3/" + netB3.String():      {digest: netB3},
-		"zstd/blobs/" + netSHA.String():       {instance: "zstd", digest: netSHA},
+		"blobs/blake3/" + netB3.String():     {digest: netB3},
+		"zstd/blobs/" + netSHA.String():      {instance: "zstd", digest: netSHA},
 		"i/compressed-blobs/zstd/" + netSHA.String(): {
 			instance: "i", digest: netSHA, compressor: repb.Compressor_ZSTD,
 		},

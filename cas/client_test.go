@@ -385,8 +385,12 @@ func TestClientIsCancelled(t *testing.T) {
 // TestInstanceNamesAreNotResolved: who may use "main/../other" may not use "other".
 func TestInstanceNamesAreNotResolved(t *testing.T) {
 	for _, test := range []struct{ prefix, name, want string }{
-		{"", "", ""}, {"main", "", "main"}, {"", "a/b", "a/b"}, {"main", "a/b", "main/a/b"},
-		{"main", "../other", "main/../other"}, {"", "a/../b", "a/../b"},
+		{"", "", ""},
+		{"main", "", "main"},
+		{"", "a/b", "a/b"},
+		{"main", "a/b", "main/a/b"},
+		{"main", "../other", "main/../other"},
+		{"", "a/../b", "a/../b"},
 	} {
 		c := NewClient(nil, ClientOptions{InstancePrefix: test.prefix})
 		if got := c.WithInstance(test.name, digest.SHA256).instance; got != test.want {
