@@ -52,7 +52,7 @@ func TestTooManyFollow(t *testing.T) {
 		wantRetry(t, f.wait(t.Context(), name).fails(codes.ResourceExhausted, "1000 streams follow operation"))
 		read := f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read
 		output := readerStream{ctx: t.Context(), got: make(chan string)}
-		err := read(&bytestream.ReadRequest{ResourceName: streamName(name, stdoutStream)}, output)
+		err := read(&bytestream.ReadRequest{ResourceName: streamPrefix + name + stdoutStream}, output)
 		wantStatus(t, err, codes.ResourceExhausted, "1000 streams follow operation")
 		wantRetry(t, err)
 		f.execute(t.Context(), req).at(repb.ExecutionStage_QUEUED) // it has an operation of its own

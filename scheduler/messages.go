@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -53,8 +54,8 @@ func encodeMetadata(st *Status) []byte {
 	b = appendNumber(b, 1, int64(st.Stage))
 	b = appendBytes(b, 2, appendDigest(room[:0], st.Digest))
 	if st.Stage == repb.ExecutionStage_EXECUTING {
-		b = appendBytes(b, 3, streamName(st.Name, stdoutStream))
-		b = appendBytes(b, 4, streamName(st.Name, stderrStream))
+		b = appendStreamName(b, 3, st.Name, stdoutStream)
+		b = appendStreamName(b, 4, st.Name, stderrStream)
 	}
 	if !st.Done() { // else all of it is in the response
 		b = appendBytes(b, 5, appendProgress(room[:0], st))
@@ -75,8 +76,17 @@ func appendProgress(b []byte, st *Status) []byte {
 	return b
 }
 
+func appendStreamName(b []byte, field protowire.Number, operation, stream string) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(len(streamPrefix)+len(operation)+len(stream)))
+	return append(append(append(b, streamPrefix...), operation...), stream...)
+}
+
 func appendDigest(b []byte, d digest.Digest) []byte {
-	return appendNumber(appendBytes(b, 1, d.Hash()), 2, d.SizeBytes())
+	var room [digest.HashSize]byte
+	b = protowire.AppendTag(b, 1, protowire.BytesType)
+	b = protowire.AppendVarint(b, 2*digest.HashSize)
+	return appendNumber(hex.AppendEncode(b, d.AppendHash(room[:0])), 2, d.SizeBytes())
 }
 
 func appendTime(b []byte, t time.Time) []byte {

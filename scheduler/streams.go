@@ -23,8 +23,6 @@ const (
 	lastWords = time.Second
 )
 
-func streamName(operation, stream string) string { return streamPrefix + operation + stream }
-
 // parseStream takes the name of a stream apart.
 func parseStream(name string) (operation string, stderr, ok bool) {
 	rest, ok := strings.CutPrefix(name, streamPrefix)
