@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +66,7 @@ func (o *ClientOptions) validate() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	o.InstanceName = joinInstance(o.InstancePrefix, o.InstanceName)
+	o.InstanceName = JoinInstance(o.InstancePrefix, o.InstanceName)
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 32
 	}
@@ -162,15 +163,13 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 // the same connection, under the same bound on calls. It takes the server's
 // limits to be the same for all instance names.
 func (c *Client) WithInstance(name string, fn digest.Function) *Client {
-	return &Client{link: c.link, instance: joinInstance(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
+	return &Client{link: c.link, instance: JoinInstance(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
 }
 
-// joinInstance returns the instance name of name below prefix. It resolves nothing: "../x" is below it, too.
-func joinInstance(prefix, name string) string {
-	if prefix == "" || name == "" {
-		return prefix + name
-	}
-	return prefix + "/" + name
+// JoinInstance returns the instance name of name below prefix; either may be empty. It resolves nothing:
+// "../x" is below it, too.
+func JoinInstance(prefix, name string) string {
+	return strings.Trim(prefix+"/"+name, "/")
 }
 
 // Behind implements PatientFetcher: at most half of the calls that may be in

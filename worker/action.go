@@ -189,7 +189,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.message.GetTimeout() == nil {
 		return failf(codes.InvalidArgument, "action has no timeout: the scheduler must set one")
 	}
-	instance := joinInstance(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
+	instance := cas.JoinInstance(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
 	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
 	a.inputs = a.readThrough(instance)
 	a.lookAhead(ctx)

@@ -75,10 +75,6 @@ func missingStatus(err error, missing []digest.Digest) *status.Status {
 	return s
 }
 
-func joinInstance(prefix, suffix string) string {
-	return strings.Trim(prefix+"/"+suffix, "/")
-}
-
 // workerName is the identity as ExecutedActionMetadata shows it.
 func workerName(id map[string]string) string {
 	var parts []string
