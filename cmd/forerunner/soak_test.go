@@ -36,7 +36,8 @@ const (
 // on, and what the programs hold is counted.
 //
 // First each fault has its turn, and others, until a third of the time is over. From then on nothing
-// is killed but the first worker, so that what the others leak adds up.
+// is killed but the first worker, so that what the others leak adds up. It is looked at in the
+// second half: by then they have filled what they remember for a while.
 type soak struct {
 	*soakFarm
 	seed   uint64
@@ -71,7 +72,7 @@ func testSoak(f *farmTest) {
 	for n := 0; (n < soakLeast || time.Since(s.begun) < s.period) && !f.Failed(); n++ {
 		late := n >= len(s.soakFarm.faults()) && time.Since(s.begun) > s.period/3
 		s.round(n, late)
-		s.usage.count(s.soakFarm, late)
+		s.usage.count(s.soakFarm, late && time.Since(s.begun) > s.period/2)
 		if time.Since(told) > 50*time.Second {
 			told = time.Now()
 			s.tell()
