@@ -57,9 +57,9 @@ func methods() map[string]need {
 		repb.ActionCache_UpdateActionResult_FullMethodName: {right: WriteResults},
 
 		remoteworker.OperationQueue_Synchronize_FullMethodName:                  {right: Work},
-		live.Outputs_Serve_FullMethodName:                                       {right: Work, scope: some},
+		live.Outputs_Serve_FullMethodName:                                       {right: Work},
 		live.Outputs_Push_FullMethodName:                                        {right: Work, scope: some},
-		live.Outputs_Tell_FullMethodName:                                        {right: Work, scope: some},
+		live.Outputs_Tell_FullMethodName:                                        {right: Work},
 		fsac.FileSystemAccessCache_GetFileSystemAccessProfile_FullMethodName:    {right: Read},
 		fsac.FileSystemAccessCache_UpdateFileSystemAccessProfile_FullMethodName: {right: Work},
 		iscc.InitialSizeClassCache_GetPreviousExecutionStats_FullMethodName:     {right: Read},
@@ -105,7 +105,7 @@ func needOf(n need, message any) (_ need, instance string) {
 	switch m := message.(type) {
 	case interface{ GetInstanceName() string }:
 		return n, m.GetInstanceName()
-	case *remoteworker.SynchronizeRequest:
+	case interface{ GetInstanceNamePrefix() string }:
 		return n, m.GetInstanceNamePrefix()
 	case interface{ GetResourceName() string }:
 		name := m.GetResourceName()

@@ -77,11 +77,8 @@ func TestClientTriesAgain(t *testing.T) {
 
 func TestClientGivesUp(t *testing.T) {
 	var calls atomic.Int32
-	var code atomic.Uint32
-	fail := func() error {
-		calls.Add(1)
-		return status.Error(codes.Code(code.Load()), "as the test wants")
-	}
+	var code atomic.Pointer[func(call int32) codes.Code]
+	fail := func() error { return status.Error((*code.Load())(calls.Add(1)), "as the test wants") }
 	f := netStart(t, netConfig{
 		noCapabilities: true,
 		unary: func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
@@ -89,18 +86,28 @@ func TestClientGivesUp(t *testing.T) {
 		},
 		stream: func(any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler) error { return fail() },
 	})
+	always := func(c codes.Code) func(int32) codes.Code { return func(int32) codes.Code { return c } }
 	for _, c := range []struct {
-		code  codes.Code
-		again bool
+		name     string
+		code     func(call int32) codes.Code
+		retryFor time.Duration
+		want     codes.Code
+		calls    int32 // 0: any number
 	}{
-		{codes.Unavailable, true},
-		{codes.PermissionDenied, false},
-		{codes.Unauthenticated, false},
-		{codes.FailedPrecondition, false},
+		{"time is over", always(codes.Unavailable), 30 * time.Millisecond, codes.Unavailable, 0},
+		{"denied later", func(call int32) codes.Code {
+			if call < 3 {
+				return codes.Unavailable
+			}
+			return codes.PermissionDenied
+		}, time.Minute, codes.PermissionDenied, 3},
+		{"denied", always(codes.PermissionDenied), time.Minute, codes.PermissionDenied, 1},
+		{"unknown", always(codes.Unauthenticated), time.Minute, codes.Unauthenticated, 1},
+		{"refused", always(codes.FailedPrecondition), time.Minute, codes.FailedPrecondition, 1},
 	} {
-		client := f.client(ClientOptions{RetryFor: 30 * time.Millisecond})
+		client := f.client(ClientOptions{RetryFor: c.retryFor})
 		client.link.known.Store(&limits{batchBytes: batchBytes})
-		code.Store(uint32(c.code))
+		code.Store(&c.code)
 		large := digest.Of(digest.SHA256, netBytes(1, 2*streamAbove))
 		for what, call := range map[string]func() error{
 			"find":   func() error { return second(client.FindMissing(t.Context(), []digest.Digest{netSHA})) },
@@ -114,11 +121,11 @@ func TestClientGivesUp(t *testing.T) {
 		} {
 			calls.Store(0)
 			err := call()
-			if st, ok := status.FromError(err); !ok || st.Code() != c.code {
-				t.Errorf("%s, %s: %v", what, c.code, err)
+			if st, ok := status.FromError(err); !ok || st.Code() != c.want {
+				t.Errorf("%s, %s: %v", what, c.name, err)
 			}
-			if n := calls.Load(); (n > 1) != c.again {
-				t.Errorf("%s, %s: %d calls", what, c.code, n)
+			if n := calls.Load(); c.calls > 0 && n != c.calls {
+				t.Errorf("%s, %s: %d calls, want %d", what, c.name, n, c.calls)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (s adminService) ListWorkers(
 	}
 	s.mu.Unlock()
 	for _, w := range resp.Workers {
-		w.Report = s.live.report(WorkerKey(w.Identity))
+		w.Report = s.live.report(WorkerKey(w.InstanceNamePrefix, w.Identity))
 	}
 	return resp, nil
 }

@@ -81,7 +81,7 @@ const (
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
-	// Worker is the caller's identity (WorkerKey) and ID what that was made of.
+	// Worker is the caller's identity (WorkerKey) and ID what that was made of with Prefix.
 	Worker string
 	ID     map[string]string
 	// Connection is the one that the call came over, for Disconnect; 0 if it is not

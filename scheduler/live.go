@@ -54,16 +54,16 @@ type reader struct {
 
 // show registers a worker under its identities until end is called. It takes the
 // place of an older call of the same one.
-func (l *liveOutputs) show(workers []*live.Identity) (s *showing, end func()) {
+func (l *liveOutputs) show(hello *live.ServeRequest) (s *showing, end func()) {
 	s = &showing{asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.workers == nil {
 		l.workers = map[string]position{}
 	}
-	keys := make([]string, len(workers))
-	for i, w := range workers {
-		keys[i] = WorkerKey(w.GetWorkerId())
+	keys := make([]string, len(hello.GetWorkers()))
+	for i, w := range hello.GetWorkers() {
+		keys[i] = WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
 		l.workers[keys[i]] = position{s, uint32(i)}
 	}
 	return s, func() {
@@ -137,7 +137,7 @@ func (l *liveOutputs) push(ctx context.Context, c *live.Chunk) (done bool, err e
 func (l *liveOutputs) tell(r *live.Report) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, ok := l.workers[WorkerKey(r.GetWorker().GetWorkerId())]
+	p, ok := l.workers[WorkerKey(r.GetInstanceNamePrefix(), r.GetWorker().GetWorkerId())]
 	if ok {
 		p.report = r
 	}
@@ -165,7 +165,7 @@ func (s outputsService) Serve(req *live.ServeRequest, stream grpc.ServerStreamin
 	if n := len(req.GetWorkers()); n == 0 || n > maxIdentities {
 		return status.Errorf(codes.InvalidArgument, "%d identities; between 1 and %d are right", n, maxIdentities)
 	}
-	shows, end := s.live.show(req.GetWorkers())
+	shows, end := s.live.show(req)
 	defer end()
 	for {
 		select {

@@ -45,8 +45,11 @@ func FuzzWorkerKey(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := WorkerKey(id); got != string(want) {
+		if got := WorkerKey("", id); got != string(want) {
 			t.Errorf("key %s, want %s", got, want)
+		}
+		if got := WorkerKey("acme/web", id); got != "acme/web/"+string(want) {
+			t.Errorf("key below a prefix: %s", got)
 		}
 	})
 }

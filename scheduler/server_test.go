@@ -59,7 +59,7 @@ func TestActionFromStartToEnd(t *testing.T) {
 		}
 		_, meta := s.next()
 		if m := meta.GetPartialExecutionMetadata(); meta.GetStage() != repb.ExecutionStage_EXECUTING ||
-			m.GetWorker() != `{"host":"w"}` || m.GetWorkerStartTimestamp() == nil {
+			m.GetWorker() != `acme/{"host":"w"}` || m.GetWorkerStartTimestamp() == nil {
 			t.Errorf("while it executes: %v", meta)
 		}
 		if resp := w.completed(d, success); resp.GetDesiredState().GetIdle() == nil {

@@ -84,7 +84,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 		return Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
 	}
 	r := Report{
-		Worker:     WorkerKey(req.GetWorkerId()),
+		Worker:     WorkerKey(req.GetInstanceNamePrefix(), req.GetWorkerId()),
 		ID:         req.GetWorkerId(),
 		Prefix:     req.GetInstanceNamePrefix(),
 		SizeClass:  req.GetSizeClass(),

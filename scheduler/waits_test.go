@@ -9,6 +9,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
@@ -61,6 +62,38 @@ func TestBehind(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
+}
+
+// TestWorkersOfTwoInstances have the same identity, and do not take each other's place.
+func TestWorkersOfTwoInstances(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		client := live.NewOutputsClient(f.conn)
+		digests, streams := map[string]*repb.Digest{}, map[string]*stream{}
+		for i, name := range []string{"acme", "globex"} {
+			digests[name] = f.storage.action(name)
+			streams[name] = f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: digests[name], InstanceName: name})
+			streams[name].at(repb.ExecutionStage_QUEUED)
+			w := f.worker("w")
+			w.req.InstanceNamePrefix = name
+			if got := w.idle(); !proto.Equal(got.GetActionDigest(), digests[name]) {
+				t.Fatalf("the worker of %s is given %v", name, got)
+			}
+			id := &live.Identity{WorkerId: w.req.GetWorkerId()}
+			must(client.Serve(t.Context(), &live.ServeRequest{Workers: []*live.Identity{id}, InstanceNamePrefix: name}))
+			synctest.Wait()
+			must(client.Tell(t.Context(), &live.Report{Worker: id, InstanceNamePrefix: name, Slots: uint32(i + 1)}))
+		}
+		list := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetWorkers()
+		if len(list) != 2 || list[0].GetReport().GetSlots() != 1 || list[1].GetReport().GetSlots() != 2 {
+			t.Errorf("workers %v", list)
+		}
+		for name, s := range streams {
+			w := f.worker("w")
+			w.req.InstanceNamePrefix = name
+			w.completed(digests[name], success)
+			s.done()
+		}
+	})
 }
 
 // TestTell has a worker report how it fares, and then be lost.

@@ -39,8 +39,8 @@ func (f *fare) count(a *action) {
 func (w *Worker) fares() *live.Report {
 	store := w.opts.Store.Stats()
 	return &live.Report{
-		Worker: &live.Identity{WorkerId: w.positionID(0)},
-		Slots:  uint32(len(w.opts.Launchers)), Ahead: uint32(w.opts.FetchWidth + w.opts.ReportWidth),
+		Worker: &live.Identity{WorkerId: w.positionID(0)}, InstanceNamePrefix: w.opts.InstancePrefix,
+		Slots: uint32(len(w.opts.Launchers)), Ahead: uint32(w.opts.FetchWidth + w.opts.ReportWidth),
 		StoreBytes: store.Bytes, StoreMaxBytes: store.MaxBytes, StoreBlobs: int64(store.Blobs),
 		FilesRead: w.fare.read.Load(), FilesForeseen: w.fare.foreseen.Load(), FilesMissed: w.fare.missed.Load(),
 	}

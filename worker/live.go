@@ -85,11 +85,11 @@ func (l *liveOutputs) find(w *live.Watch) *printing {
 
 // run serves watches until ctx ends. A scheduler that does not know the service is
 // not asked again.
-func (l *liveOutputs) run(ctx context.Context, positions []map[string]string) {
+func (l *liveOutputs) run(ctx context.Context, prefix string, positions []map[string]string) {
 	if l.client == nil {
 		return
 	}
-	hello := &live.ServeRequest{}
+	hello := &live.ServeRequest{InstanceNamePrefix: prefix}
 	for _, id := range positions {
 		hello.Workers = append(hello.Workers, &live.Identity{WorkerId: id})
 	}

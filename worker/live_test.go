@@ -40,10 +40,13 @@ func newFakeOutputs() *fakeOutputs {
 }
 
 func (f *fakeOutputs) Serve(
-	ctx context.Context, _ *live.ServeRequest, _ ...grpc.CallOption,
+	ctx context.Context, hello *live.ServeRequest, _ ...grpc.CallOption,
 ) (grpc.ServerStreamingClient[live.Watch], error) {
 	if f.fault != nil {
 		return nil, f.fault()
+	}
+	if p := hello.GetInstanceNamePrefix(); p != "acme" {
+		return nil, status.Errorf(codes.PermissionDenied, "the prefix is %q", p)
 	}
 	return &fakeServing{f, ctx}, nil
 }
@@ -120,7 +123,7 @@ func serveLive(t *testing.T) (*liveOutputs, *fakeOutputs) {
 	l := newLiveOutputs(f, f.fares, zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { l.run(ctx, []map[string]string{{"position": "0"}, {"position": "1"}}) })
+	wg.Go(func() { l.run(ctx, "acme", []map[string]string{{"position": "0"}, {"position": "1"}}) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -209,14 +212,14 @@ func TestLiveCallBreaks(t *testing.T) {
 			}
 			return status.Error(codes.Unavailable, "away")
 		}
-		newLiveOutputs(f, f.fares, zap.NewNop()).run(t.Context(), nil)
+		newLiveOutputs(f, f.fares, zap.NewNop()).run(t.Context(), "acme", nil)
 		if took := time.Since(began); calls != 10 || took < 5*maxBackoff || took > 10*maxBackoff {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 	})
 	// Without a scheduler that knows it nothing is kept.
 	l := newLiveOutputs(nil, nil, zap.NewNop())
-	l.run(t.Context(), nil)
+	l.run(t.Context(), "acme", nil)
 	l.begin(0, printing{})()
 	if len(l.running) > 0 {
 		t.Error("a command is kept for nobody")
@@ -230,7 +233,7 @@ func TestLiveTell(t *testing.T) {
 		f.early = 2
 		ctx, cancel := context.WithCancel(t.Context())
 		var worker sync.WaitGroup
-		worker.Go(func() { newLiveOutputs(f, f.fares, zap.NewNop()).run(ctx, nil) })
+		worker.Go(func() { newLiveOutputs(f, f.fares, zap.NewNop()).run(ctx, "acme", nil) })
 		told := func() (reads []int64) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

@@ -206,7 +206,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer watched.Wait()
 	defer stop() // what runs while the worker drains can be watched, too
-	watched.Go(func() { w.live.run(watching, ids) })
+	watched.Go(func() { w.live.run(watching, w.opts.InstancePrefix, ids) })
 	watched.Go(func() { w.room.watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),

@@ -140,7 +140,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 		return err
 	}
 	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{
-		"worker": scheduler.WorkerKey(f.load.worker(0).GetWorkerId()),
+		"worker": scheduler.WorkerKey("", f.load.worker(0).GetWorkerId()),
 	}}}
 	for f.clinging == "" { // it may be the last to get one
 		list, err := f.sched.Admin().ListOperations(ctx, first)

@@ -159,7 +159,7 @@ func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
 // fill gives a cohort its workers and instances.
 func (f *quotaFarm) fill(c *quotaCohort) error {
 	for i := range f.workers {
-		w := &quotaWorker{key: scheduler.WorkerKey(map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
+		w := &quotaWorker{key: scheduler.WorkerKey("", map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
 		c.workers = append(c.workers, w)
 		if err := f.call(w); err != nil {
 			return err

@@ -88,7 +88,7 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 	}
 	for i := range f.workers {
 		f.workers[i].index = i
-		f.workers[i].key = scheduler.WorkerKey(map[string]string{"host": fmt.Sprint(i)})
+		f.workers[i].key = scheduler.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
 		f.sync(&f.workers[i], scheduler.Report{Doing: scheduler.Idle})
 	}
 	return f, nil

@@ -33,6 +33,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -308,6 +309,8 @@ access:
 		"BatchUpdateBlobs":   func(n string) proto.Message { return &repb.BatchUpdateBlobsRequest{InstanceName: n} },
 		"GetTree":            func(n string) proto.Message { return &repb.GetTreeRequest{InstanceName: n} },
 		"Synchronize":        func(n string) proto.Message { return &remoteworker.SynchronizeRequest{InstanceNamePrefix: n} },
+		"Serve":              func(n string) proto.Message { return &live.ServeRequest{InstanceNamePrefix: n} },
+		"Tell":               func(n string) proto.Message { return &live.Report{InstanceNamePrefix: n} },
 		"Read":               func(n string) proto.Message { return &bytestream.ReadRequest{ResourceName: n + "/blobs/a/1"} },
 		"Write": func(n string) proto.Message {
 			return &bytestream.WriteRequest{ResourceName: n + "/uploads/u/blobs/a/1"}

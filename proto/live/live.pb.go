@@ -29,9 +29,11 @@ const (
 type ServeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identities under which the worker calls Synchronize.
-	Workers       []*Identity `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Workers []*Identity `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	// As in those calls.
+	InstanceNamePrefix string `protobuf:"bytes,2,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ServeRequest) Reset() {
@@ -69,6 +71,13 @@ func (x *ServeRequest) GetWorkers() []*Identity {
 		return x.Workers
 	}
 	return nil
+}
+
+func (x *ServeRequest) GetInstanceNamePrefix() string {
+	if x != nil {
+		return x.InstanceNamePrefix
+	}
+	return ""
 }
 
 type Identity struct {
@@ -331,8 +340,10 @@ type Report struct {
 	FilesRead     int64 `protobuf:"varint,7,opt,name=files_read,json=filesRead,proto3" json:"files_read,omitempty"`
 	FilesForeseen int64 `protobuf:"varint,8,opt,name=files_foreseen,json=filesForeseen,proto3" json:"files_foreseen,omitempty"`
 	FilesMissed   int64 `protobuf:"varint,9,opt,name=files_missed,json=filesMissed,proto3" json:"files_missed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// As in ServeRequest.
+	InstanceNamePrefix string `protobuf:"bytes,10,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
@@ -428,6 +439,13 @@ func (x *Report) GetFilesMissed() int64 {
 	return 0
 }
 
+func (x *Report) GetInstanceNamePrefix() string {
+	if x != nil {
+		return x.InstanceNamePrefix
+	}
+	return ""
+}
+
 type Told struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -468,9 +486,10 @@ var File_proto_live_live_proto protoreflect.FileDescriptor
 
 const file_proto_live_live_proto_rawDesc = "" +
 	"\n" +
-	"\x15proto/live/live.proto\x12\x0fforerunner.live\"C\n" +
+	"\x15proto/live/live.proto\x12\x0fforerunner.live\"u\n" +
 	"\fServeRequest\x123\n" +
-	"\aworkers\x18\x01 \x03(\v2\x19.forerunner.live.IdentityR\aworkers\"\x8d\x01\n" +
+	"\aworkers\x18\x01 \x03(\v2\x19.forerunner.live.IdentityR\aworkers\x120\n" +
+	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\"\x8d\x01\n" +
 	"\bIdentity\x12D\n" +
 	"\tworker_id\x18\x01 \x03(\v2'.forerunner.live.Identity.WorkerIdEntryR\bworkerId\x1a;\n" +
 	"\rWorkerIdEntry\x12\x10\n" +
@@ -488,7 +507,7 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\bR\arefused\"\x1c\n" +
 	"\x06Pushed\x12\x12\n" +
-	"\x04done\x18\x01 \x01(\bR\x04done\"\xba\x02\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\"\xec\x02\n" +
 	"\x06Report\x121\n" +
 	"\x06worker\x18\x01 \x01(\v2\x19.forerunner.live.IdentityR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x14\n" +
@@ -501,7 +520,9 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\n" +
 	"files_read\x18\a \x01(\x03R\tfilesRead\x12%\n" +
 	"\x0efiles_foreseen\x18\b \x01(\x03R\rfilesForeseen\x12!\n" +
-	"\ffiles_missed\x18\t \x01(\x03R\vfilesMissed\"\x06\n" +
+	"\ffiles_missed\x18\t \x01(\x03R\vfilesMissed\x120\n" +
+	"\x14instance_name_prefix\x18\n" +
+	" \x01(\tR\x12instanceNamePrefix\"\x06\n" +
 	"\x04Told2\xbc\x01\n" +
 	"\aOutputs\x12@\n" +
 	"\x05Serve\x12\x1d.forerunner.live.ServeRequest\x1a\x16.forerunner.live.Watch0\x01\x127\n" +
