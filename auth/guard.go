@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // Options say how callers are known, and what they may do.
@@ -214,13 +216,16 @@ func (g *Guard) identify(ctx context.Context, state *tls.ConnectionState, header
 
 // authorize returns an error unless who calls may ask for what message says.
 func (c *call) authorize(message any) error {
-	n, instance := needOf(c.need, message)
-	if n.free || n.right == "" || c.guard.rules.allow(c.who, n.right, n.scope, instance) {
+	n, name := needOf(c.need, message)
+	if n.free || n.right == "" || c.guard.rules.allow(c.who, n.right, n.scope, name) {
 		return nil
 	}
 	what := fmt.Sprintf("call %s", c.method)
 	if n.scope == one {
-		what += fmt.Sprintf(" for instance name %q", instance)
+		if err := instance.Check(name); err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		what += fmt.Sprintf(" for instance name %q", name)
 	}
 	return c.guard.refuse(c.who, what, fmt.Sprintf("the right %q", n.right))
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // A Right is to make the calls of some RPCs.
@@ -92,6 +94,11 @@ func (r Rule) Validate() error {
 			return fmt.Errorf("right %q is for all instance names together, and cannot be given for some", right)
 		}
 	}
+	for _, name := range r.Instances {
+		if err := instance.Check(name); err != nil {
+			return fmt.Errorf("instances: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -160,31 +167,18 @@ const (
 )
 
 // gives reports whether the rule gives a right to those that it is for.
-func (r *rule) gives(right Right, s scope, instance string) bool {
+func (r *rule) gives(right Right, s scope, name string) bool {
 	if !slices.ContainsFunc(r.may, func(have Right) bool { return have.includes(right) }) {
 		return false
 	}
 	if len(r.instances) == 0 || s == some {
 		return true
 	}
-	// Who resolves such a name gets another one.
-	if s == all || hasDots(instance) {
+	// Who resolves a name of dots gets another one.
+	if s == all || instance.Check(name) != nil {
 		return false
 	}
-	return slices.ContainsFunc(r.instances, func(prefix string) bool {
-		rest, ok := strings.CutPrefix(instance, prefix)
-		return ok && (prefix == "" || rest == "" || rest[0] == '/')
-	})
-}
-
-// hasDots reports whether a segment of an instance name is "." or "..".
-func hasDots(instance string) bool {
-	for segment := range strings.SplitSeq(instance, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.instances, func(prefix string) bool { return instance.Below(name, prefix) })
 }
 
 type rules []rule

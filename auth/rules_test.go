@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/url"
@@ -8,7 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func TestRules(t *testing.T) {
@@ -43,6 +48,7 @@ func TestRules(t *testing.T) {
 		{"below an instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "main/x", true},
 		{"a name that begins alike", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "mainly", false},
 		{"a name that leads out of an instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "main/../x", false},
+		{"a name that is none", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "main//x", false},
 		{"another instance", one(Rule{Users: []string{"*"}, Instances: []string{"main"}, May: []Right{Read}}), alice, Read, "", false},
 		{
 			"the second rule",
@@ -78,11 +84,12 @@ func TestScopes(t *testing.T) {
 
 func TestRulesAreChecked(t *testing.T) {
 	for want, r := range map[string]Rule{
-		"gives no right":           {Users: []string{"a"}},
-		"does not say for whom":    {May: []Right{Read}},
-		"for anyone, and for some": {Anyone: true, Users: []string{"a"}, May: []Right{Read}},
-		`right "reed" is none of`:  {Users: []string{"a"}, May: []Right{"reed"}},
-		"cannot be given for some": {Users: []string{"a"}, Instances: []string{"x"}, May: []Right{Administer}},
+		"gives no right":                   {Users: []string{"a"}},
+		"does not say for whom":            {May: []Right{Read}},
+		"for anyone, and for some":         {Anyone: true, Users: []string{"a"}, May: []Right{Read}},
+		`right "reed" is none of`:          {Users: []string{"a"}, May: []Right{"reed"}},
+		"instances: invalid instance name": {Users: []string{"a"}, Instances: []string{"x/"}, May: []Right{Read}},
+		"cannot be given for some":         {Users: []string{"a"}, Instances: []string{"x"}, May: []Right{Administer}},
 	} {
 		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", r, err, want)
@@ -91,6 +98,25 @@ func TestRulesAreChecked(t *testing.T) {
 	rules := []Rule{{Users: []string{"a"}, May: []Right{Read}}}
 	if _, err := New(Options{Rules: rules}); err == nil || !strings.Contains(err.Error(), "access rule 1: nobody is known") {
 		t.Errorf("a rule for users that cannot be known: %v", err)
+	}
+}
+
+// TestNamesThatAreNone: who has rights for some instance names is told that a name is none, not that he
+// lacks a right for it.
+func TestNamesThatAreNone(t *testing.T) {
+	g, err := New(Options{Rules: []Rule{{Anyone: true, Instances: []string{"main"}, May: []Right{Read}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &grpc.UnaryServerInfo{FullMethod: repb.ActionCache_GetActionResult_FullMethodName}
+	for name, want := range map[string]codes.Code{
+		"main/x": codes.OK, "x": codes.PermissionDenied, "main/../x": codes.InvalidArgument,
+	} {
+		_, err := g.Unary(t.Context(), &repb.GetActionResultRequest{InstanceName: name}, info,
+			func(context.Context, any) (any, error) { return nil, nil })
+		if status.Code(err) != want {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
 	}
 }
 

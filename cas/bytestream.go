@@ -11,13 +11,15 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// errInvalidName is wrapped by every error about a resource or instance name.
+// errInvalidName is wrapped by every error about a resource name that neither its digest nor its instance
+// name is to blame for.
 var errInvalidName = errors.New("invalid name")
 
-// maxNameLength bounds resource and instance names; the longest useful resource
-// name is some 200 bytes plus the instance name and metadata.
+// maxNameLength bounds resource names; the longest useful one is some 200 bytes
+// plus the instance name and metadata.
 const maxNameLength = 4096
 
 // resourceHeader is the header that may repeat the resource name of a
@@ -33,35 +35,8 @@ type resource struct {
 	digest     digest.Digest
 }
 
-// reservedSegment reports whether s may not be a segment of an instance name, so that a resource
-// name can be taken apart whatever the instance name is.
-func reservedSegment(s string) bool {
-	switch s {
-	case "blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs":
-		return true
-	}
-	return false
-}
-
-// checkInstance reports whether name can be an instance name: empty, or segments
-// separated by single slashes, none of them reserved or of dots that some would resolve.
-func checkInstance(name string) error {
-	if len(name) > maxNameLength {
-		return fmt.Errorf("%w: instance name of %d bytes", errInvalidName, len(name))
-	}
-	if name == "" {
-		return nil
-	}
-	for s := range strings.SplitSeq(name, "/") {
-		if s == "" || s == "." || s == ".." || reservedSegment(s) || strings.IndexByte(s, 0) >= 0 {
-			return fmt.Errorf("%w: instance name %.200q has the segment %.200q", errInvalidName, name, s)
-		}
-	}
-	return nil
-}
-
 // parseRead takes "[instance/]blobs/[function/]hash/size" or the compressed form
-// apart. Its errors wrap errInvalidName or digest.ErrInvalid.
+// apart. Its errors wrap errInvalidName, instance.ErrInvalid or digest.ErrInvalid.
 func parseRead(name string) (resource, error) {
 	r, segments, err := splitInstance(name)
 	if err != nil {
@@ -79,7 +54,7 @@ func parseRead(name string) (resource, error) {
 
 // parseWrite takes "[instance/]uploads/uuid/blobs/[function/]hash/size[/metadata]"
 // or the compressed form apart; the metadata, of any number of segments, is
-// dropped. Its errors wrap errInvalidName or digest.ErrInvalid.
+// dropped. Its errors are those of parseRead.
 func parseWrite(name string) (resource, error) {
 	r, segments, err := splitInstance(name)
 	if err != nil {
@@ -103,7 +78,7 @@ func splitInstance(name string) (resource, []string, error) {
 		return resource{}, nil, fmt.Errorf("%w: resource name of %d bytes", errInvalidName, len(name))
 	}
 	segments := strings.Split(name, "/")
-	i := slices.IndexFunc(segments, reservedSegment)
+	i := slices.IndexFunc(segments, instance.Reserved)
 	if i < 0 {
 		return resource{}, nil, fmt.Errorf("%w: resource %.300q names no blob", errInvalidName, name)
 	}
@@ -111,7 +86,7 @@ func splitInstance(name string) (resource, []string, error) {
 	if i > 0 && r.instance == "" {
 		return resource{}, nil, fmt.Errorf("%w: resource %.300q begins with a slash", errInvalidName, name)
 	}
-	return r, segments[i:], checkInstance(r.instance)
+	return r, segments[i:], instance.Check(r.instance)
 }
 
 // parseBlob parses from "blobs" or "compressed-blobs" to the size, and returns

@@ -8,6 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 const netTestUUID = "3d1a3c1e-5a3f-4d5f-9c80-0123456789ab"
@@ -109,7 +110,7 @@ func TestResourceNamesThatAreRefused(t *testing.T) {
 }
 
 func netInvalidName(err error) bool {
-	return errors.Is(err, errInvalidName) || errors.Is(err, digest.ErrInvalid)
+	return errors.Is(err, errInvalidName) || errors.Is(err, instance.ErrInvalid) || errors.Is(err, digest.ErrInvalid)
 }
 
 func TestNewUUID(t *testing.T) {
@@ -132,7 +133,7 @@ func FuzzResourceNames(f *testing.F) {
 				}
 				continue
 			}
-			if !strings.HasPrefix(name, r.String()) || checkInstance(r.instance) != nil {
+			if !strings.HasPrefix(name, r.String()) || instance.Check(r.instance) != nil {
 				t.Errorf("parse(%q) = %+v", name, r)
 			}
 			if again, err := parse(r.String()); err != nil || again != r {

@@ -3,7 +3,6 @@ package cas
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // The named bounds of Client.
@@ -66,7 +66,7 @@ func (o *ClientOptions) validate() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	o.InstanceName = JoinInstance(o.InstancePrefix, o.InstanceName)
+	o.InstanceName = instance.Join(o.InstancePrefix, o.InstanceName)
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 32
 	}
@@ -163,13 +163,7 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 // the same connection, under the same bound on calls. It takes the server's
 // limits to be the same for all instance names.
 func (c *Client) WithInstance(name string, fn digest.Function) *Client {
-	return &Client{link: c.link, instance: JoinInstance(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
-}
-
-// JoinInstance returns the instance name of name below prefix; either may be empty. It resolves nothing:
-// "../x" is below it, too.
-func JoinInstance(prefix, name string) string {
-	return strings.Trim(prefix+"/"+name, "/")
+	return &Client{link: c.link, instance: instance.Join(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
 }
 
 // Behind implements PatientFetcher: at most half of the calls that may be in

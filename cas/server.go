@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // MaxMessageBytes is what a gRPC server that registers a Server should accept in
@@ -154,8 +155,8 @@ func (s *Server) CacheCapabilities() *repb.CacheCapabilities {
 }
 
 // request checks what every request carries.
-func request(instance string, fn repb.DigestFunction_Value) (digest.Function, error) {
-	if err := checkInstance(instance); err != nil {
+func request(name string, fn repb.DigestFunction_Value) (digest.Function, error) {
+	if err := instance.Check(name); err != nil {
 		return 0, err
 	}
 	return digest.FunctionFromProto(fn)
@@ -193,7 +194,8 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 		code = codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
-	case errors.Is(err, errInvalidName), errors.Is(err, digest.ErrInvalid), errors.Is(err, ErrInvalidDirectory):
+	case errors.Is(err, errInvalidName), errors.Is(err, instance.ErrInvalid), errors.Is(err, digest.ErrInvalid),
+		errors.Is(err, ErrInvalidDirectory):
 		code = codes.InvalidArgument
 	case errors.Is(err, ErrCorrupt):
 		code = corrupt

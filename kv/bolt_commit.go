@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // usesEvery is how often the times of last use are written, unless an eviction needs them sooner.
@@ -42,7 +44,7 @@ func decodeUse(b []byte) (stamp, bytes int64) {
 	if b == nil {
 		return 0, 0
 	}
-	smallest, largest := recordBytes(Key{}, 0), recordBytes(Key{}, MaxValueBytes)+2*maxInstanceBytes
+	smallest, largest := recordBytes(Key{}, 0), recordBytes(Key{}, MaxValueBytes)+2*instance.MaxBytes
 	if len(b) != useBytes {
 		return 0, smallest
 	}

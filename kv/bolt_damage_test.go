@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 const (
@@ -206,7 +208,7 @@ func TestVerifyAcceptsWhatBboltWrites(t *testing.T) {
 		for range random.IntN(150) {
 			n := random.IntN(2000)
 			k := testKey(n)
-			k.Instance = strings.Repeat("x", n*n%maxInstanceBytes)
+			k.Instance = strings.Repeat("x", n*n%instance.MaxBytes)
 			if round/20%2 == 1 || random.IntN(4) == 0 {
 				if err := b.Delete(t.Context(), k); err != nil {
 					t.Fatal(err)

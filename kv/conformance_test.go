@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/kv/redistest"
 )
 
@@ -205,7 +206,7 @@ func storeSharesNoMemory(t *testing.T, s Store) {
 }
 
 func storeRefuses(t *testing.T, s Store) {
-	long := string(make([]byte, maxInstanceBytes+1))
+	long := string(make([]byte, instance.MaxBytes+1))
 	good := testKey(1)
 	for name, c := range map[string]struct {
 		key   Key

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/kv/record"
 )
 
@@ -15,8 +16,7 @@ const (
 	// MaxValueBytes is the largest value of a record.
 	MaxValueBytes = 1 << 20
 
-	maxBucketBytes   = 64   // of the name of a bucket
-	maxInstanceBytes = 1024 // of an instance name
+	maxBucketBytes = 64 // of the name of a bucket
 )
 
 // The kinds of errors that callers branch on with errors.Is.
@@ -57,9 +57,9 @@ func check(k Key) error {
 	case k.Bucket == "" || len(k.Bucket) > maxBucketBytes:
 		return fmt.Errorf("%w: name of the bucket has %d bytes, want 1 to %d",
 			ErrInvalid, len(k.Bucket), maxBucketBytes)
-	case len(k.Instance) > maxInstanceBytes:
+	case len(k.Instance) > instance.MaxBytes:
 		return fmt.Errorf("%w: instance name has %d bytes, at most %d are allowed",
-			ErrInvalid, len(k.Instance), maxInstanceBytes)
+			ErrInvalid, len(k.Instance), instance.MaxBytes)
 	case k.Digest.IsZero():
 		return fmt.Errorf("%w: key has no digest", ErrInvalid)
 	}

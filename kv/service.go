@@ -9,10 +9,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // maxServiceMessage is what a call may carry: a value, a digest, and an instance name.
-const maxServiceMessage = MaxValueBytes + maxInstanceBytes + 1024
+const maxServiceMessage = MaxValueBytes + instance.MaxBytes + 1024
 
 // A serviceStore is a Store in a service of Buildbarn that keeps messages of one type by reduced
 // action digest.

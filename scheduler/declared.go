@@ -6,6 +6,8 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // A SizesConfig declares size classes of one pool. Actions are put into the queue of a declared
@@ -37,7 +39,7 @@ func (c SizesConfig) Validate() error {
 	case c.Patience < 0:
 		return fmt.Errorf("patience is negative: %s", c.Patience)
 	}
-	return nil
+	return instance.Check(c.Prefix)
 }
 
 func (c SizesConfig) platform() Platform {

@@ -14,6 +14,7 @@ func TestDeclaredSizes(t *testing.T) {
 	for want, list := range map[string][]SizesConfig{
 		"declared twice": {{Platform: linux, Classes: []uint32{1}}, {Platform: linux, Classes: []uint32{2}}},
 		"no classes":     {{Platform: linux}},
+		`name "acme/"`:   {{Prefix: "acme/", Platform: linux, Classes: []uint32{1}}},
 		"startup is neg": {{Classes: []uint32{1}, Startup: -1}},
 	} {
 		if _, err := NewState(Config{Sizes: list}); err == nil || !strings.Contains(err.Error(), want) {

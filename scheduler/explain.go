@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // explainAtMost bounds how many alternatives an explanation lists.
@@ -24,7 +26,7 @@ func (s *State) explain(spec *Operation) string {
 	}
 	var here []*pool
 	for _, p := range pools {
-		if hasPrefix(spec.Instance, p.prefix) {
+		if instance.Below(spec.Instance, p.prefix) {
 			here = append(here, p)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
@@ -97,6 +98,9 @@ func (l Level) Validate() error {
 
 // Validate returns what is wrong with a configuration of queues.
 func (q QueueConfig) Validate() error {
+	if err := instance.Check(q.Prefix); err != nil {
+		return err
+	}
 	if len(q.Levels) > maxLevels {
 		return fmt.Errorf("there are %d levels, at most %d are possible", len(q.Levels), maxLevels)
 	}
@@ -110,7 +114,7 @@ func (q QueueConfig) Validate() error {
 
 // fits reports whether the configuration is for a pool.
 func (q QueueConfig) fits(prefix string, platform Platform) bool {
-	if !hasPrefix(prefix, q.Prefix) {
+	if !instance.Below(prefix, q.Prefix) {
 		return false
 	}
 	for name, value := range q.Platform {

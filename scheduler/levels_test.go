@@ -65,6 +65,7 @@ func TestLevelsAreChecked(t *testing.T) {
 		want  string
 	}{
 		{QueueConfig{Levels: []Level{{Key: "users"}}}, `level 1: key "users" is none of`},
+		{QueueConfig{Prefix: "acme/"}, `invalid instance name "acme/"`},
 		{QueueConfig{Levels: []Level{{Key: KeyUser}, {Key: KeyClaim}}}, "level 2: key claim needs a name"},
 		{QueueConfig{Levels: []Level{{Key: KeyUser, Name: "x"}}}, "key user takes no name"},
 		{QueueConfig{Levels: []Level{{Key: KeyUser, Stickiness: -1}}}, "stickiness is negative"},

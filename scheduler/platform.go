@@ -158,12 +158,6 @@ func prefixes(instance string) iter.Seq[string] {
 	}
 }
 
-// hasPrefix reports whether the components of prefix lead those of instance.
-func hasPrefix(instance, prefix string) bool {
-	rest, ok := strings.CutPrefix(instance, prefix)
-	return ok && (prefix == "" || rest == "" || rest[0] == '/')
-}
-
 // suffix returns what follows prefix in instance, which has it.
 func suffix(instance, prefix string) string {
 	return strings.TrimPrefix(instance[len(prefix):], "/")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/quota"
 )
 
@@ -78,8 +79,8 @@ func (s *State) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
 	} else if c == nil {
 		return fmt.Errorf("%w; there are %s", ErrNoCohort, s.cfg.Quotas.Names())
 	}
-	if err := checkInstance(k.Instance); err != nil {
-		return fmt.Errorf("%w: instance name: %w", ErrBadQuota, err)
+	if err := instance.Check(k.Instance); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadQuota, err)
 	}
 	if n := len(k.Instance); n > longestKey {
 		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", ErrBadQuota, n, longestKey)

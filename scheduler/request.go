@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // maxTraceBytes bounds a trace header.
@@ -28,7 +29,7 @@ var traceKeys = [...]string{"traceparent", "tracestate"}
 // newOperation makes an operation of what a request itself says; the action is
 // still to be loaded. Its errors are gRPC statuses.
 func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*Operation, error) {
-	if err := checkInstance(req.GetInstanceName()); err != nil {
+	if err := instance.Check(req.GetInstanceName()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
 	}
 	fn, err := digest.FunctionFromProto(req.GetDigestFunction())
@@ -196,35 +197,3 @@ func read(ctx context.Context, storage Storage, what string, d digest.Digest, m 
 
 // maxProperties bounds platforms, each of which is compared with those of workers.
 const maxProperties = 128
-
-// maxInstanceBytes bounds instance names: the pool of one is looked for below each of its prefixes.
-const maxInstanceBytes = 1024
-
-// reserved are the words that no component of an instance name may be (REv2,
-// ContentAddressableStorage, on resource names).
-var reserved = map[string]bool{
-	"blobs": true, "uploads": true, "actions": true, "actionResults": true,
-	"operations": true, "capabilities": true, "compressed-blobs": true,
-}
-
-// checkInstance reports what is wrong with an instance name.
-func checkInstance(name string) error {
-	if name == "" {
-		return nil
-	}
-	if len(name) > maxInstanceBytes {
-		return fmt.Errorf("it has %d bytes, at most %d are taken", len(name), maxInstanceBytes)
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "" {
-			return fmt.Errorf("%q has an empty component", name)
-		}
-		if part == "." || part == ".." {
-			return fmt.Errorf("%q has the component %q, which some would resolve", name, part)
-		}
-		if reserved[part] {
-			return fmt.Errorf("%q has the reserved component %q", name, part)
-		}
-	}
-	return nil
-}

@@ -215,7 +215,7 @@ func TestExecuteRejects(t *testing.T) {
 			"no digest":        {&repb.ExecuteRequest{}, "action_digest"},
 			"bad digest":       {&repb.ExecuteRequest{ActionDigest: &repb.Digest{Hash: "../x"}}, "action_digest"},
 			"unknown function": {&repb.ExecuteRequest{ActionDigest: ok, DigestFunction: repb.DigestFunction_MD5}, "not supported"},
-			"instance":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a//b"}, "empty component"},
+			"instance":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a//b"}, "empty segment"},
 			"long instance":    {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: strings.Repeat("a/", 1000) + "a"}, "at most 1024 are taken"},
 			"large action":     {&repb.ExecuteRequest{ActionDigest: &repb.Digest{Hash: ok.GetHash(), SizeBytes: 1<<20 + 1}}, "is larger than"},
 			"large command": {&repb.ExecuteRequest{ActionDigest: f.storage.put(&repb.Action{
@@ -229,7 +229,7 @@ func TestExecuteRejects(t *testing.T) {
 					}
 				})}, "at most 128 are taken"},
 			"dots":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/../b"}, "some would resolve"},
-			"reserved":     {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved component"},
+			"reserved":     {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved segment"},
 			"garbage":      {&repb.ExecuteRequest{ActionDigest: f.storage.putBytes(digest.SHA256, []byte("\xff"))}, "cannot be decoded"},
 			"empty action": {&repb.ExecuteRequest{ActionDigest: empty}, "command_digest"},
 			"no input root": {&repb.ExecuteRequest{ActionDigest: f.storage.action("x",

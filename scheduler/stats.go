@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -75,7 +76,7 @@ func (s *Server) classes(op *Operation, anyPlatform bool) []sizeclass.Class {
 	}
 	var classes []sizeclass.Class
 	for _, p := range s.state.pools {
-		if hasPrefix(op.Instance, p.prefix) {
+		if instance.Below(op.Instance, p.prefix) {
 			one := &Operation{Instance: op.Instance, Platform: p.platform}
 			classes = append(classes, s.state.SizeClasses(one)...)
 		}

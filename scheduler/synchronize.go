@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -80,7 +81,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 	if len(req.GetWorkerId()) == 0 {
 		return Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
 	}
-	if err := checkInstance(req.GetInstanceNamePrefix()); err != nil {
+	if err := instance.Check(req.GetInstanceNamePrefix()); err != nil {
 		return Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
 	}
 	r := Report{

@@ -9,6 +9,7 @@ import (
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
@@ -123,7 +124,7 @@ func (s *State) joinable(spec *Operation, a action) *task {
 
 // serves reports whether the pool's workers may run an action.
 func (p *pool) serves(spec *Operation) bool {
-	return p.platform.Key() == spec.Platform.Key() && hasPrefix(spec.Instance, p.prefix)
+	return p.platform.Key() == spec.Platform.Key() && instance.Below(spec.Instance, p.prefix)
 }
 
 // join adds an operation to a task.

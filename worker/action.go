@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -189,7 +190,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.message.GetTimeout() == nil {
 		return failf(codes.InvalidArgument, "action has no timeout: the scheduler must set one")
 	}
-	instance := cas.JoinInstance(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
+	instance := instance.Join(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
 	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
 	a.inputs = a.readThrough(instance)
 	a.lookAhead(ctx)

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -86,7 +86,7 @@ func (f *foresight) knowTool(path string) {
 // similar says which actions this one is like.
 func (a *action) similar() prefetch.Action {
 	s := prefetch.Action{
-		Instance: cas.JoinInstance(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()),
+		Instance: instance.Join(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()),
 		Digest:   digest.OfReduced(a.fn, a.message),
 		Platform: platformText(a.message.GetPlatform()),
 	}

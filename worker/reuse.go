@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -48,7 +48,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	if records == nil || a.message.GetDoNotCache() {
 		return nil
 	}
-	key, ok := reuse.KeyOf(cas.JoinInstance(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()), a.fn, a.message)
+	key, ok := reuse.KeyOf(instance.Join(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()), a.fn, a.message)
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
 		return nil // making the input root will say what is wrong

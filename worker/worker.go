@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -115,6 +116,9 @@ func (o *Options) validate() error {
 		return fmt.Errorf("worker has a negative width: fetch %d, report %d", o.FetchWidth, o.ReportWidth)
 	case o.NoNetwork && !o.Sandboxed:
 		return errors.New("the network can only be taken from commands in a sandbox")
+	}
+	if err := instance.Check(o.InstancePrefix); err != nil {
+		return fmt.Errorf("instance prefix: %w", err)
 	}
 	if err := errors.Join(o.checkReuse(), o.checkUsers()); err != nil {
 		return err

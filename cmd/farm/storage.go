@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // maxConnections bounds the connections to one endpoint.
@@ -48,10 +48,10 @@ func endpointOptions(e *endpoint) map[string]func(value string) error {
 	return map[string]func(string) error{
 		"instance": func(value string) error {
 			e.options.InstancePrefix = value
-			if value == "" || path.Clean("/"+value) != "/"+value {
-				return errors.New("this is no instance name")
+			if value == "" {
+				return errors.New("it is empty")
 			}
-			return nil
+			return instance.Check(value)
 		},
 		"connections": func(value string) (err error) {
 			if e.connections, err = strconv.Atoi(value); err == nil && (e.connections < 1 || e.connections > maxConnections) {

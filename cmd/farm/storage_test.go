@@ -130,8 +130,8 @@ func TestEndpoints(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"grpc://h:1?instence=x":                    `there is no option instence; here are ["compression" "connections" "instance" "retry" "stall" "token-file"]`,
-		"grpc://h:1?instance=/x":                   "option instance: this is no instance name",
-		"grpc://h:1?instance=":                     "no instance name",
+		"grpc://h:1?instance=/x":                   `option instance: invalid instance name "/x"`,
+		"grpc://h:1?instance=":                     "option instance: it is empty",
 		"grpc://h:1?connections=0":                 "from 1 to 64",
 		"grpc://h:1?connections=many":              "option connections: ",
 		"grpc://h:1?compression=on":                "zstd or off",

@@ -1,0 +1,68 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxBytes is the length of the longest instance name. Each of its segments costs a look-up for a
+// pool, and records are kept below it.
+const MaxBytes = 1024
+
+// ErrInvalid is wrapped by every error of Check.
+var ErrInvalid = errors.New("invalid instance name")
+
+// Check returns an error that wraps ErrInvalid unless name can be an instance name: empty, or segments
+// with single slashes between them, none of which is reserved, of dots, or has a NUL.
+func Check(name string) error {
+	if len(name) > MaxBytes {
+		return fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrInvalid, len(name), MaxBytes)
+	}
+	if name == "" {
+		return nil
+	}
+	for s := range strings.SplitSeq(name, "/") {
+		if fault := segmentFault(s); fault != "" {
+			return fmt.Errorf("%w %.200q: %s", ErrInvalid, name, fault)
+		}
+	}
+	return nil
+}
+
+// segmentFault says what forbids s as a segment; "" means nothing.
+func segmentFault(s string) string {
+	switch {
+	case s == "":
+		return "it has an empty segment"
+	case s == "." || s == "..":
+		return fmt.Sprintf("it has the segment %q, which some would resolve", s)
+	case Reserved(s):
+		return fmt.Sprintf("it has the reserved segment %q", s)
+	case strings.IndexByte(s, 0) >= 0:
+		return "it has a NUL"
+	}
+	return ""
+}
+
+// Reserved reports whether s may not be a segment of an instance name, so that a resource name can be
+// taken apart whatever the instance name is (REv2, "ContentAddressableStorage").
+func Reserved(s string) bool {
+	switch s {
+	case "blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs":
+		return true
+	}
+	return false
+}
+
+// Below reports whether name is prefix or below it: whether the segments of prefix begin it. All are
+// below the empty one.
+func Below(name, prefix string) bool {
+	rest, ok := strings.CutPrefix(name, prefix)
+	return ok && (prefix == "" || rest == "" || rest[0] == '/')
+}
+
+// Join returns the instance name of name below prefix; either may be empty. "../x" is below it, too.
+func Join(prefix, name string) string {
+	return strings.Trim(prefix+"/"+name, "/")
+}
