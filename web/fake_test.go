@@ -195,7 +195,7 @@ func (f *fakeScheduler) Read(req *bytestream.ReadRequest, stream bytestream.Byte
 	if req.GetResourceName() != "streams/"+operationOf+"/stdout" {
 		return status.Error(codes.NotFound, "no such stream")
 	}
-	for _, text := range []string{"one\n", "tw\xffo </pre>\n"} {
+	for _, text := range []string{"one\n", "tw\xffo </pre>\n", "\xe2", "\x82\xac \xe2\x82"} {
 		if err := stream.Send(&bytestream.ReadResponse{Data: []byte(text)}); err != nil {
 			return err
 		}

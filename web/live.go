@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"google.golang.org/genproto/googleapis/bytestream"
@@ -46,14 +47,16 @@ func (s *Site) events(w http.ResponseWriter) (e events, leave func(), ok bool) {
 	return events{w, http.NewResponseController(w)}, func() { <-s.viewers }, true
 }
 
-// send sends one event; data may have several lines. Browsers pass over those without any.
+// newlines makes all ends of lines that there are in an event stream one.
+var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// send sends one event; data may have several lines, whatever ends them. Browsers pass over events
+// without any.
 func (e events) send(name string, data []byte) error {
 	var b bytes.Buffer
 	b.WriteString("event: " + name + "\n")
-	for line := range bytes.Lines(data) {
-		b.WriteString("data: ")
-		b.Write(bytes.TrimRight(line, "\r\n"))
-		b.WriteByte('\n')
+	for line := range strings.Lines(newlines.Replace(string(data))) {
+		b.WriteString("data: " + strings.TrimSuffix(line, "\n") + "\n")
 	}
 	b.WriteByte('\n')
 	if _, err := e.w.Write(b.Bytes()); err != nil {
@@ -127,8 +130,11 @@ func (s *Site) output(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: "streams/" + name + "/" + stream},
-		&outputStream{r: r, events: e})
+	out := &outputStream{r: r, events: e}
+	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: "streams/" + name + "/" + stream}, out)
+	if len(out.begun) > 0 {
+		_ = e.sendText(out.begun)
+	}
 	text := "end"
 	if err != nil && !errors.Is(err, io.EOF) {
 		text = status.Convert(err).Message()
@@ -141,16 +147,41 @@ type outputStream struct {
 	grpc.ServerStreamingServer[bytestream.ReadResponse]
 	r      *http.Request
 	events events
+	begun  []byte // of a character whose end has not come yet
 }
 
 // Context implements grpc.ServerStream.
 func (o *outputStream) Context() context.Context { return o.r.Context() }
 
-// Send implements the stream. What is no text is sent as U+FFFD.
+// Send implements the stream, whose messages end anywhere.
 func (o *outputStream) Send(m *bytestream.ReadResponse) error {
-	text, err := json.Marshal(strings.ToValidUTF8(string(m.GetData()), "\ufffd"))
+	data := append(o.begun, m.GetData()...)
+	whole := len(data) - cutOff(data)
+	o.begun = bytes.Clone(data[whole:])
+	if whole == 0 {
+		return nil
+	}
+	return o.events.sendText(data[:whole])
+}
+
+// cutOff returns how many bytes at the end of b begin a character that b does not have all of.
+func cutOff(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// sendText sends what a command printed. What is no text is sent as U+FFFD.
+func (e events) sendText(printed []byte) error {
+	text, err := json.Marshal(strings.ToValidUTF8(string(printed), "\ufffd"))
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
-	return o.events.send("text", text)
+	return e.send("text", text)
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -189,6 +190,19 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestEventsHaveOneKindOfLine sends what ends an event for browsers, if it is taken as it is.
+func TestEventsHaveOneKindOfLine(t *testing.T) {
+	w := httptest.NewRecorder()
+	if err := (events{w, http.NewResponseController(w)}).send("main", []byte("a\r\nb\r\revent: reload\rdata: c\n\nd\r")); err != nil {
+		t.Fatal(err)
+	}
+	want := "event: main\ndata: a\ndata: b\ndata: \ndata: event: reload\ndata: data: c\ndata: \ndata: d\n\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// TestOutput has a command that prints a character in two pieces, and no end of another.
 func TestOutput(t *testing.T) {
 	b := newBrowser(t, false)
 	var got []string
@@ -196,7 +210,7 @@ func TestOutput(t *testing.T) {
 		got = append(got, name+" "+strings.TrimSpace(data))
 		return true
 	})
-	want := []string{`text "one\n"`, `text "tw` + "\ufffd" + `o \u003c/pre\u003e\n"`, "gone end"}
+	want := []string{`text "one\n"`, `text "tw` + "\ufffd" + `o \u003c/pre\u003e\n"`, `text "€ "`, `text "` + "\ufffd" + `"`, "gone end"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
