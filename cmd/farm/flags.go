@@ -64,7 +64,9 @@ func NewCommand(use, short, long string, run func(cmd *cobra.Command, args []str
 // machines. It writes to standard error.
 func NewLogger(json bool) (*zap.Logger, error) {
 	if json {
-		return zap.NewProduction()
+		config := zap.NewProductionConfig()
+		config.Sampling = nil // there is a line for each action, however many there are in a second
+		return config.Build()
 	}
 	config := zap.NewDevelopmentConfig()
 	config.Level = zap.NewAtomicLevelAt(zap.InfoLevel)

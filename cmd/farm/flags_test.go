@@ -2,10 +2,13 @@ package farm
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -116,6 +119,33 @@ func TestReuse(t *testing.T) {
 		w := Worker{Reuse: c.reuse, ExecFilesystem: c.have}
 		if err := w.checkReuse(); (err == nil) != (c.want != "") || err == nil && w.ExecFilesystem != c.want {
 			t.Errorf("%s with %s: %v, %s", c.reuse, c.have, err, w.ExecFilesystem)
+		}
+	}
+}
+
+// TestNoLineIsLeftOut has more lines than a logger that samples them lets through.
+func TestNoLineIsLeftOut(t *testing.T) {
+	stderr := os.Stderr
+	defer func() { os.Stderr = stderr }()
+	for _, json := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "log")
+		var err error
+		if os.Stderr, err = os.Create(file); err != nil {
+			t.Fatal(err)
+		}
+		log, err := NewLogger(json)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1000 {
+			log.Info("action", zap.Int("number", i))
+		}
+		text, err := os.ReadFile(file)
+		if n := bytes.Count(text, []byte{'\n'}); err != nil || n != 1000 {
+			t.Errorf("json %t: 1000 actions have %d lines, %v", json, n, err)
+		}
+		if err := os.Stderr.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
