@@ -45,7 +45,7 @@ func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
 			name = prefix + " " + name
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", name, q.GetSizeClass(), q.GetWorkers(), q.GetIdle(),
-			q.GetDraining(), q.GetExecuting(), q.GetQueued(), ago(q.GetHeadQueued()))
+			q.GetDraining()-q.GetResting(), q.GetExecuting(), q.GetQueued(), ago(q.GetHeadQueued()))
 		printBranches(w, q.GetRoot(), 1)
 		if q.GetQueued() > 0 {
 			head := "nothing may start"

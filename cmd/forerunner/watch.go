@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
@@ -33,7 +36,9 @@ func (w *watch) flags(f *pflag.FlagSet) {
 // are shown, for what is away may come back. Being interrupted is no error.
 func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Context, io.Writer) error) error {
 	if w.every == 0 {
-		return print(ctx, out)
+		block, err := w.block(ctx, print)
+		_, writeErr := out.Write(block)
+		return errors.Join(err, writeErr)
 	}
 	if w.every < 0 {
 		return fmt.Errorf("--watch: %v is no interval", w.every)
@@ -48,17 +53,16 @@ func (w *watch) repeat(ctx context.Context, out io.Writer, print func(context.Co
 	ticker := time.NewTicker(w.every)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		var block bytes.Buffer
-		err := print(ctx, &block)
+		block, err := w.block(ctx, print)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
 			return err
 		case err != nil:
-			fmt.Fprintf(&block, "%v\n", err)
+			block = fmt.Appendf(block, "%v\n", err)
 		}
-		if err := w.show(out, block.Bytes()); err != nil {
+		if err := w.show(out, block); err != nil {
 			return err
 		}
 		select {
@@ -67,6 +71,22 @@ func (w *watch) repeat(ctx context.Context, out io.Writer, print func(context.Co
 			return nil
 		}
 	}
+}
+
+// block returns what print prints. Clients choose much of it, so nothing in it controls the terminal;
+// JSON has its own way to write such characters.
+func (w *watch) block(ctx context.Context, print func(context.Context, io.Writer) error) ([]byte, error) {
+	var b bytes.Buffer
+	err := print(ctx, &b)
+	if w.plain {
+		return b.Bytes(), err
+	}
+	return bytes.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return utf8.RuneError
+		}
+		return r
+	}, b.Bytes()), err
 }
 
 // show writes one block.

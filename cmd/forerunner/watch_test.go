@@ -46,3 +46,28 @@ func TestWatch(t *testing.T) {
 		t.Error("an error of the first time does not end it")
 	}
 }
+
+// TestNothingControlsTheTerminal prints what a client chose, once and again, for people and for scripts.
+func TestNothingControlsTheTerminal(t *testing.T) {
+	const named = "//a:\x1b]0;b\a\u009bc\x9b"
+	print := func(_ context.Context, out io.Writer) error {
+		_, err := fmt.Fprintln(out, named)
+		return err
+	}
+	for _, test := range []struct {
+		watch
+		want string
+	}{
+		{watch{terminal: true}, "//a:\ufffd]0;b\ufffd\ufffdc\ufffd\n"},
+		{watch{plain: true}, named + "\n"},
+	} {
+		var out strings.Builder
+		if err := test.run(t.Context(), &out, print); err != nil || out.String() != test.want {
+			t.Errorf("%+v: %q, %v; want %q", test.watch, out.String(), err, test.want)
+		}
+		block, err := test.block(t.Context(), print) // which --watch shows
+		if err != nil || string(block) != test.want {
+			t.Errorf("%+v: %q, %v; want %q", test.watch, block, err, test.want)
+		}
+	}
+}

@@ -56,7 +56,8 @@ func (c *adminCall) workers(ctx context.Context, p *admin.Pattern) (*admin.ListW
 		if err != nil {
 			return nil, err
 		}
-		all.Workers, all.Drains = append(all.Workers, page.GetWorkers()...), page.GetDrains()
+		page.Workers = append(all.Workers, page.GetWorkers()...)
+		all = page
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 			return all, nil
 		}
