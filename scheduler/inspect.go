@@ -3,8 +3,9 @@ package scheduler
 import (
 	"cmp"
 	"iter"
-	"slices"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/fair"
 )
 
 // A WorkerView is what State knows of one worker. It is a value.
@@ -207,38 +208,53 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 }
 
 // branches returns the queue by its keys, with at most so many of them: the busiest
-// ones of each level, the outer levels first.
+// ones of each level, the outer levels first. It looks at the children of those alone.
 func (q *queue) branches(running, atMost int) Branch {
-	root := &Branch{}
-	path := []*Branch{root}
-	for v := range q.pool.tree.Branches(q.class) {
-		if v.Depth == 0 || v.Queued == 0 && v.Running == 0 {
-			continue // the latter, and all below it, only have workers
-		}
-		parent := path[v.Depth-1]
-		b := Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due}
-		if v.Held && v.Depth == 1 {
-			b.Why = q.pool.cohort.whyHeld(v.Key, q.class)
-		}
-		parent.Children = append(parent.Children, b)
-		path = append(path[:v.Depth], &parent.Children[len(parent.Children)-1])
+	type opened struct {
+		node   fair.Node
+		branch *Branch
 	}
-	root.Queued, root.Running = q.waiting, running
-	for level := []*Branch{root}; len(level) > 0; {
-		var next []*Branch
-		for _, b := range level {
-			slices.SortStableFunc(b.Children, func(x, y Branch) int {
-				return cmp.Or(cmp.Compare(y.Queued, x.Queued), cmp.Compare(y.Running, x.Running))
-			})
-			kept := min(len(b.Children), atMost)
-			atMost -= kept
-			b.Omitted = len(b.Children) - kept
-			b.Children = b.Children[:kept]
-			for i := range b.Children {
-				next = append(next, &b.Children[i])
+	root := Branch{Queued: q.waiting, Running: running}
+	for level := []opened{{q.pool.tree.Root(q.class), &root}}; len(level) > 0; {
+		var next []opened
+		for _, o := range level {
+			children, omitted := busiest(o.node, atMost)
+			atMost -= len(children)
+			o.branch.Children, o.branch.Omitted = make([]Branch, len(children)), omitted
+			for i, child := range children {
+				v := child.View
+				b := Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due}
+				if v.Held && v.Depth == 1 {
+					b.Why = q.pool.cohort.whyHeld(v.Key, q.class)
+				}
+				o.branch.Children[i] = b
+				next = append(next, opened{child.Node, &o.branch.Children[i]})
 			}
 		}
 		level = next
 	}
-	return *root
+	return root
+}
+
+// A child is a branch of the tree with what there is of it.
+type child struct {
+	fair.Node
+	fair.View
+}
+
+// busiest returns at most so many of the branches right below one, and how many others there are. Those that
+// only have workers do not count.
+func busiest(parent fair.Node, atMost int) (children []child, omitted int) {
+	kept := least[child]{most: atMost, compare: func(x, y child) int {
+		return cmp.Or(cmp.Compare(y.Queued, x.Queued), cmp.Compare(y.Running, x.Running), cmp.Compare(x.Key, y.Key))
+	}}
+	all := 0
+	for node := range parent.Children() {
+		if v := node.View(); v.Queued > 0 || v.Running > 0 {
+			all++
+			kept.add(child{node, v})
+		}
+	}
+	children = kept.sorted()
+	return children, all - len(children)
 }

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // TestBranches sees that a queue is listed by its keys, the busiest first, and that
@@ -46,4 +50,31 @@ func branchText(b Branch) string {
 		parts = append(parts, fmt.Sprintf("%d more", b.Omitted))
 	}
 	return fmt.Sprintf("%s %d/%d %v", b.Key, b.Queued, b.Running, parts)
+}
+
+// TestBusiestOfMany sees that of very many branches those are listed that would come first in the list of all.
+func TestBusiestOfMany(t *testing.T) {
+	const invocations = 200
+	state := must(NewState(Config{Queues: []QueueConfig{{Levels: []Level{{Key: KeyToolInvocation}}}}}))
+	state.Sync(epoch, Report{Call: 1, Worker: "w", Platform: NewPlatform(platformX()), Doing: Executing})
+	made := 0
+	for i := range invocations {
+		for range i*37%11 + 1 {
+			made++
+			name := fmt.Sprint(made)
+			_ = must(state.Submit(epoch, &Operation{
+				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+				Platform: NewPlatform(platformX()), Request: Metadata{ToolInvocation: fmt.Sprint(i)},
+			}))
+		}
+	}
+	all, _ := state.Queues(maxPage)
+	root := all[0].Root
+	for _, atMost := range []int{0, 1, 10, 150, 199, invocations} {
+		some, _ := state.Queues(atMost)
+		want := branchText(Branch{Queued: root.Queued, Children: root.Children[:atMost], Omitted: invocations - atMost})
+		if got := branchText(some[0].Root); got != want {
+			t.Errorf("of at most %d: %s, want %s", atMost, got, want)
+		}
+	}
 }

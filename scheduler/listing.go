@@ -1,6 +1,9 @@
 package scheduler
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 const (
 	// maxPage bounds the entries of one answer.
@@ -37,41 +40,56 @@ func (s *Server) eachOperation(p *Pattern, do func(name string)) {
 type first struct {
 	token string
 	size  int
-	// names are those of the page, one more if there is a next page, and some that are dropped when they
-	// have become many. From last on, nothing is of interest any more; empty: everything is.
-	names []string
-	last  string
+	// names are those of the page, and one more if there is a next page.
+	names least[string]
 }
 
 func newFirst(token string, size int32) *first {
 	if size <= 0 || size > maxPage {
 		size = maxPage
 	}
-	return &first{token: token, size: int(size)}
+	return &first{token: token, size: int(size), names: least[string]{most: int(size) + 1, compare: strings.Compare}}
 }
 
 func (f *first) add(name string) {
-	if name <= f.token || f.last != "" && name >= f.last {
-		return
+	if name > f.token {
+		f.names.add(name)
 	}
-	f.names = append(f.names, name)
-	if len(f.names) == 4*(f.size+1) {
-		f.cut()
-		f.last = f.names[f.size]
-	}
-}
-
-// cut leaves those of the page and one more.
-func (f *first) cut() {
-	slices.Sort(f.names)
-	f.names = f.names[:min(len(f.names), f.size+1)]
 }
 
 // page returns them and the next token, which is empty if there are no more.
 func (f *first) page() (names []string, next string) {
-	f.cut()
-	if len(f.names) <= f.size {
-		return f.names, ""
+	names = f.names.sorted()
+	if len(names) <= f.size {
+		return names, ""
 	}
-	return f.names[:f.size], f.names[f.size-1]
+	return names[:f.size], names[f.size-1]
+}
+
+// A least keeps the first values of an order, at most so many of any number.
+type least[T any] struct {
+	most    int
+	compare func(a, b T) int
+	// values are those, and some that are dropped when they have become many. Once that has happened,
+	// nothing that is not before last is of interest.
+	values []T
+	last   *T
+}
+
+func (l *least[T]) add(v T) {
+	if l.most == 0 || l.last != nil && l.compare(v, *l.last) >= 0 {
+		return
+	}
+	l.values = append(l.values, v)
+	if len(l.values) == 4*l.most {
+		last := l.sorted()[l.most-1]
+		l.last = &last
+	}
+}
+
+// sorted returns them in their order.
+func (l *least[T]) sorted() []T {
+	slices.SortFunc(l.values, l.compare)
+	l.values = l.values[:min(len(l.values), l.most)]
+	return l.values
 }

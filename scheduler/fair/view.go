@@ -3,7 +3,6 @@ package fair
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
 )
 
@@ -40,30 +39,57 @@ func (t *Tree) Idle(lane uint32) int {
 // Branches yields the root and all branches, each after its parent, siblings in the
 // order of their keys. It looks at all of the tree, which must not change meanwhile.
 func (t *Tree) Branches(lane uint32) iter.Seq[View] {
-	return func(yield func(View) bool) { t.root.views(lane, yield) }
+	return func(yield func(View) bool) { t.Root(lane).views(yield) }
 }
 
-func (b *branch) views(lane uint32, yield func(View) bool) bool {
+func (n Node) views(yield func(View) bool) bool {
+	if !yield(n.View()) {
+		return false
+	}
+	byKey := func(x, y Node) int { return cmp.Compare(x.branch.key, y.branch.key) }
+	for _, child := range slices.SortedFunc(n.Children(), byKey) {
+		if !child.views(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// A Node is a branch, to be looked at in one lane as long as the tree does not change.
+type Node struct {
+	branch *branch
+	lane   uint32
+}
+
+// Root is the branch above all others.
+func (t *Tree) Root(lane uint32) Node { return Node{t.root, lane} }
+
+// Children yields the branches right below, in any order.
+func (n Node) Children() iter.Seq[Node] {
+	return func(yield func(Node) bool) {
+		for _, child := range n.branch.children {
+			if !yield(Node{child, n.lane}) {
+				return
+			}
+		}
+	}
+}
+
+// View returns what there is of a branch.
+func (n Node) View() View {
+	b := n.branch
 	v := View{Depth: b.depth, Key: b.key, Running: b.running}
 	if b.parent != nil {
 		v.Due = b.weight
 	}
-	if s := b.shelf(lane); s != nil {
+	if s := b.shelf(n.lane); s != nil {
 		v.Queued, v.Idle, v.Best, v.Score = s.queued, s.idle, s.best, s.score
 		if s.queued > 0 && b.parent != nil {
 			v.Due = 1 / s.factor
 		}
 		v.Held = s.rank > 0 && s.turn == 0
 	}
-	if !yield(v) {
-		return false
-	}
-	for _, child := range slices.SortedFunc(maps.Values(b.children), func(x, y *branch) int { return cmp.Compare(x.key, y.key) }) {
-		if !child.views(lane, yield) {
-			return false
-		}
-	}
-	return true
+	return v
 }
 
 // Items returns what waits in a lane, each item once, the oldest first.
