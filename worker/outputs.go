@@ -31,13 +31,19 @@ type outputs struct {
 	// needs has all blobs that the result needs: those, and those of unchanged inputs.
 	needs map[digest.Digest]struct{}
 	unpin []func()
+	// moves has files of the writable layer, by their paths on the host, that are moved into the
+	// store when all was found: until then another output may have them, too.
+	moves map[string]digest.Digest
 	// What the command made of it, for the OutputPolicy.
 	madeFiles int
 	madeBytes int64
 }
 
 func newOutputs(a *action) *outputs {
-	return &outputs{a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{}, needs: map[digest.Digest]struct{}{}}
+	return &outputs{
+		a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{},
+		needs: map[digest.Digest]struct{}{}, moves: map[string]digest.Digest{},
+	}
 }
 
 // streams stores stdout and stderr.
@@ -68,7 +74,12 @@ func (o *outputs) stream(ctx context.Context, name string, truncated bool) ([]by
 	if err != nil || len(head) <= maxInlineBytes {
 		return head, nil, err
 	}
-	d, err := o.file(ctx, f, name)
+	var d digest.Digest
+	if !o.a.vacated {
+		d, err = o.copy(ctx, f)
+	} else if d, err = o.hash(f); err == nil {
+		err = o.adopt(ctx, name, d)
+	}
 	return nil, d.Proto(), err
 }
 
@@ -82,9 +93,21 @@ func markTruncated(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// collect finds every output in the root. One that is not there is left out,
-// as REv2 wants.
+// collect finds every output in the root and stores it. What was found beside a fault is
+// stored as well.
 func (o *outputs) collect(ctx context.Context, root *os.Root) error {
+	err := o.find(ctx, root)
+	for written, d := range o.moves {
+		if adopted := o.adopt(ctx, written, d); adopted != nil {
+			return errors.Join(err, adopted)
+		}
+	}
+	return err
+}
+
+// find finds every output in the root. One that is not there is left out, as REv2 wants.
+// One output may be part of another.
+func (o *outputs) find(ctx context.Context, root *os.Root) error {
 	for _, want := range o.a.command.outputs {
 		info, err := root.Lstat(want.full)
 		switch {
@@ -157,6 +180,11 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 		node.Digest = input.Digest.Proto()
 		return node, nil
 	}
+	written, _ := o.a.root.Written(full)
+	if d, again := o.moves[written]; again {
+		node.Digest = d.Proto()
+		return node, nil
+	}
 	if err := o.admit(info.Size()); err != nil {
 		return nil, err
 	}
@@ -165,37 +193,51 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 		return nil, err
 	}
 	defer f.Close()
-	written, _ := o.a.root.Written(full)
-	d, err := o.file(ctx, f, written)
+	var d digest.Digest
+	if written == "" || !o.a.vacated {
+		d, err = o.copy(ctx, f)
+	} else if d, err = o.hash(f); err == nil {
+		o.moves[written] = d
+	}
 	node.Digest = d.Proto()
 	return node, err
 }
 
-// file hashes f and brings it into the worker's store, where it is pinned. What written
-// names on the host, if anything, is moved there, but only where nobody can have it open any
-// more, who could rewrite the blob. All else is copied, and hashed again while it is: what
-// somebody changes meanwhile is no output.
-func (o *outputs) file(ctx context.Context, f *os.File, written string) (digest.Digest, error) {
+// copy copies f into the worker's store, where it is pinned, and hashes it again meanwhile: what
+// somebody changes is no output.
+func (o *outputs) copy(ctx context.Context, f *os.File) (digest.Digest, error) {
+	d, err := o.hash(f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return d, err
+	}
+	return d, o.stored(ctx, d, o.a.p.w.opts.Store.Put(ctx, d, f))
+}
+
+// adopt moves what written names on the host into the worker's store, where it is pinned. The
+// action is vacated: who had the file open could rewrite the blob.
+func (o *outputs) adopt(ctx context.Context, written string, d digest.Digest) error {
+	return o.stored(ctx, d, o.a.p.w.opts.Store.Adopt(ctx, written, d))
+}
+
+func (o *outputs) hash(f *os.File) (digest.Digest, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return digest.Digest{}, err
 	}
-	d, err := digest.OfReader(o.a.fn, f)
-	if err != nil {
-		return d, err
-	}
-	store := o.a.p.w.opts.Store
-	if written != "" && o.a.vacated {
-		err = store.Adopt(ctx, written, d)
-	} else if _, err = f.Seek(0, io.SeekStart); err == nil {
-		err = store.Put(ctx, d, f)
-	}
+	return digest.OfReader(o.a.fn, f)
+}
+
+// stored keeps a file that came into the store, if err is nil.
+func (o *outputs) stored(ctx context.Context, d digest.Digest, err error) error {
 	if errors.Is(err, cas.ErrCorrupt) {
-		return d, failf(codes.Aborted, "was changed after the command had ended: %w", err)
+		return failf(codes.Aborted, "was changed after the command had ended: %w", err)
 	}
 	if err != nil {
-		return d, err
+		return err
 	}
-	return d, o.keep(ctx, d)
+	return o.keep(ctx, d)
 }
 
 // bytes stores a small blob that the worker made itself.

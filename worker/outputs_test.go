@@ -2,6 +2,7 @@ package worker
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -130,6 +131,49 @@ func TestOlderOutputFields(t *testing.T) {
 	assertCode(t, f.run(t, spec{shell: "rmdir f; : > f", dirs: []string{"f"}}), codes.InvalidArgument, "is a file")
 }
 
+// TestOverlappingOutputs has outputs that are part of others, as REv2 allows, and outputs that
+// are named twice. What could be moved into the store for one of them is there for the other.
+func TestOverlappingOutputs(t *testing.T) {
+	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Sandboxed, o.NoNetwork = true, true })
+	inner := &repb.Directory{Files: []*repb.FileNode{fileNode("f", "deep\n")}}
+	outer := &repb.Directory{
+		Files:       []*repb.FileNode{fileNode("g", "top\n")},
+		Directories: []*repb.DirectoryNode{{Name: "e", Digest: digestOf(t, inner).Proto()}},
+	}
+	files := map[string]*repb.OutputFile{
+		"d/g": outputFile("d/g", "top\n", false), "d/./g": outputFile("d/./g", "top\n", false),
+	}
+	trees := map[string]*repb.Tree{
+		"d": {Root: outer, Children: []*repb.Directory{inner}}, "d/e": {Root: inner},
+	}
+	for _, s := range []spec{
+		{paths: []string{"d", "d/e"}},
+		{paths: []string{"d/e", "d"}},
+		{paths: []string{"d/g", "d"}},
+		{paths: []string{"d", "d/g"}},
+		{paths: []string{"d/g", "d/./g"}},
+		{dirs: []string{"d", "d/e"}},
+	} {
+		t.Run(strings.Join(append(s.paths, s.dirs...), " "), func(t *testing.T) {
+			s.shell = "mkdir -p d/e; echo deep > d/e/f; echo top > d/g"
+			r := f.run(t, s)
+			assertOK(t, r)
+			want := &repb.ActionResult{}
+			for _, path := range append(s.paths, s.dirs...) {
+				if file := files[path]; file != nil {
+					want.OutputFiles = append(want.OutputFiles, file)
+					continue
+				}
+				want.OutputDirectories = append(want.OutputDirectories, &repb.OutputDirectory{
+					Path: path, TreeDigest: digestOf(t, trees[path]).Proto(), IsTopologicallySorted: true,
+				})
+			}
+			assertResult(t, r.GetResult(), want)
+			f.read(t, digestOfBytes("top\n").Proto())
+		})
+	}
+}
+
 func TestOutputDirectoryFormats(t *testing.T) {
 	f := newFarm(t)
 	want := everythingTree(t)
@@ -243,7 +287,7 @@ func TestOutputThatIsChangedMeanwhile(t *testing.T) {
 	check(t, err)
 	defer f.Close()
 	a := &action{fn: digest.SHA256, p: &position{w: &Worker{opts: Options{Store: store}}}}
-	d, err := newOutputs(a).file(t.Context(), f, "")
+	d, err := newOutputs(a).copy(t.Context(), f)
 	if code := statusOf(t.Context(), err).Code(); code != codes.Aborted || store.Contains(d) {
 		t.Errorf("it is in the store: %v, error %v", store.Contains(d), err)
 	}
