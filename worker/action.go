@@ -303,7 +303,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	result, err := a.runBounded(ctx, func(ctx context.Context) (runner.Result, error) {
 		return slot.launcher.Run(ctx, command)
 	})
-	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) {
+	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) || errors.Is(err, runner.ErrClosed) {
 		a.p.w.relaunch(ctx, slot)
 		return result, failf(codes.Unavailable, "run command: %w", err)
 	}

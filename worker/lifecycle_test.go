@@ -1,14 +1,19 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // untilOpen is a script that ends when the file $GATE is there.
@@ -39,6 +44,42 @@ func TestCancel(t *testing.T) {
 	f.assertNotCached(t, j)
 	if len(j.completed) != 0 {
 		t.Error("the action was reported though nobody wants it")
+	}
+}
+
+// TestRelaunch has the launcher of the slot gone, and not replaced at once.
+func TestRelaunch(t *testing.T) {
+	tries := make(chan int, 2)
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
+		check(t, o.Launchers[0].Close())
+		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
+			if tries <- 1; len(tries) == 1 {
+				return nil, errors.New("no memory")
+			}
+			l, err := runner.StartLauncher(ctx, runner.LauncherOptions{})
+			if err == nil {
+				t.Cleanup(func() { check(t, l.Close()) })
+			}
+			return l, err
+		}
+	}})
+	for range cap(tries) {
+		assertCode(t, f.run(t, spec{shell: "true"}), codes.Unavailable, "launcher")
+	}
+	f.assertGood(t)
+}
+
+// TestRelaunchOfACancelledAction: the slot needs a launcher, whatever becomes of the action that lost it.
+func TestRelaunchOfACancelledAction(t *testing.T) {
+	launcher := &runner.Launcher{}
+	w := &Worker{log: zaptest.NewLogger(t), opts: Options{
+		Relaunch: func(ctx context.Context, _ int) (*runner.Launcher, error) { return launcher, ctx.Err() },
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := &slot{}
+	if w.relaunch(ctx, s); s.launcher != launcher {
+		t.Error("the launcher was not replaced")
 	}
 }
 

@@ -29,6 +29,9 @@ const (
 	reportTimeout = 30 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
 	leaveTimeout = 5 * time.Second
+	// relaunchTimeout bounds how long a launcher may take to be replaced, of which the old one may
+	// need a minute to end.
+	relaunchTimeout = 3 * time.Minute
 )
 
 // A position is one identity of the worker: it takes one action at a time
@@ -345,14 +348,17 @@ func (p *position) leave(abort context.Context) {
 }
 
 // relaunch replaces the launcher of a slot, so that the next action has one that
-// works. The caller has the slot.
+// works, be the one that found out cancelled or not. If that fails, the next one tries
+// again. The caller has the slot.
 func (w *Worker) relaunch(ctx context.Context, s *slot) {
 	if w.opts.Relaunch == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relaunchTimeout)
+	defer cancel()
 	launcher, err := w.opts.Relaunch(ctx, s.index)
 	if err != nil {
-		w.log.Error("launcher was not replaced; restart the worker", zap.Int("slot", s.index), zap.Error(err))
+		w.log.Error("launcher was not replaced; the next action on the slot tries again", zap.Int("slot", s.index), zap.Error(err))
 		return
 	}
 	s.launcher = launcher
