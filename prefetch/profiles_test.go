@@ -402,7 +402,7 @@ func TestStoreFails(t *testing.T) {
 				if n := logs.FilterField(zap.String("operation", "put")).Len(); n != 1 {
 					t.Errorf("%d warnings that put fails, want 1: %v", n, logs.All())
 				}
-				time.Sleep(time.Second) // how long a store that failed is left alone
+				time.Sleep(20 * time.Second) // how long a store that hung for two is left alone
 				s.set(func(s *fakeStore) { s.fail, s.hang = nil, false })
 				learn(p, actionOf("a"), "x", "y")
 				p.Flush(t.Context())

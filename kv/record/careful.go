@@ -9,18 +9,33 @@ import (
 	"go.uber.org/zap"
 )
 
-// patience is how long a part of a store that has failed is not asked again.
-const patience = time.Second
+const (
+	// patience is how long a part of a store that has failed is not asked again, at least.
+	patience = time.Second
+	// A failure that took long to come was waited for: then the part is left alone for so many times
+	// as long, up to mostPatience.
+	patienceShare, mostPatience = 10, 30 * time.Second
+	// A caller whose own deadline passes says that the store hangs only if it had at least one part of
+	// the timeout in so many.
+	fairShare = 100
+)
 
 // Careful keeps the failures of a Store from whoever waits: each call has a deadline, a part
-// that fails is left alone for a second, and its failure is logged once, as is its recovery. Its
-// methods may be called concurrently.
+// that fails is left alone for a second or, if it hangs, longer, and then tried by one caller while
+// the others go without. Its failure is logged once, as is its recovery. Its methods may be called
+// concurrently.
 type Careful struct {
 	store   Store
 	options CarefulOptions
 
 	mu     sync.Mutex
-	failed map[part]time.Time // when each last failed that does not work
+	failed map[part]fault // of those that do not work; guarded by mu
+}
+
+// A fault is what is known of a part that does not work.
+type fault struct {
+	until time.Time // it is left alone
+	tried bool      // somebody is finding out whether it works again
 }
 
 // CarefulOptions are all needed.
@@ -38,7 +53,7 @@ type part struct{ operation, bucket string }
 
 // NewCareful returns a Careful for s, which stays the caller's.
 func NewCareful(s Store, o CarefulOptions) *Careful {
-	return &Careful{store: s, options: o, failed: map[part]time.Time{}}
+	return &Careful{store: s, options: o, failed: map[part]fault{}}
 }
 
 // Get returns nil if there is no record; it is false if the store cannot tell.
@@ -62,28 +77,56 @@ func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 
 // try reports whether do was called and worked.
 func (c *Careful) try(ctx context.Context, p part, do func(context.Context) error) bool {
-	c.mu.Lock()
-	since, broken := c.failed[p]
-	c.mu.Unlock()
-	if broken && time.Since(since) < patience {
+	if !c.begin(p) {
 		return false
 	}
 	limited, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
+	began := time.Now()
 	err := do(limited)
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return false // that says nothing about the store; a deadline that has passed does
+	took := time.Since(began)
+	if err != nil && ctx.Err() != nil &&
+		(errors.Is(ctx.Err(), context.Canceled) || took < c.options.Timeout/fairShare) {
+		c.giveUp(p)
+		return false // that says nothing about the store
 	}
-	c.note(p, err)
+	c.note(p, err, took)
 	return err == nil
 }
 
-// note keeps how p fared and logs it if that is news.
-func (c *Careful) note(p part, err error) {
+// begin reports whether p is to be asked. The caller tells note or giveUp what came of it.
+func (c *Careful) begin(p part) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, broken := c.failed[p]
+	if !broken {
+		return true
+	}
+	if f.tried || time.Now().Before(f.until) {
+		return false
+	}
+	f.tried = true
+	c.failed[p] = f
+	return true
+}
+
+// giveUp lets another one try p.
+func (c *Careful) giveUp(p part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f, broken := c.failed[p]; broken {
+		f.tried = false
+		c.failed[p] = f
+	}
+}
+
+// note keeps how p fared, which took so long, and logs it if that is news.
+func (c *Careful) note(p part, err error, took time.Duration) {
 	c.mu.Lock()
 	_, broken := c.failed[p]
 	if err != nil {
-		c.failed[p] = time.Now()
+		pause := min(max(patience, patienceShare*took), mostPatience)
+		c.failed[p] = fault{until: time.Now().Add(pause)}
 	} else if broken {
 		delete(c.failed, p)
 	}

@@ -3,6 +3,8 @@ package record
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +76,76 @@ func TestFailuresAreKeptAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOneTriesForAll has many callers of a store that hangs: at most one of them waits for it at a
+// time, and not for longer than a tenth of the time.
+func TestOneTriesForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Hour}
+		c, logs := newCareful(s)
+		c.options.Timeout = 2 * time.Second
+		if _, ok := c.Get(t.Context(), Key{}); ok || s.calls.Load() != 1 {
+			t.Fatal("a store that hangs works")
+		}
+		var callers sync.WaitGroup
+		for range 8 {
+			callers.Go(func() {
+				for range 2000 {
+					time.Sleep(10 * time.Millisecond)
+					_, _ = c.Get(t.Context(), Key{})
+				}
+			})
+		}
+		began := time.Now()
+		callers.Wait()
+		if calls, most := s.calls.Load(), int64(time.Since(began)/(20*time.Second))+1; calls > most {
+			t.Errorf("the store was asked %d times in %s, want at most %d", calls, time.Since(began), most)
+		}
+		s.takes = 0
+		time.Sleep(mostPatience)
+		if _, ok := c.Get(t.Context(), Key{}); !ok || logs.Len() != 2 {
+			t.Errorf("works again: %v, %v", ok, logs.All())
+		}
+	})
+}
+
+// slowStore fails after a time.
+type slowStore struct {
+	takes time.Duration
+	calls atomic.Int64
+}
+
+func (s *slowStore) Get(ctx context.Context, _ Key) ([]byte, error) {
+	s.calls.Add(1)
+	select {
+	case <-time.After(s.takes):
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *slowStore) Put(ctx context.Context, k Key, _ []byte) error {
+	_, err := s.Get(ctx, k)
+	return err
+}
+
+// TestShortDeadlineSaysNothing has callers without the time to ask anything.
+func TestShortDeadlineSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, logs := newCareful(&slowStore{takes: 900 * time.Microsecond})
+		for _, left := range []time.Duration{-time.Second, 500 * time.Microsecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			if _, ok := c.Get(ctx, Key{}); ok {
+				t.Error("a call without time worked")
+			}
+			cancel()
+		}
+		if _, ok := c.Get(t.Context(), Key{}); !ok || logs.Len() != 0 {
+			t.Errorf("the next caller: %v, %v", ok, logs.All())
+		}
+	})
 }
 
 func TestNoRecordIsNoFailure(t *testing.T) {
