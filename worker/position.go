@@ -7,7 +7,10 @@ import (
 	"sync"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -29,6 +32,8 @@ const (
 	reportTimeout = 30 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
 	leaveTimeout = 5 * time.Second
+	// everybodyTakes is what every server takes in a message: the least bound there is by default.
+	everybodyTakes = 4 << 20
 	// relaunchTimeout bounds how long a launcher may take to be replaced, of which the old one may
 	// need a minute to end.
 	relaunchTimeout = 3 * time.Minute
@@ -98,6 +103,22 @@ func (t *task) leave() {
 
 func (t *task) completed() bool { return t.current().GetCompleted() != nil }
 
+// shorten puts an error in the place of a response that made a report larger than the scheduler takes,
+// which it would refuse as often as it came.
+func (t *task) shorten(report *remoteworker.SynchronizeRequest, err error) {
+	size := proto.Size(report)
+	if status.Code(err) != codes.ResourceExhausted || size <= everybodyTakes || report.GetCurrentState().GetExecuting().GetCompleted() == nil {
+		return
+	}
+	t.enter(&remoteworker.CurrentState_Executing{
+		ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: &repb.ExecuteResponse{
+			Result: &repb.ActionResult{},
+			Status: status.Newf(codes.ResourceExhausted, "the result is too large for a message: with its %d bytes the "+
+				"scheduler did not take it (%v); have outputs in directories instead", size, err).Proto(),
+		}},
+	})
+}
+
 // refused reports whether the action has ended without a response: it is not
 // for this worker, and another one has to run it.
 func (t *task) refused() bool {
@@ -130,6 +151,7 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		if err != nil {
 			p.w.metrics.unreachable.Inc()
+			current.shorten(report, err)
 			pause := backoff/2 + rand.N(backoff/2)
 			p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", pause), zap.Error(err))
 			p.wait(ctx, abort, current, pause)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,4 +209,17 @@ func TestLongStreams(t *testing.T) {
 	if len(stderr) < 1<<20 || len(stderr) > 1<<20+200 || stderr[len(stderr)-2] != ']' {
 		t.Errorf("stderr has %d bytes and ends in %q", len(stderr), stderr[len(stderr)-80:])
 	}
+}
+
+// TestResultTooLargeForAMessage has a scheduler that takes messages of 4 MiB, as gRPC does by
+// default, and a result of more: the client is told, and the position goes on.
+func TestResultTooLargeForAMessage(t *testing.T) {
+	f := newFarm(t)
+	paths := make([]string, 1200)
+	for i := range paths {
+		paths[i] = strings.Repeat("./", 2000) + "link"
+	}
+	r := f.run(t, spec{shell: "ln -s nowhere link", paths: paths})
+	assertCode(t, r, codes.ResourceExhausted, "too large")
+	f.assertGood(t)
 }
