@@ -138,6 +138,17 @@ var abuses = map[string]func(args []string) error{
 		}
 		return c.Close()
 	},
+	"limit files": func(args []string) error {
+		return unix.Prlimit(number(args[0]), unix.RLIMIT_FSIZE, &unix.Rlimit{}, nil)
+	},
+	"send every signal": func(args []string) error {
+		for sig := syscall.Signal(1); sig <= lastSignal; sig++ {
+			if err := unix.Kill(number(args[0]), sig); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
 	"set the clock":    func([]string) error { return unix.Settimeofday(&unix.Timeval{Sec: 1}) },
 	"name the machine": func([]string) error { return unix.Sethostname([]byte("mine")) },
 	"load a module":    func([]string) error { return unix.InitModule(nil, "") },
@@ -237,6 +248,8 @@ func TestAbuse(t *testing.T) {
 		{"signal", []string{other.pid}, noProcess},
 		{"signal", []string{"1"}, "done"}, // which its first process does not notice
 		{"signal all", nil, noProcess},    // there is nobody else
+		{"send every signal", []string{"1"}, "done"},
+		{"limit files", []string{"1"}, notPermitted},
 		{"read", []string{filepath.Join(other.root, "ready")}, gone},
 		{"read", []string{blob}, gone},
 		{"write", []string{blob}, readOnly},

@@ -203,6 +203,20 @@ func TestNicenessOfACommand(t *testing.T) {
 	}
 }
 
+// What a command of root can change about the launcher is not handed on to the next.
+func TestOOMScoreOfTheNextCommand(t *testing.T) {
+	eachKind(t, func(t *testing.T, l *Launcher) {
+		const show = "cat /proc/self/oom_score_adj"
+		before := say(t, l, shell(t, show))
+		if got := say(t, l, shell(t, "echo 1000 >/proc/$PPID/oom_score_adj")); got != "" {
+			t.Fatal(got)
+		}
+		if got := say(t, l, shell(t, show)); got != before {
+			t.Errorf("out-of-memory score %s, was %s", got, before)
+		}
+	})
+}
+
 func TestInvalidCommandsInASandbox(t *testing.T) {
 	l := newSandbox(t, nil)
 	for name, spoil := range map[string]func(*Command){

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,8 @@ const (
 	// collectAbove is how much heap a launcher may use before it collects garbage
 	// between two commands.
 	collectAbove = 16 << 20
+	// savedGroup is nobody's. Exec forgets it.
+	savedGroup = 65534
 )
 
 // MainIfLauncher must be the first call of main, and of TestMain in packages that
@@ -49,6 +52,7 @@ type server struct {
 	inside   *inside        // of the thread that forks; nil: no sandbox
 	requests <-chan message // closed when the worker is gone
 	forks    chan<- func()  // run on the thread that forks
+	oomScore []byte         // of each command, at its start
 }
 
 func serveControl() error {
@@ -147,7 +151,7 @@ func (s *server) prepare() error {
 	if err := unignoreSignals(); err != nil {
 		return err
 	}
-	if err := forgoProtection(); err != nil {
+	if err := s.chooseOOMScore(); err != nil {
 		return err
 	}
 	if s.sandbox != nil {
@@ -167,6 +171,11 @@ func (s *server) enterSandbox() error {
 	if err := s.sandbox.newRoot(); err != nil {
 		return err
 	}
+	// Whoever has the user and the group of a process, in all three forms, may set its
+	// resource limits (prlimit(2)), which all later commands would inherit.
+	if err := syscall.Setresgid(-1, -1, savedGroup); err != nil {
+		return fmt.Errorf("set saved group: %w", err)
+	}
 	entered := make(chan error)
 	s.forks <- func() {
 		var err error
@@ -178,28 +187,37 @@ func (s *server) enterSandbox() error {
 
 // catchSignals has the Go runtime catch what it would leave to its default, which
 // would end the launcher before it has cleaned up (a service manager's SIGTERM goes
-// to all processes), or leave ignored as it was inherited (nohup). What is caught is
-// default again in a command; what is ignored would stay so (unignoreSignals).
+// to all processes), what it would take for a fault of its own and die of (a command's
+// SIGABRT), and what it would leave ignored as it was inherited (nohup). What is caught
+// is default again in a command; what is ignored would stay so (unignoreSignals).
 func catchSignals() {
 	dropped := make(chan os.Signal, 1)
-	signal.Notify(dropped, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCHLD, unix.SIGCONT,
-		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	signal.Notify(dropped) // all that there are
 }
 
-// forgoProtection gives up a negative OOM score, which the worker may have got from
-// its service manager: when memory is short, commands go before the worker.
-func forgoProtection() error {
-	const file = "/proc/self/oom_score_adj"
-	text, err := os.ReadFile(file)
+const oomScoreFile = "/proc/self/oom_score_adj"
+
+// chooseOOMScore takes the worker's for the commands, unless it is negative, which the
+// worker may have got from its service manager: when memory is short, commands go
+// before the worker.
+func (s *server) chooseOOMScore() error {
+	text, err := os.ReadFile(oomScoreFile)
 	if err != nil {
 		return fmt.Errorf("read OOM score: %w", err)
 	}
-	if n, err := strconv.Atoi(string(bytes.TrimSpace(text))); err != nil || n >= 0 {
-		return err
+	n, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+	if err != nil {
+		return fmt.Errorf("read OOM score: %w", err)
 	}
-	if err := os.WriteFile(file, []byte("0"), 0); err != nil {
-		return fmt.Errorf("reset OOM score: %w", err)
+	s.oomScore = strconv.AppendInt(nil, int64(max(n, 0)), 10)
+	return s.setOOMScore()
+}
+
+// setOOMScore makes it that of this process, from which commands inherit it. The last
+// command may have raised it, being of the same user.
+func (s *server) setOOMScore() error {
+	if err := os.WriteFile(oomScoreFile, s.oomScore, 0); err != nil {
+		return fmt.Errorf("set OOM score: %w", err)
 	}
 	return nil
 }

@@ -47,6 +47,9 @@ func (s *server) start(m *message, files []uintptr) (pid int, err error) {
 	if err := checkStrings(m.Run); err != nil {
 		return 0, err
 	}
+	if err := s.setOOMScore(); err != nil {
+		return 0, err
+	}
 	place := func(cgroupFD int) error {
 		fork := func() (err error) {
 			pid, err = forkExec(m.Run, files, cgroupFD, s.inside != nil)
