@@ -34,6 +34,11 @@ func (s *State) explain(spec *Operation) string {
 		return fmt.Sprintf("no worker serves instance name %q; connected workers serve %s",
 			spec.Instance, census(pools, func(p *pool) []string { return []string{strconv.Quote(p.prefix)} }))
 	}
+	for _, p := range here {
+		if p.serves(spec) && p.cohort != nil {
+			return p.cohort.whyNoRoom(bounded(spec.Instance), p.smallest(0, (*queue).served).class)
+		}
+	}
 	var missing []string
 	for _, want := range slices.Compact(slices.Clone(spec.Platform.properties)) {
 		if slices.ContainsFunc(here, func(p *pool) bool { return slices.Contains(p.platform.properties, want) }) {

@@ -102,6 +102,29 @@ func (c *cohort) grade(lane uint32, instance string) fair.Grade {
 	return fair.Share
 }
 
+// hasRoom reports whether an instance may ever run something on a queue's workers: one action takes no more
+// there than its maximum.
+func (q *queue) hasRoom(instance string) bool {
+	c := q.pool.cohort
+	if c == nil {
+		return true
+	}
+	most := c.quotas[bounded(instance)].Max
+	return most == 0 || c.Cost(q.class) <= most
+}
+
+// rehouse moves what waits of an instance where it has no room, and what waits for it to have some.
+func (s *State) rehouse(c *cohort, instance string) {
+	for _, p := range c.pools {
+		for _, q := range p.queues {
+			if l := q.lines[instance]; l != nil && !q.hasRoom(instance) {
+				s.rematch(l.tasks.all())
+			}
+		}
+	}
+	s.rematchUnmatched()
+}
+
 // shareOf returns what quotas know of a task, known from now on.
 func shareOf(t *task) *share {
 	if t.share == nil {

@@ -121,6 +121,7 @@ func (s *State) setQuota(c *cohort, instance string, q quota.Quota) {
 	c.ledger.Set(instance, q)
 	c.stirred = true
 	s.settleQuota(c, instance, true)
+	s.rehouse(c, instance)
 }
 
 // QuotaRecords returns all quotas in force, in the order of their keys.
@@ -212,10 +213,21 @@ func (s *State) quotaUses(c *cohort) []QuotaUse {
 
 // whyHeld says why an instance may start nothing on workers of a size class.
 func (c *cohort) whyHeld(instance string, class uint32) string {
-	u, unit := c.ledger.Of(instance), "slots"
-	if c.Unit != quota.Slots {
-		unit = "size class units"
-	}
+	u := c.ledger.Of(instance)
 	return fmt.Sprintf("at its maximum: uses %d of %d %s of cohort %q, one more takes %d",
-		u.Used, u.Max, unit, c.Name, c.Cost(class))
+		u.Used, u.Max, c.unit(), c.Name, c.Cost(class))
+}
+
+// whyNoRoom says why an instance may never start anything there; class is the smallest one.
+func (c *cohort) whyNoRoom(instance string, class uint32) string {
+	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, more than the maximum of instance name %q, %d",
+		c.Cost(class), c.unit(), c.Name, instance, c.quotas[instance].Max)
+}
+
+// unit names what the cohort counts.
+func (c *cohort) unit() string {
+	if c.Unit == quota.Slots {
+		return "slots"
+	}
+	return "size class units"
 }

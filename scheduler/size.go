@@ -78,7 +78,7 @@ func (s *State) SizeClasses(spec *Operation) (classes []sizeclass.Class) {
 		return nil
 	}
 	for _, other := range q.pool.queues {
-		if other.expected() || other == q {
+		if (other.expected() || other == q) && other.hasRoom(spec.Instance) {
 			classes = append(classes, sizeclass.Class{Size: other.class, Wait: other.wait()})
 		}
 	}
@@ -97,9 +97,8 @@ func (t *task) class() uint32 {
 // there is a larger one, and which the largest is.
 func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
 	largest = w.queue.class
-	fits := (*queue).expected
-	if t.impatient {
-		fits = (*queue).served
+	fits := func(q *queue) bool {
+		return (q.served() || !t.impatient && q.declared) && q.hasRoom(t.spec.Instance)
 	}
 	if q := w.pool.largest(fits); q != nil {
 		largest = max(largest, q.class)

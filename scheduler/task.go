@@ -156,13 +156,11 @@ func (s *State) start(t *task, o *operation) {
 
 // match returns the queue that has to run an action; nil if no worker can. One that
 // is served, or declared if the action is patient, goes before one that only is open; then the
-// longest instance name prefix wins, then the size class that is wanted, 0 being the largest.
+// longest instance name prefix wins, then the size class that is wanted, 0 being the largest. Where one action
+// takes more than its instance's maximum it could wait for ever.
 func (s *State) match(spec *Operation, class uint32, patient bool) *queue {
 	var open *queue
-	fits := (*queue).served
-	if patient {
-		fits = (*queue).expected
-	}
+	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.hasRoom(spec.Instance) }
 	for prefix := range prefixes(spec.Instance) {
 		p := s.pools[poolKey{prefix, spec.Platform.Key()}]
 		if p == nil {
@@ -172,7 +170,7 @@ func (s *State) match(spec *Operation, class uint32, patient bool) *queue {
 			return q
 		}
 		if open == nil {
-			open = p.suited(class, (*queue).open)
+			open = p.suited(class, func(q *queue) bool { return q.open() && q.hasRoom(spec.Instance) })
 		}
 	}
 	return open
