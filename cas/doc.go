@@ -11,7 +11,8 @@
 // what is being written included, and rather fails a write than evict a pinned
 // blob. It does not check again later what it has verified once, and does not
 // sync to disk: it is a cache, which after a loss of power may have forgotten
-// the latest blobs but shows no broken ones. A folder belongs to one process at
+// the latest blobs but shows no broken ones. For that alone it hashes again what was
+// written last before the machine was started. A folder belongs to one process at
 // a time. Actions does not look at the blobs a result names; Server does.
 //
 // # Life of a file

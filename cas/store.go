@@ -71,8 +71,10 @@ func (o *StoreOptions) validate() error {
 // A blob is the file <function>/<first two digits>/<hash>-<size>, not writable.
 // Nothing is synced to disk: a blob appears by a rename when it is whole, and one
 // that a loss of power cut short is known by its size and dropped, at the start
-// or when it is opened. The order of use survives a restart in the modification
-// times of the files, to the hour.
+// or when it is opened. Of one that it left with holes the size is right: where the
+// machine was started anew, the first OpenStore hashes what was written in the last
+// minutes before. The order of use survives a restart in the modification times of
+// the files, to the hour.
 type Store struct {
 	files   *files[digest.Digest]
 	buffers sync.Pool // of *[]byte
@@ -296,7 +298,11 @@ func blobLayout() layout[digest.Digest] {
 		path:  BlobPath,
 		parse: ParseBlobPath,
 		whole: func(d digest.Digest, bytes int64) bool { return bytes == d.SizeBytes() },
-		cost:  digest.Digest.SizeBytes,
+		right: func(d digest.Digest, r io.Reader) bool {
+			got, err := digest.OfReader(d.Function(), r)
+			return err == nil && got == d
+		},
+		cost: digest.Digest.SizeBytes,
 	}
 	for _, fn := range digest.Functions() {
 		l.groups = append(l.groups, fn.String())

@@ -60,6 +60,36 @@ func TestStoreCleansUpAtTheStart(t *testing.T) {
 	}
 }
 
+// TestStoreAfterALossOfPower: a file may have its size and not its bytes then.
+func TestStoreAfterALossOfPower(t *testing.T) {
+	dir := t.TempDir()
+	s := storeOpen(t, dir, StoreOptions{})
+	right, zeros, older := storePut(t, s, "right"), storePut(t, s, "zeros"), storePut(t, s, "older")
+	_ = s.Close()
+	lastYear := time.Now().AddDate(-1, 0, 0)
+	for _, err := range []error{
+		os.Remove(s.files.path(zeros)),
+		os.WriteFile(s.files.path(zeros), make([]byte, zeros.SizeBytes()), 0o444),
+		os.Chtimes(s.files.path(older), lastYear, lastYear),
+		os.WriteFile(filepath.Join(dir, "lock"), []byte("another start of the machine"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = storeOpen(t, dir, StoreOptions{})
+	if storeText(s, right) != "right" || storeText(s, older) != "older" || s.Contains(zeros) || s.Stats().Bytes != 10 {
+		t.Errorf("there: %q, %q, %t, %+v", storeText(s, right), storeText(s, older), s.Contains(zeros), s.Stats())
+	}
+	if _, err := os.Lstat(s.files.path(zeros)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the damaged file: %v", err)
+	}
+	if !s.files.sameBoot() {
+		t.Error("it will be looked at again without need")
+	}
+	storeWantConsistent(t, s)
+}
+
 const (
 	storeCrashVar      = "FORERUNNER_STORE_CRASH_DIR"
 	storeCrashMaxBytes = 4 << 20

@@ -2,6 +2,7 @@ package cas
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,8 @@ type layout[K comparable] struct {
 	parse func(path string) (k K, ok bool)
 	// whole reports whether a file of that many bytes can be the one of k.
 	whole func(k K, bytes int64) bool
+	// right reports whether these are the bytes of k. Nil: who reads them sees it.
+	right func(k K, r io.Reader) bool
 	cost  func(K) int64
 }
 

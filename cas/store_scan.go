@@ -42,12 +42,16 @@ func openFiles[K comparable](dir string, l layout[K], log *zap.Logger) (*files[K
 		_ = lock.Close()
 		return nil, err
 	}
+	f.noteBoot()
 	return f, nil
 }
 
+// lockPath is the file that locks dir. It holds the bootID of when dir was opened last.
+func lockPath(dir string) string { return filepath.Join(dir, "lock") }
+
 // lockDir locks dir until the file is closed or the process ends.
 func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +89,8 @@ type found[K comparable] struct {
 }
 
 // scan fills the index from the folder, the file modified last as the one used
-// last. It needs one stat per file, in scanWidth folders at once.
+// last. It needs one stat per file, in scanWidth folders at once, and after a start of
+// the machine reads some.
 func (f *files[K]) scan() error {
 	var (
 		group errgroup.Group
@@ -112,6 +117,12 @@ func (f *files[K]) scan() error {
 		return err
 	}
 	slices.SortFunc(all, func(a, b found[K]) int { return cmp.Compare(a.mtime, b.mtime) })
+	if !f.sameBoot() {
+		var err error
+		if all, err = f.checkLatest(all); err != nil {
+			return err
+		}
+	}
 	f.index = newIndex[K](0, len(all))
 	now := time.Now().Unix()
 	for _, one := range all {
