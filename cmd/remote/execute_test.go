@@ -153,6 +153,17 @@ func TestExecuteStreams(t *testing.T) {
 			codes.OK, codes.OK,
 		},
 		{
+			"the operation itself is an error", // of any code: it has ended
+			[]step{func(send func(*longrunningpb.Operation)) error {
+				send(&longrunningpb.Operation{
+					Name: "op", Done: true, Result: &longrunningpb.Operation_Error{Error: status.Convert(away).Proto()},
+				})
+				return nil
+			}},
+			[]string{"execute"},
+			codes.Unavailable, codes.OK,
+		},
+		{
 			"forgotten",
 			[]step{
 				breakOff("op", queued, away),

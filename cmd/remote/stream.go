@@ -41,9 +41,9 @@ type watch struct {
 func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	w := &watch{execution: x, heard: time.Now(), pause: firstPause}
 	for {
-		response, err := w.follow(ctx)
+		op, err := w.follow(ctx)
 		if err == nil {
-			return response, nil
+			return response(op)
 		}
 		if ctx.Err() != nil || !w.mayRetry(err) {
 			return nil, err
@@ -73,9 +73,9 @@ func (w *watch) mayRetry(err error) bool {
 	return false
 }
 
-// follow reads one stream up to the response. A stream that ends before it is
-// Unavailable.
-func (w *watch) follow(ctx context.Context) (*repb.ExecuteResponse, error) {
+// follow reads one stream up to the end of the operation, which may be an error. A
+// stream that ends before it is Unavailable.
+func (w *watch) follow(ctx context.Context) (*longrunningpb.Operation, error) {
 	var live views
 	defer live.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -94,7 +94,7 @@ func (w *watch) follow(ctx context.Context) (*repb.ExecuteResponse, error) {
 		}
 		w.name, w.heard, w.pause = op.GetName(), time.Now(), firstPause
 		if op.GetDone() {
-			return response(op)
+			return op, nil
 		}
 		live.begin(ctx, w.execution, w.report(op))
 	}
