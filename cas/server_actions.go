@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
@@ -94,8 +93,12 @@ func (v *actionService) inline(
 			return err
 		}
 	}
+	wanted := make(map[string]struct{}, len(r.GetInlineOutputFiles()))
+	for _, path := range r.GetInlineOutputFiles() {
+		wanted[path] = struct{}{}
+	}
 	for _, f := range result.GetOutputFiles() {
-		if slices.Contains(r.GetInlineOutputFiles(), f.GetPath()) {
+		if _, ok := wanted[f.GetPath()]; ok {
 			if err := fill(&f.Contents, f.GetDigest()); err != nil {
 				return err
 			}
@@ -185,7 +188,7 @@ func (v *actionService) storeInline(ctx context.Context, fn digest.Function, res
 		if *m != nil && !proto.Equal(*m, d.Proto()) {
 			return fmt.Errorf("%w: inline content of %s has the digest %s", ErrCorrupt, (*m).GetHash(), d)
 		}
-		if err := v.s.store.PutBytes(ctx, d, *raw); err != nil {
+		if err := v.s.uploads.givingWay(func() error { return v.s.store.PutBytes(ctx, d, *raw) }); err != nil {
 			return err
 		}
 		*raw, *m = nil, d.Proto()

@@ -104,6 +104,25 @@ func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 	storeWantConsistent(t, f.store)
 }
 
+// Uploads that broke off give way to what a result carries inline, too.
+func TestServerInlineOutputsFindRoom(t *testing.T) {
+	const size = 1 << 20
+	f := netStart(t, netConfig{store: StoreOptions{MaxBytes: size}, server: ServerOptions{AllowActionUpdates: true}})
+	action := f.putAction(t, "a")
+	for d := range f.store.files.index.entries { // action and command
+		unpin, _ := f.store.Pin(d)
+		defer unpin()
+	}
+	idle := uploadOf(0, size-int(f.store.Stats().Bytes))
+	if _, err := f.write(t, idle.from(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.update(t, "", action, &repb.ActionResult{StdoutRaw: []byte("hello")})
+	if err != nil || r.GetStdoutDigest() == nil {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
 // What never fits does not make others give way.
 func TestServerRefusesWhatNeverFits(t *testing.T) {
 	const size = 1 << 20
