@@ -49,7 +49,7 @@ func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
 	c.CanHedge = true
 	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(c)
 	s.metrics.start(choice.Class)
-	op.Size, op.Expected = sizeOf(choice), choice.Expected
+	op.Size, op.Expected = sizeOf(choice, op.Action.GetTimeout().AsDuration()), choice.Expected
 	op.lessons = &lessons{learner: learner}
 }
 
@@ -117,7 +117,7 @@ func (l *lessons) of(now time.Time, e Ended) *sizeclass.Lesson {
 	}
 	run, outcome, ok := sizeclass.ResultOf(e.Response)
 	switch {
-	case !ok || learner.Choice().Class != e.Class:
+	case !ok || learner.Choice().Class != e.Class || e.Again && e.Largest == e.Class:
 		learner.Abandoned()
 		return nil
 	case outcome == sizeclass.Succeeded:

@@ -431,7 +431,7 @@ func (h *history) learned(args []string) {
 func (h *history) choose(op *Operation) {
 	classes := h.state.SizeClasses(op)
 	choice, _ := h.analyze(h.actions[op.Digest.String()]).Select(conditions(classes))
-	op.Size = sizeOf(choice)
+	op.Size = sizeOf(choice, time.Hour)
 	for _, c := range classes {
 		fmt.Fprintf(&h.out, "class %d: wait %s\n", c.Size, c.Wait)
 	}
@@ -484,6 +484,8 @@ func (h *history) report(args []string) Report {
 			r.Response.Result.ExitCode = int32(n)
 		case "error":
 			r.Response = &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Unavailable), Message: value}}
+		case "timedout":
+			r.Response.Status = &spb.Status{Code: int32(codes.DeadlineExceeded), Message: "timed out"}
 		case "nothing":
 			r.Response = &repb.ExecuteResponse{}
 		default:

@@ -20,8 +20,8 @@ type Size struct {
 	// Class is the one that is wanted. If it has no worker and is not declared the next larger
 	// one that has is taken, else the largest.
 	Class uint32
-	// Timeout is in force on Class, unless the action's own is shorter. With Hedge the action is not
-	// stopped then, but started on the largest class, too, if a worker is idle there at the start.
+	// Timeout is in force on Class; it is shorter than the action's own, or 0 for that. With Hedge the action is
+	// not stopped then, but started on the largest class, too, if a worker is idle there at the start.
 	Timeout time.Duration
 	Hedge   bool
 	// Expected is how long the action is thought to run there, 0 if that is not known;
@@ -30,10 +30,14 @@ type Size struct {
 	Reason   string
 }
 
-func sizeOf(c sizeclass.Choice) Size {
-	s := Size{Class: c.Class, Timeout: c.Timeout, Expected: c.Expected, Reason: c.Reason}
-	if c.Hedge > 0 {
+// sizeOf returns a choice for an action with a timeout of its own.
+func sizeOf(c sizeclass.Choice, own time.Duration) Size {
+	s := Size{Class: c.Class, Expected: c.Expected, Reason: c.Reason}
+	switch {
+	case c.Hedge > 0:
 		s.Timeout, s.Hedge = c.Hedge, true
+	case c.Timeout < own:
+		s.Timeout = c.Timeout
 	}
 	return s
 }
@@ -43,7 +47,7 @@ type Ended struct {
 	*Operation
 	// Class is that of the worker, Largest the largest one that there is.
 	Class, Largest uint32
-	// Again: it failed on a smaller class, and runs on the largest now. Late: it is the second of two
+	// Again: it failed on a smaller class than the largest, or with less time than its own, and runs on the largest now. Late: it is the second of two
 	// runs at once, begun because the first one took longer than Size.Timeout.
 	Again, Late bool
 	Response    *repb.ExecuteResponse
@@ -93,8 +97,14 @@ func (t *task) class() uint32 {
 	return t.spec.Size.Class
 }
 
+// cutShort reports whether the run of a task on a worker has less time than its action may take.
+func (t *task) cutShort(w *worker) bool {
+	size := t.spec.Size
+	return size.Timeout > 0 && w == t.worker && w.queue.class == size.Class && !t.outgrown && !t.hedged
+}
+
 // mispredicted reports whether a failed run on a worker says nothing of the action, because
-// there is a larger one, and which the largest is.
+// there is a larger one, or was when it was given less time than its own, and which the largest is.
 func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
 	largest = w.queue.class
 	fits := func(q *queue) bool {
@@ -104,6 +114,9 @@ func (s *State) mispredicted(t *task, w *worker, resp *repb.ExecuteResponse) (la
 		largest = max(largest, q.class)
 	}
 	code := codes.Code(resp.GetStatus().GetCode())
+	if code == codes.DeadlineExceeded && t.cutShort(w) {
+		return largest, true
+	}
 	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
 	return largest, failed && (t.spec.Size.Class > 0 || t.inherited) && w.queue.class < largest
 }
@@ -181,7 +194,7 @@ func (r *Reply) size(t *task, w *worker) {
 		r.SizeAttempt, r.SizeReason = 2, t.why
 	case r.SizeClass == size.Class:
 		r.Expected, r.SizeReason = size.Expected, size.Reason
-		if !t.hedged {
+		if t.cutShort(w) {
 			r.Timeout = size.Timeout
 		}
 	default:

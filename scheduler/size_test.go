@@ -10,6 +10,8 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -239,7 +241,7 @@ func TestLateRunIsLearned(t *testing.T) {
 		if choice.Class != 1 {
 			continue // by chance
 		}
-		if size := sizeOf(choice); !size.Hedge || size.Timeout != 10*time.Second {
+		if size := sizeOf(choice, time.Hour); !size.Hedge || size.Timeout != 10*time.Second {
 			t.Errorf("size %+v of choice %+v", size, choice)
 		}
 		l := &lessons{learner: learner}
@@ -254,4 +256,18 @@ func TestLateRunIsLearned(t *testing.T) {
 		return
 	}
 	t.Error("no action started on class 1")
+}
+
+// TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what has become the
+// largest one: that is no failure for which the action would have to start on the largest.
+func TestCutShortTeachesNothing(t *testing.T) {
+	sizes := must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
+	d := digest.Of(digest.SHA256, []byte("action"))
+	_, learner := sizes.Analyze(t.Context(), sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}).
+		Select(conditions([]sizeclass.Class{{Size: 1}}))
+	l := &lessons{learner: learner}
+	late := &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.DeadlineExceeded)}}
+	if lesson := l.of(time.Now(), Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
+		t.Errorf("learned %+v", lesson)
+	}
 }
