@@ -201,7 +201,7 @@ func (w *blobWriter) send(out *writeSender, src io.Reader) error {
 
 func (w *blobWriter) encode(out *writeSender, src io.Reader) error {
 	if w.name.compressor == repb.Compressor_IDENTITY {
-		_, err := copyChunks(out, src)
+		_, err := copyChunks(out, src, w.name.digest.SizeBytes())
 		return err
 	}
 	z, err := zstd.NewWriter(out,
@@ -209,7 +209,7 @@ func (w *blobWriter) encode(out *writeSender, src io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if _, err := copyChunks(z, src); err != nil {
+	if _, err := copyChunks(z, src, w.name.digest.SizeBytes()); err != nil {
 		_ = z.Close() // nothing more can be sent
 		return err
 	}

@@ -54,7 +54,7 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 	if res.compressor == repb.Compressor_ZSTD {
 		send = sendCompressed
 	}
-	n, err := send(stream, part)
+	n, err := send(stream, part, length)
 	if err == nil && n < length {
 		err = fmt.Errorf("file ends %d bytes early: %w", length-n, ErrCorrupt)
 	}
@@ -89,11 +89,12 @@ func (w readSender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// copyChunks copies in full chunks and returns how much it has read.
-// io.CopyBuffer would not do: it lets a reader or writer with shortcuts choose
-// the sizes.
-func copyChunks(w io.Writer, r io.Reader) (int64, error) {
-	buf := make([]byte, streamChunk)
+// copyChunks copies in full chunks, or smaller ones if r is to have no more than size
+// bytes, and returns how much it has read. io.CopyBuffer would not do: it lets a
+// reader or writer with shortcuts choose the sizes.
+func copyChunks(w io.Writer, r io.Reader, size int64) (int64, error) {
+	// With one byte more the first read sees the end.
+	buf := make([]byte, min(streamChunk-1, size)+1)
 	var total int64
 	for {
 		n, err := io.ReadFull(r, buf)
@@ -113,11 +114,11 @@ func copyChunks(w io.Writer, r io.Reader) (int64, error) {
 	}
 }
 
-func sendPlain(stream bytestream.ByteStream_ReadServer, r io.Reader) (int64, error) {
-	return copyChunks(readSender{stream}, r)
+func sendPlain(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64) (int64, error) {
+	return copyChunks(readSender{stream}, r, size)
 }
 
-func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader) (int64, error) {
+func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64) (int64, error) {
 	// The encoder writes block by block; what compresses well would go out in
 	// tiny messages.
 	out := bufio.NewWriterSize(readSender{stream}, streamChunk)
@@ -126,7 +127,7 @@ func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader) (int64
 	if err != nil {
 		return 0, err
 	}
-	n, err := copyChunks(z, r)
+	n, err := copyChunks(z, r, size)
 	if err != nil {
 		_ = z.Close() // the stream is broken, nothing more can be sent
 		return n, err

@@ -109,7 +109,7 @@ func completedSize(name resource) int64 {
 // receive writes all that in brings to w.
 func receive(w io.Writer, in *writeReceiver, name resource) error {
 	if name.compressor == repb.Compressor_IDENTITY {
-		_, err := copyChunks(w, in)
+		_, err := copyChunks(w, in, name.digest.SizeBytes())
 		return err
 	}
 	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
@@ -119,7 +119,7 @@ func receive(w io.Writer, in *writeReceiver, name resource) error {
 	}
 	defer z.Close()
 	out := &errWriter{w: w}
-	_, err = copyChunks(out, z)
+	_, err = copyChunks(out, z, name.digest.SizeBytes())
 	switch {
 	case out.err != nil:
 		return out.err
