@@ -46,18 +46,28 @@ type keys interface {
 // A keySet does not change: a new one takes its place.
 type keySet struct{ jose.JSONWebKeySet }
 
+// parseKeys takes those keys of a JWKS that it understands (RFC 7517, section 5).
 func parseKeys(text []byte) (*keySet, error) {
-	set := &keySet{}
-	if err := json.Unmarshal(text, &set.JSONWebKeySet); err != nil {
+	var all struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("this is no JWKS: %w", err)
 	}
-	for _, k := range set.Keys {
+	set, unused := &keySet{}, errors.New("it is empty")
+	for _, one := range all.Keys {
+		var k jose.JSONWebKey
+		if err := json.Unmarshal(one, &k); err != nil {
+			unused = err
+			continue
+		}
 		if !k.Valid() || !k.IsPublic() {
 			return nil, fmt.Errorf("key %q of the JWKS is not a public one", k.KeyID)
 		}
+		set.Keys = append(set.Keys, k)
 	}
 	if len(set.Keys) == 0 {
-		return nil, errors.New("the JWKS has no keys")
+		return nil, fmt.Errorf("the JWKS has no key that can be used: %w", unused)
 	}
 	return set, nil
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -303,6 +304,26 @@ func TestKeysAreFetchedOnce(t *testing.T) {
 			t.Errorf("%d pages were fetched, want 2", site.fetched)
 		}
 	})
+}
+
+// TestForeignKeysAreIgnored: an issuer may have keys of kinds that nobody here knows (RFC 7517, section 5).
+func TestForeignKeysAreIgnored(t *testing.T) {
+	s := newSigner(t, "one", jose.ES256)
+	ours, err := json.Marshal(s.public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const foreign = `{"kty":"OKP","crv":"X25519","x":"AA","use":"enc"},
+		{"kty":"EC","crv":"secp256k1","x":"AA","y":"AA","alg":"ES256K"}, {"kty":"new","kid":"x"}`
+	set, err := parseKeys(fmt.Appendf(nil, `{"keys":[%s, %s]}`, foreign, ours))
+	if err != nil || len(set.Keys) != 1 || !set.has("one") {
+		t.Errorf("%v, %v", set, err)
+	}
+	for _, text := range []string{`{}`, `{"keys":[` + foreign + `]}`} {
+		if _, err := parseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), "no key that can be used") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }
 
 func TestIssuersAreChecked(t *testing.T) {
