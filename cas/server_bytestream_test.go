@@ -168,7 +168,7 @@ func TestServerWrite(t *testing.T) {
 		"too short":   {one(name, 0, "ab"), 0, bad, false, false},
 		"too long":    {one(name, 0, "abcd"), 0, bad, false, false},
 		"wrong bytes": {one(name, 0, "abd"), 0, bad, false, false},
-		"from 1":      {one(name, 1, "bc"), 0, bad, false, false},
+		"from 1":      {one(name, 1, "bc"), 0, codes.Aborted, false, false},
 		"from -1":     {one(name, -1, "abc"), 0, bad, false, false},
 		"from 4":      {one(name, 4, ""), 0, bad, false, false},
 		"gap":         {two(&request{WriteOffset: 2, Data: []byte("c"), FinishWrite: true}), 0, bad, false, true},
@@ -322,7 +322,7 @@ func TestServerWriteResumes(t *testing.T) {
 				return size == c.restAt && !complete
 			})
 			_, err = f.write(t, &bytestream.WriteRequest{ResourceName: name, WriteOffset: c.restAt - 1, Data: []byte("x")})
-			netCode(t, "wrong offset", err, codes.InvalidArgument)
+			netCode(t, "wrong offset", err, codes.Aborted)
 			committed, err := f.write(t, &bytestream.WriteRequest{
 				ResourceName: name, WriteOffset: c.restAt, Data: c.rest, FinishWrite: true,
 			})

@@ -89,7 +89,9 @@ func (u *upload) start(offset int64) error {
 		u.emptyLocked()
 		u.hasher = digest.NewHasher(u.name.digest.Function())
 	default:
-		return status.Errorf(codes.InvalidArgument,
+		// ABORTED, for it may have given way since the client asked, as Bazel does before it
+		// waits to try again: it asks once more then, and fails the build at other codes.
+		return status.Errorf(codes.Aborted,
 			"upload %s: write_offset is %d but %d bytes are committed", u.name, offset, committed)
 	}
 	return nil

@@ -76,7 +76,7 @@ func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 		t.Errorf("what gave way: committed %d, %t", n, complete)
 	}
 	_, err := f.write(t, given.from(size-1, 0))
-	netCode(t, "what gave way, from its end", err, codes.InvalidArgument)
+	netCode(t, "what gave way, from its end", err, codes.Aborted)
 	if n, _ := f.query(t, kept.name.String()); n != size-1 {
 		t.Errorf("the latest: committed %d", n)
 	}
