@@ -267,3 +267,22 @@ func TestNextOf(t *testing.T) {
 		t.Errorf("%q is next after b/x has started", got)
 	}
 }
+
+// TestTurnsDoNotEnd has branches take turns that move on by next to nothing, long after others
+// have moved on by very much.
+func TestTurnsDoNotEnd(t *testing.T) {
+	f := newFarm(Options{Levels: make([]Level, 1)}, 0)
+	f.add("slow", maxSteps, 20_000)
+	var s Seat
+	for range 20_000 {
+		f.work(&s, 8)
+	}
+	f.add("a", -maxSteps, 20)
+	f.add("b", -maxSteps, 20)
+	for range 20 {
+		f.work(&s, 1)
+	}
+	if f.started["a"] != 10 || f.started["b"] != 10 {
+		t.Errorf("a and b have started %d and %d times", f.started["a"], f.started["b"])
+	}
+}

@@ -2,6 +2,7 @@ package fair
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -257,7 +258,8 @@ func (t *Tree) start(e *Entry) {
 		if b != t.root && it.pays(b) {
 			b.running += it.cost
 			b.parent.clock = max(b.parent.clock, b.served)
-			b.served += float64(it.cost) * s.factor
+			// However little that is beside what there was, it is a turn.
+			b.served = max(b.served+float64(it.cost)*s.factor, math.Nextafter(b.served, math.Inf(1)))
 			t.placeAll(b)
 		} else {
 			t.place(s)
