@@ -15,11 +15,16 @@ type Quota struct {
 	Max int64
 }
 
+// most is more than anybody has, and so little that sums of it are no overflow.
+const most = 1_000_000_000_000
+
 // Validate returns what makes no sense in q.
 func (q Quota) Validate() error {
 	switch {
 	case q.Min < 0 || q.Max < 0:
 		return errors.New("a quota is not negative")
+	case q.Min > most || q.Max > most:
+		return fmt.Errorf("a quota is at most %d", int64(most))
 	case q.Max > 0 && q.Max < q.Min:
 		return fmt.Errorf("the maximum, %d, is less than the minimum, %d", q.Max, q.Min)
 	}

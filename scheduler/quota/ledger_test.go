@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestMissing(t *testing.T) {
 }
 
 func TestQuotasMakeSense(t *testing.T) {
-	for _, q := range []Quota{{Min: -1}, {Max: -1}, {Min: 3, Max: 2}} {
+	for _, q := range []Quota{{Min: -1}, {Max: -1}, {Min: 3, Max: 2}, {Min: math.MaxInt64}, {Max: math.MaxInt64}} {
 		if q.Validate() == nil {
 			t.Errorf("%+v is taken", q)
 		}
