@@ -81,28 +81,26 @@ func (l *line) due(s *State) {
 	}
 	c := l.queue.pool.cohort
 	need := l.marked + int(c.ledger.Missing(l.instance, c.Cost(l.queue.class)))
-	var ripe []time.Time // since when
 	var next time.Time
-	for e := l.tasks.l.Front(); e != nil && len(ripe) < need; e = e.Next() {
-		at := l.ripe(s, e.Value.(*task))
-		if at.After(s.now) {
-			next = at
+	i := 0 // so many of the line have somebody who gives way for them
+	for e := l.tasks.l.Front(); e != nil && i < need; e = e.Next() {
+		ripe := l.ripe(s, e.Value.(*task))
+		if ripe.After(s.now) {
+			next = ripe
 			break
 		}
-		ripe = append(ripe, at)
-	}
-	for l.marked < len(ripe) {
-		r := c.ledger.Victim(l.queue)
-		if r == nil {
-			if again := s.now.Add(lookAgain); next.IsZero() || again.Before(next) {
-				next = again
+		if i == l.marked {
+			r := c.ledger.Victim(l.queue)
+			if r == nil {
+				next = s.now.Add(lookAgain)
+				break
 			}
-			break
+			last := s.callBy(l.queue, ripe.Add(s.cfg.PreemptionGrace))
+			m := s.markFor(r, l, last.Add(-s.cfg.PreemptionGrace/secondChoice))
+			m.last.owner = m
+			s.timers.set(&m.last, last)
 		}
-		last := s.callBy(l.queue, ripe[l.marked].Add(s.cfg.PreemptionGrace))
-		m := s.markFor(r, l, last.Add(-s.cfg.PreemptionGrace/secondChoice))
-		m.last.owner = m
-		s.timers.set(&m.last, last)
+		i++
 	}
 	if !next.IsZero() {
 		s.timers.set(&l.timer, next)

@@ -122,7 +122,7 @@ func (s *State) rehouse(c *cohort, instance string) {
 			}
 		}
 	}
-	s.rematchUnmatched()
+	s.rematchUnmatched(func(t *task) bool { return bounded(t.spec.Instance) == instance })
 }
 
 // shareOf returns what quotas know of a task, known from now on.

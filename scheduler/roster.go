@@ -59,7 +59,7 @@ func (s *State) serve(w *worker) {
 	s.watch(q)
 	switch {
 	case q.open() && !open:
-		s.rematchUnmatched()
+		s.rematchUnmatched(func(t *task) bool { return w.pool.serves(t.spec) })
 	case !q.served():
 		s.vacate(q)
 	}
@@ -113,15 +113,12 @@ func (s *State) relieve(q *queue) {
 	}
 }
 
-// rematchUnmatched places those unmatched tasks that a queue has come for; the
-// others keep their time.
-func (s *State) rematchUnmatched() {
-	if s.unmatched.len() == 0 {
-		return
-	}
+// rematchUnmatched places those unmatched tasks that a queue has come for, which concerned, a quick look, says of
+// all of them; the others keep their time.
+func (s *State) rematchUnmatched(concerned func(*task) bool) {
 	var found []*task
-	for _, t := range s.unmatched.all() {
-		if s.match(t.spec, t.class(), !t.impatient) != nil {
+	for e := s.unmatched.l.Front(); e != nil; e = e.Next() {
+		if t := e.Value.(*task); concerned(t) && s.match(t.spec, t.class(), !t.impatient) != nil {
 			found = append(found, t)
 		}
 	}
