@@ -164,6 +164,12 @@ func TestExecuteStreams(t *testing.T) {
 			codes.Unavailable, codes.OK,
 		},
 		{
+			"neither result nor error", // which is not exit code 0
+			[]step{finish(&repb.ExecuteResponse{})},
+			[]string{"execute"},
+			codes.Unknown, codes.OK,
+		},
+		{
 			"forgotten",
 			[]step{
 				breakOff("op", queued, away),

@@ -139,12 +139,15 @@ func (w *watch) report(op *longrunningpb.Operation) *repb.ExecuteOperationMetada
 
 // response returns what a finished operation holds.
 func response(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
-	if e := op.GetError(); e != nil {
-		return nil, status.ErrorProto(e)
+	if err := status.ErrorProto(op.GetError()); err != nil {
+		return nil, err
 	}
 	m := &repb.ExecuteResponse{}
 	if err := op.GetResponse().UnmarshalTo(m); err != nil {
 		return nil, fmt.Errorf("operation %s: %w", op.GetName(), err)
+	}
+	if m.GetResult() == nil && statusError(m) == nil {
+		return nil, fmt.Errorf("operation %s has ended with neither a result nor an error", op.GetName())
 	}
 	return m, nil
 }
