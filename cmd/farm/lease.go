@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -36,7 +38,11 @@ func (s *Scheduler) leaseTime() time.Duration {
 // calls are answered from then on.
 func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
-		return s.serve(ctx, 0, ready)
+		err := s.serve(ctx, 0, ready)
+		if ctx.Err() != nil && status.Code(err) == codes.Canceled {
+			return nil // it was told to end while it waited for the storage
+		}
+		return err
 	}
 	if err := s.checkLease(); err != nil {
 		return err

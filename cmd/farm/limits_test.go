@@ -31,6 +31,14 @@ func TestImpossibleSlots(t *testing.T) {
 	}
 }
 
+// TestNoSlots has what would be a worker without any.
+func TestNoSlots(t *testing.T) {
+	w := &Worker{Slots: -1, Cgroup: cgroupOff, Sandbox: sandboxNone, Data: t.TempDir(), Logger: zap.NewNop()}
+	if _, err := w.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--slots") {
+		t.Errorf("%v, want an error that says --slots", err)
+	}
+}
+
 func TestSlotsHaveWhatTheFlagsSay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

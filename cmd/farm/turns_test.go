@@ -197,6 +197,24 @@ func TestStorageIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestStopWithoutStorage has a scheduler told to end while it waits for its storage, which is no fault.
+func TestStopWithoutStorage(t *testing.T) {
+	l := silent(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := Scheduler{Listen: freePort(t), Storage: "grpc://" + l.Addr().String(), Data: t.TempDir(), Logger: zap.NewNop()}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, nil) }()
+	asks, err := l.Accept()
+	cancel()
+	if ended := <-ended; ended != nil {
+		t.Errorf("it ends with %v", ended)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = asks.Close()
+}
+
 // silent returns a port that takes connections and says nothing.
 func silent(t *testing.T) net.Listener {
 	t.Helper()

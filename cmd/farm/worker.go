@@ -146,7 +146,10 @@ type Started struct {
 
 // Start starts the launchers, which must happen before the process has a mount.
 func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
-	if w.Slots == 0 {
+	switch {
+	case w.Slots < 0:
+		return nil, fmt.Errorf("--slots: %d commands at once", w.Slots)
+	case w.Slots == 0:
 		w.Slots = runtime.NumCPU()
 	}
 	if w.ReportWidth < 0 {
@@ -158,12 +161,11 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	data, err := filepath.Abs(w.Data)
-	if err != nil {
+	if err := w.absolute(); err != nil {
 		return nil, err
 	}
 	name := fnv.New64a()
-	_, _ = name.Write([]byte(data))
+	_, _ = name.Write([]byte(w.Data))
 	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
 		return nil, err
 	}
@@ -193,6 +195,19 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 			zap.String("to_have_it", "Linux 6.12 or later with Landlock, or --network=off"))
 	}
 	return s, nil
+}
+
+// absolute makes folders absolute: launchers want that, and Data tells this worker from others.
+func (w *Worker) absolute() (err error) {
+	for _, dir := range []*string{&w.Data, &w.CacheDir, &w.Mount} {
+		if *dir == "" {
+			continue
+		}
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
