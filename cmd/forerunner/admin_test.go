@@ -52,3 +52,18 @@ func TestQueueOfRestingWorkers(t *testing.T) {
 		t.Errorf("error %v, printed\n%s", err, out.String())
 	}
 }
+
+func TestWorkerStates(t *testing.T) {
+	for want, w := range map[string]*admin.Worker{
+		"executing":          {State: admin.Worker_EXECUTING},
+		"draining (leaving)": {State: admin.Worker_DRAINING},
+		"draining":           {State: admin.Worker_DRAINING, DrainedByPattern: true},
+		"drained":            {State: admin.Worker_DRAINED, DrainedByPattern: true},
+		"resting":            {State: admin.Worker_RESTING},
+		"away":               {State: admin.Worker_AWAY},
+	} {
+		if got := workerState(w); got != want {
+			t.Errorf("%v is shown as %s, want %s", w, got, want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cmd/farm"
 	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // defaultPath is where exec's command looks for programs on the worker.
@@ -68,7 +69,7 @@ func execCommand() *cobra.Command {
 	f.StringArrayVar(&e.outputs, "output", nil, "`path` to bring back, relative to the working directory; repeatable")
 	f.StringVar(&e.download, "download", ".", "`folder` to write outputs to")
 	f.StringVar(&e.workingDirectory, "working-directory", "", "`path` in the input root to run in")
-	f.StringToStringVar(&e.env, "env", nil, "environment variable `name=value`; repeatable (PATH is "+defaultPath+" unless given)")
+	f.Var((*variables)(&e.env), "env", "environment variable `name=value`; repeatable (PATH is "+defaultPath+" unless given)")
 	f.StringToStringVar(&e.platform, "platform", nil, "platform property `name=value`; repeatable")
 	f.DurationVar(&e.timeout, "timeout", 0, "`time` that the command may run (default: the scheduler's)")
 	f.BoolVar(&e.noCache, "no-cache", false, "neither take the result from the cache nor keep it there")
@@ -83,6 +84,10 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if e.timeout < 0 {
+		return fmt.Errorf("--timeout: %v is no time that a command could run", e.timeout)
+	}
+	e.outputs = cleanOutputs(e.outputs)
 	if _, ok := e.env["PATH"]; !ok {
 		e.env = maps.Clone(e.env)
 		if e.env == nil {
@@ -209,6 +214,41 @@ func parseMounts(specs []string) ([]remote.Mount, error) {
 		mounts = append(mounts, m)
 	}
 	return mounts, nil
+}
+
+// cleanOutputs writes paths as they are in results: what people type may have a slash at its end,
+// or a dot before it.
+func cleanOutputs(paths []string) []string {
+	clean := make([]string, len(paths))
+	for i, p := range paths {
+		if clean[i] = path.Clean(p); clean[i] == "." {
+			clean[i] = "" // REv2 (Command.output_paths): the working directory itself
+		}
+	}
+	return clean
+}
+
+// Variables are the value of a flag that takes one name=value each time. A value is taken as it is,
+// commas included.
+type variables map[string]string
+
+// String implements pflag.Value.
+func (v *variables) String() string { return text.Pairs(*v) }
+
+// Type implements pflag.Value.
+func (v *variables) Type() string { return "name=value" }
+
+// Set implements pflag.Value.
+func (v *variables) Set(pair string) error {
+	name, value, ok := strings.Cut(pair, "=")
+	if !ok || name == "" {
+		return errors.New("it is not of the form name=value")
+	}
+	if *v == nil {
+		*v = variables{}
+	}
+	(*v)[name] = value
+	return nil
 }
 
 // newCommand makes a Command message.

@@ -101,6 +101,9 @@ func operationsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if limit < 1 {
+				return fmt.Errorf("--limit: a list of %d operations", limit)
+			}
 			list, err := c.operations(ctx, p, limit)
 			if err != nil {
 				return err

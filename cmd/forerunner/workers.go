@@ -84,7 +84,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 
 func workerState(w *admin.Worker) string {
 	s := strings.ToLower(w.GetState().String())
-	if w.GetState() > admin.Worker_EXECUTING && !w.GetDrainedByPattern() {
+	if w.GetState() == admin.Worker_DRAINING && !w.GetDrainedByPattern() {
 		return s + " (leaving)"
 	}
 	return s
