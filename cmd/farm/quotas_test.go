@@ -2,6 +2,7 @@ package farm
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"reflect"
 	"sync"
@@ -54,6 +55,26 @@ func TestQuotasAreKept(t *testing.T) {
 	}
 	if err := closeFile(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestQuotasWithoutAFile has a scheduler whose records cannot be opened, and who says so of quotas that he is given.
+func TestQuotasWithoutAFile(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "file"), nil, 0o600); err != nil { // where services have a folder
+		t.Fatal(err)
+	}
+	for _, state := range []State{State("bolt:" + folder), "grpc://127.0.0.1:1"} {
+		records, closeRecords, err := state.open(filepath.Join(folder, "file"), &Client{}, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (quotaFile{records}).keep(t.Context(), quotaRecord("c", "a", 1, 0)); err == nil {
+			t.Errorf("%s: a quota is taken for durable", state)
+		}
+		if err := closeRecords(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 			return is, err
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return is, err
+			return is, fmt.Errorf("%w (choose another folder with --data)", err)
 		}
 		is.sandbox.Hide = append(is.sandbox.Hide, dir)
 	}

@@ -109,10 +109,19 @@ func openFile(path string, o kv.BoltOptions) (store kv.Store, closeStore func() 
 	file, err := kv.OpenBolt(path, o)
 	if err != nil {
 		o.Logger.Warn("records of former actions are kept in memory only", zap.String("file", path), zap.Error(err))
-		return kv.NewMemory(0), func() error { return nil }
+		return inMemory{kv.NewMemory(0), err}, func() error { return nil }
 	}
 	return file, file.Close
 }
+
+// inMemory stands for a file that could not be opened. What must outlast the program cannot be kept in it.
+type inMemory struct {
+	*kv.Memory
+	why error
+}
+
+// Flush returns why nothing is durable.
+func (m inMemory) Flush(context.Context) error { return m.why }
 
 // services returns profiles and statistics in services elsewhere, and the rest in a store.
 func services(conn grpc.ClientConnInterface, rest kv.Store) kv.Store {
@@ -152,7 +161,7 @@ func (b byBucket) Put(ctx context.Context, k kv.Key, value []byte) error {
 
 // Flush returns when what the other buckets were given is durable, where it is not at once.
 func (b byBucket) Flush(ctx context.Context) error {
-	if file, ok := b.rest.(*kv.Bolt); ok {
+	if file, ok := b.rest.(interface{ Flush(context.Context) error }); ok {
 		return file.Flush(ctx)
 	}
 	return nil
