@@ -162,6 +162,7 @@ type (
 		}
 		Readiness probe `yaml:"readinessProbe"`
 		Liveness  probe `yaml:"livenessProbe"`
+		Startup   probe `yaml:"startupProbe"`
 		Resources struct{ Requests, Limits map[string]string }
 		Security  security `yaml:"securityContext"`
 		Mounts    []struct {
@@ -386,6 +387,9 @@ func (m *manifests) checkTemplate(name string, selector labels, p template, clai
 			return p.Name == "http" && strings.HasSuffix(http, ":"+strconv.Itoa(p.Port))
 		}) {
 			m.Errorf("%s: its probe does not ask %s", name, http)
+		}
+		if c.Startup.Get != c.Liveness.Get || c.Startup.Period*c.Startup.Failures < 3600 {
+			m.Errorf("%s: %+v: a program that reads a large store, or waits for storage, is taken for dead", name, c.Startup)
 		}
 	}
 }
