@@ -1,10 +1,13 @@
 package worker
 
 import (
+	"slices"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -41,5 +44,26 @@ func TestLine(t *testing.T) {
 	}
 	if n := lines[0].ContextMap()["misses"]; n == int64(0) {
 		t.Error("a file was read that nobody could foresee, and is no miss")
+	}
+}
+
+// TestSilenceIsLoggedOnce has two positions whose scheduler is away, and refuses them when it is back.
+func TestSilenceIsLoggedOnce(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	w := &Worker{}
+	positions := []*position{{w: w, log: zap.New(core)}, {w: w, log: zap.New(core)}}
+	away, refused := status.Error(codes.Unavailable, "away"), status.Error(codes.PermissionDenied, "refused")
+	for _, err := range []error{nil, away, away, refused, nil, nil} {
+		for _, p := range positions {
+			p.heard(err)
+		}
+	}
+	var got []string
+	for _, line := range logs.All() {
+		got = append(got, line.Message)
+	}
+	const silent = "scheduler does not answer, will ask again"
+	if want := []string{silent, silent, "scheduler answers again"}; !slices.Equal(got, want) {
+		t.Errorf("logged %q, want %q", got, want)
 	}
 }

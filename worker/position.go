@@ -149,11 +149,11 @@ func (p *position) run(ctx, abort context.Context) {
 		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, errCrowdedOut)) {
 			continue // the drain cut the call off, or the disk
 		}
+		p.heard(err)
 		if err != nil {
 			p.w.metrics.unreachable.Inc()
 			current.shorten(report, err)
 			pause := backoff/2 + rand.N(backoff/2)
-			p.log.Warn("scheduler does not answer, will ask again", zap.Duration("in", pause), zap.Error(err))
 			p.wait(ctx, abort, current, pause)
 			backoff = min(2*backoff, maxBackoff)
 			continue
@@ -180,6 +180,18 @@ func (p *position) run(ctx, abort context.Context) {
 		if !refused && (current != nil || p.next == nil) {
 			p.wait(ctx, abort, current, silence(time.Until(response.GetNextSynchronizationAt().AsTime())))
 		}
+	}
+}
+
+// heard says when a call to the scheduler ended otherwise than the last one, of whichever position.
+func (p *position) heard(err error) {
+	code := uint32(status.Code(err))
+	switch last := p.w.answered.Swap(code); {
+	case last == code:
+	case err != nil:
+		p.log.Warn("scheduler does not answer, will ask again", zap.Error(err))
+	default:
+		p.log.Info("scheduler answers again")
 	}
 }
 

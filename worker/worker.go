@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -173,6 +174,9 @@ type Worker struct {
 	fare     fare
 
 	neighbours *neighbours
+	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
+	// of them, and again and again, is logged once.
+	answered atomic.Uint32
 }
 
 // New checks the options and returns a Worker that does nothing until Run.
