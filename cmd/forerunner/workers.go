@@ -16,8 +16,8 @@ import (
 // drainPoll is how often drain --wait looks whether it may end.
 const drainPoll = time.Second
 
-const workerPatterns = `A pattern is name=value of a worker's identity (its --id, and slot), and more of them after commas
-or as further arguments, which then must all hold. In values "*" stands for any text and "?" for
+const workerPatterns = `A pattern is name=value of a worker's identity (its --id, and position), and more of them after
+commas or as further arguments, which then must all hold. In values "*" stands for any text and "?" for
 any one character: host=build-*`
 
 func workersCommand() *cobra.Command {
