@@ -26,6 +26,9 @@ const (
 	livePeriod = 2 * time.Second
 	// keepAlive is how often something is sent if nothing moves.
 	keepAlive = 15 * time.Second
+	// stuck is how long a viewer may take no event: one whose machine sleeps keeps neither a place nor
+	// what it looks at.
+	stuck = 30 * time.Second
 )
 
 // An events is a stream of server-sent events.
@@ -59,6 +62,9 @@ func (e events) send(name string, data []byte) error {
 		b.WriteString("data: " + strings.TrimSuffix(line, "\n") + "\n")
 	}
 	b.WriteByte('\n')
+	if err := e.control.SetWriteDeadline(time.Now().Add(stuck)); err != nil {
+		return err
+	}
 	if _, err := e.w.Write(b.Bytes()); err != nil {
 		return err
 	}

@@ -190,9 +190,36 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// A connection takes what is sent to a viewer, until a deadline.
+type connection struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (c *connection) SetWriteDeadline(until time.Time) error {
+	c.until = until
+	return nil
+}
+
+// TestViewersThatTakeNothing has events with a time by which each has to be taken.
+func TestViewersThatTakeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &connection{ResponseRecorder: httptest.NewRecorder()}
+		for range 3 {
+			time.Sleep(time.Hour)
+			if err := (events{w, http.NewResponseController(w)}).send("main", nil); err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(w.until); left != stuck {
+				t.Errorf("%s are left", left)
+			}
+		}
+	})
+}
+
 // TestEventsHaveOneKindOfLine sends what ends an event for browsers, if it is taken as it is.
 func TestEventsHaveOneKindOfLine(t *testing.T) {
-	w := httptest.NewRecorder()
+	w := &connection{ResponseRecorder: httptest.NewRecorder()}
 	if err := (events{w, http.NewResponseController(w)}).send("main", []byte("a\r\nb\r\revent: reload\rdata: c\n\nd\r")); err != nil {
 		t.Fatal(err)
 	}
