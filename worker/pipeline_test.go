@@ -4,12 +4,14 @@ import (
 	"maps"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
@@ -257,9 +259,17 @@ func TestPlacesAreGivenBack(t *testing.T) {
 
 func TestNegativeWidth(t *testing.T) {
 	o := Options{
-		Launchers: make([]*runner.Launcher, 1), ID: map[string]string{"a": "b"}, ReportWidth: -1,
+		Launchers: make([]*runner.Launcher, 1), ID: map[string]string{"a": "b"}, WorkDir: t.TempDir(),
+		Scheduler: &loyalClient{}, Store: &cas.Store{}, Storage: &cas.Client{}, Roots: &vfs.FS{},
 	}
-	if err := o.validate(); err == nil {
-		t.Error("a negative width is valid")
+	for _, width := range []*int{&o.FetchWidth, &o.ReportWidth} {
+		*width = -1
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), "negative width") {
+			t.Errorf("a negative width: %v", err)
+		}
+		*width = 0
+	}
+	if err := o.validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -185,6 +185,10 @@ func TestFailureIsFinalOnTheLargestClass(t *testing.T) {
 	if choice, _ := f.analyzer.Analyze(t.Context(), a).Select(f.conditions()); choice.Class != 1 {
 		t.Errorf("after a day: %+v", choice)
 	}
+	f.now = f.now.Add(-72 * time.Hour)
+	if choice, _ := f.analyzer.Analyze(t.Context(), a).Select(f.conditions()); choice.Class != 1 {
+		t.Errorf("two days before: %+v", choice)
+	}
 	if k := a.key(RunsBucket); string(before[k]) != string(f.store.snapshot()[k]) {
 		t.Error("a broken action says something about classes")
 	}

@@ -187,7 +187,8 @@ func (f *forecast) ruledOut(class uint32) string {
 func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 	largest := list[len(list)-1]
 	ago := c.Now.Sub(s.statistics.failed)
-	boosted := !s.statistics.failed.IsZero() && ago < s.options.FailureCache
+	// A failure that is to come is one of a clock that went ahead, by little or by years.
+	boosted := !s.statistics.failed.IsZero() && ago.Abs() < s.options.FailureCache
 	switch {
 	case len(list) == 1:
 		return s.choice(c, largest, "the only class")
