@@ -50,7 +50,7 @@ func (t *trash) put(path string) error {
 		case errors.Is(err, unix.ENOENT):
 			return nil
 		}
-		return removeTree(path)
+		return RemoveTree(path)
 	}
 }
 
@@ -104,7 +104,7 @@ func (t *trash) removeAll() {
 }
 
 func (t *trash) remove(path string) {
-	if err := removeTree(path); err != nil {
+	if err := RemoveTree(path); err != nil {
 		t.log.Error("cannot remove what a root left", zap.Error(err))
 	}
 }
@@ -116,20 +116,4 @@ func (t *trash) close() error {
 		return &os.PathError{Op: "remove", Path: t.dir, Err: err}
 	}
 	return nil
-}
-
-// removeTree removes path with all below, also what is in folders that their
-// owner may not write to.
-func removeTree(path string) error {
-	err := os.RemoveAll(path)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
-		}
-		return nil // RemoveAll says what is wrong
-	})
-	return os.RemoveAll(path)
 }

@@ -3,11 +3,14 @@ package vfs
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
@@ -84,7 +87,8 @@ func killed(thread uint32) bool {
 	}
 	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(thread), 10) + "/status")
 	if err != nil {
-		return true
+		// Anything else, such as no descriptor for the file, says nothing of it.
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 	}
 	const sigkill = 1 << (9 - 1)
 	for line := range bytes.Lines(status) {

@@ -59,7 +59,7 @@ func (f *workFolder) remove(log *zap.Logger) {
 	if f == nil {
 		return
 	}
-	if err := os.RemoveAll(f.dir); err != nil {
+	if err := vfs.RemoveTree(f.dir); err != nil {
 		log.Error("temporary files were not removed", zap.Error(err))
 	}
 }

@@ -386,7 +386,7 @@ func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *remoteStorage, err
 // makeWorkDir makes the folder for temporary files, empty.
 func (w *Worker) makeWorkDir() (string, error) {
 	dir := filepath.Join(w.Data, "work")
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+	if err := errors.Join(vfs.RemoveTree(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return "", fmt.Errorf("work folder: %w", err)
 	}
 	return dir, nil

@@ -1,0 +1,133 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxOpenFolders is how deep folders are gone into to be removed. Each level has a
+	// descriptor, and a command can make more levels than a process has of those.
+	maxOpenFolders = 64
+	// removeBatch is how many names of a folder are held at a time.
+	removeBatch = 1024
+)
+
+// RemoveTree removes path with all below, also what is in folders that their owner may
+// not write to, and however deep it is, with few descriptors. That there is nothing at
+// path is no error. Nobody else may be at work there.
+func RemoveTree(path string) error {
+	err := os.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	top, openErr := openFolder(unix.AT_FDCWD, path)
+	if errors.Is(openErr, unix.ENOTDIR) || errors.Is(openErr, unix.ELOOP) {
+		return err
+	}
+	if openErr != nil {
+		return &os.PathError{Op: "remove", Path: path, Err: openErr}
+	}
+	r := remover{top: top}
+	if err := errors.Join(r.empty(top, 1), top.Close()); err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// A remover empties a folder.
+type remover struct {
+	top   *os.File
+	moved int // folders that came from below to top
+}
+
+// empty removes what is in the folder, one of so many that are open. It goes on after an
+// error, and returns the first.
+func (r *remover) empty(dir *os.File, open int) (failed error) {
+	for {
+		names, err := dir.Readdirnames(removeBatch)
+		if len(names) == 0 {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return errors.Join(failed, err)
+		}
+		for _, name := range names {
+			if err := r.remove(int(dir.Fd()), name, open); failed == nil {
+				failed = err
+			}
+		}
+		if failed != nil {
+			continue // what cannot be removed would be listed for ever
+		}
+		// A folder that changes may be listed with gaps, and one may have come to the top.
+		if _, err := dir.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+}
+
+// remove removes what is called name in the folder dir, one of so many that are open.
+func (r *remover) remove(dir int, name string, open int) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = r.removeFolder(dir, name, open)
+	}
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if inside := (*os.PathError)(nil); errors.As(err, &inside) {
+		return err
+	}
+	return &os.PathError{Op: "remove", Path: name, Err: err}
+}
+
+func (r *remover) removeFolder(dir int, name string, open int) error {
+	if open >= maxOpenFolders {
+		return r.moveUp(dir, name)
+	}
+	sub, err := openFolder(dir, name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.empty(sub, open+1), sub.Close()); err != nil {
+		return err
+	}
+	return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+}
+
+// moveUp moves a folder to the top, where empty finds it when it lists that again.
+func (r *remover) moveUp(dir int, name string) error {
+	makeOurs(dir, name)
+	for {
+		r.moved++
+		err := unix.Renameat2(dir, name, int(r.top.Fd()), "moved-"+strconv.Itoa(r.moved), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// openFolder opens a folder whose entries are to be removed.
+func openFolder(dir int, name string) (*os.File, error) {
+	makeOurs(dir, name)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// makeOurs lets us do with a folder what its mode may not let its owner. If that fails,
+// so does what comes next, and says why.
+func makeOurs(dir int, name string) {
+	if os.Geteuid() != 0 {
+		_ = unix.Fchmodat(dir, name, 0o700, 0)
+	}
+}

@@ -1,0 +1,128 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// limitDescriptors allows this process so many more than it has, until the test ends.
+func limitDescriptors(t *testing.T, more int) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for _, fd := range fds {
+		if n, err := strconv.Atoi(fd.Name()); err == nil {
+			last = max(last, n)
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(last + more), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A command can nest folders deeper than a path may be long, and deeper than a process
+// may have descriptors. What it hides there is seen, and goes.
+func TestDeepFolders(t *testing.T) {
+	const levels, bytes = 1000, 8 << 20
+	top := filepath.Join(t.TempDir(), "top")
+	if err := os.Mkdir(top, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := unix.Open(top, unix.O_DIRECTORY, 0)
+	for i := 0; i < levels && err == nil; i++ {
+		err = unix.Mkdirat(dir, "moved-1", 0o755)
+		if i == maxOpenFolders { // others are there, of the name that it would get
+			err = errors.Join(err, unix.Mkdirat(dir, "second", 0o755))
+		}
+		above := dir
+		if err == nil {
+			dir, err = unix.Openat(above, "moved-1", unix.O_DIRECTORY, 0)
+		}
+		_ = unix.Close(above)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := unix.Openat(dir, "file", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = unix.Write(file, make([]byte, bytes))
+	}
+	if err := errors.Join(err, unix.Close(file), unix.Close(dir)); err != nil {
+		t.Fatal(err)
+	}
+	limitDescriptors(t, 300)
+	if n := DiskUsage(top); n < bytes {
+		t.Errorf("uses %d bytes", n)
+	}
+	if err := RemoveTree(top); err != nil {
+		t.Errorf("%.200v", err)
+	}
+	if _, err := os.Lstat(top); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left: %v", err)
+	}
+}
+
+func TestRemoveTree(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	for _, p := range []string{"a/b/c", "a/x", "kept"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(p)), 0o755),
+			os.WriteFile(filepath.Join(dir, p), nil, 0o444)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2*removeBatch + 1 {
+		if err := os.WriteFile(filepath.Join(dir, "a", strconv.Itoa(i)), nil, 0o444); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink(dir, filepath.Join(dir, "a/b/link")), os.Symlink(dir, filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "link", "gone"} {
+		if err := RemoveTree(filepath.Join(dir, name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left := walk(t, dir); len(left) != 2 {
+		t.Errorf("left %q, want %s", left, kept)
+	}
+}
+
+// A process of which nothing can be learned, for want of a descriptor, is not one that
+// is being killed: its access goes on.
+func TestKilledWithoutDescriptors(t *testing.T) {
+	thread := uint32(os.Getpid())
+	limitDescriptors(t, 16)
+	for {
+		f, err := os.Open(os.DevNull)
+		if errors.Is(err, unix.EMFILE) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	if killed(thread) {
+		t.Error("it is thought to be killed")
+	}
+}
