@@ -42,7 +42,7 @@ func lockFolder(lock *os.File, mountDir string) error {
 				return fmt.Errorf("free process %d, which was killed: %w", pid, err)
 			}
 		case time.Now().After(alive):
-			return err
+			return try() // it may have ended between the two looks
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("process %d was killed, but does not end: %w", pid, err)

@@ -47,7 +47,7 @@ func killedMain() {
 	}
 	mount := func(i int) *Root {
 		r, err := f.NewRoot(context.Background(), RootSpec{
-			Name: strconv.Itoa(i), Digest: src.root, Source: stuckSource{src},
+			Name: strconv.Itoa(i), Digest: src.root, Source: stuckSource{src, func() {}},
 		})
 		if err == nil {
 			err = os.MkdirAll(filepath.Join(r.Path(), "new/folder"), 0o700)
@@ -122,6 +122,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 
 func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helpers []*helper) (mounts int, took time.Duration) {
 	server := startChild(t, "killed", o.MountDir, o.UpperDir, phase)
+	t.Cleanup(func() { _ = detachBelow(o.MountDir) }) // or nobody would see the end of one that waits for itself
 	if got := server.answer(); got != "ready" {
 		t.Fatal(got)
 	}

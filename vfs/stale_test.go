@@ -16,15 +16,17 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// stuckSource is a probeSource whose directory "dir" never comes. It says "asked" for each call
-// that waits for it.
-type stuckSource struct{ *probeSource }
+// stuckSource is a probeSource whose directory "dir" never comes.
+type stuckSource struct {
+	*probeSource
+	asked func() // by each call that waits for it
+}
 
 func (s stuckSource) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	if d == s.root {
 		return s.probeSource.Directory(ctx, d)
 	}
-	fmt.Println(`"asked"`)
+	s.asked()
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -46,8 +48,9 @@ func serverMain() {
 	fail(err)
 	src, err := newProbeSource(os.TempDir())
 	fail(err)
+	stuck := stuckSource{src, func() { fmt.Println(`"asked"`) }}
 	for _, name := range []string{"one", "two"} {
-		r, err := f.NewRoot(context.Background(), RootSpec{Name: name, Digest: src.root, Source: stuckSource{src}})
+		r, err := f.NewRoot(context.Background(), RootSpec{Name: name, Digest: src.root, Source: stuck})
 		fail(err)
 		fail(os.WriteFile(filepath.Join(r.Path(), "written"), []byte("x"), 0o600))
 		fail(os.Mkdir(filepath.Join(r.Path(), "sub"), 0o700))
