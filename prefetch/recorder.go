@@ -8,15 +8,20 @@ import (
 )
 
 // maxRecorded bounds the paths that a Recorder keeps: as many as fill the largest
-// usual filter with one bit each.
-const maxRecorded = 1 << 20
+// usual filter with one bit each. maxRecordedBytes bounds the sum of their lengths: a path may
+// have 4,096 bytes.
+const (
+	maxRecorded      = 1 << 20
+	maxRecordedBytes = 96 * maxRecorded
+)
 
 // A Recorder gathers what one run of an action reads. Its zero value is ready; its
-// methods may be called concurrently. It keeps about a million paths and forgets
-// further ones.
+// methods may be called concurrently. It keeps about a million paths, of long ones
+// fewer, and forgets further ones.
 type Recorder struct {
 	mu    sync.Mutex
 	reads []read // in the order of the calls, of which a path may have several
+	bytes int    // of their paths
 
 	// What follows is made from reads when somebody asks; hashing is behind mu for
 	// no one who reads. setMu comes before mu.
@@ -35,7 +40,8 @@ type read struct {
 // OnFirstRead of a root: it takes some ten nanoseconds and keeps the string.
 func (r *Recorder) Read(path string, k tree.Kind) {
 	r.mu.Lock()
-	if len(r.reads) < maxRecorded {
+	if len(r.reads) < maxRecorded && r.bytes+len(path) <= maxRecordedBytes {
+		r.bytes += len(path)
 		if len(r.reads) == cap(r.reads) { // append alone would copy five times as much
 			r.reads = slices.Grow(r.reads, max(len(r.reads), 1<<8))
 		}

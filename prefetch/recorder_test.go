@@ -3,6 +3,7 @@ package prefetch
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -69,6 +70,18 @@ func TestRecorderIsBounded(t *testing.T) {
 	r.Read("b", tree.File)
 	if got := r.Paths(); !slices.Equal(got, []string{"a"}) || len(r.reads) != maxRecorded {
 		t.Errorf("%d reads are kept, of the paths %q", len(r.reads), got)
+	}
+}
+
+// TestRecorderOfLongPaths: what a command reads may not take the memory of the worker.
+func TestRecorderOfLongPaths(t *testing.T) {
+	var r Recorder
+	long := strings.Repeat("/path", 800)[1:]
+	for range 2 * maxRecordedBytes / len(long) {
+		r.Read(long, tree.File)
+	}
+	if bytes := len(r.reads) * len(long); bytes > maxRecordedBytes || bytes < maxRecordedBytes/2 {
+		t.Errorf("%d bytes are kept, at most %d may be", bytes, maxRecordedBytes)
 	}
 }
 

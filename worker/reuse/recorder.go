@@ -7,16 +7,20 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxPaths bounds the paths that a Recorder keeps. A run that looks at more of them is
-// not remembered.
-const maxPaths = 1 << 16
+// maxPaths bounds the paths that a Recorder keeps, maxPathBytes the sum of their lengths. A run that
+// looks at more is not remembered.
+const (
+	maxPaths     = 1 << 16
+	maxPathBytes = 256 * maxPaths
+)
 
 // A Recorder gathers what one run looks at in its input root. Its zero value is
 // ready; its methods may be called concurrently.
 type Recorder struct {
 	mu    sync.Mutex
 	looks map[string]tree.Look
-	lost  bool // there were more than maxPaths
+	bytes int  // of their paths
+	lost  bool // there was more than the bounds let
 }
 
 // Look notes a look at path: "" is the root, all others are like "a/b". It is made to
@@ -28,9 +32,12 @@ func (r *Recorder) Look(path string, l tree.Look) {
 		r.looks = map[string]tree.Look{}
 	}
 	known, ok := r.looks[path]
-	if !ok && len(r.looks) == maxPaths {
-		r.lost = true
-		return
+	if !ok {
+		if len(r.looks) == maxPaths || r.bytes+len(path) > maxPathBytes {
+			r.lost = true
+			return
+		}
+		r.bytes += len(path)
 	}
 	r.looks[path] = known | l
 }

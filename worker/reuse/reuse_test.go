@@ -233,6 +233,17 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
+// TestLongPaths wants no more of them in memory than the bound lets.
+func TestLongPaths(t *testing.T) {
+	seen, long := &Recorder{}, strings.Repeat("/path", 800)[1:]
+	for i := range 2 * maxPathBytes / len(long) {
+		seen.Look(fmt.Sprint(long, i), tree.LookUp)
+	}
+	if _, all := seen.places(); all || len(seen.looks)*len(long) > maxPathBytes {
+		t.Errorf("%d paths of %d bytes are kept", len(seen.looks), len(long))
+	}
+}
+
 // TestFetching wants directories that are not local to come in one call a level, and those that
 // are as they were not at all.
 func TestFetching(t *testing.T) {
