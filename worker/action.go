@@ -187,8 +187,8 @@ func (a *action) accept(ctx context.Context) error {
 	if a.depart, err = a.p.w.pipeline.alone(ctx, a.digest); err != nil {
 		return err
 	}
-	if a.message.GetTimeout() == nil {
-		return failf(codes.InvalidArgument, "action has no timeout: the scheduler must set one")
+	if a.message.GetTimeout().AsDuration() <= 0 { // to the runner, 0 is no bound
+		return failf(codes.InvalidArgument, "action has no timeout above zero: the scheduler must set one")
 	}
 	instance := instance.Join(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
 	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
@@ -192,13 +193,15 @@ func TestStatesAreReportedInOrder(t *testing.T) {
 // TestActionWithoutTimeout must not run: what it may take is the scheduler's to say.
 func TestActionWithoutTimeout(t *testing.T) {
 	f := newFarm(t)
-	j := f.job(t, spec{shell: "exit 0", doNotCache: true})
-	j.desired.Action.Timeout = nil
-	select {
-	case f.scheduler.work <- j:
-	case <-time.After(patience):
-		t.Fatal("the worker does not ask for work")
+	for _, timeout := range []*durationpb.Duration{nil, durationpb.New(0), durationpb.New(-time.Second)} {
+		j := f.job(t, spec{shell: "exit 0", doNotCache: true})
+		j.desired.Action.Timeout = timeout
+		select {
+		case f.scheduler.work <- j:
+		case <-time.After(patience):
+			t.Fatal("the worker does not ask for work")
+		}
+		assertCode(t, j.result(t), codes.InvalidArgument, "no timeout")
 	}
-	assertCode(t, j.result(t), codes.InvalidArgument, "no timeout")
 	f.assertGood(t)
 }
