@@ -38,7 +38,8 @@ func (o *FSACOptions) validate() {
 // FileSystemAccessProfile messages by reduced action digest. In a bucket that is not among
 // FSACOptions.Buckets nothing is ever found, and Put returns ErrInvalid, as it does for a value that is
 // no such message. Fields that the schema does not have are sent along; the service may drop them.
-// Get returns an encoding of the message, which need not be the one that was put.
+// Get returns an encoding of the message, which need not be the one that was put, and may be larger than
+// MaxValueBytes where others have put it; the connection bounds it.
 //
 // Errors of the service other than NOT_FOUND keep their status (status.FromError). An FSAC tries
 // nothing again: a profile that comes late is of no use.
@@ -60,7 +61,7 @@ func NewFSAC(conn grpc.ClientConnInterface, o FSACOptions) *FSAC {
 				InstanceName:        k.Instance,
 				DigestFunction:      k.Digest.Function().Proto(),
 				ReducedActionDigest: k.Digest.Proto(),
-			}, grpc.MaxCallRecvMsgSize(maxServiceMessage))
+			})
 		},
 		put: func(ctx context.Context, k Key, m *fsac.FileSystemAccessProfile) error {
 			_, err := client.UpdateFileSystemAccessProfile(ctx, &fsac.UpdateFileSystemAccessProfileRequest{

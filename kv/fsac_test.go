@@ -245,3 +245,29 @@ func TestFSACSaysThatTheServiceIsAway(t *testing.T) {
 		}
 	}
 }
+
+// largeFilters has a profile under every key that is larger than what this package keeps.
+type largeFilters struct {
+	fsac.UnimplementedFileSystemAccessCacheServer
+}
+
+func (largeFilters) GetFileSystemAccessProfile(
+	context.Context, *fsac.GetFileSystemAccessProfileRequest,
+) (*fsac.FileSystemAccessProfile, error) {
+	return &fsac.FileSystemAccessProfile{BloomFilter: make([]byte, 2*MaxValueBytes)}, nil
+}
+
+// TestFSACOfOthers reads what Buildbarn's workers keep, who have another bound; to have it kept again
+// is refused as that record's fault.
+func TestFSACOfOthers(t *testing.T) {
+	server := grpc.NewServer()
+	fsac.RegisterFileSystemAccessCacheServer(server, largeFilters{})
+	s := NewFSAC(serve(t, server), FSACOptions{Timeout: time.Minute})
+	value, err := s.Get(t.Context(), fsacRecord(t))
+	if err != nil || len(value) < 2*MaxValueBytes {
+		t.Fatalf("%d bytes, %v", len(value), err)
+	}
+	if err := s.Put(t.Context(), fsacRecord(t), value); !errors.Is(err, ErrInvalid) {
+		t.Errorf("put: %v", err)
+	}
+}

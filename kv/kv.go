@@ -26,7 +26,7 @@ var (
 	// ErrConflict: the record is not what CompareAndSwap was told that it is.
 	ErrConflict = errors.New("record was changed meanwhile")
 	// ErrInvalid: the key or the value breaks a rule of the store; trying again is of no use.
-	ErrInvalid = errors.New("invalid record")
+	ErrInvalid = record.ErrInvalid
 	// ErrLocked: another process has the file of a Bolt open.
 	ErrLocked = errors.New("file is in use by another process")
 	// ErrClosed: the store was closed.

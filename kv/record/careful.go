@@ -68,7 +68,7 @@ func (c *Careful) Get(ctx context.Context, k Key) (value []byte, ok bool) {
 	return value, ok
 }
 
-// Put reports whether the store took the record.
+// Put reports whether the store took the record. One that is invalid says nothing about it.
 func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 	return c.try(ctx, part{"put", k.Bucket}, func(ctx context.Context) error {
 		return c.store.Put(ctx, k, value)
@@ -85,8 +85,8 @@ func (c *Careful) try(ctx context.Context, p part, do func(context.Context) erro
 	began := time.Now()
 	err := do(limited)
 	took := time.Since(began)
-	if err != nil && ctx.Err() != nil &&
-		(errors.Is(ctx.Err(), context.Canceled) || took < c.options.Timeout/fairShare) {
+	left := ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || took < c.options.Timeout/fairShare)
+	if err != nil && (left || errors.Is(err, ErrInvalid)) {
 		c.giveUp(p)
 		return false // that says nothing about the store
 	}

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,6 +147,19 @@ func TestShortDeadlineSaysNothing(t *testing.T) {
 			t.Errorf("the next caller: %v, %v", ok, logs.All())
 		}
 	})
+}
+
+// TestInvalidRecordSaysNothing has one that the store refuses, which others are not to suffer for.
+func TestInvalidRecordSaysNothing(t *testing.T) {
+	s := &oneStore{do: func(context.Context) error { return fmt.Errorf("put: %w", ErrInvalid) }}
+	c, logs := newCareful(s)
+	if c.Put(t.Context(), Key{}, nil) {
+		t.Error("the store took it")
+	}
+	s.do = works
+	if !c.Put(t.Context(), Key{}, nil) || logs.Len() != 0 {
+		t.Errorf("the next one was not taken: %v", logs.All())
+	}
 }
 
 func TestNoRecordIsNoFailure(t *testing.T) {

@@ -8,8 +8,12 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// ErrNotFound says that there is no record under a key.
-var ErrNotFound = errors.New("no such record")
+var (
+	// ErrNotFound says that there is no record under a key.
+	ErrNotFound = errors.New("no such record")
+	// ErrInvalid says that a key or a value breaks a rule of the store; trying again is of no use.
+	ErrInvalid = errors.New("invalid record")
+)
 
 // A Key names a record.
 type Key struct {
@@ -34,6 +38,7 @@ type Store interface {
 	// Get returns the value under k, which is the caller's and not nil, or an error that wraps
 	// ErrNotFound.
 	Get(ctx context.Context, k Key) ([]byte, error)
-	// Put sets the value under k and keeps no reference to it.
+	// Put sets the value under k and keeps no reference to it. Its error wraps ErrInvalid where the
+	// fault is not the store's.
 	Put(ctx context.Context, k Key, value []byte) error
 }
