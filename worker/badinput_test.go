@@ -228,25 +228,40 @@ func TestMillionfoldDirectory(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestMillionfoldOutput returns such a directory as an output, untouched.
+// TestMillionfoldOutput returns such a directory as an output, untouched. Where its messages are
+// not encoded in the usual way, those of the output are.
 func TestMillionfoldOutput(t *testing.T) {
 	f := newFarm(t)
-	d := f.put(t, tree{"file": absent("never read")})
-	for range 3 {
-		level := tree{}
-		for i := range 100 {
-			level[fmt.Sprintf("%02d", i)] = subtree(d)
+	millionfold := func(d digest.Digest) digest.Digest {
+		for range 3 {
+			level := tree{}
+			for i := range 100 {
+				level[fmt.Sprintf("%02d", i)] = subtree(d)
+			}
+			d = f.put(t, level)
 		}
-		d = f.put(t, level)
+		return d
 	}
-	r := f.run(t, spec{inputs: tree{"in": subtree(d)}, shell: "exit 1", paths: []string{"in"}})
-	if r.GetStatus().GetCode() != 0 || len(r.GetResult().GetOutputDirectories()) != 1 {
-		t.Fatalf("response is %v", r)
-	}
-	out := &repb.Tree{}
-	check(t, proto.Unmarshal([]byte(f.read(t, r.GetResult().GetOutputDirectories()[0].GetTreeDigest())), out))
-	if got := digestOf(t, out.GetRoot()); got != d || len(out.GetChildren()) != 3 {
-		t.Errorf("tree has root %s, want %s, and %d children, want 3", got, d, len(out.GetChildren()))
+	usual := f.put(t, tree{"file": absent("never read"), "link": symlink("file")})
+	want := millionfold(usual)
+	m := &repb.Directory{}
+	check(t, proto.Unmarshal([]byte(f.read(t, usual.Proto())), m))
+	links, err := proto.Marshal(&repb.Directory{Symlinks: m.GetSymlinks()})
+	check(t, err)
+	files, err := proto.Marshal(&repb.Directory{Files: m.GetFiles()})
+	check(t, err)
+	unusual := f.blob(t, string(links)+string(files)) // files come first elsewhere
+	for name, in := range map[string]digest.Digest{"usual": want, "unusual": millionfold(unusual)} {
+		t.Run(name, func(t *testing.T) {
+			r := f.run(t, spec{inputs: tree{"in": subtree(in)}, shell: "exit 1", paths: []string{"in"}})
+			if r.GetStatus().GetCode() != 0 || len(r.GetResult().GetOutputDirectories()) != 1 {
+				t.Fatalf("response is %v", r)
+			}
+			out := f.treeOf(t, r.GetResult().GetOutputDirectories()[0])
+			if got := digestOf(t, out.GetRoot()); got != want || len(out.GetChildren()) != 3 {
+				t.Errorf("tree has root %s, want %s, and %d children, want 3", got, want, len(out.GetChildren()))
+			}
+		})
 	}
 }
 

@@ -29,13 +29,16 @@ type treeBuilder struct {
 	o    *outputs
 	root *os.Root
 	seen map[digest.Digest]bool
+	// anew has the input directories whose messages had to be encoded anew, by their digests, and the
+	// digests that they have now: one of them may be at very many paths.
+	anew map[digest.Digest]digest.Digest
 	// Children in the order in which they were finished: children first.
 	finished []*repb.Directory
 }
 
 // addDirectory stores a directory in the form that the command asked for.
 func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) error {
-	b := &treeBuilder{o: o, root: root, seen: map[digest.Digest]bool{}}
+	b := &treeBuilder{o: o, root: root, seen: map[digest.Digest]bool{}, anew: map[digest.Digest]digest.Digest{}}
 	top, topDigest, err := b.build(ctx, want.full, 0)
 	if err != nil {
 		return err
@@ -59,7 +62,8 @@ func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) 
 	return nil
 }
 
-// build makes the message of one directory after those below it.
+// build makes the message of one directory after those below it. It is nil for one that was made
+// before.
 func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.Directory, digest.Digest, error) {
 	if depth > maxTreeDepth {
 		return nil, digest.Digest{}, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
@@ -67,7 +71,11 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 	if err := ctx.Err(); err != nil {
 		return nil, digest.Digest{}, err
 	}
-	if input, ok := b.o.a.root.Unchanged(full); ok && input.Kind == vfs.Directory {
+	input, same := b.o.a.root.Unchanged(full)
+	if same = same && input.Kind == vfs.Directory; same {
+		if d, ok := b.anew[input.Digest]; ok {
+			return nil, d, nil
+		}
 		if m, ok, err := b.unchanged(ctx, input.Digest, depth); ok || err != nil {
 			return m, input.Digest, err
 		}
@@ -85,6 +93,9 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 	d, raw, err := digest.OfMessage(b.o.a.fn, m)
 	if err != nil {
 		return m, d, err
+	}
+	if same {
+		b.anew[input.Digest] = d
 	}
 	return m, d, b.finish(ctx, m, d, raw)
 }
