@@ -124,8 +124,11 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
 		Command: newCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
 		Timeout: e.timeout, DoNotCache: e.noCache, SkipCacheLookup: e.skip,
-		Progress: progress.event, Stdout: shown.stdout, Stderr: shown.stderr,
+		Progress: progress.event, Stdout: shown.stdout, Stderr: shown.stderr, CancelWithContext: true,
 	})
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted; what runs of it is cancelled")
+	}
 	if err != nil {
 		return err
 	}

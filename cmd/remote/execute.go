@@ -66,6 +66,9 @@ type Request struct {
 
 	DoNotCache      bool // the result is neither cached nor taken from the cache
 	SkipCacheLookup bool // execute although a result may be cached
+	// CancelWithContext has the server cancel what runs when the context ends first, as far as
+	// nobody else waits for the same. Else the server sees that nobody waits, in its time.
+	CancelWithContext bool
 
 	// Metadata says who asks, for the server's logs and fairness; nil is fine. It
 	// is not changed: what it leaves out of tool, invocation and action is added.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -226,6 +228,53 @@ func TestExecuteStreams(t *testing.T) {
 				t.Errorf("outcome %+v", outcome)
 			}
 		})
+	}
+}
+
+// A cancelled is a script that can be told to cancel operations.
+type cancelled struct {
+	script
+	longrunningpb.UnimplementedOperationsServer
+	names chan string
+}
+
+func (c *cancelled) CancelOperation(_ context.Context, r *longrunningpb.CancelOperationRequest) (*emptypb.Empty, error) {
+	c.names <- r.GetName()
+	return &emptypb.Empty{}, nil
+}
+
+// TestExecuteIsInterrupted has the client leave while the action runs.
+func TestExecuteIsInterrupted(t *testing.T) {
+	for cancels, want := range map[bool][]string{true: {"op"}, false: nil} {
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		server := &cancelled{names: make(chan string, 1), script: script{steps: []step{
+			func(send func(*longrunningpb.Operation)) error {
+				send(at("op", repb.ExecutionStage_EXECUTING))
+				<-left
+				return nil
+			},
+		}}}
+		farm := newFarm(t, server)
+		req := demand(t)
+		req.CancelWithContext = cancels
+		req.Progress = func(e Event) {
+			if e.Stage == Executing {
+				leave()
+			}
+		}
+		if _, err := Execute(ctx, farm.conn, req); status.Code(err) != codes.Canceled {
+			t.Errorf("error %v", err)
+		}
+		close(left)
+		close(server.names)
+		var got []string
+		for name := range server.names {
+			got = append(got, name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("cancel %t: %q was cancelled, want %q", cancels, got, want)
+		}
 	}
 }
 

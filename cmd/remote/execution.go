@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
@@ -29,6 +30,7 @@ const (
 // An execution is one call of Execute.
 type execution struct {
 	server   repb.ExecutionClient
+	running  longrunningpb.OperationsClient
 	streams  bytestream.ByteStreamClient
 	storage  *cas.Client
 	req      Request
@@ -58,6 +60,7 @@ func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error
 	}
 	x := &execution{
 		server:  repb.NewExecutionClient(conn),
+		running: longrunningpb.NewOperationsClient(conn),
 		streams: bytestream.NewByteStreamClient(conn),
 		storage: cas.NewClient(conn, cas.ClientOptions{
 			InstanceName: req.Instance, Function: req.Function, Logger: req.Logger,

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -37,6 +38,9 @@ func newFarm(t testing.TB, execution repb.ExecutionServer) *farm {
 	cas.NewServer(store, actions, cas.ServerOptions{}).Register(server)
 	if execution != nil {
 		repb.RegisterExecutionServer(server, execution)
+		if o, ok := execution.(longrunningpb.OperationsServer); ok {
+			longrunningpb.RegisterOperationsServer(server, o)
+		}
 	}
 	listener := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)

@@ -25,6 +25,8 @@ const (
 	// maxForgotten bounds how often a server may forget the operation, which
 	// starts the action anew.
 	maxForgotten = 5
+	// cancelTimeout bounds how long a server may take to be told that nobody waits any more.
+	cancelTimeout = 5 * time.Second
 )
 
 // A watch is the way of one action to its response, over as many streams as it
@@ -40,6 +42,11 @@ type watch struct {
 // run executes the uploaded action and waits for the response.
 func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	w := &watch{execution: x, heard: time.Now(), pause: firstPause}
+	defer func() {
+		if ctx.Err() != nil && x.req.CancelWithContext {
+			w.cancel(ctx)
+		}
+	}()
 	for {
 		op, err := w.follow(ctx)
 		if err == nil {
@@ -55,6 +62,17 @@ func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 		}
 		w.pause = min(2*w.pause, lastPause)
 	}
+}
+
+// cancel has the server cancel the operation, if there is one. It has ended, or the server does not know how: there
+// is nothing to be done about either, and the server finds out by itself that nobody waits.
+func (w *watch) cancel(ctx context.Context) {
+	if w.name == "" {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer stop()
+	_, _ = w.running.CancelOperation(ctx, &longrunningpb.CancelOperationRequest{Name: w.name})
 }
 
 // mayRetry reports whether another stream may get further than the one that ended
