@@ -96,7 +96,10 @@ func (p *Ports) serveHTTP(
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: httpHandler(address, protect, registry, pages), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{
+		Handler:           httpHandler(address, protect, registry, pages),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(protect.encrypt(listener)) }()
 	return func() error {
