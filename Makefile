@@ -26,7 +26,7 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 
 # One package at a time: several start whole farms and wait for them with deadlines.
 test: test-needs lint ## check and test everything; installs what is missing if it is root
-	$(GO) test -race -p 1 -timeout 15m $(TEST_FLAGS) ./...
+	$(GO) test -race -p 1 -timeout 30m $(TEST_FLAGS) ./...
 
 test-needs:
 	@set -e; missing=; \
@@ -59,11 +59,11 @@ test-cluster: ## run 2,000 actions through the faults of a cluster in network na
 
 # A minute; not part of "make test", which would need a browser.
 test-pages: page-needs ## open the pages in a real browser, during a real build (needs root; installs chromium, npm)
-	$(GO) test -tags pages -count 1 -v -timeout 15m -run 'TestPages$$' ./cmd/forerunner
+	$(GO) test -tags pages -count 1 -v -timeout 30m -run 'TestPages$$' ./cmd/forerunner
 
 screenshots: page-needs ## make images of the pages in build/screenshots (needs root; installs chromium, npm)
 	FORERUNNER_TEST_IMAGES=$(CURDIR)/build/screenshots \
-		$(GO) test -tags pages -count 1 -v -timeout 15m -run 'TestPages$$' ./cmd/forerunner
+		$(GO) test -tags pages -count 1 -v -timeout 30m -run 'TestPages$$' ./cmd/forerunner
 
 page-needs: test-needs
 	@command -v chromium >/dev/null || { apt-get update -q && \
