@@ -42,6 +42,25 @@ func (e *MissingError) Error() string {
 // Is reports whether target is ErrNotFound.
 func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
 
+// A DamagedError names blobs whose files had other bytes than their digests say. They
+// are set aside: the store does not have them any more. errors.Is(err, ErrCorrupt)
+// holds for it.
+type DamagedError struct{ Digests []digest.Digest }
+
+// Error names the first damaged blob and counts the others.
+func (e *DamagedError) Error() string {
+	switch len(e.Digests) {
+	case 0:
+		return "blobs were damaged in the store"
+	case 1:
+		return fmt.Sprintf("blob %s was damaged in the store", e.Digests[0])
+	}
+	return fmt.Sprintf("blob %s and %d others were damaged in the store", e.Digests[0], len(e.Digests)-1)
+}
+
+// Is reports whether target is ErrCorrupt.
+func (e *DamagedError) Is(target error) bool { return target == ErrCorrupt }
+
 // A Fetcher gets blobs from elsewhere; Client is one.
 //
 // Fetch calls sink once for each blob it finds, in any order and possibly

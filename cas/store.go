@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -35,6 +36,10 @@ type StoreOptions struct {
 	// ArriveAbove is the size, in bytes, from which on a ReadThrough lets a blob be
 	// read while it arrives, if its upstream can. 0 is 8 MiB.
 	ArriveAbove int64
+	// VerifyEvery is how long a Vouching relies on a verification of a blob, if nothing
+	// changed its file meanwhile. 0 is 24 h; with less than 0 each blob is verified after
+	// each use.
+	VerifyEvery time.Duration
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Metrics is where what Stats tells is registered. Nil: nowhere.
@@ -57,6 +62,9 @@ func (o *StoreOptions) validate() error {
 	}
 	if o.DirectoryCacheBytes == 0 {
 		o.DirectoryCacheBytes = 256 << 20
+	}
+	if o.VerifyEvery == 0 {
+		o.VerifyEvery = 24 * time.Hour
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -97,6 +105,11 @@ type StoreStats struct {
 	EvictedBlobs, EvictedBytes int64
 	Hits, Misses               int64
 	FetchedBlobs, FetchedBytes int64
+	// What was read and hashed again after it had been stored, and what of that was wrong.
+	VerifiedBlobs, VerifiedBytes int64
+	DamagedBlobs                 int64
+	// What is kept aside of damaged blobs, now.
+	AsideBlobs, AsideBytes int64
 }
 
 // copyBufferBytes is the size of the pieces in which blobs are written.
