@@ -89,7 +89,7 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	file, err := a.files.open(k)
+	file, generation, err := a.files.open(k)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 	if encoded, ok := k.unseal(b); ok && proto.Unmarshal(encoded, r) == nil {
 		return r, nil
 	}
-	a.files.drop(k, "is damaged")
+	a.files.drop(k, generation, "is damaged")
 	return nil, ErrNotFound
 }
 

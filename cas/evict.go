@@ -21,6 +21,9 @@ type index[K comparable] struct {
 	reserved int64 // cost of what is being written
 	count    int64 // present entries
 
+	generation uint64 // of the file that came last
+	damaged    damage[K]
+
 	evicted     int64 // entries that had to go since the start
 	evictedCost int64
 	// What use found, and did not find.
@@ -35,6 +38,9 @@ type entry[K comparable] struct {
 	// stamped is the modification time of the file in Unix seconds, as far as
 	// known: what is left of the order of use after a restart.
 	stamped int64
+	// generation tells the file from all others that had or will have the key's place.
+	generation uint64
+	proof      proof
 	// settled is closed when arriving or leaving ends, and nil otherwise.
 	settled    chan struct{}
 	prev, next *entry[K] // in the ring; nil outside it
@@ -48,6 +54,12 @@ const (
 	present               // the only state that readers see
 	leaving               // its file is being removed
 )
+
+// A proof says that the bytes of a file were hashed, and are those of its key.
+type proof struct {
+	at   int64  // Unix seconds; 0: they were not
+	mark uint64 // the mark of the file then, or, if at is 0, of the file that was found
+}
 
 // stampEvery is how many seconds the modification time of a used file may lag.
 const stampEvery = 3600
@@ -158,6 +170,7 @@ func (x *index[K]) drop(k K) bool {
 		return false
 	}
 	x.leave(e)
+	x.damaged.add(k)
 	return true
 }
 
@@ -200,6 +213,8 @@ func (x *index[K]) finish(k K, cost, now int64) {
 	e := x.entries[k]
 	close(e.settled)
 	e.state, e.settled, e.cost, e.stamped = present, nil, cost, now
+	x.generation++
+	e.generation, e.proof = x.generation, proof{}
 	x.reserved -= cost
 	x.present += cost
 	x.count++
@@ -223,7 +238,8 @@ func (x *index[K]) settleAbsent(e *entry[K]) {
 
 // load adds a file found on disk as the one used last, whatever the bound.
 func (x *index[K]) load(k K, cost, stamped int64) {
-	e := &entry[K]{key: k, cost: cost, state: present, stamped: stamped}
+	x.generation++
+	e := &entry[K]{key: k, cost: cost, state: present, stamped: stamped, generation: x.generation}
 	x.entries[k] = e
 	x.present += cost
 	x.count++

@@ -24,13 +24,18 @@ const maxLoans = 32
 type readable interface {
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
+	// ReadBlob hashes what it returns.
 	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
+	// Who reads all of what OpenBlob opened tells the store what came of it: that it was
+	// right, or that d is to be looked at.
+	noteSound(d digest.Digest, p proof)
+	verdict(ctx context.Context, d digest.Digest) error
 }
 
 // A Lender lets others read what is in a Store now: it serves FindMissingBlobs, BatchReadBlobs and
 // ByteStream's Read, as it is on disk; all other methods are UNIMPLEMENTED. A Neighbour is who asks it.
 //
-// What is lent is whole and was verified when it came. To be lent does not count as a use: what others
+// What is lent whole is hashed while it is read. To be lent does not count as a use: what others
 // read has nothing evicted that the Store's own users need, nor does it stay for them. Of calls beyond a bound
 // each is answered at once with RESOURCE_EXHAUSTED. A Lender has no goroutines and needs no closing.
 type Lender struct {
@@ -155,9 +160,15 @@ func (v lent) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 
 // ReadBlob implements readable.
 func (v lent) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	file, err := v.OpenBlob(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	return readAll(file, d)
+	return readSound(ctx, d, v.store, func() ([]byte, uint64, error) {
+		file, err := v.OpenBlob(ctx, d)
+		if err != nil {
+			return nil, 0, err
+		}
+		return readAll(file, d)
+	})
 }
+
+func (v lent) noteSound(d digest.Digest, p proof) { v.store.noteSound(d, p) }
+
+func (v lent) verdict(ctx context.Context, d digest.Digest) error { return v.store.verdict(ctx, d) }

@@ -8,6 +8,8 @@ type storeMetrics struct {
 	bytes, maxBytes, blobs           *prometheus.Desc
 	lookups, evictions, evictedBytes *prometheus.Desc
 	fetches, fetchedBytes            *prometheus.Desc
+	verified, verifiedBytes          *prometheus.Desc
+	damaged, aside, asideBytes       *prometheus.Desc
 }
 
 func newStoreMetrics(s *Store) *storeMetrics {
@@ -24,6 +26,12 @@ func newStoreMetrics(s *Store) *storeMetrics {
 		evictedBytes: desc("evicted_bytes_total", "Bytes of those."),
 		fetches:      desc("fetches_total", "Blobs that came from storage elsewhere."),
 		fetchedBytes: desc("fetched_bytes_total", "Bytes of those."),
+
+		verified:      desc("verified_total", "Blobs that were in the store and were read and hashed."),
+		verifiedBytes: desc("verified_bytes_total", "Bytes of those."),
+		damaged:       desc("damaged_total", "Blobs in the store that turned out to be damaged."),
+		aside:         desc("aside_blobs", "Damaged blobs that are kept aside."),
+		asideBytes:    desc("aside_bytes", "Bytes of those."),
 	}
 }
 
@@ -45,4 +53,9 @@ func (m *storeMetrics) Collect(c chan<- prometheus.Metric) {
 	send(m.evictedBytes, prometheus.CounterValue, s.EvictedBytes)
 	send(m.fetches, prometheus.CounterValue, s.FetchedBlobs)
 	send(m.fetchedBytes, prometheus.CounterValue, s.FetchedBytes)
+	send(m.verified, prometheus.CounterValue, s.VerifiedBlobs)
+	send(m.verifiedBytes, prometheus.CounterValue, s.VerifiedBytes)
+	send(m.damaged, prometheus.CounterValue, s.DamagedBlobs)
+	send(m.aside, prometheus.GaugeValue, s.AsideBlobs)
+	send(m.asideBytes, prometheus.GaugeValue, s.AsideBytes)
 }

@@ -189,8 +189,8 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if err != nil {
 		return nil, false
 	}
-	b, err := readAll(file, d)
-	if err != nil {
+	b, _, err := readAll(file, d)
+	if err != nil || digest.Of(d.Function(), b) != d {
 		return nil, false
 	}
 	dir, err := t.store.keepDirectory(d, b)

@@ -3,8 +3,11 @@ package cas
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/klauspost/compress/zstd"
@@ -12,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // streamChunk is how much data one message of a stream carries.
@@ -54,14 +59,44 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 	if res.compressor == repb.Compressor_ZSTD {
 		send = sendCompressed
 	}
-	n, err := send(stream, part, length)
+	if length == d.SizeBytes() && length > 0 {
+		return v.readWhole(stream.Context(), d, f, func(copy copier) error {
+			_, err := send(stream, part, length, copy)
+			return err
+		})
+	}
+	n, err := send(stream, part, length, copyChunks)
 	if err == nil && n < length {
-		err = fmt.Errorf("file ends %d bytes early: %w", length-n, ErrCorrupt)
+		if err = v.s.blobs.verdict(stream.Context(), d); err == nil {
+			err = fmt.Errorf("file ends %d bytes early: %w", length-n, ErrCorrupt)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("read blob %s: %w", d, err)
 	}
 	return nil
+}
+
+// readWhole has all of the blob d sent with a copier that keeps the end back until it
+// knows that the bytes are right. A damaged blob is missing then.
+func (v *byteStreamService) readWhole(ctx context.Context, d digest.Digest, f *os.File, send func(copier) error) error {
+	began := time.Now()
+	m, err := markOfOpen(f.Fd())
+	if err == nil {
+		err = send(func(w io.Writer, r io.Reader, _ int64) (int64, error) { return copySound(w, r, d) })
+	}
+	if err == nil {
+		v.s.blobs.noteSound(d, proof{began.Unix(), m})
+		return nil
+	}
+	if errors.Is(err, errUnsound) {
+		if failed := v.s.blobs.verdict(ctx, d); failed != nil {
+			err = failed
+		} else {
+			err = status.Errorf(codes.Unavailable, "blob %s changed while it was read, try again", d)
+		}
+	}
+	return fmt.Errorf("read blob %s: %w", d, err)
 }
 
 // checkResourceHeader enforces that the header, if there, repeats the resource
@@ -89,6 +124,44 @@ func (w readSender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// A copier copies r, which has size bytes, to w in chunks.
+type copier func(w io.Writer, r io.Reader, size int64) (int64, error)
+
+// errUnsound: what was read is not the blob.
+var errUnsound = errors.New("the bytes are not the blob's")
+
+// copySound copies like copyChunks, and writes the last chunk only when all of r has
+// turned out to be the blob d. Otherwise the error is errUnsound.
+func copySound(w io.Writer, r io.Reader, d digest.Digest) (int64, error) {
+	hasher := digest.NewHasher(d.Function())
+	size := min(streamChunk, d.SizeBytes())
+	next, last := make([]byte, size), []byte(nil)
+	for {
+		n, err := io.ReadFull(r, next)
+		_, _ = hasher.Write(next[:n]) // never fails
+		ended := err == io.EOF || err == io.ErrUnexpectedEOF || hasher.SizeBytes() >= d.SizeBytes()
+		if err != nil && !ended {
+			return hasher.SizeBytes(), fmt.Errorf("%w: %w", errUnsound, err)
+		}
+		if ended && hasher.Digest() != d {
+			return hasher.SizeBytes(), errUnsound
+		}
+		if last != nil {
+			if _, err := w.Write(last); err != nil {
+				return hasher.SizeBytes(), err
+			}
+		}
+		if ended {
+			_, err := w.Write(next[:n])
+			return hasher.SizeBytes(), err
+		}
+		if last == nil {
+			last = make([]byte, size)
+		}
+		next, last = last[:cap(last)], next[:n]
+	}
+}
+
 // copyChunks copies in full chunks, or smaller ones if r is to have no more than size
 // bytes, and returns how much it has read. io.CopyBuffer would not do: it lets a
 // reader or writer with shortcuts choose the sizes.
@@ -114,11 +187,11 @@ func copyChunks(w io.Writer, r io.Reader, size int64) (int64, error) {
 	}
 }
 
-func sendPlain(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64) (int64, error) {
-	return copyChunks(readSender{stream}, r, size)
+func sendPlain(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64, copy copier) (int64, error) {
+	return copy(readSender{stream}, r, size)
 }
 
-func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64) (int64, error) {
+func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64, copy copier) (int64, error) {
 	// The encoder writes block by block; what compresses well would go out in
 	// tiny messages.
 	out := bufio.NewWriterSize(readSender{stream}, streamChunk)
@@ -127,9 +200,10 @@ func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size i
 	if err != nil {
 		return 0, err
 	}
-	n, err := copyChunks(z, r, size)
+	n, err := copy(z, r, size)
 	if err != nil {
-		_ = z.Close() // the stream is broken, nothing more can be sent
+		out.Reset(io.Discard) // nothing more is to be sent
+		_ = z.Close()
 		return n, err
 	}
 	if err := z.Close(); err != nil {

@@ -45,7 +45,11 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	if err != nil {
 		return 0, err
 	}
-	if v.s.store.Contains(name.digest) {
+	there, err := v.s.store.containsSound(stream.Context(), name.digest)
+	if err != nil {
+		return 0, err
+	}
+	if there {
 		return completedSize(name), nil
 	}
 	turn, err := v.s.uploads.begin(name, first.GetWriteOffset())
@@ -219,7 +223,11 @@ func (v *byteStreamService) QueryWriteStatus(
 	if err != nil {
 		return nil, v.s.writeStatus(err)
 	}
-	if v.s.store.Contains(name.digest) {
+	there, err := v.s.store.containsSound(ctx, name.digest)
+	if err != nil {
+		return nil, v.s.writeStatus(err)
+	}
+	if there {
 		return &bytestream.QueryWriteStatusResponse{CommittedSize: name.digest.SizeBytes(), Complete: true}, nil
 	}
 	return &bytestream.QueryWriteStatusResponse{CommittedSize: v.s.uploads.committed(name)}, nil

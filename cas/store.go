@@ -93,6 +93,11 @@ type Store struct {
 	messages     memory[message]
 	arriveAbove  int64
 	fetched      fetched
+
+	verifyEvery time.Duration
+	verifier    *verifier
+	aside       *aside
+	notes       *notes
 }
 
 // StoreStats says what a Store holds.
@@ -132,12 +137,18 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	s := &Store{files: f, arriveAbove: o.ArriveAbove}
+	s := &Store{files: f, arriveAbove: o.ArriveAbove, verifyEvery: o.VerifyEvery}
+	s.verifier = newVerifier(s)
+	s.notes = &notes{files: f, path: filepath.Join(f.dir, "verified"), log: o.Logger}
 	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
 	s.largeBuffers.New = func() any { return bufio.NewWriterSize(nil, largeWriteBytes) }
 	s.fetches.flights = make(map[digest.Digest]*flight)
 	s.directories.maxBytes, s.messages.maxBytes = o.DirectoryCacheBytes, messageBytes
 	err = s.prepare(o)
+	if err == nil {
+		s.aside, err = openAside(filepath.Join(f.dir, "aside"), min(maxAsideBytes, f.index.max/100), o.Logger)
+		f.setAside = func(d digest.Digest, path, found string) { s.aside.take(d, path, found) }
+	}
 	if err == nil && o.Metrics != nil {
 		err = o.Metrics.Register(newStoreMetrics(s))
 	}
@@ -145,6 +156,11 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 		_ = f.close()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
+	if noted := s.notes.load(); noted > 0 {
+		o.Logger.Info("blobs were verified since the machine was started", zap.String("dir", f.dir),
+			zap.Int("blobs", noted), zap.Int64("of", f.index.count))
+	}
+	s.notes.start()
 	return s, nil
 }
 
@@ -159,17 +175,18 @@ func (s *Store) prepare(o StoreOptions) error {
 		maxBytes = s.files.index.present + free/100*int64(o.FreePercent)
 	}
 	s.files.limit(maxBytes)
-	empty, err := os.OpenFile(s.emptyPath(), os.O_RDONLY|os.O_CREATE|os.O_TRUNC, 0o444)
-	if err != nil {
+	if err := s.mendEmpty(); err != nil && !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	return empty.Close()
+	return nil
 }
 
 // Close cancels the fetches under way, waits for their end, and lets another
 // process open the store. Afterwards nothing is found and nothing can be put.
 func (s *Store) Close() error {
 	s.fetches.close()
+	s.verifier.close()
+	s.notes.close()
 	return s.files.close()
 }
 
@@ -184,6 +201,34 @@ func (s *Store) TempDir() string { return s.files.tempDir() }
 // index: it is always there and never evicted.
 func (s *Store) emptyPath() string { return filepath.Join(s.Dir(), "empty") }
 
+// mendEmpty makes the file of the empty blob if it is not there. When it was not empty,
+// it is made as well and the error is a *DamagedError.
+func (s *Store) mendEmpty() error {
+	info, err := os.Lstat(s.emptyPath())
+	there := err == nil
+	if there && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil
+	}
+	temp, err := s.files.createTemp()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(temp.Close(), os.Rename(temp.Name(), s.emptyPath())); err != nil {
+		_ = os.Remove(temp.Name())
+		return err
+	}
+	if !there {
+		return nil
+	}
+	damaged := &DamagedError{}
+	for _, fn := range digest.Functions() {
+		damaged.Digests = append(damaged.Digests, fn.Empty())
+	}
+	s.files.noteDamage(damaged.Digests)
+	s.files.log.Warn("the file of the empty blob was not empty", zap.String("file", s.emptyPath()))
+	return damaged
+}
+
 // OpenBlob opens d for reading, which counts as a use; the caller closes it. The
 // file stays readable when the blob is evicted. Of a blob that is not there, or
 // whose file turns out to be damaged, the error is a *MissingError.
@@ -196,9 +241,12 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 
 func (s *Store) open(d digest.Digest) (*os.File, error) {
 	if d.IsEmptyBlob() {
+		if err := s.mendEmpty(); err != nil && !errors.Is(err, ErrCorrupt) {
+			return nil, fmt.Errorf("open the empty blob: %w", err)
+		}
 		return os.Open(s.emptyPath())
 	}
-	file, err := s.files.open(d)
+	file, _, err := s.files.open(d)
 	if errors.Is(err, ErrNotFound) {
 		return nil, &MissingError{Digests: []digest.Digest{d}}
 	}
@@ -208,44 +256,8 @@ func (s *Store) open(d digest.Digest) (*os.File, error) {
 	return file, nil
 }
 
-// ReadBlob returns the bytes of d, which counts as a use. Errors are those of
-// OpenBlob.
-func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	if d.SizeBytes() > smallBlob || d.IsEmptyBlob() {
-		file, err := s.OpenBlob(ctx, d)
-		if err != nil {
-			return nil, err
-		}
-		return readAll(file, d)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", d, err)
-	}
-	b, err := s.files.read(d, d.SizeBytes())
-	if errors.Is(err, ErrNotFound) {
-		return nil, &MissingError{Digests: []digest.Digest{d}}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", d, err)
-	}
-	return b, nil
-}
-
 // messageBytes bounds the memory of messages that are not in the store.
 const messageBytes = 4 << 20
-
-// smallBlob is the size up to which a blob is read without an os.File.
-const smallBlob = 64 << 10
-
-// readAll returns the bytes of the blob d, and closes its file.
-func readAll(file *os.File, d digest.Digest) ([]byte, error) {
-	defer file.Close()
-	b := make([]byte, d.SizeBytes())
-	if _, err := io.ReadFull(file, b); err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", d, err)
-	}
-	return b, nil
-}
 
 // Contains reports whether d is there, which counts as a use.
 func (s *Store) Contains(d digest.Digest) bool {
@@ -287,6 +299,7 @@ func (s *Store) unpin(d digest.Digest) {
 
 // Stats returns what the store holds now. The empty blob is not counted.
 func (s *Store) Stats() StoreStats {
+	damaged, asideBlobs, asideBytes := s.aside.stats()
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
 	x := s.files.index
@@ -295,6 +308,8 @@ func (s *Store) Stats() StoreStats {
 		EvictedBlobs: x.evicted, EvictedBytes: x.evictedCost,
 		Hits: x.hits, Misses: x.misses,
 		FetchedBlobs: s.fetched.blobs.Load(), FetchedBytes: s.fetched.bytes.Load(),
+		VerifiedBlobs: s.verifier.blobs.Load(), VerifiedBytes: s.verifier.bytes.Load(),
+		DamagedBlobs: damaged, AsideBlobs: asideBlobs, AsideBytes: asideBytes,
 	}
 }
 

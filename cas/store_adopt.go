@@ -53,7 +53,10 @@ func (s *Store) adopt(ctx context.Context, path string, d digest.Digest) error {
 		return fmt.Errorf("%w: it has %d bytes", ErrCorrupt, info.Size())
 	case isMetacopy(file):
 		return errors.New("it is the metadata of a file below an overlay, without its bytes")
-	case d.IsEmptyBlob() || s.pin(d):
+	}
+	if there, err := s.pinSound(ctx, d); err != nil {
+		return err
+	} else if there {
 		return s.discard(path, d)
 	}
 	moved := false

@@ -100,8 +100,8 @@ func (f *files[K]) createTemp() (*os.File, error) {
 	return file, err
 }
 
-// settle moves the whole file at from to its place, whose cost was reserved, and
-// leaves it pinned once. When k is there already, from is removed or, if replace
+// settle moves the whole file at from, whose bytes the caller vouches for, to its place,
+// whose cost was reserved, and leaves it pinned once. When k is there already, from is removed or, if replace
 // is set, takes its place. After an error the reservation and from are still there.
 func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) error {
 	for {
@@ -127,14 +127,23 @@ func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) e
 }
 
 func (f *files[K]) settleNew(k K, from string) error {
+	now := time.Now().Unix()
 	err := f.rename(from, f.path(k))
+	known := proof{at: now}
+	if err == nil {
+		var markErr error
+		if known.mark, markErr = markOf(f.path(k)); markErr != nil {
+			known = proof{}
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
 		f.index.abort(k)
 		return err
 	}
-	f.index.finish(k, f.layout.cost(k), time.Now().Unix())
+	f.index.finish(k, f.layout.cost(k), now)
+	f.index.entries[k].proof, f.proved = known, true
 	f.index.pin(k)
 	return nil
 }

@@ -86,6 +86,7 @@ func (f *files[K]) limit(maxCost int64) {
 type found[K comparable] struct {
 	key   K
 	mtime int64 // in nanoseconds
+	mark  uint64
 }
 
 // scan fills the index from the folder, the file modified last as the one used
@@ -127,6 +128,7 @@ func (f *files[K]) scan() error {
 	now := time.Now().Unix()
 	for _, one := range all {
 		f.index.load(one.key, f.layout.cost(one.key), min(one.mtime/int64(time.Second), now))
+		f.index.entries[one.key].proof.mark = one.mark
 	}
 	return nil
 }
@@ -160,7 +162,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 			return nil, fmt.Errorf("stat %s: %w", path, err)
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFREG && f.layout.whole(k, st.Size) {
-			some = append(some, found[K]{k, st.Mtim.Nano()})
+			some = append(some, found[K]{k, st.Mtim.Nano(), mark(&st)})
 			continue
 		}
 		f.log.Warn("removed a damaged file from the store",

@@ -213,7 +213,9 @@ func TestStoreEvictsWhatIsUnusedForLongest(t *testing.T) {
 			t.Errorf("%s: the evicted file: %v", name, err)
 		}
 		storePut(t, s, "aaaa")
-		s.files.drop(d, "is not wanted by this test any longer")
+		generation, _ := s.files.pinFile(d)
+		s.unpin(d)
+		s.files.drop(d, generation, "is not wanted by this test any longer")
 	}
 	if got := s.Stats(); got.EvictedBlobs != int64(len(uses)) || got.EvictedBytes != 4*got.EvictedBlobs ||
 		got.Bytes != 8 || got.Blobs != 2 || got.MaxBytes != 12 {

@@ -11,8 +11,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Put stores the blob d, whose bytes r yields. When d is there already, it
-// returns without reading r; so it may when another caller brings d meanwhile.
+// Put stores the blob d, whose bytes r yields. When d is there already and vouched for, it
+// returns without reading r; so it may when another caller brings d meanwhile. One that
+// is not vouched for is verified first.
 // Bytes that are not d's end in ErrCorrupt, a blob that does not fit in
 // ErrNoSpace, and nothing of it stays behind.
 func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
@@ -37,10 +38,14 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if got := digest.Of(d.Function(), b); got != d {
 		return fmt.Errorf("put blob %s: %w: it is %s", d, ErrCorrupt, got)
 	}
-	if s.Contains(d) {
+	there, err := s.containsSound(ctx, d)
+	if err != nil {
+		return fmt.Errorf("put blob %s: %w", d, err)
+	}
+	if there {
 		return nil
 	}
-	err := s.write(ctx, d, func(w *roomWriter) error {
+	err = s.write(ctx, d, func(w *roomWriter) error {
 		_, err := w.Write(b)
 		return err
 	})
@@ -62,8 +67,8 @@ func (s *Store) putPinned(ctx context.Context, d digest.Digest, r io.Reader) err
 	if d.IsEmptyBlob() {
 		return s.verify(ctx, d, io.Discard, r)
 	}
-	if s.pin(d) {
-		return nil
+	if there, err := s.pinSound(ctx, d); there || err != nil {
+		return err
 	}
 	return s.write(ctx, d, func(w *roomWriter) error { return s.verify(ctx, d, w, r) })
 }

@@ -53,6 +53,15 @@ func Parse(fn Function, hexHash string, sizeBytes int64) (Digest, error) {
 	return d, nil
 }
 
+// FromHash makes a Digest of the bytes of a hash and a size in bytes. Its errors wrap
+// ErrInvalid.
+func FromHash(fn Function, hash [HashSize]byte, sizeBytes int64) (Digest, error) {
+	if !fn.valid() || sizeBytes < 0 {
+		return Digest{}, fmt.Errorf("%w: size %d with digest function %d", ErrInvalid, sizeBytes, fn)
+	}
+	return Digest{fn: fn, hash: hash, size: sizeBytes}, nil
+}
+
 // nibble returns the value of a lower-case hexadecimal digit; invalid is not 0 for
 // anything else. It has no branches, which nobody could predict in a hash.
 func nibble(c byte) (value, invalid byte) {

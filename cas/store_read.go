@@ -1,0 +1,100 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// smallBlob is the size up to which a blob is read without an os.File.
+const smallBlob = 64 << 10
+
+// ReadBlob returns the bytes of d, which counts as a use. They are hashed: a blob that
+// is damaged is set aside and not there. Errors are those of OpenBlob.
+func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
+	if d.IsEmptyBlob() {
+		return nil, nil
+	}
+	return readSound(ctx, d, s, func() ([]byte, uint64, error) {
+		if d.SizeBytes() <= smallBlob {
+			return s.files.read(d, d.SizeBytes())
+		}
+		file, _, err := s.files.open(d)
+		if err != nil {
+			return nil, 0, err
+		}
+		return readAll(file, d)
+	})
+}
+
+// readSound returns the bytes of d that read yields with the mark that their file had
+// before. Wrong ones have the store look at d, and are read again if it is right.
+func readSound(
+	ctx context.Context, d digest.Digest, s *Store, read func() ([]byte, uint64, error),
+) ([]byte, error) {
+	for range 2 {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("read blob %s: %w", d, err)
+		}
+		began := time.Now()
+		b, m, err := read()
+		if errors.Is(err, ErrNotFound) {
+			return nil, &MissingError{Digests: []digest.Digest{d}}
+		}
+		if err == nil && digest.Of(d.Function(), b) == d {
+			s.noteSound(d, proof{began.Unix(), m})
+			return b, nil
+		}
+		if failed := s.verdict(ctx, d); failed != nil {
+			return nil, failed
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read blob %s: %w", d, err)
+		}
+	}
+	return nil, fmt.Errorf("read blob %s: %w: it changes", d, ErrCorrupt)
+}
+
+// verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing
+// from now on.
+func (s *Store) verdict(ctx context.Context, d digest.Digest) error {
+	err := s.Verify(ctx, d)
+	if errors.Is(err, ErrCorrupt) {
+		return &MissingError{Digests: []digest.Digest{d}}
+	}
+	return err
+}
+
+// noteSound notes that somebody has read and hashed a file of d that had this mark.
+func (s *Store) noteSound(d digest.Digest, p proof) {
+	s.verifier.count(d.SizeBytes())
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	// If it is not the file that d has now, the mark tells.
+	if e := s.files.index.lookup(d); e != nil && (e.proof.mark != p.mark || p.at-e.proof.at > noteAgain) {
+		e.proof, s.files.proved = p, true
+	}
+}
+
+// noteAgain is how many seconds older than what is known a verification may be.
+const noteAgain = 60
+
+// readAll returns the bytes of the blob d and the mark of its file before they were read,
+// and closes the file.
+func readAll(file *os.File, d digest.Digest) ([]byte, uint64, error) {
+	defer file.Close()
+	m, err := markOfOpen(file.Fd())
+	if err != nil {
+		return nil, 0, err
+	}
+	b := make([]byte, d.SizeBytes())
+	if _, err := io.ReadFull(file, b); err != nil {
+		return nil, 0, err
+	}
+	return b, m, nil
+}
