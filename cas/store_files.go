@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -352,11 +353,60 @@ func (f *files[K]) drop(k K, generation uint64, why string) {
 // remove removes the files of keys that are leaving.
 func (f *files[K]) remove(ks []K) {
 	for _, k := range ks {
-		if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		found := f.damageOf(k)
+		if found != "" {
+			f.setAside(k, f.path(k), found)
+		} else if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.log.Error("cannot remove a file from the store", zap.Error(err))
 		}
 		f.mu.Lock()
+		if found != "" {
+			f.index.damaged.add(k)
+		}
 		f.index.gone(k)
 		f.mu.Unlock()
+	}
+}
+
+// damageOf says what is wrong with the file of k, which is leaving: for those who used it
+// this is the last occasion. It is read only if it was changed after it had been verified.
+func (f *files[K]) damageOf(k K) string {
+	if f.setAside == nil {
+		return ""
+	}
+	f.mu.Lock()
+	known := f.index.entries[k].proof
+	f.mu.Unlock()
+	m, err := markOf(f.path(k))
+	if known.at == 0 || err == nil && m == known.mark {
+		return ""
+	}
+	file, found, err := f.openWhole(k)
+	if err != nil || found != "" {
+		return found
+	}
+	defer file.Close()
+	if !f.layout.right(k, file) {
+		return "has other bytes than when it was verified"
+	}
+	return ""
+}
+
+// left waits until k is not leaving any more, and reports whether it was.
+func (f *files[K]) left(ctx context.Context, k K) (bool, error) {
+	f.mu.Lock()
+	var settled <-chan struct{}
+	if e := f.index.entries[k]; e != nil && e.state == leaving {
+		settled = e.settled
+	}
+	f.mu.Unlock()
+	if settled == nil {
+		return false, nil
+	}
+	select {
+	case <-settled:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
 }

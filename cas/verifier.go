@@ -222,9 +222,9 @@ func (v *verifier) end(c *check, err error) {
 		delete(v.checks, c.version)
 	}
 	v.mu.Unlock()
+	v.store.unpin(c.digest)
 	c.err = err
 	close(c.done)
-	v.store.unpin(c.digest)
 }
 
 // run reads and hashes the file of c. debt is how long it has to rest.

@@ -223,7 +223,11 @@ func (s *Store) verifyDoubtful(ctx context.Context, d digest.Digest, after uint6
 	for {
 		generation, known, ok := s.files.pinProof(d)
 		if !ok {
-			return false, nil
+			// Whether one that leaves is damaged is known in a moment.
+			if left, err := s.files.left(ctx, d); !left || err != nil {
+				return false, err
+			}
+			continue
 		}
 		if s.fresh(known) {
 			if m, err := markOf(s.files.path(d)); err == nil && m == known.mark {
