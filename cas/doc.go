@@ -9,11 +9,26 @@
 // A Store never shows a blob that is not whole or whose bytes it has not hashed,
 // except that Adopt trusts its caller for the hash. It never exceeds its bound,
 // what is being written included, and rather fails a write than evict a pinned
-// blob. It does not check again later what it has verified once, and does not
-// sync to disk: it is a cache, which after a loss of power may have forgotten
-// the latest blobs but shows no broken ones. For that alone it hashes again what was
+// blob. It does not sync to disk: it is a cache, which after a loss of power may have
+// forgotten the latest blobs but shows no broken ones. For that it hashes again what was
 // written last before the machine was started. A folder belongs to one process at
 // a time. Actions does not look at the blobs a result names; Server does.
+//
+// # Verification
+//
+// A disk may return other bytes than were written. An index has a proof for each blob: when
+// it was hashed last, and the mark (device, inode, size, change time) of its file then.
+// ReadBlob, Server and Lender hash what they read whole, and give out nothing that is
+// wrong. OpenBlob and reads of parts do not: who uses such bytes has a Vouching, which
+// verifies in the background what was not lately, and whose Wait says whether all that was
+// used is right. What is uploaded while it is there is verified first, if it is not vouched
+// for, so that an upload heals what is damaged. A damaged file is moved to the folder
+// aside, and its blob is absent from then on. Proofs outlive the program in one file
+// (notes), and the machine's being started in none.
+//
+// A key may have one file after another, which their generations tell apart. A file whose
+// mark has changed is read once more before it is evicted, because those who used it can
+// ask no other.
 //
 // # Life of a file
 //
@@ -41,7 +56,10 @@
 //
 // # Goroutines
 //
-// A Store has none of its own. A fetch from upstream runs in a goroutine that
+// A Store has none of its own that lasts. The verifier has one while there is something to
+// verify that nobody waits for, and one for each verification that somebody waits for, as
+// many at a time as there are cores; Close stops them. Notes are written by a timer. A fetch
+// from upstream runs in a goroutine that
 // may outlive the caller that started it, for others may have joined: it is
 // cancelled when its last asker leaves, and Store.Close waits for all of them. An
 // arriving blob has one such goroutine, which starts and awaits a few streams.
@@ -57,6 +75,7 @@
 // # Locks
 //
 // landing.mu comes before fetches.mu, that before files.mu; upload.io before uploads.mu, that before files.mu;
-// memory.mu, readings.mu, arrival.mu and Arrival.mu are each alone. None but upload.io, which serializes what
-// is done with one upload's file, is held during I/O, a callback or a wait.
+// verifier.mu before files.mu; notes.writing before files.mu;
+// Vouching.mu, memory.mu, readings.mu, arrival.mu, Arrival.mu and aside.mu are each alone. None is held during I/O,
+// a callback or a wait but upload.io, notes.writing and aside.mu, which serialize what is done with files of their own.
 package cas

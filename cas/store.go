@@ -81,7 +81,8 @@ func (o *StoreOptions) validate() error {
 // that a loss of power cut short is known by its size and dropped, at the start
 // or when it is opened. Of one that it left with holes the size is right: where the
 // machine was started anew, the first OpenStore hashes what was written in the last
-// minutes before. The order of use survives a restart in the modification times of
+// minutes before. What changes later on is noticed when a blob is read whole, and by a
+// Vouching. The order of use survives a restart in the modification times of
 // the files, to the hour.
 type Store struct {
 	files   *files[digest.Digest]

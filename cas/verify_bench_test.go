@@ -1,0 +1,186 @@
+package cas
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/bytestream"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// cpuOf reports how much CPU time of all threads op takes for a GiB, when it handles n bytes.
+func cpuOf(b *testing.B, n int64, op func() error) {
+	b.SetBytes(n)
+	before := cpuTime()
+	for b.Loop() {
+		if err := op(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric((cpuTime()-before).Seconds()/float64(b.N)/float64(n)*(1<<30), "cpu-s/GiB")
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkVerifyWhileStreaming compares reads of a blob of 64 MiB that is in the page
+// cache: hashed only, copied, copied and hashed, and read by a ByteStream in memory without
+// (from the second byte on) and with hashing.
+func BenchmarkVerifyWhileStreaming(b *testing.B) {
+	for _, fn := range digest.Functions() {
+		f := netStart(b, netConfig{})
+		data := netBytes(1, 64<<20)
+		d := f.put(b, fn, data)
+		n := d.SizeBytes()
+		path := f.store.files.path(d)
+		b.Run(fn.String()+"/hash", func(b *testing.B) {
+			cpuOf(b, n, func() error { digest.Of(fn, data); return nil })
+		})
+		for name, copied := range map[string]copier{
+			"copy":      copyChunks,
+			"copy+hash": func(w io.Writer, r io.Reader, _ int64) (int64, error) { return copySound(w, r, d) },
+		} {
+			b.Run(fn.String()+"/"+name, func(b *testing.B) {
+				cpuOf(b, n, func() error {
+					file, err := os.Open(path)
+					if err != nil {
+						return err
+					}
+					defer file.Close()
+					_, err = copied(io.Discard, file, n)
+					return err
+				})
+			})
+		}
+		for name, offset := range map[string]int64{"stream": 1, "stream+hash": 0} {
+			b.Run(fn.String()+"/"+name, func(b *testing.B) {
+				cpuOf(b, n, func() error {
+					prefix := "blobs/"
+					if fn == digest.BLAKE3 {
+						prefix += "blake3/"
+					}
+					stream, err := f.streams.Read(b.Context(), &bytestream.ReadRequest{
+						ResourceName: fmt.Sprintf("%s%s/%d", prefix, d.Hash(), n), ReadOffset: offset,
+					})
+					for err == nil {
+						_, err = stream.Recv()
+					}
+					if err == io.EOF {
+						return nil
+					}
+					return err
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkOpenNoted opens a store of a million blobs, which takes half a minute to make,
+// with and without notes of what was verified, and writes those.
+func BenchmarkOpenNoted(b *testing.B) {
+	const blobs = 1_000_000
+	dir := b.TempDir()
+	// As if it had been opened before since the machine was started: nothing is read then.
+	if err := os.WriteFile(lockPath(dir), []byte(bootID()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	var hash [digest.HashSize]byte
+	for i := range uint64(blobs) {
+		binary.BigEndian.PutUint64(hash[:], i*0x9e3779b97f4a7c15)
+		d, _ := digest.FromHash(digest.SHA256, hash, 1)
+		path := filepath.Join(dir, BlobPath(d))
+		err := os.WriteFile(path, []byte("x"), 0o444)
+		if os.IsNotExist(err) {
+			_ = os.MkdirAll(filepath.Dir(path), 0o700)
+			err = os.WriteFile(path, []byte("x"), 0o444)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	open := func(b *testing.B) *Store {
+		s, err := OpenStore(dir, StoreOptions{MaxBytes: 1 << 40})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	s := open(b)
+	s.files.mu.Lock()
+	for _, e := range s.files.index.entries {
+		e.proof.at = time.Now().Unix()
+	}
+	s.files.proved = true
+	s.files.mu.Unlock()
+	began := time.Now()
+	s.notes.write()
+	b.Logf("notes of %d blobs written in %v", blobs, time.Since(began))
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	notes := filepath.Join(dir, "verified")
+	for name, path := range map[string]string{"without notes": notes + ".off", "with notes": notes} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if path != notes {
+					if err := os.Rename(notes, path); err != nil {
+						b.Fatal(err)
+					}
+				}
+				s := open(b)
+				b.StopTimer()
+				fresh := s.unchangedCount()
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+				if path != notes {
+					if err := os.Rename(path, notes); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if (fresh == blobs) != (path == notes) {
+					b.Fatalf("%d are known to be verified", fresh)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// unchangedCount returns how many blobs are noted as verified.
+func (s *Store) unchangedCount() (n int) {
+	for chunk := range s.files.proofs(notesChunk) {
+		n += len(chunk)
+	}
+	return n
+}
+
+// BenchmarkVouch is what an action that read 1000 verified blobs waits for at its end.
+func BenchmarkVouch(b *testing.B) {
+	s := storeOpen(b, b.TempDir(), StoreOptions{})
+	var ds []digest.Digest
+	for i := range 1000 {
+		ds = append(ds, storePut(b, s, fmt.Sprint(i)))
+	}
+	for b.Loop() {
+		v := s.Vouch()
+		for _, d := range ds {
+			v.Used(d)
+		}
+		if err := v.Wait(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		v.Close()
+	}
+}
