@@ -79,11 +79,14 @@ soak: ## have a farm work for SOAK_TIME (1h) through faults of SOAK_SEED (1), an
 
 # What is found is written below testdata/fuzz; from there "make test" tries it each time.
 FUZZ_TIME ?= 30s
-fuzz: ## fuzz all that reads what others write, FUZZ_TIME (30s) for each function
-	@grep -rH --include=*_test.go '^func Fuzz' . | sed 's,/[^/]*:func , ,; s,(.*,,' | sort | while read -r package name; do \
+fuzz: ## fuzz all that reads what others write, FUZZ_TIME (30s) for each function; failures are listed at the end
+	@failed=$$(mktemp) && grep -rH --include=*_test.go '^func Fuzz' . | sed 's,/[^/]*:func , ,; s,(.*,,' | sort | \
+	while read -r package name; do \
 		echo "$$package $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) "$$package" || exit 1; \
-	done
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) "$$package" </dev/null || echo "$$package $$name" >> "$$failed"; \
+	done; \
+	list=$$(cat "$$failed"); rm -f "$$failed"; \
+	if [ -n "$$list" ]; then printf 'fuzzing failed:\n%s\n' "$$list"; exit 1; fi
 
 # Two minutes; not part of "make test", whose tests need what this installs for nothing else.
 test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (installs qemu if it is root)

@@ -63,7 +63,7 @@ func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 	const unfinished = 5
 	for i := range unfinished {
 		b := uploadOf(i, size)
-		if n, err := f.write(t, b.from(0, 1)); n != size-1 || err != nil {
+		if n, err := f.unfinished(t, b.from(0, 1)); n != size-1 || err != nil {
 			t.Fatalf("upload %d: committed %d, %v", i, n, err)
 		}
 		uploadWantBound(t, f.store)
@@ -91,7 +91,7 @@ func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 	storeWantConsistent(t, f.store)
 
 	// What comes in a batch finds room as well.
-	if n, err := f.write(t, kept.from(0, 1)); n != size-1 || err != nil {
+	if n, err := f.unfinished(t, kept.from(0, 1)); n != size-1 || err != nil {
 		t.Errorf("committed %d, %v", n, err)
 	}
 	small := uploadOf(unfinished, 1000)
@@ -114,7 +114,7 @@ func TestServerInlineOutputsFindRoom(t *testing.T) {
 		defer unpin()
 	}
 	idle := uploadOf(0, size-int(f.store.Stats().Bytes))
-	if _, err := f.write(t, idle.from(0, 1)); err != nil {
+	if _, err := f.unfinished(t, idle.from(0, 1)); err != nil {
 		t.Fatal(err)
 	}
 	r, err := f.update(t, "", action, &repb.ActionResult{StdoutRaw: []byte("hello")})
@@ -128,7 +128,7 @@ func TestServerRefusesWhatNeverFits(t *testing.T) {
 	const size = 1 << 20
 	f := netStart(t, netConfig{store: StoreOptions{MaxBytes: size}})
 	idle, large := uploadOf(0, size), uploadOf(1, size+1)
-	if _, err := f.write(t, idle.from(0, 1)); err != nil {
+	if _, err := f.unfinished(t, idle.from(0, 1)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := f.write(t, large.from(0, 0))
@@ -155,7 +155,7 @@ func TestServerUploadsToAFullDisk(t *testing.T) {
 		f.put(t, digest.SHA256, uploadOf(i, 1<<20).data)
 	}
 	first, second := uploadOf(3, size), uploadOf(4, size)
-	if n, err := f.write(t, first.from(0, 1)); n != size-1 || err != nil {
+	if n, err := f.unfinished(t, first.from(0, 1)); n != size-1 || err != nil {
 		t.Errorf("over blobs: committed %d, %v", n, err)
 	}
 	if n := f.store.Stats().EvictedBlobs; n == 0 {

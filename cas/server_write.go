@@ -23,8 +23,11 @@ var (
 	errCompleted  = errors.New("blob is already there")
 )
 
-// Write stores a blob. A stream that breaks off leaves what has arrived, to be
-// resumed under the same resource name.
+// Write stores a blob. It answers OK only if the blob is in the store. A stream that
+// ends without finish_write, however much it brought, is an error and leaves what has
+// arrived, to be resumed under the same resource name: ByteStream's text has the service
+// answer with committed_size there, but clients of REv2 take the size of the blob in it
+// for "stored".
 func (v *byteStreamService) Write(stream bytestream.ByteStream_WriteServer) error {
 	committed, err := v.write(stream)
 	if err != nil {
@@ -69,15 +72,23 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	case errors.Is(err, errCompleted):
 		turn.abandon()
 		return completedSize(name), nil
+	case errors.Is(err, errUnfinished) && in.complete():
+		turn.abandon()
+		return completedSize(name), nil
 	case errors.Is(err, errUnfinished):
-		return v.s.uploads.committed(name), nil
+		return 0, status.Errorf(codes.InvalidArgument,
+			"upload %s: stream closed without finish_write: %d bytes are kept to be resumed", name, v.s.uploads.committed(name))
 	case errors.Is(err, ErrCorrupt):
 		turn.abandon()
 		return 0, err
 	case err != nil:
 		return 0, err
 	}
-	if err := turn.finish(stream.Context()); err != nil {
+	// All is there, and the client said so: who hangs up now has uploaded it.
+	if err := turn.finish(context.WithoutCancel(stream.Context())); err != nil {
+		return 0, err
+	}
+	if err := in.end(); err != nil {
 		return 0, err
 	}
 	// The first offset and the bytes that came, compressed or not: what the next
@@ -206,6 +217,19 @@ func (in *writeReceiver) receive() error {
 	}
 	in.accept(r)
 	return nil
+}
+
+// end waits for the client to close the stream after finish_write, behind which
+// ByteStream allows no request.
+func (in *writeReceiver) end() error {
+	_, err := in.stream.Recv()
+	switch err {
+	case io.EOF:
+		return nil
+	case nil:
+		return status.Errorf(codes.InvalidArgument, "upload %.300q: a request after finish_write", in.name)
+	}
+	return err
 }
 
 // QueryWriteStatus tells from where an upload can go on. Of an upload that is
