@@ -295,10 +295,10 @@ func TestClientActionResults(t *testing.T) {
 	if _, err := client.GetActionResult(t.Context(), action); !errors.Is(err, ErrNotFound) || status.Code(err) != codes.NotFound {
 		t.Errorf("before: %v", err)
 	}
-	if err := client.UpdateActionResult(t.Context(), action, &repb.ActionResult{ExitCode: 7}); err != nil {
+	if err := client.UpdateActionResult(t.Context(), action, &repb.ActionResult{StdoutRaw: []byte("seven")}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := client.GetActionResult(t.Context(), action); err != nil || r.GetExitCode() != 7 {
+	if r, err := client.GetActionResult(t.Context(), action); err != nil || r.GetStdoutDigest().GetSizeBytes() != 5 {
 		t.Errorf("%v, %v", r, err)
 	}
 	if _, err := client.WithInstance("two", digest.SHA256).GetActionResult(t.Context(), action); !errors.Is(err, ErrNotFound) {

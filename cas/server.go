@@ -45,8 +45,10 @@ type ServerOptions struct {
 	MaxBatchBytes int64
 	// MaxBlobBytes bounds one uploaded blob; 0 means only by the Store.
 	MaxBlobBytes int64
-	// AllowActionUpdates lets clients write to the action cache.
+	// AllowActionUpdates lets all who call write to the action cache. Else those may who
+	// show what Grants gave them, for that action. No Grants: nobody may.
 	AllowActionUpdates bool
+	Grants             *Grants
 	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
 	// (default 128), PartialUploadAge for how long (default 30 minutes; an
 	// expired one goes when the next upload begins or breaks off). They take room in

@@ -23,14 +23,17 @@ type actionService struct {
 }
 
 // Lookup returns the result of the action d under an instance name, if it is
-// known and every blob it refers to is in the Store: files, stdout and stderr,
-// Trees and what is in them, root directories and what is below them. Else the
-// error is ErrNotFound. Looking counts as use of all these blobs. The result must
+// known, its exit code is 0 and every blob it refers to is in the Store: files, stdout
+// and stderr, Trees and what is in them, root directories and what is below them. Else
+// the error is ErrNotFound. Looking counts as use of all these blobs. The result must
 // not be changed; it holds nothing inline.
 func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error) {
 	r, err := s.actions.Get(ctx, instance, d)
 	if err != nil {
 		return nil, err
+	}
+	if code := r.GetExitCode(); code != 0 { // Server takes none
+		return nil, fmt.Errorf("action result %s has exit code %d: %w", d, code, ErrNotFound)
 	}
 	missing, err := s.missingOf(ctx, d.Function(), r)
 	if err != nil {
@@ -107,14 +110,11 @@ func (v *actionService) inline(
 	return nil
 }
 
-// UpdateActionResult stores a result whose action, command and outputs have been
-// uploaded. What it carries inline becomes a blob.
+// UpdateActionResult stores the result of a success whose action, command and outputs
+// have been uploaded. What it carries inline becomes a blob.
 func (v *actionService) UpdateActionResult(
 	ctx context.Context, r *repb.UpdateActionResultRequest,
 ) (*repb.ActionResult, error) {
-	if !v.s.options.AllowActionUpdates {
-		return nil, status.Error(codes.PermissionDenied, "this server does not let clients write to the action cache")
-	}
 	result, err := v.update(ctx, r)
 	if err != nil {
 		return nil, v.s.writeStatus(err)
@@ -131,8 +131,14 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	if err != nil {
 		return nil, fmt.Errorf("action_digest: %w", err)
 	}
-	if r.GetActionResult() == nil {
+	switch result := r.GetActionResult(); {
+	case !v.s.options.AllowActionUpdates && !v.s.options.Grants.given(ctx, r.GetInstanceName(), d):
+		return nil, status.Errorf(codes.PermissionDenied, "action result %s: only the worker that ran the action may write it "+
+			"(in Bazel: --noremote_upload_local_results; see docs/SECURITY.md)", d)
+	case result == nil:
 		return nil, status.Errorf(codes.InvalidArgument, "action result %s is not set", d)
+	case result.GetExitCode() != 0:
+		return nil, status.Errorf(codes.InvalidArgument, "action result %s has exit code %d: failures are not cached", d, result.GetExitCode())
 	}
 	if err := checkResult(fn, r.GetActionResult()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "action result %s: %v", d, err)

@@ -2,6 +2,8 @@ package cas
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -38,14 +40,13 @@ func TestServerActionResult(t *testing.T) {
 		},
 		OutputDirectories: []*repb.OutputDirectory{{TreeDigest: f.putMessage(t, &repb.Tree{}).Proto()}},
 		StdoutRaw:         []byte("hello"),
-		ExitCode:          3,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	get := &repb.GetActionResultRequest{InstanceName: "i", ActionDigest: action.Proto()}
 	r, err := f.actions.GetActionResult(t.Context(), get)
-	if err != nil || r.GetExitCode() != 3 || len(r.GetStdoutRaw()) > 0 ||
+	if err != nil || len(r.GetStdoutRaw()) > 0 ||
 		r.GetStdoutDigest().GetHash() != digest.Of(digest.SHA256, []byte("hello")).Hash() ||
 		len(r.GetOutputFiles()[1].GetContents()) > 0 {
 		t.Errorf("%v, %v", r, err)
@@ -182,6 +183,8 @@ func TestServerUpdateIsChecked(t *testing.T) {
 	}{
 		"nothing":           {action, nil, codes.InvalidArgument},
 		"empty":             {action, &repb.ActionResult{}, codes.OK},
+		"failure":           {action, &repb.ActionResult{ExitCode: 1}, codes.InvalidArgument},
+		"ended by a signal": {action, &repb.ActionResult{ExitCode: -1}, codes.InvalidArgument},
 		"file":              {action, file("a/b", there), codes.OK},
 		"dots in a name":    {action, file("a/..b/c..", there), codes.OK},
 		"link upwards":      {action, link("a", "../../b"), codes.OK},
@@ -211,8 +214,70 @@ func TestServerUpdateIsChecked(t *testing.T) {
 	}
 	_, err := f.update(t, "a/operations", action, file("a", there))
 	netCode(t, "reserved instance", err, codes.InvalidArgument)
+}
 
+// A failure that somebody wrote at a time when they were taken is no hit.
+func TestServerFailuresAreNoHits(t *testing.T) {
+	f := netStart(t, netConfig{})
+	action := f.putAction(t, "a")
+	get := &repb.GetActionResultRequest{ActionDigest: action.Proto()}
+	for code, want := range map[int32]codes.Code{0: codes.OK, 1: codes.NotFound, -1: codes.NotFound} {
+		if err := f.server.actions.Put(t.Context(), "", action, &repb.ActionResult{ExitCode: code}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := f.actions.GetActionResult(t.Context(), get)
+		netCode(t, fmt.Sprint("exit code ", code), err, want)
+	}
+}
+
+// Without AllowActionUpdates a result is written only with the grant for its action and instance name.
+func TestServerGrants(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "grants")
+	open := func() *Grants {
+		g, err := OpenGrants(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	grants := open()
+	f := netStart(t, netConfig{server: ServerOptions{Grants: grants}})
+	if f.server.CacheCapabilities().GetActionCacheUpdateCapabilities().GetUpdateEnabled() {
+		t.Error("clients are told that they may write results")
+	}
+	action, other := f.putAction(t, "a"), f.putAction(t, "b")
+	for what, c := range map[string]struct {
+		grants []string
+		want   codes.Code
+	}{
+		"none":                    {nil, codes.PermissionDenied},
+		"it":                      {[]string{grants.Of("main", action)}, codes.OK},
+		"after a restart":         {[]string{open().Of("main", action)}, codes.OK},
+		"that of another action":  {[]string{grants.Of("main", other)}, codes.PermissionDenied},
+		"that of another name":    {[]string{grants.Of("", action)}, codes.PermissionDenied},
+		"that of another storage": {[]string{(&Grants{}).Of("main", action)}, codes.PermissionDenied},
+		"several":                 {[]string{grants.Of("main", other), grants.Of("main", action)}, codes.PermissionDenied},
+		"something":               {[]string{"something"}, codes.PermissionDenied},
+	} {
+		ctx := t.Context()
+		for _, g := range c.grants {
+			ctx = WithGrant(ctx, g)
+		}
+		_, err := f.actions.UpdateActionResult(ctx, &repb.UpdateActionResultRequest{
+			InstanceName: "main", ActionDigest: action.Proto(), ActionResult: &repb.ActionResult{},
+		})
+		netCode(t, what, err, c.want)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("key: %v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(file, []byte("cut short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if open().Of("", action) == grants.Of("", action) || open().Of("", action) != open().Of("", action) {
+		t.Error("a key that was cut short is not made anew")
+	}
 	f = netStart(t, netConfig{})
-	_, err = f.update(t, "", f.putAction(t, "a"), &repb.ActionResult{})
-	netCode(t, "read-only cache", err, codes.PermissionDenied)
+	_, err := f.update(t, "", f.putAction(t, "a"), &repb.ActionResult{})
+	netCode(t, "without grants at all", err, codes.PermissionDenied)
 }

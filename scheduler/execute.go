@@ -185,7 +185,10 @@ func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.Exec
 // that does not work costs time, not the action.
 func (s *Server) cached(ctx context.Context, storage Storage, op *Operation) *repb.ActionResult {
 	result, err := storage.GetActionResult(ctx, op.Digest)
-	if err == nil {
+	switch {
+	case err == nil && result.GetExitCode() != 0:
+		return nil // storage elsewhere may keep failures
+	case err == nil:
 		return result
 	}
 	if !errors.Is(err, cas.ErrNotFound) && status.Code(err) != codes.NotFound && ctx.Err() == nil {

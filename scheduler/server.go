@@ -42,6 +42,9 @@ type ServerOptions struct {
 	// CacheCapabilities go into the answer of GetCapabilities. Nil: none.
 	CacheCapabilities *repb.CacheCapabilities
 	Config            Config
+	// Grant returns what a worker shows to storage to write the result of an action that it
+	// was given (cas.Grants). Nil: workers need nothing, or are known otherwise.
+	Grant func(instance string, action digest.Digest) string
 	// Logger takes one Info line for each operation, at its end. Nil: no log.
 	Logger *zap.Logger
 	// Metrics is where the metrics are registered. Nil: nowhere.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -125,6 +126,10 @@ func (s *Server) response(ctx context.Context, worker string, r Reply) (*remotew
 		}
 	case Execute:
 		s.introduce(ctx, worker, r.Run)
+		if s.options.Grant != nil {
+			// It cannot fail but where nobody would have the header.
+			_ = grpc.SetHeader(ctx, metadata.Pairs(cas.GrantHeader, s.options.Grant(r.Run.Instance, r.Run.Digest)))
+		}
 		action, auxiliary := r.sized()
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Executing_{Executing: &remoteworker.DesiredState_Executing{

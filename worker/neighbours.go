@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (n *neighbours) part(idle time.Duration) {
 	}
 }
 
-// call synchronizes, and keeps what the scheduler says of neighbours for the next start.
+// call synchronizes, and keeps what the scheduler says of neighbours and grants for the next start.
 func (p *position) call(
 	ctx context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
@@ -126,7 +127,7 @@ func (p *position) call(
 	}
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
-	p.near = header.Get(neighbourHeader)
+	p.near, p.grant = header.Get(neighbourHeader), strings.Join(header.Get(cas.GrantHeader), "")
 	return response, err
 }
 

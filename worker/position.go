@@ -53,12 +53,15 @@ type position struct {
 	work *workFolder
 	// near are the neighbours that the scheduler named with its last answer.
 	near []string
+	// grant is what came with it, to write the result of the action that is in it.
+	grant string
 }
 
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
 	near    []string // addresses of neighbours to ask
+	grant   string   // shown to storage with the result; empty: none
 	place   *place
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the response is there
@@ -323,7 +326,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, near: p.near, cancel: cancel, place: p.next,
+		desired: desired, near: p.near, grant: p.grant, cancel: cancel, place: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{

@@ -44,6 +44,9 @@ type Scheduler struct {
 	Lease string
 	// LeaseTime is how long it stays with a scheduler that has died; 0: 10 s. It is the same for all.
 	LeaseTime time.Duration
+	// CacheWrites says who may write embedded storage's action cache where callers are not known
+	// by name; empty: CacheWritesWorkers.
+	CacheWrites CacheWrites
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
 	CacheSize string
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
@@ -92,6 +95,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 
 // ConfigFlags registers the flags of the scheduling itself.
 func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
+	cacheWritesFlag(f, &s.CacheWrites)
 	f.StringVar(&s.ConfigFile, "config", "", "YAML `file` that says how users and builds share workers; see docs/SCHEDULING.md")
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that an action may run, whatever the client sets")
@@ -125,7 +129,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	}
 	protect := config.protect
 	registry := newRegistry()
-	storage, err := s.openStorage(ctx, registry)
+	storage, err := s.openStorage(ctx, registry, protect.guard != nil)
 	if err != nil {
 		return err
 	}
@@ -153,6 +157,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	options := scheduler.ServerOptions{
 		Storage:           storage.of,
+		Grant:             storage.grant,
 		CacheCapabilities: storage.capabilities,
 		Config:            config.scheduler,
 		Logger:            s.Logger,
@@ -313,10 +318,13 @@ type storage struct {
 	register     func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
 	of           func(instance string, fn digest.Function) scheduler.Storage
 	capabilities *repb.CacheCapabilities
-	close        func() error
+	// grant returns what a worker shows to write the result of an action; nil: nothing.
+	grant func(instance string, action digest.Digest) string
+	close func() error
 }
 
-func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Registerer) (*storage, error) {
+// openStorage opens storage, or connects to it. guarded tells that callers are known by name.
+func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Registerer, guarded bool) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
@@ -325,7 +333,10 @@ func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Register
 		if s.ActionCache != "" {
 			return nil, errors.New("--action-cache: it is embedded with the storage; give the address of storage, too")
 		}
-		return s.embedStorage(dir, metrics)
+		return s.embedStorage(dir, metrics, guarded)
+	}
+	if s.CacheWrites == CacheWritesClients {
+		return nil, errors.New("--cache-writes: the action cache is elsewhere, and says itself who may write it")
 	}
 	s.Client.Logger = s.Logger
 	remote, err := s.Client.openStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
@@ -367,7 +378,11 @@ func (s *Scheduler) askStorage(ctx context.Context, remote *remoteStorage) (*rep
 }
 
 // embedStorage opens a folder, to be served on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer) (*storage, error) {
+func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guarded bool) (*storage, error) {
+	if guarded && s.CacheWrites == CacheWritesClients {
+		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
+			"in the file of --config says who may write the action cache")
+	}
 	size, err := parseSize(s.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
@@ -382,8 +397,17 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer) (*st
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
 	}
-	served := cas.NewServer(store, actions, cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: true})
+	options := cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients}
+	var grant func(string, digest.Digest) string
+	if !options.AllowActionUpdates {
+		if options.Grants, err = cas.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
+			return nil, errors.Join(err, actions.Close(), store.Close())
+		}
+		grant = options.Grants.Of
+	}
+	served := cas.NewServer(store, actions, options)
 	return &storage{
+		grant:    grant,
 		register: served.Register,
 		of: func(instance string, _ digest.Function) scheduler.Storage {
 			return embedded{store, served, instance}

@@ -26,7 +26,7 @@ func TestBazelThroughTakeover(t *testing.T) {
 	bazel := debianBazel(t)
 	f := &farmTest{T: t, programs: buildPrograms(t), dir: sharedDir(t), env: shareFolder}
 	workspace := restartWorkspace(f)
-	_, storage := f.scheduler("--data", filepath.Join(f.dir, "storage"))
+	_, storage := f.scheduler("--data", filepath.Join(f.dir, "storage"), "--cache-writes", "clients")
 	state := "redis://" + redistest.Start(t).Addr
 	begin := func(listen string) *process {
 		return f.start("forerunner-scheduler", "--data", filepath.Join(f.dir, listen), "--listen", listen, "--storage", "grpc://"+storage,

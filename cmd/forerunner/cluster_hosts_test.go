@@ -97,7 +97,7 @@ func (c *cluster) plan(n *network) {
 	storage := "grpc://" + c.storage.at(linePort)
 	state := fmt.Sprintf("redis+sentinel://%s?master_name=farm&addr=%s&addr=%s",
 		c.storage.at(watchPort), c.redis[0].at(watchPort), c.redis[1].at(watchPort))
-	c.begin[c.storage] = func() *process { return serve(c.storage, "--cache-size", "4G") }
+	c.begin[c.storage] = func() *process { return serve(c.storage, "--cache-size", "4G", "--cache-writes", "clients") }
 	for _, h := range c.schedulers {
 		c.begin[h] = func() *process {
 			return serve(h, "--storage", storage, "--state", state,

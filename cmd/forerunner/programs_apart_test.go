@@ -88,7 +88,7 @@ func testRestartedWorker(f *farmTest) {
 
 // testRemoteStorage has a scheduler without storage: clients and workers use another server's.
 func testRemoteStorage(f *farmTest) {
-	store, storage := f.scheduler("--storage", "dir:"+filepath.Join(f.dir, "storage"))
+	store, storage := f.scheduler("--storage", "dir:"+filepath.Join(f.dir, "storage"), "--cache-writes", "clients")
 	scheduler, address := f.scheduler("--storage", "grpc://"+storage)
 	worker := f.worker("worker", address, storage)
 	f.write("in/text", "hello\n")

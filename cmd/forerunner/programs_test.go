@@ -47,6 +47,7 @@ func TestPrograms(t *testing.T) {
 		{"quotas", testQuotas, shareFolder},
 		{"traces", testTraces, ownSandbox},
 		{"certificates", testCertificates, ownSandbox},
+		{"cache writes", testCacheWrites, ownSandbox},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

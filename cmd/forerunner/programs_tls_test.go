@@ -32,7 +32,8 @@ func testCertificates(f *farmTest) {
 	exec := func(who []string) *process {
 		return f.start(append(append([]string{"forerunner", "exec", "--remote", address, "--input", "in"}, who...), "--", "/bin/cat", "text")...)
 	}
-	exec(alice).expect(0, "hello\n")
+	exec(alice).expect(0, "hello\n", "executing")
+	exec(alice).expect(0, "hello\n", "!executing")
 	exec([]string{"--tls-ca", a.File}).expect(1, "", "show a client certificate (--tls-client-cert", "!no farm answers")
 	exec(nil).expect(1, "", "unknown authority")
 	run(alice, "workers", "drain", "host=*").expect(1, "", `alice may not call /forerunner.admin.Scheduler/Drain`, `"administer"`)

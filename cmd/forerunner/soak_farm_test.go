@@ -59,7 +59,8 @@ func startSoakFarm(f *farmTest) *soakFarm {
 		return p
 	}
 	storage, scheduler := freeAddress(f.T), freeAddress(f.T)
-	s.storage = add("storage", serves, "forerunner-scheduler", "--listen", storage, "--cache-size", fmt.Sprint(soakStorageMB, "M"))
+	s.storage = add("storage", serves, "forerunner-scheduler", "--listen", storage, "--cache-size", fmt.Sprint(soakStorageMB, "M"),
+		"--cache-writes", "clients")
 	s.scheduler = add("scheduler", serves, "forerunner-scheduler", "--listen", scheduler, "--storage", "grpc://"+s.wire(storage), "--worker-slack", "5s")
 	s.mountDisk()
 	for i, more := range [][]string{{"--cache-dir", filepath.Join(s.disk, "cas")}, nil} {

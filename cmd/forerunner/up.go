@@ -83,6 +83,7 @@ func upCommand() *cobra.Command {
 				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n"+
 					"build --remote_executor=%[1]s\n"+
 					"build --remote_timeout=3600\n"+
+					"build --noremote_upload_local_results\n"+
 					"build --jobs=%[2]d\n"+
 					"# For one command: forerunner exec --remote %[1]s --input DIR --output PATH -- CMD ARGS\n",
 					address, max(4*l.worker.Slots, 8))
