@@ -223,6 +223,9 @@ func (f *FS) unlock() {
 // Method returns the method in force: FUSE or HardLink.
 func (f *FS) Method() Method { return f.method }
 
+// UpperMemory returns Options.UpperMemory as it is in force.
+func (f *FS) UpperMemory() int64 { return f.upperMemory }
+
 // Passthrough reports whether the kernel reads blobs itself, without asking this process.
 func (f *FS) Passthrough() bool { return f.passthrough }
 

@@ -27,13 +27,14 @@ type execution struct {
 	args, env []string
 	nice      int
 	noNetwork bool
-	user      *runner.User // nil: the worker's
+	users     *Users       // whom it may run as
+	user      *runner.User // the one of these; nil: the worker's
 }
 
 // plan decides how a command is run: what a policy says counts before what the
 // platform says, and that before what the worker is set to.
 func (o *Options) plan(c *command, platform *repb.Platform, position int) (*execution, error) {
-	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, user: o.Users.at(position)}
+	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, users: o.Users}
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
@@ -51,9 +52,10 @@ func (o *Options) plan(c *command, platform *repb.Platform, position int) (*exec
 			e.noNetwork = !*p.network
 		}
 		if p.users != nil {
-			e.user = p.users.at(position)
+			e.users = p.users
 		}
 	}
+	e.user = e.users.at(position)
 	if e.noNetwork && !o.Sandboxed {
 		return nil, failf(codes.InvalidArgument,
 			"action is to have no network, which a worker without a sandbox cannot take from it")

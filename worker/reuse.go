@@ -41,14 +41,16 @@ type hindsight struct {
 	blobs  []digest.Digest    // all that it needs
 }
 
-// lookBack returns the response of a former run if that saw nothing of its inputs that is
-// different now, else nil.
+// lookBack returns the response of a former run if that was run in the same way and saw nothing
+// of its inputs that is different now, else nil. It comes after Options.plan.
 func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	records := a.p.w.opts.Reuse
 	if records == nil || a.message.GetDoNotCache() {
 		return nil
 	}
-	key, ok := reuse.KeyOf(instance.Join(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()), a.fn, a.message)
+	name := instance.Join(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix())
+	setting := circumstances{a.how, &a.p.w.opts}
+	key, ok := reuse.KeyOf(name, a.fn, a.message, setting.key())
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
 		return nil // making the input root will say what is wrong

@@ -63,7 +63,7 @@ func newFarmThatReuses(t *testing.T) (*farm, *reuseStore) {
 	t.Helper()
 	store := &reuseStore{}
 	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
-		change: func(o *Options) { o.Reuse = reuse.New(store) },
+		change: func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(store), "test" },
 	}), store
 }
 
@@ -181,6 +181,9 @@ func (f *farm) assertReused(t *testing.T, first, second *job, r *repb.ExecuteRes
 	if now == nil || !proto.Equal(strip(now), strip(was)) {
 		t.Errorf("in the action cache: %v, want %v", now, was)
 	}
+	if marked := reusedFrom(t, &repb.ExecuteResponse{Result: now}); !proto.Equal(marked, from) {
+		t.Errorf("in the action cache it is marked with %v, want %v", marked, from)
+	}
 }
 
 // TestReuseIsRefused wants a command to be run where its result might not do.
@@ -261,7 +264,7 @@ func TestReuseNeedsFUSE(t *testing.T) {
 	})
 	unavailable(t, err)
 	t.Cleanup(func() { check(t, roots.Close()) })
-	o := Options{Roots: roots, Reuse: reuse.New(&reuseStore{})}
+	o := Options{Roots: roots, Reuse: reuse.New(&reuseStore{}), Setting: Setting{Program: "test"}}
 	if err := o.checkReuse(); err == nil || !strings.Contains(err.Error(), "hardlink") {
 		t.Errorf("with hard links: %v", err)
 	}

@@ -75,6 +75,8 @@ type Options struct {
 	// Reuse remembers exactly what runs looked at, so that one whose outcome is known can be
 	// spared. Nil: nothing is. It needs roots of FUSE.
 	Reuse *reuse.Records
+	// Setting says under what else runs are remembered. It is required with Reuse.
+	Setting Setting
 
 	// Sandboxed tells that the Launchers have a runner.Sandbox.
 	Sandboxed bool
@@ -146,8 +148,12 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// checkReuse refuses to reuse results without knowing what commands look at.
+// checkReuse refuses to reuse results without knowing what commands look at, and of what
+// program they are.
 func (o *Options) checkReuse() error {
+	if o.Reuse != nil && o.Setting.Program == "" {
+		return errors.New("results cannot be reused: nothing says of which build of the worker they are")
+	}
 	if o.Reuse != nil && o.Roots.Method() != vfs.FUSE {
 		return fmt.Errorf("results cannot be reused: with input roots of method %s nobody sees what a command looks at",
 			o.Roots.Method())

@@ -1,11 +1,16 @@
 package farm
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
@@ -53,6 +58,37 @@ func (w *Worker) checkReuse() error {
 		w.ExecFilesystem = vfs.FUSE
 	}
 	return nil
+}
+
+// program returns a name of this build of the program, which no other has: a hash of the file that
+// runs. A version or revision is no such name: images are made without one, and from changed trees.
+func program() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("read this program: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read this program: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// setting is what runs are remembered under beside how each is run.
+func (s *Started) setting() (worker.Setting, error) {
+	w := s.w
+	if w.Reuse != ReuseProfile {
+		if w.ReuseEpoch != "" {
+			return worker.Setting{}, fmt.Errorf("--reuse-epoch: nothing is reused without --reuse=%s", ReuseProfile)
+		}
+		return worker.Setting{}, nil
+	}
+	name, err := program()
+	if err != nil {
+		return worker.Setting{}, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+	}
+	return worker.Setting{Program: name, Epoch: w.ReuseEpoch, Sandbox: s.isolation.sandbox}, nil
 }
 
 // openReuse opens the worker's records of what runs looked at, nil if it keeps none. They

@@ -60,6 +60,8 @@ type Worker struct {
 	State State
 	// Reuse says whether a run may be spared; empty: ReuseOff.
 	Reuse Reuse
+	// ReuseEpoch is worker.Setting.Epoch.
+	ReuseEpoch string
 	// MemoryCache bounds the memory for directories, and is four times that for profiles, with a unit;
 	// empty: the defaults of both.
 	MemoryCache string
@@ -126,6 +128,8 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 	w.Reuse = ReuseOff
 	f.Var(&w.Reuse, "reuse", "`when` a former result may stand for a run: off, never; profile, when the former run looked at "+
 		"nothing of its inputs that has changed since")
+	f.StringVar(&w.ReuseEpoch, "reuse-epoch", "", "`text` to change when something of the machine changed that commands use: "+
+		"no run from before is reused")
 }
 
 // IdentityFlags registers the flags that say who a worker is.
@@ -296,10 +300,14 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, endTracing()) }()
+	setting, err := s.setting()
+	if err != nil {
+		return err
+	}
 	records, closeRecords := w.openReuse()
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
-		Profiles: profiles, Reuse: records, Outputs: outputs,
+		Profiles: profiles, Reuse: records, Setting: setting, Outputs: outputs,
 		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Live:      live.NewOutputsClient(schedulerConn),

@@ -48,6 +48,7 @@ func TestPrograms(t *testing.T) {
 		{"traces", testTraces, ownSandbox},
 		{"certificates", testCertificates, ownSandbox},
 		{"cache writes", testCacheWrites, ownSandbox},
+		{"reuse", testReuse, ownSandbox},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ func benchmarkRun(b *testing.B, opened int) (*Records, record.Key, *Recorder, [2
 			seen.Look(name, tree.LookUp|tree.LookInside)
 		}
 	}
-	k, ok := KeyOf("", fn, &repb.Action{})
+	k, ok := KeyOf("", fn, &repb.Action{}, nil)
 	if !ok {
 		b.Fatal("no key")
 	}

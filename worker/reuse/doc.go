@@ -12,7 +12,8 @@
 //
 // # When a run is spared
 //
-// Commands are the same if command, platform and salt of the Action are. Then each
+// Commands are the same if command, platform and salt of the Action are, and the worker says that it
+// runs them in the same way. Then each
 // account is laid over the new input tree: wherever the run looked, the same must be
 // seen. Directories with the same digest are not gone into. What was listed
 // must have the same names and kinds, what was looked up in vain must not be there,

@@ -165,7 +165,7 @@ func check(t testing.TB, err error) {
 
 func keyOf(t testing.TB, a *repb.Action) record.Key {
 	t.Helper()
-	k, ok := KeyOf("instance", fn, a)
+	k, ok := KeyOf("instance", fn, a, nil)
 	if !ok {
 		t.Fatal("the action has no key")
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -21,7 +22,7 @@ import (
 const (
 	// Bucket is that of the records in a Store. The number is raised when what a record
 	// says changes its meaning.
-	Bucket = "reuse-1"
+	Bucket = "reuse-2"
 	// MaxBytes bounds one record; runs that do not fit are not kept, the oldest first.
 	MaxBytes = 1<<20 - 1<<10
 	// maxRuns bounds the runs of one command that are kept.
@@ -56,13 +57,15 @@ type Records struct{ store record.Store }
 // New returns the Records in a store.
 func New(s record.Store) *Records { return &Records{store: s} }
 
-// KeyOf returns the key of all actions that run the same command: command, platform and
-// salt are the same, and so is the instance name. It is false for an action that cannot be encoded.
-func KeyOf(instance string, fn digest.Function, a *repb.Action) (record.Key, bool) {
-	d, _, err := digest.OfMessage(fn, &repb.Action{
+// KeyOf returns the key of all actions that run the same command in the same way: command, platform
+// and salt are the same, and so are the instance name and how, which says how the worker runs
+// it. It is false for an action that cannot be encoded.
+func KeyOf(instance string, fn digest.Function, a *repb.Action, how []byte) (record.Key, bool) {
+	_, b, err := digest.OfMessage(fn, &repb.Action{
 		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(), Salt: a.GetSalt(),
 	})
-	return record.Key{Bucket: Bucket, Instance: instance, Digest: d}, err == nil
+	b = append(binary.AppendUvarint(nil, uint64(len(b))), b...)
+	return record.Key{Bucket: Bucket, Instance: instance, Digest: digest.Of(fn, append(b, how...))}, err == nil
 }
 
 // An Outcome is what came of looking for a run to reuse.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/kv/record"
 )
 
 // recorded returns a Recorder that saw looks: "a/b" was looked up, "a/b<" opened or followed,
@@ -114,8 +115,32 @@ func TestKeys(t *testing.T) {
 			t.Errorf("another %s: same key %v", name, same)
 		}
 	}
-	if k, _ := KeyOf("other", fn, base()); k == keyOf(t, base()) {
+	if k, _ := KeyOf("other", fn, base(), nil); k == keyOf(t, base()) {
 		t.Error("two instance names have the same key")
+	}
+	a, _ := KeyOf("", fn, base(), []byte("a"))
+	b, _ := KeyOf("", fn, base(), []byte("b"))
+	if none, _ := KeyOf("", fn, base(), nil); a == b || a == none {
+		t.Error("two ways to run a command have the same key")
+	}
+}
+
+// What was remembered when nothing was said of how commands are run is never found.
+func TestOldRecordsAreNotFound(t *testing.T) {
+	src, store := &fakeSource{}, &fakeStore{}
+	r, tree := New(store), src.tree(t, files{"in": "content"})
+	d, _, err := digest.OfMessage(fn, &repb.Action{})
+	check(t, err)
+	old := record.Key{Bucket: "reuse-1", Instance: "instance", Digest: d}
+	check(t, r.Keep(t.Context(), old, tree, recorded("in<"), runOf("old")))
+	if _, outcome, _ := r.Find(t.Context(), old, tree, fakeStorage{}); outcome != Reused {
+		t.Fatalf("under the old key: %s", outcome)
+	}
+	for _, how := range [][]byte{nil, []byte("how")} {
+		k, _ := KeyOf("instance", fn, &repb.Action{}, how)
+		if _, outcome, _ := r.Find(t.Context(), k, tree, fakeStorage{}); outcome != Unknown {
+			t.Errorf("under a new key: %s", outcome)
+		}
 	}
 }
 

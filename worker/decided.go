@@ -1,0 +1,200 @@
+package worker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+// A Setting is what decides what commands do and no other Option says. Runs are reused
+// only where all of it is the same.
+type Setting struct {
+	// Program names the build of this program: no two that differ have the same. Required.
+	Program string
+	// Epoch is what the operator changes when something else of the machine has changed.
+	Epoch string
+	// Sandbox is that of the Launchers; nil: none.
+	Sandbox *runner.Sandbox
+}
+
+// circumstances are all that a run takes place in, its inputs aside.
+type circumstances struct {
+	how     *execution
+	options *Options
+}
+
+// A decision says whether a field decides what a command does: with value it is in the
+// key under which runs are remembered, else it is not, for the reason because.
+type decision struct {
+	value   func(c *circumstances) []string
+	because string
+}
+
+func inKey(value func(c *circumstances) []string) decision { return decision{value: value} }
+
+// out is the decision that a field is not in the key.
+func out(because string) decision { return decision{because: because} }
+
+// Reasons that several fields have.
+const (
+	takesPart  = "a part that this worker works with; no command sees it"
+	whereabout = "where, not how, an action is run"
+	notSpeed   = "how fast, not what"
+	freshPath  = "new for each run, or of this worker"
+	ended      = "a run that meets it fails, and is not remembered"
+)
+
+// decisions has each field of all that says how commands are run, by type and name. A
+// field that is new there gets its line here: TestDecisions fails until it has one.
+func decisions() map[string]map[string]decision {
+	return map[string]map[string]decision{
+		"worker.execution": {
+			"args":      inKey(func(c *circumstances) []string { return c.how.args }),
+			"env":       inKey(func(c *circumstances) []string { return c.how.env }),
+			"nice":      out(notSpeed),
+			"noNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.noNetwork)} }),
+			"user":      out("users has it; which one of a range is for an action to find, not to count on"),
+			"users":     inKey(func(c *circumstances) []string { return c.how.users.key() }),
+		},
+		"runner.Command": {
+			"Args":      out("execution.args"),
+			"Env":       out("execution.env"),
+			"Dir":       out("below Root, as the Command says, which is in the key"),
+			"Root":      out("in a sandbox the same for all; else " + freshPath),
+			"TempDir":   out(freshPath),
+			"NoNetwork": out("execution.noNetwork"),
+			"User":      out("execution.users"),
+			"Nice":      out(notSpeed),
+			"Stdout":    out(freshPath), "Stderr": out(freshPath),
+			"MaxOutputBytes": out("Options.MaxOutputBytes"),
+			"Timeout":        out(ended), "Stalled": out(ended), "MaxStalled": out(ended), "Grace": out(ended), "Stuck": out(ended),
+		},
+		"runner.Sandbox": {
+			"Hide": inKey(func(c *circumstances) []string {
+				if c.options.Setting.Sandbox == nil {
+					return nil
+				}
+				return slices.Sorted(slices.Values(c.options.Setting.Sandbox.Hide))
+			}),
+		},
+		"cgroup.Limits": {
+			"CPUs":   out("how many is in Options.Launchers; which ones is chance"),
+			"Quota":  out("Options.Launchers"),
+			"Memory": out("Options.Launchers"),
+			"Pids":   out("Options.Launchers"),
+		},
+		"worker.OutputPolicy": {
+			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Bytes) }),
+			"Files":   inKey(func(c *circumstances) []string { return numbers(int64(c.options.Outputs.Files)) }),
+			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
+		},
+		"worker.Setting": {
+			"Program": inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
+			"Epoch":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
+			"Sandbox": out("Options.Sandboxed, Sandbox.Hide"),
+		},
+		"worker.Options": optionDecisions(),
+	}
+}
+
+// optionDecisions are those of Options.
+func optionDecisions() map[string]decision {
+	all := map[string]decision{
+		"InstancePrefix": out("part of the instance name, which is in the key"),
+		"Platform":       out("part of the action's platform, which is in the key"),
+		"SizeClass":      out("what it stands for is in Launchers"),
+		"Launchers":      inKey(func(c *circumstances) []string { return limitsOf(c.options.Launchers) }),
+		"Roots": inKey(func(c *circumstances) []string {
+			return append(numbers(c.options.Roots.UpperMemory()), string(c.options.Roots.Method()))
+		}),
+		"Reuse":          out(takesPart),
+		"Setting":        out("a type of its own"),
+		"Sandboxed":      inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Sandboxed)} }),
+		"NoNetwork":      out("execution.noNetwork"),
+		"Users":          out("execution.users"),
+		"Policies":       out("what they come to for the action is in execution"),
+		"MaxStall":       out(ended),
+		"MaxOutputBytes": inKey(func(c *circumstances) []string { return numbers(c.options.MaxOutputBytes) }),
+		"Outputs":        out("a type of its own"),
+		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Profiles": out(notSpeed),
+		"WorkDir": out(freshPath),
+	}
+	for _, name := range []string{"ID", "CacheAddress"} {
+		all[name] = out(whereabout)
+	}
+	for _, name := range []string{"Scheduler", "Live", "Store", "Storage", "DialNeighbour", "Relaunch", "Logger", "Metrics", "Tracer"} {
+		all[name] = out(takesPart)
+	}
+	return all
+}
+
+// key returns all that decides what a command does, its Action aside, for reuse.KeyOf.
+func (c *circumstances) key() []byte {
+	types := decisions()
+	var b []byte
+	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	for _, name := range sortedNames(types) {
+		for _, field := range sortedNames(types[name]) {
+			d := types[name][field]
+			if d.value == nil {
+				continue
+			}
+			values := d.value(c)
+			text(name + "." + field)
+			b = binary.AppendUvarint(b, uint64(len(values)))
+			for _, v := range values {
+				text(v)
+			}
+		}
+	}
+	return b
+}
+
+func sortedNames[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func numbers(list ...int64) (texts []string) {
+	for _, n := range list {
+		texts = append(texts, strconv.FormatInt(n, 10))
+	}
+	return texts
+}
+
+// limitsOf returns what the slots of a worker may use.
+func limitsOf(launchers []*runner.Launcher) []string {
+	var all []cgroup.Limits
+	for _, l := range launchers {
+		all = append(all, l.Limits())
+	}
+	return limitsKey(all)
+}
+
+// limitsKey has each kind of limits once: which slot an action gets is not known before it has one.
+func limitsKey(all []cgroup.Limits) (kinds []string) {
+	for _, l := range all {
+		kinds = append(kinds, strings.Join(numbers(int64(len(l.CPUs)), int64(l.Quota), l.Memory, int64(l.Pids)), " "))
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// key says whom u are, by number: a name can become another user's.
+func (u *Users) key() []string {
+	if u == nil {
+		groups, _ := os.Getgroups() // never fails for a process that asks for its own
+		return []string{"worker's", fmt.Sprint(os.Getuid(), os.Getgid(), groups)}
+	}
+	return []string{"own", fmt.Sprint(u.first.UID, u.first.GID, u.first.Groups, u.count)}
+}
