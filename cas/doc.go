@@ -58,7 +58,7 @@
 //
 // A Store has none of its own that lasts. The verifier has one while there is something to
 // verify that nobody waits for, and one for each verification that somebody waits for, as
-// many at a time as there are cores; Close stops them. Notes are written by a timer. A fetch
+// many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer. A fetch
 // from upstream runs in a goroutine that
 // may outlive the caller that started it, for others may have joined: it is
 // cancelled when its last asker leaves, and Store.Close waits for all of them. An

@@ -32,7 +32,8 @@ type notes struct {
 	path  string
 	log   *zap.Logger
 
-	writing sync.Mutex // held while the file is written; before files.mu
+	loading sync.WaitGroup // nothing is written before all is loaded
+	writing sync.Mutex     // held while the file is written; before files.mu
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu; of the next write
 	closed  bool        // guarded by mu
@@ -77,9 +78,20 @@ func (n *notes) load() (blobs int) {
 	if got := sha256.Sum256(whole); !ours || !bytes.Equal(got[:], sum) {
 		return 0
 	}
+	for len(records) >= noteBytes {
+		chunk := records[:min(len(records)/noteBytes, notesChunk)*noteBytes]
+		records = records[len(chunk):]
+		blobs += n.believe(chunk)
+	}
+	return blobs
+}
+
+// believe takes over those of records whose blobs have the files that they are about, and
+// have not been verified meanwhile.
+func (n *notes) believe(records []byte) (blobs int) {
 	n.files.mu.Lock()
 	defer n.files.mu.Unlock()
-	for ; len(records) >= noteBytes; records = records[noteBytes:] {
+	for ; len(records) > 0; records = records[noteBytes:] {
 		d, known, err := parseNote(records[:noteBytes])
 		if err != nil {
 			continue
@@ -107,12 +119,24 @@ func parseNote(b []byte) (d digest.Digest, p proof, err error) {
 	return d, p, err
 }
 
-// start has the notes written from time to time, until close.
+// start has the notes loaded, which nobody waits for: a million take as long as a third of
+// opening their store. They are written from time to time, until close.
 func (n *notes) start() {
+	n.loading.Go(func() {
+		if blobs := n.load(); blobs > 0 {
+			n.log.Info("blobs that were verified before are known again",
+				zap.String("dir", n.files.dir), zap.Int("blobs", blobs))
+		}
+	})
+	n.schedule()
+}
+
+// schedule has the notes written some time later, and again.
+func (n *notes) schedule() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.closed {
-		n.timer = time.AfterFunc(notesEvery, func() { n.write(); n.start() })
+		n.timer = time.AfterFunc(notesEvery, func() { n.write(); n.schedule() })
 	}
 }
 
@@ -128,6 +152,7 @@ func (n *notes) close() {
 // write writes the notes, if they have changed. That they cannot be written, as on a
 // full disk, costs verifications after the next start.
 func (n *notes) write() {
+	n.loading.Wait()
 	n.writing.Lock()
 	defer n.writing.Unlock()
 	n.files.mu.Lock()

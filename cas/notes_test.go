@@ -13,6 +13,7 @@ import (
 func noted(t *testing.T, dir string, ds ...digest.Digest) (known int) {
 	t.Helper()
 	s := storeOpen(t, dir, StoreOptions{})
+	s.notes.loading.Wait()
 	for _, d := range ds {
 		if _, p, ok := s.files.pinProof(d); ok {
 			s.unpin(d)

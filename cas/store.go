@@ -157,10 +157,6 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 		_ = f.close()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	if noted := s.notes.load(); noted > 0 {
-		o.Logger.Info("blobs were verified since the machine was started", zap.String("dir", f.dir),
-			zap.Int("blobs", noted), zap.Int64("of", f.index.count))
-	}
 	s.notes.start()
 	return s, nil
 }

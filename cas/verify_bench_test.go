@@ -86,7 +86,7 @@ func BenchmarkVerifyWhileStreaming(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenNoted opens a store of a million blobs, which takes half a minute to make,
+// BenchmarkOpenNoted opens a store of a million blobs, which takes minutes to make,
 // with and without notes of what was verified, and writes those.
 func BenchmarkOpenNoted(b *testing.B) {
 	const blobs = 1_000_000
@@ -140,6 +140,7 @@ func BenchmarkOpenNoted(b *testing.B) {
 				}
 				s := open(b)
 				b.StopTimer()
+				s.notes.loading.Wait()
 				fresh := s.unchangedCount()
 				if err := s.Close(); err != nil {
 					b.Fatal(err)
@@ -183,4 +184,42 @@ func BenchmarkVouch(b *testing.B) {
 		}
 		v.Close()
 	}
+}
+
+// BenchmarkNotes writes and loads notes of a million blobs, without their files.
+func BenchmarkNotes(b *testing.B) {
+	const blobs = 1_000_000
+	s := storeOpen(b, b.TempDir(), StoreOptions{})
+	var hash [digest.HashSize]byte
+	reset := func() {
+		x := newIndex[digest.Digest](1<<40, blobs)
+		for i := range uint64(blobs) {
+			binary.BigEndian.PutUint64(hash[:], i*0x9e3779b97f4a7c15)
+			d, _ := digest.FromHash(digest.SHA256, hash, 1)
+			x.load(d, 1, 0)
+			x.entries[d].proof.mark = i
+		}
+		s.files.index = x
+	}
+	reset()
+	for _, e := range s.files.index.entries {
+		e.proof.at = 1
+	}
+	b.Run("write", func(b *testing.B) {
+		for b.Loop() {
+			s.files.proved = true
+			s.notes.write()
+		}
+	})
+	b.Run("load", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			reset()
+			b.StartTimer()
+			if got := s.notes.load(); got != blobs {
+				b.Fatalf("%d are known", got)
+			}
+		}
+	})
+	s.files.index = newIndex[digest.Digest](1<<40, 0)
 }

@@ -399,3 +399,28 @@ func TestVouchingUnderAll(t *testing.T) {
 	}
 	storeWantConsistent(t, s)
 }
+
+// TestVouchingVerifiesInTheBackground: nobody waits for it, and the blob stays until then.
+func TestVouchingVerifiesInTheBackground(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 4 << 20})
+	large := strings.Repeat("x", 3<<20)
+	d := storePut(t, s, large)
+	forget(t, s, d)
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	v.mu.Lock()
+	c := v.used[v.order[0]]
+	v.mu.Unlock()
+	if c == nil {
+		t.Fatal("nobody verifies it")
+	}
+	<-c.done
+	if got := s.Stats(); got.VerifiedBlobs != 1 || got.VerifiedBytes != 3<<20 || !s.unchanged(c.version) {
+		t.Errorf("%+v", got)
+	}
+	wantVouched(t, v)
+	if got := s.Stats(); got.VerifiedBlobs != 1 || s.files.index.pinned != 0 {
+		t.Errorf("afterwards %+v, %d pinned", got, s.files.index.pinned)
+	}
+}
