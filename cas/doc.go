@@ -6,8 +6,9 @@
 //
 // # What it refuses
 //
-// A Store never shows a blob that is not whole or whose bytes it has not hashed,
-// except that Adopt trusts its caller for the hash. It never exceeds its bound,
+// A Store never shows a blob that is not whole or whose bytes it has not hashed. A file of
+// somebody else becomes a blob (Take) while a lease keeps it as it was hashed, or
+// by copy. It never exceeds its bound,
 // what is being written included, and rather fails a write than evict a pinned
 // blob. It does not sync to disk: it is a cache, which after a loss of power may have
 // forgotten the latest blobs but shows no broken ones. For that it hashes again what was

@@ -135,9 +135,25 @@ func TestUploadsHealWhatIsNotVouchedFor(t *testing.T) {
 	ways := map[string]func(ctx context.Context, f *netFarm) error{
 		"PutBytes": func(ctx context.Context, f *netFarm) error { return f.store.PutBytes(ctx, d, text) },
 		"Put":      func(ctx context.Context, f *netFarm) error { return f.store.Put(ctx, d, bytes.NewReader(text)) },
-		"Adopt": func(ctx context.Context, f *netFarm) error {
+		"Take": func(ctx context.Context, f *netFarm) error {
 			path := f.store.TempDir() + "/output"
-			return errors.Join(os.WriteFile(path, text, 0o600), f.store.Adopt(ctx, path, d))
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				return err
+			}
+			_, err := f.store.Take(ctx, path, d.Function())
+			return err
+		},
+		"TakeCopy": func(ctx context.Context, f *netFarm) error {
+			path := f.store.TempDir() + "/output"
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				return err
+			}
+			file, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			_, err = f.store.TakeCopy(ctx, file, d.Function())
+			return errors.Join(err, file.Close(), os.Remove(path))
 		},
 		"batch": func(ctx context.Context, f *netFarm) error {
 			r, err := repb.NewContentAddressableStorageClient(f.conn).BatchUpdateBlobs(ctx,

@@ -196,7 +196,7 @@ func storeCrashWrite(s *Store, a *Actions, hand int) error {
 	case 2:
 		path := filepath.Join(s.TempDir(), fmt.Sprint("hand-", hand))
 		if err = os.WriteFile(path, b, 0o644); err == nil {
-			err = s.Adopt(ctx, path, d)
+			_, err = s.Take(ctx, path, fn)
 		}
 	}
 	n := rand.IntN(storeCrashActions)
@@ -228,7 +228,8 @@ func TestStoreMakesRoomOnAFullDisk(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o644); err != nil {
 				return err
 			}
-			return s.Adopt(ctx, path, d)
+			_, err := s.Take(ctx, path, d.Function())
+			return err
 		},
 		"size=4m": func(s *Store, d digest.Digest, b []byte) error {
 			turn, err := newUploads(s.files, 1, time.Minute).begin(resource{digest: d}, 0)

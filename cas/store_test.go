@@ -441,7 +441,7 @@ func TestStoreUnderManyHands(t *testing.T) {
 					if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 						t.Error(err)
 					}
-					if err := s.Adopt(ctx, path, d); err != nil {
+					if _, err := s.Take(ctx, path, d.Function()); err != nil {
 						t.Error(err)
 					}
 				}

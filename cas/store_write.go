@@ -215,36 +215,3 @@ func (w *roomWriter) Write(p []byte) (int, error) {
 	})
 	return done, err
 }
-
-// copyFrom writes all of src, letting the kernel copy: as a reflink where the
-// file system can.
-func (w *roomWriter) copyFrom(ctx context.Context, src *os.File) error {
-	for w.written < w.digest.SizeBytes() {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		want := min(w.digest.SizeBytes()-w.written, reserveBytes)
-		if err := w.reserve(want); err != nil {
-			return err
-		}
-		var n int64
-		err := w.files.withRoom(want, func() error {
-			// A failed attempt may have read more than it wrote.
-			if _, err := src.Seek(w.written, io.SeekStart); err != nil {
-				return err
-			}
-			var err error
-			n, err = w.file.ReadFrom(io.LimitReader(src, want))
-			w.written += n
-			want -= n
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("%w: the file became shorter", ErrCorrupt)
-		}
-	}
-	return nil
-}

@@ -153,6 +153,13 @@ var abuses = map[string]func(args []string) error{
 	"name the machine": func([]string) error { return unix.Sethostname([]byte("mine")) },
 	"load a module":    func([]string) error { return unix.InitModule(nil, "") },
 	"restart":          func([]string) error { return unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) },
+	"queue requests": func([]string) error {
+		fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&[120]byte{})), 0)
+		if errno != 0 {
+			return errno
+		}
+		return unix.Close(int(fd))
+	},
 	"escape memory limits": func([]string) error {
 		return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	},
@@ -263,6 +270,7 @@ func TestAbuse(t *testing.T) {
 		{"name the machine", nil, notPermitted},
 		{"restart", nil, notPermitted},
 		{"escape memory limits", nil, denied},
+		{"queue requests", nil, "function not implemented"}, // which would outlive it
 	}
 	for _, c := range cases {
 		t.Run(strings.Join(append([]string{c.name}, c.args...), " "), func(t *testing.T) {
@@ -299,8 +307,11 @@ func TestApart(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
-	if newLauncher(t, nil).NotApart() == nil {
-		t.Error("a launcher without a sandbox says that its commands are apart")
+	if bare := newLauncher(t, nil); bare.NotApart() == nil || bare.Lingers() == nil {
+		t.Error("a launcher without a sandbox says that its commands are apart, or that nothing of them lingers")
+	}
+	if err := l.Lingers(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -58,7 +58,8 @@
 //     loopback device, else the machine's, of which Landlock closes the sockets
 //     of the abstract namespace (Launcher.NotApart, if it cannot).
 //
-// It has no new privileges (setuid programs give none), and as root no capability
+// It has no io_uring, by which it could ask the kernel for what is done after its end
+// (Launcher.Lingers, if that cannot be refused). It has no new privileges (setuid programs give none), and as root no capability
 // beyond those of a package manager: it cannot mount, trace the launcher, make
 // devices, open files by handle, or change the network or the machine. The launcher
 // is put together once, a command costs three mounts and two namespaces, and 0.5 ms

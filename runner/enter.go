@@ -22,6 +22,7 @@ type inside struct {
 	mounts, network int  // namespaces to come back to
 	varTmp          bool // there is a /var/tmp to be covered
 	notApart        error
+	lingers         error // why requests of commands may outlive them
 }
 
 // enterSandbox prepares the calling thread: what it has lost, all that it forks has
@@ -43,7 +44,7 @@ func enterSandbox() (*inside, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forgo new privileges: %w", err)
 	}
-	in.notApart = apart()
+	in.notApart, in.lingers = apart(), refuseRings()
 	return in, boundCapabilities()
 }
 

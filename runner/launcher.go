@@ -45,6 +45,7 @@ type Launcher struct {
 
 	sandboxed bool
 	notApart  error
+	lingers   error
 
 	replies chan message  // closed when the launcher process is gone and reaped
 	quit    chan struct{} // closed by Close
@@ -154,8 +155,12 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 			return fmt.Errorf("%w: %s", ErrNoSandbox, m.Fault)
 		case m.Fault != "":
 			return errors.New(m.Fault)
-		case m.NotApart != "":
+		}
+		if m.NotApart != "" {
 			l.notApart = errors.New(m.NotApart)
+		}
+		if m.Lingers != "" {
+			l.lingers = errors.New(m.Lingers)
 		}
 		return nil
 	case <-ctx.Done():
@@ -166,6 +171,10 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 // NotApart says why a command may hand descriptors to those of other launchers, by a
 // socket of the abstract namespace; nil: it cannot. Without a network it never can.
 func (l *Launcher) NotApart() error { return l.notApart }
+
+// Lingers says why the kernel may still do what a command has asked of it, such as to read into
+// its memory, when the command has ended; nil: it does not.
+func (l *Launcher) Lingers() error { return l.lingers }
 
 // Limits are those of the slot's group; zero without a group.
 func (l *Launcher) Limits() cgroup.Limits {

@@ -95,7 +95,7 @@ func serveControl() error {
 			return lk.send(message{Kind: kindReady, Fault: err.Error()})
 		}
 	}
-	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart()}); err != nil {
+	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart(), Lingers: s.lingers()}); err != nil {
 		return err
 	}
 	return s.serve()
@@ -108,6 +108,17 @@ func (s *server) notApart() string {
 		return "they have no sandbox"
 	case s.inside.notApart != nil:
 		return s.inside.notApart.Error()
+	}
+	return ""
+}
+
+// lingers says why what commands ask of the kernel may be done after their end; empty: it is not.
+func (s *server) lingers() string {
+	switch {
+	case s.inside == nil:
+		return "they have no sandbox"
+	case s.inside.lingers != nil:
+		return s.inside.lingers.Error()
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,13 +11,34 @@ import (
 )
 
 // An OutputPolicy bounds what one action may write and return. Inputs that it returns
-// unchanged do not count. Zero fields are no bound.
+// unchanged do not count.
 type OutputPolicy struct {
-	Bytes int64 // of all files that it returns
-	Files int
+	// Bytes bounds the sizes of all files that it returns, holes included, for those are hashed and
+	// sent like the rest. 0 is what the worker's store may hold.
+	Bytes int64
+	Files int // 0 is defaultMaxOutputFiles
 	// Scratch bounds, in bytes, what the action writes at all: into its input root and
-	// its folders for temporary files.
+	// its folders for temporary files. 0 is no bound.
 	Scratch int64
+}
+
+const (
+	defaultMaxOutputFiles = 1_000_000
+	// maxOutputNames bounds what output directories hold, whatever it is.
+	maxOutputNames = 2 * defaultMaxOutputFiles
+)
+
+func (p *OutputPolicy) validate(storeBytes int64) error {
+	if p.Bytes < 0 || p.Files < 0 || p.Scratch < 0 {
+		return fmt.Errorf("outputs have a negative bound: %+v", *p)
+	}
+	if p.Bytes == 0 {
+		p.Bytes = storeBytes
+	}
+	if p.Files == 0 {
+		p.Files = defaultMaxOutputFiles
+	}
+	return nil
 }
 
 const (
@@ -69,20 +91,30 @@ func (a *action) refuse() error {
 		"it is not run again for %s", left.Round(time.Second))
 }
 
-// admit counts a file that the command made, before it is stored.
+// admit counts a file that the command made, before anybody reads it.
 func (o *outputs) admit(size int64) error {
 	policy := o.a.p.w.opts.Outputs
-	o.madeFiles++
-	o.madeBytes += size
-	var err error
-	switch {
-	case policy.Files > 0 && o.madeFiles > policy.Files:
-		err = failf(codes.ResourceExhausted, "the outputs are more than the %d files that an action may return", policy.Files)
-	case policy.Bytes > 0 && o.madeBytes > policy.Bytes:
-		err = failf(codes.ResourceExhausted, "the outputs are more than the %d bytes that an action may return", policy.Bytes)
-	default:
-		return nil
+	if o.madeFiles++; o.madeFiles > policy.Files {
+		return o.excess("the outputs are more than the %d files that an action may return (--max-output-files)", policy.Files)
 	}
+	if size > policy.Bytes-o.madeBytes { // a difference, for size may be near the largest number
+		return o.excess("it has %d bytes, the outputs before it have %d: more than the %d bytes that an action may return "+
+			"(--max-output-bytes)", size, o.madeBytes, policy.Bytes)
+	}
+	o.madeBytes += size
+	return nil
+}
+
+// admitNames counts what directories hold.
+func (o *outputs) admitNames(n int) error {
+	if o.names += n; o.names > maxOutputNames {
+		return o.excess("the output directories hold more than %d names", maxOutputNames)
+	}
+	return nil
+}
+
+// excess is the fault of an action that returns too much, and has it remembered.
+func (o *outputs) excess(format string, args ...any) error {
 	o.a.p.w.excesses.add(o.a.digest, time.Now())
-	return err
+	return failf(codes.ResourceExhausted, format, args...)
 }

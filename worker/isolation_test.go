@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,67 +50,77 @@ func TestSandboxedAction(t *testing.T) {
 	}
 }
 
-// TestOutputsThatOthersHaveOpen: where commands can hand descriptors on, an output becomes a
-// blob by copy, which nobody can rewrite through a descriptor of the output. Where they
-// cannot it is moved.
+// TestOutputsThatOthersHaveOpen: an output that somebody has open becomes a blob by copy, which he cannot
+// rewrite. Any other is moved where nothing of a command can be at work after its end.
 func TestOutputsThatOthersHaveOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		sandbox   *runner.Sandbox
 		noNetwork bool
 	}{"no sandbox": {}, "sandbox": {sandbox: &runner.Sandbox{}}, "no network": {&runner.Sandbox{}, true}} {
-		t.Run(name, func(t *testing.T) {
-			apart := c.noNetwork
-			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: c.sandbox, change: func(o *Options) {
-				o.NoNetwork = c.noNetwork
-				apart = apart || o.Launchers[0].NotApart() == nil
-			}})
-			if apart && c.sandbox == nil {
-				t.Fatal("commands without a sandbox are said to be apart")
-			}
-			last := digestOfBytes("last")
-			release := f.reads.hold(last.Hash())
-			defer release()
-			j := f.start(t, spec{
-				inputs: tree{"last": "last"}, paths: []string{"file", "dir"},
-				shell: `echo one >file; mkdir dir; echo two >dir/file; head -c 5000 /dev/zero; head -c 5001 /dev/zero >&2
-					cat last >/dev/null`,
+		for _, held := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/held %v", name, held), func(t *testing.T) {
+				apart := c.noNetwork
+				f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: c.sandbox, change: func(o *Options) {
+					o.NoNetwork = c.noNetwork
+					apart = (apart || o.Launchers[0].NotApart() == nil) && o.Launchers[0].Lingers() == nil
+				}})
+				if apart && c.sandbox == nil {
+					t.Fatal("commands without a sandbox are said to be apart")
+				}
+				testOutputsOpen(t, f, apart && !held, held)
 			})
-			for deadline := time.Now().Add(patience); f.reads.count(last) == 0; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the command does not read its input")
-				}
-			}
-			outputs := []struct{ name, content string }{
-				{"upper/*/upper/file", "one\n"},
-				{"upper/*/upper/dir/file", "two\n"},
-				{"work/*/stdout", strings.Repeat("\x00", 5000)},
-				{"work/*/stderr", strings.Repeat("\x00", 5001)},
-			}
-			var held []*os.File // as another command would have them
-			for _, o := range outputs {
-				held = append(held, openOnly(t, filepath.Join(filepath.Dir(f.local.Dir()), o.name)))
-			}
-			release()
-			assertOK(t, j.result(t))
-			for i, o := range outputs {
-				blob := filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes(o.content)))
-				was, err := held[i].Stat()
-				check(t, err)
-				is, err := os.Lstat(blob)
-				check(t, err)
-				if os.SameFile(was, is) != apart {
-					t.Errorf("%s was moved: %v, want %v", o.name, !apart, apart)
-				}
-				if apart {
-					continue
-				}
-				_, err = held[i].WriteAt([]byte("LIE"), 0)
-				check(t, err)
-				if b, err := os.ReadFile(blob); err != nil || string(b) != o.content {
-					t.Errorf("%s was rewritten to %.10q, %v", o.name, b, err)
-				}
-			}
-		})
+		}
+	}
+}
+
+func testOutputsOpen(t *testing.T, f *farm, moved, held bool) {
+	last := digestOfBytes("last")
+	release := f.reads.hold(last.Hash())
+	defer release()
+	j := f.start(t, spec{
+		inputs: tree{"last": "last"}, paths: []string{"file", "dir"},
+		shell: `echo one >file; mkdir dir; echo two >dir/file; head -c 5000 /dev/zero; head -c 5001 /dev/zero >&2
+			cat last >/dev/null`,
+	})
+	for deadline := time.Now().Add(patience); f.reads.count(last) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the command does not read its input")
+		}
+	}
+	outputs := []struct{ name, content string }{
+		{"upper/*/upper/file", "one\n"},
+		{"upper/*/upper/dir/file", "two\n"},
+		{"work/*/stdout", strings.Repeat("\x00", 5000)},
+		{"work/*/stderr", strings.Repeat("\x00", 5001)},
+	}
+	var files []*os.File // as another command would have them
+	var were []os.FileInfo
+	for _, o := range outputs {
+		file := openOnly(t, filepath.Join(filepath.Dir(f.local.Dir()), o.name))
+		was, err := file.Stat()
+		check(t, err)
+		if !held {
+			check(t, file.Close())
+		}
+		files, were = append(files, file), append(were, was)
+	}
+	release()
+	assertOK(t, j.result(t))
+	for i, o := range outputs {
+		blob := filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes(o.content)))
+		is, err := os.Lstat(blob)
+		check(t, err)
+		if os.SameFile(were[i], is) != moved {
+			t.Errorf("%s was moved: %v, want %v", o.name, !moved, moved)
+		}
+		if !held {
+			continue
+		}
+		_, err = files[i].WriteAt([]byte("LIE"), 0)
+		check(t, errors.Join(err, files[i].Close()))
+		if b, err := os.ReadFile(blob); err != nil || string(b) != o.content {
+			t.Errorf("%s was rewritten to %.10q, %v", o.name, b, err)
+		}
 	}
 }
 
@@ -122,7 +134,7 @@ func openOnly(t *testing.T, pattern string) *os.File {
 	}
 	file, err := os.OpenFile(names[0], os.O_RDWR, 0)
 	check(t, err)
-	t.Cleanup(func() { check(t, file.Close()) })
+	t.Cleanup(func() { _ = file.Close() })
 	return file
 }
 

@@ -31,18 +31,20 @@ type outputs struct {
 	// needs has all blobs that the result needs: those, and those of unchanged inputs.
 	needs map[digest.Digest]struct{}
 	unpin []func()
-	// moves has files of the writable layer, by their paths on the host, that are moved into the
-	// store when all was found: until then another output may have them, too.
-	moves map[string]digest.Digest
+	// movable: what is stored may be moved into the store, for neither can anybody write to it later,
+	// nor is it part of another output. taken has what is stored already, if it may be.
+	movable bool
+	taken   map[string]digest.Digest
 	// What the command made of it, for the OutputPolicy.
 	madeFiles int
 	madeBytes int64
+	names     int // seen in directories
 }
 
 func newOutputs(a *action) *outputs {
 	return &outputs{
 		a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{},
-		needs: map[digest.Digest]struct{}{}, moves: map[string]digest.Digest{},
+		needs: map[digest.Digest]struct{}{}, taken: map[string]digest.Digest{},
 	}
 }
 
@@ -69,18 +71,18 @@ func (o *outputs) stream(ctx context.Context, name string, truncated bool) ([]by
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
 	head, err := io.ReadAll(io.LimitReader(f, maxInlineBytes+1))
-	if err != nil || len(head) <= maxInlineBytes {
+	// Closed, or it could not be moved.
+	if err = errors.Join(err, f.Close()); err != nil || len(head) <= maxInlineBytes {
 		return head, nil, err
 	}
 	var d digest.Digest
-	if !o.a.vacated {
-		d, err = o.copy(ctx, f)
-	} else if d, err = o.hash(f); err == nil {
-		err = o.adopt(ctx, name, d)
+	if o.a.sealed {
+		d, err = o.a.p.w.opts.Store.Take(ctx, name, o.a.fn)
+	} else {
+		d, err = o.copy(ctx, func() (*os.File, error) { return os.Open(name) })
 	}
-	return nil, d.Proto(), err
+	return nil, d.Proto(), o.stored(ctx, d, err)
 }
 
 // markTruncated says at the end of an output that the rest is not there.
@@ -93,62 +95,68 @@ func markTruncated(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// collect finds every output in the root and stores it. What was found beside a fault is
-// stored as well.
-func (o *outputs) collect(ctx context.Context, root *os.Root) error {
-	err := o.find(ctx, root)
-	for written, d := range o.moves {
-		if adopted := o.adopt(ctx, written, d); adopted != nil {
-			return errors.Join(err, adopted)
-		}
-	}
-	return err
+// A foundOutput is what the root has at an output's path.
+type foundOutput struct {
+	output
+	info fs.FileInfo
 }
 
-// find finds every output in the root. One that is not there is left out, as REv2 wants.
-// One output may be part of another.
-func (o *outputs) find(ctx context.Context, root *os.Root) error {
+// collect finds every output in the root and stores it. One that is not there is left out, as
+// REv2 wants. One output may be part of another. What was found beside a fault is stored as well.
+func (o *outputs) collect(ctx context.Context, root *os.Root) error {
+	found, fault := o.find(root)
+	o.movable = o.a.sealed && !entangled(o.a.root.Path(), found)
+	for _, at := range found {
+		if err := o.add(ctx, root, at); err != nil {
+			return fmt.Errorf("output %.200q: %w", at.path, err)
+		}
+	}
+	return fault
+}
+
+// find finds every output in the root, and reports symlinks, whose targets may be gone later. What it found
+// beside a fault comes before it.
+func (o *outputs) find(root *os.Root) (found []foundOutput, err error) {
 	for _, want := range o.a.command.outputs {
 		info, err := root.Lstat(want.full)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			continue
 		case err != nil:
-			return o.a.command.pathFault("output", want.path, err)
+			return found, o.a.command.pathFault("output", want.path, err)
+		case info.Mode().Type() != fs.ModeSymlink:
+			found = append(found, foundOutput{want, info})
+			continue
 		}
-		if err := o.add(ctx, root, want, info); err != nil {
-			return fmt.Errorf("output %.200q: %w", want.path, err)
+		target, err := readlink(root, want.full)
+		if err != nil {
+			return found, fmt.Errorf("output %.200q: %w", want.path, err)
 		}
+		o.addSymlink(root, want, target)
 	}
-	return nil
+	return found, nil
 }
 
-func (o *outputs) add(ctx context.Context, root *os.Root, want output, info fs.FileInfo) error {
+func (o *outputs) add(ctx context.Context, root *os.Root, at foundOutput) error {
 	switch {
-	case info.Mode().IsRegular():
-		if want.kind == directoryOutput {
+	case at.info.Mode().IsRegular():
+		if at.kind == directoryOutput {
 			return failf(codes.InvalidArgument, "is a file, a directory was asked for")
 		}
-		node, err := o.fileNode(ctx, root, want.full, info)
+		node, err := o.fileNode(ctx, root, at.full, at.info)
 		if err != nil {
 			return err
 		}
 		o.result.OutputFiles = append(o.result.OutputFiles, &repb.OutputFile{
-			Path: want.path, Digest: node.GetDigest(), IsExecutable: node.GetIsExecutable(),
+			Path: at.path, Digest: node.GetDigest(), IsExecutable: node.GetIsExecutable(),
 		})
-	case info.Mode().Type() == fs.ModeSymlink:
-		target, err := readlink(root, want.full)
-		if err != nil {
-			return err
-		}
-		o.addSymlink(root, want, target)
-	case info.IsDir():
-		if want.kind == fileOutput {
+	case at.info.IsDir():
+		if at.kind == fileOutput {
 			return failf(codes.InvalidArgument, "is a directory, a file was asked for")
 		}
-		return o.addDirectory(ctx, root, want)
+		return o.addDirectory(ctx, root, at.output)
 	default:
-		return notPlain(info)
+		return notPlain(at.info)
 	}
 	return nil
 }
@@ -180,60 +188,53 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 		node.Digest = input.Digest.Proto()
 		return node, nil
 	}
-	written, _ := o.a.root.Written(full)
-	if d, again := o.moves[written]; again {
+	if d, again := o.taken[full]; again {
 		node.Digest = d.Proto()
 		return node, nil
 	}
 	if err := o.admit(info.Size()); err != nil {
 		return nil, err
 	}
-	f, err := root.Open(full)
-	if err != nil {
+	d, err := o.take(ctx, root, full)
+	if err = o.stored(ctx, d, err); err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var d digest.Digest
-	if written == "" || !o.a.vacated {
-		d, err = o.copy(ctx, f)
-	} else if d, err = o.hash(f); err == nil {
-		o.moves[written] = d
+	if !o.movable {
+		o.taken[full] = d
 	}
 	node.Digest = d.Proto()
-	return node, err
+	return node, nil
 }
 
-// copy copies f into the worker's store, where it is pinned, and hashes it again meanwhile: what
-// somebody changes is no output.
-func (o *outputs) copy(ctx context.Context, f *os.File) (digest.Digest, error) {
-	d, err := o.hash(f)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
+// take makes the file at full a blob of the worker's store. If the action is not sealed it is
+// copied, which leaves those who still have a way to it with the original.
+func (o *outputs) take(ctx context.Context, root *os.Root, full string) (digest.Digest, error) {
+	if o.movable {
+		if written, ok := o.a.root.Written(full); ok {
+			d, err := o.a.p.w.opts.Store.Take(ctx, written, o.a.fn)
+			if !errors.Is(err, syscall.ENAMETOOLONG) {
+				return d, err
+			}
+		}
 	}
+	// Not to wait for a writer should somebody have put a pipe there.
+	return o.copy(ctx, func() (*os.File, error) {
+		return root.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	})
+}
+
+// copy copies the file that open opens into the worker's store.
+func (o *outputs) copy(ctx context.Context, open func() (*os.File, error)) (digest.Digest, error) {
+	f, err := open()
 	if err != nil {
-		return d, err
-	}
-	return d, o.stored(ctx, d, o.a.p.w.opts.Store.Put(ctx, d, f))
-}
-
-// adopt moves what written names on the host into the worker's store, where it is pinned. The
-// action is vacated: who had the file open could rewrite the blob.
-func (o *outputs) adopt(ctx context.Context, written string, d digest.Digest) error {
-	return o.stored(ctx, d, o.a.p.w.opts.Store.Adopt(ctx, written, d))
-}
-
-func (o *outputs) hash(f *os.File) (digest.Digest, error) {
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return digest.Digest{}, err
 	}
-	return digest.OfReader(o.a.fn, f)
+	defer f.Close()
+	return o.a.p.w.opts.Store.TakeCopy(ctx, f, o.a.fn)
 }
 
 // stored keeps a file that came into the store, if err is nil.
 func (o *outputs) stored(ctx context.Context, d digest.Digest, err error) error {
-	if errors.Is(err, cas.ErrCorrupt) {
-		return failf(codes.Aborted, "was changed after the command had ended: %w", err)
-	}
 	if err != nil {
 		return err
 	}

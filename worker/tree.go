@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -80,7 +81,7 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 			return m, input.Digest, err
 		}
 	}
-	entries, err := readDir(b.root, full)
+	entries, err := b.readDir(ctx, full)
 	if err != nil {
 		return nil, digest.Digest{}, err
 	}
@@ -202,13 +203,29 @@ func readlink(root *os.Root, full string) (string, error) {
 	return target, err
 }
 
+// namesAtOnce is how many names of a directory are read before anybody looks whether to go on.
+const namesAtOnce = 4096
+
 // readDir lists a directory in the order that REv2 wants.
-func readDir(root *os.Root, full string) ([]fs.DirEntry, error) {
-	f, err := root.Open(full)
+func (b *treeBuilder) readDir(ctx context.Context, full string) (entries []fs.DirEntry, err error) {
+	f, err := b.root.Open(full)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := f.ReadDir(-1)
+	defer f.Close()
+	for !errors.Is(err, io.EOF) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var more []fs.DirEntry
+		if more, err = f.ReadDir(namesAtOnce); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if err := b.o.admitNames(len(more)); err != nil {
+			return nil, err
+		}
+		entries = append(entries, more...)
+	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, errors.Join(err, f.Close())
+	return entries, nil
 }

@@ -123,7 +123,7 @@ func (o *Options) validate() error {
 	if err := instance.Check(o.InstancePrefix); err != nil {
 		return fmt.Errorf("instance prefix: %w", err)
 	}
-	if err := errors.Join(o.checkReuse(), o.checkUsers()); err != nil {
+	if err := errors.Join(o.checkReuse(), o.checkUsers(), o.Outputs.validate(o.Store.Stats().MaxBytes)); err != nil {
 		return err
 	}
 	if o.SizeClass == 0 {

@@ -27,8 +27,9 @@ func (w *Worker) LimitFlags(f *pflag.FlagSet) {
 		"(default nine tenths of all, divided by the slots)")
 	f.StringVar(&w.Cgroup, "cgroup", cgroupAuto, "`whether` slots are cgroups: require, and have all limits; "+
 		"auto, as far as this machine can; off")
-	f.StringVar(&w.MaxOutputBytes, "max-output-bytes", "", "`size` of all that one action may return, such as 10GiB (default any)")
-	f.IntVar(&w.MaxOutputFiles, "max-output-files", 0, "how many `files` one action may return; 0: any number")
+	f.StringVar(&w.MaxOutputBytes, "max-output-bytes", "", "`size` of all that one action may return, such as 10GiB, holes included "+
+		"(default what the worker's store may hold)")
+	f.IntVar(&w.MaxOutputFiles, "max-output-files", 1_000_000, "how many `files` one action may return")
 	f.StringVar(&w.MaxScratch, "max-scratch", "", "`size` of all that one action may write, such as 20GiB (default any)")
 }
 
