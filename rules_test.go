@@ -38,6 +38,7 @@ var floors = map[string]int{
 	"cas/tree":        1,
 	"proto/admin":     1, // shows messages of others
 	"cgroup":          1,
+	"intake":          1,
 	"kv/record":       1,
 	"vfs/erofs":       1,
 	"scheduler/fair":  1,

@@ -105,7 +105,7 @@ func (g *Guard) knows(method string) bool {
 
 // Unary is the interceptor of unary calls.
 func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	c, err := g.call(ctx, info.FullMethod)
+	c, err := g.begun(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 // Stream is the interceptor of streams. It looks at their first message, which is where
 // each of our services has what it is asked.
 func (g *Guard) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c, err := g.call(stream.Context(), info.FullMethod)
+	c, err := g.begun(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
@@ -181,11 +181,53 @@ func (g *Guard) call(ctx context.Context, method string) (*call, error) {
 	return c, nil
 }
 
+type callKey struct{}
+
+// Look refuses a call of somebody who shows neither certificate nor token, by its headers alone. It does not
+// block. What it returns is for Admit.
+func (g *Guard) Look(ctx context.Context, method string) (context.Context, error) {
+	n, ok := g.methods[method]
+	if !ok || n.free || g.tokens != nil && len(metadata.ValueFromIncomingContext(ctx, "authorization")) > 0 {
+		return ctx, nil // to verify a token may take calls, and an unknown method has its own error
+	}
+	c, err := g.call(ctx, method)
+	if err != nil {
+		return ctx, err
+	}
+	return context.WithValue(ctx, callKey{}, c), nil
+}
+
+// Admit finds out who makes a call before any request of it is read. It may block, for the keys of tokens.
+// The identity is nil for who shows none, and for all who call a method that needs none. The context that
+// it returns is for Unary and Stream.
+func (g *Guard) Admit(ctx context.Context, method string) (context.Context, *Identity, error) {
+	c, err := g.begun(ctx, method)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return context.WithValue(ctx, callKey{}, c), c.who, nil
+}
+
+// begun returns the call that Look or Admit have found out about.
+func (g *Guard) begun(ctx context.Context, method string) (*call, error) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.guard == g && c.method == method {
+		return c, nil
+	}
+	return g.call(ctx, method)
+}
+
+// Trusted reports whether i stands for this process itself.
+func (i *Identity) Trusted() bool { return i != nil && i.trusted }
+
 // caller returns who makes a call, nil if he does not show it. What he shows must be good.
 func (g *Guard) caller(ctx context.Context) (*Identity, error) {
 	var state *tls.ConnectionState
 	if p, ok := peer.FromContext(ctx); ok {
-		switch info := p.AuthInfo.(type) {
+		known := p.AuthInfo
+		if w, ok := known.(interface{ Inner() credentials.AuthInfo }); ok {
+			known = w.Inner()
+		}
+		switch info := known.(type) {
 		case InProcess:
 			return &Identity{User: "this process", trusted: true}, nil
 		case credentials.TLSInfo:

@@ -19,6 +19,11 @@ type (
 	writeStream = grpc.GenericServerStream[bytestream.WriteRequest, bytestream.WriteResponse]
 )
 
+// RegisterByteStream adds a ByteStream to g.
+func RegisterByteStream(g grpc.ServiceRegistrar, s bytestream.ByteStreamServer) {
+	g.RegisterService(byteStreamDesc(), s)
+}
+
 // byteStreamDesc describes the service to gRPC. The generated
 // RegisterByteStreamServer takes a *grpc.Server only; this works with every
 // grpc.ServiceRegistrar.

@@ -128,7 +128,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 	defer pacing.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	pacing.Go(func() { farm.PaceGarbage(ctx) })
+	pacing.Go(func() { farm.PaceGarbage(ctx, benchMemory) })
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,
@@ -217,3 +217,6 @@ func profileCPU(file string) (end func() error, err error) {
 		return f.Close()
 	}, nil
 }
+
+// benchMemory is as much as PaceGarbage makes use of.
+const benchMemory = 8 << 30

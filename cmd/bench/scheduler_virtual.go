@@ -98,7 +98,7 @@ func decisions(ctx context.Context, queued int, o *options) (decisionRuns, error
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	pacing, stop := context.WithCancel(ctx)
 	var paced sync.WaitGroup
-	paced.Go(func() { farm.PaceGarbage(pacing) })
+	paced.Go(func() { farm.PaceGarbage(pacing, benchMemory) })
 	defer paced.Wait()
 	defer stop()
 	var done decisionRuns

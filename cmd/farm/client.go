@@ -22,6 +22,15 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 )
 
+// What a server sends of one call, and of all calls of a connection, before this side has said that it has
+// room. Left to itself, gRPC begins with 64 KiB, which takes ten round trips until it is enough for a large
+// blob, and ends with 16 MiB for both. What servers take is in package intake, but for connectionWindow,
+// which says nothing of memory: gRPC gives it back before anything is read.
+const (
+	streamWindow     = 16 << 20
+	connectionWindow = 64 << 20
+)
+
 // A Client says whom a program trusts when it calls others, and who it is. The zero
 // Client trusts the authorities of the system and is nobody.
 type Client struct {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// spareGarbage is how much garbage a process may hold however little it needs:
-	// to collect it sooner costs CPU and helps nobody.
+	// spareGarbage is how much garbage a process may hold however little it needs, if it has
+	// eight times as much memory: to collect it sooner costs CPU and helps nobody.
 	spareGarbage = 512 << 20
 	// garbagePercent is how much of what it needs a large process may hold.
 	garbagePercent = 50
@@ -19,9 +19,9 @@ const (
 )
 
 // PaceGarbage adapts how much garbage this process holds, until ctx ends: a small
-// process collects seldom, a large one often. It is for main; GOGC in the environment
-// has precedence.
-func PaceGarbage(ctx context.Context) {
+// process collects seldom, a large one often, and one with little memory as Go has it.
+// It is for main; GOGC in the environment has precedence.
+func PaceGarbage(ctx context.Context, memory int64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -30,7 +30,7 @@ func PaceGarbage(ctx context.Context) {
 	percent := 0
 	for {
 		// Setting it stops the world for a moment.
-		if p := gcPercent(neededBytes()); p < percent*9/10 || p > percent*11/10 {
+		if p := gcPercent(neededBytes(), uint64(memory)); p < percent*9/10 || p > percent*11/10 {
 			debug.SetGCPercent(p)
 			percent = p
 		}
@@ -42,9 +42,10 @@ func PaceGarbage(ctx context.Context) {
 	}
 }
 
-// gcPercent is GOGC for a process that needs so many bytes.
-func gcPercent(needed uint64) int {
-	return int(max(garbagePercent, 100*spareGarbage/max(needed, spareGarbage/20)))
+// gcPercent is GOGC for a process that needs so many bytes of those that there are.
+func gcPercent(needed, memory uint64) int {
+	spare := min(spareGarbage, memory/8)
+	return int(max(garbagePercent, 100*spare/max(needed, spare/20, 1)))
 }
 
 // neededBytes is what the last collection left of the heap, and the stacks, as the

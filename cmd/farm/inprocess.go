@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // inProcessNetwork is the network of connections that come from this process.
@@ -96,7 +97,37 @@ func (c orInProcess) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 	if raw.RemoteAddr().Network() == inProcessNetwork {
 		return raw, auth.InProcess{}, nil
 	}
-	return c.TransportCredentials.ServerHandshake(raw)
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	through, ok := raw.(*intake.Conn)
+	if err != nil || !ok {
+		return conn, info, err
+	}
+	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+		through.Known()
+	}
+	return conn, arrived{info, through}, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c orInProcess) Clone() credentials.TransportCredentials {
+	return orInProcess{c.TransportCredentials.Clone()}
+}
+
+// arrived is what is known of a connection, and the connection.
+type arrived struct {
+	credentials.AuthInfo
+	conn *intake.Conn
+}
+
+// Inner is for auth.Guard.
+func (a arrived) Inner() credentials.AuthInfo { return a.AuthInfo }
+
+// GetSecurityValue implements credentials.ChannelzSecurityInfo, for channelz.
+func (a arrived) GetSecurityValue() credentials.ChannelzSecurityValue {
+	if i, ok := a.AuthInfo.(credentials.ChannelzSecurityInfo); ok {
+		return i.GetSecurityValue()
+	}
+	return nil
 }
 
 type inProcessConn struct{ net.Conn }

@@ -14,7 +14,10 @@ import (
 // TestCallsAreCounted calls methods that succeed, fail, and do not exist.
 func TestCallsAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	server, _ := newGRPC(newCalls(registry), &activity{}, protection{})
+	server, _, err := newGRPC(registry, &activity{}, protection{}, Callers{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

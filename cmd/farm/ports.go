@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/forerunner-build/forerunner/auth"
@@ -68,19 +68,12 @@ func (p protection) pages(right auth.Right, pages http.Handler) http.Handler {
 	return p.guard.HTTP(right, pages)
 }
 
-// options returns those of a gRPC server.
-func (p protection) options() (list []grpc.ServerOption) {
-	transport := insecure.NewCredentials()
+// credentials returns those of a gRPC server.
+func (p protection) credentials() credentials.TransportCredentials {
 	if p.source != nil {
-		transport = p.source.Credentials()
+		return orInProcess{p.source.Credentials()}
 	}
-	if p.source != nil || p.guard != nil {
-		list = append(list, grpc.Creds(orInProcess{transport}))
-	}
-	if p.guard != nil {
-		list = append(list, grpc.ChainUnaryInterceptor(p.guard.Unary), grpc.ChainStreamInterceptor(p.guard.Stream))
-	}
-	return list
+	return orInProcess{insecure.NewCredentials()}
 }
 
 // open reads the files; nil if there is to be no TLS.

@@ -24,13 +24,16 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	return prefetch.NewProfiles(store, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), closeStore, nil
 }
 
-// memoryCache returns the bytes of MemoryCache; 0: the defaults of those who have it.
+// memoryCache returns the bytes of MemoryCache or, without it, what there is memory for.
 func (w *Worker) memoryCache() (int64, error) {
 	n, err := parseSize(w.MemoryCache)
 	if err != nil {
 		return 0, fmt.Errorf("--memory-cache: %w", err)
 	}
-	return n, nil
+	if n > 0 {
+		return n, nil
+	}
+	return w.Callers.Memory.cacheBytes(directoryBytes)
 }
 
 // flushTimeout bounds how long the end of a worker waits for its profiles.

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -64,6 +65,8 @@ type Scheduler struct {
 	Config scheduler.Config
 	Logger *zap.Logger
 	Ports  Ports
+	// Callers bound what is taken in, and say how much memory there is.
+	Callers Callers
 	// Tracing is also the worker's, if there is one in this process.
 	Tracing Tracing
 	// Client is whom storage elsewhere is shown.
@@ -82,6 +85,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
+	s.Callers.Flags(f)
 	s.Tracing.Flags(f)
 	s.Client.Flags(f)
 	f.StringVar(&s.Lease, "lease", "", "`name` under which schedulers with the same --state (redis) take turns: one serves, and when it "+
@@ -175,7 +179,10 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	clients := &activity{}
-	server, health := newGRPC(newCalls(registry), clients, protect)
+	server, health, err := newGRPC(registry, clients, protect, s.Callers)
+	if err != nil {
+		return err
+	}
 	defer server.Stop() // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
@@ -194,7 +201,11 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	}
 	defer func() { err = errors.Join(err, stopHTTP()) }()
 
-	parts := &schedulerParts{listener, clients, server, health, sched, pages}
+	calls, err := s.Callers.accept(sched.Watch(listener), server, protect)
+	if err != nil {
+		return err
+	}
+	parts := &schedulerParts{calls, clients, server, health, sched, pages}
 	return s.run(ctx, parts, ready)
 }
 
@@ -202,7 +213,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 type schedulerParts struct {
 	listener net.Listener
 	clients  *activity
-	server   *grpc.Server
+	server   *intake.Server
 	health   *health.Server
 	sched    *scheduler.Server
 	pages    *web.Site
@@ -213,7 +224,7 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.server.Serve(p.sched.Watch(p.listener)) })
+	group.Go(func() error { return p.server.Serve(p.listener) })
 	if s.local != nil {
 		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.local)) })
 	}
@@ -295,7 +306,7 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 
 // checkAccess returns an error if the guard does not know all that is served, and warns
 // if there is none where others can call.
-func (s *Scheduler) checkAccess(guard *auth.Guard, server *grpc.Server) error {
+func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error {
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
 	}
@@ -387,8 +398,12 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guar
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
+	directories, err := s.Callers.Memory.cacheBytes(directoryBytes)
+	if err != nil {
+		return nil, err
+	}
 	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
-		MaxBytes: size, FreePercent: s.FreePercent, Logger: s.Logger, Metrics: metrics,
+		MaxBytes: size, FreePercent: s.FreePercent, DirectoryCacheBytes: directories, Logger: s.Logger, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)

@@ -17,57 +17,54 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
-// What a side sends of one call, and of all calls of a connection, before the other one
-// has said that it has room. Left to itself, gRPC begins with 64 KiB, which takes ten
-// round trips until it is enough for a large blob, and ends with 16 MiB for both.
-const (
-	streamWindow     = 16 << 20
-	connectionWindow = 64 << 20
-)
-
-// maxHeaderBytes bounds the headers of one call. It leaves room to tell a client that
-// its RequestMetadata is too long, and which bound that has.
+// maxHeaderBytes bounds the headers of one call, which anybody can send. It leaves room for a token, and to
+// tell a client that its RequestMetadata is too long, and which bound that has.
 const maxHeaderBytes = 2 << 20
 
-// streamWorkers is how many goroutines wait for calls; beyond them each call gets a new
-// one, whose stack has to grow first.
+// streamWorkers is how many goroutines wait for calls where there is memory for them; beyond them each call
+// gets a new one, whose stack has to grow first.
 const streamWorkers = 2048
+
+// handshakeTimeout bounds how long a connection may take until it can have calls.
+const handshakeTimeout = 10 * time.Second
 
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
-// newGRPC returns a server with health, reflection and channelz. c counts its calls, and a sees those
+// newGRPC returns a server with health, reflection and channelz, whose calls registry counts. a sees those
 // that p lets through.
-func newGRPC(c *calls, a *activity, p protection) (*grpc.Server, *health.Server) {
-	s := grpc.NewServer(append(append([]grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(c.unary),
-		grpc.ChainStreamInterceptor(c.stream),
-	}, p.options()...),
-		grpc.ChainUnaryInterceptor(a.unary),
-		grpc.ChainStreamInterceptor(a.stream),
-		grpc.MaxRecvMsgSize(cas.MaxMessageBytes),
+func newGRPC(registry *prometheus.Registry, a *activity, p protection, c Callers) (*intake.Server, *health.Server, error) {
+	memory, bounds, err := c.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := p.intake(newCalls(registry), a)
+	o.Bounds, o.Metrics = bounds, registry
+	s := intake.NewServer(o,
+		grpc.Creds(p.credentials()),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
-		grpc.NumStreamWorkers(streamWorkers),
+		grpc.NumStreamWorkers(uint32(max(32, min(streamWorkers, memory>>20)))),
+		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
 		// A machine that vanished sends nothing any more; its connection would stay.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 15 * time.Second, Timeout: 10 * time.Second}),
-	)...)
+	)
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
 	channelz.RegisterChannelzServiceToServer(s)
-	return s, h
+	return s, h, nil
 }
 
 // stopGRPC lets calls end by themselves for a while, then ends them.
-func stopGRPC(s *grpc.Server, h *health.Server) {
+func stopGRPC(s *intake.Server, h *health.Server) {
 	h.Shutdown()
 	stopped := make(chan struct{})
 	go func() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -74,14 +75,21 @@ func (w *Worker) serveCache(
 	if err != nil {
 		return "", nil, err
 	}
-	server, health := newGRPC(newCalls(registry), &activity{}, protect)
+	server, health, err := newGRPC(registry, &activity{}, protect, w.Callers)
+	if err != nil {
+		return "", nil, errors.Join(err, listener.Close())
+	}
 	lender := cas.NewLender(store, w.Logger)
 	lender.Register(server)
 	if err := errors.Join(w.checkReaders(protect.guard, host, server), countLoans(registry, lender)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
+	gated, err := w.Callers.accept(listener, server, protect)
+	if err != nil {
+		return "", nil, errors.Join(err, listener.Close())
+	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(gated) }()
 	if w.reaches(host) {
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		cache = w.Ports.scheme() + net.JoinHostPort(host, port)
@@ -97,7 +105,7 @@ func (w *Worker) serveCache(
 
 // checkReaders returns an error if the guard does not know all that is served, and warns if there is none
 // where others can call.
-func (w *Worker) checkReaders(guard *auth.Guard, host string, server *grpc.Server) error {
+func (w *Worker) checkReaders(guard *auth.Guard, host string, server *intake.Server) error {
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
 	}

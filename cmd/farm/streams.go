@@ -4,6 +4,7 @@ import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
@@ -24,9 +25,9 @@ func (r streamsRegistrar) RegisterService(d *grpc.ServiceDesc, service any) {
 
 // serveStreams registers what clients find of storage on the scheduler's port,
 // which may be nothing, and the streams of the scheduler.
-func (s *storage) serveStreams(g *grpc.Server, sched *scheduler.Server) {
+func (s *storage) serveStreams(g grpc.ServiceRegistrar, sched *scheduler.Server) {
 	if s.register == nil {
-		bytestream.RegisterByteStreamServer(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
+		cas.RegisterByteStream(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
 		return
 	}
 	s.register(streamsRegistrar{g, sched})

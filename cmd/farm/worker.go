@@ -46,7 +46,9 @@ type Worker struct {
 	FreePercent             int // of the free space, without CacheSize; 0 is 80
 	Logger                  *zap.Logger
 	Ports                   Ports
-	Tracing                 Tracing
+	// Callers bound what is taken in at ServeCache, and say how much memory there is.
+	Callers Callers
+	Tracing Tracing
 	// ServeCache is HOST:PORT at which other workers read the store; empty: they do not. ConfigFile is a
 	// scheduler's, of which the access counts there and at HTTP; empty: none.
 	ServeCache, ConfigFile string
@@ -98,6 +100,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
 	w.Ports.Flags(f)
+	w.Callers.Flags(f)
 	w.Tracing.Flags(f)
 	w.Client.Flags(f)
 	w.PipelineFlags(f)
@@ -122,8 +125,8 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 		"hardlink, all before the start; auto, fuse where this machine can")
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
-	f.StringVar(&w.MemoryCache, "memory-cache", "256M", "memory for directories of input roots that were used lately, e.g. `64M`, and "+
-		"a quarter as much for what actions read")
+	f.StringVar(&w.MemoryCache, "memory-cache", "", "memory for directories of input roots that were used lately, e.g. `64M`, and "+
+		"a quarter as much for what actions read (default 256M, or an eighth of --memory-limit)")
 	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
 	w.Reuse = ReuseOff
 	f.Var(&w.Reuse, "reuse", "`when` a former result may stand for a run: off, never; profile, when the former run looked at "+

@@ -27,7 +27,11 @@ func main() {
 			defer pacing.Wait()
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
-			pacing.Go(func() { farm.PaceGarbage(ctx) })
+			memory, err := s.Callers.Memory.Enforce()
+			if err != nil {
+				return err
+			}
+			pacing.Go(func() { farm.PaceGarbage(ctx, memory) })
 			return s.Run(ctx, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	runner.MainIfLauncher()
-	w := &farm.Worker{}
+	w := &farm.Worker{Callers: farm.Callers{Memory: farm.BesideCommands()}}
 	var json bool
 	cmd := farm.NewCommand("forerunner-worker", "run actions for a scheduler", "",
 		func(cmd *cobra.Command, _ []string) (err error) {
@@ -25,6 +25,9 @@ func main() {
 			}
 			drain, abort, release := farm.Signals(cmd.Context())
 			defer release()
+			if _, err := w.Callers.Memory.Enforce(); err != nil {
+				return err
+			}
 			started, err := w.Start(abort)
 			if err != nil {
 				return err

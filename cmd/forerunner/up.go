@@ -29,6 +29,8 @@ func (l *localFarm) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.cacheSize, "cache-size", "", "bytes that storage and the worker's store may each use, e.g. `20G` (default 40% of what is free)")
 	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
 	l.scheduler.Ports.Flags(f)
+	l.scheduler.Callers.Memory = farm.BesideCommands()
+	l.scheduler.Callers.Flags(f)
 	l.scheduler.Tracing.Flags(f)
 	l.worker.PipelineFlags(f)
 	l.worker.FilesystemFlags(f)
@@ -50,7 +52,10 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	// Two stores share one disk.
 	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
 	l.worker.NoCompression = true
-	l.worker.Tracing = l.scheduler.Tracing
+	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
+	if _, err := l.scheduler.Callers.Memory.Enforce(); err != nil {
+		return err
+	}
 	l.worker.Hide = []string{data}
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)

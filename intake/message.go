@@ -1,0 +1,188 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // the codec of all messages
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// raw is a stream of gRPC as the transport has it. grpc.ServerStream asks it for a whole message at once;
+// here the length is seen before the rest is asked for. TestRawStream fails if gRPC has it no more.
+type raw interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+	RecvCompress() string
+}
+
+// A receiver reads the requests of one call, each within its bounds.
+type receiver struct {
+	grpc.ServerStream
+	raw     raw
+	account *account // nil: it is not bounded
+	limit   int      // of bytes of one message
+	rest    time.Duration
+	expire  func() // ends the call
+	expired atomic.Bool
+	first   bool  // the next message is the first
+	single  bool  // there is to be one only
+	held    int64 // bytes of the last message, reserved until the next one
+}
+
+// free gives back what the last message reserved.
+func (r *receiver) free() {
+	if r.held > 0 {
+		r.account.release(messagePool, r.held)
+		r.held = 0
+	}
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (r *receiver) RecvMsg(m any) error {
+	r.free()
+	err := r.receive(m)
+	if err != nil && r.expired.Load() {
+		return status.Error(codes.DeadlineExceeded, "the request did not arrive in time")
+	}
+	return err
+}
+
+func (r *receiver) receive(m any) error {
+	var header [5]byte
+	wait := r.rest
+	if r.first {
+		wait = r.bounds().Wait
+	}
+	if err := r.within(wait, func() error { return r.raw.ReadMessageHeader(header[:]) }); err != nil {
+		return err
+	}
+	r.first = false
+	length := int64(binary.BigEndian.Uint32(header[1:]))
+	if length > int64(r.limit) {
+		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes, at most %d are taken", length, r.limit)
+	}
+	compressed := header[0] == 1
+	cost := length
+	if compressed { // what it comes to is known at its end
+		cost = int64(r.limit)
+	}
+	if r.account != nil && cost > smallMessage {
+		if err := r.account.reserve(r.Context(), messagePool, cost); err != nil {
+			return err
+		}
+		r.held = cost
+	}
+	var data mem.BufferSlice
+	err := r.within(patience(r.bounds().Wait, int(length)), func() (err error) {
+		data, err = r.raw.Read(int(length))
+		return err
+	})
+	if err != nil {
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	defer func() { data.Free() }()
+	if compressed {
+		if data, err = r.decompress(data); err != nil {
+			return err
+		}
+	}
+	if err := encoding.GetCodecV2("proto").Unmarshal(data, m); err != nil {
+		return status.Errorf(codes.Internal, "decode the request: %v", err)
+	}
+	if r.single {
+		return r.end()
+	}
+	return nil
+}
+
+// end returns an error if a second message comes, whose bytes nobody would read.
+func (r *receiver) end() error {
+	var header [5]byte
+	err := r.within(r.bounds().Wait, func() error { return r.raw.ReadMessageHeader(header[:]) })
+	switch err {
+	case io.EOF:
+		return nil
+	case nil:
+		return status.Error(codes.Internal, "there is a second request in a call that takes one")
+	}
+	return err
+}
+
+func (r *receiver) bounds() *Bounds {
+	if r.account == nil {
+		return &unbounded
+	}
+	return &r.account.ledger.bounds
+}
+
+// unbounded are for callers who are trusted.
+var unbounded Bounds
+
+// within ends the call if read takes longer than that; 0 is for ever.
+func (r *receiver) within(wait time.Duration, read func() error) error {
+	if r.account == nil || wait == 0 {
+		return read()
+	}
+	timer := time.AfterFunc(wait, func() {
+		r.expired.Store(true)
+		r.account.ledger.refused("late")
+		r.expire()
+	})
+	defer timer.Stop()
+	return read()
+}
+
+// decompress returns what data, which it frees, stands for.
+func (r *receiver) decompress(data mem.BufferSlice) (mem.BufferSlice, error) {
+	defer data.Free()
+	name := r.raw.RecvCompress()
+	c := encoding.GetCompressor(name)
+	if c == nil {
+		return nil, status.Errorf(codes.Unimplemented, "requests compressed by %q are not taken", name)
+	}
+	in := data.Reader()
+	defer in.Close()
+	var out bytes.Buffer
+	plain, err := c.Decompress(in)
+	if err == nil {
+		_, err = io.Copy(&out, io.LimitReader(plain, int64(r.limit)+1))
+	}
+	switch {
+	case err != nil:
+		return nil, status.Error(codes.Internal, fmt.Errorf("decompress the request: %w", err).Error())
+	case out.Len() > r.limit:
+		return nil, status.Errorf(codes.ResourceExhausted, "the request has more than %d bytes", r.limit)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(out.Bytes())}, nil
+}
+
+// expireKey is where the context of a call has what ends it.
+type expireKey struct{}
+
+// withExpire returns a context that ends when what expireOf returns is called. It ends with ctx, so that
+// nobody has to end it else.
+func withExpire(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	return context.WithValue(ctx, expireKey{}, cancel)
+}
+
+func expireOf(ctx context.Context) func() {
+	cancel, ok := ctx.Value(expireKey{}).(context.CancelFunc)
+	if !ok {
+		return func() {}
+	}
+	return cancel
+}
