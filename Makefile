@@ -13,7 +13,7 @@ TEST_PACKAGES := bazel-bootstrap curl g++ git googletest npm openssl redis-senti
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages vulncheck generate clean
+.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ page-needs: test-needs
 	@command -v chromium >/dev/null || { apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
 	cd web/browser && npm ci --ignore-scripts --no-audit --no-fund --prefer-offline
+
+# Some minutes; a small one is part of "make test".
+test-flood: ## flood a scheduler that has 200 MB while actions run, and print how long they take (needs root, cgroup v1)
+	FORERUNNER_TEST_FLOOD=all $(GO) test -count 1 -v -timeout 30m -run 'TestFlood$$|TestSmallMemory' ./cmd/forerunner
 
 # A fault of the farm is found again by its seed. A soak of a few seconds is part of "make test".
 SOAK_TIME ?= 1h
