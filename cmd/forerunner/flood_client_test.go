@@ -141,8 +141,12 @@ func (c *rudeClient) call(method string) (uint32, error) {
 
 func headersOf(method string) (block []byte) {
 	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "https"}, {":path", method}, {":authority", "farm"},
-		{"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "https"},
+		{":path", method},
+		{":authority", "farm"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		block = appendHeader(block, h[0], h[1])
 	}

@@ -30,7 +30,8 @@ type farmTest struct {
 	*testing.T
 	programs string
 	dir      string
-	env      string // one variable for the programs
+	env      string              // one variable for the programs
+	user     *syscall.Credential // whose programs they are; nil: ours
 }
 
 // buildPrograms builds all programs of the module and returns their folder.
@@ -81,6 +82,10 @@ func (f *farmTest) start(args ...string) *process {
 	p.cmd = exec.Command(program, args[1:]...)
 	p.cmd.Dir = f.dir
 	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s", f.env)
+	if f.user != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: f.user}
+		p.cmd.Env = append(p.cmd.Env, "HOME="+f.dir, "XDG_CACHE_HOME=", "TMPDIR=")
+	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.WaitDelay = programTimeout
 	if err := p.cmd.Start(); err != nil {
