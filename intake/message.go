@@ -18,7 +18,7 @@ import (
 )
 
 // raw is a stream of gRPC as the transport has it. grpc.ServerStream asks it for a whole message at once;
-// here the length is seen before the rest is asked for. TestRawStream fails if gRPC has it no more.
+// here the length is seen before the rest is asked for. TestMessages fails if gRPC has it no more.
 type raw interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)

@@ -157,6 +157,10 @@ func (f *FS) tryRoot() error {
 	return errors.Join(r.tryOut(src), r.Close())
 }
 
+// Check makes a root, uses it as actions do, and drops it: the error says what does not work any more. It
+// takes milliseconds. One call at a time.
+func (f *FS) Check() error { return f.tryRoot() }
+
 func (r *Root) tryOut(src *probeSource) error {
 	if r.fs.passthrough {
 		id, errno := r.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(src.file.Fd())})

@@ -189,6 +189,11 @@ func (p *position) run(ctx, abort context.Context) {
 // heard says when a call to the scheduler ended otherwise than the last one, of whichever position.
 func (p *position) heard(err error) {
 	code := uint32(status.Code(err))
+	if err == nil {
+		p.w.refusal.Store(nil)
+	} else {
+		p.w.refusal.Store(&err)
+	}
 	switch last := p.w.answered.Swap(code); {
 	case last == code:
 	case err != nil:

@@ -183,6 +183,17 @@ type Worker struct {
 	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
 	// of them, and again and again, is logged once.
 	answered atomic.Uint32
+	// refusal is why the last call to the scheduler failed; nil if it did not.
+	refusal atomic.Pointer[error]
+}
+
+// Refused returns why the scheduler did not take the last call, nil if it did or none has ended yet. It may
+// be called concurrently.
+func (w *Worker) Refused() error {
+	if err := w.refusal.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // New checks the options and returns a Worker that does nothing until Run.

@@ -94,12 +94,14 @@ func (s *Scheduler) openIndex(records kv.Store) (*scheduler.Index, error) {
 
 // takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that
 // clients and workers try the next address, but health and metrics can be asked for.
-func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, ready func(address string) error) error {
+func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, serves func(address string) error) error {
 	config, err := s.configured()
 	if err != nil {
 		return err
 	}
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, config.protect, newRegistry(), nil)
+	ready := &readiness{}
+	ready.add("lease "+s.Lease, func() error { return errors.New("another scheduler has it") })
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, config.protect, shown{registry: newRegistry(), ready: ready})
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, ready func(ad
 		if err := stopHTTP(); err != nil {
 			return err
 		}
-		return s.serve(ctx, term, ready)
+		return s.serve(ctx, term, serves)
 	})
 	if waiting {
 		err = errors.Join(err, stopHTTP())

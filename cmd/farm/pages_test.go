@@ -26,8 +26,8 @@ func TestLocalOnly(t *testing.T) {
 // TestProfilingIsNotForAll has the port of a program on loopback, and one that others reach.
 func TestProfilingIsNotForAll(t *testing.T) {
 	for address, want := range map[string]int{"127.0.0.1:8981": http.StatusOK, "0.0.0.0:8981": http.StatusNotFound} {
-		h := httpHandler(address, protection{}, newRegistry(), nil)
-		for path, want := range map[string]int{"/debug/pprof/heap": want, "/metrics": http.StatusOK, "/healthz": http.StatusOK} {
+		h := httpHandler(address, protection{}, shown{registry: newRegistry(), ready: &readiness{}})
+		for path, want := range map[string]int{"/debug/pprof/heap": want, "/metrics": http.StatusOK, "/healthz": http.StatusOK, "/readyz": http.StatusOK} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Host = "127.0.0.1:8981"
 			w := httptest.NewRecorder()

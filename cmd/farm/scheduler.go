@@ -195,7 +195,10 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	if err != nil {
 		return err
 	}
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, registry, protect.site(pages.Handler()))
+	can := &readiness{}
+	can.add("scheduler", serving(ctx))
+	can.add("storage", storage.ready)
+	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, shown{registry, can, protect.site(pages.Handler())})
 	if err != nil {
 		return err
 	}
@@ -329,6 +332,7 @@ type storage struct {
 	register     func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
 	of           func(instance string, fn digest.Function) scheduler.Storage
 	capabilities *repb.CacheCapabilities
+	ready        func() error // says why it cannot be used now
 	// grant returns what a worker shows to write the result of an action; nil: nothing.
 	grant func(instance string, action digest.Digest) string
 	close func() error
@@ -363,7 +367,14 @@ func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Register
 			return remote.WithInstance(instance, fn)
 		},
 		capabilities: answer.GetCacheCapabilities(),
-		close:        remote.Close,
+		ready: func() error {
+			limited, cancel := context.WithTimeout(ctx, probePatience)
+			defer cancel()
+			_, err := repb.NewCapabilitiesClient(remote.blobs).GetCapabilities(limited,
+				&repb.GetCapabilitiesRequest{InstanceName: remote.prefix})
+			return err
+		},
+		close: remote.Close,
 	}, nil
 }
 
@@ -428,7 +439,10 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guar
 			return embedded{store, served, instance}
 		},
 		capabilities: served.CacheCapabilities(),
-		close:        func() error { return errors.Join(actions.Close(), store.Close()) },
+		ready: func() error {
+			return errors.Join(writable(store.TempDir()), writable(filepath.Join(dir, "actions", "tmp")))
+		},
+		close: func() error { return errors.Join(actions.Close(), store.Close()) },
 	}, nil
 }
 

@@ -81,11 +81,16 @@ func stopGRPC(s *intake.Server, h *health.Server) {
 	}
 }
 
-// serveHTTP serves health, metrics, profiles of the program and pages, which may be nil, until stop is
-// called. No address: nothing.
-func (p *Ports) serveHTTP(
-	ctx context.Context, address string, protect protection, registry *prometheus.Registry, pages http.Handler,
-) (stop func() error, err error) {
+// shown is what a program shows over HTTP.
+type shown struct {
+	registry *prometheus.Registry
+	ready    *readiness
+	pages    http.Handler // nil: none
+}
+
+// serveHTTP serves health, readiness, metrics, profiles of the program and pages until stop is called. No
+// address: nothing.
+func (p *Ports) serveHTTP(ctx context.Context, address string, protect protection, what shown) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
@@ -94,7 +99,7 @@ func (p *Ports) serveHTTP(
 		return nil, err
 	}
 	server := &http.Server{
-		Handler:           httpHandler(address, protect, registry, pages),
+		Handler:           httpHandler(address, protect, what),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	served := make(chan error, 1)
@@ -109,15 +114,16 @@ func (p *Ports) serveHTTP(
 }
 
 // httpHandler answers on a port with that address.
-func httpHandler(address string, protect protection, registry *prometheus.Registry, pages http.Handler) http.Handler {
+func httpHandler(address string, protect protection, what shown) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", protect.pages(auth.Observe,
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
+		promhttp.HandlerFor(what.registry, promhttp.HandlerOpts{Registry: what.registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	if pages != nil {
-		mux.Handle("/", pages)
+	mux.Handle("GET /readyz", what.ready)
+	if what.pages != nil {
+		mux.Handle("/", what.pages)
 	}
 	host, _, err := net.SplitHostPort(address)
 	local := err == nil && isLoopback(host)

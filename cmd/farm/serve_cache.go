@@ -40,17 +40,17 @@ func (w *Worker) protect() (protection, error) {
 // serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
 // is where these find it; empty: they do not.
 func (w *Worker) serve(
-	ctx context.Context, registry *prometheus.Registry, store *cas.Store,
+	ctx context.Context, what shown, store *cas.Store,
 ) (cache string, stop func() error, err error) {
 	protect, err := w.protect()
 	if err != nil {
 		return "", nil, err
 	}
-	stopHTTP, err := w.Ports.serveHTTP(ctx, w.HTTP, protect, registry, nil)
+	stopHTTP, err := w.Ports.serveHTTP(ctx, w.HTTP, protect, what)
 	if err != nil {
 		return "", nil, err
 	}
-	cache, stopCache, err := w.serveCache(ctx, protect, registry, store)
+	cache, stopCache, err := w.serveCache(ctx, protect, what.registry, store)
 	if err != nil {
 		return "", nil, errors.Join(err, stopHTTP())
 	}

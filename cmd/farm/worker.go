@@ -11,11 +11,14 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -281,7 +284,14 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	defer schedulerConn.Close()
 	defer storage.Close()
-	cache, stopServing, err := w.serve(ctx, registry, store)
+	can := &readiness{}
+	can.add("worker", serving(ctx))
+	can.add("input roots", roots.Check)
+	can.add("store", func() error { return writable(store.TempDir()) })
+	can.add("work folder", func() error { return writable(work) })
+	started := &atomic.Pointer[worker.Worker]{}
+	can.add("scheduler "+w.Scheduler, taken(schedulerConn, started))
+	cache, stopServing, err := w.serve(ctx, shown{registry: registry, ready: can}, store)
 	if err != nil {
 		return err
 	}
@@ -336,7 +346,25 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if ready != nil {
 		ready()
 	}
+	started.Store(work1)
 	return work1.Run(ctx, abort)
+}
+
+// taken returns a probe that fails while the scheduler does not take the worker's calls.
+func taken(conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func() error {
+	return func() error {
+		w := started.Load()
+		if w == nil {
+			return errors.New("the worker has not asked for work yet")
+		}
+		if err := w.Refused(); err != nil {
+			return err
+		}
+		if state := conn.GetState(); state != connectivity.Ready {
+			return fmt.Errorf("the connection is %s", strings.ToLower(state.String()))
+		}
+		return nil
+	}
 }
 
 // openRoots opens what input roots are made in, and the store that they are made of. Who gets them
