@@ -179,6 +179,7 @@ type (
 		Get      struct{ Path, Port, Scheme string } `yaml:"httpGet"`
 		Period   int                                 `yaml:"periodSeconds"`
 		Failures int                                 `yaml:"failureThreshold"`
+		Timeout  int                                 `yaml:"timeoutSeconds"`
 	}
 	service struct {
 		ClusterIP string `yaml:"clusterIP"`

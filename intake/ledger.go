@@ -53,9 +53,11 @@ func (l *ledger) enter(key string) (*account, error) {
 	a := l.accounts[key]
 	switch {
 	case l.calls >= l.bounds.Calls:
-		return nil, l.refuse("calls", "the server has %d calls in flight: try again later", l.calls)
+		return nil, l.refuse("calls", status.Errorf(codes.ResourceExhausted,
+			"the server has %d calls in flight: try again later", l.calls))
 	case a != nil && a.calls >= l.bounds.CallsOfOne:
-		return nil, l.refuse("calls_of_one", "%s has %d calls in flight: try again later", key, a.calls)
+		return nil, l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
+			"%s has %d calls in flight: try again later", key, a.calls))
 	case a == nil:
 		b := l.bounds
 		a = &account{ledger: l, key: key, own: [pools]*semaphore.Weighted{
@@ -68,10 +70,10 @@ func (l *ledger) enter(key string) (*account, error) {
 	return a, nil
 }
 
-// refuse counts and returns an error for a caller who can come back later.
-func (l *ledger) refuse(reason, format string, args ...any) error {
+// refuse counts an error for a caller who can come back later, and returns it.
+func (l *ledger) refuse(reason string, err error) error {
 	l.refused(reason)
-	return status.Errorf(codes.ResourceExhausted, format, args...)
+	return err
 }
 
 func (a *account) leave() {
@@ -111,7 +113,8 @@ func (a *account) reserve(ctx context.Context, p pool, n int64) error {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	return a.ledger.refuse("no_room", "there is no room for a request of %d bytes of %s: try again later", n, a.key)
+	return a.ledger.refuse("no_room", status.Errorf(codes.ResourceExhausted,
+		"there is no room for a request of %d bytes of %s: try again later", n, a.key))
 }
 
 func (a *account) release(p pool, n int64) {
@@ -125,7 +128,8 @@ func (a *account) queue() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting >= l.bounds.Waiting || a.waiting >= l.bounds.WaitingOfOne {
-		return l.refuse("waiting", "%d calls of %s wait for room for their requests: try again later", a.waiting, a.key)
+		return l.refuse("waiting", status.Errorf(codes.ResourceExhausted,
+			"%d calls of %s wait for room for their requests: try again later", a.waiting, a.key))
 	}
 	l.waiting++
 	a.waiting++

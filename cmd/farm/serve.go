@@ -49,7 +49,6 @@ func newGRPC(registry *prometheus.Registry, a *activity, p protection, c Callers
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(uint32(max(32, min(streamWorkers, memory>>20)))),
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),

@@ -47,12 +47,9 @@ func TestPrograms(t *testing.T) {
 		{"quotas", testQuotas, shareFolder},
 		{"traces", testTraces, ownSandbox},
 		{"certificates", testCertificates, ownSandbox},
-<<<<<<< HEAD
 		{"cache writes", testCacheWrites, ownSandbox},
 		{"reuse", testReuse, ownSandbox},
-=======
 		{"readiness", testReadiness, ownSandbox},
->>>>>>> 7e573ab (cmd/farm: say whether a program can work, at /readyz)
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
