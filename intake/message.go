@@ -58,15 +58,16 @@ func (r *receiver) RecvMsg(m any) error {
 }
 
 func (r *receiver) receive(m any) error {
-	var header [5]byte
 	wait := r.rest
 	if r.first {
-		wait = r.bounds().Wait
+		r.first, wait = false, r.bounds().Wait
 	}
-	if err := r.within(wait, func() error { return r.raw.ReadMessageHeader(header[:]) }); err != nil {
+	clock := r.within(wait)
+	defer func() { clock.stop() }()
+	var header [5]byte
+	if err := r.raw.ReadMessageHeader(header[:]); err != nil {
 		return err
 	}
-	r.first = false
 	length := int64(binary.BigEndian.Uint32(header[1:]))
 	if length > int64(r.limit) {
 		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes, at most %d are taken", length, r.limit)
@@ -76,21 +77,18 @@ func (r *receiver) receive(m any) error {
 	if compressed { // what it comes to is known at its end
 		cost = int64(r.limit)
 	}
-	if r.account != nil && cost > smallMessage {
-		if err := r.account.reserve(r.Context(), messagePool, cost); err != nil {
+	if r.account != nil && (cost > smallMessage || wait == 0) {
+		clock.stop()
+		if err := r.reserve(cost); err != nil {
 			return err
 		}
-		r.held = cost
+		clock = r.within(patience(r.bounds().Wait, int(length)))
 	}
-	var data mem.BufferSlice
-	err := r.within(patience(r.bounds().Wait, int(length)), func() (err error) {
-		data, err = r.raw.Read(int(length))
-		return err
-	})
+	data, err := r.raw.Read(int(length))
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
 	if err != nil {
-		if err == io.EOF {
-			return io.ErrUnexpectedEOF
-		}
 		return err
 	}
 	defer func() { data.Free() }()
@@ -108,17 +106,29 @@ func (r *receiver) receive(m any) error {
 	return nil
 }
 
+// reserve waits until there is room for a message of so many bytes, unless it is small.
+func (r *receiver) reserve(n int64) error {
+	if n <= smallMessage {
+		return nil
+	}
+	if err := r.account.reserve(r.Context(), messagePool, n); err != nil {
+		return err
+	}
+	r.held = n
+	return nil
+}
+
 // end returns an error if a second message comes, whose bytes nobody would read.
 func (r *receiver) end() error {
 	var header [5]byte
-	err := r.within(r.bounds().Wait, func() error { return r.raw.ReadMessageHeader(header[:]) })
-	switch err {
+	switch err := r.raw.ReadMessageHeader(header[:]); err {
 	case io.EOF:
 		return nil
 	case nil:
 		return status.Error(codes.Internal, "there is a second request in a call that takes one")
+	default:
+		return err
 	}
-	return err
 }
 
 func (r *receiver) bounds() *Bounds {
@@ -131,18 +141,25 @@ func (r *receiver) bounds() *Bounds {
 // unbounded are for callers who are trusted.
 var unbounded Bounds
 
-// within ends the call if read takes longer than that; 0 is for ever.
-func (r *receiver) within(wait time.Duration, read func() error) error {
-	if r.account == nil || wait == 0 {
-		return read()
+// A clock ends a call unless it is stopped in time. The zero clock never does.
+type clock struct{ timer *time.Timer }
+
+func (c clock) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
 	}
-	timer := time.AfterFunc(wait, func() {
+}
+
+// within starts a clock; 0 is for ever.
+func (r *receiver) within(wait time.Duration) clock {
+	if r.account == nil || wait == 0 {
+		return clock{}
+	}
+	return clock{time.AfterFunc(wait, func() {
 		r.expired.Store(true)
 		r.account.ledger.refused("late")
 		r.expire()
-	})
-	defer timer.Stop()
-	return read()
+	})}
 }
 
 // decompress returns what data, which it frees, stands for.

@@ -92,7 +92,7 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
 // unary returns what answers a unary call as a stream.
 func (s *Server) unary(full string, m grpc.MethodDesc) grpc.StreamHandler {
 	info := &grpc.StreamServerInfo{FullMethod: full}
-	inner := chainUnary(s.options.Unary)
+	inner, outer := chainUnary(s.options.Unary), chainUnary(s.options.OuterUnary)
 	return func(srv any, stream grpc.ServerStream) error {
 		answer := func(ctx context.Context, _ any) (reply any, err error) {
 			err = s.admit(info, stream, func(in *receiver) error {
@@ -101,7 +101,7 @@ func (s *Server) unary(full string, m grpc.MethodDesc) grpc.StreamHandler {
 			})
 			return reply, err
 		}
-		reply, err := chainUnary(s.options.OuterUnary)(stream.Context(), nil,
+		reply, err := outer(stream.Context(), nil,
 			&grpc.UnaryServerInfo{Server: srv, FullMethod: full}, answer)
 		if err != nil {
 			return err
