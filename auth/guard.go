@@ -115,7 +115,7 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if c.need.right == Administer {
 		g.log.Info("an administrator calls", zap.Stringer("user", c.who), zap.String("method", info.FullMethod), zap.Any("request", req))
 	}
-	resp, err := handler(newContext(ctx, c.who), req)
+	resp, err := handler(newContext(context.WithValue(ctx, callKey{}, c), c.who), req)
 	if capabilities, ok := resp.(*repb.ServerCapabilities); ok && err == nil {
 		return c.adapt(capabilities, req.(*repb.GetCapabilitiesRequest).GetInstanceName()), nil
 	}
@@ -129,7 +129,8 @@ func (g *Guard) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	if err != nil {
 		return err
 	}
-	return handler(srv, &guardedStream{ServerStream: stream, ctx: newContext(stream.Context(), c.who), call: c})
+	ctx := newContext(context.WithValue(stream.Context(), callKey{}, c), c.who)
+	return handler(srv, &guardedStream{ServerStream: stream, ctx: ctx, call: c})
 }
 
 type guardedStream struct {
@@ -206,6 +207,13 @@ func (g *Guard) Admit(ctx context.Context, method string) (context.Context, *Ide
 		return ctx, nil, err
 	}
 	return context.WithValue(ctx, callKey{}, c), c.who, nil
+}
+
+// Allowed reports whether who makes a call may do something for an instance name that the call does not name,
+// but what it asks for belongs to. Where no Guard stands before the service, everybody may.
+func Allowed(ctx context.Context, right Right, instance string) bool {
+	c, ok := ctx.Value(callKey{}).(*call)
+	return !ok || c.guard.rules.allow(c.who, right, one, instance) || c.guard.rules.allow(c.who, right, all, "")
 }
 
 // begun returns the call that Look or Admit have found out about.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -103,6 +104,10 @@ func (s executionService) WaitExecution(
 	var st Status
 	var err error
 	if !s.accept(func(now time.Time) (out Out) {
+		if _, known := s.operationLocked(stream.Context(), req.GetName(), auth.Observe); !known {
+			err = errUnknownOperation(req.GetName())
+			return s.state.Tick(now)
+		}
 		st, out, err = s.attachLocked(now, req.GetName(), box)
 		return out
 	}) {

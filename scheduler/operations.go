@@ -6,6 +6,8 @@ import (
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/auth"
 )
 
 // operationsService is the part of longrunning Operations that is of use:
@@ -20,10 +22,10 @@ func (s *Server) Operations() longrunningpb.OperationsServer { return operations
 
 // GetOperation returns an operation's present state.
 func (s operationsService) GetOperation(
-	_ context.Context, req *longrunningpb.GetOperationRequest,
+	ctx context.Context, req *longrunningpb.GetOperationRequest,
 ) (*longrunningpb.Operation, error) {
 	s.mu.Lock()
-	st, ok := s.state.Operation(req.GetName())
+	st, ok := s.operationLocked(ctx, req.GetName(), auth.Observe)
 	s.mu.Unlock()
 	if !ok {
 		return nil, errUnknownOperation(req.GetName())
@@ -31,13 +33,27 @@ func (s operationsService) GetOperation(
 	return longrunning(&st)
 }
 
+// operationLocked returns the state of an operation that belongs to who calls: he may execute for its instance
+// name, or has another right for it. To all others it is as one that there is not, so that nobody learns of
+// an operation by its name.
+func (s *Server) operationLocked(ctx context.Context, name string, or auth.Right) (st Status, known bool) {
+	st, known = s.state.Operation(name)
+	if !known || !auth.Allowed(ctx, auth.Execute, st.Instance) && !auth.Allowed(ctx, or, st.Instance) {
+		return Status{}, false
+	}
+	return st, true
+}
+
 // CancelOperation ends an operation for all who wait for it. Others that share
 // its run do not notice.
 func (s operationsService) CancelOperation(
-	_ context.Context, req *longrunningpb.CancelOperationRequest,
+	ctx context.Context, req *longrunningpb.CancelOperationRequest,
 ) (*emptypb.Empty, error) {
 	var known bool
 	s.step(func(now time.Time) (out Out) {
+		if _, known = s.operationLocked(ctx, req.GetName(), auth.Administer); !known {
+			return s.state.Tick(now)
+		}
 		out, known = s.state.Cancel(now, req.GetName())
 		return out
 	})

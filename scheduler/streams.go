@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/live"
 )
 
@@ -63,7 +64,7 @@ func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteS
 	server := s.server
 	box := newMailbox()
 	server.mu.Lock()
-	st, known := server.state.Operation(name)
+	st, known := server.operationLocked(stream.Context(), name, auth.Observe)
 	err := server.crowdedLocked(name)
 	if known && !st.Done() && err == nil {
 		server.followLocked(name, box)
