@@ -27,7 +27,8 @@ var (
 // ends without finish_write, however much it brought, is an error and leaves what has
 // arrived, to be resumed under the same resource name: ByteStream's text has the service
 // answer with committed_size there, but clients of REv2 take the size of the blob in it
-// for "stored".
+// for "stored". The answer comes with finish_write, whether or not the client then
+// closes its stream.
 func (v *byteStreamService) Write(stream bytestream.ByteStream_WriteServer) error {
 	committed, err := v.write(stream)
 	if err != nil {
@@ -86,9 +87,6 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	}
 	// All is there, and the client said so: who hangs up now has uploaded it.
 	if err := turn.finish(context.WithoutCancel(stream.Context())); err != nil {
-		return 0, err
-	}
-	if err := in.end(); err != nil {
 		return 0, err
 	}
 	// The first offset and the bytes that came, compressed or not: what the next
@@ -217,19 +215,6 @@ func (in *writeReceiver) receive() error {
 	}
 	in.accept(r)
 	return nil
-}
-
-// end waits for the client to close the stream after finish_write, behind which
-// ByteStream allows no request.
-func (in *writeReceiver) end() error {
-	_, err := in.stream.Recv()
-	switch err {
-	case io.EOF:
-		return nil
-	case nil:
-		return status.Errorf(codes.InvalidArgument, "upload %.300q: a request after finish_write", in.name)
-	}
-	return err
 }
 
 // QueryWriteStatus tells from where an upload can go on. Of an upload that is
