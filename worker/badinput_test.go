@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		{"input of that kind returned", spec{inputs: tree{"d": subtree(latin)}, paths: []string{"d"}}, codes.InvalidArgument, "caf\\xe9"},
 		{"link in an output that is not UTF-8", spec{shell: "mkdir d; ln -s $(printf 'caf\\351') d/l", paths: []string{"d"}}, codes.InvalidArgument, "caf\\xe9"},
 		{"link as an output that is not UTF-8", spec{shell: "ln -s $(printf 'caf\\351') l", paths: []string{"l"}}, codes.InvalidArgument, "caf\\xe9"},
-		{"lying file with such a name", spec{root: latinLying, shell: "cat caf*"}, codes.DataLoss, latinLie.Hash()},
+		{"lying file with such a name", spec{root: latinLying, shell: "cat caf*"}, codes.FailedPrecondition, latinLie.Hash()},
 		{"slash in a name", spec{root: withFile("a/b")}, codes.InvalidArgument, "slash"},
 		{"dot dot as a name", spec{root: withFile("..")}, codes.InvalidArgument, "reserved"},
 		{"dot dot as a directory", spec{root: withDirectory("..")}, codes.InvalidArgument, "reserved"},
@@ -88,9 +88,9 @@ func TestBadInput(t *testing.T) {
 		{"slash in a nested name", list(withFile("a/b")), codes.InvalidArgument, "slash"},
 		{"dot dot nested", list(withDirectory("..")), codes.InvalidArgument, "reserved"},
 		{"nested duplicate", list(withFile("a", "a")), codes.InvalidArgument, "more than once"},
-		{"lying file", spec{root: lying, shell: "cat lie"}, codes.DataLoss, lie.Hash()},
-		{"lying root", spec{root: lyingDirectory}, codes.DataLoss, lyingDirectory.Hash()},
-		{"lying directory", list(lyingDirectory), codes.DataLoss, lyingDirectory.Hash()},
+		{"lying file", spec{root: lying, shell: "cat lie"}, codes.FailedPrecondition, lie.Hash()},
+		{"lying root", spec{root: lyingDirectory}, codes.FailedPrecondition, lyingDirectory.Hash()},
+		{"lying directory", list(lyingDirectory), codes.FailedPrecondition, lyingDirectory.Hash()},
 		{"undecodable root", spec{root: garbage}, codes.InvalidArgument, garbage.Hash()},
 		{"undecodable directory", list(garbage), codes.InvalidArgument, garbage.Hash()},
 		{"missing root", spec{root: absentDigest}, codes.FailedPrecondition, absentDigest.Hash()},
@@ -101,7 +101,7 @@ func TestBadInput(t *testing.T) {
 		{"missing working directory", spec{inputs: tree{"d": subtree(absentDigest)}, dir: "d", shell: "ls"}, codes.FailedPrecondition, absentDigest.Hash()},
 		{"missing directory in an output", spec{inputs: tree{"d/e": subtree(absentDigest)}, paths: []string{"d"}}, codes.FailedPrecondition, absentDigest.Hash()},
 		{"missing directory in a changed output", spec{inputs: tree{"d/e": subtree(absentDigest)}, shell: "touch d/new", paths: []string{"d"}}, codes.FailedPrecondition, absentDigest.Hash()},
-		{"lying directory in an output", spec{inputs: tree{"d/e": subtree(lyingDirectory)}, paths: []string{"d"}}, codes.DataLoss, lyingDirectory.Hash()},
+		{"lying directory in an output", spec{inputs: tree{"d/e": subtree(lyingDirectory)}, paths: []string{"d"}}, codes.FailedPrecondition, lyingDirectory.Hash()},
 		{"missing command", spec{command: absentDigest}, codes.FailedPrecondition, absentDigest.Hash()},
 		{"undecodable command", spec{command: garbage}, codes.InvalidArgument, garbage.Hash()},
 		{"no arguments", spec{args: []string{}}, codes.InvalidArgument, "no arguments"},
@@ -125,8 +125,10 @@ func TestBadInput(t *testing.T) {
 			j := f.start(t, c.spec)
 			r := j.result(t)
 			assertCode(t, r, c.code, c.text)
-			if c.code == codes.FailedPrecondition {
-				assertMissing(t, r, absentDigest)
+			for _, d := range []digest.Digest{absentDigest, lie, latinLie, lyingDirectory} {
+				if c.text == d.Hash() {
+					assertMissing(t, r, d) // storage has set aside what lies
+				}
 			}
 			f.assertNotCached(t, j)
 			f.assertGood(t)
