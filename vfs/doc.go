@@ -96,16 +96,25 @@
 //   - The links lead to copies of the blobs (reflinks, where the file system
 //     can), in the upper folder; never to the store. One inode has one mode and
 //     one time, so a blob has a copy for each that it is used with: an executable
-//     and a plain one. Copies are kept for later roots, up to Options.LinkBytes, and
-//     with an overlayfs above so are whole directories of links that recur.
-//   - The link count of a file is that of its copy, and two inputs of the same
-//     content, mode and time are the same file to tools that compare inodes.
+//     and a plain one, and within one root a copy for each file. Copies are kept for
+//     later roots, up to Options.LinkBytes, and with an overlayfs above so are whole
+//     directories of links that recur; no two of these lead to one copy.
+//   - The link count of a file is that of its copy.
 //   - With an overlayfs above, what the action writes stays its own, as with
 //     FUSE. Without one it may remove and replace inputs at will, but if it writes
 //     into one, or changes its attributes, all roots that share the copy see it.
 //     Root.Intact finds that by size, mode and modification time, for every root
 //     concerned, and the copy is dropped. Who writes through a link and then sets
 //     size and time back is not found out.
+//
+// # What is vouched for
+//
+// RootSpec.OnBlob tells of the blobs whose bytes the action may get, for others to
+// vouch for them. What this package itself keeps for several roots it vouches for:
+// metadata images have a hash of their file, copies that hard links lead to that of
+// their blob, and both a verdict with the time when they were last read and right. Where
+// that is longer ago than Options.VerifyEvery, or an image's file was written to, they are
+// read beside the action, and Root.Vouch waits for that. A wrong one is not used again.
 //
 // # What it refuses to do
 //
@@ -123,7 +132,8 @@
 // # Goroutines
 //
 // A Root owns the goroutines of its FUSE server, one for each access that waits
-// for the Source, and one for each file that arrives. Close ends them and waits: it unmounts, aborts the FUSE
+// for the Source, one for each file that arrives, and one that reads what is to be vouched
+// for. Close ends them and waits: it unmounts, aborts the FUSE
 // connection, cancels the Source's contexts, and returns when the last of them
 // is gone. So a Source must return when its context ends. NewRoot waits for those
 // that it starts to make links. An FS has one goroutine that removes what closed
@@ -137,6 +147,7 @@
 // directories that recur, trash.mu what is
 // to be removed. Of a Root, mu guards the node table and what was read, blobs.mu
 // the open blobs, stall.mu the stall clock, linkLayer.mu the links being made.
+// verdict.looking is held while a file is read, and by nobody who holds another.
 // images.mu guards the table of images, watcher.mu the roots that are watched.
 // None is taken while another is held, and none is held while a Source or a hook
 // is called.

@@ -84,6 +84,7 @@ func (r *Root) opened(id imageID, nid uint64) {
 	g.seen[nid] = struct{}{}
 	n, err := g.image.nodes.Node(nid)
 	if err != nil {
+		r.blind.Store(true) // the image is damaged
 		r.fs.log.Warn("a metadata image does not know its own inode", zap.String("path", g.image.path), zap.Error(err))
 		return
 	}
@@ -99,6 +100,44 @@ func (r *Root) opened(id imageID, nid uint64) {
 	r.markPath(n.Path, e)
 	if ok && blobs.Used != nil {
 		blobs.Used(d)
+	}
+	if ok {
+		r.tellBlob(d)
+	}
+}
+
+// tellUnseen tells of all blobs that were opened in images until now: where nobody knows
+// which, of all there are.
+func (r *Root) tellUnseen() {
+	if len(r.grafts) == 0 || r.ctx.Err() != nil {
+		return
+	}
+	if r.watched {
+		r.fs.watcher.drain()
+	}
+	if r.watched && !r.blind.Load() || r.spec.OnBlob == nil {
+		return
+	}
+	seen := map[digest.Digest]struct{}{}
+	for _, g := range r.grafts {
+		r.tellBelow(g.image.digest, seen)
+	}
+}
+
+// tellBelow tells of all blobs below a directory. What is not at hand is in no image.
+func (r *Root) tellBelow(d digest.Digest, seen map[digest.Digest]struct{}) {
+	dir, ok := r.spec.Source.LocalDirectory(d)
+	if _, again := seen[d]; again || !ok {
+		return
+	}
+	seen[d] = struct{}{}
+	for i := range dir.Len() {
+		switch e := dir.At(i); e.Kind {
+		case tree.Dir:
+			r.tellBelow(e.Digest, seen)
+		case tree.File:
+			r.tellBlob(e.Digest)
+		}
 	}
 }
 

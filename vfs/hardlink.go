@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,12 @@ type Loader interface {
 	// Load makes the blobs local, so that Directory and OpenBlob soon find them.
 	// Its error is one of those that OpenBlob would have returned.
 	Load(ctx context.Context, ds []digest.Digest) error
+}
+
+// A Verifier is a Source that can look whether a local blob is what its digest says.
+type Verifier interface {
+	// Verify sets the blob aside if it is not, so that OpenBlob fetches it again.
+	Verify(ctx context.Context, d digest.Digest) error
 }
 
 const (
@@ -66,6 +73,17 @@ type linkDir struct {
 	path   string // relative; "" for the root
 	digest digest.Digest
 	list   *tree.Directory
+	// which says to which copy each entry that is a file leads; nil: all to the first.
+	which []int
+}
+
+// key is that of the copy that entry i, which is e, leads to.
+func (d *linkDir) key(i int, e *tree.Entry) linkKey {
+	k := keyOf(e)
+	if d.which != nil {
+		k.nth = d.which[i]
+	}
+	return k
 }
 
 // linkAt is a copy and a path where the root has it.
@@ -100,10 +118,11 @@ func (l *linkLayer) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.spread(linkDir{"", l.r.spec.Digest, lists[l.r.spec.Digest]}, lists)
+	l.spread(linkDir{digest: l.r.spec.Digest, list: lists[l.r.spec.Digest]}, lists)
 	if err := l.keep(ctx, lists); err != nil {
 		return err
 	}
+	l.tellApart()
 	if err := l.link(ctx); err != nil {
 		return err
 	}
@@ -179,17 +198,41 @@ func (l *linkLayer) spread(top linkDir, lists map[digest.Digest]*tree.Directory)
 	for i := 0; i < len(l.dirs); i++ {
 		d := l.dirs[i]
 		for j := range d.list.Len() {
+			if d.list.Kind(j) != Directory {
+				continue
+			}
 			e := d.list.At(j)
-			path := joinName(d.path, e.Name)
-			switch e.Kind {
-			case Directory:
-				if child := (linkDir{path, e.Digest, lists[e.Digest]}); !l.share(child, lists) {
-					l.dirs = append(l.dirs, child)
+			child := linkDir{path: joinName(d.path, e.Name), digest: e.Digest, list: lists[e.Digest]}
+			if !l.share(child, lists) {
+				l.dirs = append(l.dirs, child)
+			}
+		}
+	}
+}
+
+// number chooses the copy that each file of dirs leads to, a different one for each: to a
+// program that keeps links, two names of one copy are one file. Copies that are taken are left out.
+func (l *linkLayer) number(taken func(linkKey) bool) {
+	next := map[linkKey]int{} // by the key of the first copy
+	for i := range l.dirs {
+		d := &l.dirs[i]
+		for j := range d.list.Len() {
+			if d.list.Kind(j) != File {
+				continue
+			}
+			e := d.list.At(j)
+			first := keyOf(&e)
+			k := first
+			for k.nth = next[first]; taken(k); {
+				k.nth++
+			}
+			next[first] = k.nth + 1
+			l.files[k] = joinName(d.path, e.Name)
+			if k.nth > 0 {
+				if d.which == nil {
+					d.which = make([]int, d.list.Len())
 				}
-			case File:
-				if _, ok := l.files[keyOf(&e)]; !ok {
-					l.files[keyOf(&e)] = path
-				}
+				d.which[j] = k.nth
 			}
 		}
 	}
@@ -287,11 +330,18 @@ func (l *linkLayer) fetch(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// acquire gets the copy for k, of the file at path.
+// acquire gets the copy for k, of the file at path. A blob that is not what its digest says
+// is fetched again, if the Source can.
 func (l *linkLayer) acquire(ctx context.Context, k linkKey, path string) error {
-	got, err := l.r.fs.links.acquire(ctx, k, func() (*os.File, error) {
-		return l.r.spec.Source.OpenBlob(ctx, k.digest)
-	})
+	open := func() (*os.File, error) { return l.r.spec.Source.OpenBlob(ctx, k.digest) }
+	got, err := l.r.fs.links.acquire(ctx, k, open)
+	source, ok := l.r.spec.Source.(Verifier)
+	for again := 0; ok && again < 2 && errors.Is(err, ErrDamaged); again++ {
+		l.r.fs.log.Warn("a blob was wrong when it was copied; it is fetched again",
+			zap.Stringer("blob", k.digest), zap.Error(err))
+		_ = source.Verify(ctx, k.digest) // the next try says what is wrong
+		got, err = l.r.fs.links.acquire(ctx, k, open)
+	}
 	if err != nil {
 		return fmt.Errorf("read file %s of the input root: %w", path, err)
 	}
@@ -338,7 +388,7 @@ func (l *linkLayer) fill(ctx context.Context, d linkDir) error {
 	for i := range d.list.Len() {
 		e, err := d.list.At(i), ctx.Err()
 		if err == nil && e.Kind != Directory {
-			err = l.put(ctx, int(dir.Fd()), d.path, &e)
+			err = l.put(ctx, int(dir.Fd()), d.path, &e, d.key(i, &e))
 		}
 		if err != nil {
 			return planError(d.path, err)
@@ -351,8 +401,8 @@ func (l *linkLayer) fill(ctx context.Context, d linkDir) error {
 	return os.Chtimes(path, old, old)
 }
 
-// put makes the file or symlink e in the open folder dir.
-func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry) error {
+// put makes the file or symlink e in the open folder dir. k is that of the copy for a file.
+func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry, k linkKey) error {
 	if e.Kind == Symlink {
 		if err := unix.Symlinkat(e.Target, dir, e.Name); err != nil {
 			return fmt.Errorf("make symlink %q: %w", e.Name, err)
@@ -360,7 +410,6 @@ func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry
 		t := unix.Timespec{Sec: e.MTime.Unix(), Nsec: int64(e.MTime.Nanosecond())}
 		return unix.UtimesNanoAt(dir, e.Name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 	}
-	k := keyOf(e)
 	for fresh := false; ; fresh = true {
 		l.mu.Lock()
 		to := l.byKey[k]

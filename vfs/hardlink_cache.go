@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,23 +36,26 @@ type linkCache struct {
 	bytes  int64                     // of the copies that have a name in dir
 }
 
-// linkKey is what tells one copy from another.
+// linkKey is what tells one copy from another. No root has two links to one copy.
 type linkKey struct {
 	digest digest.Digest
 	perm   uint32
 	sec    int64 // of the modification time
 	nsec   int32
+	nth    int // of those that are equal; 0 for the first
 }
 
+// keyOf is the key of the first copy.
 func keyOf(e *tree.Entry) linkKey {
-	return linkKey{e.Digest, e.Perm, e.MTime.Unix(), int32(e.MTime.Nanosecond())}
+	return linkKey{digest: e.Digest, perm: e.Perm, sec: e.MTime.Unix(), nsec: int32(e.MTime.Nanosecond())}
 }
 
 // sharedFile is one copy. Its name in the cache stays while it has users.
 type sharedFile struct {
 	key  linkKey
 	path string
-	as   inode // as it was made
+	as   inode   // as it was made
+	said verdict // of its bytes
 
 	// Guarded by linkCache.mu.
 	users   int
@@ -74,10 +76,11 @@ func inodeOf(st *unix.Stat_t) inode {
 	return inode{st.Ino, st.Size, uint32(st.Mode), st.Mtim}
 }
 
-// intact reports whether the copy is what was made, as far as its inode tells.
+// intact reports whether the copy is what was made, as far as its inode tells, and nobody
+// has found its bytes wrong.
 func (l *sharedFile) intact() bool {
 	var st unix.Stat_t
-	return unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
+	return !l.said.wrong.Load() && unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
 }
 
 // linkShards is over how many folders the copies are spread, so that those who
@@ -218,8 +221,12 @@ func (c *linkCache) retire(l *sharedFile) bool {
 // spoil retires a copy that was changed.
 func (c *linkCache) spoil(l *sharedFile) {
 	if c.retire(l) {
-		c.log.Warn("a command changed an input that other roots share; it is dropped",
-			zap.Stringer("blob", l.key.digest))
+		at := []zap.Field{zap.Stringer("blob", l.key.digest), zap.String("path", l.path)}
+		if l.said.wrong.Load() {
+			c.log.Warn("a linked copy of an input was damaged; it is dropped", at...)
+		} else {
+			c.log.Warn("a command changed an input that other roots share; it is dropped", at...)
+		}
 	}
 }
 
@@ -248,47 +255,11 @@ func (c *linkCache) make(ctx context.Context, k linkKey, open func() (*os.File, 
 	n := c.serial
 	c.mu.Unlock()
 	l := &sharedFile{key: k, users: 1}
+	l.said.right(time.Now())
 	l.path = filepath.Join(c.dir, strconv.FormatUint(n%linkShards, 10), strconv.FormatUint(n, 10))
 	if l.as, err = copyTo(ctx, l.path, from, k); err != nil {
 		_ = os.Remove(l.path)
 		return nil, err
 	}
 	return l, nil
-}
-
-// copyPiece is how much is copied between two looks at the context.
-const copyPiece = 64 << 20
-
-// copyTo makes the file path, with the bytes of from and what else k says.
-func copyTo(ctx context.Context, path string, from *os.File, k linkKey) (inode, error) {
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return inode{}, err
-	}
-	for left := k.digest.SizeBytes(); left > 0 && err == nil; {
-		var n int64
-		n, err = io.CopyN(to, from, min(left, copyPiece))
-		left -= n
-		if err == nil {
-			err = ctx.Err()
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("blob %s is too short", k.digest)
-	}
-	if err == nil {
-		err = to.Chmod(os.FileMode(k.perm))
-	}
-	if err = errors.Join(err, to.Close()); err != nil {
-		return inode{}, err
-	}
-	mtime := time.Unix(k.sec, int64(k.nsec))
-	if err := os.Chtimes(path, mtime, mtime); err != nil {
-		return inode{}, err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return inode{}, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return inodeOf(&st), nil
 }

@@ -44,6 +44,8 @@ type keptTrees struct {
 	byKey     map[keptKey]*keptTree // a nil one is being made
 	sightings map[keptKey]struct{}
 	entries   int // of all
+	// held has the copies that trees lead to, each to its own: so one root can show several.
+	held map[linkKey]*keptTree
 }
 
 // keptKey is what tells one kept tree from another.
@@ -56,7 +58,8 @@ type keptKey struct {
 // keptTree is one kept subtree. It pins the copies that it has links to.
 type keptTree struct {
 	key     keptKey
-	dir     string // in which the subtree is at its path
+	dir     string    // in which the subtree is at its path
+	keys    []linkKey // of links, also where there are none yet
 	links   []*sharedFile
 	folders []keptFolder
 	entries int
@@ -77,7 +80,7 @@ type keptFolder struct {
 func newKeptTrees(dir string, links *linkCache, trash *trash, log *zap.Logger) *keptTrees {
 	return &keptTrees{
 		dir: dir, links: links, trash: trash, log: log,
-		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{},
+		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{}, held: map[linkKey]*keptTree{},
 	}
 }
 
@@ -129,6 +132,28 @@ func (k *keptTrees) newDir() string {
 	return filepath.Join(k.dir, strconv.Itoa(k.serial))
 }
 
+// hold chooses the copies that t, which is l, will lead to.
+func (k *keptTrees) hold(t *keptTree, l *linkLayer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.number(func(key linkKey) bool { return k.held[key] != nil })
+	for key := range l.files {
+		k.held[key] = t
+		t.keys = append(t.keys, key)
+	}
+}
+
+// drop removes t, which nobody uses, and gives up the copies that it leads to.
+func (k *keptTrees) drop(t *keptTree) error {
+	k.mu.Lock()
+	for _, key := range t.keys {
+		delete(k.held, key)
+	}
+	k.mu.Unlock()
+	k.links.release(t.links)
+	return k.trash.put(t.dir)
+}
+
 // add enters a tree that is made, and has one user.
 func (k *keptTrees) add(t *keptTree) {
 	k.mu.Lock()
@@ -163,8 +188,7 @@ func (k *keptTrees) release(ts []*keptTree) {
 		if t == nil {
 			return
 		}
-		k.links.release(t.links)
-		if err := k.trash.put(t.dir); err != nil {
+		if err := k.drop(t); err != nil {
 			k.log.Error("cannot remove a linked folder", zap.Error(err))
 		}
 	}
@@ -221,19 +245,30 @@ func changeTime(path string) (unix.Timespec, error) {
 	return st.Ctim, nil
 }
 
-// keptTree is what a layer has become whose links are made.
-func (l *linkLayer) keptTree(key keptKey) (*keptTree, error) {
-	t := &keptTree{key: key, dir: l.base, links: l.links}
+// become notes what t is of l, whose links are made.
+func (t *keptTree) become(l *linkLayer) error {
 	for _, d := range l.dirs {
 		path := filepath.Join(l.base, d.path)
 		changed, err := changeTime(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		t.folders = append(t.folders, keptFolder{path, changed})
 		t.entries += d.list.Len()
 	}
-	return t, nil
+	return nil
+}
+
+// tellApart chooses the copies that the root itself leads to: no kept tree that it shows does.
+func (l *linkLayer) tellApart() {
+	taken := func(linkKey) bool { return false }
+	if len(l.kept) > 0 {
+		k := l.r.fs.kept
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		taken = func(key linkKey) bool { return slices.Contains(l.kept, k.held[key]) }
+	}
+	l.number(taken)
 }
 
 // share reports whether a kept tree stands for d and all below it, or is to be made for that.
@@ -283,23 +318,25 @@ func (l *linkLayer) keep(ctx context.Context, lists map[digest.Digest]*tree.Dire
 // makeKept links the tree of d in a folder of its own.
 func (l *linkLayer) makeKept(
 	ctx context.Context, d linkDir, lists map[digest.Digest]*tree.Directory,
-) (t *keptTree, err error) {
+) (_ *keptTree, err error) {
 	sub := newLinkLayer(l.r)
 	sub.base = l.r.fs.kept.newDir()
+	t := &keptTree{key: l.keyOf(d), dir: sub.base}
 	defer func() {
+		t.links = sub.links
 		if err != nil {
-			l.r.fs.links.release(sub.links)
-			err = errors.Join(err, l.r.fs.trash.put(sub.base))
+			err = errors.Join(err, l.r.fs.kept.drop(t))
 		}
 	}()
 	if err := os.MkdirAll(filepath.Join(sub.base, filepath.Dir(d.path)), 0o755); err != nil {
 		return nil, err
 	}
 	sub.spread(d, lists)
+	l.r.fs.kept.hold(t, sub)
 	if err := sub.link(ctx); err != nil {
 		return nil, err
 	}
-	return sub.keptTree(l.keyOf(d))
+	return t, t.become(sub)
 }
 
 func (l *linkLayer) keyOf(d linkDir) keptKey { return keptKey{d.path, d.digest, l.r.owner} }

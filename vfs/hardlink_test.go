@@ -90,7 +90,11 @@ func TestLinkedInputs(t *testing.T) {
 		if err != nil || after.Mode() != before.Mode() || after.Sys() == nil || !after.ModTime().Equal(before.ModTime()) {
 			t.Errorf("the blob itself: %v, %v, %v", after.Mode(), after.ModTime(), err)
 		}
-		if n := src.calls(content); n != 3 { // one for each mode and time
+		again := openRoot(t, f, RootSpec{Name: "again", Digest: root, Source: src})
+		if got := walk(t, again.Path()); !slices.Equal(got, want) {
+			t.Errorf("the second root has %q", got)
+		}
+		if n := src.calls(content); n != 7 { // for each file, in the first root
 			t.Errorf("the blob was opened %d times", n)
 		}
 		if s := r.Stats(); s != (Stats{}) || r.Err() != nil || r.Stalled() != 0 || r.Intact() != nil {

@@ -2,12 +2,16 @@ package vfs
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +45,9 @@ type image struct {
 	point  string   // where it is mounted
 	file   *os.File // it has no name: when nobody uses it any more, it is gone
 	nodes  *erofs.Image
+	sum    [sha256.Size]byte // of the file's bytes
+	said   verdict           // whether they are still those
+	mark   atomic.Pointer[imageMark]
 
 	// Guarded by images.mu.
 	users   int    // roots that show it
@@ -114,17 +121,26 @@ func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *i
 			_ = img.file.Close()
 		}
 	}()
-	w := bufio.NewWriterSize(img.file, imageBuffer)
+	sum := sha256.New()
+	w := bufio.NewWriterSize(io.MultiWriter(img.file, sum), imageBuffer)
 	if img.bytes, err = erofs.Write(w, nest(path, top), m.imageOptions(img.id)); err != nil {
 		return nil, err
 	}
 	if err := w.Flush(); err != nil {
 		return nil, fmt.Errorf("write image: %w", err)
 	}
-	if img.nodes, err = erofs.OpenImage(img.file); err != nil {
+	sum.Sum(img.sum[:0])
+	if err := img.mount(m.point()); err != nil {
 		return nil, err
 	}
-	return img, img.mount(m.point())
+	if err := img.markNow(); err != nil {
+		return nil, errors.Join(err, img.close())
+	}
+	img.said.right(time.Now())
+	if img.nodes, err = erofs.OpenImage(img.file); err != nil {
+		return nil, errors.Join(err, img.close())
+	}
+	return img, nil
 }
 
 func (m *images) imageOptions(id imageID) erofs.Options {
@@ -153,6 +169,50 @@ func (img *image) mount(point string) error {
 	if err := unix.Mount(source, img.point, "erofs", unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
 		return errors.Join(&mountError{"erofs", err}, os.Remove(img.point), os.Remove(point))
 	}
+	return nil
+}
+
+// imageMark is what changes when somebody writes to a file.
+type imageMark struct {
+	inode   uint64
+	size    int64
+	changed unix.Timespec
+}
+
+func (img *image) markOf() (imageMark, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(img.file.Fd()), &st); err != nil {
+		return imageMark{}, fmt.Errorf("stat image: %w", err)
+	}
+	return imageMark{st.Ino, st.Size, st.Ctim}, nil
+}
+
+func (img *image) markNow() error {
+	mark, err := img.markOf()
+	img.mark.Store(&mark)
+	return err
+}
+
+// marked reports whether nobody wrote to the file since it was last seen to be right.
+func (img *image) marked() bool {
+	mark, err := img.markOf()
+	return err == nil && mark == *img.mark.Load()
+}
+
+// check reads the file.
+func (img *image) check(ctx context.Context) error {
+	mark, err := img.markOf()
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if err := readPieces(ctx, img.file, img.bytes, sum); err != nil {
+		return damagedUnless(ctx, err)
+	}
+	if [sha256.Size]byte(sum.Sum(nil)) != img.sum {
+		return fmt.Errorf("%w: the bytes have another hash", ErrDamaged)
+	}
+	img.mark.Store(&mark)
 	return nil
 }
 

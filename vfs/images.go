@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -413,6 +415,29 @@ func (m *images) retireLocked(img *image, gone []*image) []*image {
 		gone = append(gone, img)
 	}
 	return gone
+}
+
+// verify reads an image that was last seen to be right before due, or was written to since. The
+// error wraps ErrDamaged if it is wrong: no root gets it any more.
+func (m *images) verify(ctx context.Context, img *image, due time.Time) error {
+	if !img.marked() {
+		due = time.Now()
+	}
+	err := img.said.look(due, func() error { return img.check(ctx) })
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	m.mu.Lock()
+	known := m.byPath[img.path][img.digest] == img
+	if known {
+		m.retireLocked(img, nil) // the caller's root is a user
+	}
+	m.mu.Unlock()
+	if known {
+		m.log.Warn("a metadata image was damaged; it is dropped, and actions that saw it run again",
+			zap.String("path", img.path), zap.Stringer("digest", img.digest), zap.String("folder", m.blobs.Dir), zap.Error(err))
+	}
+	return fmt.Errorf("metadata image of %q: %w", img.path, err)
 }
 
 // point returns the folder for the mount point of the next image.

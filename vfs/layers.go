@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -19,6 +20,10 @@ type lowerLayer interface {
 	// show blocks until the inputs are there. The end of ctx ends show only.
 	show(ctx context.Context) error
 	hide() error
+	// stale reports whether vouch would have to read something; it waits for nothing.
+	stale(due time.Time) bool
+	// vouch is Root.Vouch of what was last seen to be right before due.
+	vouch(ctx context.Context, due time.Time) error
 }
 
 var (

@@ -67,6 +67,7 @@ func (r *Root) add(n *node, o opened) *blob {
 // openBlob opens the blob and checks its size, which the kernel was told
 // before and which a passthrough read would not keep to.
 func (r *Root) openBlob(ctx context.Context, d digest.Digest) (o opened, err error) {
+	r.tellBlob(d)
 	if source, ok := r.spec.Source.(ArrivingSource); ok {
 		o.file, o.data, err = source.OpenArriving(ctx, d)
 	} else {
@@ -100,6 +101,7 @@ func (r *Root) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadRe
 	if n == nil || n.Kind != File {
 		return nil, fuse.ENOENT
 	}
+	r.tellBlob(n.Digest)
 	o, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
 		return r.spec.Source.OpenBlob(ctx, n.Digest)
 	}, func(f *os.File) { _ = f.Close() })

@@ -48,6 +48,12 @@ type RootSpec struct {
 	// It is called as OnFirstRead is. The root then shows no metadata images, in which
 	// names can be looked up unseen, and each stat(2) after a listing is a lookup.
 	OnLook func(path string, l Look)
+	// OnBlob, if not nil, is told of each blob whose bytes the action, or the worker through Path
+	// and Unchanged, may get from the Source's files: before they do, but of what a metadata
+	// image shows soon after, and at the latest when Vouch returns. The same blob may be told
+	// again. Copies that hard links lead to are not told: Vouch vouches for them. It is called
+	// as OnFirstRead is.
+	OnBlob func(d digest.Digest)
 	// OnStall, if not nil, is called when no access waits for the Source any
 	// longer, with the time since the first of them began: the d of all calls
 	// are disjoint and add up to Stalled. It must not block.
@@ -104,6 +110,7 @@ type Root struct {
 	overlayUp bool          // root is mounted
 	watched   bool          // by the watcher, as watchID
 	watchID   fsid
+	blind     atomic.Bool // the watcher does not know all that was opened
 
 	seed maphash.Seed // inode numbers are hashes of the path
 
@@ -164,6 +171,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 		return nil, errors.Join(err, r.closed())
 	}
 	f.keep(r)
+	r.vouchAhead()
 	return r, nil
 }
 
@@ -252,6 +260,13 @@ func (r *Root) markLookup(there bool) {
 		r.stats.Lookups++
 	} else {
 		r.stats.Absent++
+	}
+}
+
+// tellBlob reports that somebody may get the bytes of d.
+func (r *Root) tellBlob(d digest.Digest) {
+	if r.spec.OnBlob != nil {
+		r.spec.OnBlob(d)
 	}
 }
 

@@ -26,8 +26,15 @@ type Input struct {
 // A directory is unchanged if the action wrote nothing in it or below it, nor to
 // its attributes. False says only that the content must be looked at, or that
 // there is none. It does not count as a read, though OnLook is told of a look
-// inside, and may have to ask the Source for a directory that was never looked at.
-func (r *Root) Unchanged(path string) (Input, bool) { return r.upper.unchanged(path) }
+// inside, and OnBlob of a file, and may have to ask the Source for a directory that was never
+// looked at.
+func (r *Root) Unchanged(path string) (Input, bool) {
+	in, ok := r.upper.unchanged(path)
+	if ok && in.Kind == File {
+		r.tellBlob(in.Digest)
+	}
+	return in, ok
+}
 
 // unchangedBelow is Unchanged for a root with an overlay.
 func (r *Root) unchangedBelow(path string) (Input, bool) {

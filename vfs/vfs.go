@@ -1,12 +1,14 @@
 package vfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -75,6 +77,9 @@ type Options struct {
 	// DisableOverlay leaves hard links without an overlayfs even where there is
 	// one. It says nothing about FUSE.
 	DisableOverlay bool
+	// VerifyEvery is how long Root.Vouch relies on what it last saw of the files that are
+	// kept for several roots. 0 is 24 h; with less than 0 they are read after each use.
+	VerifyEvery time.Duration
 	// LinkBytes bounds the copies of blobs that hard links lead to, without those
 	// that roots use at the moment; 0 is a tenth of what is free when Open is called.
 	LinkBytes int64
@@ -104,6 +109,7 @@ type FS struct {
 	kept               *keptTrees // the same
 	linkBytes          int64
 	upperMemory        int64
+	verifyEvery        time.Duration // never 0
 	trash              trash
 	warnRegister       sync.Once
 	locks              []*os.File
@@ -162,6 +168,7 @@ func Open(o Options) (*FS, error) {
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
 	f.linkBytes, f.upperMemory = o.LinkBytes, o.UpperMemory
+	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
 		return err
 	}

@@ -148,7 +148,9 @@ func (w *watcher) drain() {
 		if errors.Is(err, unix.EAGAIN) || err == nil && n == 0 {
 			return
 		}
-		// Other errors are about one event, whose file could not be opened again.
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			w.lost() // one event, whose file could not be opened again
+		}
 		for b := buf[:max(n, 0)]; len(b) >= eventHead; {
 			size := int(binary.NativeEndian.Uint32(b))
 			if size < eventHead || size > len(b) {
@@ -157,6 +159,8 @@ func (w *watcher) drain() {
 			if fd := int(int32(binary.NativeEndian.Uint32(b[16:]))); fd >= 0 {
 				w.handOn(fd)
 				_ = unix.Close(fd)
+			} else {
+				w.lost()
 			}
 			b = b[size:]
 		}
@@ -165,23 +169,33 @@ func (w *watcher) drain() {
 
 // handOn tells the root what was opened in it, if that is from an image.
 func (w *watcher) handOn(fd int) {
-	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
-	if err != nil {
-		return
-	}
-	img, nid, ok := parseHandle(handle.Type(), handle.Bytes())
-	if !ok {
-		return
-	}
 	id, err := fsidOf(unix.Fstatfs, fd)
 	if err != nil {
+		w.lost()
 		return
 	}
 	w.mu.Lock()
 	r := w.roots[id]
 	w.mu.Unlock()
-	if r != nil {
+	if r == nil {
+		return
+	}
+	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
+	if err != nil {
+		r.blind.Store(true)
+		return
+	}
+	if img, nid, ok := parseHandle(handle.Type(), handle.Bytes()); ok {
 		r.opened(img, nid)
+	}
+}
+
+// lost says that something was opened of which nobody knows what and where.
+func (w *watcher) lost() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.roots {
+		r.blind.Store(true)
 	}
 }
 

@@ -1,0 +1,163 @@
+package vfs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// equals is a tree of two large parts, which are kept apart, and a small one, all of which
+// have the same files. The large ones are themselves full of equal files.
+func equals(t testing.TB, src *fakeSource, own string, large ...string) digest.Digest {
+	t.Helper()
+	content := src.blob(t, "the same")
+	empty := src.blob(t, "")
+	part := func(files int) *repb.Directory {
+		m := &repb.Directory{}
+		for i := range files {
+			m.Files = append(m.Files,
+				&repb.FileNode{Name: fmt.Sprintf("file%d", i), Digest: content.Proto()},
+				&repb.FileNode{Name: fmt.Sprintf("empty%d", i), Digest: empty.Proto()})
+		}
+		return m
+	}
+	top := part(2)
+	top.Files = append(top.Files, &repb.FileNode{Name: own, Digest: content.Proto()})
+	for _, name := range large {
+		top.Directories = append(top.Directories, &repb.DirectoryNode{Name: name, Digest: src.add(t, part(minKeptEntries/2)).Proto()})
+	}
+	return src.add(t, top)
+}
+
+// assertApart fails the test if two files below dir are one.
+func assertApart(t *testing.T, dir string, want int) {
+	t.Helper()
+	seen := map[uint64]string{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return err
+		}
+		if other, ok := seen[st.Ino]; ok {
+			t.Errorf("%s and %s are one file", p, other)
+		}
+		seen[st.Ino] = p
+		return nil
+	})
+	if err != nil || len(seen) != want {
+		t.Errorf("%d files, want %d: %v", len(seen), want, err)
+	}
+}
+
+// TestEqualInputsAreApart: whatever copies a root, tools that keep hard links among them, gets
+// files that do not change each other, also where parts of roots are kept for others.
+func TestEqualInputsAreApart(t *testing.T) {
+	child := startChild(t, "helper")
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		const perPart = minKeptEntries / 2 * 2
+		for i, large := range [][]string{{"sdk"}, {"sdk"}, {"sdk", "other"}, {"other"}, {"other", "sdk"}, {"sdk", "other"}} {
+			own := fmt.Sprintf("own%d", i)
+			r := openRoot(t, f, RootSpec{Name: own, Digest: equals(t, src, own, large...), Source: src})
+			assertApart(t, r.Path(), 5+len(large)*perPart)
+			for name, script := range map[string]string{
+				"cp":  `cp -a "$1" "$2"`,
+				"tar": `mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -`,
+			} {
+				to := filepath.Join(t.TempDir(), "copy")
+				if out := child.do("run", "sh", "-ec", script, "sh", r.Path(), to); out != "" {
+					t.Fatalf("%s: %s", name, out)
+				}
+				for _, p := range []string{"file0", "empty0", large[0] + "/file1", large[0] + "/empty1"} {
+					p = filepath.Join(to, p)
+					if err := os.Chmod(p, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(p, []byte("changed"), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				assertChanged(t, to, 4)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.overlay && len(kept(f)) != 2 {
+			t.Errorf("kept are %q", kept(f))
+		}
+	})
+}
+
+// assertChanged fails the test unless so many files below dir are not what equals made them.
+func assertChanged(t *testing.T, dir string, want int) {
+	t.Helper()
+	changed := 0
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content := "the same"
+		if strings.HasPrefix(d.Name(), "empty") {
+			content = ""
+		}
+		if string(mustRead(t, p)) != content {
+			changed++
+		}
+		return nil
+	})
+	if err != nil || changed != want {
+		t.Errorf("%d files below %s were changed, want %d: %v", changed, dir, want, err)
+	}
+}
+
+// BenchmarkEqualInputs makes roots of 1,541 files of two contents: the first one, and those that
+// find copies of them.
+func BenchmarkEqualInputs(b *testing.B) {
+	large := []string{"1", "2", "3", "4", "5", "6"}
+	for name, o := range map[string]Options{"overlay": {Method: HardLink}, "bare": {Method: HardLink, DisableOverlay: true}} {
+		b.Run(name, func(b *testing.B) {
+			f := openFS(b, o)
+			src := newFakeSource(b)
+			made := 0
+			root := func() {
+				made++
+				own := fmt.Sprintf("own%d", made)
+				d := equals(b, src, own, large...)
+				r, err := f.NewRoot(b.Context(), RootSpec{Name: own, Digest: d, Source: src})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := r.Close(); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+			first := 0.0
+			for range 3 {
+				began := time.Now()
+				root()
+				if first == 0 {
+					first = float64(time.Since(began).Microseconds()) / 1000
+				}
+			}
+			for b.Loop() {
+				root()
+			}
+			b.ReportMetric(first, "first-ms")
+		})
+	}
+}
