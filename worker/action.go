@@ -39,6 +39,8 @@ type action struct {
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
 	behind  *hindsight // nil: nothing is reused
+	vouch   *vouching  // of this run of the command; nil before the first
+	runs    int        // of the command, this one included
 	depart  func()     // lets another run of the same action begin; nil: it could already
 	work    *workFolder
 	times   timeline
@@ -63,7 +65,7 @@ type action struct {
 func (p *position) execute(ctx context.Context, t *task) (response *repb.ExecuteResponse, release func()) {
 	a := &action{p: p, task: t, log: p.log, message: t.desired.GetAction()}
 	a.times.begin(t.desired.GetQueuedTimestamp())
-	response, err := a.run(ctx)
+	response, err := a.runVouched(ctx)
 	if a.crowdedOut(ctx, response, err) {
 		err = errors.Join(errCrowdedOut, err)
 	}
@@ -103,19 +105,24 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 }
 
-// run takes the action through its stages. It returns a response beside an
-// error when the command ran, so that the client sees what it printed.
-func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
+// begin takes the action to where its input root can be made. A response says that there is no need.
+func (a *action) begin(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err := a.enter(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.accept(ctx); err != nil {
 		return nil, err
 	}
-	if response := a.lookBack(ctx); response != nil {
+	response := a.lookBack(ctx)
+	if response != nil {
 		a.times.enter(stageReport)
-		return response, nil
 	}
+	return response, nil
+}
+
+// run takes the action through its stages, once. It returns a response beside an
+// error when the command ran, so that the client sees what it printed.
+func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.task.enter(fetchingInputs())
 	a.times.enter(stageFetch)
 	if err := a.makeRoot(ctx); err != nil {
@@ -130,6 +137,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	result, err := a.runCommand(ctx)
 	a.ran = result
 	a.measure()
+	a.vouch.end(ctx)
 	a.endRace()
 	a.task.enter(uploadingOutputs())
 	a.times.enter(stageUpload)
@@ -165,7 +173,11 @@ func (a *action) enter(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	a.task.place.occupy()
+	for !a.task.place.occupy() { // its slot was wanted to run a command again
+		if a.task.place, err = a.p.w.pipeline.enter(ctx); err != nil {
+			return err
+		}
+	}
 	a.stay = a.p.w.room.stay()
 	return nil
 }
@@ -254,6 +266,9 @@ func (a *action) makeRoot(ctx context.Context) error {
 		return failf(codes.InvalidArgument, "input root digest: %w", err)
 	}
 	name := fmt.Sprintf("%d-%d", a.p.index, a.p.count)
+	if a.runs > 1 {
+		name += fmt.Sprintf("-%d", a.runs)
+	}
 	if err := a.enterWorkFolder(name); err != nil {
 		return err
 	}
@@ -262,8 +277,8 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
-		Name: name, Digest: rootDigest, Source: inputs{a.inputs}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
-		Owner: ownerOf(a.how.user),
+		Name: name, Digest: rootDigest, Source: inputs{a.inputs, a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
+		OnBlob: a.vouch.used, Owner: ownerOf(a.how.user),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
@@ -347,9 +362,10 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 	if err == nil {
 		err = a.verify(ctx) // collecting may have read inputs, too
 	}
+	out.useInputs()
 	// What was printed and made is worth having beside any error.
 	if uploadErr := out.upload(ctx); uploadErr != nil {
-		return nil, errors.Join(err, uploadErr)
+		return nil, errors.Join(err, uploadErr, out.verify(ctx, uploadErr))
 	}
 	if err != nil {
 		return response, err
@@ -378,12 +394,7 @@ func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 
 // release takes the input root and the temporary files away, and gives up the place.
 func (a *action) release() {
-	if a.root != nil {
-		if err := a.root.Close(); err != nil {
-			a.log.Error("input root was not released", zap.Error(err))
-		}
-	}
-	a.leaveWorkFolder()
+	a.leaveRun()
 	if a.depart != nil {
 		a.depart()
 	}

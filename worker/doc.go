@@ -9,12 +9,13 @@
 //
 // The package decides nothing about an action: the timeout, the retries and the
 // size class are the scheduler's. It writes to the action cache only what ended
-// by itself with exit code 0. A former run's result stands for another run only
+// by itself with exit code 0, and answers only when all that the command may have read
+// is vouched for: else it runs the command again (vouch.go). A former run's result stands for another run only
 // where that is asked for (Options.Reuse) and package reuse has proof.
 //
 // Worker.Run owns every goroutine: one for each position, one for the action that
 // the position runs, one that is asked for output and one for each stream of it
-// that is shown. A position's fields belong to its goroutine, but for
+// that is shown, and one that waits for what an ended command used. A position's fields belong to its goroutine, but for
 // the stage of the running action, which has a lock of its own (task.mu). Nobody
 // holds more than one lock, nor one while anything blocks.
 package worker

@@ -70,6 +70,13 @@ func (e *excesses) add(action digest.Digest, now time.Time) {
 	e.until[action] = now.Add(excessMemory)
 }
 
+// remove forgets an action.
+func (e *excesses) remove(action digest.Digest) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.until, action)
+}
+
 // left is for how long the action is still refused; 0 if it is not.
 func (e *excesses) left(action digest.Digest, now time.Time) time.Duration {
 	e.mu.Lock()

@@ -290,11 +290,13 @@ type readLog struct {
 	hashes map[string]int
 	held   map[string]chan struct{} // closed when they may go on: uploads, or reads of a hash
 	free   map[string]bool          // hashes that allReads does not hold up
+	waited map[string]chan struct{} // closed when it has come
 }
 
 // What can be held up beside reads of a hash.
 const (
 	uploads  = "uploads"
+	asking   = "asking"    // what is missing
 	allReads = "all reads" // of small blobs
 )
 
@@ -311,7 +313,7 @@ func (l *readLog) hold(what string) (release func()) {
 func (l *readLog) wait(ctx context.Context, what string) {
 	l.mu.Lock()
 	held := l.held[what]
-	if held == nil && what != uploads && !l.free[what] {
+	if held == nil && what != uploads && what != asking && !l.free[what] {
 		held = l.held[allReads]
 	}
 	l.mu.Unlock()
@@ -321,6 +323,23 @@ func (l *readLog) wait(ctx context.Context, what string) {
 	select {
 	case <-held:
 	case <-ctx.Done():
+	}
+}
+
+// tells returns a channel that is closed when something that can be held up has come.
+func (l *readLog) tells(what string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waited = map[string]chan struct{}{what: make(chan struct{})}
+	return l.waited[what]
+}
+
+func (l *readLog) told(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.waited[what]; c != nil {
+		close(c)
+		delete(l.waited, what)
 	}
 }
 
@@ -359,6 +378,9 @@ func (l *readLog) unary(
 		}
 	case *repb.BatchUpdateBlobsRequest:
 		l.wait(ctx, uploads)
+	case *repb.FindMissingBlobsRequest:
+		l.told(asking)
+		l.wait(ctx, asking)
 	}
 	return next(ctx, request)
 }

@@ -10,13 +10,21 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// inputs let an input root read large files while they arrive in the store.
-type inputs struct{ *cas.ReadThrough }
+// inputs let an input root read large files while they arrive in the store, and have blobs
+// looked at that it finds wrong.
+type inputs struct {
+	*cas.ReadThrough
+	store *cas.Store
+}
 
 var (
 	_ vfs.Source         = inputs{}
 	_ vfs.ArrivingSource = inputs{}
+	_ vfs.Verifier       = inputs{}
 )
+
+// Verify implements vfs.Verifier.
+func (i inputs) Verify(ctx context.Context, d digest.Digest) error { return i.store.Verify(ctx, d) }
 
 // OpenArriving implements vfs.ArrivingSource.
 func (i inputs) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vfs.Arrival, error) {

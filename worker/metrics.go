@@ -25,6 +25,7 @@ type metrics struct {
 	throttled   prometheus.Counter
 	oomKills    prometheus.Counter
 	unreachable prometheus.Counter
+	damagedRuns prometheus.Counter
 
 	borrowedBlobs, borrowedBytes prometheus.Counter
 }
@@ -74,8 +75,10 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 		stalled: counter("stalled_seconds_total", "Time that commands stood waiting for storage."),
 		cpu: counters("cpu_seconds_total", "CPU time of commands, by mode: user, system.",
 			"mode", "user", "system"),
-		throttled:   counter("throttled_seconds_total", "Time that commands were kept from running by the CPU quota of their slot."),
-		oomKills:    counter("oom_kills_total", "Processes of commands that the kernel killed for want of memory."),
+		throttled: counter("throttled_seconds_total", "Time that commands were kept from running by the CPU quota of their slot."),
+		oomKills:  counter("oom_kills_total", "Processes of commands that the kernel killed for want of memory."),
+		damagedRuns: counter("damaged_runs_total",
+			"Runs of commands that read bytes which were found damaged on this worker; nobody got their results."),
 		unreachable: counter("synchronize_failures_total", "Calls to the scheduler that failed."),
 
 		borrowedBlobs: counter("neighbour_blobs_total",
@@ -95,7 +98,7 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.slots, m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
-		m.cpu, m.throttled, m.oomKills, m.unreachable, m.borrowedBlobs, m.borrowedBytes,
+		m.cpu, m.throttled, m.oomKills, m.unreachable, m.damagedRuns, m.borrowedBlobs, m.borrowedBytes,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

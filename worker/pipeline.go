@@ -26,6 +26,11 @@ type pipeline struct {
 	inStage *prometheus.GaugeVec
 
 	mu sync.Mutex
+	// idle has the places with a slot that are kept for an action to come. Such an action may be long in
+	// coming: who has to run a command again takes the slot away. added is closed when there is another one;
+	// nil: nobody waits.
+	idle  map[*place]struct{} // guarded by mu
+	added chan struct{}       // guarded by mu
 	// running holds the actions in the pipeline; a channel is closed when its
 	// action has left.
 	running map[digest.Digest]chan struct{} // guarded by mu
@@ -43,6 +48,7 @@ func newPipeline(o *Options, inStage *prometheus.GaugeVec) *pipeline {
 		report:  places(o.ReportWidth),
 		slots:   make(chan *slot, len(o.Launchers)),
 		inStage: inStage,
+		idle:    map[*place]struct{}{},
 		running: map[digest.Digest]chan struct{}{},
 	}
 	for i, l := range o.Launchers {
@@ -81,7 +87,39 @@ func (p *pipeline) kept(s *slot) *place {
 	if s == nil {
 		return &place{p: p, stage: placeFetch}
 	}
-	return &place{p: p, stage: placeSlot, slot: s}
+	l := &place{p: p, stage: placeSlot, slot: s}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle[l] = struct{}{}
+	if p.added != nil {
+		close(p.added)
+		p.added = nil
+	}
+	return l
+}
+
+// recall takes the slot away from a place that no action has, if there is one. Else added is closed
+// when it is worth another try.
+func (p *pipeline) recall() (s *slot, added <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.idle {
+		delete(p.idle, l)
+		s, l.slot, l.stage = l.slot, nil, placeNone
+		return s, nil
+	}
+	if p.added == nil {
+		p.added = make(chan struct{})
+	}
+	return nil, p.added
+}
+
+// keep says that l is not for an action to come any more. It reports false if its slot was recalled.
+func (p *pipeline) keep(l *place) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.idle, l)
+	return l.stage != placeNone
 }
 
 // tryEnter returns a place to begin at, or nil if all are taken.
@@ -138,6 +176,7 @@ func (p *pipeline) alone(ctx context.Context, d digest.Digest) (leave func(), er
 
 // The stages that have places.
 const (
+	placeNone   = "" // of a place that was left, or recalled
 	placeFetch  = "fetch"
 	placeSlot   = "execute"
 	placeReport = "report"
@@ -153,10 +192,15 @@ type place struct {
 	occupied bool
 }
 
-// occupy says that there is an action now.
-func (l *place) occupy() {
+// occupy says that there is an action now. It reports false, and does nothing, if the place is
+// none any more.
+func (l *place) occupy() bool {
+	if !l.p.keep(l) {
+		return false
+	}
 	l.occupied = true
 	l.p.inStage.WithLabelValues(l.stage).Inc()
+	return true
 }
 
 // vacate says that there is no action any more. The place is kept for another one.
@@ -196,15 +240,44 @@ func (l *place) report(ctx context.Context) error {
 	}
 }
 
+// again gives the place up unless it is a slot, and waits for one.
+func (l *place) again(ctx context.Context) error {
+	if l.stage == placeSlot {
+		return nil
+	}
+	l.move(placeNone, nil)
+	for {
+		s, added := l.p.recall()
+		if s != nil {
+			l.move(placeSlot, s)
+			return nil
+		}
+		select {
+		case s := <-l.p.slots:
+			l.move(placeSlot, s)
+			return nil
+		case <-added:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a slot to run the command again: %w", ctx.Err())
+		}
+	}
+}
+
 // leave gives the place up.
-func (l *place) leave() { l.move("", nil) }
+func (l *place) leave() {
+	if l.p.keep(l) {
+		l.move(placeNone, nil)
+	}
+}
 
 func (l *place) move(stage string, s *slot) {
 	old, oldSlot := l.stage, l.slot
 	l.stage, l.slot = stage, s
 	if l.occupied {
-		l.p.inStage.WithLabelValues(old).Dec()
-		if stage != "" {
+		if old != placeNone {
+			l.p.inStage.WithLabelValues(old).Dec()
+		}
+		if stage != placeNone {
 			l.p.inStage.WithLabelValues(stage).Inc()
 		}
 	}

@@ -229,7 +229,9 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		if l == nil {
 			t.Fatalf("no place is left with %d taken", len(held))
 		}
-		l.occupy()
+		if !l.occupy() {
+			t.Fatal("a place is none")
+		}
 		check(t, steps[i](l))
 		held = append(held, l)
 	}

@@ -54,6 +54,9 @@ func (t *timeline) enter(s stage) {
 	}
 }
 
+// again has what follows the fetch of inputs come once more: the run before belongs to that.
+func (t *timeline) again() { t.current = min(t.current, stageFetch) }
+
 func (t *timeline) end() { t.enter(stages) }
 
 func (t *timeline) at(s stage) *timestamppb.Timestamp { return timestamppb.New(t.entered[s]) }

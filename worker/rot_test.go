@@ -1,0 +1,391 @@
+package worker
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// A rottingFarm is a farm whose disk gets bytes wrong.
+type rottingFarm struct {
+	*farm
+	registry *prometheus.Registry
+}
+
+// newRottingFarm has input roots as o wants them, whose files are read after each use.
+func newRottingFarm(t *testing.T, o vfs.Options, few farmOptions) *rottingFarm {
+	t.Helper()
+	o.VerifyEvery = -1
+	registry := prometheus.NewRegistry()
+	change := few.change
+	few.change = func(options *Options) {
+		options.Metrics = registry
+		if change != nil {
+			change(options)
+		}
+	}
+	return &rottingFarm{newFarmWith(t, o, nil, few), registry}
+}
+
+// damagedRuns is the metric.
+func (f *rottingFarm) damagedRuns(t *testing.T) (n int) {
+	t.Helper()
+	families, err := f.registry.Gather()
+	check(t, err)
+	for _, family := range families {
+		if family.GetName() == "forerunner_worker_damaged_runs_total" {
+			n = int(family.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	return n
+}
+
+// assertRuns fails the test unless so many runs saw something wrong, and so many blobs of the
+// worker's store are kept aside.
+func (f *rottingFarm) assertRuns(t *testing.T, damaged int, aside int64) {
+	t.Helper()
+	if got := f.damagedRuns(t); got != damaged {
+		t.Errorf("%d runs were damaged, want %d", got, damaged)
+	}
+	if got := f.local.Stats().AsideBlobs; got != aside {
+		t.Errorf("%d blobs are aside, want %d", got, aside)
+	}
+}
+
+// flip changes one byte of a file, and nothing else that stat(2) shows but the change time.
+func flip(t *testing.T, name string) {
+	t.Helper()
+	info, err := os.Stat(name)
+	check(t, err)
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	check(t, err)
+	var b [1]byte
+	_, err = file.ReadAt(b[:], 0)
+	check(t, err)
+	b[0] ^= 1
+	_, err = file.WriteAt(b[:], 0)
+	check(t, err)
+	check(t, file.Close())
+	check(t, os.Chtimes(name, info.ModTime(), info.ModTime()))
+}
+
+// rot flips a byte of the blob in the worker's store.
+func (f *farm) rot(t *testing.T, content string) {
+	t.Helper()
+	flip(t, filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes(content))))
+}
+
+// rotCopy flips a byte of every copy of it that hard links lead to.
+func (f *farm) rotCopy(t *testing.T, content string) {
+	t.Helper()
+	found := 0
+	check(t, filepath.WalkDir(filepath.Join(filepath.Dir(f.local.Dir()), "upper", ".links"),
+		func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			if b, err := os.ReadFile(path); err == nil && string(b) == content {
+				flip(t, path)
+				found++
+			}
+			return nil
+		}))
+	if found == 0 {
+		t.Fatalf("there is no copy of %q", content)
+	}
+}
+
+// forget takes a blob from storage.
+func (f *farm) forget(t *testing.T, content string) {
+	t.Helper()
+	check(t, os.Remove(filepath.Join(f.storage.Dir(), cas.BlobPath(digestOfBytes(content)))))
+}
+
+// assertOutput fails the test unless the action's only output file is content, for the client and
+// in the action cache.
+func (f *rottingFarm) assertOutput(t *testing.T, j *job, r *repb.ExecuteResponse, content string) {
+	t.Helper()
+	assertOK(t, r)
+	for _, result := range []*repb.ActionResult{r.GetResult(), f.cached(t, j)} {
+		if files := result.GetOutputFiles(); len(files) != 1 || f.read(t, files[0].GetDigest()) != content {
+			t.Errorf("outputs are %v, want %q", files, content)
+		}
+	}
+}
+
+var rottingRoots = map[string]vfs.Options{
+	"fuse":         {Method: vfs.FUSE},
+	"fuse, cached": {Method: vfs.FUSE, DisablePassthrough: true},
+	"memory":       {Method: vfs.FUSE, UpperMemory: 64 << 20},
+	"links":        {Method: vfs.HardLink},
+	"bare links":   {Method: vfs.HardLink, DisableOverlay: true},
+}
+
+// TestRotBetweenActions has the byte of a blob flip when nobody uses it.
+func TestRotBetweenActions(t *testing.T) {
+	for name, o := range rottingRoots {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, o, farmOptions{})
+			in := tree{"in": "good bytes"}
+			assertOK(t, f.run(t, spec{inputs: in, shell: "cat in"}))
+			f.rot(t, "good bytes")
+			damaged := 1
+			if o.Method == vfs.HardLink {
+				in = tree{"in": executable("good bytes")} // of which there is no copy yet
+				damaged = 0                               // that is seen while it is made
+			}
+			j := f.start(t, spec{inputs: in, shell: "cat in > out; echo ran", paths: []string{"out"}})
+			r := j.result(t)
+			f.assertOutput(t, j, r, "good bytes")
+			if got := string(r.GetResult().GetStdoutRaw()); got != "ran\n" {
+				t.Errorf("stdout is %q", got)
+			}
+			f.assertRuns(t, damaged, 1)
+			f.assertGood(t)
+		})
+	}
+}
+
+// TestRotWhileACommandRuns has it flip before the command reads it, which fails for it.
+func TestRotWhileACommandRuns(t *testing.T) {
+	for name, o := range rottingRoots {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, o, farmOptions{})
+			check(t, f.local.PutBytes(t.Context(), digestOfBytes("good bytes"), []byte("good bytes")))
+			s, open := gated(t, "unused")
+			s = spec{
+				env: s.env, inputs: tree{"in": "good bytes"}, paths: []string{"out"},
+				shell: untilOpen + "; cat in > out; [ $(cat in | head -c 4) = good ] || { echo rotten >&2; exit 3; }",
+			}
+			j := f.start(t, s)
+			j.reaches(t, "running")
+			aside := int64(1)
+			if o.Method == vfs.HardLink {
+				f.rotCopy(t, "good bytes")
+				aside = 0
+			} else {
+				f.rot(t, "good bytes")
+			}
+			open()
+			f.assertOutput(t, j, j.result(t), "good bytes")
+			f.assertRuns(t, 1, aside)
+			f.assertGood(t)
+		})
+	}
+}
+
+// TestRotOfATool: what cannot be started for it is started again.
+func TestRotOfATool(t *testing.T) {
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+	const tool = "#!/bin/sh\necho made > out\n"
+	in := tree{"tool": executable(tool)}
+	assertOK(t, f.run(t, spec{inputs: in, args: []string{"./tool"}}))
+	f.rot(t, tool)
+	j := f.start(t, spec{inputs: in, args: []string{"./tool"}, paths: []string{"out"}})
+	f.assertOutput(t, j, j.result(t), "made\n")
+	f.assertRuns(t, 1, 1)
+}
+
+// TestRotOfTheOnlyCopy: the client is to upload it again.
+func TestRotOfTheOnlyCopy(t *testing.T) {
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+	in := tree{"in": "the only one"}
+	assertOK(t, f.run(t, spec{inputs: in, shell: "cat in"}))
+	root := f.put(t, in)
+	f.rot(t, "the only one")
+	f.forget(t, "the only one")
+	j := f.start(t, spec{root: root, shell: "cat in > out || echo lost > out", paths: []string{"out"}})
+	r := j.result(t)
+	assertCode(t, r, codes.FailedPrecondition, "")
+	assertMissing(t, r, digestOfBytes("the only one"))
+	f.assertNotCached(t, j)
+	f.assertRuns(t, 1, 1)
+	f.blob(t, "the only one")
+	j = f.start(t, spec{inputs: in, shell: "cat in > out", paths: []string{"out"}})
+	f.assertOutput(t, j, j.result(t), "the only one")
+}
+
+// TestRotOfADirectory: names come from blobs, too.
+func TestRotOfADirectory(t *testing.T) {
+	for name, o := range rottingRoots {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, o, farmOptions{})
+			root := f.put(t, tree{"a": "good bytes", "b": "bad bytes"})
+			raw, err := f.storage.ReadBlob(t.Context(), root)
+			check(t, err)
+			check(t, f.local.PutBytes(t.Context(), root, raw))
+			// Each name becomes the other one.
+			b := bytes.Replace(bytes.Replace(raw, []byte("\x01a"), []byte("\x01c"), 1), []byte("\x01b"), []byte("\x01d"), 1)
+			file, err := os.OpenFile(filepath.Join(f.local.Dir(), cas.BlobPath(root)), os.O_WRONLY, 0)
+			check(t, err)
+			_, err = file.Write(b)
+			check(t, err)
+			check(t, file.Close())
+			j := f.start(t, spec{root: root, shell: "cat a > out", paths: []string{"out"}})
+			f.assertOutput(t, j, j.result(t), "good bytes")
+			f.assertRuns(t, 0, 1)
+		})
+	}
+}
+
+// TestRotAgainAndAgain: a command of which each run sees something wrong ends with an error.
+func TestRotAgainAndAgain(t *testing.T) {
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+	d := digestOfBytes("never right")
+	blob := filepath.Join(f.local.Dir(), cas.BlobPath(d))
+	j := f.start(t, spec{
+		inputs: tree{"in": "never right"}, paths: []string{"out"}, env: map[string]string{"BLOB": blob},
+		shell: `cat in > out; printf X | dd of="$BLOB" conv=notrunc status=none`,
+	})
+	r := j.result(t)
+	assertCode(t, r, codes.Unavailable, d.String())
+	f.assertNotCached(t, j)
+	if got := f.damagedRuns(t); got != maxRuns {
+		t.Errorf("%d runs were damaged, want %d", got, maxRuns)
+	}
+	f.assertGood(t)
+}
+
+// TestRotOfAnOutput: storage does not take it, and the command runs again.
+func TestRotOfAnOutput(t *testing.T) {
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+	asked, release := f.reads.tells(asking), f.reads.hold(asking)
+	defer release()
+	j := f.start(t, spec{shell: "echo made > out", paths: []string{"out"}})
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Fatal("nobody asks what storage lacks")
+	}
+	f.rot(t, "made\n")
+	release()
+	f.assertOutput(t, j, j.result(t), "made\n")
+	f.assertRuns(t, 1, 1)
+}
+
+// TestRotFindsASlot: who has to run again gets the slot that is kept for an action to come, and
+// who waits for a place to report from does not wait for one that waits for his slot.
+func TestRotFindsASlot(t *testing.T) {
+	for _, widths := range [][3]int{{0, 1, 1}, {1, 1, 1}, {0, 2, 0}, {0, 2, 1}} {
+		t.Run(fmt.Sprint(widths), func(t *testing.T) {
+			f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{
+				slots: widths[1], change: func(o *Options) { o.FetchWidth, o.ReportWidth = widths[0], widths[2] },
+			})
+			var js []*job
+			const actions = 6
+			for i := range actions {
+				content := fmt.Sprintf("good %d", i)
+				check(t, f.local.PutBytes(t.Context(), digestOfBytes(content), []byte(content)))
+				f.rot(t, content)
+				s := spec{inputs: tree{"in": content}, shell: "cat in > out", paths: []string{"out"}}
+				js = append(js, f.start(t, s))
+				if i == 0 {
+					f.assertOutput(t, js[0], js[0].result(t), content)
+				}
+			}
+			for i, j := range js[1:] {
+				f.assertOutput(t, j, j.result(t), fmt.Sprintf("good %d", i+1))
+			}
+			f.assertRuns(t, actions, actions)
+		})
+	}
+}
+
+// newImageFarm is a rottingFarm with a metadata image of a tree, and the tree with a file more.
+func newImageFarm(t *testing.T) (f *rottingFarm, in func(own string) tree) {
+	t.Helper()
+	f = newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+	in = func(own string) tree {
+		files := tree{"own": own}
+		for i := range 300 {
+			files[fmt.Sprintf("sdk/lib%d/file", i)] = fmt.Sprintf("library %d", i)
+		}
+		return files
+	}
+	for i := range 2 {
+		assertOK(t, f.run(t, spec{inputs: in(fmt.Sprint(i)), shell: "cat sdk/*/file > /dev/null"}))
+	}
+	f.awaitImage(t)
+	return f, in
+}
+
+func (f *farm) awaitImage(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); f.roots.Images() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("there is no metadata image")
+		}
+	}
+}
+
+// TestRotBehindAnImage: what the kernel reads without a word is vouched for, however it is used.
+func TestRotBehindAnImage(t *testing.T) {
+	f, in := newImageFarm(t)
+	for i, c := range []struct{ shell, want string }{
+		{"cat sdk/lib7/file > out", "library 7"},
+		{"echo -n more >> sdk/lib7/file; mv sdk/lib7/file out", "library 7more"},
+		{"truncate -s 3 sdk/lib7/file; mv sdk/lib7/file out", "lib"},
+		{"mv sdk/lib7/file out", "library 7"},
+		{"ln sdk/lib7/file out", "library 7"},
+	} {
+		f.rot(t, "library 7")
+		j := f.start(t, spec{inputs: in(fmt.Sprint("own ", i)), shell: c.shell, paths: []string{"out"}})
+		f.assertOutput(t, j, j.result(t), c.want)
+		if got := f.damagedRuns(t); got != i+1 {
+			t.Errorf("%s: %d runs were damaged, want %d", c.shell, got, i+1)
+		}
+		// Nobody may have read it the second time.
+		assertOK(t, f.run(t, spec{inputs: in(fmt.Sprint("own ", i)), shell: "cat sdk/lib7/file"}))
+	}
+}
+
+// TestRotOfAnImage: an image that shows one file as another is not shown again.
+func TestRotOfAnImage(t *testing.T) {
+	f, in := newImageFarm(t)
+	rotImage(t, f.local.Dir(), cas.BlobPath(digestOfBytes("library 7")), cas.BlobPath(digestOfBytes("library 8")))
+	j := f.start(t, spec{inputs: in("own"), shell: "cat sdk/lib7/file > out", paths: []string{"out"}})
+	f.assertOutput(t, j, j.result(t), "library 7")
+	f.assertRuns(t, 1, 0)
+	j = f.start(t, spec{inputs: in("own 2"), shell: "cat sdk/lib7/file > out", paths: []string{"out"}})
+	f.assertOutput(t, j, j.result(t), "library 7")
+	f.assertRuns(t, 1, 0)
+}
+
+// rotImage writes another text in the place of one in the images in dir, which have no names.
+func rotImage(t *testing.T, dir, text, other string) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	check(t, err)
+	for _, fd := range fds {
+		name := filepath.Join("/proc/self/fd", fd.Name())
+		if to, err := os.Readlink(name); err != nil || !strings.HasPrefix(to, dir) || !strings.HasSuffix(to, "(deleted)") {
+			continue
+		}
+		file, err := os.OpenFile(name, os.O_RDWR, 0)
+		check(t, err)
+		all, err := io.ReadAll(file)
+		check(t, err)
+		at := bytes.Index(all, []byte(text))
+		if at < 0 {
+			t.Fatalf("%s does not have %s", name, text)
+		}
+		_, err = file.WriteAt([]byte(other), int64(at))
+		check(t, err)
+		check(t, file.Close())
+		return
+	}
+	t.Fatal("there is no file of an image")
+}

@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/reuse"
+)
+
+// maxRuns is how often a command is run, at most, because what it read was wrong.
+const maxRuns = 3
+
+// runVouched takes the action through its stages, until nothing that its command read was
+// damaged: whatever came out of such a run, an error too, nobody is told. What was damaged
+// has been set aside by then, and comes from elsewhere the next time.
+func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) {
+	if response, err := a.begin(ctx); response != nil || err != nil {
+		return response, err
+	}
+	for {
+		a.runs++
+		a.vouch = newVouching(a.p.w.opts.Store)
+		response, err := a.run(ctx)
+		damage := a.vouchFor(ctx, err)
+		switch {
+		case damage == nil:
+			return response, err
+		case !isDamage(damage):
+			return nil, errors.Join(err, damage)
+		}
+		a.p.w.metrics.damagedRuns.Inc()
+		if a.runs == maxRuns {
+			return nil, failf(codes.Unavailable, "what the command read was damaged on this worker in each of %d runs: %w",
+				maxRuns, damage)
+		}
+		a.log.Warn("what the command read was damaged; it is run again and nobody is told of this run",
+			zap.Int("run", a.runs), zap.Strings("blobs", damagedBlobs(damage)), zap.String("folder", a.p.w.opts.Store.Dir()),
+			zap.Error(damage))
+		if err := a.again(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// vouchFor waits until all that this run used is known to be right. err is how it ended; it may be
+// that itself which says that something was not.
+func (a *action) vouchFor(ctx context.Context, err error) error {
+	if isDamage(err) {
+		return err
+	}
+	var damage error
+	if a.root != nil {
+		damage = a.root.Vouch(ctx) // first: it tells what was used
+	}
+	return errors.Join(damage, a.vouch.wait(ctx))
+}
+
+// isDamage reports whether err says that bytes were found wrong that the action used, and that
+// nobody gets again.
+func isDamage(err error) bool {
+	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError))
+}
+
+// damagedBlobs are the digests that err names, of whichever of the errors in it.
+func damagedBlobs(err error) (names []string) {
+	if damaged, ok := err.(*cas.DamagedError); ok {
+		for _, d := range damaged.Digests {
+			names = append(names, d.String())
+		}
+	}
+	switch wraps := err.(type) {
+	case interface{ Unwrap() error }:
+		names = append(names, damagedBlobs(wraps.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, inner := range wraps.Unwrap() {
+			names = append(names, damagedBlobs(inner)...)
+		}
+	}
+	return names
+}
+
+// again makes the action what it was when its input root was to be made. Its place may be one
+// to report from: it gives that up for a slot, for who has one may wait for the place.
+func (a *action) again(ctx context.Context) error {
+	a.endRace()
+	a.leaveRun()
+	a.ran, a.vacated, a.watched = runner.Result{}, false, false
+	a.read, a.stalled, a.size = vfs.Stats{}, 0, rootSize{}
+	if a.ahead != nil {
+		a.ahead.recorder = prefetch.Recorder{}
+	}
+	if a.behind != nil {
+		a.behind.seen, a.behind.result, a.behind.blobs = reuse.Recorder{}, nil, nil
+	}
+	a.p.w.excesses.remove(a.digest)
+	a.times.again()
+	a.task.enter(fetchingInputs())
+	return a.task.place.again(ctx)
+}
+
+// leaveRun takes away what one run of the command had. It may be called again.
+func (a *action) leaveRun() {
+	if a.root != nil {
+		if err := a.root.Close(); err != nil {
+			a.log.Error("input root was not released", zap.Error(err))
+		}
+		a.root = nil
+	}
+	if a.work != nil {
+		a.leaveWorkFolder()
+		a.work = nil
+	}
+	if a.vouch != nil {
+		a.vouch.close()
+		a.vouch = nil
+	}
+}
+
+// useInputs says that the result has the bytes of inputs that it returns unread.
+func (o *outputs) useInputs() {
+	for d := range o.needs {
+		if _, made := o.blobs[d]; !made {
+			o.a.vouch.used(d)
+		}
+	}
+}
+
+// verify looks at the outputs when storage did not take them, as err says, if it may be that
+// it found them wrong. Then they are damaged.
+func (o *outputs) verify(ctx context.Context, err error) error {
+	switch code := statusOf(ctx, err).Code(); {
+	case errors.Is(err, cas.ErrCorrupt), code == codes.DataLoss, code == codes.InvalidArgument:
+	default:
+		return nil
+	}
+	var wrong cas.DamagedError
+	for d := range o.blobs {
+		if damaged := (*cas.DamagedError)(nil); errors.As(o.a.p.w.opts.Store.Verify(ctx, d), &damaged) {
+			wrong.Digests = append(wrong.Digests, d)
+		}
+	}
+	if len(wrong.Digests) == 0 {
+		return nil
+	}
+	return fmt.Errorf("storage did not take outputs: %w", &wrong)
+}
