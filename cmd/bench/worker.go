@@ -13,6 +13,7 @@ import (
 type workerOptions struct {
 	options
 	noops, outputs int // actions in each run of a row
+	headers        int // actions that read headers
 }
 
 func newWorkerCommand() *cobra.Command {
@@ -23,8 +24,8 @@ func newWorkerCommand() *cobra.Command {
 			if err := o.validate(workerNames()); err != nil {
 				return err
 			}
-			if o.noops < 8 || o.outputs < 1 {
-				return errors.New("--noops must be at least 8, --outputs at least 1")
+			if o.noops < 8 || o.outputs < 1 || o.headers < 1 {
+				return errors.New("--noops must be at least 8, --outputs and --headers at least 1")
 			}
 			return benchWorker(cmd.Context(), o, cmd.OutOrStdout())
 		},
@@ -33,6 +34,7 @@ func newWorkerCommand() *cobra.Command {
 	o.diskFlags(cmd)
 	cmd.Flags().IntVar(&o.noops, "noops", 400, "`actions` that do nothing in each run of a row")
 	cmd.Flags().IntVar(&o.outputs, "outputs", 20, "`actions` of 50 MB in each run of a row")
+	cmd.Flags().IntVar(&o.headers, "headers", 1000, "`actions` that read headers, for the rows of verification")
 	return cmd
 }
 

@@ -40,6 +40,7 @@ type workerBench struct {
 	o            *workerOptions
 	noops, makes []digest.Digest // actions
 	samples      map[workerCell][]workerSample
+	cold, warm   verifySample
 }
 
 func newWorkerBench(f *benchFarm, o *workerOptions) *workerBench {
@@ -65,7 +66,7 @@ func (b *workerBench) measure(ctx context.Context) (err error) {
 			b.samples[c] = append(b.samples[c], s)
 		}
 	}
-	return nil
+	return b.measureVerify(ctx)
 }
 
 // store brings n actions to the storage that differ in their environment only.

@@ -59,7 +59,7 @@ func workerRows() []workerRow {
 func (c workerCell) makes() bool { return c.clients > c.slots }
 
 func workerNames() []string {
-	names := []string{rowSandbox}
+	names := append([]string{rowSandbox}, verifyNames()...)
 	for _, r := range workerRows() {
 		names = append(names, r.row.Name)
 	}
@@ -111,5 +111,5 @@ func (b *workerBench) rows() []row {
 		r.wanted, r.Note = "< 2", "noop_ms_1 less noop_ms_1_no_namespaces"
 		rows = append(rows, r)
 	}
-	return rows
+	return append(rows, b.verifyRows()...)
 }

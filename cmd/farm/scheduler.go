@@ -50,6 +50,8 @@ type Scheduler struct {
 	CacheWrites CacheWrites
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
 	CacheSize string
+	// VerifyEvery is for how long its content counts as verified; 0: 24 h; less: no longer than one use.
+	VerifyEvery time.Duration
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
 	FreePercent int
 	// EndsWithReady has Run end after ready has returned, as soon as clients have had
@@ -83,6 +85,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	actionCacheFlag(f, &s.ActionCache)
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
+	verifyFlag(f, &s.VerifyEvery)
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
 	s.Callers.Flags(f)
@@ -414,7 +417,8 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guar
 		return nil, err
 	}
 	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
-		MaxBytes: size, FreePercent: s.FreePercent, DirectoryCacheBytes: directories, Logger: s.Logger, Metrics: metrics,
+		MaxBytes: size, FreePercent: s.FreePercent, DirectoryCacheBytes: directories, VerifyEvery: s.VerifyEvery,
+		Logger: s.Logger, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -70,6 +71,8 @@ type Worker struct {
 	// MemoryCache bounds the memory for directories, and is four times that for profiles, with a unit;
 	// empty: the defaults of both.
 	MemoryCache string
+	// VerifyEvery is for how long content counts as verified; 0: 24 h; less: no longer than one use.
+	VerifyEvery time.Duration
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
 	// Sandbox is auto (also if empty), namespaces or none; Network on (also if
@@ -128,6 +131,7 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 		"hardlink, all before the start; auto, fuse where this machine can")
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
+	verifyFlag(f, &w.VerifyEvery)
 	f.StringVar(&w.MemoryCache, "memory-cache", "", "memory for directories of input roots that were used lately, e.g. `64M`, and "+
 		"a quarter as much for what actions read (default 256M, or an eighth of --memory-limit)")
 	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
@@ -383,7 +387,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	var store *cas.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(),
+		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: w.VerifyEvery,
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
 			Used: func(d digest.Digest) {
@@ -401,7 +405,8 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		return nil, nil, errors.Join(err, roots.Close())
 	}
 	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
-		MaxBytes: size, FreePercent: w.FreePercent, DirectoryCacheBytes: memory, Logger: w.Logger, Metrics: registry,
+		MaxBytes: size, FreePercent: w.FreePercent, DirectoryCacheBytes: memory, VerifyEvery: w.VerifyEvery,
+		Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("worker's store: %w", err), roots.Close())

@@ -51,6 +51,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.cacheSize, log
 	// Two stores share one disk.
 	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
+	l.scheduler.VerifyEvery = l.worker.VerifyEvery
 	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
 	if _, err := l.scheduler.Callers.Memory.Enforce(); err != nil {
