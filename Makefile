@@ -6,8 +6,9 @@ TEST_FLAGS ?=
 # Such as "--runs 10 --only find,tar"; build/bench/bench vfs --help lists them, and so for the others.
 BENCH_FLAGS ?=
 
-# What the tests use beside Go, and the Debian packages that bring it.
-TEST_PACKAGES := bazel-bootstrap curl g++ git googletest npm openssl redis-sentinel redis-server systemd
+# The programs that the tests use beside Go, each with the Debian package that has it.
+TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git npm:npm openssl:openssl \
+	redis-sentinel:redis-sentinel redis-server:redis-server systemd-analyze:systemd
 
 # The race detector sleeps for a second at each exit of a program; the tests start many.
 export GORACE := atexit_sleep_ms=0
@@ -30,19 +31,18 @@ test: test-needs lint ## check and test everything; installs what is missing if 
 
 test-needs:
 	@set -e; missing=; \
-	for program in bazel curl g++ git npm openssl redis-server redis-sentinel; do \
-		command -v $$program >/dev/null || missing="$$missing $$program"; \
+	for need in $(TEST_NEEDS); do \
+		command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
-	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
 	test -d /usr/src/googletest || missing="$$missing googletest"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing what the tests need:$$missing"; \
 		apt-get update -q; \
-		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(TEST_PACKAGES); \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
 	else \
 		echo "missing, some tests will be skipped:$$missing"; \
-		echo "to run them: apt-get install $(TEST_PACKAGES)"; \
+		echo "to run them: apt-get install$$missing"; \
 	fi
 	@.ci/promtool
 
