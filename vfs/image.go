@@ -115,12 +115,13 @@ func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *i
 	if err != nil {
 		return nil, fmt.Errorf("create a nameless file in %s: %w", m.blobs.Dir, err)
 	}
-	img.file = os.NewFile(uintptr(fd), "image")
+	file := os.NewFile(uintptr(fd), "image")
 	defer func() {
 		if err != nil {
-			_ = img.file.Close()
+			_ = file.Close()
 		}
 	}()
+	img.file = file
 	sum := sha256.New()
 	w := bufio.NewWriterSize(io.MultiWriter(img.file, sum), imageBuffer)
 	if img.bytes, err = erofs.Write(w, nest(path, top), m.imageOptions(img.id)); err != nil {

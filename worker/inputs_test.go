@@ -58,18 +58,20 @@ func TestLargeInputsThatAreWrong(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		{"read", spec{root: root, shell: "cat in"}, codes.DataLoss, lie.Hash()},
-		{"begun", spec{root: root, shell: "head -c 3 in; exit 0"}, codes.DataLoss, lie.Hash()},
-		{"its end", spec{root: root, shell: "tail -c 3 in; exit 0"}, codes.DataLoss, lie.Hash()},
-		{"copied", spec{root: root, shell: "cp in out/copy", paths: []string{"out/copy"}}, codes.DataLoss, lie.Hash()},
+		{"read", spec{root: root, shell: "cat in"}, codes.FailedPrecondition, lie.Hash()},
+		{"begun", spec{root: root, shell: "head -c 3 in; exit 0"}, codes.FailedPrecondition, lie.Hash()},
+		{"its end", spec{root: root, shell: "tail -c 3 in; exit 0"}, codes.FailedPrecondition, lie.Hash()},
+		{"copied", spec{root: root, shell: "cp in out/copy", paths: []string{"out/copy"}}, codes.FailedPrecondition, lie.Hash()},
 		{"missing", spec{inputs: tree{"in": absent(largeInput("missing"))}, shell: "head -c 3 in; exit 0"}, codes.FailedPrecondition, missing.Hash()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := f.start(t, c.spec)
 			r := j.result(t)
 			assertCode(t, r, c.code, c.text)
-			if c.code == codes.FailedPrecondition {
+			if c.name == "missing" {
 				assertMissing(t, r, missing)
+			} else {
+				assertMissing(t, r, lie) // storage has set it aside
 			}
 			f.assertNotCached(t, j)
 			f.assertGood(t)

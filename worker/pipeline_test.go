@@ -260,9 +260,12 @@ func TestPlacesAreGivenBack(t *testing.T) {
 }
 
 func TestNegativeWidth(t *testing.T) {
+	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 20})
+	check(t, err)
+	defer store.Close()
 	o := Options{
 		Launchers: make([]*runner.Launcher, 1), ID: map[string]string{"a": "b"}, WorkDir: t.TempDir(),
-		Scheduler: &loyalClient{}, Store: &cas.Store{}, Storage: &cas.Client{}, Roots: &vfs.FS{},
+		Scheduler: &loyalClient{}, Store: store, Storage: &cas.Client{}, Roots: &vfs.FS{},
 	}
 	for _, width := range []*int{&o.FetchWidth, &o.ReportWidth} {
 		*width = -1
