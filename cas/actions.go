@@ -98,12 +98,20 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 	if err != nil {
 		return nil, err
 	}
-	r := new(repb.ActionResult)
-	if encoded, ok := k.unseal(b); ok && proto.Unmarshal(encoded, r) == nil {
+	if r := k.decode(b); r != nil {
 		return r, nil
 	}
 	a.files.drop(k, generation, "is damaged")
 	return nil, ErrNotFound
+}
+
+// decode returns the result in a file's bytes; nil if they are damaged.
+func (k actionKey) decode(b []byte) *repb.ActionResult {
+	r := new(repb.ActionResult)
+	if encoded, ok := k.unseal(b); ok && proto.Unmarshal(encoded, r) == nil {
+		return r
+	}
+	return nil
 }
 
 // Put keeps r as the result of action d in an instance, in place of one that is

@@ -1,0 +1,48 @@
+package scrub
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics tells what Status does, when it is asked.
+type metrics struct {
+	scrubber                      *Scrubber
+	period, done, whole           *prometheus.Desc
+	files, bytes, damaged, inPass *prometheus.Desc
+}
+
+func newMetrics(s *Scrubber) *metrics {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("forerunner_store_scrub_"+name, help, nil, nil)
+	}
+	return &metrics{
+		scrubber: s,
+		period:   desc("period_seconds", "How often all of the store is to be read."),
+		done:     desc("done_ratio", "Share of the latest pass that is done."),
+		whole:    desc("whole_timestamp_seconds", "When a whole pass ended last; before the first, when that began."),
+		files:    desc("files_total", "Files that were read."),
+		bytes:    desc("bytes_total", "Bytes of those."),
+		damaged:  desc("damaged_total", "Files of those that were damaged."),
+		inPass:   desc("pass_damaged", "Files that the latest pass found damaged."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, c) }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(c chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
+		c <- prometheus.MustNewConstMetric(d, kind, value)
+	}
+	s := m.scrubber.Status()
+	var whole float64
+	if !s.LastWhole.IsZero() {
+		whole = float64(s.LastWhole.UnixMilli()) / 1000
+	}
+	send(m.period, prometheus.GaugeValue, s.Every.Seconds())
+	send(m.done, prometheus.GaugeValue, s.Done)
+	send(m.whole, prometheus.GaugeValue, whole)
+	send(m.files, prometheus.CounterValue, float64(s.AllFiles))
+	send(m.bytes, prometheus.CounterValue, float64(s.AllBytes))
+	send(m.damaged, prometheus.CounterValue, float64(s.AllDamaged))
+	send(m.inPass, prometheus.GaugeValue, float64(s.Damaged))
+}

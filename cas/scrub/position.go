@@ -1,0 +1,70 @@
+package scrub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A position is how far a pass is, and what it has found until there.
+type position struct {
+	Began     time.Time
+	Ended     time.Time `json:",omitzero"`
+	LastWhole time.Time
+	// The last shard that is done; empty: none.
+	Shelf int
+	Shard string
+
+	Files, Bytes, Damaged int64
+}
+
+// load reads a position; that of a file which is torn, or from the future, is none.
+func load(path string, now time.Time) (at position) {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) < 9 || b[8] != '\n' || fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[9:])) != string(b[:8]) {
+		return position{}
+	}
+	if json.Unmarshal(b[9:], &at) != nil || at.Began.After(now) || at.Ended.After(now) || at.LastWhole.After(now) {
+		return position{}
+	}
+	return at
+}
+
+// store writes a position so that it is there as a whole or not at all.
+func (p position) store(path string) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	temp := path + ".new"
+	err = os.WriteFile(temp, fmt.Appendf(nil, "%08x\n%s", crc32.ChecksumIEEE(b), b), 0o600)
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return nil
+}
+
+// keep stores the position, unless that was done lately.
+func (s *Scrubber) keep(now bool) {
+	if !now && time.Since(s.kept) < keepEvery {
+		return
+	}
+	s.kept = time.Now()
+	s.mu.Lock()
+	at := s.at
+	s.mu.Unlock()
+	if at.Began.IsZero() {
+		return
+	}
+	if err := at.store(s.path); err != nil {
+		s.options.Logger.Warn("cannot keep how far the scrub of the store is", zap.Error(err))
+	}
+}

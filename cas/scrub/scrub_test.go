@@ -1,0 +1,353 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A fakeShelf has files in one folder; those whose content begins with "bad" are damaged.
+type fakeShelf struct {
+	dir      string
+	shards   map[string][]string
+	verified map[string]time.Time
+	read     []string
+	bytes    int64
+	onRead   func(name string)
+	broken   error
+}
+
+func newFakeShelf(t *testing.T) *fakeShelf {
+	return &fakeShelf{dir: t.TempDir(), shards: map[string][]string{}, verified: map[string]time.Time{}}
+}
+
+func (f *fakeShelf) add(t *testing.T, shard, name string, size int) {
+	t.Helper()
+	f.shards[shard] = append(f.shards[shard], name)
+	f.bytes += int64(size)
+	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(strings.Repeat("x", size)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fakeShelf) Shards() (all []string, err error) {
+	for shard := range f.shards {
+		all = append(all, shard)
+	}
+	return all, f.broken
+}
+
+func (f *fakeShelf) Files(shard string) ([]string, error) { return f.shards[shard], nil }
+
+func (f *fakeShelf) Holds() (files, bytes int64) {
+	for _, names := range f.shards {
+		files += int64(len(names))
+	}
+	return files, f.bytes
+}
+
+func (f *fakeShelf) Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error) {
+	if at, ok := f.verified[name]; ok && !at.Before(since) {
+		return Passed, nil
+	}
+	file, err := os.Open(filepath.Join(f.dir, name))
+	if err != nil {
+		return Damaged, nil
+	}
+	defer file.Close()
+	var content strings.Builder
+	if _, err := r.Copy(ctx, &content, file, nil); err != nil {
+		return Passed, err
+	}
+	f.read = append(f.read, name)
+	if f.onRead != nil {
+		f.onRead(name)
+	}
+	if strings.HasPrefix(content.String(), "bad") {
+		return Damaged, nil
+	}
+	return Whole, nil
+}
+
+func newScrubber(t *testing.T, o Options, shelves ...Shelf) *Scrubber {
+	t.Helper()
+	s, err := New(filepath.Join(t.TempDir(), "scrub"), o, shelves...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// during runs s while what does something.
+func during(t *testing.T, s *Scrubber, what func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	what()
+	cancel()
+	<-done
+}
+
+func TestPassesReadEverythingOncePerPeriod(t *testing.T) {
+	shelf, second := newFakeShelf(t), newFakeShelf(t)
+	shelf.add(t, "b", "b1", 10)
+	shelf.add(t, "a", "a1", 10)
+	shelf.add(t, "a", "a2", 10)
+	second.add(t, "a", "c1", 10)
+	if err := os.WriteFile(filepath.Join(shelf.dir, "a2"), []byte("bad"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newScrubber(t, Options{Every: time.Hour}, shelf, second)
+		began := time.Now()
+		during(t, s, func() {
+			time.Sleep(time.Minute)
+			if want := []string{"a1", "a2", "b1"}; !slices.Equal(shelf.read, want) || !slices.Equal(second.read, []string{"c1"}) {
+				t.Errorf("read %v and %v, want %v and c1", shelf.read, second.read, want)
+			}
+			st := s.Status()
+			if st.Done != 1 || st.Damaged != 1 || st.Files != 4 || st.Bytes != 33 || !st.Due.Equal(began.Add(time.Hour)) {
+				t.Errorf("after the first pass: %+v", st)
+			}
+			shelf.verified["a1"] = began.Add(time.Hour + time.Second) // in the future: it is verified when its turn comes
+			time.Sleep(time.Hour)
+		})
+		if want := []string{"a1", "a2", "b1", "a2", "b1"}; !slices.Equal(shelf.read, want) {
+			t.Errorf("read %v, want %v", shelf.read, want)
+		}
+		if st := s.Status(); st.AllDamaged != 2 || st.Damaged != 1 || st.AllFiles != 7 {
+			t.Errorf("after the second pass: %+v", st)
+		}
+	})
+}
+
+func TestPassResumesWhereItWas(t *testing.T) {
+	shelf := newFakeShelf(t)
+	for i := range 20 {
+		shelf.add(t, fmt.Sprintf("%02d", i), fmt.Sprintf("f%02d", i), 1<<20)
+	}
+	path := filepath.Join(t.TempDir(), "scrub")
+	synctest.Test(t, func(t *testing.T) {
+		var began time.Time
+		for n := 0; len(shelf.read) < 20; n++ {
+			s, err := New(path, Options{Rate: 1 << 20, Every: time.Hour}, shelf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			during(t, s, func() { time.Sleep(3500 * time.Millisecond) })
+			if n == 0 {
+				began = s.Status().Began
+			} else if !s.Status().Began.Equal(began) {
+				t.Errorf("run %d began a pass at %v, not the one of %v", n, s.Status().Began, began)
+			}
+			if st := s.Status(); st.Files != int64(len(shelf.read)) {
+				t.Errorf("run %d counted %d files of %d", n, st.Files, len(shelf.read))
+			}
+			if n > 20 {
+				t.Fatalf("after %d runs only %v are read", n, shelf.read)
+			}
+		}
+		// The file in work when a run ends is read again, and none that was done.
+		if compact := slices.Compact(slices.Clone(shelf.read)); !slices.Equal(compact, shelf.read) || len(compact) != 20 {
+			t.Errorf("read %v", shelf.read)
+		}
+	})
+}
+
+func TestTornPositionIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scrub")
+	now := time.Now()
+	at := position{Began: now.Add(-time.Hour), LastWhole: now.Add(-time.Minute), Shelf: 1, Shard: "sha256/77", Files: 7}
+	if err := at.store(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := load(path, now); got.Shard != at.Shard || got.Files != 7 || !got.Began.Equal(at.Began) {
+		t.Errorf("got %+v", got)
+	}
+	if got := load(path, now.Add(-2*time.Hour)); got != (position{}) {
+		t.Errorf("from the future: %+v", got)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		flipped := slices.Clone(whole)
+		flipped[i] ^= 1
+		for _, b := range [][]byte{whole[:i], flipped} {
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := load(path, now); got != (position{}) {
+				t.Fatalf("%q is taken for %+v", b, got)
+			}
+		}
+	}
+}
+
+func TestRateHolds(t *testing.T) {
+	for name, sizes := range map[string][]int{
+		"large": {30 << 20},
+		"small": slices.Repeat([]int{100}, 30<<20/fileCost),
+	} {
+		shelf := newFakeShelf(t)
+		for i, size := range sizes {
+			shelf.add(t, "a", fmt.Sprint(i), size)
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScrubber(t, Options{Rate: 1 << 20, Every: time.Hour}, shelf)
+				during(t, s, func() {
+					time.Sleep(15 * time.Second)
+					st := s.Status()
+					if left := time.Until(st.Due).Seconds(); st.Done > 0.55 || name == "small" && (st.Done < 0.45 || left < 13 || left > 17) {
+						t.Errorf("after 15 of 30 s: %+v", st)
+					}
+					time.Sleep(14 * time.Second)
+					if st := s.Status(); !st.Ended.IsZero() {
+						t.Errorf("after 29 of 30 s: %+v", st)
+					}
+					time.Sleep(2 * time.Second)
+					if st := s.Status(); st.Ended.IsZero() {
+						t.Errorf("after 31 s: %+v", st)
+					}
+				})
+			})
+		})
+	}
+}
+
+func TestLoadSlowsAPassWithoutStarvingIt(t *testing.T) {
+	shelf := newFakeShelf(t)
+	for i := range 30 {
+		shelf.add(t, "a", fmt.Sprint(i), 1<<20)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var busy atomic.Bool
+		busy.Store(true)
+		s := newScrubber(t, Options{Rate: 1 << 20, Every: time.Hour, Busy: busy.Load}, shelf)
+		during(t, s, func() {
+			time.Sleep(10 * time.Minute)
+			if st := s.Status(); st.Files > 6 || st.Files < 4 {
+				t.Errorf("after 10 of 60 busy minutes %d of 30 files are read", st.Files)
+			}
+			busy.Store(false)
+			time.Sleep(5 * time.Second)
+			if st := s.Status(); st.Files < 8 {
+				t.Errorf("after 5 s without load %d files are read", st.Files)
+			}
+			busy.Store(true)
+			time.Sleep(49*time.Minute + 50*time.Second)
+			if st := s.Status(); st.Ended.IsZero() {
+				t.Errorf("after an hour of load: %+v", st)
+			}
+		})
+		// What comes too late is read at half of the rate.
+		shelf.read, s.at = nil, position{Began: time.Now().Add(-2 * time.Hour), LastWhole: time.Now()}
+		during(t, s, func() {
+			time.Sleep(20 * time.Second)
+			if st := s.Status(); st.Files < 8 || st.Files > 11 {
+				t.Errorf("20 s after the end of the period %d files are read", st.Files)
+			}
+		})
+	})
+}
+
+func TestRunEndsAtOnce(t *testing.T) {
+	shelf := newFakeShelf(t)
+	shelf.add(t, "a", "large", 10<<20)
+	synctest.Test(t, func(t *testing.T) {
+		s := newScrubber(t, Options{Rate: 1, Every: time.Hour}, shelf)
+		began := time.Now()
+		during(t, s, func() { time.Sleep(time.Second) })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestShelfThatCannotBeListedIsTriedAgain(t *testing.T) {
+	shelf := newFakeShelf(t)
+	shelf.add(t, "a", "file", 10)
+	shelf.broken = errors.New("no such disk")
+	synctest.Test(t, func(t *testing.T) {
+		s := newScrubber(t, Options{Every: time.Hour}, shelf)
+		during(t, s, func() {
+			time.Sleep(time.Second)
+			if st := s.Status(); !st.Ended.IsZero() || st.Files != 0 {
+				t.Errorf("with a broken shelf: %+v", st)
+			}
+			shelf.broken = nil
+			time.Sleep(2 * retryAfter)
+		})
+		if st := s.Status(); st.Files != 1 || st.Ended.IsZero() {
+			t.Errorf("afterwards: %+v", st)
+		}
+	})
+}
+
+// TestPageCacheStaysAsItWas has one file in memory and another one not, and reads both.
+func TestPageCacheStaysAsItWas(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/tmp", "forerunner-test-") // a tmpfs has nothing but memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	shelf := newFakeShelf(t)
+	shelf.dir = dir
+	cached := func(name string) uint64 {
+		file, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var st unix.Cachestat_t
+		if err := unix.Cachestat(uint(file.Fd()), &unix.CachestatRange{}, &st, 0); err != nil {
+			t.Skipf("the kernel does not tell what is in memory: %v", err)
+		}
+		return st.Cache
+	}
+	for _, name := range []string{"hot", "cold"} {
+		shelf.add(t, "a", name, 3<<20+100)
+		file, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if name == "cold" {
+			if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = file.Close()
+	}
+	if hot, cold := cached("hot"), cached("cold"); hot == 0 || cold != 0 {
+		t.Skipf("before, %d pages of the one are in memory and %d of the other", hot, cold)
+	}
+	s := newScrubber(t, Options{Rate: 1 << 30}, shelf)
+	shelf.onRead = func(name string) {
+		if hot, cold := cached("hot"), cached("cold"); hot < 3<<20/4096 || cold != 0 {
+			t.Errorf("after %s, %d pages of the one are in memory and %d of the other", name, hot, cold)
+		}
+	}
+	s.begin()
+	if err := s.pass(t.Context()); err != nil || len(shelf.read) != 2 {
+		t.Errorf("read %v, %v", shelf.read, err)
+	}
+}

@@ -1,0 +1,214 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/scrub"
+)
+
+// A Scrubber reads all of a Store over and over, and verifies it.
+type Scrubber = scrub.Scrubber
+
+// NewScrubber returns a Scrubber of s and, unless that is nil, of a. Blobs that are wrong are set aside as
+// Store.Verify does; results that are wrong are removed. Both outlive its Run.
+func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
+	shelves := []scrub.Shelf{blobShelf{s}}
+	if a != nil {
+		shelves = append(shelves, resultShelf{a})
+	}
+	if o.Logger == nil {
+		o.Logger = s.files.log
+	}
+	return scrub.New(filepath.Join(s.Dir(), "scrub"), o, shelves...)
+}
+
+// shards lists the folders that files are in.
+func (f *files[K]) shards() (all []string, err error) {
+	for _, group := range f.layout.groups {
+		entries, err := os.ReadDir(filepath.Join(f.dir, group))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				all = append(all, group+"/"+e.Name())
+			}
+		}
+	}
+	return all, nil
+}
+
+// shard lists the paths of what is in such a folder.
+func (f *files[K]) shard(name string) ([]string, error) {
+	dir, err := os.Open(filepath.Join(f.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	for i := range names {
+		names[i] = name + "/" + names[i]
+	}
+	return names, nil
+}
+
+// look tells the generation of the file of k and what is known of it. Other than a pin it does not count as
+// a use: a walk over all files leaves their order as it is, and keeps none from being evicted.
+func (f *files[K]) look(k K) (generation uint64, p proof, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.index.lookup(k)
+	if f.closed || e == nil {
+		return 0, proof{}, false
+	}
+	return e.generation, e.proof, true
+}
+
+// holds returns how many files there are, and what they cost.
+func (f *files[K]) holds() (count, cost int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.index.count, f.index.present
+}
+
+// blobShelf is a Store that is scrubbed.
+type blobShelf struct{ store *Store }
+
+// Shards implements scrub.Shelf.
+func (v blobShelf) Shards() ([]string, error) { return v.store.files.shards() }
+
+// Files implements scrub.Shelf.
+func (v blobShelf) Files(shard string) ([]string, error) { return v.store.files.shard(shard) }
+
+// Holds implements scrub.Shelf.
+func (v blobShelf) Holds() (files, bytes int64) { return v.store.files.holds() }
+
+// Check implements scrub.Shelf.
+func (v blobShelf) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+	d, ok := ParseBlobPath(name)
+	if !ok || v.store.verifiedSince(d, since) {
+		return scrub.Passed, nil
+	}
+	switch err := v.read(ctx, d, r); {
+	case err == nil:
+		return scrub.Whole, nil
+	case errors.Is(err, scrub.ErrGone), errors.Is(err, ErrNotFound):
+		return scrub.Passed, nil
+	case ctx.Err() != nil:
+		return scrub.Passed, ctx.Err()
+	}
+	// What is wrong is looked at once more, by who sets it aside.
+	switch err := v.store.Verify(ctx, d); {
+	case err == nil:
+		return scrub.Whole, nil
+	case errors.Is(err, ErrNotFound):
+		return scrub.Passed, nil
+	case ctx.Err() != nil:
+		return scrub.Passed, ctx.Err()
+	case !errors.Is(err, ErrCorrupt): // which has been told of
+		v.store.files.log.Warn("cannot read a blob of the store", zap.Stringer("digest", d), zap.Error(err))
+	}
+	return scrub.Damaged, nil
+}
+
+// read reads the file of d, and notes that it is right or fails.
+func (v blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
+	f := v.store.files
+	generation, _, ok := f.look(d)
+	if !ok {
+		return ErrNotFound
+	}
+	file, found, err := f.openWhole(d)
+	if found != "" {
+		return ErrCorrupt
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	began := time.Now()
+	before, err := markOfOpen(file.Fd())
+	if err != nil {
+		return err
+	}
+	hasher := digest.NewHasher(d.Function())
+	if _, err := r.Copy(ctx, hasher, file, func() bool { return f.has(d, generation) }); err != nil {
+		return err
+	}
+	if hasher.Digest() != d {
+		return ErrCorrupt
+	}
+	f.prove(d, generation, proof{began.Unix(), before})
+	return nil
+}
+
+// verifiedSince reports whether d is gone, or was verified at that time or later and not changed afterwards.
+func (s *Store) verifiedSince(d digest.Digest, since time.Time) bool {
+	_, known, ok := s.files.look(d)
+	if !ok {
+		return true
+	}
+	if known.at == 0 || known.at < since.Unix() {
+		return false
+	}
+	m, err := markOf(s.files.path(d))
+	return err == nil && m == known.mark
+}
+
+// resultShelf is Actions that are scrubbed.
+type resultShelf struct{ actions *Actions }
+
+// Shards implements scrub.Shelf.
+func (v resultShelf) Shards() ([]string, error) { return v.actions.files.shards() }
+
+// Files implements scrub.Shelf.
+func (v resultShelf) Files(shard string) ([]string, error) { return v.actions.files.shard(shard) }
+
+// Holds implements scrub.Shelf. What a file costs in bytes is less than what it counts for.
+func (v resultShelf) Holds() (files, bytes int64) {
+	files, _ = v.actions.files.holds()
+	return files, 0
+}
+
+// Check implements scrub.Shelf.
+func (v resultShelf) Check(ctx context.Context, name string, _ time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+	f := v.actions.files
+	k, ok := f.layout.parse(name)
+	if !ok {
+		return scrub.Passed, nil
+	}
+	generation, _, ok := f.look(k)
+	if !ok {
+		return scrub.Passed, nil
+	}
+	file, wrong, err := f.openWhole(k)
+	var content bytes.Buffer
+	if file != nil {
+		_, err = r.Copy(ctx, &content, file, nil)
+		err = errors.Join(err, file.Close())
+	}
+	switch {
+	case ctx.Err() != nil:
+		return scrub.Passed, ctx.Err()
+	case err != nil:
+		f.log.Warn("cannot read a result of the action cache", zap.String("path", f.path(k)), zap.Error(err))
+		return scrub.Damaged, nil
+	case wrong == "" && k.decode(content.Bytes()) != nil:
+		return scrub.Whole, nil
+	}
+	f.drop(k, generation, "is damaged")
+	return scrub.Damaged, nil
+}
