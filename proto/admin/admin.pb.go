@@ -2427,6 +2427,166 @@ func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
 	return file_proto_admin_admin_proto_rawDescGZIP(), []int{31}
 }
 
+type ListStoresRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStoresRequest) Reset() {
+	*x = ListStoresRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStoresRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStoresRequest) ProtoMessage() {}
+
+func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStoresRequest.ProtoReflect.Descriptor instead.
+func (*ListStoresRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{32}
+}
+
+type ListStoresResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The scheduler's own storage first, if it has any, then those of workers that tell of it, in the
+	// order of their identities. At most 10000.
+	Stores        []*Store `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStoresResponse) Reset() {
+	*x = ListStoresResponse{}
+	mi := &file_proto_admin_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStoresResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStoresResponse) ProtoMessage() {}
+
+func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStoresResponse.ProtoReflect.Descriptor instead.
+func (*ListStoresResponse) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListStoresResponse) GetStores() []*Store {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+// A store of blobs.
+type Store struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the worker, less its position; empty for the scheduler's own storage.
+	Worker        map[string]string `protobuf:"bytes,1,rep,name=worker,proto3" json:"worker,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Bytes         int64             `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	MaxBytes      int64             `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	Blobs         int64             `protobuf:"varint,4,opt,name=blobs,proto3" json:"blobs,omitempty"`
+	Health        *live.StoreHealth `protobuf:"bytes,5,opt,name=health,proto3" json:"health,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Store) Reset() {
+	*x = Store{}
+	mi := &file_proto_admin_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Store) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Store) ProtoMessage() {}
+
+func (x *Store) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Store.ProtoReflect.Descriptor instead.
+func (*Store) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Store) GetWorker() map[string]string {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *Store) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Store) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *Store) GetBlobs() int64 {
+	if x != nil {
+		return x.Blobs
+	}
+	return 0
+}
+
+func (x *Store) GetHealth() *live.StoreHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
 var File_proto_admin_admin_proto protoreflect.FileDescriptor
 
 const file_proto_admin_admin_proto_rawDesc = "" +
@@ -2639,7 +2799,19 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x12DeleteQuotaRequest\x12\x16\n" +
 	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12#\n" +
 	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\"\x15\n" +
-	"\x13DeleteQuotaResponse2\xd3\a\n" +
+	"\x13DeleteQuotaResponse\"\x13\n" +
+	"\x11ListStoresRequest\"E\n" +
+	"\x12ListStoresResponse\x12/\n" +
+	"\x06stores\x18\x01 \x03(\v2\x17.forerunner.admin.StoreR\x06stores\"\xfe\x01\n" +
+	"\x05Store\x12;\n" +
+	"\x06worker\x18\x01 \x03(\v2#.forerunner.admin.Store.WorkerEntryR\x06worker\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x1b\n" +
+	"\tmax_bytes\x18\x03 \x01(\x03R\bmaxBytes\x12\x14\n" +
+	"\x05blobs\x18\x04 \x01(\x03R\x05blobs\x124\n" +
+	"\x06health\x18\x05 \x01(\v2\x1c.forerunner.live.StoreHealthR\x06health\x1a9\n" +
+	"\vWorkerEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xac\b\n" +
 	"\tScheduler\x12Z\n" +
 	"\vListWorkers\x12$.forerunner.admin.ListWorkersRequest\x1a%.forerunner.admin.ListWorkersResponse\x12H\n" +
 	"\x05Drain\x12\x1e.forerunner.admin.DrainRequest\x1a\x1f.forerunner.admin.DrainResponse\x12N\n" +
@@ -2653,7 +2825,9 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\n" +
 	"ListQuotas\x12#.forerunner.admin.ListQuotasRequest\x1a$.forerunner.admin.ListQuotasResponse\x12Q\n" +
 	"\bPutQuota\x12!.forerunner.admin.PutQuotaRequest\x1a\".forerunner.admin.PutQuotaResponse\x12Z\n" +
-	"\vDeleteQuota\x12$.forerunner.admin.DeleteQuotaRequest\x1a%.forerunner.admin.DeleteQuotaResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
+	"\vDeleteQuota\x12$.forerunner.admin.DeleteQuotaRequest\x1a%.forerunner.admin.DeleteQuotaResponse\x12W\n" +
+	"\n" +
+	"ListStores\x12#.forerunner.admin.ListStoresRequest\x1a$.forerunner.admin.ListStoresResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
 
 var (
 	file_proto_admin_admin_proto_rawDescOnce sync.Once
@@ -2668,7 +2842,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -2703,86 +2877,96 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*PutQuotaResponse)(nil),       // 30: forerunner.admin.PutQuotaResponse
 	(*DeleteQuotaRequest)(nil),     // 31: forerunner.admin.DeleteQuotaRequest
 	(*DeleteQuotaResponse)(nil),    // 32: forerunner.admin.DeleteQuotaResponse
-	nil,                            // 33: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 34: forerunner.admin.LostWorker.IdentityEntry
-	nil,                            // 35: forerunner.admin.Worker.IdentityEntry
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
-	(*live.Report)(nil),            // 37: forerunner.live.Report
-	(v2.DigestFunction_Value)(0),   // 38: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 39: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 40: google.protobuf.Duration
-	(*runs.Run)(nil),               // 41: forerunner.runs.Run
+	(*ListStoresRequest)(nil),      // 33: forerunner.admin.ListStoresRequest
+	(*ListStoresResponse)(nil),     // 34: forerunner.admin.ListStoresResponse
+	(*Store)(nil),                  // 35: forerunner.admin.Store
+	nil,                            // 36: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 37: forerunner.admin.LostWorker.IdentityEntry
+	nil,                            // 38: forerunner.admin.Worker.IdentityEntry
+	nil,                            // 39: forerunner.admin.Store.WorkerEntry
+	(*timestamppb.Timestamp)(nil),  // 40: google.protobuf.Timestamp
+	(*live.Report)(nil),            // 41: forerunner.live.Report
+	(v2.DigestFunction_Value)(0),   // 42: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 43: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 44: google.protobuf.Duration
+	(*runs.Run)(nil),               // 45: forerunner.runs.Run
+	(*live.StoreHealth)(nil),       // 46: forerunner.live.StoreHealth
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	33, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	36, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	5,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
 	4,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
-	34, // 5: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
-	36, // 6: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
-	35, // 7: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	37, // 5: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
+	40, // 6: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
+	38, // 7: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
 	6,  // 8: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 9: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	36, // 10: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
-	37, // 11: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
+	40, // 10: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	41, // 11: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
 	1,  // 12: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	1,  // 13: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	13, // 14: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
 	6,  // 15: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	36, // 16: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	40, // 16: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
 	14, // 17: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
 	14, // 18: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
 	1,  // 19: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
 	18, // 20: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	36, // 21: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	36, // 22: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	40, // 21: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	40, // 22: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
 	1,  // 23: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	38, // 24: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	39, // 25: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	39, // 26: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	39, // 27: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	42, // 24: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	43, // 25: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	43, // 26: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	43, // 27: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
 	23, // 28: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	40, // 29: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	36, // 30: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	40, // 31: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	40, // 32: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	40, // 33: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	40, // 34: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	40, // 35: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	41, // 36: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	44, // 29: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	40, // 30: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	44, // 31: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	44, // 32: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	44, // 33: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	44, // 34: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	44, // 35: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	45, // 36: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
 	26, // 37: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
 	27, // 38: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
 	28, // 39: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
-	36, // 40: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
+	40, // 40: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
 	26, // 41: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
-	2,  // 42: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	7,  // 43: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	9,  // 44: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	11, // 45: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	15, // 46: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	17, // 47: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	19, // 48: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	21, // 49: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	24, // 50: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	29, // 51: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	31, // 52: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	3,  // 53: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	8,  // 54: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	10, // 55: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	12, // 56: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	16, // 57: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	18, // 58: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	20, // 59: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	22, // 60: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	25, // 61: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	30, // 62: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	32, // 63: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	53, // [53:64] is the sub-list for method output_type
-	42, // [42:53] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	35, // 42: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
+	39, // 43: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
+	46, // 44: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
+	2,  // 45: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	7,  // 46: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	9,  // 47: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	11, // 48: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	15, // 49: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	17, // 50: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	19, // 51: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	21, // 52: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	24, // 53: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	29, // 54: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	31, // 55: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	33, // 56: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
+	3,  // 57: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	8,  // 58: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	10, // 59: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	12, // 60: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	16, // 61: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	18, // 62: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	20, // 63: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	22, // 64: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	25, // 65: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	30, // 66: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	32, // 67: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	34, // 68: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
+	57, // [57:69] is the sub-list for method output_type
+	45, // [45:57] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -2801,7 +2985,7 @@ func file_proto_admin_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

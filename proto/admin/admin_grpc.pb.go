@@ -33,6 +33,7 @@ const (
 	Scheduler_ListQuotas_FullMethodName     = "/forerunner.admin.Scheduler/ListQuotas"
 	Scheduler_PutQuota_FullMethodName       = "/forerunner.admin.Scheduler/PutQuota"
 	Scheduler_DeleteQuota_FullMethodName    = "/forerunner.admin.Scheduler/DeleteQuota"
+	Scheduler_ListStores_FullMethodName     = "/forerunner.admin.Scheduler/ListStores"
 )
 
 // SchedulerClient is the client API for Scheduler service.
@@ -66,6 +67,9 @@ type SchedulerClient interface {
 	PutQuota(ctx context.Context, in *PutQuotaRequest, opts ...grpc.CallOption) (*PutQuotaResponse, error)
 	// Takes it back; NOT_FOUND if there is none.
 	DeleteQuota(ctx context.Context, in *DeleteQuotaRequest, opts ...grpc.CallOption) (*DeleteQuotaResponse, error)
+	// What the scheduler's own storage and the stores of workers hold, and how far they are with
+	// reading it again.
+	ListStores(ctx context.Context, in *ListStoresRequest, opts ...grpc.CallOption) (*ListStoresResponse, error)
 }
 
 type schedulerClient struct {
@@ -186,6 +190,16 @@ func (c *schedulerClient) DeleteQuota(ctx context.Context, in *DeleteQuotaReques
 	return out, nil
 }
 
+func (c *schedulerClient) ListStores(ctx context.Context, in *ListStoresRequest, opts ...grpc.CallOption) (*ListStoresResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStoresResponse)
+	err := c.cc.Invoke(ctx, Scheduler_ListStores_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulerServer is the server API for Scheduler service.
 // All implementations must embed UnimplementedSchedulerServer
 // for forward compatibility.
@@ -217,6 +231,9 @@ type SchedulerServer interface {
 	PutQuota(context.Context, *PutQuotaRequest) (*PutQuotaResponse, error)
 	// Takes it back; NOT_FOUND if there is none.
 	DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error)
+	// What the scheduler's own storage and the stores of workers hold, and how far they are with
+	// reading it again.
+	ListStores(context.Context, *ListStoresRequest) (*ListStoresResponse, error)
 	mustEmbedUnimplementedSchedulerServer()
 }
 
@@ -259,6 +276,9 @@ func (UnimplementedSchedulerServer) PutQuota(context.Context, *PutQuotaRequest) 
 }
 func (UnimplementedSchedulerServer) DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteQuota not implemented")
+}
+func (UnimplementedSchedulerServer) ListStores(context.Context, *ListStoresRequest) (*ListStoresResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListStores not implemented")
 }
 func (UnimplementedSchedulerServer) mustEmbedUnimplementedSchedulerServer() {}
 func (UnimplementedSchedulerServer) testEmbeddedByValue()                   {}
@@ -479,6 +499,24 @@ func _Scheduler_DeleteQuota_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Scheduler_ListStores_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStoresRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).ListStores(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_ListStores_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).ListStores(ctx, req.(*ListStoresRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Scheduler_ServiceDesc is the grpc.ServiceDesc for Scheduler service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -529,6 +567,10 @@ var Scheduler_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteQuota",
 			Handler:    _Scheduler_DeleteQuota_Handler,
+		},
+		{
+			MethodName: "ListStores",
+			Handler:    _Scheduler_ListStores_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

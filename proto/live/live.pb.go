@@ -14,6 +14,8 @@ package live
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -341,7 +343,8 @@ type Report struct {
 	FilesForeseen int64 `protobuf:"varint,8,opt,name=files_foreseen,json=filesForeseen,proto3" json:"files_foreseen,omitempty"`
 	FilesMissed   int64 `protobuf:"varint,9,opt,name=files_missed,json=filesMissed,proto3" json:"files_missed,omitempty"`
 	// As in ServeRequest.
-	InstanceNamePrefix string `protobuf:"bytes,10,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
+	InstanceNamePrefix string       `protobuf:"bytes,10,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
+	StoreHealth        *StoreHealth `protobuf:"bytes,11,opt,name=store_health,json=storeHealth,proto3" json:"store_health,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -446,6 +449,13 @@ func (x *Report) GetInstanceNamePrefix() string {
 	return ""
 }
 
+func (x *Report) GetStoreHealth() *StoreHealth {
+	if x != nil {
+		return x.StoreHealth
+	}
+	return nil
+}
+
 type Told struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -482,11 +492,205 @@ func (*Told) Descriptor() ([]byte, []int) {
 	return file_proto_live_live_proto_rawDescGZIP(), []int{6}
 }
 
+// What a store of blobs has found wrong in itself.
+type StoreHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Blobs that had other bytes than their digests say, since the program's start.
+	DamagedBlobs int64 `protobuf:"varint,1,opt,name=damaged_blobs,json=damagedBlobs,proto3" json:"damaged_blobs,omitempty"`
+	// What of those is kept aside now, for people to look at.
+	AsideBlobs int64 `protobuf:"varint,2,opt,name=aside_blobs,json=asideBlobs,proto3" json:"aside_blobs,omitempty"`
+	AsideBytes int64 `protobuf:"varint,3,opt,name=aside_bytes,json=asideBytes,proto3" json:"aside_bytes,omitempty"`
+	// Not set: the store is not scrubbed.
+	Scrub         *Scrub `protobuf:"bytes,4,opt,name=scrub,proto3" json:"scrub,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreHealth) Reset() {
+	*x = StoreHealth{}
+	mi := &file_proto_live_live_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreHealth) ProtoMessage() {}
+
+func (x *StoreHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_live_live_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreHealth.ProtoReflect.Descriptor instead.
+func (*StoreHealth) Descriptor() ([]byte, []int) {
+	return file_proto_live_live_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StoreHealth) GetDamagedBlobs() int64 {
+	if x != nil {
+		return x.DamagedBlobs
+	}
+	return 0
+}
+
+func (x *StoreHealth) GetAsideBlobs() int64 {
+	if x != nil {
+		return x.AsideBlobs
+	}
+	return 0
+}
+
+func (x *StoreHealth) GetAsideBytes() int64 {
+	if x != nil {
+		return x.AsideBytes
+	}
+	return 0
+}
+
+func (x *StoreHealth) GetScrub() *Scrub {
+	if x != nil {
+		return x.Scrub
+	}
+	return nil
+}
+
+// A scrub reads all of a store again, in one pass after the other.
+type Scrub struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The period of passes, and the most bytes that they read in a second.
+	Every *durationpb.Duration `protobuf:"bytes,1,opt,name=every,proto3" json:"every,omitempty"`
+	Rate  int64                `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	// When the latest pass began, and when that ended; not set while it is under way.
+	Began *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=began,proto3" json:"began,omitempty"`
+	Ended *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended,proto3" json:"ended,omitempty"`
+	// When the pass under way would end at its present pace, else when the next one begins.
+	Due *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
+	// The share of the latest pass that is done, from 0 to 1, and what it has read and found damaged.
+	Done    float64 `protobuf:"fixed64,6,opt,name=done,proto3" json:"done,omitempty"`
+	Files   int64   `protobuf:"varint,7,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes   int64   `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Damaged int64   `protobuf:"varint,9,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	// When a whole pass ended last; before the first, when that began.
+	LastWhole     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_whole,json=lastWhole,proto3" json:"last_whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scrub) Reset() {
+	*x = Scrub{}
+	mi := &file_proto_live_live_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scrub) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scrub) ProtoMessage() {}
+
+func (x *Scrub) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_live_live_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scrub.ProtoReflect.Descriptor instead.
+func (*Scrub) Descriptor() ([]byte, []int) {
+	return file_proto_live_live_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Scrub) GetEvery() *durationpb.Duration {
+	if x != nil {
+		return x.Every
+	}
+	return nil
+}
+
+func (x *Scrub) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Scrub) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *Scrub) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Scrub) GetDue() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
+func (x *Scrub) GetDone() float64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Scrub) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *Scrub) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Scrub) GetDamaged() int64 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+func (x *Scrub) GetLastWhole() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastWhole
+	}
+	return nil
+}
+
 var File_proto_live_live_proto protoreflect.FileDescriptor
 
 const file_proto_live_live_proto_rawDesc = "" +
 	"\n" +
-	"\x15proto/live/live.proto\x12\x0fforerunner.live\"u\n" +
+	"\x15proto/live/live.proto\x12\x0fforerunner.live\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"u\n" +
 	"\fServeRequest\x123\n" +
 	"\aworkers\x18\x01 \x03(\v2\x19.forerunner.live.IdentityR\aworkers\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\"\x8d\x01\n" +
@@ -507,7 +711,7 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\bR\arefused\"\x1c\n" +
 	"\x06Pushed\x12\x12\n" +
-	"\x04done\x18\x01 \x01(\bR\x04done\"\xec\x02\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\"\xad\x03\n" +
 	"\x06Report\x121\n" +
 	"\x06worker\x18\x01 \x01(\v2\x19.forerunner.live.IdentityR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x14\n" +
@@ -522,8 +726,29 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\x0efiles_foreseen\x18\b \x01(\x03R\rfilesForeseen\x12!\n" +
 	"\ffiles_missed\x18\t \x01(\x03R\vfilesMissed\x120\n" +
 	"\x14instance_name_prefix\x18\n" +
-	" \x01(\tR\x12instanceNamePrefix\"\x06\n" +
-	"\x04Told2\xbc\x01\n" +
+	" \x01(\tR\x12instanceNamePrefix\x12?\n" +
+	"\fstore_health\x18\v \x01(\v2\x1c.forerunner.live.StoreHealthR\vstoreHealth\"\x06\n" +
+	"\x04Told\"\xa2\x01\n" +
+	"\vStoreHealth\x12#\n" +
+	"\rdamaged_blobs\x18\x01 \x01(\x03R\fdamagedBlobs\x12\x1f\n" +
+	"\vaside_blobs\x18\x02 \x01(\x03R\n" +
+	"asideBlobs\x12\x1f\n" +
+	"\vaside_bytes\x18\x03 \x01(\x03R\n" +
+	"asideBytes\x12,\n" +
+	"\x05scrub\x18\x04 \x01(\v2\x16.forerunner.live.ScrubR\x05scrub\"\xf3\x02\n" +
+	"\x05Scrub\x12/\n" +
+	"\x05every\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05every\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x03R\x04rate\x120\n" +
+	"\x05began\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
+	"\x05ended\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12,\n" +
+	"\x03due\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x03due\x12\x12\n" +
+	"\x04done\x18\x06 \x01(\x01R\x04done\x12\x14\n" +
+	"\x05files\x18\a \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x18\n" +
+	"\adamaged\x18\t \x01(\x03R\adamaged\x129\n" +
+	"\n" +
+	"last_whole\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tlastWhole2\xbc\x01\n" +
 	"\aOutputs\x12@\n" +
 	"\x05Serve\x12\x1d.forerunner.live.ServeRequest\x1a\x16.forerunner.live.Watch0\x01\x127\n" +
 	"\x04Push\x12\x16.forerunner.live.Chunk\x1a\x17.forerunner.live.Pushed\x126\n" +
@@ -541,32 +766,43 @@ func file_proto_live_live_proto_rawDescGZIP() []byte {
 	return file_proto_live_live_proto_rawDescData
 }
 
-var file_proto_live_live_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_proto_live_live_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_proto_live_live_proto_goTypes = []any{
-	(*ServeRequest)(nil), // 0: forerunner.live.ServeRequest
-	(*Identity)(nil),     // 1: forerunner.live.Identity
-	(*Watch)(nil),        // 2: forerunner.live.Watch
-	(*Chunk)(nil),        // 3: forerunner.live.Chunk
-	(*Pushed)(nil),       // 4: forerunner.live.Pushed
-	(*Report)(nil),       // 5: forerunner.live.Report
-	(*Told)(nil),         // 6: forerunner.live.Told
-	nil,                  // 7: forerunner.live.Identity.WorkerIdEntry
+	(*ServeRequest)(nil),          // 0: forerunner.live.ServeRequest
+	(*Identity)(nil),              // 1: forerunner.live.Identity
+	(*Watch)(nil),                 // 2: forerunner.live.Watch
+	(*Chunk)(nil),                 // 3: forerunner.live.Chunk
+	(*Pushed)(nil),                // 4: forerunner.live.Pushed
+	(*Report)(nil),                // 5: forerunner.live.Report
+	(*Told)(nil),                  // 6: forerunner.live.Told
+	(*StoreHealth)(nil),           // 7: forerunner.live.StoreHealth
+	(*Scrub)(nil),                 // 8: forerunner.live.Scrub
+	nil,                           // 9: forerunner.live.Identity.WorkerIdEntry
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_proto_live_live_proto_depIdxs = []int32{
-	1, // 0: forerunner.live.ServeRequest.workers:type_name -> forerunner.live.Identity
-	7, // 1: forerunner.live.Identity.worker_id:type_name -> forerunner.live.Identity.WorkerIdEntry
-	1, // 2: forerunner.live.Report.worker:type_name -> forerunner.live.Identity
-	0, // 3: forerunner.live.Outputs.Serve:input_type -> forerunner.live.ServeRequest
-	3, // 4: forerunner.live.Outputs.Push:input_type -> forerunner.live.Chunk
-	5, // 5: forerunner.live.Outputs.Tell:input_type -> forerunner.live.Report
-	2, // 6: forerunner.live.Outputs.Serve:output_type -> forerunner.live.Watch
-	4, // 7: forerunner.live.Outputs.Push:output_type -> forerunner.live.Pushed
-	6, // 8: forerunner.live.Outputs.Tell:output_type -> forerunner.live.Told
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	1,  // 0: forerunner.live.ServeRequest.workers:type_name -> forerunner.live.Identity
+	9,  // 1: forerunner.live.Identity.worker_id:type_name -> forerunner.live.Identity.WorkerIdEntry
+	1,  // 2: forerunner.live.Report.worker:type_name -> forerunner.live.Identity
+	7,  // 3: forerunner.live.Report.store_health:type_name -> forerunner.live.StoreHealth
+	8,  // 4: forerunner.live.StoreHealth.scrub:type_name -> forerunner.live.Scrub
+	10, // 5: forerunner.live.Scrub.every:type_name -> google.protobuf.Duration
+	11, // 6: forerunner.live.Scrub.began:type_name -> google.protobuf.Timestamp
+	11, // 7: forerunner.live.Scrub.ended:type_name -> google.protobuf.Timestamp
+	11, // 8: forerunner.live.Scrub.due:type_name -> google.protobuf.Timestamp
+	11, // 9: forerunner.live.Scrub.last_whole:type_name -> google.protobuf.Timestamp
+	0,  // 10: forerunner.live.Outputs.Serve:input_type -> forerunner.live.ServeRequest
+	3,  // 11: forerunner.live.Outputs.Push:input_type -> forerunner.live.Chunk
+	5,  // 12: forerunner.live.Outputs.Tell:input_type -> forerunner.live.Report
+	2,  // 13: forerunner.live.Outputs.Serve:output_type -> forerunner.live.Watch
+	4,  // 14: forerunner.live.Outputs.Push:output_type -> forerunner.live.Pushed
+	6,  // 15: forerunner.live.Outputs.Tell:output_type -> forerunner.live.Told
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_proto_live_live_proto_init() }
@@ -580,7 +816,7 @@ func file_proto_live_live_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_live_live_proto_rawDesc), len(file_proto_live_live_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
