@@ -74,6 +74,7 @@ func methods() map[string]need {
 		admin.Scheduler_Undrain_FullMethodName:        {right: Administer, scope: all},
 		admin.Scheduler_KillOperations_FullMethodName: {right: Administer, scope: all},
 		admin.Scheduler_ListQuotas_FullMethodName:     {right: Observe, scope: all},
+		admin.Scheduler_ListStores_FullMethodName:     {right: Observe, scope: all},
 		admin.Scheduler_PutQuota_FullMethodName:       {right: Administer, scope: all},
 		admin.Scheduler_DeleteQuota_FullMethodName:    {right: Administer, scope: all},
 

@@ -154,6 +154,19 @@ func (l *liveOutputs) report(key string) *live.Report {
 	return nil
 }
 
+// reports returns what all workers told last, each once.
+func (l *liveOutputs) reports() map[*live.Report]struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[*live.Report]struct{}{}
+	for _, p := range l.workers {
+		if p.report != nil {
+			all[p.report] = struct{}{}
+		}
+	}
+	return all
+}
+
 // outputsService is our own service for workers that show what commands print.
 type outputsService struct {
 	*Server

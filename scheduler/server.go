@@ -82,6 +82,8 @@ type ServerOptions struct {
 	// LoadQuotas returns those that are kept now, where others may change them, too: it is called again and
 	// again, and what it returns is put in force. Nil: nobody else does.
 	LoadQuotas func(context.Context) ([]QuotaRecord, error)
+	// OwnStore tells of the storage of this process. Nil: it has none.
+	OwnStore func() *admin.Store
 }
 
 // A Server serves a State over gRPC. It answers calls from the moment it is

@@ -35,11 +35,19 @@ func (f *fare) count(a *action) {
 	}
 }
 
+// Busy reports whether the Worker has actions.
+func (w *Worker) Busy() bool { return w.pipeline.actions.Load() > 0 }
+
 // fares is what people are shown of the worker.
 func (w *Worker) fares() *live.Report {
 	store := w.opts.Store.Stats()
+	var health *live.StoreHealth
+	if w.opts.StoreHealth != nil {
+		health = w.opts.StoreHealth()
+	}
 	return &live.Report{
-		Worker: &live.Identity{WorkerId: w.positionID(0)}, InstanceNamePrefix: w.opts.InstancePrefix,
+		StoreHealth: health,
+		Worker:      &live.Identity{WorkerId: w.positionID(0)}, InstanceNamePrefix: w.opts.InstancePrefix,
 		Slots: uint32(len(w.opts.Launchers)), Ahead: uint32(w.opts.FetchWidth + w.opts.ReportWidth),
 		StoreBytes: store.Bytes, StoreMaxBytes: store.MaxBytes, StoreBlobs: int64(store.Blobs),
 		FilesRead: w.fare.read.Load(), FilesForeseen: w.fare.foreseen.Load(), FilesMissed: w.fare.missed.Load(),

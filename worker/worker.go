@@ -45,6 +45,8 @@ type Options struct {
 	// where outputs go.
 	Store   *cas.Store
 	Storage *cas.Client
+	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.
+	StoreHealth func() *live.StoreHealth
 	// CacheAddress is where a cas.Lender serves Store to other workers. Empty: nowhere.
 	CacheAddress string
 	// DialNeighbour connects to the address at which another worker serves its own, as the scheduler names

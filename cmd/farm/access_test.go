@@ -79,6 +79,7 @@ var everyRPC = map[string]string{
 	"forerunner.admin.Scheduler/Undrain":                                         "admin",
 	"forerunner.admin.Scheduler/KillOperations":                                  "admin",
 	"forerunner.admin.Scheduler/ListQuotas":                                      "user results worker admin",
+	"forerunner.admin.Scheduler/ListStores":                                      "user results worker admin",
 	"forerunner.admin.Scheduler/PutQuota":                                        "admin",
 	"forerunner.admin.Scheduler/DeleteQuota":                                     "admin",
 	"grpc.channelz.v1.Channelz/GetTopChannels":                                   "admin",

@@ -22,6 +22,8 @@ type activity struct {
 	mu       sync.Mutex
 	inFlight int // calls that move blobs
 	last     time.Time
+	blobs    int // those of them that read or write blobs
+	moved    time.Time
 }
 
 // begin counts a call and returns what ends it. A worker's calls do not count, and
@@ -30,19 +32,32 @@ func (a *activity) begin(method string) (end func()) {
 	if strings.HasPrefix(method, "/buildbarn.remoteworker.") || strings.HasPrefix(method, "/forerunner.live.") {
 		return func() {}
 	}
-	moves := 1
+	moves, blobs := 1, 0
 	if strings.Contains(method, ".Execution/") {
 		moves = 0
 	}
-	a.add(moves)
-	return func() { a.add(-moves) }
+	if strings.Contains(method, ".ContentAddressableStorage/") || strings.Contains(method, ".ByteStream/") {
+		blobs = 1
+	}
+	a.add(moves, blobs)
+	return func() { a.add(-moves, -blobs) }
 }
 
-func (a *activity) add(n int) {
+func (a *activity) add(moves, blobs int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inFlight += n
+	a.inFlight += moves
 	a.last = time.Now()
+	if a.blobs += blobs; blobs != 0 {
+		a.moved = a.last
+	}
+}
+
+// movesBlobs reports whether somebody reads or writes blobs, or did within the last second.
+func (a *activity) movesBlobs() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.blobs > 0 || time.Since(a.moved) < quietFor
 }
 
 // busyFor returns how long to wait before asking again; 0 means that all is quiet.

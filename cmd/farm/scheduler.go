@@ -10,7 +10,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -22,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/web"
@@ -54,6 +54,7 @@ type Scheduler struct {
 	VerifyEvery time.Duration
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
 	FreePercent int
+	Scrub       Scrub // of embedded storage
 	// EndsWithReady has Run end after ready has returned, as soon as clients have had
 	// time to fetch what they were told of.
 	EndsWithReady bool
@@ -86,6 +87,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
 	verifyFlag(f, &s.VerifyEvery)
+	s.Scrub.Flags(f)
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
 	s.Callers.Flags(f)
@@ -136,7 +138,8 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	}
 	protect := config.protect
 	registry := newRegistry()
-	storage, err := s.openStorage(ctx, registry, protect.guard != nil)
+	clients := &activity{}
+	storage, err := s.openStorage(ctx, scrubLoad{clients.movesBlobs, s.Logger, registry}, protect.guard != nil)
 	if err != nil {
 		return err
 	}
@@ -173,6 +176,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		Journal:           journal,
 		Term:              term,
 		Pages:             s.Pages(),
+		OwnStore:          storage.ownStore(),
 	}
 	if err := s.remember(ctx, records, config.sizes, &options); err != nil {
 		return err
@@ -181,7 +185,6 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
-	clients := &activity{}
 	server, health, err := newGRPC(registry, clients, protect, s.Callers)
 	if err != nil {
 		return err
@@ -211,7 +214,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	if err != nil {
 		return err
 	}
-	parts := &schedulerParts{calls, clients, server, health, sched, pages}
+	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.scrubber}
 	return s.run(ctx, parts, ready)
 }
 
@@ -223,6 +226,7 @@ type schedulerParts struct {
 	health   *health.Server
 	sched    *scheduler.Server
 	pages    *web.Site
+	scrubber *cas.Scrubber // nil: none
 }
 
 // run has all parts run until ctx ends, or one of them fails.
@@ -236,6 +240,9 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 	}
 	group.Go(func() error { return p.sched.Run(groupCtx) })
 	group.Go(func() error { return p.pages.Run(groupCtx) })
+	if p.scrubber != nil {
+		group.Go(func() error { p.scrubber.Run(groupCtx); return nil })
+	}
 	group.Go(func() error {
 		<-groupCtx.Done()
 		stopGRPC(p.server, p.health)
@@ -338,11 +345,23 @@ type storage struct {
 	ready        func() error // says why it cannot be used now
 	// grant returns what a worker shows to write the result of an action; nil: nothing.
 	grant func(instance string, action digest.Digest) string
+	blobs scrubbed // here; none if it is elsewhere
 	close func() error
 }
 
+// ownStore returns what tells of the blobs that are here; nil if they are elsewhere.
+func (s *storage) ownStore() func() *admin.Store {
+	if s.blobs.store == nil {
+		return nil
+	}
+	return func() *admin.Store {
+		stats := s.blobs.store.Stats()
+		return &admin.Store{Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, Blobs: stats.Blobs, Health: s.blobs.health()}
+	}
+}
+
 // openStorage opens storage, or connects to it. guarded tells that callers are known by name.
-func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Registerer, guarded bool) (*storage, error) {
+func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
@@ -351,7 +370,7 @@ func (s *Scheduler) openStorage(ctx context.Context, metrics prometheus.Register
 		if s.ActionCache != "" {
 			return nil, errors.New("--action-cache: it is embedded with the storage; give the address of storage, too")
 		}
-		return s.embedStorage(dir, metrics, guarded)
+		return s.embedStorage(dir, l, guarded)
 	}
 	if s.CacheWrites == CacheWritesClients {
 		return nil, errors.New("--cache-writes: the action cache is elsewhere, and says itself who may write it")
@@ -403,7 +422,7 @@ func (s *Scheduler) askStorage(ctx context.Context, remote *remoteStorage) (*rep
 }
 
 // embedStorage opens a folder, to be served on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guarded bool) (*storage, error) {
+func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storage, error) {
 	if guarded && s.CacheWrites == CacheWritesClients {
 		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
 			"in the file of --config says who may write the action cache")
@@ -418,7 +437,7 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guar
 	}
 	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
 		MaxBytes: size, FreePercent: s.FreePercent, DirectoryCacheBytes: directories, VerifyEvery: s.VerifyEvery,
-		Logger: s.Logger, Metrics: metrics,
+		Logger: s.Logger, Metrics: l.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
@@ -426,6 +445,10 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guar
 	actions, err := cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{Logger: s.Logger})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
+	}
+	blobs, err := s.Scrub.open(store, actions, l)
+	if err != nil {
+		return nil, errors.Join(err, actions.Close(), store.Close())
 	}
 	options := cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients}
 	var grant func(string, digest.Digest) string
@@ -443,6 +466,7 @@ func (s *Scheduler) embedStorage(dir string, metrics prometheus.Registerer, guar
 			return embedded{store, served, instance}
 		},
 		capabilities: served.CacheCapabilities(),
+		blobs:        blobs,
 		ready: func() error {
 			return errors.Join(writable(store.TempDir()), writable(filepath.Join(dir, "actions", "tmp")))
 		},

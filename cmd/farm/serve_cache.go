@@ -40,7 +40,7 @@ func (w *Worker) protect() (protection, error) {
 // serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
 // is where these find it; empty: they do not.
 func (w *Worker) serve(
-	ctx context.Context, what shown, store *cas.Store,
+	ctx context.Context, what shown, store *cas.Store, readers *activity,
 ) (cache string, stop func() error, err error) {
 	protect, err := w.protect()
 	if err != nil {
@@ -50,16 +50,23 @@ func (w *Worker) serve(
 	if err != nil {
 		return "", nil, err
 	}
-	cache, stopCache, err := w.serveCache(ctx, protect, what.registry, store)
+	cache, stopCache, err := w.serveCache(ctx, what.registry, lentStore{store, protect, readers})
 	if err != nil {
 		return "", nil, errors.Join(err, stopHTTP())
 	}
 	return cache, func() error { return errors.Join(stopCache(), stopHTTP()) }, nil
 }
 
+// A lentStore is a store that other workers read.
+type lentStore struct {
+	*cas.Store
+	protect protection
+	readers *activity // see their calls
+}
+
 // serveCache is the part of serve that is for other workers.
 func (w *Worker) serveCache(
-	ctx context.Context, protect protection, registry *prometheus.Registry, store *cas.Store,
+	ctx context.Context, registry *prometheus.Registry, lent lentStore,
 ) (cache string, stop func() error, err error) {
 	if w.ServeCache == "" {
 		return "", func() error { return nil }, nil
@@ -75,16 +82,16 @@ func (w *Worker) serveCache(
 	if err != nil {
 		return "", nil, err
 	}
-	server, health, err := newGRPC(registry, &activity{}, protect, w.Callers)
+	server, health, err := newGRPC(registry, lent.readers, lent.protect, w.Callers)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	lender := cas.NewLender(store, w.Logger)
+	lender := cas.NewLender(lent.Store, w.Logger)
 	lender.Register(server)
-	if err := errors.Join(w.checkReaders(protect.guard, host, server), countLoans(registry, lender)); err != nil {
+	if err := errors.Join(w.checkReaders(lent.protect.guard, host, server), countLoans(registry, lender)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	gated, err := w.Callers.accept(listener, server, protect)
+	gated, err := w.Callers.accept(listener, server, lent.protect)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}

@@ -37,7 +37,7 @@ func storeWith(t *testing.T, text string) (*cas.Store, digest.Digest) {
 func (w *Worker) served(t *testing.T, store *cas.Store) string {
 	t.Helper()
 	w.Logger = zap.NewNop()
-	cache, stop, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store)
+	cache, stop, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store, &activity{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,13 +121,13 @@ func TestServeCacheIsNamed(t *testing.T) {
 		"10.0.0.1": "missing port", "192.0.2.1:8983": "--insecure-listen",
 	} {
 		w := &Worker{ServeCache: address, Logger: zap.NewNop()}
-		if _, _, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store); err == nil ||
+		if _, _, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store, &activity{}); err == nil ||
 			!strings.Contains(err.Error(), "--serve-cache") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 	w = &Worker{ConfigFile: "/nowhere", Logger: zap.NewNop()}
-	if _, _, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store); err == nil || !strings.Contains(err.Error(), "--config") {
+	if _, _, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store, &activity{}); err == nil || !strings.Contains(err.Error(), "--config") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

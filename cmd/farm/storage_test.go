@@ -150,15 +150,15 @@ func TestEndpoints(t *testing.T) {
 		t.Errorf("an action cache with options of storage: %v", err)
 	}
 	s := &Scheduler{ActionCache: "grpc://h:1", Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), nil, false); err == nil || !strings.Contains(err.Error(), "--action-cache: it is embedded") {
+	if _, err := s.openStorage(t.Context(), scrubLoad{}, false); err == nil || !strings.Contains(err.Error(), "--action-cache: it is embedded") {
 		t.Errorf("an action cache beside embedded storage: %v", err)
 	}
 	s = &Scheduler{CacheWrites: CacheWritesClients, Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), nil, true); err == nil || !strings.Contains(err.Error(), "--cache-writes: where callers are known") {
+	if _, err := s.openStorage(t.Context(), scrubLoad{}, true); err == nil || !strings.Contains(err.Error(), "--cache-writes: where callers are known") {
 		t.Errorf("writes of clients beside access rules: %v", err)
 	}
 	s.Storage = "grpc://h:1"
-	if _, err := s.openStorage(t.Context(), nil, false); err == nil || !strings.Contains(err.Error(), "--cache-writes: the action cache is elsewhere") {
+	if _, err := s.openStorage(t.Context(), scrubLoad{}, false); err == nil || !strings.Contains(err.Error(), "--cache-writes: the action cache is elsewhere") {
 		t.Errorf("writes of clients to storage elsewhere: %v", err)
 	}
 }

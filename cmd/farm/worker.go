@@ -48,6 +48,7 @@ type Worker struct {
 	CacheDir, Mount         string // empty: below Data
 	CacheSize               string
 	FreePercent             int // of the free space, without CacheSize; 0 is 80
+	Scrub                   Scrub
 	Logger                  *zap.Logger
 	Ports                   Ports
 	// Callers bound what is taken in at ServeCache, and say how much memory there is.
@@ -105,6 +106,7 @@ func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
 	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
 	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
+	w.Scrub.Flags(f)
 	w.Ports.Flags(f)
 	w.Callers.Flags(f)
 	w.Tracing.Flags(f)
@@ -295,7 +297,12 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	can.add("work folder", func() error { return writable(work) })
 	started := &atomic.Pointer[worker.Worker]{}
 	can.add("scheduler "+w.Scheduler, taken(schedulerConn, started))
-	cache, stopServing, err := w.serve(ctx, shown{registry: registry, ready: can}, store)
+	load := &workerLoad{worker: started}
+	blobs, err := w.Scrub.open(store, nil, scrubLoad{load.busy, w.Logger, registry})
+	if err != nil {
+		return err
+	}
+	cache, stopServing, err := w.serve(ctx, shown{registry: registry, ready: can}, store, &load.readers)
 	if err != nil {
 		return err
 	}
@@ -328,8 +335,8 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Live:      live.NewOutputsClient(schedulerConn),
-		Store:     store,
-		Storage:   storage.Client,
+		Store:     store, StoreHealth: blobs.health,
+		Storage: storage.Client,
 
 		CacheAddress: cache, DialNeighbour: w.dialNeighbour,
 
@@ -347,6 +354,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
+	defer blobs.run()()
 	if ready != nil {
 		ready()
 	}

@@ -32,6 +32,7 @@ func (l *localFarm) flags(f *pflag.FlagSet) {
 	l.scheduler.Callers.Memory = farm.BesideCommands()
 	l.scheduler.Callers.Flags(f)
 	l.scheduler.Tracing.Flags(f)
+	l.scheduler.Scrub.Flags(f)
 	l.worker.PipelineFlags(f)
 	l.worker.FilesystemFlags(f)
 	l.worker.LimitFlags(f)
@@ -54,6 +55,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	l.scheduler.VerifyEvery = l.worker.VerifyEvery
 	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
+	l.worker.Scrub = l.scheduler.Scrub
 	if _, err := l.scheduler.Callers.Memory.Enforce(); err != nil {
 		return err
 	}

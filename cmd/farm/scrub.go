@@ -1,0 +1,115 @@
+package farm
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/scrub"
+	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/worker"
+)
+
+// A Scrub says how a store is read again, to find what has rotted.
+type Scrub struct {
+	// Every is how often all of it is read; 0: never.
+	Every time.Duration
+	// Rate is the most bytes that are read in a second, with a unit; empty: 32M.
+	Rate string
+}
+
+// Flags registers the flags of scrubs.
+func (s *Scrub) Flags(f *pflag.FlagSet) {
+	f.DurationVar(&s.Every, "scrub-every", scrub.DefaultEvery, "`time` in which all that is stored on this machine is read again, to find what its disk has damaged; 0: never")
+	f.StringVar(&s.Rate, "scrub-rate", "32M", "most `bytes` that this reads in a second, such as 32M; it reads slower while others need the disk")
+}
+
+// A scrubbed is a store, and what reads it again; that is nil if nothing does.
+type scrubbed struct {
+	store    *cas.Store
+	scrubber *cas.Scrubber
+}
+
+// A scrubLoad is what tells a Scrubber of others.
+type scrubLoad struct {
+	busy    func() bool
+	log     *zap.Logger
+	metrics prometheus.Registerer
+}
+
+// open makes the Scrubber of a store and, unless that is nil, of results.
+func (s *Scrub) open(store *cas.Store, actions *cas.Actions, l scrubLoad) (scrubbed, error) {
+	rate, err := parseSize(s.Rate)
+	if err != nil {
+		return scrubbed{}, fmt.Errorf("--scrub-rate: %w", err)
+	}
+	if s.Every == 0 {
+		return scrubbed{store: store}, nil
+	}
+	if s.Every < 0 {
+		return scrubbed{}, fmt.Errorf("--scrub-every: %s", s.Every)
+	}
+	scrubber, err := cas.NewScrubber(store, actions, scrub.Options{
+		Every: s.Every, Rate: rate, Busy: l.busy, Logger: l.log, Metrics: l.metrics,
+	})
+	return scrubbed{store, scrubber}, err
+}
+
+// run has the store read until stop is called.
+func (s scrubbed) run() (stop func()) {
+	if s.scrubber == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.scrubber.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// A workerLoad tells whether a worker has actions, or other workers read its store.
+type workerLoad struct {
+	readers activity
+	worker  *atomic.Pointer[worker.Worker]
+}
+
+func (l *workerLoad) busy() bool {
+	w := l.worker.Load()
+	return w != nil && w.Busy() || l.readers.movesBlobs()
+}
+
+// health is what people are shown of the store.
+func (s scrubbed) health() *live.StoreHealth {
+	store := s.store.Stats()
+	h := &live.StoreHealth{DamagedBlobs: store.DamagedBlobs, AsideBlobs: store.AsideBlobs, AsideBytes: store.AsideBytes}
+	if s.scrubber == nil {
+		return h
+	}
+	st := s.scrubber.Status()
+	h.Scrub = &live.Scrub{
+		Every: durationpb.New(st.Every), Rate: st.Rate, Began: timeOrNil(st.Began), Ended: timeOrNil(st.Ended),
+		Due: timeOrNil(st.Due), Done: st.Done, Files: st.Files, Bytes: st.Bytes, Damaged: st.Damaged,
+		LastWhole: timeOrNil(st.LastWhole),
+	}
+	return h
+}
+
+func timeOrNil(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t.Truncate(time.Second))
+}

@@ -1,0 +1,37 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// maxStores bounds the stores of one answer.
+const maxStores = 10_000
+
+// ListStores implements admin.SchedulerServer.
+func (s adminService) ListStores(context.Context, *admin.ListStoresRequest) (*admin.ListStoresResponse, error) {
+	resp := &admin.ListStoresResponse{}
+	if s.options.OwnStore != nil {
+		resp.Stores = append(resp.Stores, s.options.OwnStore())
+	}
+	// All positions of a worker tell of the same store.
+	byWorker := map[string]*admin.Store{}
+	for r := range s.live.reports() {
+		id := maps.Clone(r.GetWorker().GetWorkerId())
+		delete(id, "position")
+		byWorker[fmt.Sprint(r.GetInstanceNamePrefix(), id)] = &admin.Store{
+			Worker: id, Bytes: r.GetStoreBytes(), MaxBytes: r.GetStoreMaxBytes(), Blobs: r.GetStoreBlobs(),
+			Health: r.GetStoreHealth(),
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byWorker)) {
+		if len(resp.Stores) < maxStores {
+			resp.Stores = append(resp.Stores, byWorker[name])
+		}
+	}
+	return resp, nil
+}
