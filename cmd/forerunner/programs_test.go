@@ -27,6 +27,9 @@ func TestPrograms(t *testing.T) {
 	t.Run("soak", func(t *testing.T) {
 		testSoak(&farmTest{T: t, programs: programs, dir: sharedDir(t), env: "GOGC=100"}) // garbage is no leak
 	})
+	t.Run("rot", func(t *testing.T) {
+		testRot(&farmTest{T: t, programs: programs, dir: sharedDir(t), env: ownSandbox})
+	})
 	for _, test := range []struct {
 		name string
 		run  func(*farmTest)
