@@ -13,10 +13,13 @@ import (
 const maxStores = 10_000
 
 // ListStores implements admin.SchedulerServer.
-func (s adminService) ListStores(context.Context, *admin.ListStoresRequest) (*admin.ListStoresResponse, error) {
+func (s adminService) ListStores(_ context.Context, req *admin.ListStoresRequest) (*admin.ListStoresResponse, error) {
 	resp := &admin.ListStoresResponse{}
 	if s.options.OwnStore != nil {
 		resp.Stores = append(resp.Stores, s.options.OwnStore())
+	}
+	if req.GetOwn() {
+		return resp, nil
 	}
 	// All positions of a worker tell of the same store.
 	byWorker := map[string]*admin.Store{}

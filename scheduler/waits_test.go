@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,31 @@ func TestWorkersOfTwoInstances(t *testing.T) {
 			w.req.InstanceNamePrefix = name
 			w.completed(digests[name], success)
 			s.done()
+		}
+	})
+}
+
+// TestListStores has the scheduler's own storage and a worker with two positions, which have one store.
+func TestListStores(t *testing.T) {
+	own := func() *admin.Store { return &admin.Store{Bytes: 7, Blobs: 1} }
+	inFarm(t, ServerOptions{OwnStore: own}, func(t *testing.T, f *farm) {
+		client := live.NewOutputsClient(f.conn)
+		var ids []*live.Identity
+		for _, position := range []string{"0", "1"} {
+			ids = append(ids, &live.Identity{WorkerId: map[string]string{"host": "a", "position": position}})
+		}
+		must(client.Serve(t.Context(), &live.ServeRequest{Workers: ids}))
+		synctest.Wait()
+		must(client.Tell(t.Context(), &live.Report{
+			Worker: ids[0], StoreBytes: 8, StoreHealth: &live.StoreHealth{DamagedBlobs: 9},
+		}))
+		stores := asked(t, f.operator().ListStores, &admin.ListStoresRequest{}).GetStores()
+		if len(stores) != 2 || stores[0].GetBytes() != 7 || len(stores[0].GetWorker()) != 0 ||
+			stores[1].GetBytes() != 8 || stores[1].GetHealth().GetDamagedBlobs() != 9 || !maps.Equal(stores[1].GetWorker(), map[string]string{"host": "a"}) {
+			t.Errorf("stores %v", stores)
+		}
+		if stores := asked(t, f.operator().ListStores, &admin.ListStoresRequest{Own: true}).GetStores(); len(stores) != 1 {
+			t.Errorf("own stores %v", stores)
 		}
 	})
 }

@@ -75,6 +75,7 @@ func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*
 func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersRequest) (*admin.ListWorkersResponse, error) {
 	fares := &live.Report{
 		Slots: 6, StoreBytes: 30 << 30, StoreMaxBytes: 40 << 30, FilesRead: 100, FilesForeseen: 15, FilesMissed: 5,
+		StoreHealth: &live.StoreHealth{Scrub: &live.Scrub{Done: 0.42, Due: timestamppb.New(time.Now().Add(96*time.Hour + time.Minute))}},
 	}
 	return &admin.ListWorkersResponse{
 		Workers: []*admin.Worker{
@@ -85,6 +86,15 @@ func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersReq
 		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "dead"}, At: timestamppb.Now(), Action: "efefefefefefef/9"}},
 		Drains: []*admin.Pattern{{Attributes: map[string]string{"host": "old-*"}}}, NextPageToken: "more&" + req.GetPageToken(),
 	}, nil
+}
+
+func (f *fakeScheduler) ListStores(_ context.Context, req *admin.ListStoresRequest) (*admin.ListStoresResponse, error) {
+	if !req.GetOwn() {
+		return nil, status.Error(codes.InvalidArgument, "the page needs no others")
+	}
+	return &admin.ListStoresResponse{Stores: []*admin.Store{{
+		Bytes: 50 << 30, MaxBytes: 80 << 30, Blobs: 4321, Health: &live.StoreHealth{DamagedBlobs: 3},
+	}}}, nil
 }
 
 func (f *fakeScheduler) ListQuotas(context.Context, *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {

@@ -17,7 +17,7 @@ import (
 
 // functions are what templates call.
 var functions = template.FuncMap{
-	"ago": ago, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "identity": text.Pairs,
+	"ago": ago, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "health": text.Health, "identity": text.Pairs,
 	"operationID": operationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
 	"state": stateText, "worker": workerText,
 }

@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("asked %q", b.scheduler.told)
 	}
 	expect(t, b.get("/operations?pattern=nonsense", 400), "That is not understood")
-	expect(t, b.get("/workers", 200), "host=w,1,slot=0", "executing", "old-*", "page=more%26",
+	expect(t, b.get("/workers", 200), "scrub 42 %, ends in 4 days", "50 GiB of 80 GiB", "321 blobs: 3 damaged; no scrub", "host=w,1,slot=0", "executing", "old-*", "page=more%26",
 		"1 idle", "1 executing", "30 GiB of 40 GiB", "75 % full", ">80 %<", "host=dead", "efefefefefef")
 	if n := strings.Count(b.get("/workers", 200), `action="/workers/drain"`); n != 1 {
 		t.Errorf("%d workers can be drained, want one of the two", n)

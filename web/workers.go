@@ -16,6 +16,7 @@ type workersView struct {
 	Programs []program
 	Drains   []map[string]string // the attributes of their patterns
 	Lost     []*admin.LostWorker
+	Storage  *admin.Store // the scheduler's own; nil: it has none
 }
 
 func (s *Site) workers(ctx context.Context, r *http.Request) (any, error) {
@@ -32,6 +33,15 @@ func (s *Site) workers(ctx context.Context, r *http.Request) (any, error) {
 	}
 	v := workersView{rows: rows[*admin.Worker]{list.GetWorkers(), text, list.GetNextPageToken()}}
 	v.Programs, v.Lost = programs(list.GetWorkers()), list.GetLost()
+	own, err := ask(ctx, s.source, "own storage", func(ctx context.Context) (*admin.ListStoresResponse, error) {
+		return s.options.Scheduler.ListStores(ctx, &admin.ListStoresRequest{Own: true})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, store := range own.GetStores() {
+		v.Storage = store
+	}
 	for _, d := range list.GetDrains() {
 		v.Drains = append(v.Drains, d.GetAttributes())
 	}

@@ -21,7 +21,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), quotaCommand(), statsCommand(),
+	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), quotaCommand(), statsCommand(), storageCommand(),
 		demoCommand())
 	err := root.ExecuteContext(context.Background())
 	if exit := exitCode(0); errors.As(err, &exit) {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	rotToolFiles  = 320 // files, enough for a metadata image
+	rotToolFiles = 320 // files, enough for a metadata image
 	rotFileBytes = 4096
 	rotReads     = 6 // tools that an action reads
 	rotOwnBlobs  = 4 // that no other action has: root, input, Command and Action

@@ -114,7 +114,7 @@ func (t *rotTest) toolBlob(r *rand.Rand, dir string) string {
 func (t *rotTest) linkedInput(r *rand.Rand) string {
 	for range 50 {
 		for _, w := range t.workers {
-			roots, _ := filepath.Glob(filepath.Join(w.disk.dir, "upper", "*", "root", "tool"))
+			roots, _ := filepath.Glob(filepath.Join(w.disk.dir, "upper", "*", "lower", "tool"))
 			if len(roots) > 0 {
 				return filepath.Join(roots[r.IntN(len(roots))], toolName(r.IntN(rotToolFiles)))
 			}

@@ -2428,7 +2428,9 @@ func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
 }
 
 type ListStoresRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The scheduler's own storage only.
+	Own           bool `protobuf:"varint,1,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2461,6 +2463,13 @@ func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListStoresRequest.ProtoReflect.Descriptor instead.
 func (*ListStoresRequest) Descriptor() ([]byte, []int) {
 	return file_proto_admin_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListStoresRequest) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
 }
 
 type ListStoresResponse struct {
@@ -2799,8 +2808,9 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x12DeleteQuotaRequest\x12\x16\n" +
 	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12#\n" +
 	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\"\x15\n" +
-	"\x13DeleteQuotaResponse\"\x13\n" +
-	"\x11ListStoresRequest\"E\n" +
+	"\x13DeleteQuotaResponse\"%\n" +
+	"\x11ListStoresRequest\x12\x10\n" +
+	"\x03own\x18\x01 \x01(\bR\x03own\"E\n" +
 	"\x12ListStoresResponse\x12/\n" +
 	"\x06stores\x18\x01 \x03(\v2\x17.forerunner.admin.StoreR\x06stores\"\xfe\x01\n" +
 	"\x05Store\x12;\n" +

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/live"
 )
 
 // Bytes writes a number of bytes with the largest unit that leaves it two digits.
@@ -30,6 +31,38 @@ func Ago(at *timestamppb.Timestamp) string {
 		return ""
 	}
 	return max(time.Since(at.AsTime()), 0).Round(time.Second).String()
+}
+
+// Health says what a store has found wrong in itself, and how far its scrub is.
+func Health(h *live.StoreHealth) string {
+	var parts []string
+	if n := h.GetDamagedBlobs(); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d damaged", n))
+	}
+	switch s := h.GetScrub(); {
+	case h == nil:
+	case s == nil:
+		parts = append(parts, "no scrub")
+	case s.GetEnded() != nil:
+		parts = append(parts, "scrubbed "+Ago(s.GetEnded())+" ago, next in "+In(s.GetDue()))
+	case s.GetDue() == nil:
+		parts = append(parts, "scrub begins")
+	default:
+		parts = append(parts, fmt.Sprintf("scrub %.0f %%, ends in %s", 100*s.GetDone(), In(s.GetDue())))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// In says how long something is ahead.
+func In(at *timestamppb.Timestamp) string {
+	if at == nil {
+		return ""
+	}
+	d := max(time.Until(at.AsTime()), 0)
+	if d > 48*time.Hour {
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
+	return d.Round(time.Second).String()
 }
 
 // Short is the part of HASH/SIZE, or of another long name, that people compare.
