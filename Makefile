@@ -14,7 +14,7 @@ TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git npm:npm openssl:op
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages vulncheck generate clean
+.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,13 @@ SOAK_SEED ?= 1
 soak: ## have a farm work for SOAK_TIME (1h) through faults of SOAK_SEED (1), and look for leaks (needs root)
 	FORERUNNER_TEST_SOAK=$(SOAK_TIME) FORERUNNER_TEST_SOAK_SEED=$(SOAK_SEED) \
 		$(GO) test -count 1 -v -timeout 0 -run TestPrograms/soak ./cmd/forerunner
+
+# A small one is part of "make test".
+ROT_ACTIONS ?= 2000
+ROT_SEED ?= 1
+test-rot: ## have a farm build ROT_ACTIONS (2000) while bytes of ROT_SEED (1) flip on its disks (needs root)
+	FORERUNNER_TEST_ROT=$(ROT_ACTIONS) FORERUNNER_TEST_ROT_SEED=$(ROT_SEED) \
+		$(GO) test -count 1 -v -timeout 2h -run TestPrograms/rot ./cmd/forerunner
 
 # What is found is written below testdata/fuzz; from there "make test" tries it each time.
 FUZZ_TIME ?= 30s

@@ -148,6 +148,7 @@ func (v blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) e
 	if _, err := r.Copy(ctx, hasher, file, func() bool { return f.has(d, generation) }); err != nil {
 		return err
 	}
+	v.store.verifier.count(hasher.SizeBytes())
 	if hasher.Digest() != d {
 		return ErrCorrupt
 	}
