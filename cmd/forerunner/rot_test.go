@@ -51,7 +51,8 @@ type rotTest struct {
 // A rotPhase is a part of the run, in which all faults are of one nature.
 type rotPhase struct {
 	name    string
-	percent int // of the actions
+	percent int      // of the actions
+	storage []string // flags of the storage, and of the workers
 	worker  [2][]string
 	faults  func(*rotTest) []rotFault
 }
@@ -59,10 +60,11 @@ type rotPhase struct {
 func rotPhases() []rotPhase {
 	// Whatever is found is to be found by those who use it.
 	off := []string{"--scrub-every", "0"}
+	each := append([]string{"--verify-every", "0"}, off...)
 	return []rotPhase{
-		{"written, fuse", 35, [2][]string{off, off}, (*rotTest).written},
-		{"written, one with hard links", 25, [2][]string{off, append([]string{"--exec-filesystem", "hardlink"}, off...)}, (*rotTest).linked},
-		{"rotted on the disk", 40, [2][]string{append([]string{"--verify-every", "0"}, off...), append([]string{"--verify-every", "0"}, off...)}, (*rotTest).rotted},
+		{"written, fuse", 35, off, [2][]string{off, off}, (*rotTest).written},
+		{"written, one with hard links", 25, off, [2][]string{off, append([]string{"--exec-filesystem", "hardlink"}, off...)}, (*rotTest).linked},
+		{"rotted on the disk", 40, each, [2][]string{each, each}, (*rotTest).rotted},
 	}
 }
 
@@ -104,7 +106,7 @@ func testRot(f *farmTest) {
 // phase has actions executed, each of which is followed by a fault or two.
 func (t *rotTest) phase(p rotPhase, actions []*rotAction) {
 	t.Helper()
-	t.start(t.storage, "--scrub-every", "0")
+	t.start(t.storage, p.storage...)
 	t.start(t.scheduler)
 	for i, w := range t.workers {
 		t.start(w, p.worker[i]...)
