@@ -14,7 +14,7 @@ TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git npm:npm openssl:op
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages vulncheck generate clean
+.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -153,6 +153,10 @@ bench-quotas: ## simulate instances that share a farm by quotas (some minutes)
 bench-pages: ## measure the scheduler's pages over a long queue (some minutes, 2 GiB of memory)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench pages $(BENCH_FLAGS)
+
+bench-scrub: ## measure how fast a store is read again (a minute, 300 MiB of disk)
+	$(GO) build -o build/bench/bench ./cmd/bench
+	build/bench/bench scrub $(BENCH_FLAGS)
 
 VULN_DB ?= https://vuln.go.dev
 vulncheck: ## ask VULN_DB (https://vuln.go.dev) for known vulnerabilities of dependencies

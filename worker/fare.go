@@ -36,7 +36,7 @@ func (f *fare) count(a *action) {
 }
 
 // Busy reports whether the Worker has actions.
-func (w *Worker) Busy() bool { return w.pipeline.actions.Load() > 0 }
+func (w *Worker) Busy() bool { return w.actions.Load() > 0 }
 
 // fares is what people are shown of the worker.
 func (w *Worker) fares() *live.Report {

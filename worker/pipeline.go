@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,7 +24,6 @@ type pipeline struct {
 	slots         chan *slot
 	// inStage counts the actions in a stage, by place.stage.
 	inStage *prometheus.GaugeVec
-	actions atomic.Int64 // that are in any stage
 
 	mu sync.Mutex
 	// idle has the places with a slot that are kept for an action to come. Such an action may be long in
@@ -201,7 +199,6 @@ func (l *place) occupy() bool {
 		return false
 	}
 	l.occupied = true
-	l.p.actions.Add(1)
 	l.p.inStage.WithLabelValues(l.stage).Inc()
 	return true
 }
@@ -210,7 +207,6 @@ func (l *place) occupy() bool {
 func (l *place) vacate() {
 	if l.occupied {
 		l.occupied = false
-		l.p.actions.Add(-1)
 		l.p.inStage.WithLabelValues(l.stage).Dec()
 	}
 }
@@ -283,8 +279,6 @@ func (l *place) move(stage string, s *slot) {
 		}
 		if stage != placeNone {
 			l.p.inStage.WithLabelValues(stage).Inc()
-		} else {
-			l.p.actions.Add(-1)
 		}
 	}
 	switch old {

@@ -340,9 +340,11 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 	}
 	p.next = nil
 	p.count++
+	p.w.actions.Add(1)
 	go func() {
 		defer close(t.done)
 		defer cancel()
+		defer p.w.actions.Add(-1)
 		response, release := p.execute(ctx, t)
 		if response != nil {
 			t.enter(&remoteworker.CurrentState_Executing{

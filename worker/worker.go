@@ -182,6 +182,7 @@ type Worker struct {
 	fare     fare
 
 	neighbours *neighbours
+	actions    atomic.Int64 // that it has
 	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
 	// of them, and again and again, is logged once.
 	answered atomic.Uint32

@@ -1,6 +1,6 @@
 // Command bench measures parts of Forerunner against what they are to be compared
 // with, on the machine it runs on. It is for developers: make bench-vfs, bench-prefetch,
-// bench-scheduler, bench-worker, bench-sizes, bench-quotas and bench-pages run it, docs/BENCHMARKS.md says
+// bench-scheduler, bench-worker, bench-sizes, bench-quotas, bench-pages and bench-scrub run it, docs/BENCHMARKS.md says
 // what the rows mean.
 //
 // Each subcommand prints a table and writes a list of rows as JSON. It fails when
@@ -40,7 +40,7 @@ func newCommand() *cobra.Command {
 		Use: "bench", Short: "measure parts of Forerunner on this machine",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(), newWorkerCommand(), newSizesCommand(), newQuotasCommand(), newPagesCommand(),
+	root.AddCommand(newVFSCommand(), newPrefetchCommand(), newSchedulerCommand(), newWorkerCommand(), newSizesCommand(), newQuotasCommand(), newPagesCommand(), newScrubCommand(),
 		newChildCommand(), newSchedulerChildCommand())
 	return root
 }

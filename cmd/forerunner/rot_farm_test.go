@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func (r *rotFarm) programs() []*rotProgram {
 // start starts a program with more flags.
 func (r *rotFarm) start(p *rotProgram, more ...string) {
 	r.Helper()
-	p.now = r.farmTest.start(append(p.args, more...)...)
+	p.now = r.farmTest.start(slices.Concat(p.args, more)...)
 	if p.args[0] == "forerunner-worker" {
 		p.now.waitFor(&p.now.stderr, readyLine)
 		return
