@@ -54,7 +54,7 @@ func newRotFarm(f *farmTest) *rotFarm {
 		return p
 	}
 	storage, scheduler := freeAddress(f.T), freeAddress(f.T)
-	r.storage = program("storage", "forerunner-scheduler", "--listen", storage)
+	r.storage = program("storage", "forerunner-scheduler", "--listen", storage, "--cache-writes", "clients")
 	r.scheduler = program("scheduler", "forerunner-scheduler", "--listen", scheduler, "--storage", "grpc://"+storage)
 	for i := range 2 {
 		name := fmt.Sprint("worker-", i+1)

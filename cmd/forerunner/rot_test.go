@@ -197,7 +197,7 @@ func (t *rotTest) tell(took time.Duration) {
 		all, t.healed.Load(), t.redone.Load(), t.again)
 	var counted []string
 	for _, name := range slices.Sorted(maps.Keys(t.total)) {
-		for _, part := range []string{"damaged", "again", "repeat", "rerun", "verified_total"} {
+		for _, part := range []string{"damaged", "again", "verified_total"} {
 			if strings.Contains(name, part) {
 				counted = append(counted, fmt.Sprintf("%s %.0f", name, t.total[name]))
 				break
