@@ -110,14 +110,18 @@ func (t *rotTest) toolBlob(r *rand.Rand, dir string) string {
 	return filepath.Join(dir, cas.BlobPath(digest.Of(digest.SHA256, t.tools.content[r.IntN(rotToolFiles)])))
 }
 
-// linkedInput returns an input in an input root of hard links, of an action that is under way.
+// linkedInput returns an input of a linked folder, which an action has or the next ones will.
 func (t *rotTest) linkedInput(r *rand.Rand) string {
 	for range 50 {
+		var folders []string
 		for _, w := range t.workers {
-			roots, _ := filepath.Glob(filepath.Join(w.disk.dir, "upper", "*", "lower", "tool"))
-			if len(roots) > 0 {
-				return filepath.Join(roots[r.IntN(len(roots))], toolName(r.IntN(rotToolFiles)))
+			for _, pattern := range []string{"upper/*/lower/tool", "upper/*/*/tool", "upper/*/*/*/tool"} {
+				some, _ := filepath.Glob(filepath.Join(w.disk.dir, pattern))
+				folders = append(folders, some...)
 			}
+		}
+		if len(folders) > 0 {
+			return filepath.Join(folders[r.IntN(len(folders))], toolName(r.IntN(rotToolFiles)))
 		}
 		time.Sleep(pollInterval)
 	}
