@@ -23,6 +23,7 @@ import (
 
 const (
 	rotToolFiles = 320 // files, enough for a metadata image
+	rotHotTools  = 16  // of them, which are used most
 	rotFileBytes = 4096
 	rotReads     = 6 // tools that an action reads
 	rotOwnBlobs  = 4 // that no other action has: root, input, Command and Action
@@ -42,6 +43,14 @@ func rotContent(seed, kind, number uint64) []byte {
 		b[i] = "abcdefghijklmnopqrstuvwxyz0123456789+-.\n"[random.IntN(40)]
 	}
 	return b
+}
+
+// anyTool chooses one of those that all use, mostly.
+func anyTool(random *rand.Rand) int {
+	if random.IntN(4) > 0 {
+		return random.IntN(rotHotTools)
+	}
+	return random.IntN(rotToolFiles)
 }
 
 func toolName(i int) string { return fmt.Sprintf("%03d", i) }
@@ -90,7 +99,7 @@ func (t *rotTest) newAction(number int) *rotAction {
 	joined := append(bytes.Clone(prev), a.own...)
 	var names []string
 	for range rotReads {
-		i := random.IntN(rotToolFiles)
+		i := anyTool(random)
 		a.reads = append(a.reads, i)
 		joined = append(joined, t.tools.content[i]...)
 		names = append(names, "tool/"+toolName(i))

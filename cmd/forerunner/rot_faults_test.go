@@ -107,7 +107,7 @@ func (t *rotTest) pick(r *rand.Rand, dir string) string {
 
 // toolBlob returns the blob of a tool, as it is or would be.
 func (t *rotTest) toolBlob(r *rand.Rand, dir string) string {
-	return filepath.Join(dir, cas.BlobPath(digest.Of(digest.SHA256, t.tools.content[r.IntN(rotToolFiles)])))
+	return filepath.Join(dir, cas.BlobPath(digest.Of(digest.SHA256, t.tools.content[anyTool(r)])))
 }
 
 // linkedInput returns an input of a linked folder, which an action has or the next ones will.
@@ -121,7 +121,7 @@ func (t *rotTest) linkedInput(r *rand.Rand) string {
 			}
 		}
 		if len(folders) > 0 {
-			return filepath.Join(folders[r.IntN(len(folders))], toolName(r.IntN(rotToolFiles)))
+			return filepath.Join(folders[r.IntN(len(folders))], toolName(anyTool(r)))
 		}
 		time.Sleep(pollInterval)
 	}
