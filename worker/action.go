@@ -173,10 +173,8 @@ func (a *action) enter(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for !a.task.place.occupy() { // its slot was wanted to run a command again
-		if a.task.place, err = a.p.w.pipeline.enter(ctx); err != nil {
-			return err
-		}
+	if err := a.task.place.begin(ctx); err != nil {
+		return err
 	}
 	a.stay = a.p.w.room.stay()
 	return nil

@@ -203,6 +203,17 @@ func (l *place) occupy() bool {
 	return true
 }
 
+// begin is occupy that gets another slot if that of l was recalled. All slots may be kept by positions
+// that have no action, and may wait for one for ever.
+func (l *place) begin(ctx context.Context) error {
+	for !l.occupy() {
+		if err := l.again(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // vacate says that there is no action any more. The place is kept for another one.
 func (l *place) vacate() {
 	if l.occupied {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"maps"
 	"os"
 	"strconv"
@@ -256,6 +257,26 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	}
 	if len(p.fetch) != 1 || len(p.slots) != 2 || len(p.report) != 1 {
 		t.Errorf("free places are %d, %d and %d", len(p.fetch), len(p.slots), len(p.report))
+	}
+}
+
+// TestActionWhoseSlotWasRecalled gets one although all are kept for actions that may never come.
+func TestActionWhoseSlotWasRecalled(t *testing.T) {
+	m, err := newMetrics(prometheus.NewRegistry(), 2)
+	check(t, err)
+	p := newPipeline(&Options{Launchers: make([]*runner.Launcher, 2), ReportWidth: 1}, m.inStage)
+	kept := []*place{p.tryEnter(), p.tryEnter()}
+	rerun := &place{p: p, occupied: true}
+	check(t, rerun.again(t.Context()))
+	rerun.leave()
+	p.tryEnter() // by another position, which waits for the scheduler
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, l := range kept {
+		check(t, l.begin(ctx))
+		if l.slot == nil || !l.occupied {
+			t.Errorf("an action has the place %+v", l)
+		}
 	}
 }
 
