@@ -290,6 +290,7 @@ type readLog struct {
 	hashes map[string]int
 	held   map[string]chan struct{} // closed when they may go on: uploads, or reads of a hash
 	free   map[string]bool          // hashes that allReads does not hold up
+	lies   map[string]bool          // hashes of which wrong bytes are sent
 	waited map[string]chan struct{} // closed when it has come
 }
 
@@ -386,12 +387,38 @@ func (l *readLog) unary(
 }
 
 func (l *readLog) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	return next(srv, &loggedStream{s, l})
+	return next(srv, &loggedStream{ServerStream: s, log: l})
 }
 
 type loggedStream struct {
 	grpc.ServerStream
-	log *readLog
+	log  *readLog
+	hash string // that is read; empty: none is
+}
+
+// lie has storage that does not look at what it sends get the first byte of a large blob wrong.
+func (l *readLog) lie(d digest.Digest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lies == nil {
+		l.lies = map[string]bool{}
+	}
+	l.lies[d.Hash()] = true
+}
+
+func (l *readLog) lying(hash string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lies[hash]
+}
+
+func (s *loggedStream) SendMsg(m any) error {
+	if r, ok := m.(*bytestream.ReadResponse); ok && len(r.GetData()) > 0 && s.log.lying(s.hash) {
+		data := bytes.Clone(r.GetData())
+		data[0] ^= 1
+		m = &bytestream.ReadResponse{Data: data}
+	}
+	return s.ServerStream.SendMsg(m)
 }
 
 func (s *loggedStream) RecvMsg(m any) error {
@@ -399,7 +426,8 @@ func (s *loggedStream) RecvMsg(m any) error {
 	if r, ok := m.(*bytestream.ReadRequest); ok && err == nil {
 		parts := strings.Split(r.GetResourceName(), "/")
 		if len(parts) >= 2 {
-			s.log.add(parts[len(parts)-2])
+			s.hash = parts[len(parts)-2]
+			s.log.add(s.hash)
 		}
 	}
 	return err

@@ -80,3 +80,23 @@ func TestLargeInputsThatAreWrong(t *testing.T) {
 	// Who does not read it does not mind.
 	assertOK(t, f.run(t, spec{root: root, shell: "cat small; ls -l in"}))
 }
+
+// TestStorageThatLies: one that does not look at what it sends cannot get wrong bytes into a result,
+// not even with a part that the command reads before the rest is there.
+func TestStorageThatLies(t *testing.T) {
+	f := newFarm(t)
+	content := largeInput("the storage lies")
+	lie := f.blob(t, content)
+	f.reads.lie(lie)
+	in := tree{"in": content}
+	for _, s := range []spec{
+		{inputs: in, shell: "cat in"},
+		{inputs: in, shell: "head -c 3 in; exit 0"},
+		{inputs: in, shell: "cp in out/copy", paths: []string{"out/copy"}},
+	} {
+		j := f.start(t, s)
+		assertCode(t, j.result(t), codes.DataLoss, lie.Hash())
+		f.assertNotCached(t, j)
+		f.assertGood(t)
+	}
+}
