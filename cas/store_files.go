@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -258,7 +259,8 @@ func (f *files[K]) peek(k K) (*os.File, error) {
 
 // openWhole opens the file of k for reading, or says what is wrong with it.
 func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
-	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	// Nonblocking, so that what is no file does not hold anybody up.
+	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, "is gone or replaced", nil
 	}
@@ -307,7 +309,8 @@ func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
 	for n < len(b) {
 		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
-			return nil, 0, &fs.PathError{Op: "read", Path: path, Err: err}
+			f.drop(k, generation, fmt.Sprintf("cannot be read: %v", err))
+			return nil, 0, ErrNotFound
 		}
 		if m == 0 {
 			break

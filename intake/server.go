@@ -190,6 +190,9 @@ func countRefused(r prometheus.Registerer) func(reason string) {
 		Name: "forerunner_grpc_refused_total", Help: "Calls and connections that were refused before they were answered, by reason.",
 	}, []string{"reason"})
 	r.MustRegister(refused)
+	for _, reason := range []string{"nobody", "no_identity", "connections", "calls", "calls_of_one", "waiting", "no_room", "late"} {
+		refused.WithLabelValues(reason) // shown before it happens
+	}
 	return func(reason string) { refused.WithLabelValues(reason).Inc() }
 }
 

@@ -90,8 +90,7 @@ func decisions() map[string]map[string]decision {
 			"Pids":   out("Options.Launchers"),
 		},
 		"worker.OutputPolicy": {
-			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Bytes) }),
-			"Files":   inKey(func(c *circumstances) []string { return numbers(int64(c.options.Outputs.Files)) }),
+			"Bytes":   out(ended), "Files": out(ended),
 			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
 		},
 		"worker.Setting": {
@@ -128,7 +127,7 @@ func optionDecisions() map[string]decision {
 	for _, name := range []string{"ID", "CacheAddress"} {
 		all[name] = out(whereabout)
 	}
-	for _, name := range []string{"Scheduler", "Live", "Store", "Storage", "DialNeighbour", "Relaunch", "Logger", "Metrics", "Tracer"} {
+	for _, name := range []string{"Scheduler", "Live", "Store", "StoreHealth", "Storage", "DialNeighbour", "Relaunch", "Logger", "Metrics", "Tracer"} {
 		all[name] = out(takesPart)
 	}
 	return all
