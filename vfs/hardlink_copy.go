@@ -81,9 +81,12 @@ func readPieces(ctx context.Context, from io.ReaderAt, size int64, w io.Writer) 
 	return nil
 }
 
-// verify reads a copy that was last seen to be right before due. The error wraps ErrDamaged if
-// it is wrong: no root gets it any more.
+// verify reads a copy that was last seen to be right before due, or was written to since. The error
+// wraps ErrDamaged if it is wrong: no root gets it any more.
 func (c *linkCache) verify(ctx context.Context, l *sharedFile, due time.Time) error {
+	if !l.intact() {
+		due = time.Now()
+	}
 	err := l.said.look(due, func() error { return l.check(ctx) })
 	if errors.Is(err, ErrDamaged) {
 		c.spoil(l)

@@ -283,6 +283,33 @@ func TestRottenCopies(t *testing.T) {
 	})
 }
 
+// TestWrittenCopies has a copy be written to while a root shows it: that is known at once, whenever the copy
+// was read last.
+func TestWrittenCopies(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		for i := range 4 { // the second one keeps a tree
+			r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+			var path string
+			r.lower.(*linkLayer).copies(func(l *sharedFile) bool {
+				path = l.path
+				return false
+			})
+			b := mustRead(t, path)
+			b[0] ^= 1
+			if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, b, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Vouch(t.Context()); !errors.Is(err, ErrDamaged) {
+				t.Errorf("root %d: %v", i, err)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // verifiedSource can fetch a blob again that is wrong.
 type verifiedSource struct {
 	*fakeSource
