@@ -68,10 +68,6 @@ func newRotFarm(f *farmTest) *rotFarm {
 	return r
 }
 
-func (r *rotFarm) programs() []*rotProgram {
-	return append([]*rotProgram{r.storage, r.scheduler}, r.workers...)
-}
-
 // start starts a program with more flags.
 func (r *rotFarm) start(p *rotProgram, more ...string) {
 	r.Helper()
