@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,13 +19,27 @@ import (
 
 // A fakeShelf has files in one folder; those whose content begins with "bad" are damaged.
 type fakeShelf struct {
-	dir      string
-	shards   map[string][]string
-	verified map[string]time.Time
-	read     []string
-	bytes    int64
-	onRead   func(name string)
-	broken   error
+	dir    string
+	shards map[string][]string
+	bytes  int64
+	onRead func(name string)
+
+	mu       sync.Mutex
+	verified map[string]time.Time // guarded by mu
+	files    []string             // that were read; guarded by mu
+	broken   error                // guarded by mu
+}
+
+func (f *fakeShelf) read() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.files)
+}
+
+func (f *fakeShelf) breaks(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = err
 }
 
 func newFakeShelf(t *testing.T) *fakeShelf {
@@ -44,6 +59,8 @@ func (f *fakeShelf) Shards() (all []string, err error) {
 	for shard := range f.shards {
 		all = append(all, shard)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return all, f.broken
 }
 
@@ -57,7 +74,10 @@ func (f *fakeShelf) Holds() (files, bytes int64) {
 }
 
 func (f *fakeShelf) Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error) {
-	if at, ok := f.verified[name]; ok && !at.Before(since) {
+	f.mu.Lock()
+	at, ok := f.verified[name]
+	f.mu.Unlock()
+	if ok && !at.Before(since) {
 		return Passed, nil
 	}
 	file, err := os.Open(filepath.Join(f.dir, name))
@@ -69,7 +89,9 @@ func (f *fakeShelf) Check(ctx context.Context, name string, since time.Time, r *
 	if _, err := r.Copy(ctx, &content, file, nil); err != nil {
 		return Passed, err
 	}
-	f.read = append(f.read, name)
+	f.mu.Lock()
+	f.files = append(f.files, name)
+	f.mu.Unlock()
 	if f.onRead != nil {
 		f.onRead(name)
 	}
@@ -116,18 +138,20 @@ func TestPassesReadEverythingOncePerPeriod(t *testing.T) {
 		began := time.Now()
 		during(t, s, func() {
 			time.Sleep(time.Minute)
-			if want := []string{"a1", "a2", "b1"}; !slices.Equal(shelf.read, want) || !slices.Equal(second.read, []string{"c1"}) {
-				t.Errorf("read %v and %v, want %v and c1", shelf.read, second.read, want)
+			if want := []string{"a1", "a2", "b1"}; !slices.Equal(shelf.read(), want) || !slices.Equal(second.read(), []string{"c1"}) {
+				t.Errorf("read %v and %v, want %v and c1", shelf.read(), second.read(), want)
 			}
 			st := s.Status()
 			if st.Done != 1 || st.Damaged != 1 || st.Files != 4 || st.Bytes != 33 || !st.Due.Equal(began.Add(time.Hour)) {
 				t.Errorf("after the first pass: %+v", st)
 			}
+			shelf.mu.Lock()
 			shelf.verified["a1"] = began.Add(time.Hour + time.Second) // in the future: it is verified when its turn comes
+			shelf.mu.Unlock()
 			time.Sleep(time.Hour)
 		})
-		if want := []string{"a1", "a2", "b1", "a2", "b1"}; !slices.Equal(shelf.read, want) {
-			t.Errorf("read %v, want %v", shelf.read, want)
+		if want := []string{"a1", "a2", "b1", "a2", "b1"}; !slices.Equal(shelf.read(), want) {
+			t.Errorf("read %v, want %v", shelf.read(), want)
 		}
 		if st := s.Status(); st.AllDamaged != 2 || st.Damaged != 1 || st.AllFiles != 7 {
 			t.Errorf("after the second pass: %+v", st)
@@ -143,7 +167,7 @@ func TestPassResumesWhereItWas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scrub")
 	synctest.Test(t, func(t *testing.T) {
 		var began time.Time
-		for n := 0; len(shelf.read) < 20; n++ {
+		for n := 0; len(shelf.read()) < 20; n++ {
 			s, err := New(path, Options{Rate: 1 << 20, Every: time.Hour}, shelf)
 			if err != nil {
 				t.Fatal(err)
@@ -154,16 +178,16 @@ func TestPassResumesWhereItWas(t *testing.T) {
 			} else if !s.Status().Began.Equal(began) {
 				t.Errorf("run %d began a pass at %v, not the one of %v", n, s.Status().Began, began)
 			}
-			if st := s.Status(); st.Files != int64(len(shelf.read)) {
-				t.Errorf("run %d counted %d files of %d", n, st.Files, len(shelf.read))
+			if st := s.Status(); st.Files != int64(len(shelf.read())) {
+				t.Errorf("run %d counted %d files of %d", n, st.Files, len(shelf.read()))
 			}
 			if n > 20 {
-				t.Fatalf("after %d runs only %v are read", n, shelf.read)
+				t.Fatalf("after %d runs only %v are read", n, shelf.read())
 			}
 		}
 		// The file in work when a run ends is read again, and none that was done.
-		if compact := slices.Compact(slices.Clone(shelf.read)); !slices.Equal(compact, shelf.read) || len(compact) != 20 {
-			t.Errorf("read %v", shelf.read)
+		if compact := slices.Compact(slices.Clone(shelf.read())); !slices.Equal(compact, shelf.read()) || len(compact) != 20 {
+			t.Errorf("read %v", shelf.read())
 		}
 	})
 }
@@ -257,7 +281,7 @@ func TestLoadSlowsAPassWithoutStarvingIt(t *testing.T) {
 			}
 		})
 		// What comes too late is read at half of the rate.
-		shelf.read, s.at = nil, position{Began: time.Now().Add(-2 * time.Hour), LastWhole: time.Now()}
+		shelf.files, s.at = nil, position{Began: time.Now().Add(-2 * time.Hour), LastWhole: time.Now()}
 		during(t, s, func() {
 			time.Sleep(20 * time.Second)
 			if st := s.Status(); st.Files < 8 || st.Files > 11 {
@@ -283,7 +307,7 @@ func TestRunEndsAtOnce(t *testing.T) {
 func TestShelfThatCannotBeListedIsTriedAgain(t *testing.T) {
 	shelf := newFakeShelf(t)
 	shelf.add(t, "a", "file", 10)
-	shelf.broken = errors.New("no such disk")
+	shelf.breaks(errors.New("no such disk"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newScrubber(t, Options{Every: time.Hour}, shelf)
 		during(t, s, func() {
@@ -291,7 +315,7 @@ func TestShelfThatCannotBeListedIsTriedAgain(t *testing.T) {
 			if st := s.Status(); !st.Ended.IsZero() || st.Files != 0 {
 				t.Errorf("with a broken shelf: %+v", st)
 			}
-			shelf.broken = nil
+			shelf.breaks(nil)
 			time.Sleep(2 * retryAfter)
 		})
 		if st := s.Status(); st.Files != 1 || st.Ended.IsZero() {
@@ -347,7 +371,7 @@ func TestPageCacheStaysAsItWas(t *testing.T) {
 		}
 	}
 	s.begin()
-	if err := s.pass(t.Context()); err != nil || len(shelf.read) != 2 {
-		t.Errorf("read %v, %v", shelf.read, err)
+	if err := s.pass(t.Context()); err != nil || len(shelf.read()) != 2 {
+		t.Errorf("read %v, %v", shelf.read(), err)
 	}
 }
