@@ -41,6 +41,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		return Result{}, a.died(ctx, err)
 	}
 	cancelled, timer := ctx.Done(), a.clock.timer()
+	var lost <-chan time.Time
 	for {
 		select {
 		case m, ok := <-a.l.replies:
@@ -66,6 +67,9 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 			a.l.log.Error("launcher does not react; killing it", zap.Int("pid", a.l.proc.Pid))
 			_ = a.l.proc.Kill() // if it is gone already, replies closes all the same
 			a.overdue = nil
+			lost = time.After(orphanPatience)
+		case <-lost: // what is frozen does not even die of SIGKILL
+			return Result{}, fmt.Errorf("%w: the launcher, process %d", ErrUnkillable, a.l.proc.Pid)
 		}
 	}
 }
@@ -92,12 +96,17 @@ func (a *attempt) died(ctx context.Context, cause error) error {
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	if a.l.slot == nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orphanPatience)
 	defer cancel()
-	return errors.Join(err, a.l.slot.Kill(ctx))
+	if a.l.slot != nil {
+		err = errors.Join(err, a.l.slot.Kill(ctx))
+	}
+	select {
+	case <-a.l.gone:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, fmt.Errorf("%w: the launcher, process %d, or one of its namespace", ErrUnkillable, a.l.proc.Pid))
+	}
 }
 
 func (a *attempt) finish(ctx context.Context, m message) (Result, error) {

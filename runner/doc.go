@@ -25,7 +25,9 @@
 //
 // Processes in uninterruptible sleep end when the kernel lets go of them. Run waits,
 // warns and calls Command.Stuck after five seconds, so that the owner of a FUSE mount
-// can abort it, and gives up the launcher after a minute with [ErrUnkillable].
+// can abort it, and gives up the launcher after 15 seconds with [ErrUnkillable]. The first
+// process of a namespace stays until the last one in it is gone, so Close is bounded by its
+// context, and Launcher.Gone tells when the rest of it can be removed.
 //
 // # Out of memory
 //
@@ -76,8 +78,8 @@
 //
 // # Goroutines and locks
 //
-// A Launcher has one goroutine, which reads what the launcher process says; Close
-// waits for it. Its mutex guards who may run and is never held across I/O other
+// A Launcher has one goroutine, which reads what the launcher process says and reaps
+// it; Close waits for it as long as its context lasts. Its mutex guards who may run and is never held across I/O other
 // than a write to the socket. In the launcher process the main goroutine owns all
 // state; a reader, a locked thread that forks, a reaper and two copiers report to
 // it by channels. The garbage collector runs only between commands there, because a

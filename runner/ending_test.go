@@ -237,7 +237,7 @@ func TestOneCommandAtATime(t *testing.T) {
 	if _, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrBusy) {
 		t.Errorf("second Run: %v", err)
 	}
-	if err := l.Close(); err != nil {
+	if err := l.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; !errors.Is(err, ErrClosed) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	stuckAfter      = 5 * time.Second // after the first SIGKILL: tell the worker
-	unkillableAfter = time.Minute     // after the first SIGKILL: give up
+	stuckAfter      = 5 * time.Second  // after the first SIGKILL: tell the worker
+	unkillableAfter = 15 * time.Second // after the first SIGKILL: give up
 	firstStrikeGap  = 2 * time.Millisecond
 	longestGap      = 250 * time.Millisecond
 )

@@ -18,9 +18,9 @@ import (
 const (
 	// killMargin is what the launcher gets on top of its own bounds before it is
 	// taken for dead: it may have been stopped by the command.
-	killMargin = 10 * time.Second
-	// orphanPatience bounds the kill of the slot's group after a launcher's death.
-	orphanPatience = 10 * time.Second
+	killMargin = 3 * time.Second
+	// orphanPatience bounds the wait for what a launcher leaves that died or was killed.
+	orphanPatience = 2 * time.Second
 )
 
 // LauncherOptions configures StartLauncher.
@@ -47,8 +47,10 @@ type Launcher struct {
 	notApart  error
 	lingers   error
 
-	replies chan message  // closed when the launcher process is gone and reaped
+	replies chan message  // closed when the launcher process has ended what it had to say
+	gone    chan struct{} // closed when it is reaped, and nothing is left of its namespace
 	quit    chan struct{} // closed by Close
+	freed   func() error  // lets go of what a launcher that is gone no longer needs, once
 
 	mu     sync.Mutex // guards the following
 	busy   bool
@@ -71,19 +73,20 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	}
 	l := &Launcher{
 		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger, sandboxed: o.Sandbox != nil,
-		replies: make(chan message, 4), quit: make(chan struct{}),
+		replies: make(chan message, 4), gone: make(chan struct{}), quit: make(chan struct{}),
 	}
+	l.freed = sync.OnceValue(l.free)
 	go l.read()
 	setup := message{Kind: kindSetup, Sandbox: o.Sandbox}
 	if o.Cgroup != nil {
 		place := o.Cgroup.Place()
 		setup.Place = &place
 		if l.meter, err = o.Cgroup.Meter(); err != nil {
-			return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close())
+			return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close(ctx))
 		}
 	}
 	if err := l.handshake(ctx, setup); err != nil {
-		return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close(ctx))
 	}
 	return l, nil
 }
@@ -123,22 +126,28 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	return lk, proc, nil
 }
 
-// read hands on what the launcher says until it is gone.
+// read hands on what the launcher says until it is gone. The first process of a namespace
+// is reaped after all others in it, which may be never.
 func (l *Launcher) read() {
+	defer close(l.gone)
+	l.hear()
+	// Its end of the socket is closed, so it is dead or about to exit.
+	if _, err := l.proc.Wait(); err != nil {
+		l.log.Warn("cannot wait for the launcher", zap.Error(err))
+	}
+}
+
+func (l *Launcher) hear() {
 	defer close(l.replies)
 	for {
 		m, err := l.link.receive()
 		if err != nil {
-			break
+			return
 		}
 		select {
 		case l.replies <- m:
 		case <-l.quit:
 		}
-	}
-	// Its end of the socket is closed, so it is dead or about to exit.
-	if _, err := l.proc.Wait(); err != nil {
-		l.log.Warn("cannot wait for the launcher", zap.Error(err))
 	}
 }
 
@@ -246,30 +255,45 @@ func (l *Launcher) release() {
 	l.busy = false
 }
 
+// Gone is closed when the launcher process has been reaped, and with it, in a Sandbox, all
+// that its commands left.
+func (l *Launcher) Gone() <-chan struct{} { return l.gone }
+
 // Close ends the launcher; a command that runs is killed without grace and its Run
-// returns ErrClosed. Close returns when the launcher process is gone. It is
-// idempotent.
-func (l *Launcher) Close() error {
+// returns ErrClosed. Close returns when the launcher process is gone, or when ctx has ended,
+// with an error that wraps ErrUnkillable: the kernel holds a process of it. Call Close again
+// after Gone to release the rest. It is idempotent.
+func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	first := !l.closed
 	l.closed = true
 	l.mu.Unlock()
 	if first {
 		// The launcher sees the end of its requests, kills and exits; its end of
-		// the socket stays open until then, and read waits for that.
+		// the socket stays open until then, and hear waits for that.
 		close(l.quit)
 		if err := l.link.shut(); err != nil && !errors.Is(err, unix.ENOTCONN) {
 			l.log.Warn("cannot tell the launcher to end", zap.Error(err))
 			_ = l.proc.Kill() // it may be gone, which is as good
 		}
 	}
-	overdue := time.AfterFunc(unkillableAfter+killMargin, func() { _ = l.proc.Kill() })
+	overdue := time.NewTimer(unkillableAfter + killMargin)
 	defer overdue.Stop()
-	for range l.replies { // until read closes it
+	for {
+		select {
+		case <-l.gone:
+			return l.freed()
+		case <-overdue.C:
+			_ = l.proc.Kill()
+		case <-ctx.Done():
+			_ = l.proc.Kill()
+			return fmt.Errorf("close launcher: %w: %w", ErrUnkillable, ctx.Err())
+		}
 	}
-	if !first {
-		return nil
-	}
+}
+
+// free closes what Run no longer needs.
+func (l *Launcher) free() error {
 	var err error
 	if l.meter != nil {
 		err = l.meter.Close()

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -122,7 +123,7 @@ func startLauncher(t testing.TB, o LauncherOptions) *Launcher {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
+		if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

@@ -20,8 +20,9 @@ const DefaultGrace = 5 * time.Second
 var (
 	// ErrLauncherDied means that the launcher process is gone; start another one.
 	ErrLauncherDied = errors.New("launcher died")
-	// ErrUnkillable means that processes outlived a minute of SIGKILL, which only
-	// uninterruptible sleep can do. The launcher is given up with them.
+	// ErrUnkillable means that processes outlived 15 seconds of SIGKILL, which only
+	// uninterruptible sleep and a frozen cgroup can do. The launcher is given up with them,
+	// and its process may stay until the kernel lets them go (Launcher.Gone).
 	ErrUnkillable = errors.New("processes cannot be killed")
 	// ErrBusy means that a command is running on this launcher already.
 	ErrBusy = errors.New("launcher is busy")

@@ -236,7 +236,7 @@ func TestInvalidCommandsInASandbox(t *testing.T) {
 func TestFolderToHideMustBeThere(t *testing.T) {
 	l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: &Sandbox{Hide: []string{"/no/such/folder"}}})
 	if err == nil {
-		t.Fatal(l.Close())
+		t.Fatal(l.Close(t.Context()))
 	}
 	if !strings.Contains(err.Error(), "/no") {
 		t.Errorf("got %v", err)

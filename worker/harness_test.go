@@ -110,7 +110,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 			Cgroup: few.slot, Sandbox: few.sandbox, Logger: log,
 		})
 		check(t, err)
-		t.Cleanup(func() { check(t, launcher.Close()) })
+		t.Cleanup(func() { check(t, launcher.Close(context.Background())) })
 		launchers = append(launchers, launcher)
 	}
 

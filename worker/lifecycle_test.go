@@ -52,14 +52,14 @@ func TestCancel(t *testing.T) {
 func TestRelaunch(t *testing.T) {
 	tries := make(chan int, 2)
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
-		check(t, o.Launchers[0].Close())
+		check(t, o.Launchers[0].Close(t.Context()))
 		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
 			if tries <- 1; len(tries) == 1 {
 				return nil, errors.New("no memory")
 			}
 			l, err := runner.StartLauncher(ctx, runner.LauncherOptions{})
 			if err == nil {
-				t.Cleanup(func() { check(t, l.Close()) })
+				t.Cleanup(func() { check(t, l.Close(context.Background())) })
 			}
 			return l, err
 		}

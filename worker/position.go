@@ -34,9 +34,9 @@ const (
 	leaveTimeout = 5 * time.Second
 	// everybodyTakes is what every server takes in a message: the least bound there is by default.
 	everybodyTakes = 4 << 20
-	// relaunchTimeout bounds how long a launcher may take to be replaced, of which the old one may
-	// need a minute to end.
-	relaunchTimeout = 3 * time.Minute
+	// relaunchTimeout bounds how long a launcher may take to be replaced, which the client of the action
+	// that lost it waits for.
+	relaunchTimeout = 5 * time.Second
 )
 
 // A position is one identity of the worker: it takes one action at a time

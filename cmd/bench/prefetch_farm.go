@@ -175,7 +175,7 @@ func (f *benchFarm) serve(ctx context.Context, use func() error, workers ...*far
 	var all []*serving
 	defer func() {
 		for _, s := range all {
-			err = errors.Join(err, s.Close())
+			err = errors.Join(err, s.Close(ctx))
 		}
 	}()
 	for _, w := range workers { // launchers of all, before any of them mounts something

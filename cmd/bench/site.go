@@ -126,7 +126,7 @@ func (s *site) shut() error {
 func (s *site) close() error {
 	err := s.shut()
 	if s.launcher != nil {
-		err = errors.Join(err, s.launcher.Close())
+		err = errors.Join(err, s.launcher.Close(context.Background()))
 	}
 	return err
 }

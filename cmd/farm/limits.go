@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -73,7 +74,7 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 		w.Logger.Warn("slots may use more memory together than there is: the machine can run out before a slot does",
 			zap.Int64("slots_bytes", all), zap.Int64("machine_bytes", capacity.Memory))
 	}
-	parent, err := cgroup.Open(cgroup.Options{Name: name, Logger: w.Logger})
+	parent, err := w.openParent(name)
 	switch {
 	case errors.Is(err, cgroup.ErrUnavailable) && w.Cgroup != cgroupRequire:
 		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone, and has no limits",
@@ -98,12 +99,35 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	return slotPlan{parent, limits}, nil
 }
 
-// slot makes the group of slot i; nil without cgroups.
-func (p *slotPlan) slot(i int) (*cgroup.Slot, error) {
+// maxHeld is how many former workers with the same data may have left processes that the kernel holds.
+const maxHeld = 4
+
+// openParent opens the group called name, or another one if the kernel holds processes in that.
+func (w *Worker) openParent(name string) (parent *cgroup.Parent, err error) {
+	for i := range maxHeld {
+		o := cgroup.Options{Name: name, Logger: w.Logger}
+		if i > 0 {
+			o.Name = fmt.Sprintf("%s-%d", name, i)
+		}
+		if parent, err = cgroup.Open(o); !errors.Is(err, cgroup.ErrBusy) {
+			return parent, err
+		}
+		w.Logger.Warn("the kernel holds processes of a former worker in its group; taking another", zap.NamedError("held", err))
+	}
+	return nil, err
+}
+
+// slot makes the group of slot i; nil without cgroups. The round is 0, or how many groups of
+// the slot could not be removed before.
+func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 	if p.parent == nil {
 		return nil, nil
 	}
-	s, err := p.parent.Slot(fmt.Sprint(i))
+	name := strconv.Itoa(i)
+	if round > 0 {
+		name = fmt.Sprintf("%d-%d", i, round)
+	}
+	s, err := p.parent.Slot(name)
 	if err != nil {
 		return nil, err
 	}

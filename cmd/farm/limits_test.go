@@ -55,7 +55,7 @@ func TestSlotsHaveWhatTheFlagsSay(t *testing.T) {
 		t.Skip("no cgroups here")
 	}
 	for i := range w.Slots {
-		s, err := plan.slot(i)
+		s, err := plan.slot(i, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestWithoutCgroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := plan.slot(0); s != nil || err != nil || errors.Is(err, cgroup.ErrUnavailable) {
+	if s, err := plan.slot(0, 0); s != nil || err != nil || errors.Is(err, cgroup.ErrUnavailable) {
 		t.Errorf("got %v, %v", s, err)
 	}
 }

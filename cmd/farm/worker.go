@@ -158,6 +158,8 @@ type Started struct {
 	slots     []*cgroup.Slot
 	launcher  []*runner.Launcher
 	isolation isolation
+	retired   retired
+	replaced  int // how many groups of slots were left to the kernel
 }
 
 // Start starts the launchers, which must happen before the process has a mount.
@@ -171,10 +173,10 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if w.ReportWidth < 0 {
 		w.ReportWidth = w.Slots
 	}
-	s := &Started{w: w}
+	s := &Started{w: w, retired: newRetired(w.Logger)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Close())
+			err = errors.Join(err, s.Close(ctx))
 		}
 	}()
 	if err := w.absolute(); err != nil {
@@ -194,7 +196,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		}
 	}
 	for i := range w.Slots {
-		slot, err := s.plan.slot(i)
+		slot, err := s.plan.slot(i, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -224,43 +226,6 @@ func (w *Worker) absolute() (err error) {
 		}
 	}
 	return nil
-}
-
-func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
-	return runner.StartLauncher(ctx, runner.LauncherOptions{
-		Cgroup: s.slots[i], Sandbox: s.isolation.sandbox, Logger: s.w.Logger,
-	})
-}
-
-// relaunch replaces a launcher that no longer works. Only who has slot i calls
-// it with i, and Close comes after all positions have ended.
-func (s *Started) relaunch(ctx context.Context, i int) (*runner.Launcher, error) {
-	if err := s.launcher[i].Close(); err != nil {
-		s.w.Logger.Warn("launcher did not close", zap.Error(err))
-	}
-	launcher, err := s.launch(ctx, i)
-	if err != nil {
-		return nil, err
-	}
-	s.launcher[i] = launcher
-	return launcher, nil
-}
-
-// Close ends the launchers and removes their cgroups.
-func (s *Started) Close() error {
-	var errs []error
-	for _, l := range s.launcher {
-		errs = append(errs, l.Close())
-	}
-	for _, slot := range s.slots {
-		if slot != nil {
-			errs = append(errs, slot.Close())
-		}
-	}
-	if s.plan.parent != nil {
-		errs = append(errs, s.plan.parent.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // Run serves the scheduler until ctx ends, then drains; abort stops running

@@ -32,7 +32,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			return errors.Join(started.Run(drain, abort, nil), started.Close())
+			return errors.Join(started.Run(drain, abort, nil), started.Close(abort))
 		})
 	w.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")

@@ -71,7 +71,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	err = l.scheduler.Run(abort, func(address string) error {
 		return started.Run(drain, abort, func() { ready(l.scheduler.Scheme() + address) })
 	})
-	return errors.Join(err, started.Close())
+	return errors.Join(err, started.Close(abort))
 }
 
 func upCommand() *cobra.Command {

@@ -1,0 +1,120 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+func TestMain(m *testing.M) {
+	runner.MainIfLauncher()
+	os.Exit(m.Run())
+}
+
+// frozen is a v1 freezer group that is nothing of the worker's: what is in it takes no signal.
+func frozen(t *testing.T) (freeze func(pid string), thaw func()) {
+	t.Helper()
+	const freezer = "/sys/fs/cgroup/freezer"
+	dir := filepath.Join(freezer, fmt.Sprintf("test-%d-%s", os.Getpid(), filepath.Base(t.Name())))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("needs root and the freezer of cgroup v1: ", err)
+	}
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	thaw = func() { write("freezer.state", "THAWED") }
+	t.Cleanup(func() {
+		thaw()
+		for deadline := time.Now().Add(time.Minute); os.Remove(dir) != nil; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("the test's group is still busy")
+				return
+			}
+		}
+	})
+	return func(pid string) { write("cgroup.procs", pid); write("freezer.state", "FROZEN") }, thaw
+}
+
+// TestUnkillable: a command with a child that the kernel holds costs the slot its group, and not
+// the slot: the command is over within its bounds, and the next one runs in a new launcher
+// while the first is still there. What is left of it goes when the kernel lets go.
+func TestUnkillable(t *testing.T) {
+	for _, sandbox := range []string{sandboxNamespaces, sandboxNone} {
+		t.Run(sandbox, func(t *testing.T) {
+			freeze, thaw := frozen(t)
+			w := &Worker{Slots: 1, Data: t.TempDir(), Sandbox: sandbox, Cgroup: cgroupAuto, Logger: zaptest.NewLogger(t)}
+			s, err := w.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
+					t.Error(err)
+				}
+			})
+			if s.slots[0] == nil {
+				t.Skip("no cgroups")
+			}
+			root, temp := t.TempDir(), t.TempDir()
+			command := runner.Command{
+				Args: []string{"/bin/sh", "-c", "sleep 1000 & touch ready; wait"}, Dir: root, Root: root, TempDir: temp,
+				Timeout: 2 * time.Second, Grace: 100 * time.Millisecond,
+			}
+			go func() {
+				for !exists(filepath.Join(root, "ready")) && t.Context().Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				pids, _ := s.slots[0].Pids()
+				for _, pid := range pids {
+					name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+					if strings.HasPrefix(string(name), "sleep") {
+						freeze(fmt.Sprint(pid))
+					}
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), 32*time.Second) // its timeout, and 30 s
+			defer cancel()
+			held := s.launcher[0]
+			if r, err := held.Run(ctx, command); !errors.Is(err, runner.ErrUnkillable) || ctx.Err() != nil {
+				t.Fatalf("got %+v, %v; %v", r, err, ctx.Err())
+			}
+			ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			launcher, err := s.relaunch(ctx, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			command.Args = []string{"/bin/sh", "-c", "exit 7"}
+			if r, err := launcher.Run(t.Context(), command); err != nil || r.ExitCode != 7 {
+				t.Errorf("the next command: %+v, %v", r, err)
+			}
+			if sandbox == sandboxNamespaces {
+				select {
+				case <-held.Gone():
+					t.Error("the process was not held: this tests nothing")
+				default:
+				}
+			}
+			thaw()
+			for deadline := time.Now().Add(time.Minute); s.retired.count() > 0; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the old launcher is not buried")
+				}
+			}
+		})
+	}
+}
+
+func exists(file string) bool { _, err := os.Stat(file); return err == nil }
