@@ -28,10 +28,17 @@ type Sandbox struct {
 	Hide []string
 }
 
+// ErrNoUserNamespace is wrapped by errors that say what this machine lacks for users with IDs.
+var ErrNoUserNamespace = errors.New("no user namespaces")
+
 // User is whom a command runs as.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32 // supplementary
+	// IDs, if not 0, makes the command root in a user namespace of its own, whose ids from 0
+	// on are those from UID and GID on, so many of each: it may be these users and groups, and
+	// outside it is root to nobody. It needs a Sandbox.
+	IDs uint32
 }
 
 // sandboxFlags are the namespaces that a launcher is born into. It is the first
@@ -99,6 +106,8 @@ func (m *message) addMounts(c *Command) error {
 // checkSandboxed says what c lacks, or asks too much, for a launcher of its kind.
 func (c *Command) checkSandboxed(sandboxed bool) error {
 	switch {
+	case !sandboxed && c.User != nil && c.User.IDs > 0:
+		return errors.New("a user namespace can only be had in a sandbox")
 	case !sandboxed && c.NoNetwork:
 		return errors.New("the network can only be taken from a command in a sandbox")
 	case !sandboxed:

@@ -84,6 +84,9 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, sandboxed bool) (p
 	if sandboxed {
 		attr.Sys.Cloneflags = unix.CLONE_NEWIPC
 	}
+	if u := req.User; u != nil && u.IDs > 0 {
+		u.namespace(attr.Sys)
+	}
 	if req.Nice != 0 {
 		restore, err := addNiceness(req.Nice)
 		if err != nil {

@@ -28,6 +28,7 @@ type BlobFolder struct {
 // graft is an image that a root shows.
 type graft struct {
 	image   *image
+	point   string       // where it is mounted for the owner of the root
 	entries []tree.Entry // of the directories from the root to the image's, that one included
 	lacking atomic.Bool  // a directory was read that the image could have shown
 	// seen has the inodes whose opening was reported. Who has the watcher's turn has it.
@@ -35,9 +36,10 @@ type graft struct {
 }
 
 // mayShowImages reports whether images can have part in the root: they belong to who
-// owns most roots, and nobody sees which names are looked up in them.
+// owns most roots, or can be shown as if, and nobody sees which names are looked up in them.
 func (r *Root) mayShowImages() bool {
-	return r.fs.images != nil && !r.isPlain() && r.spec.OnLook == nil && r.owner == r.fs.owner
+	return r.fs.images != nil && !r.isPlain() && r.spec.OnLook == nil &&
+		(r.owner == r.fs.owner || r.fs.namespaces[r.owner] != nil)
 }
 
 // addGrafts lets the root show what images have of its tree.
@@ -45,8 +47,20 @@ func (r *Root) addGrafts() {
 	if !r.mayShowImages() {
 		return
 	}
-	r.grafts = r.fs.images.choose(r.spec.Digest, r.spec.Source)
-	if len(r.grafts) == 0 {
+	grafts := r.fs.images.choose(r.spec.Digest, r.spec.Source)
+	for _, g := range grafts {
+		var err error
+		if g.point, err = r.fs.images.shownTo(g.image, r.owner); err != nil {
+			r.fs.warnNamespaces.Do(func() {
+				r.fs.log.Warn("large input roots are served by this process, which takes longer", zap.NamedError("missing", err))
+			})
+			for _, g := range grafts {
+				r.fs.images.release(g.image)
+			}
+			return
+		}
+	}
+	if r.grafts = grafts; len(r.grafts) == 0 {
 		return
 	}
 	if whole := r.grafts[0].image; whole.path == "" {

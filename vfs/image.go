@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,9 @@ type image struct {
 	sum    [sha256.Size]byte // of the file's bytes
 	said   verdict           // whether they are still those
 	mark   atomic.Pointer[imageMark]
+
+	shown sync.Mutex       // guards as
+	as    map[Owner]string // where it is mounted for others than images.owner
 
 	// Guarded by images.mu.
 	users   int    // roots that show it
@@ -219,6 +223,6 @@ func (img *image) check(ctx context.Context) error {
 
 // close takes the image away. Overlays that still show it keep it alive.
 func (img *image) close() error {
-	return errors.Join(unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
+	return errors.Join(img.conceal(), unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
 		os.Remove(filepath.Dir(img.point)), img.file.Close())
 }

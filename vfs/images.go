@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +48,9 @@ type images struct {
 	blobs    *BlobFolder
 	pointDir string
 	owner    Owner
-	log      *zap.Logger
+	// namespaces are Options.Namespaces.
+	namespaces map[Owner]*os.File
+	log        *zap.Logger
 
 	closed chan closedRoot
 	stop   chan struct{}
@@ -74,12 +77,13 @@ type closedRoot struct {
 func newImages(f *FS, blobs *BlobFolder) *images {
 	m := &images{
 		blobs: blobs, pointDir: f.pointDir, owner: f.owner, log: f.log,
-		closed:    make(chan closedRoot, maxClosed),
-		stop:      make(chan struct{}),
-		done:      make(chan struct{}),
-		seed:      maphash.MakeSeed(),
-		sightings: map[uint64]struct{}{},
-		byPath:    map[string]map[digest.Digest]*image{},
+		namespaces: f.namespaces,
+		closed:     make(chan closedRoot, maxClosed),
+		stop:       make(chan struct{}),
+		done:       make(chan struct{}),
+		seed:       maphash.MakeSeed(),
+		sightings:  map[uint64]struct{}{},
+		byPath:     map[string]map[digest.Digest]*image{},
 	}
 	go m.run()
 	return m

@@ -230,7 +230,7 @@ func (r *Root) overlayLayers() string {
 		layers = append(layers, overlayEscape(filepath.Join(r.lowerPath(), treeName)))
 	}
 	for _, g := range r.grafts {
-		layers = append(layers, overlayEscape(g.image.point))
+		layers = append(layers, overlayEscape(g.point))
 	}
 	return strings.Join(layers, ":") + "::" + overlayEscape(r.fs.images.blobs.Dir) +
 		"::" + overlayEscape(filepath.Join(r.lowerPath(), blobName))

@@ -35,7 +35,7 @@ type RootSpec struct {
 	Digest digest.Digest // of the root Directory; its function is that of the whole tree
 	Source Source
 	// Owner, if not nil, is whom the root belongs to instead of Options.Owner. Then
-	// no metadata image has part in it.
+	// no metadata image has part in it, unless Options.Namespaces has the owner.
 	Owner *Owner
 	// OnFirstRead, if not nil, is called once for each path that is read (the
 	// package comment says when that is): "" for the root, else "a/b". It may be

@@ -61,6 +61,9 @@ type Options struct {
 	// Owner is whom inputs and the folders of a root belong to; nil is the user of
 	// this process. Hard links to inputs belong to the user of this process always.
 	Owner *Owner
+	// Namespaces are user namespaces in which user and group 0 are these owners. Metadata
+	// images, which belong to Owner, are shown to them, too, if Owner is user and group 0.
+	Namespaces map[Owner]*os.File
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Metrics is where counts of the kernel's requests are registered. Nil: nothing counts.
@@ -102,6 +105,8 @@ type FS struct {
 	pointsUp           bool   // it is a mount of ours
 	log                *zap.Logger
 	owner              Owner // of what roots do not say otherwise of
+	namespaces         map[Owner]*os.File
+	warnNamespaces     sync.Once
 	passthrough        bool
 	method             Method     // the one in force: FUSE or HardLink
 	overlay            bool       // roots have an overlay; always with FUSE
@@ -144,6 +149,9 @@ func Open(o Options) (*FS, error) {
 	f.owner = processOwner()
 	if o.Owner != nil {
 		f.owner = *o.Owner
+	}
+	if (f.owner == Owner{}) {
+		f.namespaces = o.Namespaces
 	}
 	if f.log == nil {
 		f.log = zap.NewNop()
