@@ -220,7 +220,7 @@ func inUserNamespace(name string, args ...string) error {
 // TestAbuse is the table of docs/ISOLATION.md. A command of root, the most powerful
 // there is, tries each in a sandbox; another one runs beside it all the time.
 func TestAbuse(t *testing.T) {
-	secrets, err := os.MkdirTemp("/var/lib", "runner-test-")
+	secrets, err := os.MkdirTemp("/usr/local", "runner-test-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -128,7 +130,7 @@ func (a *attempt) result(o *outcome) Result {
 		StdoutTruncated: o.OutCut, StderrTruncated: o.ErrCut,
 	}
 	if o.NotStarted != "" {
-		r.Cause, r.ExitCode, r.Err = NotStarted, o.ExitCode, o.NotStarted
+		r.Cause, r.ExitCode, r.Err = NotStarted, o.ExitCode, o.NotStarted+a.notShown(o.Missing)
 		return r
 	}
 	r.ExitCode = o.Status.ExitStatus()
@@ -142,6 +144,32 @@ func (a *attempt) result(o *outcome) Result {
 	}
 	r.Usage = usageOf(&o.Usage, r.Signal)
 	return r
+}
+
+// notShown says what to do if the command was not started because of a program that the
+// machine has, and commands do not see. missing is the interpreter that was not found, or empty.
+func (a *attempt) notShown(missing string) string {
+	if a.l.sandbox == nil {
+		return ""
+	}
+	tried := []string{missing}
+	if name := a.c.Args[0]; strings.Contains(name, "/") {
+		tried = append(tried, name)
+	} else {
+		for _, dir := range filepath.SplitList(searchPath(a.c.Env)) {
+			tried = append(tried, filepath.Join(dir, name))
+		}
+	}
+	for _, path := range tried {
+		if !filepath.IsAbs(path) || a.l.sandbox.shows(path) {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0 {
+			return fmt.Sprintf(" (the worker's machine has %s, but does not show it to commands: start the worker with --show %s)",
+				path, filepath.Dir(path))
+		}
+	}
+	return ""
 }
 
 // measure adds what the slot's group counted, and decides by it whether memory was the

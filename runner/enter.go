@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -20,7 +21,7 @@ var keptCapabilities = []uintptr{
 // that thread, which is locked.
 type inside struct {
 	mounts, network int  // namespaces to come back to
-	varTmp          bool // there is a /var/tmp to be covered
+	cgroups         bool // there are some to be made read-only
 	notApart        error
 	lingers         error // why requests of commands may outlive them
 }
@@ -38,8 +39,9 @@ func enterSandbox() (*inside, error) {
 			return nil, &os.PathError{Op: "open namespace", Path: n.path, Err: err}
 		}
 	}
-	if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
-		in.varTmp = true
+	var sys, cgroups unix.Stat_t
+	if unix.Stat("/sys", &sys) == nil && unix.Stat(cgroupsPath, &cgroups) == nil {
+		in.cgroups = sys.Dev != cgroups.Dev
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forgo new privileges: %w", err)
@@ -122,18 +124,73 @@ func (in *inside) mount(m *message) error {
 			return &os.PathError{Op: "mount", Path: d.path, Err: err}
 		}
 	}
-	if in.varTmp {
-		if err := unix.Mount("/tmp", "/var/tmp", "", unix.MS_BIND, ""); err != nil {
-			return &os.PathError{Op: "mount", Path: "/var/tmp", Err: err}
+	if err := unix.Mount("/tmp", "/var/tmp", "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "mount", Path: "/var/tmp", Err: err}
+	}
+	if err := mountNames(m); err != nil {
+		return err
+	}
+	if m.Run.User.isRoot() {
+		if err := protectKernel(); err != nil {
+			return err
 		}
 	}
 	if err := unix.Mount("forerunner", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
 		return &os.PathError{Op: "mount", Path: "/dev/shm", Err: err}
 	}
-	if err := setAttributes("/sys", noMore, unix.AT_RECURSIVE); err != nil {
-		return &os.PathError{Op: "make read-only", Path: "/sys", Err: err}
+	if !in.cgroups {
+		return nil
+	}
+	if err := setAttributes(cgroupsPath, noMore, unix.AT_RECURSIVE); err != nil {
+		return &os.PathError{Op: "make read-only", Path: cgroupsPath, Err: err}
 	}
 	return nil
+}
+
+// mountNames shows the machine's names of hosts to a command with its network.
+func mountNames(m *message) error {
+	for _, f := range networkFiles {
+		fd := m.file(f.kind)
+		if fd < 0 {
+			continue
+		}
+		err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: noMore})
+		if err == nil {
+			err = unix.MoveMount(fd, "", unix.AT_FDCWD, f.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		}
+		if err != nil {
+			return &os.PathError{Op: "mount", Path: f.path, Err: err}
+		}
+	}
+	return nil
+}
+
+// kernelFiles in /proc change the machine when root writes to them, whatever
+// capabilities it has lost. Other users cannot, nor root of a namespace, who could not mount a
+// /proc of their own if these were covered.
+var kernelFiles = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "dynamic_debug"}
+
+// protectKernel makes them read-only.
+func protectKernel() error {
+	for _, name := range kernelFiles {
+		path := "/proc/" + name
+		err := unix.Mount(path, path, "", unix.MS_BIND, "")
+		if errors.Is(err, unix.ENOENT) {
+			continue // not every kernel has it
+		}
+		if err == nil {
+			err = setAttributes(path, unix.MOUNT_ATTR_RDONLY, 0)
+		}
+		if err != nil {
+			return &os.PathError{Op: "protect", Path: path, Err: err}
+		}
+	}
+	return nil
+}
+
+// isRoot reports whether u is the machine's root.
+func (u *User) isRoot() bool {
+	return u == nil || u.UID == 0 && u.IDs == 0
 }
 
 func loopbackUp() error {

@@ -140,7 +140,7 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 func (j *job) notStarted(err error) {
 	var not *notStartedError
 	if errors.As(err, &not) && !errors.Is(err, cgroup.ErrStranded) {
-		j.out.NotStarted, j.out.ExitCode = not.text, not.exitCode
+		j.out.NotStarted, j.out.ExitCode, j.out.Missing = not.text, not.exitCode, not.missing
 		return
 	}
 	j.fault = fmt.Errorf("start command: %w", err)

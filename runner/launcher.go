@@ -43,9 +43,9 @@ type Launcher struct {
 	meter *cgroup.Meter
 	log   *zap.Logger
 
-	sandboxed bool
-	notApart  error
-	lingers   error
+	sandbox  *Sandbox // nil: none
+	notApart error
+	lingers  error
 
 	replies chan message  // closed when the launcher process has ended what it had to say
 	gone    chan struct{} // closed when it is reaped, and nothing is left of its namespace
@@ -72,7 +72,7 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 		return nil, fmt.Errorf("start launcher: %w", err)
 	}
 	l := &Launcher{
-		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger, sandboxed: o.Sandbox != nil,
+		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger, sandbox: o.Sandbox,
 		replies: make(chan message, 4), gone: make(chan struct{}), quit: make(chan struct{}),
 	}
 	l.freed = sync.OnceValue(l.free)
@@ -199,7 +199,7 @@ func (l *Launcher) Limits() cgroup.Limits {
 // launcher), ErrBusy, ErrClosed, an output file that cannot be written, or no memory,
 // process or group to start it in.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
-	if err := errors.Join(c.validate(), c.checkSandboxed(l.sandboxed)); err != nil {
+	if err := errors.Join(c.validate(), c.checkSandboxed(l.sandbox != nil)); err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)
 	}
 	id, err := l.acquire()

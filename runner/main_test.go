@@ -193,7 +193,7 @@ func run(t testing.TB, l *Launcher, c Command) Result {
 // sandboxed gives c what a sandbox needs, if l has one.
 func sandboxed(t testing.TB, l *Launcher, c Command) Command {
 	t.Helper()
-	if l.sandboxed && c.TempDir == "" {
+	if l.sandbox != nil && c.TempDir == "" {
 		if c.Root == "" {
 			c.Root = c.Dir
 		}

@@ -13,24 +13,24 @@ import (
 
 const (
 	// building is where the new root is put together: a folder that every system
-	// has and of which commands see nothing anyway.
+	// has. What of the machine is to be shown must not be in it.
 	building = "/tmp"
 	// noMore are the attributes of all that commands see of the machine.
 	noMore = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 )
 
-// ownFolders at the top of the new root are not the machine's. /sys is, but it is
-// shown last: the launcher goes on writing to its cgroups there.
-var ownFolders = []string{"dev", "proc", "sys", "tmp", strings.TrimPrefix(SandboxRoot, "/")}
+// ownFolders are made anew, whatever the machine has there.
+var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp", strings.TrimPrefix(SandboxRoot, "/")}
 
 // newRoot gives the calling process, which has a mount namespace of its own, a new
-// root: what is at the top of the machine's, read-only, but for what is hidden and
-// for folders that are made anew. Of the machine's own mounts none is left.
+// root, in which is what view shows of the machine, read-only, and what is made
+// anew. Of the machine's own mounts none is left.
 func (sb *Sandbox) newRoot() error {
 	hidden, err := sb.hidden() // while there is a /tmp yet to be resolved
 	if err != nil {
 		return fmt.Errorf("hide folders: %w", err)
 	}
+	v := &view{hidden: hidden}
 	steps := []struct {
 		what string
 		do   func() error
@@ -39,12 +39,13 @@ func (sb *Sandbox) newRoot() error {
 		{"mount a root", func() error {
 			return unix.Mount("forerunner", building, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
 		}},
-		{"show the machine's folders", showMachine},
+		{"show the machine's folders", func() error { return v.showMachine(sb.Show) }},
+		{"make /etc", v.makeEtc},
 		{"let go of input roots", dropRoots},
+		{"make folders", makeFolders},
 		{"make them read-only", func() error { return setAttributes(building, noMore, unix.AT_RECURSIVE) }},
-		{"show /sys", func() error { return bind("/sys") }},
-		{"hide folders", func() error { return hide(hidden) }},
-		{"hide /run", hideRun},
+		{"hide folders", v.hide},
+		{"make /sys", v.makeSys},
 		{"make /dev", makeDev},
 		{"make /proc", makeProc},
 		{"enter the new root", pivot},
@@ -57,62 +58,17 @@ func (sb *Sandbox) newRoot() error {
 	return nil
 }
 
+func makeFolders() error {
+	for _, name := range append(slices.Clone(shownInSys), ownFolders...) {
+		if err := os.MkdirAll(building+"/"+name, 0o755); err != nil {
+			return err
+		}
+	}
+	return touch(building+"/"+nothing, 0)
+}
+
 func setAttributes(dir string, attributes uint64, flags uint) error {
 	return unix.MountSetattr(unix.AT_FDCWD, dir, flags, &unix.MountAttr{Attr_set: attributes})
-}
-
-// showMachine makes what is at the top of the machine's root appear in the new one,
-// with all that is mounted below.
-func showMachine() error {
-	entries, err := os.ReadDir("/")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if slices.Contains(ownFolders, e.Name()) {
-			continue
-		}
-		switch {
-		case e.IsDir():
-			err = showFolder("/" + e.Name())
-		case e.Type() == os.ModeSymlink:
-			err = copySymlink("/"+e.Name(), building+"/"+e.Name())
-		default:
-			continue // nothing that a command could need
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, name := range ownFolders {
-		if err := os.Mkdir(building+"/"+name, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func showFolder(name string) error {
-	if err := os.Mkdir(building+name, 0o755); err != nil {
-		return err
-	}
-	return bind(name)
-}
-
-// bind shows a folder of the machine at its place in the new root.
-func bind(dir string) error {
-	if err := unix.Mount(dir, building+dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return &os.PathError{Op: "bind", Path: dir, Err: err}
-	}
-	return nil
-}
-
-func copySymlink(from, to string) error {
-	target, err := os.Readlink(from)
-	if err != nil {
-		return err
-	}
-	return os.Symlink(target, to)
 }
 
 // cover lays an empty folder over dir in the new root.
@@ -134,10 +90,10 @@ func dropRoots() error {
 	})
 }
 
-// hidden lists the folders that are to be out of sight, but for those in the machine's
-// /tmp, of which commands see nothing anyway, and those in others of the list.
+// hidden lists what is to be out of sight, but for what is in others of the
+// list, real paths all of them.
 func (sb *Sandbox) hidden() ([]string, error) {
-	above := []string{building}
+	var above []string
 	for _, dir := range sb.Hide {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -147,20 +103,7 @@ func (sb *Sandbox) hidden() ([]string, error) {
 			above = append(above, real)
 		}
 	}
-	return above[1:], nil
-}
-
-// hide covers folders, and lets go of what is mounted in them.
-func hide(dirs []string) error {
-	for _, dir := range dirs {
-		if err := detach(func(m mountPoint) bool { return isBelow(m.dir, building+dir) }); err != nil {
-			return err
-		}
-		if err := cover(building+dir, unix.MS_RDONLY); err != nil {
-			return err
-		}
-	}
-	return nil
+	return above, nil
 }
 
 // isBelow reports whether path is dir or in it; both are clean.
@@ -209,42 +152,6 @@ func mountPoints() ([]mountPoint, error) {
 // unescape undoes what proc_pid_mountinfo(5) does to odd characters.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// hideRun covers /run: with a socket in it (of a container engine, say) a command
-// could reach far. Symlinks stay, and the folder that name resolution needs.
-func hideRun() error {
-	const run = building + "/run"
-	if info, err := os.Lstat(run); err != nil || !info.IsDir() {
-		return nil
-	}
-	if err := cover(run, 0); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir("/run")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Type() == os.ModeSymlink {
-			if err := copySymlink("/run/"+e.Name(), run+"/"+e.Name()); err != nil {
-				return err
-			}
-		}
-	}
-	if conf, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && strings.HasPrefix(conf, "/run/") {
-		dir := filepath.Dir(conf)
-		if err := os.MkdirAll(building+dir, 0o755); err != nil {
-			return err
-		}
-		if err := bind(dir); err != nil {
-			return err
-		}
-		if err := setAttributes(building+dir, noMore, 0); err != nil {
-			return err
-		}
-	}
-	return setAttributes(run, noMore, 0)
-}
-
 // devices are the character devices of a sandbox, by their numbers in the kernel's
 // list of devices (admin-guide/devices.txt).
 var devices = []struct {
@@ -290,29 +197,8 @@ func makeDev() error {
 	return setAttributes(dev, unix.MOUNT_ATTR_RDONLY, 0)
 }
 
-// kernelFiles in /proc change the machine when root writes to them, whatever
-// capabilities it has lost.
-var kernelFiles = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "dynamic_debug"}
-
 func makeProc() error {
-	const proc = building + "/proc"
-	if err := unix.Mount("proc", proc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return err
-	}
-	for _, name := range kernelFiles {
-		path := proc + "/" + name
-		err := unix.Mount(path, path, "", unix.MS_BIND, "")
-		if errors.Is(err, unix.ENOENT) {
-			continue // not every kernel has it
-		}
-		if err == nil {
-			err = setAttributes(path, unix.MOUNT_ATTR_RDONLY, 0)
-		}
-		if err != nil {
-			return &os.PathError{Op: "protect", Path: path, Err: err}
-		}
-	}
-	return nil
+	return unix.Mount("proc", building+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
 // pivot makes the new root the root of this process and lets go of the old one.

@@ -60,6 +60,8 @@ const (
 	fileStderr
 	fileRoot    // a detached mount of the input root
 	fileTempDir // a detached mount of the temporary folder
+	fileResolv  // a detached mount of networkFiles
+	fileHosts   // the same
 )
 
 // file returns the descriptor of that kind, or -1.
@@ -102,6 +104,7 @@ type runRequest struct {
 
 type outcome struct {
 	NotStarted       string // why; then ExitCode counts instead of Status
+	Missing          string // the interpreter that was not found for it
 	ExitCode         int
 	Status           syscall.WaitStatus
 	Usage            syscall.Rusage

@@ -23,8 +23,12 @@ var ErrNoSandbox = errors.New("no namespaces")
 // launchers' commands, in namespaces of their own. The package comment says what
 // they see.
 type Sandbox struct {
-	// Hide are folders that commands find empty, with what is mounted below. They
-	// must exist when the launcher starts.
+	// Show are files and folders of the machine that commands see besides DefaultShow, as they
+	// are there, read-only. They must exist when the launcher starts, and are not in /tmp.
+	Show []string
+	// Hide are files and folders that commands find empty, with what is mounted below, if
+	// they are in what is shown. They must exist when the launcher starts. What is in them
+	// cannot be shown.
 	Hide []string
 }
 
@@ -75,7 +79,7 @@ func (l *Launcher) request(c *Command) (message, error) {
 		}
 		m.addFile(o.kind, fd)
 	}
-	if l.sandboxed {
+	if l.sandbox != nil {
 		return m, m.addMounts(c)
 	}
 	return m, nil
@@ -98,9 +102,28 @@ func (m *message) addMounts(c *Command) error {
 		}
 		m.addFile(d.kind, fd)
 	}
+	if !c.NoNetwork {
+		m.addNames()
+	}
 	m.Run.Root = SandboxRoot
 	m.Run.Dir = filepath.Join(SandboxRoot, strings.TrimPrefix(c.Dir, c.Root))
 	return nil
+}
+
+// networkFiles are those of the machine's by which a command with its network finds others.
+var networkFiles = []struct {
+	kind fileKind
+	path string
+}{{fileResolv, "/etc/resolv.conf"}, {fileHosts, "/etc/hosts"}}
+
+// addNames takes networkFiles along as they are now. A machine may lack one.
+func (m *message) addNames() {
+	for _, f := range networkFiles {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, f.path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err == nil {
+			m.addFile(f.kind, fd)
+		}
+	}
 }
 
 // checkSandboxed says what c lacks, or asks too much, for a launcher of its kind.

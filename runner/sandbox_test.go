@@ -23,7 +23,7 @@ func say(t *testing.T, l *Launcher, c Command) string {
 }
 
 func TestWhatACommandSeesInASandbox(t *testing.T) {
-	hidden, err := os.MkdirTemp("/var/lib", "runner-test-")
+	hidden, err := os.MkdirTemp("/usr/local", "runner-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestHiddenBelowTmp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(hidden, "blob"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	other, err := os.MkdirTemp("/var/lib", "runner-test-")
+	other, err := os.MkdirTemp("/usr/local", "runner-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestSandboxWritesToTheRootAndTempDir(t *testing.T) {
 
 // Another worker's roots are not in the sandbox, or it could not unmount them.
 func TestNoRootsInASandbox(t *testing.T) {
-	dir, err := os.MkdirTemp("/var/lib", "runner-test-")
+	dir, err := os.MkdirTemp("/usr/local", "runner-test-")
 	if err != nil {
 		t.Fatal(err)
 	}

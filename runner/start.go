@@ -22,6 +22,7 @@ const (
 type notStartedError struct {
 	text     string
 	exitCode int
+	missing  string // the interpreter that was not found
 }
 
 func (e *notStartedError) Error() string { return e.text }
@@ -249,7 +250,11 @@ func diagnose(req *runRequest, program string, err error) error {
 	case err == unix.ENOEXEC:
 		return notExecutable("exec %q: neither a program for this machine nor a script with a #! line", name)
 	case err == unix.ENOENT:
-		return notFound("exec %q: the file is there but not its %s", name, interpreter(fromDir(req, program)))
+		what, path := interpreter(fromDir(req, program))
+		return &notStartedError{
+			text:     fmt.Sprintf("exec %q: the file is there but not its %s", name, what),
+			exitCode: exitNotFound, missing: path,
+		}
 	}
 	return notExecutable("exec %q: %v", name, err)
 }
@@ -264,22 +269,22 @@ func stringBytes(req *runRequest) int {
 	return n
 }
 
-// interpreter names what the kernel could not find to run a file with.
-func interpreter(file string) string {
+// interpreter names what the kernel could not find to run a file with, with its path if that is known.
+func interpreter(file string) (what, path string) {
 	f, err := os.Open(file)
 	if err != nil {
-		return "interpreter"
+		return "interpreter", ""
 	}
 	defer f.Close()
 	head := make([]byte, 256) // as much as the kernel looks at
 	n, _ := f.Read(head)      // what cannot be read cannot be named
 	line, ok := strings.CutPrefix(string(head[:n]), "#!")
 	if !ok {
-		return "dynamic loader"
+		return "dynamic loader", ""
 	}
 	line, _, _ = strings.Cut(line, "\n")
 	if words := strings.Fields(line); len(words) > 0 {
-		return fmt.Sprintf("interpreter %q", words[0])
+		return fmt.Sprintf("interpreter %q", words[0]), words[0]
 	}
-	return "interpreter"
+	return "interpreter", ""
 }

@@ -1,0 +1,278 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultShow are the folders of the machine that commands see, where there are such: those of
+// programs and libraries.
+var DefaultShow = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec", "/opt", "/nix/store", "/gnu/store",
+}
+
+// shownInEtc are the names in /etc that commands see: what the C library, certificates, and the
+// runtimes of languages need. A star stands for any text. What only root can read is not copied.
+var shownInEtc = []string{
+	"nsswitch.conf", "host.conf", "gai.conf", "services", "protocols", "rpc", "networks", "shells", "ethertypes",
+	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "mtab", "locale.conf",
+	"locale.alias", "terminfo", "inputrc", "os-release", "lsb-release", "debian_version", "*-release", "mime.types",
+	"magic", "magic.mime", "profile", "profile.d", "bash.bashrc", "bashrc", "login.defs",
+	"ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ca-certificates", "ca-certificates.conf", "crypto-policies",
+	"pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust/extracted", "pki/java",
+	"fonts", "java*", "jvm*", ".java", "python*", "perl", "php*", "ruby*", "node*", "maven", "gradle", "ghc",
+	"xml", "sgml", "texmf", "ghostscript", "ImageMagick*", "OpenCL", "vulkan", "glvnd", "dpkg", "debuginfod",
+	"dotnet", "emacs", "vim", "X11", "gtk-*", "openmpi", "papersize", "libpaper.d", "groff",
+}
+
+// ownEtc are files of /etc that say nothing of the machine. The home of users is the folder that is
+// the action's own. Those of the machine's network appear for commands that have it.
+var ownEtc = map[string]string{
+	"passwd":      "root:x:0:0:root:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n",
+	"group":       "root:x:0:\ntty:x:5:\nstaff:x:50:\nusers:x:100:\nnogroup:x:65534:\n",
+	"hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+	"resolv.conf": "",
+	"hostname":    "localhost\n",
+}
+
+// shownInSys is what commands see of /sys: processors and memory, by which programs decide how
+// many threads they start, and their cgroups.
+var shownInSys = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm", cgroupsPath}
+
+const cgroupsPath = "/sys/fs/cgroup"
+
+// A view puts together what commands see of the machine, in the folder building.
+type view struct {
+	hidden []string // real paths
+	shown  []string // real paths, no one below another
+}
+
+// show lets path appear, with the symlinks on the way to it. What is not there is an error that
+// wraps fs.ErrNotExist.
+func (v *view) show(path string) error {
+	return v.follow(filepath.Clean(path), 0)
+}
+
+// maxSymlinks is as many as the kernel follows.
+const maxSymlinks = 40
+
+func (v *view) follow(path string, links int) error {
+	if links > maxSymlinks {
+		return &os.PathError{Op: "show", Path: path, Err: unix.ELOOP}
+	}
+	for at := 1; at <= len(path); at++ {
+		if at < len(path) && path[at] != '/' {
+			continue
+		}
+		prefix := path[:at]
+		info, err := os.Lstat(prefix)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Type() != os.ModeSymlink {
+			continue
+		}
+		target, err := os.Readlink(prefix)
+		if err != nil {
+			return err
+		}
+		if !v.isShown(prefix) {
+			if err := makeSymlink(target, building+prefix); err != nil {
+				return err
+			}
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(prefix), target)
+		}
+		return v.follow(filepath.Join(target, path[at:]), links+1)
+	}
+	return v.bind(path)
+}
+
+func (v *view) isShown(path string) bool {
+	return slices.ContainsFunc(v.shown, func(s string) bool { return isBelow(path, s) })
+}
+
+// bind shows what is at path, which no symlink leads to, with what is mounted below.
+func (v *view) bind(path string) error {
+	if i := slices.IndexFunc(v.hidden, func(h string) bool { return isBelow(path, h) }); i >= 0 {
+		return fmt.Errorf("%s is never shown to commands, because of %s", path, v.hidden[i])
+	}
+	if v.isShown(path) {
+		return nil
+	}
+	if err := bindAt(path); err != nil {
+		return err
+	}
+	v.shown = append(v.shown, path)
+	return nil
+}
+
+// bindAt shows a file or folder of the machine at its place in the new root.
+func bindAt(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		err = os.MkdirAll(building+path, 0o755)
+	} else if err = os.MkdirAll(filepath.Dir(building+path), 0o755); err == nil {
+		err = touch(building+path, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount(path, building+path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	return nil
+}
+
+func touch(path string, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// makeSymlink makes a symlink, unless it is there.
+func makeSymlink(target, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// showMachine shows the list, and Sandbox.Show, which must be there.
+func (v *view) showMachine(show []string) error {
+	for _, path := range DefaultShow {
+		if err := v.show(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, path := range show {
+		if path == "/" || !filepath.IsAbs(path) || isBelow(filepath.Clean(path), building) {
+			return fmt.Errorf("%q cannot be shown: name a file or folder by its absolute path, and not in %s", path, building)
+		}
+		if err := v.show(path); err != nil {
+			return fmt.Errorf("show to commands: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeEtc makes the folder from what is shown of the machine's.
+func (v *view) makeEtc() error {
+	const etc = building + "/etc"
+	if err := os.MkdirAll(etc, 0o755); err != nil {
+		return err
+	}
+	for name, text := range ownEtc {
+		if v.isShown("/etc/" + name) {
+			continue
+		}
+		if err := os.WriteFile(etc+"/"+name, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, pattern := range shownInEtc {
+		names, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := v.showEtc(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v *view) showEtc(name string) error {
+	info, err := os.Lstat(name)
+	switch {
+	case err != nil:
+		return err
+	case v.isShown(name):
+		return nil
+	case info.Mode().Type() == os.ModeSymlink:
+		target, err := os.Readlink(name)
+		if err != nil {
+			return err
+		}
+		return makeSymlink(target, building+name) // which leads to something that is shown, or nowhere
+	case info.Mode()&0o004 == 0 || slices.ContainsFunc(v.hidden, func(h string) bool { return isBelow(name, h) }):
+		return nil
+	}
+	return v.bind(name)
+}
+
+// makeSys shows what commands see of the machine's. It comes when all else is read-only: the
+// launcher goes on writing to its cgroups there.
+func (v *view) makeSys() error {
+	for _, path := range shownInSys {
+		err := bindAt(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && path != cgroupsPath {
+			err = setAttributes(building+path, noMore, unix.AT_RECURSIVE)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hide covers what is hidden and lies in what is shown, and lets go of what is mounted there.
+func (v *view) hide() error {
+	for _, path := range v.hidden {
+		if !v.isShown(path) {
+			continue
+		}
+		if err := detach(func(m mountPoint) bool { return isBelow(m.dir, building+path) }); err != nil {
+			return err
+		}
+		info, err := os.Stat(building + path)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			err = cover(building+path, unix.MS_RDONLY)
+		} else {
+			err = unix.Mount(building+"/"+nothing, building+path, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return &os.PathError{Op: "hide", Path: path, Err: err}
+		}
+	}
+	return nil
+}
+
+// nothing is an empty file that is shown in the place of one that is hidden.
+const nothing = ".nothing"
+
+// shows reports whether a command finds the machine's file or folder at path.
+func (sb *Sandbox) shows(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(append(slices.Clone(DefaultShow), sb.Show...), func(s string) bool {
+		shown, err := filepath.EvalSymlinks(s)
+		return err == nil && isBelow(real, shown)
+	}) || strings.HasPrefix(real, "/etc/")
+}
