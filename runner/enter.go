@@ -28,7 +28,7 @@ type inside struct {
 
 // enterSandbox prepares the calling thread: what it has lost, all that it forks has
 // lost. It keeps its own capabilities, because a bound is felt by exec only.
-func enterSandbox() (*inside, error) {
+func enterSandbox(allow []string) (*inside, error) {
 	in := &inside{}
 	for _, n := range []struct {
 		path string
@@ -47,7 +47,10 @@ func enterSandbox() (*inside, error) {
 		return nil, fmt.Errorf("forgo new privileges: %w", err)
 	}
 	in.notApart, in.lingers = apart(), refuseRings()
-	return in, boundCapabilities()
+	if err := boundCapabilities(); err != nil {
+		return nil, err
+	}
+	return in, restrict(allow)
 }
 
 func boundCapabilities() error {
@@ -81,6 +84,9 @@ func boundCapabilities() error {
 // with calls fork in mount and network namespaces that are made for this command and
 // end with its last process, and brings the thread back.
 func (in *inside) with(m *message, fork func() error) (err error) {
+	if err := newKeyring(); err != nil {
+		return err
+	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
 	}

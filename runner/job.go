@@ -80,8 +80,13 @@ func (s *server) run(m *message) message {
 // processes that cannot be killed.
 func (j *job) supervise(files []uintptr) (stuck []int) {
 	startc := make(chan started, 1)
-	j.s.forks <- func() {
-		pid, err := j.s.start(j.m, files)
+	f, err := j.s.forker(j.req.Allow)
+	if err != nil {
+		j.fault = fmt.Errorf("start command: %w", err)
+		return nil
+	}
+	f.do <- func() {
+		pid, err := j.s.start(f.inside, j.m, files)
 		startc <- started{pid, err}
 	}
 	var diedc <-chan death

@@ -100,6 +100,7 @@ type runRequest struct {
 	User           *User
 	Nice           int
 	NoNetwork      bool
+	Allow          []string
 }
 
 type outcome struct {

@@ -42,8 +42,11 @@ type Command struct {
 	// NoNetwork leaves the command nothing but a loopback device of its own. It
 	// needs a Sandbox.
 	NoNetwork bool
-	User      *User // whom it runs as; nil: the worker's user
-	Nice      int   // added to the worker's own niceness
+	// Allow are system calls that commands in a Sandbox cannot make else, by the words of
+	// CheckAllowed, in order. Without a Sandbox it counts for nothing.
+	Allow []string
+	User  *User // whom it runs as; nil: the worker's user
+	Nice  int   // added to the worker's own niceness
 
 	Stdout, Stderr string // files to create; empty discards
 	MaxOutputBytes int64  // per stream; the rest is dropped; 0 is no bound

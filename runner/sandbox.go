@@ -64,7 +64,7 @@ func (l *Launcher) request(c *Command) (message, error) {
 	m := message{Kind: kindRun, Run: &runRequest{
 		Args: c.Args, Env: c.Env, Dir: c.Dir, Root: c.Root,
 		MaxOutputBytes: c.MaxOutputBytes, Grace: c.Grace,
-		User: c.User, Nice: c.Nice, NoNetwork: c.NoNetwork,
+		User: c.User, Nice: c.Nice, NoNetwork: c.NoNetwork, Allow: c.Allow,
 	}}
 	for _, o := range []struct {
 		kind fileKind

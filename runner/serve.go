@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -53,10 +54,13 @@ type server struct {
 	link     *link
 	slot     *cgroup.Slot
 	sandbox  *Sandbox       // nil: none
-	inside   *inside        // of the thread that forks; nil: no sandbox
 	requests <-chan message // closed when the worker is gone
-	forks    chan<- func()  // run on the thread that forks
-	oomScore []byte         // of each command, at its start
+	lasting  error          // why their requests may outlive them
+	shared   error          // why the commands may share sockets with others; nil: they do not
+	// forkers are the threads that fork, by what their commands may besides the usual; the first
+	// one is that of most.
+	forkers  map[string]*forker
+	oomScore []byte // of each command, at its start
 }
 
 func serveControl() error {
@@ -72,12 +76,11 @@ func serveControl() error {
 	if err != nil {
 		return fmt.Errorf("receive setup: %w", err)
 	}
-	requests, forks := make(chan message, 4), make(chan func())
-	s := &server{link: lk, sandbox: setup.Sandbox, requests: requests, forks: forks}
+	requests := make(chan message, 4)
+	s := &server{link: lk, sandbox: setup.Sandbox, requests: requests, forkers: map[string]*forker{}}
 	if setup.Place != nil {
 		s.slot = cgroup.Attach(*setup.Place)
 	}
-	go forkThread(forks)
 	if err := s.prepare(); err != nil {
 		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, ErrNoSandbox)})
 	}
@@ -92,13 +95,6 @@ func serveControl() error {
 			requests <- m
 		}
 	}()
-	if s.slot != nil {
-		settled := make(chan error)
-		forks <- func() { settled <- s.slot.SettleThread() }
-		if err := <-settled; err != nil {
-			return lk.send(message{Kind: kindReady, Fault: err.Error()})
-		}
-	}
 	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart(), Lingers: s.lingers()}); err != nil {
 		return err
 	}
@@ -108,10 +104,10 @@ func serveControl() error {
 // notApart says why the commands may share sockets with others; empty: they do not.
 func (s *server) notApart() string {
 	switch {
-	case s.inside == nil:
+	case s.sandbox == nil:
 		return "they have no sandbox"
-	case s.inside.notApart != nil:
-		return s.inside.notApart.Error()
+	case s.shared != nil:
+		return s.shared.Error()
 	}
 	return ""
 }
@@ -119,10 +115,10 @@ func (s *server) notApart() string {
 // lingers says why what commands ask of the kernel may be done after their end; empty: it is not.
 func (s *server) lingers() string {
 	switch {
-	case s.inside == nil:
+	case s.sandbox == nil:
 		return "they have no sandbox"
-	case s.inside.lingers != nil:
-		return s.inside.lingers.Error()
+	case s.lasting != nil:
+		return s.lasting.Error()
 	}
 	return ""
 }
@@ -175,13 +171,18 @@ func (s *server) prepare() error {
 		}
 	}
 	if s.slot != nil {
-		return s.slot.Settle()
+		if err := s.slot.Settle(); err != nil {
+			return err
+		}
 	}
-	return nil
+	first, err := s.forker(nil)
+	if err == nil && first.inside != nil {
+		s.shared, s.lasting = first.inside.notApart, first.inside.lingers
+	}
+	return err
 }
 
-// enterSandbox takes this process, and more of the thread that forks, to where
-// commands are to live.
+// enterSandbox takes this process to where commands are to live.
 func (s *server) enterSandbox() error {
 	if err := s.sandbox.newRoot(); err != nil {
 		return err
@@ -191,13 +192,45 @@ func (s *server) enterSandbox() error {
 	if err := syscall.Setresgid(-1, -1, savedGroup); err != nil {
 		return fmt.Errorf("set saved group: %w", err)
 	}
-	entered := make(chan error)
-	s.forks <- func() {
-		var err error
-		s.inside, err = enterSandbox()
-		entered <- err
+	return nil
+}
+
+// A forker is a thread that forks commands.
+type forker struct {
+	inside *inside // nil: no sandbox
+	do     chan<- func()
+}
+
+// forker returns the thread for commands that may make these system calls besides the usual. Policies
+// have few such sets; a thread cannot be made another's.
+func (s *server) forker(allow []string) (*forker, error) {
+	key := strings.Join(allow, " ")
+	if f := s.forkers[key]; f != nil {
+		return f, nil
 	}
-	return <-entered
+	do := make(chan func())
+	f := &forker{do: do}
+	go forkThread(do)
+	made := make(chan error)
+	do <- func() { made <- s.equip(f, allow) }
+	if err := <-made; err != nil {
+		return nil, err
+	}
+	s.forkers[key] = f
+	return f, nil
+}
+
+// equip makes the calling thread what commands are to inherit from.
+func (s *server) equip(f *forker, allow []string) (err error) {
+	if s.sandbox != nil {
+		if f.inside, err = enterSandbox(allow); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoSandbox, err)
+		}
+	}
+	if s.slot != nil {
+		return s.slot.SettleThread()
+	}
+	return nil
 }
 
 // catchSignals has the Go runtime catch what it would leave to its default, which

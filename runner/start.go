@@ -44,7 +44,7 @@ var machineryErrors = []error{
 // start forks and executes on the calling thread. It may take as long as the file
 // systems take that the program and its directory are on. What is wrong is found out
 // only after exec has failed: looking first would cost every command.
-func (s *server) start(m *message, files []uintptr) (pid int, err error) {
+func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err error) {
 	if err := checkStrings(m.Run); err != nil {
 		return 0, err
 	}
@@ -53,11 +53,11 @@ func (s *server) start(m *message, files []uintptr) (pid int, err error) {
 	}
 	place := func(cgroupFD int) error {
 		fork := func() (err error) {
-			pid, err = forkExec(m.Run, files, cgroupFD, s.inside != nil)
+			pid, err = forkExec(m.Run, files, cgroupFD, in != nil)
 			return err
 		}
-		if s.inside != nil {
-			return s.inside.with(m, fork)
+		if in != nil {
+			return in.with(m, fork)
 		}
 		return fork()
 	}

@@ -302,6 +302,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		User:           a.how.user,
 		Nice:           a.how.nice,
 		NoNetwork:      a.how.noNetwork,
+		Allow:          a.how.allow,
 		Root:           a.root.Path(),
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
 		TempDir:        a.work.temp.Path(),
@@ -379,6 +380,8 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 	}
 	if result.Signal != "" {
 		response.Message = fmt.Sprintf("command was ended by signal %s", result.Signal)
+	} else if result.ExitCode != 0 && a.how.unasked {
+		response.Message = noNetworkHint
 	}
 	return response, nil
 }

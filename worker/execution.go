@@ -27,21 +27,23 @@ type execution struct {
 	args, env []string
 	nice      int
 	noNetwork bool
+	unasked   bool         // noNetwork is what this worker is set to: the action said nothing
 	users     *Users       // whom it may run as
 	user      *runner.User // the one of these; nil: the worker's
+	allow     []string     // system calls besides the usual ones
 }
 
 // plan decides how a command is run: what a policy says counts before what the
 // platform says, and that before what the worker is set to.
 func (o *Options) plan(c *command, platform *repb.Platform, position int) (*execution, error) {
-	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, users: o.Users}
+	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, unasked: o.NoNetwork, users: o.Users}
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
 		return nil, failf(codes.InvalidArgument, "%w", err)
 	}
 	if said {
-		e.noNetwork = off
+		e.noNetwork, e.unasked = off, false
 	}
 	if p := o.Policies.choose(asked); p != nil {
 		if e.args, err = p.wrap(e.args, asked); err != nil {
@@ -49,8 +51,9 @@ func (o *Options) plan(c *command, platform *repb.Platform, position int) (*exec
 		}
 		e.env, e.nice = p.addEnvironment(e.env), p.nice
 		if p.network != nil {
-			e.noNetwork = !*p.network
+			e.noNetwork, e.unasked = !*p.network, false
 		}
+		e.allow = p.allow
 		if p.users != nil {
 			e.users = p.users
 		}
@@ -62,6 +65,11 @@ func (o *Options) plan(c *command, platform *repb.Platform, position int) (*exec
 	}
 	return e, nil
 }
+
+// noNetworkHint is what clients are told of a command that failed without a network that nobody took
+// from it on purpose.
+const noNetworkHint = "the command had no network, as is the default here; if it needs the network, " +
+	"give the action the platform property network=on"
 
 // asksNoNetwork reports what a platform says about the network, and whether it does.
 func asksNoNetwork(properties map[string]string) (off, said bool, err error) {

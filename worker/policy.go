@@ -16,6 +16,8 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/forerunner-build/forerunner/runner"
 )
 
 // Policies say how the actions of a worker are run, by what their platforms ask for:
@@ -32,6 +34,7 @@ type policy struct {
 	nice        int
 	network     *bool  // nil: as the action says
 	users       *Users // nil: the worker's
+	allow       []string
 }
 
 // policyEntry is one entry as it is written.
@@ -45,6 +48,7 @@ type policyEntry struct {
 	Nice        int               `yaml:"nice"`
 	Network     string            `yaml:"network"`
 	User        string            `yaml:"user"`
+	Allow       []string          `yaml:"allow"`
 }
 
 // UnmarshalYAML notes the line, for errors to name.
@@ -61,7 +65,7 @@ func (e *policyEntry) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*plain)(e))
 }
 
-var policyFields = []string{"name", "match", "wrappers", "environment", "nice", "network", "user"}
+var policyFields = []string{"name", "match", "wrappers", "environment", "nice", "network", "user", "allow"}
 
 // LoadPolicies reads a file. Its errors name the file, and the line and field that
 // are wrong. A wrapper that this machine does not have is an error.
@@ -124,6 +128,10 @@ func (e *policyEntry) check() (policy, error) {
 			return p, fmt.Errorf("user: %w", err)
 		}
 	}
+	if err := runner.CheckAllowed(e.Allow); err != nil {
+		return p, fmt.Errorf("allow: %w", err)
+	}
+	p.allow = e.Allow
 	for i, w := range e.Wrappers {
 		checked, err := checkWrapper(w)
 		if err != nil {

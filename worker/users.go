@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"os"
 	"os/user"
 	"runtime"
 	"strconv"
@@ -20,6 +21,34 @@ type Users struct {
 	Name  string      // as they were asked for
 	first runner.User // the only one, or the first of the range
 	count int         // of the range; 0: there is none
+}
+
+// OwnUsers are a range of count users that nobody else is, from first on. With ids each is root
+// of a user namespace that has so many ids (runner.User); without, a user like any other.
+func OwnUsers(first, ids uint32, count int) *Users {
+	last := uint64(first) + uint64(count)*uint64(max(ids, 1)) - 1
+	return &Users{
+		Name:  fmt.Sprintf("%d-%d", first, last),
+		first: runner.User{UID: first, GID: first, IDs: ids}, count: count,
+	}
+}
+
+// Namespaces are user namespaces for vfs.Options, one of each user of OwnUsers with ids. Their
+// files are the caller's to close. It comes before the first mount.
+func (u *Users) Namespaces() (map[vfs.Owner]*os.File, error) {
+	made := map[vfs.Owner]*os.File{}
+	if u == nil || u.first.IDs == 0 {
+		return made, nil
+	}
+	for i := range u.count {
+		one := u.at(i)
+		f, err := runner.UserNamespace(one)
+		if err != nil {
+			return made, err
+		}
+		made[*ownerOf(one)] = f
+	}
+	return made, nil
 }
 
 // LookUpUsers finds a user of this machine by name, with all its groups; takes
@@ -107,8 +136,9 @@ func (u *Users) at(position int) *runner.User {
 	}
 	one := u.first
 	if u.count > 0 {
-		one.UID += uint32(position)
-		one.GID += uint32(position)
+		step := uint32(position) * max(one.IDs, 1)
+		one.UID += step
+		one.GID += step
 	}
 	return &one
 }

@@ -52,6 +52,9 @@ func (c *Client) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Token, "token-file", "", "`file` with a bearer token to show to servers at grpcs:// addresses or on loopback")
 }
 
+// files are those that the flags name.
+func (c *Client) files() []string { return []string{c.CA, c.Cert, c.Key, c.Token} }
+
 // Dial connects to grpcs://HOST:PORT with TLS, or to grpc://HOST:PORT or HOST:PORT
 // without; it does not wait for the other side. Of several HOST:PORT, with commas between
 // them, it connects to one that answers, and to another when that no longer does.

@@ -23,6 +23,22 @@ func CheckConfig(file string) error {
 	return nil
 }
 
+// configFiles are a configuration file and those that it names. What is wrong with it, who uses it says.
+func configFiles(file string) []string {
+	if file == "" {
+		return nil
+	}
+	files := []string{file}
+	var access auth.Options
+	_ = loadConfig(file, &scheduler.Config{}, &access, &sizeclass.Options{})
+	for _, i := range access.Issuers {
+		if i.KeysFile != "" {
+			files = append(files, i.KeysFile)
+		}
+	}
+	return files
+}
+
 // loadConfig fills in what a scheduler's configuration file says, of access and of learning size
 // classes too. Whatever it does not know, and whatever makes no sense, is an error that names file,
 // line, column and field.

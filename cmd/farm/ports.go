@@ -33,6 +33,9 @@ func (p *Ports) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&p.Insecure, "insecure-listen", false, "listen elsewhere than on loopback without TLS: whoever reaches the port reads and writes all that goes over it")
 }
 
+// files are those that the flags name.
+func (p *Ports) files() []string { return []string{p.Cert, p.Key, p.ClientCA} }
+
 // A protection is what stands before the ports of a program; either part may be nil.
 type protection struct {
 	source *certs.Source

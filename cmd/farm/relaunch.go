@@ -74,7 +74,7 @@ func (s *Started) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
 	left := s.retired.close()
-	var errs []error
+	errs := []error{s.isolation.close()}
 	for _, l := range s.launcher {
 		if err := l.Close(ctx); errors.Is(err, runner.ErrUnkillable) {
 			s.w.Logger.Warn("left a launcher to the kernel, which holds a process of it", zap.Error(err))

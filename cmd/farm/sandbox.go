@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
@@ -44,27 +46,32 @@ const (
 
 // IsolationFlags registers the flags that say how commands are kept apart.
 func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
-	w.Sandbox, w.Network = sandboxAuto, networkOn
+	w.Sandbox = sandboxAuto
 	f.Var(choice{&w.Sandbox, []string{sandboxAuto, sandboxNamespaces, sandboxNone}}, "sandbox",
 		"`kind` of sandbox that commands run in: namespaces; none; auto, namespaces where this machine can")
 	f.Var(choice{&w.Network, []string{networkOn, networkOff}}, "network",
-		"`on` or off for commands whose platform does not say network=on or off")
-	f.StringVar(&w.User, "user", "", "`user` that commands run as: a name; UID:GID; or a range FIRST-LAST, "+
-		"a user for each action at a time (default the worker's own)")
-	f.StringVar(&w.Policies, "policies", "", "YAML `file` of execution policies: wrappers, environment, niceness, network and user by platform")
+		"`on` or off for commands whose platform does not say network=on or off (default off; on without a sandbox)")
+	f.StringArrayVar(&w.Show, "show", nil, "`path` of a file or folder of this machine that commands see, read-only, besides /usr, /opt "+
+		"and what docs/ISOLATION.md lists; repeatable")
+	f.StringVar(&w.User, "user", "", "`user` that commands run as: a name; UID:GID; or a range FIRST-LAST, a user for each action at a "+
+		"time (default, as root in a sandbox: root of a user namespace of its own; else the worker's own)")
+	f.StringVar(&w.Policies, "policies", "", "YAML `file` of execution policies: wrappers, environment, niceness, network, user and system calls by platform")
 }
 
 // isolation is what the flags come to on this machine.
 type isolation struct {
-	sandbox  *runner.Sandbox // nil: none
-	users    *worker.Users
-	policies *worker.Policies
+	sandbox    *runner.Sandbox // nil: none
+	users      *worker.Users
+	namespaces map[vfs.Owner]*os.File // of users
+	own        *ownIDs                // users are these; nil: they are not the worker's own
+	policies   *worker.Policies
+	noNetwork  bool
 }
 
 // checkIsolation reads what the flags name, and makes the folders that commands are
 // not to see.
 func (w *Worker) checkIsolation() (isolation, error) {
-	var is isolation
+	is := isolation{noNetwork: w.Network == networkOff}
 	var err error
 	if w.Policies != "" {
 		if is.policies, err = worker.LoadPolicies(w.Policies); err != nil {
@@ -79,32 +86,99 @@ func (w *Worker) checkIsolation() (isolation, error) {
 	if w.Sandbox == sandboxNone {
 		return is, nil
 	}
-	is.sandbox = &runner.Sandbox{}
+	is.noNetwork = w.Network != networkOn
+	is.sandbox = &runner.Sandbox{Show: w.Show}
+	if is.sandbox.Hide, err = w.hidden(); err != nil {
+		return is, err
+	}
+	if w.User == "" && os.Geteuid() == 0 {
+		err = is.makeOwnUsers(w)
+	}
+	return is, err
+}
+
+// makeOwnUsers gives each action a user namespace of its own or, where the kernel makes none, a user.
+func (is *isolation) makeOwnUsers(w *Worker) (err error) {
+	positions := w.Slots + w.FetchWidth + w.ReportWidth
+	if is.own, err = takeIDs(w.Data, positions); err != nil {
+		w.Logger.Warn("commands run as root of this machine (--user takes somebody else)", zap.NamedError("missing", err))
+		return nil
+	}
+	is.users = worker.OwnUsers(is.own.first, is.own.each, positions)
+	is.namespaces, err = is.users.Namespaces()
+	if errors.Is(err, runner.ErrNoUserNamespace) {
+		w.Logger.Warn("no user namespaces: each action is of a user of its own and is not root", zap.NamedError("missing", err),
+			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
+			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
+		is.users, err = worker.OwnUsers(is.own.first, 0, positions), nil
+	}
+	return err
+}
+
+// close gives back what checkIsolation took.
+func (is *isolation) close() error {
+	var errs []error
+	for _, f := range is.namespaces {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(append(errs, is.own.close())...)
+}
+
+// hidden lists what commands never see, wherever it is: folders of data, which it makes, and what flags name.
+func (w *Worker) hidden() (hide []string, err error) {
 	for _, dir := range append([]string{w.Data, w.below(w.CacheDir, "cas"), w.below(w.Mount, "mount")}, w.Hide...) {
 		if dir, err = filepath.Abs(dir); err != nil {
-			return is, err
+			return nil, err
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return is, fmt.Errorf("%w (choose another folder with --data)", err)
+			return nil, fmt.Errorf("%w (choose another folder with --data)", err)
 		}
-		is.sandbox.Hide = append(is.sandbox.Hide, dir)
+		hide = append(hide, dir)
 	}
-	return is, nil
+	files := append(append(configFiles(w.ConfigFile), w.Policies), append(w.Ports.files(), w.Client.files()...)...)
+	for _, file := range append(files, w.HideFiles...) {
+		if file == "" {
+			continue
+		}
+		file, err := filepath.Abs(file)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(file); err != nil {
+			continue // who reads it says so
+		}
+		if dir := filepath.Dir(file); !w.isListed(dir) {
+			file = dir // also when another one takes its place
+		}
+		hide = append(hide, file)
+	}
+	return hide, nil
+}
+
+// isListed reports whether a folder as such is for commands to see: what else is in it is not hidden
+// with a file.
+func (w *Worker) isListed(dir string) bool {
+	listed := append(append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, runner.DefaultShow...), w.Show...)
+	switch filepath.Base(dir) {
+	case "bin", "sbin", "lib", "lib64", "libexec", "share":
+		return true
+	}
+	return slices.Contains(listed, dir)
 }
 
 // tryLaunch starts a launcher. The first one may turn out not to have a sandbox on
 // this machine; then none has, if the flags allow it.
 func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error) {
 	launcher, err := s.launch(ctx, i)
-	if !errors.Is(err, runner.ErrNoSandbox) || s.w.Sandbox == sandboxNamespaces || i > 0 {
+	if !errors.Is(err, runner.ErrNoSandbox) || s.w.Sandbox == sandboxNamespaces || i > 0 || len(s.w.Show) > 0 {
 		return launcher, err
 	}
-	if missing := s.w.doWithoutSandbox(); missing != nil {
+	if missing := s.doWithoutSandbox(); missing != nil {
 		return nil, errors.Join(missing, err)
 	}
 	s.w.Logger.Warn("no sandbox: commands see the machine and one another", zap.NamedError("missing", err),
 		zap.String("costs", "a command may read the local store and change what others leave, in /tmp and wherever "+
-			"its user may write; absolute paths in outputs depend on the slot, and outputs are copied"),
+			"its user may write, and has the network; absolute paths in outputs depend on the slot, and outputs are copied"),
 		zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged) on Linux 5.12 or later"))
 	s.isolation.sandbox = nil
 	return s.launch(ctx, i)
@@ -112,10 +186,18 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 
 // doWithoutSandbox returns an error if a flag means nothing without a sandbox, or if
 // the user of commands could not get to their input roots, which are then where the
-// worker has them.
-func (w *Worker) doWithoutSandbox() error {
-	if w.Network == networkOff {
+// worker has them. What is only a default of a sandbox is gone then.
+func (s *Started) doWithoutSandbox() error {
+	w := s.w
+	switch {
+	case w.Network == networkOff:
 		return errors.New("--network=off needs --sandbox=namespaces")
+	case len(w.Show) > 0:
+		return errors.New("--show needs --sandbox=namespaces; without a sandbox commands see all that their user may")
+	}
+	s.isolation.noNetwork = false
+	if s.isolation.own != nil {
+		s.isolation.users = nil
 	}
 	if w.User == "" {
 		return nil

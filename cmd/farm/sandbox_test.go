@@ -33,7 +33,7 @@ func TestUserWithoutASandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.w.Data = data
-		err := c.w.doWithoutSandbox()
+		err := (&Started{w: &c.w}).doWithoutSandbox()
 		if (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("mode %v, %+v: %v", c.mode, c.w, err)
 		}

@@ -126,6 +126,9 @@ func (s *Scheduler) Join(w *Worker) {
 	w.Scheduler, w.Storage, w.State = address, address, State(address)
 }
 
+// Files are those that the flags and the configuration name.
+func (s *Scheduler) Files() []string { return append(configFiles(s.ConfigFile), s.Ports.files()...) }
+
 // Scheme returns what the addresses of clients of s begin with.
 func (s *Scheduler) Scheme() string { return s.Ports.scheme() }
 

@@ -76,11 +76,14 @@ type Worker struct {
 	VerifyEvery time.Duration
 	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
 	UpperMemory string
-	// Sandbox is auto (also if empty), namespaces or none; Network on (also if
-	// empty) or off; User a name, UID:GID or FIRST-LAST; Policies a file. See IsolationFlags.
+	// Sandbox is auto (also if empty), namespaces or none; Network on or off (if empty, off in
+	// a sandbox); User a name, UID:GID or FIRST-LAST; Policies a file. See IsolationFlags.
 	Sandbox, Network, User, Policies string
-	// Hide are more folders that commands are not to see.
-	Hide []string
+	// Hide are more files and folders that commands are not to see; Show those of the machine that
+	// they see besides runner.DefaultShow.
+	Hide, Show []string
+	// HideFiles are files that the program reads, with what is beside them.
+	HideFiles []string
 	// NoCompression is for storage on this machine.
 	NoCompression bool
 	// SlotCPUs and SlotMemory (with a unit) are what each slot has; zero: an equal share.
@@ -191,7 +194,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		return nil, err
 	}
 	if s.isolation.sandbox == nil {
-		if err := w.doWithoutSandbox(); err != nil {
+		if err := s.doWithoutSandbox(); err != nil {
 			return nil, err
 		}
 	}
@@ -310,7 +313,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Relaunch:  s.relaunch,
 		WorkDir:   work,
 		Sandboxed: s.isolation.sandbox != nil,
-		NoNetwork: w.Network == networkOff,
+		NoNetwork: s.isolation.noNetwork,
 		Users:     s.isolation.users, Policies: s.isolation.policies,
 		Logger:  w.Logger,
 		Metrics: registry,
@@ -361,6 +364,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: w.VerifyEvery,
+		Namespaces: s.isolation.namespaces,
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
 			Used: func(d digest.Digest) {

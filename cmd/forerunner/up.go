@@ -59,7 +59,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	if _, err := l.scheduler.Callers.Memory.Enforce(); err != nil {
 		return err
 	}
-	l.worker.Hide = []string{data}
+	l.worker.Hide, l.worker.HideFiles = []string{data}, l.scheduler.Files()
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)
 	if err != nil {

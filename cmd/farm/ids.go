@@ -1,0 +1,112 @@
+package farm
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Ids from firstOwnID on are nobody's: above those of containers (systemd, UIDs-GIDs.md) and of
+	// /etc/subuid, below those that old programs take for negative.
+	firstOwnID, lastOwnID = 1879048192, 2147352575
+	// idsEach is how many a command may be: as many as a container.
+	idsEach = 1 << 16
+)
+
+// ownIDs are users and groups of the machine that are this worker's as long as it runs.
+type ownIDs struct {
+	first, each uint32
+	locks       []net.Listener
+}
+
+// takeIDs takes ids for so many actions at a time. Which ones depends on the data folder, and on
+// what other workers on the machine have taken.
+func takeIDs(data string, positions int) (*ownIDs, error) {
+	first, count, err := idsHere()
+	if err != nil {
+		return nil, err
+	}
+	if uint64(first)+uint64(count) <= lastOwnID {
+		// In a container of few ids each action is one, the last ones that there are.
+		if positions*2 > int(count) {
+			return nil, fmt.Errorf("this container has %d users, too few for %d actions", count, positions)
+		}
+		return &ownIDs{first: first + count - uint32(positions), each: 1}, nil
+	}
+	blocks := uint32(lastOwnID-firstOwnID+1) / idsEach
+	if uint64(positions) > uint64(blocks) {
+		return nil, fmt.Errorf("there are no users for %d actions", positions)
+	}
+	places := blocks - uint32(positions) + 1
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(data))
+	for try := range places {
+		block := (hash.Sum32()%places + try) % places
+		own := &ownIDs{first: firstOwnID + block*idsEach, each: idsEach}
+		taken, err := own.lock(block, positions)
+		if err != nil {
+			return nil, err
+		}
+		if !taken {
+			return own, nil
+		}
+	}
+	return nil, errors.New("other workers have all users")
+}
+
+// lock keeps other workers of this machine's network from blocks of ids.
+func (o *ownIDs) lock(block uint32, count int) (taken bool, err error) {
+	for i := range count {
+		l, err := net.Listen("unix", fmt.Sprintf("@forerunner-ids-%d", int(block)+i))
+		if err == nil {
+			o.locks = append(o.locks, l)
+			continue
+		}
+		return errors.Is(err, unix.EADDRINUSE), errors.Join(ignore(err, unix.EADDRINUSE), o.close())
+	}
+	return false, nil
+}
+
+// ignore returns err unless it is what is expected.
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+func (o *ownIDs) close() error {
+	if o == nil {
+		return nil
+	}
+	var errs []error
+	for _, l := range o.locks {
+		errs = append(errs, l.Close())
+	}
+	o.locks = nil
+	return errors.Join(errs...)
+}
+
+// idsHere is the last run of users that this process's user namespace has.
+func idsHere() (first, count uint32, err error) {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, n uint32
+		if _, err := fmt.Sscan(line, &inside, &outside, &n); err != nil {
+			return 0, 0, fmt.Errorf("/proc/self/uid_map: %q: %w", line, err)
+		}
+		if inside >= first {
+			first, count = inside, n
+		}
+	}
+	return first, count, nil
+}

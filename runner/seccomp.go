@@ -1,0 +1,207 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// denied are the system calls that commands in a sandbox cannot make, by the word that allows
+// them (Command.Allow): what container engines deny by default, and what has let people out of
+// namespaces most often. They fail as if the kernel did not have them, or did not permit them.
+//
+// Those by which a command makes namespaces and mounts in them are not among them, as sandboxes
+// within commands are common: what they reach is owned by nobody that a command can be.
+var denied = map[string][]string{
+	"io_uring":    {"io_uring_setup", "io_uring_enter", "io_uring_register"},
+	"keyrings":    {"add_key", "request_key"}, // and keyctl, but to join a new one
+	"userfaultfd": {"userfaultfd"},
+	"perf":        {"perf_event_open"},
+	"bpf":         {"bpf"},
+	"handles":     {"open_by_handle_at"},
+	"fanotify":    {"fanotify_init"},
+	"modules":     {"init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms"},
+	"kexec":       {"kexec_load", "kexec_file_load", "reboot"},
+	"clock":       {"settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "stime"},
+	"swap":        {"swapon", "swapoff"},
+	"accounting":  {"acct", "quotactl", "quotactl_fd", "syslog"},
+	"ports":       {"iopl", "ioperm", "modify_ldt"},
+	"numa":        {"move_pages", "migrate_pages"},
+	"old":         {"uselib", "ustat", "sysfs", "_sysctl", "nfsservctl", "vm86", "vm86old", "lookup_dcookie", "bdflush"},
+	"vhangup":     {"vhangup"},
+	// By way of this one, 32-bit programs would reach families of sockets that are denied.
+	"socketcall": {"socketcall"},
+}
+
+// Families of sockets that are denied, and netlink protocols that are not.
+const (
+	vsock     = "vsock"
+	netlink   = "netlink"
+	keyrings  = "keyrings"
+	terminals = "tiocsti"
+)
+
+// usefulNetlink are the protocols by which programs list interfaces, routes and sockets, of their own
+// network namespace. The others speak with the machine: its devices, audit, connector.
+var usefulNetlink = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG}
+
+// CheckAllowed returns an error for a word that Command.Allow does not know.
+func CheckAllowed(words []string) error {
+	known := slices.Sorted(maps.Keys(denied))
+	known = append(known, vsock, netlink, terminals)
+	for _, w := range words {
+		if !slices.Contains(known, w) {
+			return fmt.Errorf("%q is none of %s", w, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// restrict has the calling thread, and all that it forks, never again make the system calls
+// that are denied and not allowed.
+func restrict(allow []string) error {
+	filter, err := filterOf(allow)
+	if err != nil {
+		return fmt.Errorf("filter system calls: %w", err)
+	}
+	code := make([]unix.SockFilter, len(filter))
+	for i, r := range filter {
+		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+		return fmt.Errorf("filter system calls: %w", err)
+	}
+	return nil
+}
+
+// filterOf is the program. What it does by number alone the library puts together; arguments it would
+// compare as 64 bits, of which the kernel takes 32.
+func filterOf(allow []string) ([]bpf.RawInstruction, error) {
+	native, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
+	}
+	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
+		{Names: deniedOn(native, allow), Action: errno(unix.EPERM)},
+	}}
+	filter, err := policy.Assemble()
+	if err != nil {
+		return nil, err
+	}
+	var begin []bpf.Instruction
+	if native.ID == arch.X86_64.ID {
+		begin = denyWhen(word{archOffset, []uint32{uint32(native.ID), uint32(arch.I386.ID)}, false})
+		var other []bpf.Instruction
+		for _, name := range deniedOn(arch.I386, allow) {
+			other = append(other, denyWhen(callOf(arch.I386, name))...)
+		}
+		other = append(append(other, deniedArguments(arch.I386, allow)...), bpf.RetConstant{Val: uint32(seccomp.ActionAllow)})
+		begin = append(begin,
+			bpf.LoadAbsolute{Off: archOffset, Size: wordSize},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(arch.I386.ID), SkipTrue: 1},
+			bpf.Jump{Skip: uint32(len(other))})
+		begin = append(begin, other...)
+	} else {
+		begin = denyWhen(word{archOffset, []uint32{uint32(native.ID)}, false})
+	}
+	begin = append(begin, deniedArguments(native, allow)...)
+	return bpf.Assemble(append(begin, filter...))
+}
+
+// Where a filter finds what (seccomp_data), on machines that are little-endian.
+const (
+	wordSize       = 4
+	numberOffset   = 0
+	archOffset     = 4
+	argumentOffset = 16
+)
+
+// A word is a condition on what is at an offset: that it is one of values, or is none.
+type word struct {
+	offset uint32
+	values []uint32
+	is     bool
+}
+
+// argument is the part of an argument that the kernel takes of an int; the upper half is 4 further.
+func argument(i uint32) uint32 { return argumentOffset + 8*i }
+
+// denyWhen denies if all conditions hold, and else goes on behind.
+func denyWhen(all ...word) []bpf.Instruction {
+	if len(all) == 0 {
+		return []bpf.Instruction{bpf.RetConstant{Val: uint32(errno(unix.EPERM))}}
+	}
+	w, rest := all[0], denyWhen(all[1:]...)
+	code := []bpf.Instruction{bpf.LoadAbsolute{Off: w.offset, Size: wordSize}}
+	for i, v := range w.values {
+		skip := len(w.values) - 1 - i
+		if w.is {
+			skip++ // over the jump
+		} else {
+			skip += len(rest)
+		}
+		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(skip)})
+	}
+	if w.is {
+		code = append(code, bpf.Jump{Skip: uint32(len(rest))})
+	}
+	return append(code, rest...)
+}
+
+func callOf(on *arch.Info, name string) word {
+	return word{numberOffset, []uint32{uint32(on.SyscallNames[name])}, true}
+}
+
+// deniedArguments denies system calls that are denied with some arguments only.
+func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
+	deny := func(permit, name string, conditions ...word) {
+		if _, ok := on.SyscallNames[name]; ok && !slices.Contains(allow, permit) {
+			code = append(code, denyWhen(append([]word{callOf(on, name)}, conditions...)...)...)
+		}
+	}
+	deny(keyrings, "keyctl", word{argument(0), []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING}, false})
+	deny(keyrings, "keyctl", word{argument(1), []uint32{0}, false})
+	deny(keyrings, "keyctl", word{argument(1) + wordSize, []uint32{0}, false})
+	deny(vsock, "socket", word{argument(0), []uint32{unix.AF_VSOCK}, true})
+	deny(netlink, "socket", word{argument(0), []uint32{unix.AF_NETLINK}, true}, word{argument(2), usefulNetlink, false})
+	deny(terminals, "ioctl", word{argument(1), []uint32{unix.TIOCSTI, unix.TIOCLINUX}, true})
+	return code
+}
+
+func errno(e unix.Errno) seccomp.Action { return seccomp.ActionErrno&^0xffff | seccomp.Action(e) }
+
+// deniedOn lists the names of system calls that an architecture has, in order.
+func deniedOn(on *arch.Info, allow []string) []string {
+	var names []string
+	for word, calls := range denied {
+		if slices.Contains(allow, word) {
+			continue
+		}
+		for _, name := range calls {
+			if _, ok := on.SyscallNames[name]; ok {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// newKeyring leaves the calling thread, and what it forks, no session keyring of anybody else. A
+// kernel without keyrings has none to leave.
+func newKeyring() error {
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("join a session keyring: %w", err)
+	}
+	return nil
+}
