@@ -22,14 +22,15 @@ var keptCapabilities = []uintptr{
 type inside struct {
 	mounts, network int  // namespaces to come back to
 	cgroups         bool // there are some to be made read-only
+	networks        *networks
 	notApart        error
 	lingers         error // why requests of commands may outlive them
 }
 
 // enterSandbox prepares the calling thread: what it has lost, all that it forks has
 // lost. It keeps its own capabilities, because a bound is felt by exec only.
-func enterSandbox(allow []string) (*inside, error) {
-	in := &inside{}
+func enterSandbox(allow []string, n *networks) (*inside, error) {
+	in := &inside{networks: n}
 	for _, n := range []struct {
 		path string
 		to   *int
@@ -95,13 +96,10 @@ func (in *inside) with(m *message, fork func() error) (err error) {
 		return err
 	}
 	if m.Run.NoNetwork {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make network namespace: %w", err)
+		if err := in.networks.enter(); err != nil {
+			return err
 		}
 		defer in.comeBack(in.network, unix.CLONE_NEWNET)
-		if err := loopbackUp(); err != nil {
-			return fmt.Errorf("bring loopback up: %w", err)
-		}
 	}
 	return fork()
 }

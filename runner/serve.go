@@ -55,6 +55,7 @@ type server struct {
 	slot     *cgroup.Slot
 	sandbox  *Sandbox       // nil: none
 	requests <-chan message // closed when the worker is gone
+	networks *networks      // nil: no sandbox
 	lasting  error          // why their requests may outlive them
 	shared   error          // why the commands may share sockets with others; nil: they do not
 	// forkers are the threads that fork, by what their commands may besides the usual; the first
@@ -169,6 +170,7 @@ func (s *server) prepare() error {
 		if err := s.enterSandbox(); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoSandbox, err)
 		}
+		s.networks = newNetworks()
 	}
 	if s.slot != nil {
 		if err := s.slot.Settle(); err != nil {
@@ -223,7 +225,7 @@ func (s *server) forker(allow []string) (*forker, error) {
 // equip makes the calling thread what commands are to inherit from.
 func (s *server) equip(f *forker, allow []string) (err error) {
 	if s.sandbox != nil {
-		if f.inside, err = enterSandbox(allow); err != nil {
+		if f.inside, err = enterSandbox(allow, s.networks); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoSandbox, err)
 		}
 	}

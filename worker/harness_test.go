@@ -71,6 +71,8 @@ func newFarm(t *testing.T) *farm {
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink})
 	case "sandbox":
 		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: &runner.Sandbox{}})
+	case "own":
+		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: &runner.Sandbox{}, own: true})
 	case "bare links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink, DisableOverlay: true})
 	}
@@ -91,6 +93,7 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 type farmOptions struct {
 	slot    *cgroup.Slot    // nil: no group
 	sandbox *runner.Sandbox // nil: none
+	own     bool            // commands are root of user namespaces
 	slots   int             // 0 is one
 	disk    string          // for all that is the worker's; empty: that of the test
 	change  func(*Options)
@@ -114,6 +117,13 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		launchers = append(launchers, launcher)
 	}
 
+	var users *Users
+	if few.own {
+		users = OwnUsers(1900000000, 1<<16, max(1, few.slots))
+		namespaces, err := users.Namespaces()
+		unavailable(t, err)
+		o.Namespaces = namespaces
+	}
 	f.storage = openStore(t, filepath.Join(dir, "storage"))
 	var err error
 	f.actions, err = cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{})
@@ -139,7 +149,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
 		Roots: roots, Launchers: launchers, Profiles: f.profiles,
-		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil,
+		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil, Users: users,
 	}
 	if few.change != nil {
 		few.change(&options)

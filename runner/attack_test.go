@@ -1,0 +1,325 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// attacks are programs that end with 0 if they got what they wanted, and with 1 if not. A command
+// runs them in a sandbox, as root of the machine (Command.User nil) and as what it is by default.
+var attacks = map[string]func(args []string) error{
+	"read a secret": func([]string) error {
+		for _, file := range []string{"/etc/shadow", "/etc/gshadow", "/root/.bashrc", "/etc/ssh/ssh_host_ed25519_key", "/etc/machine-id"} {
+			if _, err := os.ReadFile(file); err == nil {
+				return nil
+			}
+		}
+		return errFailed
+	},
+	"list the homes": func([]string) error {
+		if _, err := os.ReadDir("/root"); err == nil {
+			return nil
+		}
+		if list, err := os.ReadDir("/home"); err == nil && len(list) > 0 {
+			return nil
+		}
+		return errFailed
+	},
+	"read": func(args []string) error {
+		if text, err := os.ReadFile(args[0]); err != nil || len(text) == 0 {
+			return errFailed
+		}
+		return nil
+	},
+	"raise limits of cgroups": func([]string) error {
+		return withCgroups(func(hierarchy string) error {
+			return eachFile(hierarchy, map[string]string{
+				"memory.limit_in_bytes": "-1", "pids.max": "max", "cpu.shares": "2", "memory.max": "max", "cgroup.procs": "0", "tasks": "0",
+			})
+		})
+	},
+	"make a cgroup": func([]string) error {
+		return withCgroups(func(hierarchy string) error { return os.Mkdir(filepath.Join(hierarchy, "left"), 0o755) })
+	},
+	"io_uring": func([]string) error {
+		var parameters [120]byte
+		return call(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&parameters)))
+	},
+	"bpf":         func([]string) error { return knows(call(unix.SYS_BPF, 0, 0, 0)) },
+	"perf":        func([]string) error { return knows(call(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0, 0, 0)) },
+	"userfaultfd": func([]string) error { return call(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|1) },
+	"add a key": func([]string) error {
+		_, err := unix.AddKey("user", "forerunner-test", []byte("x"), unix.KEY_SPEC_SESSION_KEYRING)
+		return err
+	},
+	"read the session keyring": func([]string) error {
+		_, err := unix.KeyctlInt(unix.KEYCTL_READ, unix.KEY_SPEC_SESSION_KEYRING, 0, 0, 0)
+		return err
+	},
+	"kexec": func([]string) error { return knows(call(unix.SYS_KEXEC_LOAD, 0, 0, 0, 0)) },
+	"vsock": func([]string) error { return call(unix.SYS_SOCKET, unix.AF_VSOCK, unix.SOCK_STREAM, 0) },
+	// The kernel takes an int of it.
+	"vsock by a long argument": func([]string) error {
+		return call(unix.SYS_SOCKET, 1<<32|unix.AF_VSOCK, unix.SOCK_STREAM, 0)
+	},
+	"listen to devices": func([]string) error {
+		return call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT)
+	},
+	"old ABI": func([]string) error { return knows(call(0x40000000|unix.SYS_BPF, 0, 0, 0)) }, // of x32
+	"interfaces of the machine": func([]string) error {
+		if _, err := os.Stat("/sys/class/net"); err == nil {
+			return nil
+		}
+		text, err := os.ReadFile("/proc/net/dev")
+		if err == nil && strings.Count(string(text), "\n") > 3 {
+			return nil
+		}
+		return errFailed
+	},
+	"freeze": func(args []string) error { // by whatever freezer there is
+		return withCgroups(func(hierarchy string) error {
+			return os.WriteFile(filepath.Join(hierarchy, "freezer.state"), []byte("FROZEN"), 0)
+		})
+	},
+	"become the machine's root": func([]string) error {
+		if err := unix.Mount("none", "/sys", "sysfs", 0, ""); err == nil {
+			return nil
+		}
+		return os.WriteFile("/proc/sys/kernel/panic", []byte("0"), 0)
+	},
+}
+
+var errFailed = errors.New("failed")
+
+// call makes a system call.
+func call(number uintptr, a ...uintptr) error {
+	var args [6]uintptr
+	copy(args[:], a)
+	if _, _, errno := unix.Syscall6(number, args[0], args[1], args[2], args[3], args[4], args[5]); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// knows makes of an error of arguments that there is the system call, which is as bad.
+func knows(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	return nil
+}
+
+// withCgroups mounts what hierarchies there are in namespaces of its own, and tries f on each.
+func withCgroups(f func(hierarchy string) error) error {
+	if os.Getenv("RUNNER_TEST_INSIDE") == "" {
+		c := exec.Command("/proc/self/exe", os.Args[1:]...)
+		c.Env = append(os.Environ(), "RUNNER_TEST_INSIDE=1")
+		c.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP,
+			UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}},
+		}
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	failed := errFailed
+	for _, controller := range []string{"memory", "pids", "cpu", "cpuset", "freezer", "devices", "blkio", "cpuacct", "name=systemd", "2"} {
+		dir, err := os.MkdirTemp("", "hierarchy")
+		if err != nil {
+			return err
+		}
+		if controller == "2" {
+			err = unix.Mount("none", dir, "cgroup2", 0, "")
+		} else {
+			err = unix.Mount("none", dir, "cgroup", 0, controller)
+		}
+		if err == nil {
+			err = f(dir)
+		}
+		if err == nil {
+			return nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	// What the machine shows already.
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"} {
+		if f(dir) == nil {
+			return nil
+		}
+	}
+	return failed
+}
+
+func eachFile(dir string, texts map[string]string) error {
+	for name, text := range texts {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		_, err = f.WriteString(text)
+		_ = f.Close()
+		if err == nil {
+			return nil
+		}
+	}
+	return errFailed
+}
+
+// asRoot are the attacks that a command gets away with as root of the machine, which --user=root
+// asks for: docs/ISOLATION.md says so.
+var asRoot = map[string]bool{"make a cgroup": true, "raise limits of cgroups": true, "freeze": true}
+
+// TestAttacks: no attack works. Each is a program of its own, whose exit code says whether it did.
+func TestAttacks(t *testing.T) {
+	needUserNamespaces(t)
+	key := filepath.Join(t.TempDir(), "worker.key")
+	if err := os.WriteFile(key, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/usr/local", "runner-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	shown := filepath.Join(dir, "worker.key")
+	if err := os.WriteFile(shown, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int{1, 2} {
+		l := newSandbox(t, newSlot(t, version), shown)
+		for name, user := range map[string]*User{"root": nil, "own": ownIDs, "user": {UID: 70000, GID: 70000}} {
+			try := func(attack string, args ...string) {
+				t.Run(strings.Join(append([]string{fmt.Sprintf("v%d", version), name, attack}, args...), "/"), func(t *testing.T) {
+					if user == nil && asRoot[attack] {
+						t.Skip("a command of the machine's root does this")
+					}
+					cmd := abuse(t, attack, args...)
+					cmd.Env = append(cmd.Env, attackVar+"=1")
+					cmd.User, cmd.NoNetwork = user, true
+					openParents(t, cmd.Dir)
+					if r := run(t, l, cmd); r.ExitCode != 1 {
+						t.Errorf("the attack ended with %d: %s", r.ExitCode, read(t, cmd.Stdout))
+					}
+				})
+			}
+			for attack := range attacks {
+				if attack != "read" {
+					try(attack)
+				}
+			}
+			try("read", key)
+			try("read", shown)
+		}
+	}
+}
+
+// attackVar has this test binary end with 0 if the attack worked.
+const attackVar = "RUNNER_TEST_ATTACK"
+
+func attackMain(name string) {
+	if err := attacks[name](os.Args[1:]); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// What is denied is allowed by word, for one command and not for the next.
+func TestAllowedSystemCalls(t *testing.T) {
+	l := newSandbox(t, nil)
+	for _, c := range []struct {
+		allow []string
+		code  int
+	}{{nil, 1}, {[]string{"keyrings"}, 0}, {nil, 1}, {[]string{"keyrings", "perf"}, 0}} {
+		cmd := abuse(t, "add a key")
+		cmd.Env = append(cmd.Env, attackVar+"=1")
+		cmd.Allow = c.allow
+		if r := run(t, l, cmd); r.ExitCode != c.code {
+			t.Errorf("allowing %v: exit code %d, %s", c.allow, r.ExitCode, read(t, cmd.Stdout))
+		}
+	}
+	if err := CheckAllowed([]string{"perf", "everything"}); err == nil || !strings.Contains(err.Error(), `"everything"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestViewIsAList: of the machine's top folders and /etc a command sees what is listed, and no more.
+func TestViewIsAList(t *testing.T) {
+	l := newSandbox(t, nil)
+	top := strings.Fields(say(t, l, shell(t, "ls /")))
+	for _, name := range top {
+		known := name == "etc" || name == "var" || strings.Contains(strings.Join(append(DefaultShow, ownFolders...), " ")+" ", name)
+		if !known {
+			t.Errorf("/%s is shown", name)
+		}
+	}
+	for _, name := range strings.Fields(say(t, l, shell(t, "ls -A /etc"))) {
+		listed := ownEtc[name] != "" || name == "resolv.conf"
+		for _, pattern := range shownInEtc {
+			first, _, _ := strings.Cut(pattern, "/")
+			if ok, _ := filepath.Match(first, name); ok {
+				listed = true
+			}
+		}
+		if !listed {
+			t.Errorf("/etc/%s is shown", name)
+		}
+	}
+	if got := say(t, l, shell(t, "ls /var /sys /sys/fs /sys/devices /var/tmp /run /home")); strings.Contains(got, "class") || strings.Contains(got, "lib") {
+		t.Errorf("shown: %s", got)
+	}
+	if got := say(t, l, shell(t, "cut -d: -f1 /etc/passwd | tr '\\n' ' '")); got != "root nobody " {
+		t.Errorf("users %q", got)
+	}
+}
+
+// TestNotShown: a program that the machine has, and commands do not see, is said to be that; what is
+// shown besides is there.
+func TestNotShown(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/lib", "runner-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tool := filepath.Join(dir, "tool")
+	if err := os.WriteFile(tool, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hidden := newSandbox(t, nil)
+	script := command(t, "./script")
+	if err := os.WriteFile(filepath.Join(script.Dir, "script"), []byte("#!"+tool+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	byName := command(t, "tool")
+	byName.Env = []string{"PATH=/usr/bin:" + dir}
+	for _, c := range []Command{command(t, tool), byName, script} {
+		if r := run(t, hidden, c); r.Cause != NotStarted || !strings.Contains(r.Err, "--show "+dir) {
+			t.Errorf("%v: %+v", c.Args, r)
+		}
+	}
+	if r := run(t, hidden, command(t, "/no/such/tool")); strings.Contains(r.Err, "--show") {
+		t.Errorf("got %q", r.Err)
+	}
+	shown := startLauncher(t, LauncherOptions{Sandbox: &Sandbox{Show: []string{dir}}})
+	if r := run(t, shown, command(t, tool)); r.ExitCode != 3 {
+		t.Errorf("shown: %+v", r)
+	}
+	for _, sb := range []*Sandbox{{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}} {
+		if l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: sb}); err == nil {
+			t.Errorf("%+v started: %v", sb, l.Close(t.Context()))
+		}
+	}
+}
