@@ -27,13 +27,17 @@ func BenchmarkRun(b *testing.B) {
 		group     int // cgroup version; -1 is no group
 		sandbox   bool
 		noNetwork bool
+		user      *User
 	}{
-		{"no group", -1, false, false},
-		{"v2", 2, false, false},
-		{"v1", 1, false, false},
-		{"sandbox", -1, true, false},
-		{"sandbox v2", 2, true, false},
-		{"sandbox v2 no network", 2, true, true},
+		{"no group", -1, false, false, nil},
+		{"v2", 2, false, false, nil},
+		{"v1", 1, false, false, nil},
+		{"sandbox", -1, true, false, nil},
+		{"sandbox v2", 2, true, false, nil},
+		{"sandbox v2 no network", 2, true, true, nil},
+		{"sandbox v2 user", 2, true, false, &User{UID: 70000, GID: 70000}},
+		{"sandbox v2 own", 2, true, false, ownIDs},
+		{"sandbox v2 own no network", 2, true, true, ownIDs},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var slot *cgroup.Slot
@@ -47,7 +51,7 @@ func BenchmarkRun(b *testing.B) {
 			l := startLauncher(b, o)
 			dir := b.TempDir()
 			cmd := Command{
-				Args: []string{"/bin/true"}, Dir: dir, NoNetwork: c.noNetwork,
+				Args: []string{"/bin/true"}, Dir: dir, NoNetwork: c.noNetwork, User: c.user,
 				Stdout: filepath.Join(dir, "out"), Stderr: filepath.Join(dir, "err"),
 			}
 			cmd = sandboxed(b, l, cmd)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,18 +56,22 @@ func enterSandbox(allow []string, n *networks) (*inside, error) {
 	return in, restrict(allow)
 }
 
-func boundCapabilities() error {
-	kept := uint64(0)
-	for _, c := range keptCapabilities {
-		kept |= 1 << c
-	}
+// droppedCapabilities are all others that the kernel has.
+var droppedCapabilities = sync.OnceValue(func() (dropped []uintptr) {
 	for c := uintptr(0); c < 64; c++ {
-		if kept&(1<<c) != 0 {
-			continue
-		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
+		if set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || set < 0 {
 			break // the kernel's last one was before
-		} else if err != nil {
+		}
+		if !slices.Contains(keptCapabilities, c) {
+			dropped = append(dropped, c)
+		}
+	}
+	return dropped
+})
+
+func boundCapabilities() error {
+	for _, c := range droppedCapabilities() {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}

@@ -56,8 +56,10 @@ type server struct {
 	sandbox  *Sandbox       // nil: none
 	requests <-chan message // closed when the worker is gone
 	networks *networks      // nil: no sandbox
-	lasting  error          // why their requests may outlive them
-	shared   error          // why the commands may share sockets with others; nil: they do not
+	// identities are those of users with IDs.
+	identities map[[3]uint32]*identity
+	lasting    error // why their requests may outlive them
+	shared     error // why the commands may share sockets with others; nil: they do not
 	// forkers are the threads that fork, by what their commands may besides the usual; the first
 	// one is that of most.
 	forkers  map[string]*forker
@@ -78,7 +80,7 @@ func serveControl() error {
 		return fmt.Errorf("receive setup: %w", err)
 	}
 	requests := make(chan message, 4)
-	s := &server{link: lk, sandbox: setup.Sandbox, requests: requests, forkers: map[string]*forker{}}
+	s := &server{link: lk, sandbox: setup.Sandbox, requests: requests, forkers: map[string]*forker{}, identities: map[[3]uint32]*identity{}}
 	if setup.Place != nil {
 		s.slot = cgroup.Attach(*setup.Place)
 	}

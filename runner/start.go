@@ -51,9 +51,17 @@ func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err er
 	if err := s.setOOMScore(); err != nil {
 		return 0, err
 	}
+	who, err := s.identity(m.Run.User)
+	if err != nil {
+		return 0, err
+	}
+	flags := uintptr(0)
+	if in != nil {
+		flags = unix.CLONE_NEWIPC
+	}
 	place := func(cgroupFD int) error {
 		fork := func() (err error) {
-			pid, err = forkExec(m.Run, files, cgroupFD, in != nil)
+			pid, err = forkExec(m.Run, files, cgroupFD, flags, who)
 			return err
 		}
 		if in != nil {
@@ -70,7 +78,7 @@ func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err er
 }
 
 // forkExec starts the command where the calling thread is.
-func forkExec(req *runRequest, files []uintptr, cgroupFD int, sandboxed bool) (pid int, err error) {
+func forkExec(req *runRequest, files []uintptr, cgroupFD int, flags uintptr, who *identity) (pid int, err error) {
 	program, err := resolve(req)
 	if err != nil {
 		return 0, err
@@ -79,14 +87,8 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, sandboxed bool) (p
 		Dir: req.Dir, Env: req.Env, Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: req.User.credential(),
-			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD,
+			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD, Cloneflags: flags,
 		},
-	}
-	if sandboxed {
-		attr.Sys.Cloneflags = unix.CLONE_NEWIPC
-	}
-	if u := req.User; u != nil && u.IDs > 0 {
-		u.namespace(attr.Sys)
 	}
 	if req.Nice != 0 {
 		restore, err := addNiceness(req.Nice)
@@ -95,7 +97,12 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, sandboxed bool) (p
 		}
 		defer restore()
 	}
-	if pid, err = syscall.ForkExec(program, req.Args, attr); err != nil {
+	if who != nil {
+		pid, err = forkInto(int(who.namespace.Fd()), program, req, attr, who.nofile)
+	} else {
+		pid, err = syscall.ForkExec(program, req.Args, attr)
+	}
+	if err != nil {
 		return 0, diagnose(req, program, err)
 	}
 	return pid, nil
