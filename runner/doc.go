@@ -51,10 +51,9 @@
 //
 //   - its input root at [SandboxRoot], whichever launcher runs it;
 //   - Command.TempDir as /tmp and /var/tmp, and an empty /dev/shm;
-//   - what the worker sees of the machine when the launcher starts, read-only, but
-//     for Sandbox.Hide and /run, which are empty. Of /run are left symlinks and the
-//     folder that /etc/resolv.conf leads to, of /dev the usual eight and terminals of
-//     its own. What of /proc changes the machine is read-only, and so is /sys;
+//   - of the machine [DefaultShow] and Sandbox.Show, read-only, as they were mounted when the
+//     launcher started, and what the C library, certificates and runtimes need of /etc and
+//     /sys; never Sandbox.Hide. Of /dev the usual eight and terminals of its own;
 //   - no process but the launcher, itself and what it starts; no System V memory,
 //     queue or semaphore of anybody; with Command.NoNetwork no network but a
 //     loopback device, else the machine's, of which Landlock closes the sockets
@@ -63,9 +62,10 @@
 // It has no io_uring, by which it could ask the kernel for what is done after its end
 // (Launcher.Lingers, if that cannot be refused). It has no new privileges (setuid programs give none), and as root no capability
 // beyond those of a package manager: it cannot mount, trace the launcher, make
-// devices, open files by handle, or change the network or the machine. The launcher
-// is put together once, a command costs three mounts and two namespaces, and 0.5 ms
-// more without a network (docs/ISOLATION.md has the figures).
+// devices, open files by handle, or change the network or the machine. A User with IDs
+// has these in a user namespace only, and is nobody outside. A filter denies the system calls
+// that container engines deny (Command.Allow). The launcher is put together once, a command
+// costs some mounts and two namespaces; those of users and of networks are there before it.
 //
 // The process numbers that Command.Stuck and ErrUnkillable tell are then those of
 // the sandbox.
@@ -73,15 +73,14 @@
 // # What it refuses
 //
 // No shell, no default environment, no second command while one runs. It neither
-// makes nor removes directories. No limits: the slot's group has them. It makes no
-// user namespace: files would have owners that the worker's outputs do not.
+// makes nor removes directories. No limits: the slot's group has them.
 //
 // # Goroutines and locks
 //
 // A Launcher has one goroutine, which reads what the launcher process says and reaps
 // it; Close waits for it as long as its context lasts. Its mutex guards who may run and is never held across I/O other
 // than a write to the socket. In the launcher process the main goroutine owns all
-// state; a reader, a locked thread that forks, a reaper and two copiers report to
-// it by channels. The garbage collector runs only between commands there, because a
+// state; a reader, locked threads that fork (one for each set of system calls) and one that makes
+// networks, a reaper and two copiers report to it by channels. The garbage collector runs only between commands there, because a
 // thread that waits in exec cannot be stopped for it.
 package runner
