@@ -161,7 +161,7 @@ func (a *attempt) notShown(missing string) string {
 		}
 	}
 	for _, path := range tried {
-		if !filepath.IsAbs(path) || a.l.sandbox.shows(path) {
+		if path = filepath.Clean(path); !filepath.IsAbs(path) || isBelow(path, building) || a.l.sandbox.shows(path) {
 			continue
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0 {
