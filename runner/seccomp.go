@@ -19,9 +19,9 @@ import (
 // namespaces most often. They fail as if the kernel did not have them, or did not permit them.
 //
 // Those by which a command makes namespaces and mounts in them are not among them, as sandboxes
-// within commands are common: what they reach is owned by nobody that a command can be.
+// within commands are common: what they reach is owned by nobody that a command can be. Those of
+// io_uring nothing allows (refuseRings).
 var denied = map[string][]string{
-	"io_uring":    {"io_uring_setup", "io_uring_enter", "io_uring_register"},
 	"keyrings":    {"add_key", "request_key"}, // and keyctl, but to join a new one
 	"userfaultfd": {"userfaultfd"},
 	"perf":        {"perf_event_open"},

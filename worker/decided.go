@@ -59,6 +59,8 @@ func decisions() map[string]map[string]decision {
 			"env":       inKey(func(c *circumstances) []string { return c.how.env }),
 			"nice":      out(notSpeed),
 			"noNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.noNetwork)} }),
+			"unasked":   out("what a client is told of a run that failed"),
+			"allow":     inKey(func(c *circumstances) []string { return c.how.allow }),
 			"user":      out("users has it; which one of a range is for an action to find, not to count on"),
 			"users":     inKey(func(c *circumstances) []string { return c.how.users.key() }),
 		},
@@ -69,6 +71,7 @@ func decisions() map[string]map[string]decision {
 			"Root":      out("in a sandbox the same for all; else " + freshPath),
 			"TempDir":   out(freshPath),
 			"NoNetwork": out("execution.noNetwork"),
+			"Allow":     out("execution.allow"),
 			"User":      out("execution.users"),
 			"Nice":      out(notSpeed),
 			"Stdout":    out(freshPath), "Stderr": out(freshPath),
@@ -76,6 +79,12 @@ func decisions() map[string]map[string]decision {
 			"Timeout":        out(ended), "Stalled": out(ended), "MaxStalled": out(ended), "Grace": out(ended), "Stuck": out(ended),
 		},
 		"runner.Sandbox": {
+			"Show": inKey(func(c *circumstances) []string {
+				if c.options.Setting.Sandbox == nil {
+					return nil
+				}
+				return slices.Sorted(slices.Values(c.options.Setting.Sandbox.Show))
+			}),
 			"Hide": inKey(func(c *circumstances) []string {
 				if c.options.Setting.Sandbox == nil {
 					return nil
@@ -96,7 +105,7 @@ func decisions() map[string]map[string]decision {
 		"worker.Setting": {
 			"Program": inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
 			"Epoch":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
-			"Sandbox": out("Options.Sandboxed, Sandbox.Hide"),
+			"Sandbox": out("Options.Sandboxed, Sandbox.Hide, Sandbox.Show"),
 		},
 		"worker.Options": optionDecisions(),
 	}
@@ -194,6 +203,9 @@ func (u *Users) key() []string {
 	if u == nil {
 		groups, _ := os.Getgroups() // never fails for a process that asks for its own
 		return []string{"worker's", fmt.Sprint(os.Getuid(), os.Getgid(), groups)}
+	}
+	if u.first.IDs > 0 {
+		return []string{"root of a namespace", fmt.Sprint(u.first.IDs)} // of what it is outside it sees nothing
 	}
 	return []string{"own", fmt.Sprint(u.first.UID, u.first.GID, u.first.Groups, u.count)}
 }

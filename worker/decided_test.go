@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"reflect"
 	"testing"
@@ -60,7 +61,7 @@ func TestKeyOfARun(t *testing.T) {
 	slot := func(sandbox *runner.Sandbox) *runner.Launcher {
 		l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Sandbox: sandbox})
 		check(t, err)
-		t.Cleanup(func() { check(t, l.Close()) })
+		t.Cleanup(func() { check(t, l.Close(context.Background())) })
 		return l
 	}
 	one, other := slot(nil), slot(nil)
@@ -93,19 +94,24 @@ func TestKeyOfARun(t *testing.T) {
 		position int
 		same     bool
 	}{
-		"nothing":                   {nil, 0, true},
-		"another position":          {nil, 1, true},
-		"policy's environment":      {func(o *Options) { o.Policies = policies("environment: {FLAVOR: debug}") }, 0, false},
-		"policy's wrapper":          {func(o *Options) { o.Policies = policies("wrappers: [[/usr/bin/env]]") }, 0, false},
-		"policy's network":          {func(o *Options) { o.Policies = policies("network: \"off\"") }, 0, false},
-		"policy's user":             {func(o *Options) { o.Policies = policies("user: \"7:7\"") }, 0, false},
-		"policy's niceness":         {func(o *Options) { o.Policies = policies("nice: 5") }, 0, true},
-		"policy's name":             {func(o *Options) { o.Policies = policies("match: {}") }, 0, true},
-		"network":                   {func(o *Options) { o.NoNetwork = true }, 0, false},
-		"user":                      {func(o *Options) { o.Users = users("7:7") }, 0, false},
-		"sandbox":                   {func(o *Options) { o.Sandboxed, o.Setting.Sandbox = false, nil }, 0, false},
-		"what the sandbox hides":    {func(o *Options) { o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/a"}} }, 0, false},
-		"hidden in another order":   {func(o *Options) { o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/b", "/a"}} }, 0, true},
+		"nothing":                 {nil, 0, true},
+		"another position":        {nil, 1, true},
+		"policy's environment":    {func(o *Options) { o.Policies = policies("environment: {FLAVOR: debug}") }, 0, false},
+		"policy's wrapper":        {func(o *Options) { o.Policies = policies("wrappers: [[/usr/bin/env]]") }, 0, false},
+		"policy's network":        {func(o *Options) { o.Policies = policies("network: \"off\"") }, 0, false},
+		"policy's user":           {func(o *Options) { o.Policies = policies("user: \"7:7\"") }, 0, false},
+		"policy's niceness":       {func(o *Options) { o.Policies = policies("nice: 5") }, 0, true},
+		"policy's name":           {func(o *Options) { o.Policies = policies("match: {}") }, 0, true},
+		"network":                 {func(o *Options) { o.NoNetwork = true }, 0, false},
+		"user":                    {func(o *Options) { o.Users = users("7:7") }, 0, false},
+		"sandbox":                 {func(o *Options) { o.Sandboxed, o.Setting.Sandbox = false, nil }, 0, false},
+		"what the sandbox hides":  {func(o *Options) { o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/a"}} }, 0, false},
+		"hidden in another order": {func(o *Options) { o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/b", "/a"}} }, 0, true},
+		"what the sandbox shows": {func(o *Options) {
+			o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
+		}, 0, false},
+		"policy's system calls":     {func(o *Options) { o.Policies = policies("allow: [perf]") }, 0, false},
+		"root of a namespace":       {func(o *Options) { o.Users = OwnUsers(1900000000, 1<<16, 4) }, 0, false},
 		"program":                   {func(o *Options) { o.Setting.Program = "two" }, 0, false},
 		"epoch":                     {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
 		"bound of stdout":           {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
