@@ -42,7 +42,7 @@ func testReuse(f *farmTest) {
 		{"another epoch", "debug", []string{"--reuse-epoch", "gcc 14"}, true},
 		{"that epoch again", "debug", []string{"--reuse-epoch", "gcc 14"}, false},
 		{"as another user", "debug", []string{"--user", "65534:65534"}, true},
-		{"without the network", "debug", []string{"--network=off"}, true},
+		{"with the network", "debug", []string{"--network=on"}, true},
 		{"with what it writes in memory", "debug", []string{"--upper-memory", "64MiB"}, true},
 		{"all as at first", "debug", nil, false},
 	} {

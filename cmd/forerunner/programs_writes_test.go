@@ -74,7 +74,7 @@ func (f *farmTest) expectCacheWrites(address string, want codes.Code) {
 	}
 
 	f.copyTest("in/program")
-	p := f.execRemote(address, "--input", "in", "--env", writesAtVariable+"="+address, "--", "./program", "-test.run=^TestWriteResult$")
+	p := f.execRemote(address, "--input", "in", "--platform", "network=on", "--env", writesAtVariable+"="+address, "--", "./program", "-test.run=^TestWriteResult$")
 	if code := p.wait(); code != 0 {
 		f.Fatalf("the command on the worker: exit code %d\n%s%s", code, &p.stdout, &p.stderr)
 	}
