@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap/zaptest"
 
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 )
 
@@ -47,6 +47,18 @@ func frozen(t *testing.T) (freeze func(pid string), thaw func()) {
 	return func(pid string) { write("cgroup.procs", pid); write("freezer.state", "FROZEN") }, thaw
 }
 
+// freezeSleep freezes the sleep in the slot, once there is one.
+func freezeSleep(slot *cgroup.Slot, freeze func(pid string)) bool {
+	pids, _ := slot.Pids()
+	for _, pid := range pids {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "sleep\n" {
+			freeze(fmt.Sprint(pid))
+			return true
+		}
+	}
+	return false
+}
+
 // TestUnkillable: a command with a child that the kernel holds costs the slot its group, and not
 // the slot: the command is over within its bounds, and the next one runs in a new launcher
 // while the first is still there. What is left of it goes when the kernel lets go.
@@ -69,19 +81,12 @@ func TestUnkillable(t *testing.T) {
 			}
 			root, temp := t.TempDir(), t.TempDir()
 			command := runner.Command{
-				Args: []string{"/bin/sh", "-c", "sleep 1000 & touch ready; wait"}, Dir: root, Root: root, TempDir: temp,
+				Args: []string{"/bin/sh", "-c", "sleep 1000 & wait"}, Dir: root, Root: root, TempDir: temp,
 				Timeout: 2 * time.Second, Grace: 100 * time.Millisecond,
 			}
 			go func() {
-				for !exists(filepath.Join(root, "ready")) && t.Context().Err() == nil {
+				for !freezeSleep(s.slots[0], freeze) && t.Context().Err() == nil {
 					time.Sleep(time.Millisecond)
-				}
-				pids, _ := s.slots[0].Pids()
-				for _, pid := range pids {
-					name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-					if strings.HasPrefix(string(name), "sleep") {
-						freeze(fmt.Sprint(pid))
-					}
 				}
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), 32*time.Second) // its timeout, and 30 s
@@ -117,4 +122,3 @@ func TestUnkillable(t *testing.T) {
 	}
 }
 
-func exists(file string) bool { _, err := os.Stat(file); return err == nil }
