@@ -99,7 +99,7 @@ func decisions() map[string]map[string]decision {
 			"Pids":   out("Options.Launchers"),
 		},
 		"worker.OutputPolicy": {
-			"Bytes":   out(ended), "Files": out(ended),
+			"Bytes": out(ended), "Files": out(ended),
 			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
 		},
 		"worker.Setting": {

@@ -121,4 +121,3 @@ func TestUnkillable(t *testing.T) {
 		})
 	}
 }
-
