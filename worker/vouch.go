@@ -57,6 +57,9 @@ func (a *action) vouchFor(ctx context.Context, err error) error {
 	if isDamage(err) {
 		return err
 	}
+	if errors.Is(err, vfs.ErrInputChanged) {
+		return nil // it fails for that, and a run that did it would do it again
+	}
 	var damage error
 	if a.root != nil {
 		damage = a.root.Vouch(ctx) // first: it tells what was used
