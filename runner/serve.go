@@ -35,11 +35,7 @@ const (
 // start launchers. In a process that was re-executed as a launcher it does the
 // launcher's work and never returns; in every other it returns at once.
 func MainIfLauncher() {
-	switch {
-	case len(os.Args) > 0 && os.Args[0] == namespaceName:
-		holdNamespace()
-		os.Exit(0)
-	case len(os.Args) == 0 || os.Args[0] != launcherName:
+	if len(os.Args) == 0 || os.Args[0] != launcherName {
 		return
 	}
 	if err := serveControl(); err != nil {
