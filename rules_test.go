@@ -64,7 +64,8 @@ var floors = map[string]int{
 	// What only programs use.
 	"cmd/remote": 4,
 	"web":        4,
-	"cmd/farm":   5,
+
+	"farm": 5, // puts parts together
 
 	"cmd/bench":                6,
 	"cmd/forerunner":           6,
@@ -103,7 +104,7 @@ func TestFloorFaults(t *testing.T) {
 		want      string // part of the only fault, or empty
 	}{
 		{"down", "worker", []string{"cas", "cas/digest", "vfs", "proto/fsac"}, ""},
-		{"down by four", "cmd/forerunner", []string{"cmd/farm", "cgroup"}, ""},
+		{"down by four", "cmd/forerunner", []string{"farm", "cgroup"}, ""},
 		{"sideways", "vfs", []string{"cas"}, "vfs (floor 2) imports cas (floor 2)"},
 		{"between the halves", "worker", []string{"scheduler"}, "worker (floor 3) imports scheduler (floor 3)"},
 		{"up", "cas", []string{"worker"}, "cas (floor 2) imports worker (floor 3)"},

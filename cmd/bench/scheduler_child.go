@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 

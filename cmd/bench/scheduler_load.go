@@ -20,7 +20,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 

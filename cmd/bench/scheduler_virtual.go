@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 

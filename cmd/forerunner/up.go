@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/cmd/farm"
+	"github.com/forerunner-build/forerunner/farm"
 )
 
 // A localFarm is a scheduler, its storage and one worker in this process.

@@ -18,7 +18,7 @@ import (
 // can be put into force.
 func FuzzConfig(f *testing.F) {
 	for _, page := range []string{"SCHEDULING", "QUOTAS", "SECURITY", "SIZES"} {
-		text, err := os.ReadFile("../../docs/" + page + ".md")
+		text, err := os.ReadFile("../docs/" + page + ".md")
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	schemaFile  = "../../deploy/scheduler.schema.json"
-	exampleFile = "../../deploy/scheduler.example.yaml"
+	schemaFile  = "../deploy/scheduler.schema.json"
+	exampleFile = "../deploy/scheduler.example.yaml"
 )
 
 // readSchema returns the schema of a scheduler's configuration.

@@ -71,7 +71,7 @@ size_classes:
 // documented returns a page of the documentation, and its first YAML.
 func documented(t *testing.T, page string) (text, example string) {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/" + page + ".md")
+	b, err := os.ReadFile("../docs/" + page + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -473,7 +473,7 @@ func blobOf(t *testing.T, m proto.Message) *repb.BatchUpdateBlobsRequest_Request
 
 // TestDeployedAccess reads the configuration that the manifests of deploy give a scheduler.
 func TestDeployedAccess(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/kubernetes/scheduler.yaml")
+	text, err := os.ReadFile("../deploy/kubernetes/scheduler.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
