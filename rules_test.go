@@ -62,8 +62,8 @@ var floors = map[string]int{
 	"scheduler": 3,
 
 	// What only programs use.
-	"cmd/remote": 4,
-	"web":        4,
+	"client": 4,
+	"web":    4,
 
 	"farm": 5, // puts parts together
 

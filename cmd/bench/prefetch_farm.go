@@ -15,7 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
@@ -247,12 +247,12 @@ type result struct {
 // execute runs an action although its result may be cached. The time does not
 // include bringing its messages to the storage.
 func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err error) {
-	inputs := &remote.Inputs{Root: a.root}
+	inputs := &client.Inputs{Root: a.root}
 	if a.root == (digest.Digest{}) {
 		inputs = nil
 	}
 	began := time.Now()
-	outcome, err := remote.Execute(ctx, f.conn, remote.Request{
+	outcome, err := client.Execute(ctx, f.conn, client.Request{
 		Function: function, Command: a.command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.who,
 		Platform: farm.PlatformOf(a.platform),
 	})
@@ -261,7 +261,7 @@ func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err 
 	}
 	r.seconds = (time.Since(began) - outcome.Upload).Seconds()
 	if outcome.Status != nil || outcome.Result.GetExitCode() != 0 {
-		said, _ := remote.Output(ctx, f.storage, function, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
+		said, _ := client.Output(ctx, f.storage, function, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
 		return r, fmt.Errorf("%s: exit code %d: %.2000s: %w", a.command.GetArguments()[0],
 			outcome.Result.GetExitCode(), said, errors.Join(outcome.Status))
 	}

@@ -11,7 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -34,7 +34,7 @@ func newTinyPrefetch(t *testing.T, only ...string) *prefetchBench {
 	f, err := startFarm(t.Context(), dir)
 	check(t, err)
 	t.Cleanup(func() { check(t, f.close()) })
-	in, err := remote.Scan(t.Context(), function, []remote.Mount{{Dir: inputs}}, nil)
+	in, err := client.Scan(t.Context(), function, []client.Mount{{Dir: inputs}}, nil)
 	check(t, err)
 	check(t, f.storage.Upload(t.Context(), in.Blobs, nil))
 	b := newPrefetchBench(f, &prefetchOptions{options: options{runs: 2, only: only}})

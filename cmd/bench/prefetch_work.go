@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 )
 
 const (
@@ -47,7 +47,7 @@ func (f *benchFarm) goWork(ctx context.Context, module string) (*workload, error
 	if err != nil {
 		return nil, err
 	}
-	in, err := remote.Scan(ctx, function, []remote.Mount{
+	in, err := client.Scan(ctx, function, []client.Mount{
 		{Prefix: "go", Dir: strings.TrimSpace(goroot)}, {Prefix: "src", Dir: module},
 	}, nil)
 	if err != nil {
@@ -85,15 +85,15 @@ func (f *benchFarm) cxxWork(ctx context.Context) (w *workload, lacks string, err
 	if matches, _ := filepath.Glob("/usr/include/boost/version.hpp"); len(matches) == 0 {
 		return nil, "no Boost (libboost-dev)", nil
 	}
-	var mounts []remote.Mount
+	var mounts []client.Mount
 	args := []string{"g++", "-std=c++17", "-nostdinc", "-nostdinc++"}
 	for _, d := range folders {
 		args = append(args, "-isystem", "cxx"+d)
 		if !slices.ContainsFunc(folders, func(o string) bool { return strings.HasPrefix(d, o+"/") }) {
-			mounts = append(mounts, remote.Mount{Prefix: strings.TrimPrefix(d, "/"), Dir: d})
+			mounts = append(mounts, client.Mount{Prefix: strings.TrimPrefix(d, "/"), Dir: d})
 		}
 	}
-	in, err := remote.Scan(ctx, function, mounts, nil)
+	in, err := client.Scan(ctx, function, mounts, nil)
 	if err != nil {
 		return nil, "", err
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -153,7 +153,7 @@ func (s *site) upload(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, f := range folders { // sorted, as a Directory must be
-		in, err := remote.Scan(ctx, function, []remote.Mount{{Dir: filepath.Join(dir, f.Name())}}, nil)
+		in, err := client.Scan(ctx, function, []client.Mount{{Dir: filepath.Join(dir, f.Name())}}, nil)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 )
 
 func actionName(i int) string { return fmt.Sprintf("action%d", i) }
@@ -76,12 +76,12 @@ func (c *cluster) runAction(ctx context.Context, w work) bool {
 
 // execute runs an action once and returns its output and what it printed.
 func (c *cluster) execute(ctx context.Context, w work) (string, error) {
-	inputs, err := remote.Scan(ctx, digest.SHA256, []remote.Mount{{Dir: filepath.Join(c.dir, "in", w.name)}}, nil)
+	inputs, err := client.Scan(ctx, digest.SHA256, []client.Mount{{Dir: filepath.Join(c.dir, "in", w.name)}}, nil)
 	if err != nil {
 		return "", err
 	}
 	script := fmt.Sprintf("echo %s >> %s/starts; %s; tr a-z A-Z < in > out && cat out", w.name, c.dir, w.middle)
-	outcome, err := remote.Execute(ctx, c.calls, remote.Request{
+	outcome, err := client.Execute(ctx, c.calls, client.Request{
 		Inputs: inputs, Command: newCommand([]string{"/bin/sh", "-c", script}, []string{"out"}, "", nil, nil),
 		Metadata: &repb.RequestMetadata{TargetId: w.name}, Instance: w.instance,
 	})
@@ -91,8 +91,8 @@ func (c *cluster) execute(ctx context.Context, w work) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	client, result := cas.NewClient(c.calls, cas.ClientOptions{}), outcome.Result
-	printed, err := remote.Output(ctx, client, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
+	storage, result := cas.NewClient(c.calls, cas.ClientOptions{}), outcome.Result
+	printed, err := client.Output(ctx, storage, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +100,7 @@ func (c *cluster) execute(ctx context.Context, w work) (string, error) {
 		return fmt.Sprintf("exit code %d, %s%s", result.GetExitCode(), printed, result.GetStderrRaw()), nil
 	}
 	file := result.GetOutputFiles()[0]
-	made, err := remote.Output(ctx, client, digest.SHA256, file.GetContents(), file.GetDigest())
+	made, err := client.Output(ctx, storage, digest.SHA256, file.GetContents(), file.GetDigest())
 	return string(made) + string(printed), err
 }
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -110,12 +110,12 @@ func (d *demo) build(ctx context.Context, address string) (string, error) {
 	fmt.Printf("the job: go build of %s, with the SDK in %s as part of the input\n", d.module, d.sdk)
 	progress := newProgress(os.Stdout, false)
 	defer progress.end()
-	inputs, err := remote.Scan(ctx, digest.SHA256,
-		[]remote.Mount{{Prefix: "go", Dir: d.sdk}, {Prefix: "src", Dir: d.module}}, progress.scanned)
+	inputs, err := client.Scan(ctx, digest.SHA256,
+		[]client.Mount{{Prefix: "go", Dir: d.sdk}, {Prefix: "src", Dir: d.module}}, progress.scanned)
 	if err != nil {
 		return "", fmt.Errorf("read inputs: %w", err)
 	}
-	outcome, err := remote.Execute(ctx, conn, remote.Request{
+	outcome, err := client.Execute(ctx, conn, client.Request{
 		Function: digest.SHA256, Inputs: inputs, Progress: progress.event,
 		Command: newCommand(
 			[]string{"/bin/sh", "-c", `export GOROOT="$PWD/go" HOME=/tmp && cd src && exec ../go/bin/go build -o ../out/demo .`},
@@ -128,13 +128,13 @@ func (d *demo) build(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	progress.end()
-	client := cas.NewClient(conn, cas.ClientOptions{NoCompression: true})
+	storage := cas.NewClient(conn, cas.ClientOptions{NoCompression: true})
 	if outcome.Status != nil || outcome.Result.GetExitCode() != 0 {
-		stderr, _ := remote.Output(ctx, client, digest.SHA256, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
+		stderr, _ := client.Output(ctx, storage, digest.SHA256, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
 		return "", fmt.Errorf("go build failed with exit code %d: %w\n%s", outcome.Result.GetExitCode(),
 			errors.Join(outcome.Status), bytes.TrimSpace(stderr))
 	}
-	if err := remote.Download(ctx, client, digest.SHA256, outcome.Result, filepath.Join(d.dir, "fetched")); err != nil {
+	if err := client.Download(ctx, storage, digest.SHA256, outcome.Result, filepath.Join(d.dir, "fetched")); err != nil {
 		return "", fmt.Errorf("fetch the program: %w", err)
 	}
 	printTable(inputs, outcome)
@@ -142,7 +142,7 @@ func (d *demo) build(ctx context.Context, address string) (string, error) {
 }
 
 // printTable says what the job had, what it used and how long each part took.
-func printTable(inputs *remote.Inputs, outcome *remote.Outcome) {
+func printTable(inputs *client.Inputs, outcome *client.Outcome) {
 	m := outcome.Result.GetExecutionMetadata()
 	used := inputUse(m)
 	between := func(from, to *timestamppb.Timestamp) time.Duration {

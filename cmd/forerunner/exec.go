@@ -22,7 +22,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -112,15 +112,15 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	}
 	progress := newProgress(os.Stderr, e.quiet)
 	defer progress.end()
-	inputs, err := remote.Scan(ctx, digest.SHA256, mounts, progress.scanned)
+	inputs, err := client.Scan(ctx, digest.SHA256, mounts, progress.scanned)
 	if err != nil {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
 	shown := printed{
-		stdout: remote.NewLive(afterProgress{progress, os.Stdout}), stderr: remote.NewLive(afterProgress{progress, os.Stderr}),
+		stdout: client.NewLive(afterProgress{progress, os.Stdout}), stderr: client.NewLive(afterProgress{progress, os.Stderr}),
 	}
-	outcome, err := remote.Execute(ctx, conn, remote.Request{
+	outcome, err := client.Execute(ctx, conn, client.Request{
 		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
 		Command: newCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
 		Timeout: e.timeout, DoNotCache: e.noCache, SkipCacheLookup: e.skip,
@@ -137,7 +137,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 }
 
 // A printed is what exec has printed while the command ran.
-type printed struct{ stdout, stderr *remote.Live }
+type printed struct{ stdout, stderr *client.Live }
 
 // An afterProgress writes to out when the line of progress is out of the way.
 type afterProgress struct {
@@ -151,7 +151,7 @@ func (a afterProgress) Write(b []byte) (int, error) {
 }
 
 // printRest prints what of a command's output was not printed while it ran.
-func printRest(out io.Writer, live *remote.Live, final []byte) {
+func printRest(out io.Writer, live *client.Live, final []byte) {
 	rest, whole := live.Rest(final)
 	if whole {
 		fmt.Fprintln(os.Stderr, "the action was run again, and this is what counts:")
@@ -170,10 +170,10 @@ func greet(ctx context.Context, conn *grpc.ClientConn) error {
 
 // finish prints what the command printed and was not seen yet, brings its outputs back and turns
 // its exit code into ours.
-func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *remote.Outcome, shown printed) error {
+func (e *execution) finish(ctx context.Context, storage *cas.Client, outcome *client.Outcome, shown printed) error {
 	result := outcome.Result
-	stdout, outErr := remote.Output(ctx, client, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
-	stderr, errErr := remote.Output(ctx, client, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())
+	stdout, outErr := client.Output(ctx, storage, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
+	stderr, errErr := client.Output(ctx, storage, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())
 	if outErr == nil {
 		printRest(os.Stdout, shown.stdout, stdout)
 	}
@@ -190,7 +190,7 @@ func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *rem
 	if outcome.Message != "" && !e.quiet {
 		fmt.Fprintln(os.Stderr, outcome.Message)
 	}
-	if err := remote.Download(ctx, client, digest.SHA256, result, e.download); err != nil {
+	if err := client.Download(ctx, storage, digest.SHA256, result, e.download); err != nil {
 		return fmt.Errorf("bring outputs back: %w", err)
 	}
 	if missing := missingOutputs(e.outputs, result); len(missing) > 0 && result.GetExitCode() == 0 {
@@ -203,16 +203,16 @@ func (e *execution) finish(ctx context.Context, client *cas.Client, outcome *rem
 }
 
 // parseMounts reads DIR and PREFIX=DIR.
-func parseMounts(specs []string) ([]remote.Mount, error) {
-	var mounts []remote.Mount
+func parseMounts(specs []string) ([]client.Mount, error) {
+	var mounts []client.Mount
 	for _, spec := range specs {
-		m := remote.Mount{Dir: spec}
+		m := client.Mount{Dir: spec}
 		if _, err := os.Stat(spec); err != nil {
 			prefix, dir, ok := strings.Cut(spec, "=")
 			if !ok {
 				return nil, fmt.Errorf("--input: %w", err)
 			}
-			m = remote.Mount{Prefix: path.Clean(prefix), Dir: dir}
+			m = client.Mount{Prefix: path.Clean(prefix), Dir: dir}
 		}
 		mounts = append(mounts, m)
 	}

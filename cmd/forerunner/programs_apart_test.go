@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
 )
 
@@ -93,20 +93,20 @@ func testRemoteStorage(f *farmTest) {
 	worker := f.worker("worker", address, storage)
 	f.write("in/text", "hello\n")
 	conn := &splitConn{execution: f.dial(address), storage: f.dial(storage)}
-	inputs, err := remote.Scan(f.Context(), digest.SHA256, []remote.Mount{{Dir: filepath.Join(f.dir, "in")}}, nil)
+	inputs, err := client.Scan(f.Context(), digest.SHA256, []client.Mount{{Dir: filepath.Join(f.dir, "in")}}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, cached := range []bool{false, true} {
-		outcome, err := remote.Execute(f.Context(), conn, remote.Request{Inputs: inputs, Command: &repb.Command{
+		outcome, err := client.Execute(f.Context(), conn, client.Request{Inputs: inputs, Command: &repb.Command{
 			Arguments: []string{"/bin/sh", "-c", "cat text; cp text copy"}, OutputPaths: []string{"copy"},
 		}})
 		if err != nil || outcome.Status != nil {
 			f.Fatalf("execute: %v, %v", err, outcome)
 		}
 		result := outcome.Result
-		client := cas.NewClient(conn, cas.ClientOptions{})
-		stdout, err := remote.Output(f.Context(), client, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
+		stored := cas.NewClient(conn, cas.ClientOptions{})
+		stdout, err := client.Output(f.Context(), stored, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 		if err != nil || string(stdout) != "hello\n" || result.GetExitCode() != 0 || outcome.Cached != cached {
 			f.Errorf("standard output %q, %v, exit code %d, from the cache: %v, want %v",
 				stdout, err, result.GetExitCode(), outcome.Cached, cached)
@@ -115,7 +115,7 @@ func testRemoteStorage(f *farmTest) {
 			f.Errorf("%d blobs uploaded again", outcome.UploadedBlobs)
 		}
 		got := filepath.Join(f.dir, fmt.Sprint("got", cached))
-		if err := remote.Download(f.Context(), client, digest.SHA256, result, got); err != nil {
+		if err := client.Download(f.Context(), stored, digest.SHA256, result, got); err != nil {
 			f.Fatal(err)
 		}
 		if text, err := os.ReadFile(filepath.Join(got, "copy")); string(text) != "hello\n" {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -27,7 +27,7 @@ type progress struct {
 
 	mu    sync.Mutex
 	last  time.Time
-	stage remote.Stage
+	stage client.Stage
 	open  bool // the current line has no end yet
 }
 
@@ -41,17 +41,17 @@ func (p *progress) scanned(files int, bytes int64) {
 }
 
 // inputs is told what the input root came to.
-func (p *progress) inputs(in *remote.Inputs) {
+func (p *progress) inputs(in *client.Inputs) {
 	p.show(true, "inputs: %d files, %s", in.Files, text.Bytes(in.Bytes))
 }
 
 // event is told how far the execution is.
-func (p *progress) event(e remote.Event) {
+func (p *progress) event(e client.Event) {
 	p.mu.Lock()
 	fresh := p.stage != e.Stage
 	p.stage = e.Stage
 	p.mu.Unlock()
-	if e.Stage == remote.Uploading {
+	if e.Stage == client.Uploading {
 		if e.TotalBytes == 0 {
 			return // it is still being asked what is missing
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 )
 
 const (
@@ -81,7 +81,7 @@ type rotAction struct {
 	before  *rotAction // nil: none
 	own     []byte
 	reads   []int
-	request remote.Request
+	request client.Request
 	digest  digest.Digest // of the Action, once it was executed
 	files   map[string][]byte
 	printed string
@@ -124,7 +124,7 @@ func (t *rotTest) newAction(number int) *rotAction {
 	if number%4 == 0 {
 		outputs = []string{"out"}
 	}
-	a.request = remote.Request{
+	a.request = client.Request{
 		Command: newCommand([]string{"/bin/sh", "-ec", script}, outputs, "", map[string]string{"PATH": "/usr/bin:/bin"}, nil),
 		Inputs:  t.inputs(a, prev),
 	}
@@ -132,7 +132,7 @@ func (t *rotTest) newAction(number int) *rotAction {
 }
 
 // inputs makes the input root of an action. What another action makes is not among its blobs.
-func (t *rotTest) inputs(a *rotAction, prev []byte) *remote.Inputs {
+func (t *rotTest) inputs(a *rotAction, prev []byte) *client.Inputs {
 	own, before := digest.Of(digest.SHA256, a.own), digest.Of(digest.SHA256, prev)
 	root, encoded, err := digest.OfMessage(digest.SHA256, &repb.Directory{
 		Files:       []*repb.FileNode{{Name: "own", Digest: own.Proto()}, {Name: "prev", Digest: before.Proto()}},
@@ -145,7 +145,7 @@ func (t *rotTest) inputs(a *rotAction, prev []byte) *remote.Inputs {
 	if a.before == nil {
 		blobs = append(blobs, cas.BytesBlob(before, prev))
 	}
-	return &remote.Inputs{Root: root, Blobs: blobs}
+	return &client.Inputs{Root: root, Blobs: blobs}
 }
 
 // build gets the result of an action as a build tool does: what the farm says it lacks it is brought, or made
@@ -184,7 +184,7 @@ func (t *rotTest) once(ctx context.Context, a *rotAction, n int) error {
 	if n > 0 {
 		t.redone.Add(1)
 	}
-	outcome, err := remote.Execute(ctx, t.conn, a.request)
+	outcome, err := client.Execute(ctx, t.conn, a.request)
 	if err == nil {
 		err = outcome.Status
 	}
@@ -212,7 +212,7 @@ func (t *rotTest) once(ctx context.Context, a *rotAction, n int) error {
 
 // compare fetches all that a result names, and compares it with the model.
 func (a *rotAction) compare(ctx context.Context, t *rotTest, r *repb.ActionResult) error {
-	printed, err := remote.Output(ctx, t.client, digest.SHA256, r.GetStdoutRaw(), r.GetStdoutDigest())
+	printed, err := client.Output(ctx, t.client, digest.SHA256, r.GetStdoutRaw(), r.GetStdoutDigest())
 	if err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
@@ -224,7 +224,7 @@ func (a *rotAction) compare(ctx context.Context, t *rotTest, r *repb.ActionResul
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := remote.Download(ctx, t.client, digest.SHA256, r, dir); err != nil {
+	if err := client.Download(ctx, t.client, digest.SHA256, r, dir); err != nil {
 		return fmt.Errorf("outputs: %w", err)
 	}
 	for name, want := range a.files {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cmd/remote"
+	"github.com/forerunner-build/forerunner/client"
 )
 
 // errWrongResult is a result that no fault excuses.
@@ -71,34 +71,34 @@ type soakAction struct {
 func (a *soakAction) text() string { return fmt.Sprintf("action %d\n", a.number) }
 
 // request has a script run on text and files of that content.
-func (a *soakAction) request(ctx context.Context, script string, files map[string][]byte) (remote.Request, error) {
+func (a *soakAction) request(ctx context.Context, script string, files map[string][]byte) (client.Request, error) {
 	in := filepath.Join(a.dir, "in")
 	for name, content := range files {
 		name = filepath.Join(in, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)); err != nil {
-			return remote.Request{}, err
+			return client.Request{}, err
 		}
 	}
 	if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, "text"), []byte(a.text()), 0o644)); err != nil {
-		return remote.Request{}, err
+		return client.Request{}, err
 	}
-	inputs, err := remote.Scan(ctx, digest.SHA256, []remote.Mount{{Dir: in}}, nil)
+	inputs, err := client.Scan(ctx, digest.SHA256, []client.Mount{{Dir: in}}, nil)
 	env := map[string]string{"PATH": "/usr/bin:/bin", "VARIANT": fmt.Sprint(a.variant)}
-	return remote.Request{
+	return client.Request{
 		Inputs: inputs, Command: newCommand([]string{"/bin/sh", "-c", script}, []string{"out"}, "", env, nil),
 	}, err
 }
 
 // execute executes r, which must end with that exit code and print text.
-func (a *soakAction) execute(ctx context.Context, r remote.Request, code int32, text string) (*repb.ActionResult, error) {
-	outcome, err := remote.Execute(ctx, a.conn, r)
+func (a *soakAction) execute(ctx context.Context, r client.Request, code int32, text string) (*repb.ActionResult, error) {
+	outcome, err := client.Execute(ctx, a.conn, r)
 	if err == nil {
 		err = outcome.Status
 	}
 	if err != nil {
 		return nil, fmt.Errorf("execute: %w", err)
 	}
-	got, err := remote.Output(ctx, a.client, digest.SHA256, outcome.Result.GetStdoutRaw(), outcome.Result.GetStdoutDigest())
+	got, err := client.Output(ctx, a.client, digest.SHA256, outcome.Result.GetStdoutRaw(), outcome.Result.GetStdoutDigest())
 	if err != nil {
 		return nil, fmt.Errorf("standard output: %w", err)
 	}
@@ -156,7 +156,7 @@ func (a *soakAction) files(ctx context.Context) error {
 		return err
 	}
 	got := filepath.Join(a.dir, "got")
-	if err := remote.Download(ctx, a.client, digest.SHA256, result, got); err != nil {
+	if err := client.Download(ctx, a.client, digest.SHA256, result, got); err != nil {
 		return fmt.Errorf("outputs: %w", err)
 	}
 	for i := range outputs {
@@ -183,7 +183,7 @@ func (a *soakAction) large(ctx context.Context) error {
 	if len(result.GetOutputFiles()) != 1 {
 		return fmt.Errorf("%w: outputs %v", errWrongResult, result.GetOutputFiles())
 	}
-	got, err := remote.Output(ctx, a.client, digest.SHA256, nil, result.GetOutputFiles()[0].GetDigest())
+	got, err := client.Output(ctx, a.client, digest.SHA256, nil, result.GetOutputFiles()[0].GetDigest())
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}

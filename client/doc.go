@@ -1,4 +1,4 @@
-// Package remote is the client side of REv2 execution for the project's own
+// Package client is the client side of REv2 execution for the project's own
 // commands: it turns local folders into an input root (Scan), has a command run
 // on them (Execute), and brings the outputs back (Download, Output).
 //
@@ -16,4 +16,4 @@
 // Every goroutine ends before the call that started it returns, except as gRPC
 // needs to take down a stream whose context is cancelled. No lock is held while
 // a callback or I/O runs; callbacks given to the package must not block.
-package remote
+package client
