@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -87,15 +86,6 @@ func parseSize(s string) (int64, error) {
 		return 0, fmt.Errorf("size %q is not a number of bytes such as 500M or 20G", s)
 	}
 	return n << shift, nil
-}
-
-// PlatformOf makes a Platform of name=value pairs, sorted as REv2 wants.
-func PlatformOf(pairs map[string]string) *repb.Platform {
-	p := &repb.Platform{}
-	for _, name := range sortedKeys(pairs) {
-		p.Properties = append(p.Properties, &repb.Platform_Property{Name: name, Value: pairs[name]})
-	}
-	return p
 }
 
 // DefaultData is where a program keeps its data unless told otherwise.

@@ -29,13 +29,6 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestPlatformIsSorted(t *testing.T) {
-	p := PlatformOf(map[string]string{"b": "2", "a": "1", "c": "3"}).GetProperties()
-	if len(p) != 3 || p[0].GetName() != "a" || p[1].GetName() != "b" || p[2].GetValue() != "3" {
-		t.Errorf("PlatformOf = %v", p)
-	}
-}
-
 // TestFlagsFromEnvironment checks who wins: the command line, then the environment,
 // then the default, and that a bad value names its variable.
 func TestFlagsFromEnvironment(t *testing.T) {

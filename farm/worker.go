@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
@@ -300,7 +300,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
 		Profiles: profiles, Reuse: records, Setting: setting, Outputs: outputs,
-		ID: id, InstancePrefix: w.InstancePrefix, Platform: PlatformOf(w.Platform), SizeClass: w.SizeClass,
+		ID: id, InstancePrefix: w.InstancePrefix, Platform: client.PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Live:      live.NewOutputsClient(schedulerConn),
 		Store:     store, StoreHealth: blobs.health,
@@ -431,5 +431,3 @@ func (w *Worker) identity() (map[string]string, error) {
 	}
 	return map[string]string{"host": host, "data": w.Data}, nil
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

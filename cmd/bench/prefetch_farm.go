@@ -254,7 +254,7 @@ func (f *benchFarm) execute(ctx context.Context, a *benchAction) (r result, err 
 	began := time.Now()
 	outcome, err := client.Execute(ctx, f.conn, client.Request{
 		Function: function, Command: a.command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.who,
-		Platform: farm.PlatformOf(a.platform),
+		Platform: client.PlatformOf(a.platform),
 	})
 	if err != nil {
 		return r, err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
@@ -54,7 +55,7 @@ func newLoad(actions, perInvocation int) (*load, error) {
 		actions: make([]loadAction, actions), index: make(map[string]int, actions),
 		asked: make([]atomic.Int64, actions), began: make([]atomic.Int64, actions),
 		start:    time.Now(),
-		platform: farm.PlatformOf(map[string]string{"OSFamily": "linux", "container-image": "docker://gcr.io/cloud-builders/bazel"}),
+		platform: client.PlatformOf(map[string]string{"OSFamily": "linux", "container-image": "docker://gcr.io/cloud-builders/bazel"}),
 	}
 	for i := range l.actions {
 		a, err := l.newAction(i, i/perInvocation)

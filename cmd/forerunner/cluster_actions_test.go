@@ -82,7 +82,7 @@ func (c *cluster) execute(ctx context.Context, w work) (string, error) {
 	}
 	script := fmt.Sprintf("echo %s >> %s/starts; %s; tr a-z A-Z < in > out && cat out", w.name, c.dir, w.middle)
 	outcome, err := client.Execute(ctx, c.calls, client.Request{
-		Inputs: inputs, Command: newCommand([]string{"/bin/sh", "-c", script}, []string{"out"}, "", nil, nil),
+		Inputs: inputs, Command: client.NewCommand([]string{"/bin/sh", "-c", script}, []string{"out"}, "", nil, nil),
 		Metadata: &repb.RequestMetadata{TargetId: w.name}, Instance: w.instance,
 	})
 	if err == nil {

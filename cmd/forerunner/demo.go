@@ -117,7 +117,7 @@ func (d *demo) build(ctx context.Context, address string) (string, error) {
 	}
 	outcome, err := client.Execute(ctx, conn, client.Request{
 		Function: digest.SHA256, Inputs: inputs, Progress: progress.event,
-		Command: newCommand(
+		Command: client.NewCommand(
 			[]string{"/bin/sh", "-c", `export GOROOT="$PWD/go" HOME=/tmp && cd src && exec ../go/bin/go build -o ../out/demo .`},
 			[]string{"out/demo"}, "", map[string]string{
 				"PATH": "/usr/bin:/bin", "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath -buildvcs=false",

@@ -122,7 +122,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	}
 	outcome, err := client.Execute(ctx, conn, client.Request{
 		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
-		Command: newCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
+		Command: client.NewCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
 		Timeout: e.timeout, DoNotCache: e.noCache, SkipCacheLookup: e.skip,
 		Progress: progress.event, Stdout: shown.stdout, Stderr: shown.stderr, CancelWithContext: true,
 	})
@@ -252,21 +252,6 @@ func (v *variables) Set(pair string) error {
 	}
 	(*v)[name] = value
 	return nil
-}
-
-// newCommand makes a Command message.
-func newCommand(args, outputs []string, workingDirectory string, env, platform map[string]string) *repb.Command {
-	c := &repb.Command{
-		Arguments: args, OutputPaths: outputs, WorkingDirectory: workingDirectory,
-	}
-	//lint:ignore SA1019 older schedulers read it here; the Action gets the same
-	c.Platform = farm.PlatformOf(platform)
-	for _, property := range farm.PlatformOf(env).GetProperties() {
-		c.EnvironmentVariables = append(c.EnvironmentVariables, &repb.Command_EnvironmentVariable{
-			Name: property.GetName(), Value: property.GetValue(),
-		})
-	}
-	return c
 }
 
 // missingOutputs lists what was asked for and is not in the result.

@@ -118,7 +118,7 @@ func (c *sizesClient) action(script string) digest.Digest {
 	}
 	command := put(&repb.Command{
 		Arguments:            []string{"/bin/sh", "-c", script},
-		EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "PATH", Value: defaultPath}},
+		EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "PATH", Value: "/usr/local/bin:/usr/bin:/bin"}},
 	})
 	action := put(&repb.Action{
 		CommandDigest: command.Proto(), InputRootDigest: put(&repb.Directory{}).Proto(), DoNotCache: true,

@@ -125,7 +125,7 @@ func (t *rotTest) newAction(number int) *rotAction {
 		outputs = []string{"out"}
 	}
 	a.request = client.Request{
-		Command: newCommand([]string{"/bin/sh", "-ec", script}, outputs, "", map[string]string{"PATH": "/usr/bin:/bin"}, nil),
+		Command: client.NewCommand([]string{"/bin/sh", "-ec", script}, outputs, "", map[string]string{"PATH": "/usr/bin:/bin"}, nil),
 		Inputs:  t.inputs(a, prev),
 	}
 	return a

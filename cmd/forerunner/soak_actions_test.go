@@ -85,7 +85,7 @@ func (a *soakAction) request(ctx context.Context, script string, files map[strin
 	inputs, err := client.Scan(ctx, digest.SHA256, []client.Mount{{Dir: in}}, nil)
 	env := map[string]string{"PATH": "/usr/bin:/bin", "VARIANT": fmt.Sprint(a.variant)}
 	return client.Request{
-		Inputs: inputs, Command: newCommand([]string{"/bin/sh", "-c", script}, []string{"out"}, "", env, nil),
+		Inputs: inputs, Command: client.NewCommand([]string{"/bin/sh", "-c", script}, []string{"out"}, "", env, nil),
 	}, err
 }
 
