@@ -67,10 +67,12 @@ var floors = map[string]int{
 
 	"farm": 5, // puts parts together
 
-	"cmd/bench":                6,
-	"cmd/forerunner":           6,
-	"cmd/forerunner-scheduler": 6,
-	"cmd/forerunner-worker":    6,
+	"bench": 6, // for developers
+
+	"cmd/bench":                7,
+	"cmd/forerunner":           7,
+	"cmd/forerunner-scheduler": 7,
+	"cmd/forerunner-worker":    7,
 }
 
 // tools are programs for developers, outside of the floors: they import nothing of ours and

@@ -1,0 +1,68 @@
+package bench
+
+import (
+	"context"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A loadStorage is a storage that holds the actions and commands of a load, in memory, and no results.
+type loadStorage struct {
+	repb.UnimplementedContentAddressableStorageServer
+	repb.UnimplementedActionCacheServer
+	blobs map[string][]byte // by hash
+}
+
+func newLoadStorage(l *load) *loadStorage {
+	s := &loadStorage{blobs: make(map[string][]byte, 2*len(l.actions))}
+	for _, a := range l.actions {
+		s.blobs[a.digest.Proto().GetHash()] = a.action
+		s.blobs[a.commandDigest.Proto().GetHash()] = a.command
+	}
+	return s
+}
+
+func (s *loadStorage) register(g *grpc.Server) {
+	repb.RegisterContentAddressableStorageServer(g, s)
+	repb.RegisterActionCacheServer(g, s)
+	repb.RegisterCapabilitiesServer(g, loadCapabilities{})
+}
+
+// BatchReadBlobs implements repb.ContentAddressableStorageServer.
+func (s *loadStorage) BatchReadBlobs(
+	_ context.Context, r *repb.BatchReadBlobsRequest,
+) (*repb.BatchReadBlobsResponse, error) {
+	answer := &repb.BatchReadBlobsResponse{}
+	for _, d := range r.GetDigests() {
+		b, ok := s.blobs[d.GetHash()]
+		e := &repb.BatchReadBlobsResponse_Response{Digest: d, Data: b}
+		if !ok {
+			e.Status = status.New(codes.NotFound, "no such blob").Proto()
+		}
+		answer.Responses = append(answer.Responses, e)
+	}
+	return answer, nil
+}
+
+// GetActionResult implements repb.ActionCacheServer.
+func (s *loadStorage) GetActionResult(context.Context, *repb.GetActionResultRequest) (*repb.ActionResult, error) {
+	return nil, status.Error(codes.NotFound, "nothing is cached")
+}
+
+// loadCapabilities are those of a loadStorage.
+type loadCapabilities struct {
+	repb.UnimplementedCapabilitiesServer
+}
+
+// GetCapabilities implements repb.CapabilitiesServer.
+func (loadCapabilities) GetCapabilities(
+	context.Context, *repb.GetCapabilitiesRequest,
+) (*repb.ServerCapabilities, error) {
+	return &repb.ServerCapabilities{CacheCapabilities: &repb.CacheCapabilities{
+		DigestFunctions:        []repb.DigestFunction_Value{function.Proto()},
+		MaxBatchTotalSizeBytes: 4 << 20,
+	}}, nil
+}
