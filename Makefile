@@ -51,19 +51,19 @@ test-reuse: ## compare 300 compile actions that reuse results with runs (needs r
 	FORERUNNER_TEST_REUSE_ACTIONS=300 $(GO) test -count 1 -v -run TestReuse ./worker
 
 test-sizes: ## have actions with several threads, too, find the worker of their size (needs root, two idle CPUs)
-	FORERUNNER_TEST_SIZES=all $(GO) test -count 1 -v -run TestPrograms/size ./test
+	FORERUNNER_TEST_SIZES=all $(GO) test -count 1 -v ./test/sizes
 
 # Some minutes; not part of "make test".
 test-cluster: ## run 2,000 actions through the faults of a cluster in network namespaces (needs root)
-	$(GO) test -tags cluster -count 1 -v -timeout 40m -run "TestCluster|TestBazelOverTLS" ./test
+	$(GO) test -tags cluster -count 1 -v -timeout 40m -run "TestCluster|TestBazelOverTLS" ./test/cluster ./test/bazel
 
 # A minute; not part of "make test", which would need a browser.
 test-pages: page-needs ## open the pages in a real browser, during a real build (needs root; installs chromium, npm)
-	$(GO) test -tags pages -count 1 -v -timeout 30m -run 'TestPages$$' ./test
+	$(GO) test -tags pages -count 1 -v -timeout 30m ./test/pages
 
 screenshots: page-needs ## make images of the pages in build/screenshots (needs root; installs chromium, npm)
 	FORERUNNER_TEST_IMAGES=$(CURDIR)/build/screenshots \
-		$(GO) test -tags pages -count 1 -v -timeout 30m -run 'TestPages$$' ./test
+		$(GO) test -tags pages -count 1 -v -timeout 30m ./test/pages
 
 page-needs: test-needs
 	@command -v chromium >/dev/null || { apt-get update -q && \
@@ -72,21 +72,21 @@ page-needs: test-needs
 
 # Some minutes; a small one is part of "make test".
 test-flood: ## flood a scheduler that has 200 MB while actions run, and print how long they take (needs root, cgroup v1)
-	FORERUNNER_TEST_FLOOD=all $(GO) test -count 1 -v -timeout 30m -run 'TestFlood$$|TestSmallMemory' ./test
+	FORERUNNER_TEST_FLOOD=all $(GO) test -count 1 -v -timeout 30m ./test/flood
 
 # A fault of the farm is found again by its seed. A soak of a few seconds is part of "make test".
 SOAK_TIME ?= 1h
 SOAK_SEED ?= 1
 soak: ## have a farm work for SOAK_TIME (1h) through faults of SOAK_SEED (1), and look for leaks (needs root)
 	FORERUNNER_TEST_SOAK=$(SOAK_TIME) FORERUNNER_TEST_SOAK_SEED=$(SOAK_SEED) \
-		$(GO) test -count 1 -v -timeout 0 -run TestPrograms/soak ./test
+		$(GO) test -count 1 -v -timeout 0 -run TestSoak ./test/soak
 
 # A small one is part of "make test".
 ROT_ACTIONS ?= 2000
 ROT_SEED ?= 1
 test-rot: ## have a farm build ROT_ACTIONS (2000) while bytes of ROT_SEED (1) flip on its disks (needs root)
 	FORERUNNER_TEST_ROT=$(ROT_ACTIONS) FORERUNNER_TEST_ROT_SEED=$(ROT_SEED) \
-		$(GO) test -count 1 -v -timeout 2h -run TestPrograms/rot ./test
+		$(GO) test -count 1 -v -timeout 2h -run TestRot ./test/rot
 
 # What is found is written below testdata/fuzz; from there "make test" tries it each time.
 FUZZ_TIME ?= 30s

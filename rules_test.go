@@ -67,7 +67,9 @@ var floors = map[string]int{
 
 	"farm": 5, // puts parts together
 
-	"bench": 6, // for developers
+	"bench":         6, // for developers
+	"test/programs": 6, // for tests of whole farms, which are above it and hold nothing else
+	"test/bazel":    7,
 
 	"cmd/bench":                7,
 	"cmd/forerunner":           7,

@@ -1,5 +1,5 @@
 // Opens every page of a scheduler in a browser, in the middle of a build, and uses it as people do.
-// test/pages_test.go starts the farm and the build, and says with environment variables:
+// test/pages/pages_test.go starts the farm and the build, and says with environment variables:
 //
 //   PAGES    the address of the pages
 //   GATE     a file that does not exist; running actions end when it does

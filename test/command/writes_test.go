@@ -1,0 +1,153 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+// TestCacheWrites has clients, and a command on the worker, write to the action cache.
+func TestCacheWrites(t *testing.T) {
+	t.Parallel()
+	f := programs.New(t, programs.OwnSandbox)
+	for _, c := range []struct {
+		name  string
+		apart bool
+		args  []string
+		want  codes.Code
+	}{
+		{"in one process", false, nil, codes.PermissionDenied},
+		{"apart", true, nil, codes.PermissionDenied},
+		{"in one process, for clients", false, []string{"--cache-writes", "clients"}, codes.OK},
+		{"apart, for clients", true, []string{"--cache-writes=clients"}, codes.OK},
+	} {
+		f.Run(c.name, func(t *testing.T) {
+			f := programs.New(t, f.Env)
+			var all []*programs.Process
+			var address string
+			if c.apart {
+				scheduler, at := f.Scheduler(append([]string{"--data", filepath.Join(f.Dir, "scheduler")}, c.args...)...)
+				all, address = []*programs.Process{f.Worker("worker", at, at), scheduler}, at
+			} else {
+				farm, at := f.Up(filepath.Join(f.Dir, "data"), c.args...)
+				all, address = []*programs.Process{farm}, at
+			}
+			expectCacheWrites(f, address, c.want)
+			for _, p := range all {
+				p.Drain()
+			}
+		})
+	}
+}
+
+// expectCacheWrites has a farm cache what its worker did, and treat those who write results by themselves so.
+func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
+	f.Helper()
+	f.Write("in/text", "hello\n")
+	run := func(args ...string) *programs.Process {
+		return f.Exec(address, append([]string{"--input", "in", "--output", "out", "--"}, args...)...)
+	}
+	run("/bin/cp", "text", "out").Expect(0, "", "executing")
+	run("/bin/cp", "text", "out").Expect(0, "", "!executing")
+
+	err := writeResult(f.Context(), f.Dial(address), "outside", &repb.ActionResult{})
+	if status.Code(err) != want {
+		f.Errorf("a client writes a result: %v, want %s", err, want)
+	}
+	err = writeResult(f.Context(), f.Dial(address), "failure", &repb.ActionResult{ExitCode: 1})
+	if code := status.Code(err); code != want && (want != codes.OK || code != codes.InvalidArgument) {
+		f.Errorf("a client writes a failure: %v", err)
+	}
+	capabilities, err := repb.NewCapabilitiesClient(f.Dial(address)).GetCapabilities(f.Context(), &repb.GetCapabilitiesRequest{})
+	if enabled := capabilities.GetCacheCapabilities().GetActionCacheUpdateCapabilities().GetUpdateEnabled(); err != nil || enabled != (want == codes.OK) {
+		f.Errorf("update_enabled %t, %v", enabled, err)
+	}
+
+	copyTest(f, "in/program")
+	p := f.Exec(address, "--input", "in", "--platform", "network=on", "--env", writesAtVariable+"="+address, "--", "./program", "-test.run=^TestWriteResult$")
+	if code := p.Wait(); code != 0 {
+		f.Fatalf("the command on the worker: exit code %d\n%s%s", code, &p.Stdout, &p.Stderr)
+	}
+	var got string
+	if _, err := fmt.Sscanf(p.Stdout.String(), "it said %s", &got); err != nil || got != want.String() {
+		f.Errorf("a command writes a result: %q, %v, want %s", p.Stdout.String(), err, want)
+	}
+	d, _, _, err := poisoned("inside")
+	if err != nil {
+		f.Fatal(err)
+	}
+	_, err = repb.NewActionCacheClient(f.Dial(address)).GetActionResult(f.Context(), &repb.GetActionResultRequest{ActionDigest: d.Proto()})
+	if (err == nil) != (want == codes.OK) {
+		f.Errorf("what the command wrote: %v", err)
+	}
+}
+
+// copyTest makes a copy of this test's own program.
+func copyTest(f *programs.Test, name string) {
+	f.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		f.Fatal(err)
+	}
+	content, err := os.ReadFile(program)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(f.Dir, name), content, 0o755)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// writesAtVariable is set in the environment of the test when it is the command of an action.
+const writesAtVariable = "FORERUNNER_TEST_WRITES_AT"
+
+// TestWriteResult is what TestCacheWrites has run on a worker.
+func TestWriteResult(t *testing.T) {
+	address := os.Getenv(writesAtVariable)
+	if address == "" {
+		t.Skip("it is no command of an action")
+	}
+	conn, err := farm.Dial(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Printf("it said %s\n", status.Code(writeResult(t.Context(), conn, "inside", &repb.ActionResult{})))
+}
+
+// poisoned returns an action whose result somebody makes up.
+func poisoned(name string) (action digest.Digest, encoded, command []byte, err error) {
+	d, command, err := digest.OfMessage(digest.SHA256, &repb.Command{Arguments: []string{name}})
+	if err != nil {
+		return action, nil, nil, err
+	}
+	encoded, err = proto.Marshal(&repb.Action{CommandDigest: d.Proto()})
+	return digest.Of(digest.SHA256, encoded), encoded, command, err
+}
+
+// writeResult uploads an action and writes a result of it, as a client could.
+func writeResult(ctx context.Context, conn *grpc.ClientConn, name string, r *repb.ActionResult) error {
+	d, action, command, err := poisoned(name)
+	if err != nil {
+		return err
+	}
+	blobs := []cas.Blob{cas.BytesBlob(d, action), cas.BytesBlob(digest.Of(digest.SHA256, command), command)}
+	if err := cas.NewClient(conn, cas.ClientOptions{}).Upload(ctx, blobs, nil); err != nil {
+		return err
+	}
+	_, err = repb.NewActionCacheClient(conn).UpdateActionResult(ctx, &repb.UpdateActionResultRequest{ActionDigest: d.Proto(), ActionResult: r})
+	return err
+}

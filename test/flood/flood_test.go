@@ -1,0 +1,301 @@
+package flood
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+const floodedMemory = 200_000_000
+
+// A flood is one way to have a server hold what it will never need.
+type flood struct {
+	name string
+	// clients at a time; each begins anew when press returns.
+	clients int
+	press   func(c *rudeClient)
+}
+
+const (
+	methodBatch   = "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs"
+	methodWrite   = "/google.bytestream.ByteStream/Write"
+	methodExecute = "/build.bazel.remote.execution.v2.Execution/Execute"
+	methodHealth  = "/grpc.health.v1.Health/Check"
+)
+
+func floods() []flood {
+	short := append(message(15<<20), make([]byte, 15<<20-1)...)
+	long := append(message(0), make([]byte, 4<<20)...)
+	return []flood{
+		{"one byte short", 1, func(c *rudeClient) {
+			inParallel(60, func() { c.pressCall(methodBatch, short) })
+		}},
+		{"hung writers", 30, func(c *rudeClient) {
+			inParallel(100, func() { c.pressCall(methodWrite, firstOfWrite()) })
+		}},
+		{"one byte short of a health check", 1, func(c *rudeClient) {
+			inParallel(60, func() { c.pressCall(methodHealth, short) })
+		}},
+		{"more than is asked for", 30, func(c *rudeClient) {
+			inParallel(100, func() { c.pressCall(methodExecute, long) })
+		}},
+		{"idle connections", 2000, func(c *rudeClient) { c.wait() }},
+		{"endless headers", 400, func(c *rudeClient) {
+			if c.endlessHeaders(methodHealth, 2<<20-64<<10) == nil {
+				c.wait()
+			}
+		}},
+	}
+}
+
+// pressCall sends all of a call but its end, and waits for the server to lose patience.
+func (c *rudeClient) pressCall(method string, data []byte) {
+	stream, err := c.call(method)
+	if err != nil || c.send(stream, data) != nil {
+		return
+	}
+	_, _ = c.room(stream, 0) // never any: until the stream has ended
+}
+
+// firstOfWrite is a message of an upload whose rest does not come.
+func firstOfWrite() []byte {
+	var hash [32]byte
+	_, _ = rand.Read(hash[:])
+	request, err := proto.Marshal(&bytestream.WriteRequest{
+		ResourceName: fmt.Sprintf("uploads/%x-%x-%x-%x-%x/blobs/%x/100000", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:16], hash),
+		Data:         make([]byte, 60_000),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return append(message(len(request)), request...)
+}
+
+func inParallel(n int, do func()) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(do)
+	}
+	all.Wait()
+}
+
+// TestFlood has a scheduler with 200 MB of memory flooded by callers with and without identity, while a
+// client of another address runs actions: all of them come to what they should.
+func TestFlood(t *testing.T) {
+	group := memoryGroup(t, floodedMemory)
+	lasts, list := time.Second, floods()[:2]
+	if os.Getenv("FORERUNNER_TEST_FLOOD") != "" {
+		lasts, list = 20*time.Second, floods()
+	}
+	f := programs.New(t, programs.OwnSandbox)
+	a := certtest.New(t)
+	cert, key := a.Server("scheduler")
+	scheduler := inGroup(f, group, "forerunner-scheduler", "--listen", "127.0.0.1:0", "--data", filepath.Join(f.Dir, "scheduler"),
+		"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", a.File)
+	address := scheduler.WaitFor(&scheduler.Stdout, programs.ServesLine)[1]
+	who := func(name string, units ...string) []string {
+		cert, key := a.Client(name, units...)
+		return []string{"--tls-ca", a.File, "--tls-client-cert", cert, "--tls-client-key", key}
+	}
+	remote := "grpcs://" + address
+	data := filepath.Join(f.Dir, "worker")
+	f.Cleanup(func() { programs.ExpectNoMounts(f.T, data) })
+	worker := f.Start(append([]string{
+		"forerunner-worker", "--data", data, "--scheduler", remote, "--storage", remote, "--state", remote,
+	}, who("worker", auth.WorkersGroup)...)...)
+	worker.WaitFor(&worker.Stderr, programs.ReadyLine)
+	bob := who("bob")
+	pressed(f, "no flood", scheduler, func() { actions(f, "quiet", remote, bob, lasts) })
+	authority, err := os.ReadFile(a.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	mallory, err := tls.LoadX509KeyPair(a.Client("mallory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{false, true} {
+		config := &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{"h2"}}
+		if known {
+			config.Certificates = []tls.Certificate{mallory}
+		}
+		for _, flood := range list {
+			name := fmt.Sprintf("%s, identity %v", flood.name, known)
+			pressed(f, name, scheduler, func() {
+				stop := flood.start(address, config)
+				actions(f, strings.ReplaceAll(name, " ", "-"), remote, bob, lasts)
+				t.Logf("%d connections were made for it", stop())
+			})
+		}
+	}
+	worker.Drain()
+	scheduler.Drain()
+}
+
+// TestSmallMemory has a scheduler with its storage do the work of a small farm in 60 MB.
+func TestSmallMemory(t *testing.T) {
+	group := memoryGroup(t, 60_000_000)
+	f := programs.New(t, programs.OwnSandbox)
+	scheduler := inGroup(f, group, "forerunner-scheduler", "--listen", "127.0.0.1:0", "--data", filepath.Join(f.Dir, "scheduler"))
+	address := scheduler.WaitFor(&scheduler.Stdout, programs.ServesLine)[1]
+	worker := f.Worker("worker", address, address)
+	pressed(f, "small farm", scheduler, func() {
+		t.Run("clients", func(t *testing.T) {
+			for i := range 4 {
+				t.Run(fmt.Sprint(i), func(t *testing.T) {
+					t.Parallel()
+					own := *f
+					own.T = t
+					actions(&own, fmt.Sprint("client", i), "grpc://"+address, nil, time.Second)
+				})
+			}
+		})
+	})
+	worker.Drain()
+	scheduler.Drain()
+}
+
+// start floods until stop is called, which returns how many connections it took.
+func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
+	var stopped atomic.Bool
+	var made atomic.Int64
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	open := map[*rudeClient]bool{}
+	for range fl.clients {
+		all.Go(func() {
+			for !stopped.Load() {
+				c, err := dialRude(address, "127.0.0.66", config)
+				if err != nil {
+					time.Sleep(100 * time.Millisecond)
+					continue
+				}
+				made.Add(1)
+				mu.Lock()
+				open[c] = true
+				mu.Unlock()
+				if stopped.Load() {
+					c.close()
+				}
+				fl.press(c)
+				c.close()
+				mu.Lock()
+				delete(open, c)
+				mu.Unlock()
+			}
+		})
+	}
+	return func() int64 {
+		stopped.Store(true)
+		mu.Lock()
+		for c := range open {
+			c.close()
+		}
+		mu.Unlock()
+		all.Wait()
+		return made.Load()
+	}
+}
+
+// actions runs actions for a while, one after another, of which each brings 5 MB and takes 1 MB, and prints
+// how long they took.
+func actions(f *programs.Test, name, remote string, who []string, lasts time.Duration) {
+	f.Helper()
+	var took []time.Duration
+	for end := time.Now().Add(lasts); time.Now().Before(end) || len(took) < 3; {
+		tag := fmt.Sprintf("%s-%d", name, len(took))
+		f.Write(tag+"/text", strings.Repeat(tag+"\n", 5<<20/len(tag)))
+		start := time.Now()
+		p := f.Start(append(append([]string{
+			"forerunner", "exec", "--quiet", "--remote", remote, "--input", tag, "--output", "out",
+			"--download", tag + "-got",
+		}, who...), "--", "/bin/sh", "-c", "head -n 1 text; head -c 1000000 text >out")...)
+		p.Expect(0, tag+"\n")
+		took = append(took, time.Since(start))
+		want := strings.Repeat(tag+"\n", 5<<20/len(tag))[:1000000]
+		if got, err := os.ReadFile(filepath.Join(f.Dir, tag+"-got", "out")); err != nil || string(got) != want {
+			f.Fatalf("%s: %d bytes, %v", tag, len(got), err)
+		}
+	}
+	slices.Sort(took)
+	f.Logf("%d actions: median %v, longest %v", len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+}
+
+// pressed does what is to be done and prints how much memory that took; the scheduler has to be there after it.
+func pressed(f *programs.Test, name string, scheduler *programs.Process, do func()) {
+	f.Helper()
+	proc := fmt.Sprintf("/proc/%d", scheduler.Pid())
+	if err := os.WriteFile(proc+"/clear_refs", []byte("5"), 0); err != nil { // the peak begins anew
+		f.Fatal(err)
+	}
+	f.Logf("%s:", name)
+	do()
+	text, err := os.ReadFile(proc + "/status")
+	if err != nil {
+		f.Fatalf("%s: the scheduler has ended: %v", name, err)
+	}
+	_, peak, _ := strings.Cut(string(text), "VmHWM:")
+	peak, _, _ = strings.Cut(peak, "\n")
+	f.Logf("  resident at most %s", strings.TrimSpace(peak))
+}
+
+// memoryGroup makes a group of cgroup v1 below that of the test, whose processes may have so many bytes.
+func memoryGroup(t *testing.T, limit int) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own string
+	for line := range strings.Lines(string(text)) {
+		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 && parts[1] == "memory" {
+			own = parts[2]
+		}
+	}
+	group := filepath.Join("/sys/fs/cgroup/memory", own, fmt.Sprintf("forerunner-test-%d-%s", os.Getpid(), t.Name()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		programs.Needs(t, "a group of cgroup v1 for memory: %v", err)
+	}
+	t.Cleanup(func() {
+		// A process that was killed a moment ago may still be in it.
+		for end := time.Now().Add(programs.Timeout); ; time.Sleep(programs.PollInterval) {
+			if err := os.Remove(group); err == nil || time.Now().After(end) {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+	if err := os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), []byte(strconv.Itoa(limit)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return group
+}
+
+// inGroup starts a program in a group.
+func inGroup(f *programs.Test, group, program string, args ...string) *programs.Process {
+	f.Helper()
+	return f.Start(append([]string{
+		"/bin/sh", "-c", `echo $$ >"$0/cgroup.procs"; exec "$@"`, group, filepath.Join(f.Programs, program),
+	}, args...)...)
+}

@@ -1,0 +1,104 @@
+package operator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+// TestOperator looks at queues and workers, drains and kills, over a restart of the scheduler, and
+// replays what was recorded.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	f := programs.New(t, programs.ShareFolder)
+	listen, record := programs.FreeAddress(f.T), filepath.Join(f.Dir, "record")
+	serve := func() *programs.Process {
+		p, _ := f.Scheduler("--data", filepath.Join(f.Dir, "data"), "--listen", listen, "--record", record)
+		return p
+	}
+	server := serve()
+	worker := f.Worker("worker", listen, listen, "--slots", "1", "--report-width", "0")
+	started, release := filepath.Join(f.Dir, "started"), filepath.Join(f.Dir, "release")
+	wait := fmt.Sprintf("touch %s; until [ -e %s ]; do sleep 0.05; done; echo done", started, release)
+	running := f.Exec(listen, "--", "/bin/sh", "-c", wait)
+	f.WaitForFile(started)
+	doomed := f.Exec(listen, "--", "/bin/echo", "doomed")
+	later := f.Exec(listen, "--", "/bin/echo", "later")
+	expect := func(want string, args ...string) {
+		f.Helper()
+		f.Eventually(fmt.Sprintf("%s shows %q", args, want), func() bool {
+			return strings.Contains(f.Verb(listen, args...), want)
+		})
+	}
+	expect("executing", "workers", "list", "name=work*")
+	expect(`"state": "EXECUTING"`, "workers", "list", "--json")
+	expect("waits: all 1 workers that take work are busy", "queue")
+	f.Eventually("two operations wait", func() bool {
+		return strings.Count(f.Verb(listen, "queue", "operations", "stage=queued"), "\n") == 3
+	})
+	// The older of the two; the client shows why it ends.
+	name := strings.Fields(strings.Split(f.Verb(listen, "queue", "operations", "stage=queued"), "\n")[1])[0]
+	if got := f.Verb(listen, "queue", "kill", name, "--reason", "out of paper"); got != "1 operations were killed\n" {
+		f.Errorf("kill: %q", got)
+	}
+	f.Eventually("one of them ends", func() bool {
+		for _, p := range []*programs.Process{doomed, later} {
+			select {
+			case <-p.Exited:
+				return strings.Contains(p.Stderr.String(), "out of paper (FailedPrecondition)")
+			default:
+			}
+		}
+		return false
+	})
+	expect("1 workers are drained by name=worker", "workers", "drain", "name=worker")
+	expect("draining", "workers", "list")
+	f.Write("release", "")
+	running.Expect(0, "done\n")
+	f.Verb(listen, "workers", "drain", "name=worker", "--wait")
+	expect("drained: name=worker", "workers", "list")
+
+	server.Drain()
+	replayRecord(f, record)
+	server = serve()
+	expect("drained ", "workers", "list")
+	f.Start("forerunner", "workers", "undrain", "name=nobody", "--remote", listen).Expect(1, "", "no drain", "!rpc error")
+	f.Verb(listen, "workers", "undrain", "name=worker")
+	killed := 0
+	for _, p := range []*programs.Process{doomed, later} {
+		if p.Wait() != 0 {
+			killed++
+		}
+	}
+	if killed != 1 {
+		f.Errorf("%d of two clients failed, one was killed", killed)
+	}
+	worker.Drain()
+	server.Drain()
+	f.Start("forerunner", "queue", "--remote", listen).Expect(1, "", "no scheduler answers at "+listen)
+}
+
+// replayRecord checks that a recording leads to the state in which its scheduler ended.
+func replayRecord(f *programs.Test, name string) {
+	f.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer file.Close()
+	r, err := scheduler.Replay(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if got := r.State.Dump(); got != r.Recorded || r.Events < 10 || !strings.Contains(got, "drain name=worker") {
+		f.Errorf("%d events, replayed:\n%s\nrecorded:\n%s", r.Events, got, r.Recorded)
+	}
+	if info, err := file.Stat(); err == nil {
+		f.Logf("%d events took %d bytes", r.Events, info.Size())
+	}
+}

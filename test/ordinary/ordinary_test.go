@@ -1,0 +1,100 @@
+package ordinary
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+// TestOrdinaryUser runs the programs as somebody who is not root: start, build, stop, start, build, kill in
+// the middle of an action, start again, build.
+func TestOrdinaryUser(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  func(f *programs.Test)
+	}{
+		{"up", testOrdinaryUp}, {"apart", testOrdinaryApart},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := programs.NewOrdinary(t, programs.OwnSandbox)
+			f.Write("in/sub/text", "hello\n")
+			f.Write("in/empty", "")
+			f.Write("in/prog", "#!/bin/sh\ncat sub/text\n")
+			if err := os.Chmod(filepath.Join(f.Dir, "in/prog"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			test.run(f)
+		})
+	}
+}
+
+// testOrdinaryUp has a farm in one process, with its folder where it is by default.
+func testOrdinaryUp(f *programs.Test) {
+	listen := programs.FreeAddress(f.T)
+	start := func() *programs.Process {
+		p := f.Start("forerunner", "up", "--listen", listen)
+		p.WaitFor(&p.Stdout, programs.UpLine)
+		return p
+	}
+	ordinaryLife(f, listen, start)
+}
+
+// testOrdinaryApart has scheduler, storage and worker in processes of their own, as one starts them by hand.
+func testOrdinaryApart(f *programs.Test) {
+	listen := programs.FreeAddress(f.T)
+	var scheduler *programs.Process
+	ordinaryLife(f, listen, func() *programs.Process {
+		if scheduler != nil {
+			scheduler.Kill()
+		}
+		scheduler = f.Start("forerunner-scheduler", "--listen", listen)
+		scheduler.WaitFor(&scheduler.Stdout, programs.ServesLine)
+		worker := f.Start("forerunner-worker", "--scheduler", "grpc://"+listen, "--storage", "grpc://"+listen)
+		worker.WaitFor(&worker.Stderr, programs.ReadyLine)
+		return worker
+	})
+	scheduler.Drain()
+}
+
+// ordinaryLife builds, with start before each time.
+func ordinaryLife(f *programs.Test, listen string, start func() *programs.Process) {
+	f.Helper()
+	build := func(tag string) {
+		f.Helper()
+		f.Exec(listen, "--input", "in", "--output", "out", "--download", "got-"+tag, "--", "/bin/sh", "-c",
+			"set -e; ./prog; wc -c <empty; echo "+tag+" >&2; mkdir -p out/dir left/behind; ./prog >out/dir/text; "+
+				"chmod 0555 out/dir; chmod 0 left; test $(id -u) != 0").
+			Expect(0, "hello\n0\n", tag)
+		if got, err := os.ReadFile(filepath.Join(f.Dir, "got-"+tag, "out/dir/text")); string(got) != "hello\n" {
+			f.Errorf("output %q, %v", got, err)
+		}
+	}
+	farm := start()
+	build("first")
+	for _, part := range []string{"no cgroups", "no FUSE for input roots", "no sandbox", "to_have_it"} {
+		if !strings.Contains(farm.Stderr.String(), part) {
+			f.Errorf("the start does not say %q", part)
+		}
+	}
+	farm.Drain()
+
+	farm = start()
+	build("second")
+	started := filepath.Join(f.Dir, "started")
+	client := f.Exec(listen, "--input", "in", "--", "/bin/sh", "-c",
+		fmt.Sprintf("[ -e %s ] && cat sub/text && exit; mkdir -p a/b; chmod 0 a; touch %[1]s; sleep 4131.8", started))
+	f.WaitForFile(started)
+	was := programs.TraceOf(f.T, farm)
+	farm.Kill()
+	f.ExpectNoLaunchers(was)
+
+	farm = start()
+	client.Expect(0, "hello\n")
+	build("third")
+	farm.Drain()
+}

@@ -1,0 +1,114 @@
+package outage
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forerunner-build/forerunner/test/bazel"
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+const (
+	gatedActions  = 4 // run when the scheduler is killed
+	queuedActions = 6 // wait for a slot then
+	downtime      = time.Second
+)
+
+// testRestart kills a scheduler, and the storage in it, in the middle of a real build.
+// One action ends while it is gone, others after it is back, others have not begun. The build
+// succeeds and no action is started twice.
+func testRestart(f *programs.Test, c *bazel.Client) {
+	data, listen := filepath.Join(f.Dir, "scheduler"), programs.FreeAddress(f.T)
+	serve := func() *programs.Process {
+		p, _ := f.Scheduler("--data", data, "--listen", listen, "--settle", "5s")
+		return p
+	}
+	scheduler := serve()
+	worker := f.Worker("worker", listen, listen, "--slots", fmt.Sprint(gatedActions))
+	b := startGated(f, c.With("--remote_executor=grpc://"+listen), "restart")
+	b.lose(scheduler)
+	time.Sleep(downtime)
+	scheduler = serve()
+	r := b.finish(listen)
+	for _, spawn := range r.Spawns {
+		if !strings.HasPrefix(spawn.Runner, "remote") {
+			f.Errorf("%v ran %s", spawn.ListedOutputs, spawn.Runner)
+		}
+	}
+	worker.Drain()
+	scheduler.Drain()
+}
+
+// A gatedBuild is a build of gated actions whose scheduler is killed in the middle of it.
+type gatedBuild struct {
+	*programs.Test
+	built   <-chan bazel.Run
+	running []string // what had started by then
+}
+
+// startGated begins the build, in a package of its own, and returns when all slots are busy.
+func startGated(f *programs.Test, c *bazel.Client, name string) *gatedBuild {
+	f.Helper()
+	c.WritePackage(f.T, name, map[string]string{"BUILD": gated(f.Dir)})
+	b := &gatedBuild{Test: f, built: c.Start(f.T, "build", "//"+name+":all")}
+	f.Eventually("all slots are busy", func() bool { return len(f.Starts()) == gatedActions })
+	return b
+}
+
+// lose kills the scheduler and has an action end without it.
+func (b *gatedBuild) lose(scheduler *programs.Process) {
+	b.Helper()
+	scheduler.Kill()
+	b.running = slices.Sorted(maps.Keys(b.Starts()))
+	b.Write("open."+b.running[0], "")
+	b.Eventually("an action ends without a scheduler", func() bool { return b.Exists("end." + b.running[0]) })
+}
+
+// finish has the build go on with the scheduler at an address: it has to succeed, with each action
+// started once.
+func (b *gatedBuild) finish(remote string) bazel.Run {
+	b.Helper()
+	b.Eventually("clients have joined what runs", func() bool {
+		return strings.Count(b.Verb(remote, "queue", "operations", "stage=executing"), "\n") == gatedActions // and a header
+	})
+	for _, name := range b.running[1:] {
+		b.Write("open."+name, "")
+	}
+	r := <-b.built
+	if r.ExitCode != 0 {
+		b.Errorf("bazel: exit code %d\n%s", r.ExitCode, programs.Tail(r.Output, 50))
+	}
+	starts := b.Starts()
+	for name, n := range starts {
+		if n != 1 {
+			b.Errorf("action %s was started %d times", name, n)
+		}
+	}
+	if len(starts) != gatedActions+queuedActions {
+		b.Errorf("started were %v", starts)
+	}
+	return r
+}
+
+// gated declares actions that say that they start. The first ones to do so, as many as there are slots, go
+// on only when a file is there. Some are not to be cached, so that nobody may join them.
+func gated(dir string) string {
+	var build strings.Builder
+	for i := range gatedActions + queuedActions {
+		name, tags := fmt.Sprintf("action%d", i), ""
+		if i%2 == 0 {
+			tags = `tags = ["no-cache"],`
+		}
+		fmt.Fprintf(&build, `genrule(name = %q, outs = ["%[1]s.txt"], %s cmd = """
+			cd %[3]s && echo %[1]s >> starts
+			if [ $$(wc -l < starts) -le %[4]d ]; then until [ -e open.%[1]s ]; do sleep 0.05; done; fi
+			touch end.%[1]s; cd - > /dev/null; echo %[1]s > $@
+		""")
+		`, name, tags, dir, gatedActions)
+	}
+	return strings.ReplaceAll(build.String(), "\n\t\t", "\n")
+}

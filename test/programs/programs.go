@@ -1,0 +1,173 @@
+package programs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// Timeout bounds every wait for a program, PollInterval is between two looks.
+	Timeout      = 4 * time.Minute
+	PollInterval = 10 * time.Millisecond
+)
+
+// What the programs print when they serve. In each line that has an address it is the first group.
+var (
+	UpLine     = regexp.MustCompile(`(?m)^build --remote_executor=grpc://(\S+)$`)
+	ServesLine = regexp.MustCompile(`(?m)^serving on grpcs?://(\S+)$`)
+	ReadyLine  = regexp.MustCompile(`worker is ready`)
+)
+
+// In the one case actions run as by default, in the other they write where the test does.
+const (
+	OwnSandbox  = "FORERUNNER_SANDBOX=auto"
+	ShareFolder = "FORERUNNER_SANDBOX=none"
+)
+
+// A Test has the programs and a folder of its own.
+type Test struct {
+	*testing.T
+	Programs string // folder of the programs
+	Dir      string // folder of the test; commands on workers see it with ShareFolder
+	Env      string // one variable for the programs
+
+	user *syscall.Credential // whose programs they are; nil: ours
+}
+
+// New returns what a test with workers needs, with one environment variable for the programs. It ends the
+// test where the machine lacks something.
+func New(t *testing.T, env string) *Test {
+	t.Helper()
+	if os.Getuid() != 0 {
+		Needs(t, "a worker needs root")
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		Needs(t, "a worker needs FUSE: %v", err)
+	}
+	return &Test{T: t, Programs: Build(t), Dir: SharedDir(t), Env: env}
+}
+
+// nobody is a user with no rights at all.
+const nobody = 65534
+
+// NewOrdinary is like New, and runs the programs as somebody who is not root.
+func NewOrdinary(t *testing.T, env string) *Test {
+	t.Helper()
+	f := &Test{T: t, Programs: Build(t), Dir: SharedDir(t), Env: env}
+	if os.Getuid() != 0 {
+		return f
+	}
+	f.user = &syscall.Credential{Uid: nobody, Gid: nobody}
+	programs := SharedDir(t) // the others are below a folder of root's
+	err := errors.Join(os.CopyFS(programs, os.DirFS(f.Programs)), os.Chmod(programs, 0o755), os.Chmod(f.Dir, 0o755),
+		os.Chown(f.Dir, nobody, nobody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Programs = programs
+	return f
+}
+
+// Start starts a program, one of ours unless it has a path. If it still runs at the end of the test, it is killed.
+func (f *Test) Start(args ...string) *Process {
+	f.Helper()
+	p := &Process{t: f.T, Exited: make(chan struct{})}
+	program := args[0]
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(f.Programs, program)
+	}
+	p.cmd = exec.Command(program, args[1:]...)
+	p.cmd.Dir = f.Dir
+	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s", f.Env)
+	if f.user != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: f.user}
+		p.cmd.Env = append(p.cmd.Env, "HOME="+f.Dir, "XDG_CACHE_HOME=", "TMPDIR=")
+	}
+	p.cmd.Stdout, p.cmd.Stderr = &p.Stdout, &p.Stderr
+	p.cmd.WaitDelay = Timeout
+	if err := p.cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	go func() {
+		defer close(p.Exited)
+		_ = p.cmd.Wait() // ProcessState tells
+	}()
+	f.Cleanup(func() {
+		p.Signal(syscall.SIGKILL)
+		<-p.Exited
+		if f.Failed() {
+			f.Logf("%s printed:\n%s%s", args, Tail(p.Stdout.String(), 50), Tail(p.Stderr.String(), 50))
+		}
+	})
+	return p
+}
+
+// Up starts a farm below the data folder and returns it with its address.
+func (f *Test) Up(data string, args ...string) (*Process, string) {
+	f.Helper()
+	f.Cleanup(func() { ExpectNoMounts(f.T, data) })
+	p := f.Start(append([]string{"forerunner", "up", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	return p, p.WaitFor(&p.Stdout, UpLine)[1]
+}
+
+// Exec starts "forerunner exec".
+func (f *Test) Exec(address string, args ...string) *Process {
+	f.Helper()
+	return f.Start(append([]string{"forerunner", "exec", "--remote", address}, args...)...)
+}
+
+// Eventually polls until what holds.
+func (f *Test) Eventually(what string, holds func() bool) {
+	f.Helper()
+	for end := time.Now().Add(Timeout); !holds(); time.Sleep(PollInterval) {
+		if time.Now().After(end) {
+			f.Fatalf("not in %v: %s", Timeout, what)
+		}
+	}
+}
+
+// WaitForFile waits until something, an action most likely, has made a file.
+func (f *Test) WaitForFile(name string) {
+	f.Helper()
+	f.Eventually(name+" exists", func() bool {
+		_, err := os.Stat(name)
+		return err == nil
+	})
+}
+
+// Write makes a file in the folder of the test and returns its path.
+func (f *Test) Write(name, text string) string {
+	f.Helper()
+	name = filepath.Join(f.Dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		f.Fatal(err)
+	}
+	return name
+}
+
+// Starts says how often each action has been started.
+func (f *Test) Starts() map[string]int {
+	f.Helper()
+	text, err := os.ReadFile(filepath.Join(f.Dir, "starts"))
+	if err != nil && !os.IsNotExist(err) {
+		f.Fatal(err)
+	}
+	counts := map[string]int{}
+	for name := range strings.FieldsSeq(string(text)) {
+		counts[name]++
+	}
+	return counts
+}
+
+// Exists reports whether a file is there.
+func (f *Test) Exists(name string) bool {
+	_, err := os.Stat(filepath.Join(f.Dir, name))
+	return err == nil
+}
