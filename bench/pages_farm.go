@@ -24,7 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/web"
 )
 
@@ -100,7 +101,7 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 func (f *pagesFarm) options() scheduler.ServerOptions {
 	o := scheduler.ServerOptions{
 		Storage: func(string, digest.Function) scheduler.Storage { return f },
-		Config: scheduler.Config{
+		Config: core.Config{
 			MaxPerClient: 2 * len(f.load.actions),
 			Quotas: quota.Config{
 				Labels:  []quota.Label{{Name: pagesCohort, Properties: map[string]string{"OSFamily": "linux"}}},
@@ -109,8 +110,8 @@ func (f *pagesFarm) options() scheduler.ServerOptions {
 		},
 	}
 	for i := range f.shape.instances {
-		o.Quotas = append(o.Quotas, scheduler.QuotaRecord{
-			QuotaKey: scheduler.QuotaKey{Cohort: pagesCohort, Instance: f.instance(i)},
+		o.Quotas = append(o.Quotas, core.QuotaRecord{
+			QuotaKey: core.QuotaKey{Cohort: pagesCohort, Instance: f.instance(i)},
 			Quota:    quota.Quota{Min: int64(f.shape.workers / f.shape.instances / 2)},
 		})
 	}
@@ -130,17 +131,17 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 		f.group.Go(func() error { return f.ask(ctx, i) })
 	}
 	all := int64(len(f.load.actions))
-	if err := f.until(ctx, func(c scheduler.Counts) bool { return int64(c.Unmatched) == all }); err != nil {
+	if err := f.until(ctx, func(c core.Counts) bool { return int64(c.Unmatched) == all }); err != nil {
 		return err
 	}
 	for i := range f.shape.workers {
 		f.group.Go(func() error { return f.work(ctx, i) })
 	}
-	if err := f.until(ctx, func(c scheduler.Counts) bool { return c.Executing >= f.shape.workers-f.shape.quick }); err != nil {
+	if err := f.until(ctx, func(c core.Counts) bool { return c.Executing >= f.shape.workers-f.shape.quick }); err != nil {
 		return err
 	}
 	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{
-		"worker": scheduler.WorkerKey("", f.load.worker(0).GetWorkerId()),
+		"worker": core.WorkerKey("", f.load.worker(0).GetWorkerId()),
 	}}}
 	for f.clinging == "" { // it may be the last to get one
 		list, err := f.sched.Admin().ListOperations(ctx, first)
@@ -157,7 +158,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 	return nil
 }
 
-func (f *pagesFarm) until(ctx context.Context, reached func(scheduler.Counts) bool) error {
+func (f *pagesFarm) until(ctx context.Context, reached func(core.Counts) bool) error {
 	for !reached(f.sched.Counts()) {
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return err

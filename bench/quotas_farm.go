@@ -11,8 +11,8 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 // A quotaShape is a farm in virtual time whose instances have quotas.
@@ -38,7 +38,7 @@ type quotaShape struct {
 // demand swings. It keeps its own account of who has what.
 type quotaFarm struct {
 	quotaShape
-	state      *scheduler.State
+	state      *core.State
 	now, began time.Time
 	tick       time.Time
 	random     *rand.Rand
@@ -60,7 +60,7 @@ type quotaFarm struct {
 
 type quotaCohort struct {
 	name      string
-	platform  scheduler.Platform
+	platform  core.Platform
 	workers   []*quotaWorker
 	instances []*quotaInstance
 	// busy counts workers, ready the instances with something that waits and may run.
@@ -128,7 +128,7 @@ func (s *swings) Pop() any {
 // newQuotaFarm returns a farm in which four fifths of the workers are guaranteed to
 // somebody, in parts that differ, and every third instance has a maximum.
 func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
-	config := scheduler.Config{
+	config := core.Config{
 		MaxCompleted: 1000, PreemptionDelay: shape.delay, PreemptionGrace: shape.grace, MaxPreemptions: shape.atMost,
 	}
 	f := &quotaFarm{
@@ -140,12 +140,12 @@ func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
 		name := fmt.Sprintf("cohort%d", i)
 		config.Quotas.Labels = append(config.Quotas.Labels, quota.Label{Name: name, Properties: map[string]string{"pool": name}})
 		config.Quotas.Cohorts = append(config.Quotas.Cohorts, quota.Cohort{Name: name, Labels: []string{name}, Unit: quota.Slots})
-		f.cohortList = append(f.cohortList, &quotaCohort{name: name, platform: scheduler.NewPlatform(&repb.Platform{
+		f.cohortList = append(f.cohortList, &quotaCohort{name: name, platform: core.NewPlatform(&repb.Platform{
 			Properties: []*repb.Platform_Property{{Name: "pool", Value: name}},
 		})})
 	}
 	var err error
-	if f.state, err = scheduler.NewState(config); err != nil {
+	if f.state, err = core.NewState(config); err != nil {
 		return nil, err
 	}
 	for _, c := range f.cohortList {
@@ -159,7 +159,7 @@ func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
 // fill gives a cohort its workers and instances.
 func (f *quotaFarm) fill(c *quotaCohort) error {
 	for i := range f.workers {
-		w := &quotaWorker{key: scheduler.WorkerKey("", map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
+		w := &quotaWorker{key: core.WorkerKey("", map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
 		c.workers = append(c.workers, w)
 		if err := f.call(w); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (f *quotaFarm) fill(c *quotaCohort) error {
 			n.quota = quota.Quota{}
 		}
 		if n.quota != (quota.Quota{}) {
-			out, err := f.state.PutQuota(f.now, scheduler.QuotaKey{Cohort: c.name, Instance: n.name}, n.quota, false)
+			out, err := f.state.PutQuota(f.now, core.QuotaKey{Cohort: c.name, Instance: n.name}, n.quota, false)
 			if err != nil {
 				return err
 			}
@@ -287,7 +287,7 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 		op.duration = time.Second + time.Duration(float64(f.typical)*math.Exp(1.2*f.random.NormFloat64()))
 		f.operations[name] = op
 		n.waiting = append(n.waiting, op)
-		out, err := f.state.Submit(f.now, &scheduler.Operation{
+		out, err := f.state.Submit(f.now, &core.Operation{
 			Name: name, Instance: n.name, Digest: d,
 			Action: &repb.Action{}, Platform: n.cohort.platform,
 		})
@@ -304,14 +304,14 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 func (f *quotaFarm) call(w *quotaWorker) error {
 	f.calls++
 	f.callers[f.calls] = w
-	r := scheduler.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: scheduler.Idle}
+	r := core.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: core.Idle}
 	var ended *quotaOperation
 	if op := w.op; op != nil {
-		r.Doing = scheduler.Executing
+		r.Doing = core.Executing
 		r.Action = op.action
 		r.Uploading = !f.now.Before(w.end.Add(-f.upload))
 		if !f.now.Before(w.end) {
-			r.Doing, r.Uploading, r.Response, ended = scheduler.Completed, false, succeeded, op
+			r.Doing, r.Uploading, r.Response, ended = core.Completed, false, succeeded, op
 			f.done += op.duration.Seconds()
 			f.free(w)
 		}
@@ -325,12 +325,12 @@ func (f *quotaFarm) call(w *quotaWorker) error {
 }
 
 // do takes what State answers.
-func (f *quotaFarm) do(out scheduler.Out) {
+func (f *quotaFarm) do(out core.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
 		w := f.callers[r.Call]
 		delete(f.callers, r.Call)
-		if r.Do == scheduler.Execute {
+		if r.Do == core.Execute {
 			stopped := w.op != nil
 			if stopped {
 				f.stopRun(w)

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/farm"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // A usage is what a process has used so far and holds now. Memory is in bytes; Live is what
@@ -133,7 +133,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,
 		// All clients have one address here.
-		Config: scheduler.Config{MaxPerClient: 2 * openStreams},
+		Config: core.Config{MaxPerClient: 2 * openStreams},
 	}
 	answered := make(chan error, 1)
 	err = s.Run(ctx, func(address string) error {

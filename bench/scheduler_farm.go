@@ -12,10 +12,10 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
-// A virtualFarm is a scheduler.State with workers and clients that take no time of
+// A virtualFarm is a core.State with workers and clients that take no time of
 // their own. Its clock moves from one end of an action to the next. As many actions
 // are queued as at the start, all the time: the client of one that ended asks for
 // another one.
@@ -23,7 +23,7 @@ import (
 // What State does is timed apart. What goes into it has just been made then, as the
 // server makes it of a request.
 type virtualFarm struct {
-	state   *scheduler.State
+	state   *core.State
 	now     time.Time
 	tick    time.Time
 	calls   uint64
@@ -66,7 +66,7 @@ type virtualWorker struct {
 }
 
 type virtualOperation struct {
-	*scheduler.Operation
+	*core.Operation
 	duration time.Duration
 	leaf     int // which invocation
 }
@@ -78,7 +78,7 @@ const keptCompleted = 10_000
 var succeeded = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 
 func newVirtualFarm(workers int) (*virtualFarm, error) {
-	state, err := scheduler.NewState(scheduler.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
+	state, err := core.NewState(core.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
 	if err != nil {
 		return nil, err
 	}
@@ -88,18 +88,18 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 	}
 	for i := range f.workers {
 		f.workers[i].index = i
-		f.workers[i].key = scheduler.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
-		f.sync(&f.workers[i], scheduler.Report{Doing: scheduler.Idle})
+		f.workers[i].key = core.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
+		f.sync(&f.workers[i], core.Report{Doing: core.Idle})
 	}
 	return f, nil
 }
 
 // operation makes the next operation, which belongs to an invocation.
-func (f *virtualFarm) operation(of scheduler.Metadata, instance string) *virtualOperation {
+func (f *virtualFarm) operation(of core.Metadata, instance string) *virtualOperation {
 	i := len(f.operations)
 	d := digest.Of(digest.SHA256, binary.LittleEndian.AppendUint64(nil, uint64(i)))
 	op := &virtualOperation{
-		Operation: &scheduler.Operation{
+		Operation: &core.Operation{
 			Name:     fmt.Sprintf(operationName, i),
 			Instance: instance, Digest: d, Action: &repb.Action{}, Request: of,
 		},
@@ -138,13 +138,13 @@ func (f *virtualFarm) submit(op *virtualOperation) error {
 	return err
 }
 
-func (f *virtualFarm) sync(w *virtualWorker, r scheduler.Report) {
+func (f *virtualFarm) sync(w *virtualWorker, r core.Report) {
 	// A call's number says whose it is.
 	f.calls++
 	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
 	start := time.Now()
 	out := f.state.Sync(f.now, r)
-	if r.Doing == scheduler.Idle {
+	if r.Doing == core.Idle {
 		f.inside.decide += time.Since(start)
 	} else {
 		f.inside.end += time.Since(start)
@@ -153,10 +153,10 @@ func (f *virtualFarm) sync(w *virtualWorker, r scheduler.Report) {
 }
 
 // do does what the State says. Clients that are told of the end hang up.
-func (f *virtualFarm) do(out scheduler.Out) {
+func (f *virtualFarm) do(out core.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
-		if r.Do != scheduler.Execute {
+		if r.Do != core.Execute {
 			continue
 		}
 		f.decisions++
@@ -189,12 +189,12 @@ func (f *virtualFarm) step(next *virtualOperation) error {
 	if err := f.submit(next); err != nil {
 		return err
 	}
-	f.sync(w, scheduler.Report{
-		Doing: scheduler.Completed, Action: w.op.Digest, Response: succeeded, PreferIdle: true,
+	f.sync(w, core.Report{
+		Doing: core.Completed, Action: w.op.Digest, Response: succeeded, PreferIdle: true,
 	})
 	f.resting = append(f.resting, w)
 	if len(f.resting) > f.rests {
-		f.sync(f.resting[0], scheduler.Report{Doing: scheduler.Idle})
+		f.sync(f.resting[0], core.Report{Doing: core.Idle})
 		f.resting = f.resting[1:]
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // Shape of the farm that fairness is measured on: a tree of invocations that has
@@ -31,7 +31,7 @@ func benchJain(ctx context.Context, _ *options) ([]row, error) {
 	leaves := shape[0] * shape[1] * shape[2]
 	more := func(leaf int) *virtualOperation {
 		pair := leaf / shape[2]
-		op := f.operation(scheduler.Metadata{
+		op := f.operation(core.Metadata{
 			Correlated: fmt.Sprint("build ", pair), ToolInvocation: fmt.Sprint("step ", leaf),
 		}, fmt.Sprint("team-", pair/shape[1]))
 		op.leaf = leaf

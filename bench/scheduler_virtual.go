@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/farm"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // Sizes of the virtual farm, as the issue wants them.
@@ -171,10 +171,10 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 
 // invocations returns the metadata of n of them; twenty or so share what they are
 // correlated by.
-func invocations(n int) []scheduler.Metadata {
-	all := make([]scheduler.Metadata, n)
+func invocations(n int) []core.Metadata {
+	all := make([]core.Metadata, n)
 	for i := range all {
-		all[i] = scheduler.Metadata{
+		all[i] = core.Metadata{
 			ToolInvocation: fmt.Sprintf("11111111-1111-1111-1111-%012d", i),
 			Correlated:     fmt.Sprintf("22222222-2222-2222-2222-%012d", i%400),
 		}

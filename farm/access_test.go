@@ -35,7 +35,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -370,7 +370,7 @@ tokens:
 access:
   - {users: [a, "b*"], groups: [g], claims: {ref: "refs/heads/*"}, instances: [main], may: [execute, read]}
   - {anyone: true, may: [read]}
-`), &scheduler.Config{}, &got, &sizeclass.Options{})
+`), &core.Config{}, &got, &sizeclass.Options{})
 	want := auth.Options{
 		Issuers: []auth.Issuer{{
 			Name: "https://issuer.example.com", Audience: "farm", KeysFile: keys, UserClaim: "email", UserPrefix: "x:",
@@ -394,7 +394,7 @@ access:
 		"access:\n- {anyone: perhaps, may: [read]}\n": `access[0].anyone: "perhaps" is neither true nor false`,
 		"access:\n- {user: a, may: [read]}\n":         "access[0].user: there is no such field",
 	} {
-		if err := loadConfig(configFile(t, text), &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := loadConfig(configFile(t, text), &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -405,7 +405,7 @@ func TestDocumentedAccess(t *testing.T) {
 	text, example := documented(t, "SECURITY")
 	example = strings.ReplaceAll(example, "keys_file: /etc/forerunner/sso-keys.json", "")
 	var o auth.Options
-	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) != 5 {
+	if err := loadConfig(configFile(t, example), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) != 5 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if _, err := auth.New(o); err != nil {
@@ -482,7 +482,7 @@ func TestDeployedAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var o auth.Options
-	if err := loadConfig(configFile(t, config.Data["scheduler.yaml"]), &scheduler.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) < 3 {
+	if err := loadConfig(configFile(t, config.Data["scheduler.yaml"]), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) < 3 {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"maps"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -13,11 +13,11 @@ import (
 // line, column and field, nil if a scheduler would start with it. What is named in it, such as files of
 // keys, is not looked at.
 func CheckConfig(file string) error {
-	var c scheduler.Config
+	var c core.Config
 	if err := loadConfig(file, &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
 		return err
 	}
-	if _, err := scheduler.NewState(c); err != nil {
+	if _, err := core.NewState(c); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
@@ -30,7 +30,7 @@ func configFiles(file string) []string {
 	}
 	files := []string{file}
 	var access auth.Options
-	_ = loadConfig(file, &scheduler.Config{}, &access, &sizeclass.Options{})
+	_ = loadConfig(file, &core.Config{}, &access, &sizeclass.Options{})
 	for _, i := range access.Issuers {
 		if i.KeysFile != "" {
 			files = append(files, i.KeysFile)
@@ -42,7 +42,7 @@ func configFiles(file string) []string {
 // loadConfig fills in what a scheduler's configuration file says, of access and of learning size
 // classes too. Whatever it does not know, and whatever makes no sense, is an error that names file,
 // line, column and field.
-func loadConfig(file string, c *scheduler.Config, access *auth.Options, sizes *sizeclass.Options) error {
+func loadConfig(file string, c *core.Config, access *auth.Options, sizes *sizeclass.Options) error {
 	root, err := readYAML(file)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func loadConfig(file string, c *scheduler.Config, access *auth.Options, sizes *s
 	return checkQuotas()
 }
 
-func readQueue(n node) (q scheduler.QueueConfig, err error) {
+func readQueue(n node) (q core.QueueConfig, err error) {
 	has, err := n.fields(map[string]func(node) error{
 		"instance_name_prefix": func(n node) error { return n.text(&q.Prefix) },
 		"platform":             func(n node) error { return n.texts(&q.Platform) },
@@ -100,7 +100,7 @@ func readQueue(n node) (q scheduler.QueueConfig, err error) {
 	return q, nil
 }
 
-func readSizes(n node) (c scheduler.SizesConfig, err error) {
+func readSizes(n node) (c core.SizesConfig, err error) {
 	err = n.fill(&c, map[string]func(node) error{
 		"instance_name_prefix": func(n node) error { return n.text(&c.Prefix) },
 		"platform":             func(n node) error { return n.texts(&c.Platform) },
@@ -140,7 +140,7 @@ func readLearning(n node, o *sizeclass.Options) error {
 	})
 }
 
-func readLevel(n node) (l scheduler.Level, err error) {
+func readLevel(n node) (l core.Level, err error) {
 	err = n.fill(&l, map[string]func(node) error{
 		"key":        func(n node) error { return n.text((*string)(&l.Key)) },
 		"name":       func(n node) error { return n.text(&l.Name) },

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -40,7 +41,7 @@ func FuzzConfig(f *testing.F) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var c scheduler.Config
+		var c core.Config
 		var sizes sizeclass.Options
 		err := loadConfig(file, &c, &auth.Options{}, &sizes)
 		if err != nil {
@@ -52,7 +53,7 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if _, err := scheduler.NewState(c); err != nil {
+		if _, err := core.NewState(c); err != nil {
 			t.Errorf("%q: it was taken, but %v", text, err)
 		}
 		if _, err := sizeclass.NewAnalyzer(kv.NewMemory(0), sizes); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -24,7 +24,7 @@ func configFile(t *testing.T, text string) string {
 }
 
 func TestConfigFile(t *testing.T) {
-	var c scheduler.Config
+	var c core.Config
 	err := loadConfig(configFile(t, `
 # The GPU machines.
 queues:
@@ -44,25 +44,25 @@ size_classes:
     patience: 15m
 `), &c, &auth.Options{}, &sizeclass.Options{})
 	weights := map[string]float64{"ci": 4, "nightly": 0.5}
-	want := []scheduler.QueueConfig{
+	want := []core.QueueConfig{
 		{Platform: map[string]string{"gpu": "1"}},
-		{Prefix: "main", Levels: []scheduler.Level{
-			{Key: scheduler.KeyUser, Weights: weights, Stickiness: 90 * time.Second},
-			{Key: scheduler.KeyProperty, Name: "container-image", Weights: weights},
+		{Prefix: "main", Levels: []core.Level{
+			{Key: core.KeyUser, Weights: weights, Stickiness: 90 * time.Second},
+			{Key: core.KeyProperty, Name: "container-image", Weights: weights},
 		}},
 	}
-	sizes := []scheduler.SizesConfig{{
+	sizes := []core.SizesConfig{{
 		Prefix: "main", Platform: map[string]string{"OS": "linux"}, Classes: []uint32{1, 4},
 		Startup: 2 * time.Minute, Patience: 15 * time.Minute,
 	}}
 	if err != nil || !reflect.DeepEqual(c.Queues, want) || !reflect.DeepEqual(c.Sizes, sizes) {
 		t.Errorf("%+v, %+v, %v", c.Queues, c.Sizes, err)
 	}
-	if _, err := scheduler.NewState(c); err != nil {
+	if _, err := core.NewState(c); err != nil {
 		t.Error(err)
 	}
 	for _, text := range []string{"", "# nothing\n"} {
-		if err := loadConfig(configFile(t, text), &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{}); err != nil {
+		if err := loadConfig(configFile(t, text), &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -86,7 +86,7 @@ func documented(t *testing.T, page string) (text, example string) {
 // TestDocumentedConfig reads the example of the documentation.
 func TestDocumentedConfig(t *testing.T) {
 	_, example := documented(t, "SCHEDULING")
-	var c scheduler.Config
+	var c core.Config
 	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil || len(c.Queues) < 2 || len(c.Sizes) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
 	}
@@ -96,7 +96,7 @@ func TestDocumentedConfig(t *testing.T) {
 func TestDocumentedSizes(t *testing.T) {
 	_, example := documented(t, "SIZES")
 	var o sizeclass.Options
-	if err := loadConfig(configFile(t, example), &scheduler.Config{}, &auth.Options{}, &o); err != nil {
+	if err := loadConfig(configFile(t, example), &core.Config{}, &auth.Options{}, &o); err != nil {
 		t.Fatal(err)
 	}
 	rules := sizeclass.DefaultRules()
@@ -108,7 +108,7 @@ func TestDocumentedSizes(t *testing.T) {
 	}
 	off := sizeclass.Options{}
 	err := loadConfig(configFile(t, "learn_sizes: {rules: {resources: false, across_classes: false, kinds: false, least: false, queues: false, hedging: false}}"),
-		&scheduler.Config{}, &auth.Options{}, &off)
+		&core.Config{}, &auth.Options{}, &off)
 	if err != nil || *off.Rules != (sizeclass.Rules{}) {
 		t.Errorf("%+v, %v", off.Rules, err)
 	}
@@ -117,7 +117,7 @@ func TestDocumentedSizes(t *testing.T) {
 // TestDocumentedQuotas reads the example of the documentation.
 func TestDocumentedQuotas(t *testing.T) {
 	_, example := documented(t, "QUOTAS")
-	var c scheduler.Config
+	var c core.Config
 	if err := loadConfig(configFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +191,12 @@ func refusedConfigs() []refusal {
 
 func TestConfigFileIsStrict(t *testing.T) {
 	for _, test := range refusedConfigs() {
-		err := loadConfig(configFile(t, test.text), &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{})
+		err := loadConfig(configFile(t, test.text), &core.Config{}, &auth.Options{}, &sizeclass.Options{})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", test.text, err, test.want)
 		}
 	}
-	if err := loadConfig("/nowhere/x.yaml", &scheduler.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil {
+	if err := loadConfig("/nowhere/x.yaml", &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil {
 		t.Error("a file that is not there is taken")
 	}
 }

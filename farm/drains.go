@@ -11,7 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // drainsFile is where a scheduler keeps which workers are drained, in its data folder.
@@ -37,7 +37,7 @@ func (s *Scheduler) keptDrains(records kv.Store) keeper {
 }
 
 // loadDrains reads what keepDrains has written.
-func loadDrains(ctx context.Context, k keeper) ([]scheduler.Pattern, error) {
+func loadDrains(ctx context.Context, k keeper) ([]core.Pattern, error) {
 	text, err := k.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read drains: %w", err)
@@ -49,9 +49,9 @@ func loadDrains(ctx context.Context, k keeper) ([]scheduler.Pattern, error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("read drains: %s: %w (remove it to start without any)", k, err)
 	}
-	var patterns []scheduler.Pattern
+	var patterns []core.Pattern
 	for _, m := range list {
-		p, err := scheduler.NewPattern(m)
+		p, err := core.NewPattern(m)
 		if err != nil {
 			return nil, fmt.Errorf("read drains: %s: %w", k, err)
 		}
@@ -61,7 +61,7 @@ func loadDrains(ctx context.Context, k keeper) ([]scheduler.Pattern, error) {
 }
 
 // keepDrains writes the drains in force.
-func keepDrains(ctx context.Context, k keeper, patterns []scheduler.Pattern) (err error) {
+func keepDrains(ctx context.Context, k keeper, patterns []core.Pattern) (err error) {
 	list := make([]map[string]string, len(patterns))
 	for i, p := range patterns {
 		list[i] = p.Map()

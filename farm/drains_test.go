@@ -8,7 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 func TestDrains(t *testing.T) {
@@ -35,9 +35,9 @@ func testDrains(t *testing.T, k keeper) {
 		t.Errorf("without any: %v, %v", list, err)
 	}
 	want := "host=a*,slot=1 host=?"
-	var patterns []scheduler.Pattern
+	var patterns []core.Pattern
 	for s := range strings.FieldsSeq(want) {
-		p, err := scheduler.ParsePattern(s)
+		p, err := core.ParsePattern(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,13 +13,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 // quotaFields are the fields of a scheduler's configuration about quotas. check looks
 // at all of them, when they have been read.
-func quotaFields(c *scheduler.Config) (fields map[string]func(node) error, check func() error) {
+func quotaFields(c *core.Config) (fields map[string]func(node) error, check func() error) {
 	labels, cohorts := map[string]node{}, map[string]node{}
 	fields = map[string]func(node) error{
 		"labels": func(n node) error {
@@ -104,12 +104,12 @@ func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, 
 }
 
 // load returns the quotas that are kept.
-func (f quotaFile) load(ctx context.Context) ([]scheduler.QuotaRecord, error) {
+func (f quotaFile) load(ctx context.Context) ([]core.QuotaRecord, error) {
 	list, _, err := f.read(ctx)
-	records := make([]scheduler.QuotaRecord, len(list))
+	records := make([]core.QuotaRecord, len(list))
 	for i, k := range list {
-		records[i] = scheduler.QuotaRecord{
-			QuotaKey: scheduler.QuotaKey{Cohort: k.Cohort, Instance: k.Instance},
+		records[i] = core.QuotaRecord{
+			QuotaKey: core.QuotaKey{Cohort: k.Cohort, Instance: k.Instance},
 			Quota:    quota.Quota{Min: k.Min, Max: k.Max},
 		}
 	}
@@ -118,7 +118,7 @@ func (f quotaFile) load(ctx context.Context) ([]scheduler.QuotaRecord, error) {
 
 // firstQuotas returns the quotas with which s begins. A store that is shared is read again and again: if it
 // does not answer now, s begins without any.
-func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]scheduler.QuotaRecord, error) {
+func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]core.QuotaRecord, error) {
 	records, err := f.load(ctx)
 	if away := (unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {
 		s.Logger.Warn("quotas cannot be read; none is in force until they can", zap.Error(err))
@@ -129,7 +129,7 @@ func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) (
 
 // keep changes one quota of those that are kept, and returns when that is durable. A
 // zero one is left out.
-func (f quotaFile) keep(ctx context.Context, r scheduler.QuotaRecord) error {
+func (f quotaFile) keep(ctx context.Context, r core.QuotaRecord) error {
 	err := f.change(ctx, r)
 	for try := 1; errors.Is(err, kv.ErrConflict) && try < quotaTries; try++ {
 		// At random, so that two do not meet again and again.
@@ -151,7 +151,7 @@ func (f quotaFile) keep(ctx context.Context, r scheduler.QuotaRecord) error {
 	return nil
 }
 
-func (f quotaFile) change(ctx context.Context, r scheduler.QuotaRecord) error {
+func (f quotaFile) change(ctx context.Context, r core.QuotaRecord) error {
 	list, old, err := f.read(ctx)
 	if err != nil {
 		return err

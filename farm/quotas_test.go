@@ -12,13 +12,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/kv/redistest"
-	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-func quotaRecord(cohort, instance string, low, high int64) scheduler.QuotaRecord {
-	return scheduler.QuotaRecord{
-		QuotaKey: scheduler.QuotaKey{Cohort: cohort, Instance: instance}, Quota: quota.Quota{Min: low, Max: high},
+func quotaRecord(cohort, instance string, low, high int64) core.QuotaRecord {
+	return core.QuotaRecord{
+		QuotaKey: core.QuotaKey{Cohort: cohort, Instance: instance}, Quota: quota.Quota{Min: low, Max: high},
 	}
 }
 
@@ -36,7 +36,7 @@ func TestQuotasAreKept(t *testing.T) {
 	if list, err := f.load(t.Context()); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v of nothing", list, err)
 	}
-	for _, r := range []scheduler.QuotaRecord{
+	for _, r := range []core.QuotaRecord{
 		quotaRecord("c", "a", 1, 0), quotaRecord("d", "a", 0, 2), quotaRecord("c", "b", 3, 3),
 		quotaRecord("c", "a", 5, 6), quotaRecord("c", "b", 0, 0), quotaRecord("c", "unknown", 0, 0),
 	} {
@@ -49,7 +49,7 @@ func TestQuotasAreKept(t *testing.T) {
 	}
 	f, closeFile = open()
 	got, err := f.load(t.Context())
-	want := []scheduler.QuotaRecord{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
+	want := []core.QuotaRecord{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}

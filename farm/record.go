@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // maxRecord bounds the file of --record in bytes. A part of a recording is of no
@@ -17,7 +17,7 @@ const maxRecord = 1 << 30
 
 // record opens the file of --record and writes what the journal takes down until
 // finish is called. Without that flag the journal is nil.
-func (s *Scheduler) record() (journal *scheduler.Journal, finish func() error, err error) {
+func (s *Scheduler) record() (journal *core.Journal, finish func() error, err error) {
 	if s.Record == "" {
 		return nil, func() error { return nil }, nil
 	}
@@ -30,7 +30,7 @@ func (s *Scheduler) record() (journal *scheduler.Journal, finish func() error, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("--record: %w", err)
 	}
-	journal = scheduler.NewJournal(f, maxRecord)
+	journal = core.NewJournal(f, maxRecord)
 	ctx, stop := context.WithCancel(context.Background())
 	written := make(chan error, 1)
 	go func() {

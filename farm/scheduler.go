@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/worker"
@@ -63,9 +64,9 @@ type Scheduler struct {
 	LearnSizes bool
 	// ConfigFile is a YAML file that says how operations share workers; empty: none.
 	ConfigFile string
-	// Record is a file for what happens, for scheduler.Replay; empty: none.
+	// Record is a file for what happens, for core.Replay; empty: none.
 	Record string
-	Config scheduler.Config
+	Config core.Config
 	Logger *zap.Logger
 	Ports  Ports
 	// Callers bound what is taken in, and say how much memory there is.
@@ -98,7 +99,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&s.LeaseTime, "lease-time", kv.DefaultLeaseDuration, "`time` after which another scheduler takes the --lease of one that has died")
 	s.ConfigFlags(f)
 	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
-	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for scheduler.Replay; it ends at 1 GiB")
+	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for core.Replay; it ends at 1 GiB")
 	f.DurationVar(&s.Config.Settle, "settle", 5*time.Second, "`time` after the start in which workers can come back with what they run, before any action is given out")
 }
 
@@ -276,7 +277,7 @@ func (s *Scheduler) remember(
 	if o.Drains, err = loadDrains(ctx, drains); err != nil {
 		return err
 	}
-	o.KeepDrains = func(ps []scheduler.Pattern) error { return keepDrains(ctx, drains, ps) }
+	o.KeepDrains = func(ps []core.Pattern) error { return keepDrains(ctx, drains, ps) }
 	quotas := quotaFile{records}
 	o.KeepQuota = quotas.keep
 	shared := kv.IsRedisURL(string(s.State)) // others may have it, too, or this one's place
@@ -302,7 +303,7 @@ const resultHold = time.Second
 
 // schedulerConfig is what flags and the configuration file say.
 type schedulerConfig struct {
-	scheduler scheduler.Config
+	scheduler core.Config
 	sizes     sizeclass.Options
 	protect   protection
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/intake"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -30,7 +30,7 @@ func (w *Worker) CacheFlags(f *pflag.FlagSet) {
 func (w *Worker) protect() (protection, error) {
 	access := auth.Options{Logger: w.Logger}
 	if w.ConfigFile != "" {
-		if err := loadConfig(w.ConfigFile, &scheduler.Config{}, &access, &sizeclass.Options{}); err != nil {
+		if err := loadConfig(w.ConfigFile, &core.Config{}, &access, &sizeclass.Options{}); err != nil {
 			return protection{}, fmt.Errorf("--config: %w", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
@@ -54,19 +55,19 @@ func (s adminService) ListWorkers(
 	s.mu.Lock()
 	for _, key := range keys {
 		if v, ok := s.state.Worker(key); ok {
-			resp.Workers = append(resp.Workers, v.proto())
+			resp.Workers = append(resp.Workers, workerMessage(v))
 		}
 	}
 	s.mu.Unlock()
 	for _, w := range resp.Workers {
-		w.Report = s.live.report(WorkerKey(w.InstanceNamePrefix, w.Identity))
+		w.Report = s.live.report(core.WorkerKey(w.InstanceNamePrefix, w.Identity))
 	}
 	return resp, nil
 }
 
-func (v WorkerView) proto() *admin.Worker {
+func workerMessage(v core.WorkerView) *admin.Worker {
 	w := &admin.Worker{
-		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: v.Platform.admin(), SizeClass: v.SizeClass,
+		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
 		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained,
 	}
 	serves := !v.Drained && !v.Leaving
@@ -88,10 +89,10 @@ func (v WorkerView) proto() *admin.Worker {
 	return w
 }
 
-func (p Platform) admin() []*admin.Property {
+func properties(p core.Platform) []*admin.Property {
 	var list []*admin.Property
-	for _, q := range p.properties {
-		list = append(list, &admin.Property{Name: q.name, Value: q.value})
+	for _, q := range p.Proto().GetProperties() {
+		list = append(list, &admin.Property{Name: q.GetName(), Value: q.GetValue()})
 	}
 	return list
 }
@@ -103,12 +104,12 @@ func (s adminService) Drain(_ context.Context, req *admin.DrainRequest) (*admin.
 		return nil, err
 	}
 	matched := 0
-	s.step(func(now time.Time) (out Out) {
+	s.step(func(now time.Time) (out core.Out) {
 		out, err = s.state.Drain(now, p)
 		matched = len(s.state.WorkerKeys(&p))
 		return out
 	})
-	if errors.Is(err, ErrTooManyDrains) {
+	if errors.Is(err, core.ErrTooManyDrains) {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -123,7 +124,7 @@ func (s adminService) Undrain(_ context.Context, req *admin.UndrainRequest) (*ad
 		return nil, err
 	}
 	known, matched := false, 0
-	s.step(func(now time.Time) (out Out) {
+	s.step(func(now time.Time) (out core.Out) {
 		out, known = s.state.Undrain(now, p)
 		matched = len(s.state.WorkerKeys(&p))
 		return out
@@ -165,10 +166,10 @@ func (s adminService) ListQueues(
 	resp.WorkersLost = s.lost.count()
 	for _, v := range queues[:min(len(queues), maxQueues)] {
 		q := &admin.Queue{
-			InstanceNamePrefix: v.Prefix, Platform: v.Platform.admin(), SizeClass: v.SizeClass,
+			InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
 			Workers: int32(v.Workers), Idle: int32(v.Idle), Executing: int32(v.Executing), Draining: int32(v.Draining),
 			Resting: int32(v.Resting),
-			Queued:  int64(v.Queued), Root: v.Root.proto(),
+			Queued:  int64(v.Queued), Root: branchMessage(v.Root),
 		}
 		q.HeadReason = v.Why
 		if v.Head != nil {
@@ -180,10 +181,10 @@ func (s adminService) ListQueues(
 	return resp, nil
 }
 
-func (b Branch) proto() *admin.Branch {
+func branchMessage(b core.Branch) *admin.Branch {
 	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted), Why: b.Why, Due: b.Due}
 	for _, child := range b.Children {
-		m.Children = append(m.Children, child.proto())
+		m.Children = append(m.Children, branchMessage(child))
 	}
 	return m
 }
@@ -199,7 +200,7 @@ func (s adminService) ListOperations(
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	s.eachOperation(p, first.add)
 	names, next := first.page()
-	statuses := make([]Status, 0, len(names))
+	statuses := make([]core.Status, 0, len(names))
 	s.mu.Lock()
 	for _, name := range names {
 		if st, ok := s.state.Operation(name); ok && !st.Done() {
@@ -209,12 +210,12 @@ func (s adminService) ListOperations(
 	s.mu.Unlock()
 	resp := &admin.ListOperationsResponse{NextPageToken: next}
 	for _, st := range statuses {
-		resp.Operations = append(resp.Operations, st.admin())
+		resp.Operations = append(resp.Operations, operationMessage(st))
 	}
 	return resp, nil
 }
 
-func (s Status) admin() *admin.Operation {
+func operationMessage(s core.Status) *admin.Operation {
 	op := &admin.Operation{
 		Name: s.Name, Action: s.Digest.String(), DigestFunction: s.Digest.Function().String(), InstanceName: s.Instance,
 		Invocation: s.Request.ToolInvocation, Target: s.Request.Target,
@@ -238,7 +239,7 @@ func (s adminService) GetOperation(_ context.Context, req *admin.GetOperationReq
 	if !ok {
 		return nil, errUnknownOperation(req.GetName())
 	}
-	op := st.admin()
+	op := operationMessage(st)
 	op.WaitsFor = why
 	return op, nil
 }
@@ -263,7 +264,7 @@ func (s adminService) KillOperations(
 		if err := ctx.Err(); err != nil {
 			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
 		}
-		s.step(func(now time.Time) Out {
+		s.step(func(now time.Time) core.Out {
 			out, n := s.state.Kill(now, batch, reason)
 			killed += n
 			return out
@@ -272,8 +273,8 @@ func (s adminService) KillOperations(
 	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
 }
 
-func pattern(m *admin.Pattern) (Pattern, error) {
-	p, err := NewPattern(m.GetAttributes())
+func pattern(m *admin.Pattern) (core.Pattern, error) {
+	p, err := core.NewPattern(m.GetAttributes())
 	if err != nil {
 		return p, status.Errorf(codes.InvalidArgument, "pattern: %v", err)
 	}
@@ -281,7 +282,7 @@ func pattern(m *admin.Pattern) (Pattern, error) {
 }
 
 // optionalPattern returns nil for a pattern that is not set.
-func optionalPattern(m *admin.Pattern) (*Pattern, error) {
+func optionalPattern(m *admin.Pattern) (*core.Pattern, error) {
 	if m == nil {
 		return nil, nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // asked has an operator's request answered.
@@ -30,7 +31,7 @@ func asked[Q, A any](t *testing.T, call func(context.Context, Q) (A, error), req
 }
 
 func matching(pairs ...string) *admin.Pattern {
-	return &admin.Pattern{Attributes: must(ParsePattern(strings.Join(pairs, ","))).Map()}
+	return &admin.Pattern{Attributes: must(core.ParsePattern(strings.Join(pairs, ","))).Map()}
 }
 
 // operator returns what an operator calls.
@@ -89,10 +90,10 @@ func TestDrainByPattern(t *testing.T) {
 
 // TestDrainsAreKept has a drain that outlives the server.
 func TestDrainsAreKept(t *testing.T) {
-	var kept []Pattern
+	var kept []core.Pattern
 	o := ServerOptions{
 		Storage:    func(string, digest.Function) Storage { return nil },
-		KeepDrains: func(ps []Pattern) error { kept = ps; return nil },
+		KeepDrains: func(ps []core.Pattern) error { kept = ps; return nil },
 	}
 	first := adminService{Server: must(NewServer(o))}
 	asked(t, first.Drain, &admin.DrainRequest{Pattern: matching("host=a")})
@@ -119,7 +120,7 @@ func TestAdminRejects(t *testing.T) {
 		}
 		_, err := o.Undrain(t.Context(), &admin.UndrainRequest{Pattern: matching("host=x")})
 		wantStatus(t, err, codes.NotFound, "host=x")
-		for i := range maxDrains {
+		for i := range core.MaxDrains {
 			asked(t, o.Drain, &admin.DrainRequest{Pattern: matching(fmt.Sprint("host=", i))})
 		}
 		asked(t, o.Drain, &admin.DrainRequest{Pattern: matching("host=0")})
@@ -181,7 +182,7 @@ func TestKill(t *testing.T) {
 		kill(0, matching("stage=executing"))
 		kill(1, matching("client=*"))
 		dead(d)
-		if n := f.server.Counts(); n != (Counts{}) {
+		if n := f.server.Counts(); n != (core.Counts{}) {
 			t.Errorf("counts %+v", n)
 		}
 	})
@@ -191,9 +192,10 @@ func TestKill(t *testing.T) {
 func TestKillMany(t *testing.T) {
 	server := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return nil }}))
 	const n = 2*maxPage + 50
-	h := &history{t: t, actions: map[string]string{}}
 	for i := range n {
-		_, err := server.state.Submit(time.Now(), h.operation([]string{fmt.Sprint("op", i), fmt.Sprint(i % 1000)}))
+		_, err := server.state.Submit(time.Now(), &core.Operation{
+			Name: fmt.Sprint("op", i), Digest: digest.Of(digest.SHA256, fmt.Append(nil, i%1000)), Action: &repb.Action{},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +215,7 @@ func TestKillMany(t *testing.T) {
 		}
 	}
 	killed := asked(t, o.KillOperations, &admin.KillOperationsRequest{Pattern: matching("operation=*")}).GetKilled()
-	if len(seen) != n || killed != n || server.Counts() != (Counts{}) {
+	if len(seen) != n || killed != n || server.Counts() != (core.Counts{}) {
 		t.Errorf("%d operations were listed, %d killed, of %d; left are %+v", len(seen), killed, n, server.Counts())
 	}
 }

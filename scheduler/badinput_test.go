@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,36 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-)
 
-// TestManyOperationsOfOneClient has a client open as many operations as it may, by default 100,000,
-// and one more; that they are of one action does not help. Others are not disturbed, and room
-// comes back.
-func TestManyOperationsOfOneClient(t *testing.T) {
-	for _, test := range []struct{ most, bound, actions int }{{0, 100_000, 100_000}, {500, 500, 1}} {
-		state := must(NewState(Config{MaxPerClient: test.most}))
-		h := &history{t: t, actions: map[string]string{}}
-		submit := func(name string, action int, client string) error {
-			_, err := state.Submit(epoch, h.operation([]string{name, fmt.Sprint(action), "client=" + client}))
-			return err
-		}
-		for i := range test.bound {
-			if err := submit(fmt.Sprint("op", i), i%test.actions, "greedy"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := submit("more", 0, "greedy"); !errors.Is(err, ErrClientFull) {
-			t.Errorf("one more: %v", err)
-		}
-		if err := submit("modest", 0, "other"); err != nil {
-			t.Error(err)
-		}
-		state.Cancel(epoch, "op0")
-		if err := submit("more", 0, "greedy"); err != nil {
-			t.Error(err)
-		}
-	}
-}
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
 
 // TestHugeInvocationID has an invocation id of 1 MB.
 func TestHugeInvocationID(t *testing.T) {
@@ -48,7 +20,7 @@ func TestHugeInvocationID(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, string(header))
 		f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).
 			fails(codes.InvalidArgument, fmt.Sprintf("has %d bytes, at most 65536 are taken", len(header)))
-		if n := f.server.Counts(); n != (Counts{}) {
+		if n := f.server.Counts(); n != (core.Counts{}) {
 			t.Errorf("a rejected call left %+v", n)
 		}
 	})

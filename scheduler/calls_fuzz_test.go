@@ -1,16 +1,12 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -65,7 +61,7 @@ func (f *rawFarm) call(method string, request []byte, headers ...string) ([][]by
 	} else if code == codes.Internal || code == codes.Unknown {
 		f.t.Fatalf("%s: %v", method, err)
 	}
-	if problem := f.server.state.check(); problem != "" {
+	if problem := f.server.state.Check(); problem != "" {
 		f.t.Fatalf("after %s: %s", method, problem)
 	}
 	return answers, code
@@ -238,62 +234,5 @@ func FuzzExecute(f *testing.F) {
 		w := someWorker(workerStates(nil)[0])
 		w.Platform = a.GetPlatform()
 		f.desired(must(proto.Marshal(w)))
-	})
-}
-
-// FuzzPattern compares patterns with regular expressions.
-func FuzzPattern(f *testing.F) {
-	for _, text := range []string{"host=build-17", "host=*l*l?", "host=,slot=*", "a=b,a=c", "=x", "a=**?*", "größe=?"} {
-		f.Add(text, "build-17")
-	}
-	f.Fuzz(func(t *testing.T, text, value string) {
-		p, err := ParsePattern(text)
-		if err != nil || !utf8.ValidString(text) || !utf8.ValidString(value) {
-			return
-		}
-		again, err := ParsePattern(p.String())
-		if err != nil || again.String() != p.String() || len(again.Map()) != len(p.Map()) {
-			t.Fatalf("%q became %q, %v", p, again, err)
-		}
-		quick := strings.NewReplacer(`\*`, ".*", `\?`, ".")
-		want := true
-		for _, glob := range p.Map() {
-			want = want && regexp.MustCompile(`(?s)^`+quick.Replace(regexp.QuoteMeta(glob))+`$`).MatchString(value)
-		}
-		if got := p.Match(func(string) (string, bool) { return value, true }); got != want {
-			t.Errorf("%q matches %q: %v, want %v", text, value, got, want)
-		}
-	})
-}
-
-// FuzzReplay reads any recording.
-func FuzzReplay(f *testing.F) {
-	f.Add([]byte("\xff\xff\xff\xff\xff\x7fx")) // an event of terabytes
-	for seed := range byte(4) {
-		var recording bytes.Buffer
-		j := NewJournal(&recording, math.MaxInt64)
-		h := newFuzzer(&testing.T{}, bytes.Repeat([]byte{seed, 7, 2 * seed, 31, 5}, 60))
-		if err := h.state.Record(epoch, j); err != nil {
-			f.Fatal(err)
-		}
-		for len(h.script) > 0 {
-			h.step()
-		}
-		h.state.EndRecord(epoch.Add(h.at))
-		if err := j.Run(ended()); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(recording.Bytes())
-		f.Add(recording.Bytes()[:recording.Len()*2/3])
-	}
-	f.Fuzz(func(t *testing.T, recording []byte) {
-		r, err := Replay(bytes.NewReader(recording))
-		if err != nil {
-			return
-		}
-		if problem := r.State.check(); problem != "" {
-			t.Error(problem)
-		}
-		_ = r.State.Dump()
 	})
 }

@@ -1,34 +1,18 @@
-// Package scheduler decides which worker runs which action, and serves that
-// decision over gRPC.
+// Package scheduler serves the decisions of package core, which worker runs which action, over gRPC.
 //
-// It has two halves. State is deterministic: events go in with their time
-// (Submit, Attach, Detach, Cancel and Kill of operations, Sync, Hangup, Disconnect,
-// Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, Tick) and each returns one Out that says what the
-// caller must do. State has no clock, goroutine, I/O, lock or randomness, so that a
-// history can be written down (Journal), replayed (Replay) and fuzzed.
-// Server is the thin half around it: the lock, the clock, the names of
-// operations, storage and the RPCs (REv2 Execution and Capabilities,
-// longrunning Operations, Buildbarn's OperationQueue, our own admin service).
+// Server is a thin half around core.State: the lock, the clock, the names of operations, storage, what is
+// learned of size classes and the RPCs (REv2 Execution and Capabilities, longrunning Operations, Buildbarn's
+// OperationQueue, our own admin service).
 //
-// Words. An operation is what one Execute call made; a task is one run of an
-// action, shared by the operations that asked for the same action at the same
-// time. Workers with the same instance name prefix and platform form a pool;
-// the workers of a pool with the same size class share a queue. Each pool has a
-// fair.Tree, with a lane for each queue, which says whose turn it is; what its
-// branches are is in Config.Queues. Pools whose workers have certain labels are in a
-// cohort, for which a quota.Ledger says which instance names may have more, and what is
-// to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
-//
-// The package refuses to look into input roots, to write the action cache (the
-// worker does, which alone knows what shaped a result) and to guess: a worker
-// takes actions whose platform equals its own, nothing near it.
+// The package refuses to look into input roots and to write the action cache (the
+// worker does, which alone knows what shaped a result).
 //
 // Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and two
-// that watch quotas, where there are such, and waits for them. It and Journal.Run are the caller's
+// that watch quotas, where there are such, and waits for them. It and core.Journal.Run are the caller's
 // goroutines and every RPC runs on gRPC's.
 //
-// Lock order: Server.mu guards State and both registries of those who wait
+// Lock order: Server.mu guards core.State and both registries of those who wait
 // (streams and held calls). Nothing is sent, stored, logged or fetched while it is
-// held, but that mailboxes are filled. mailbox.mu and Journal.mu are taken with Server.mu or
+// held, but that mailboxes are filled. mailbox.mu and the journal's are taken with Server.mu or
 // without it; they take nothing. Server.keeping is taken before Server.mu.
 package scheduler

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // queueFullRetry is when a client may try again after RESOURCE_EXHAUSTED.
@@ -45,7 +46,7 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 	s.beginTrace(ctx, op)
 	box, err := s.submit(ctx, req, op, stream)
 	if err != nil {
-		op.refuseTrace(err)
+		refuseTrace(op, err)
 	}
 	if box == nil || err != nil {
 		return err
@@ -55,7 +56,7 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 
 // submit has an operation queued, for the caller to follow, or answers it and returns nil.
 func (s executionService) submit(
-	ctx context.Context, req *repb.ExecuteRequest, op *Operation, stream repb.Execution_ExecuteServer,
+	ctx context.Context, req *repb.ExecuteRequest, op *core.Operation, stream repb.Execution_ExecuteServer,
 ) (_ *mailbox, err error) {
 	storage := s.options.Storage(op.Instance, op.Digest.Function())
 	if !req.GetSkipCacheLookup() {
@@ -76,7 +77,7 @@ func (s executionService) submit(
 
 	s.choose(ctx, storage, op)
 	box := newMailbox()
-	if !s.accept(func(now time.Time) (out Out) {
+	if !s.accept(func(now time.Time) (out core.Out) {
 		out, err = s.state.Submit(now, op)
 		if err == nil {
 			s.followLocked(op.Name, box)
@@ -85,7 +86,7 @@ func (s executionService) submit(
 	}) {
 		return nil, errStopped()
 	}
-	if errors.Is(err, ErrQueueFull) || errors.Is(err, ErrClientFull) {
+	if errors.Is(err, core.ErrQueueFull) || errors.Is(err, core.ErrClientFull) {
 		return nil, retryLater(codes.ResourceExhausted, err, queueFullRetry)
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -101,9 +102,9 @@ func (s executionService) WaitExecution(
 		return errStopped()
 	}
 	box := newMailbox()
-	var st Status
+	var st core.Status
 	var err error
-	if !s.accept(func(now time.Time) (out Out) {
+	if !s.accept(func(now time.Time) (out core.Out) {
 		if _, known := s.operationLocked(stream.Context(), req.GetName(), auth.Observe); !known {
 			err = errUnknownOperation(req.GetName())
 			return s.state.Tick(now)
@@ -127,7 +128,7 @@ func errUnknownOperation(name string) error {
 // follow sends the states of an operation until it is done. The caller has
 // submitted or attached to it, which follow undoes.
 func (s *Server) follow(stream operationStream, name string, box *mailbox) error {
-	defer s.step(func(now time.Time) Out {
+	defer s.step(func(now time.Time) core.Out {
 		s.unfollowLocked(name, box)
 		return s.state.Detach(now, name)
 	})
@@ -158,7 +159,7 @@ func (s *Server) follow(stream operationStream, name string, box *mailbox) error
 }
 
 // withPage returns st, with the link to its page in the message of a failure.
-func (s *Server) withPage(st *Status) *Status {
+func (s *Server) withPage(st *core.Status) *core.Status {
 	failed := st.Response.GetStatus().GetCode() != 0 || st.Response.GetResult().GetExitCode() != 0
 	if !st.Done() || !failed || s.options.Pages == "" {
 		return st
@@ -172,9 +173,9 @@ func (s *Server) withPage(st *Status) *Status {
 }
 
 // sendDone ends an operation that never got to the state.
-func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.ExecuteResponse) error {
+func (s *Server) sendDone(stream operationStream, op *core.Operation, resp *repb.ExecuteResponse) error {
 	now := time.Now()
-	st := &Status{
+	st := &core.Status{
 		Operation: op, Stage: repb.ExecutionStage_COMPLETED,
 		Queued: now, Ended: now, Response: resp,
 	}
@@ -188,7 +189,7 @@ func (s *Server) sendDone(stream operationStream, op *Operation, resp *repb.Exec
 
 // cached returns the action's result from the action cache, or nil. A cache
 // that does not work costs time, not the action.
-func (s *Server) cached(ctx context.Context, storage Storage, op *Operation) *repb.ActionResult {
+func (s *Server) cached(ctx context.Context, storage Storage, op *core.Operation) *repb.ActionResult {
 	result, err := storage.GetActionResult(ctx, op.Digest)
 	switch {
 	case err == nil && result.GetExitCode() != 0:

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // maxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations, not who
@@ -57,7 +59,7 @@ func (s *Server) crowdedLocked(name string) error {
 }
 
 // attachLocked is State.Attach for a stream, which follows the operation from then on. Its error is a gRPC status.
-func (s *Server) attachLocked(now time.Time, name string, m *mailbox) (st Status, out Out, err error) {
+func (s *Server) attachLocked(now time.Time, name string, m *mailbox) (st core.Status, out core.Out, err error) {
 	if err := s.crowdedLocked(name); err != nil {
 		return st, s.state.Tick(now), err
 	}

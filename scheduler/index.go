@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	indexed "github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/record"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // IndexBucket is the bucket of an Index's records, which have the digest of its name and their number.
@@ -63,7 +64,7 @@ func (x *Index) key(part int) indexed.Key {
 }
 
 // Load returns what was remembered not long ago, in the order in which it began; what cannot be read is left out.
-func (x *Index) Load(ctx context.Context) (held []Held) {
+func (x *Index) Load(ctx context.Context) (held []core.Held) {
 	for part := range indexParts {
 		value, ok := x.store.Get(ctx, x.key(part))
 		if !ok {
@@ -74,18 +75,18 @@ func (x *Index) Load(ctx context.Context) (held []Held) {
 			continue
 		}
 		for _, one := range m.GetHeld() {
-			if h, err := heldOf(one); err == nil {
+			if h, err := core.HeldOf(one); err == nil {
 				held = append(held, h)
 			}
 		}
 	}
-	slices.SortFunc(held, func(a, b Held) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(held, func(a, b core.Held) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Name, b.Name)) })
 	return held
 }
 
 // write remembers all of held and nothing else. What the store does not take is tried again with the next.
-func (x *Index) write(ctx context.Context, held []Held) {
-	var parts [indexParts][]Held
+func (x *Index) write(ctx context.Context, held []core.Held) {
+	var parts [indexParts][]core.Held
 	for _, h := range held {
 		f := fnv.New32a()
 		_, _ = f.Write([]byte(h.Name))
@@ -104,7 +105,7 @@ func (x *Index) write(ctx context.Context, held []Held) {
 }
 
 // sumOf tells apart what is in a part, in any order.
-func sumOf(held []Held) (sum uint64) {
+func sumOf(held []core.Held) (sum uint64) {
 	for _, h := range held {
 		f := fnv.New64a()
 		_, _ = f.Write(binary.AppendVarint([]byte(h.Name), h.Started.UnixNano()))
@@ -114,12 +115,12 @@ func sumOf(held []Held) (sum uint64) {
 }
 
 // encodeIndex leaves out what is too large.
-func encodeIndex(now time.Time, held []Held) []byte {
+func encodeIndex(now time.Time, held []core.Held) []byte {
 	m := &record.Index{At: timestamppb.New(now)}
 	size := 0
 	for _, h := range held {
-		one := h.record()
-		one.Action, one.Auxiliary = h.Action, h.auxiliary()
+		one := h.Record()
+		one.Action, one.Auxiliary = h.Action, auxiliary(h.Operation)
 		n := proto.Size(one) + 8
 		if n > maxIndexedBytes || size+n > maxPartBytes-64 {
 			continue
@@ -148,7 +149,7 @@ func (s *Server) keepIndex(ctx context.Context) {
 	}
 }
 
-func (s *Server) snapshot() []Held {
+func (s *Server) snapshot() []core.Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Held(time.Now().Add(-indexEvery), maxIndexed)

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	indexed "github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // fakeRecords is a Store in memory that can be away.
@@ -54,7 +55,7 @@ func (f *fakeRecords) Put(_ context.Context, k indexed.Key, value []byte) error 
 	return nil
 }
 
-func heldNames(held []Held) string {
+func heldNames(held []core.Held) string {
 	var names []string
 	for _, h := range held {
 		names = append(names, h.Name)
@@ -82,7 +83,7 @@ func TestNextSchedulerKnowsWhatRuns(t *testing.T) {
 		lost, _ = start("lost")
 		time.Sleep(3 * indexEvery)
 	})
-	var held []Held
+	var held []core.Held
 	synctest.Test(t, func(t *testing.T) { held = index().Load(t.Context()) })
 	if got := heldNames(held); got != back+" "+lost {
 		t.Fatalf("%q is remembered, want %s and %s", got, back, lost)
@@ -112,11 +113,11 @@ func TestNextSchedulerKnowsWhatRuns(t *testing.T) {
 	})
 }
 
-func heldOnes(n int) (held []Held) {
+func heldOnes(n int) (held []core.Held) {
 	for i := range n {
 		d := digest.Of(digest.SHA256, fmt.Append(nil, i))
-		held = append(held, Held{
-			Operation: &Operation{Name: fmt.Sprintf("operations/%04d", i), Digest: d, Action: &repb.Action{DoNotCache: true}},
+		held = append(held, core.Held{
+			Operation: &core.Operation{Name: fmt.Sprintf("operations/%04d", i), Digest: d, Action: &repb.Action{DoNotCache: true}},
 			Worker:    fmt.Sprint("w", i), Started: time.Now(), Attempts: 2,
 		})
 	}
@@ -128,7 +129,7 @@ func TestIndexIsWrittenAsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := &fakeRecords{}
 		x := NewIndex(records, "farm", zap.NewNop())
-		write := func(held []Held, atMost int) {
+		write := func(held []core.Held, atMost int) {
 			t.Helper()
 			before := records.puts
 			x.write(t.Context(), held)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -30,12 +31,12 @@ type lessons struct {
 
 // choose has an operation start on the size class that former runs speak for. Where there is
 // only one, nothing is chosen, or learned.
-func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
+func (s *Server) choose(ctx context.Context, storage Storage, op *core.Operation) {
 	if s.options.Sizes == nil {
 		return
 	}
 	s.mu.Lock()
-	classes := s.state.SizeClasses(op)
+	classes := sizesOf(s.state.SizeClasses(op))
 	s.mu.Unlock()
 	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
 	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
@@ -47,36 +48,38 @@ func (s *Server) choose(ctx context.Context, storage Storage, op *Operation) {
 	s.learnTool(ctx, storage, op)
 	c := conditions(classes)
 	c.CanHedge = true
-	choice, learner := s.options.Sizes.Analyze(ctx, op.similar(reduced)).Select(c)
+	choice, learner := s.options.Sizes.Analyze(ctx, similar(op, reduced)).Select(c)
 	s.metrics.start(choice.Class)
 	op.Size, op.Expected = sizeOf(choice, op.Action.GetTimeout().AsDuration()), choice.Expected
-	op.lessons = &lessons{learner: learner}
+	addExtras(op).lessons = &lessons{learner: learner}
 }
 
 // learnTool finds out which program an action starts, unless that is known. It is a hint: where it
 // cannot be read the worker says why, or finds nothing wrong.
-func (s *Server) learnTool(ctx context.Context, storage Storage, op *Operation) {
+func (s *Server) learnTool(ctx context.Context, storage Storage, op *core.Operation) {
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
-	if op.tool != "" || err != nil {
+	if extrasOf(op).tool != "" || err != nil {
 		return
 	}
-	if op.tool = s.tools.get(d); op.tool != "" {
+	if tool := s.tools.get(d); tool != "" {
+		addExtras(op).tool = tool
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
 	command := &repb.Command{}
 	if err := read(ctx, storage, "command", d, command); err == nil && len(command.GetArguments()) > 0 {
-		op.tool = command.GetArguments()[0]
-		s.tools.put(d, op.tool)
+		tool := command.GetArguments()[0]
+		addExtras(op).tool = tool
+		s.tools.put(d, tool)
 	}
 }
 
 // similar is what is known of an operation by which former runs are found.
-func (op *Operation) similar(reduced digest.Digest) sizeclass.Action {
+func similar(op *core.Operation, reduced digest.Digest) sizeclass.Action {
 	return sizeclass.Action{
 		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
-		Mnemonic: op.Request.Mnemonic, Tool: op.tool, Platform: op.Platform.Key(),
+		Mnemonic: op.Request.Mnemonic, Tool: extrasOf(op).tool, Platform: op.Platform.Key(),
 	}
 }
 
@@ -86,9 +89,9 @@ func conditions(classes []sizeclass.Class) sizeclass.Conditions {
 }
 
 // learn takes the ends of runs. It does not wait.
-func (s *Server) learn(ended []Ended) {
+func (s *Server) learn(ended []core.Ended) {
 	for _, e := range ended {
-		lesson := e.lessons.of(time.Now(), e)
+		lesson := extrasOf(e.Operation).lessons.of(time.Now(), e)
 		if lesson == nil {
 			continue
 		}
@@ -101,7 +104,7 @@ func (s *Server) learn(ended []Ended) {
 }
 
 // of returns what the end of a run says, nil if nothing or not yet.
-func (l *lessons) of(now time.Time, e Ended) *sizeclass.Lesson {
+func (l *lessons) of(now time.Time, e core.Ended) *sizeclass.Lesson {
 	if l == nil {
 		return nil
 	}

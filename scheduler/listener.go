@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/peer"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // A connection is where calls come from. It stands for the remote address, by
@@ -55,7 +57,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c.host = c.String()
 	}
 	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() {
-		l.server.step(func(now time.Time) Out { return l.server.state.Disconnect(now, c.id) })
+		l.server.step(func(now time.Time) core.Out { return l.server.state.Disconnect(now, c.id) })
 	})}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // TestEachOperation lists more operations than are looked at without a break, while in each break some
@@ -23,10 +24,10 @@ func TestEachOperation(t *testing.T) {
 	}
 	submit := func(kind string, i int) {
 		name := fmt.Sprintf("operations/%s-%05d", kind, i)
-		s.step(func(now time.Time) Out {
-			out, err := s.state.Submit(now, &Operation{
+		s.step(func(now time.Time) core.Out {
+			out, err := s.state.Submit(now, &core.Operation{
 				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-				Request: Metadata{Target: kind},
+				Request: core.Metadata{Target: kind},
 			})
 			if err != nil {
 				t.Error(err)
@@ -41,11 +42,11 @@ func TestEachOperation(t *testing.T) {
 		submit("go", i)
 	}
 	seen, gone, come := map[string]int{}, 0, 0
-	p := must(ParsePattern("target=*"))
+	p := must(core.ParsePattern("target=*"))
 	s.eachOperation(&p, func(name string) {
 		seen[name]++
 		if gone < leave && len(seen)%2 == 0 {
-			s.step(func(now time.Time) Out {
+			s.step(func(now time.Time) core.Out {
 				out, _ := s.state.Kill(now, []string{fmt.Sprintf("operations/go-%05d", gone)}, "test")
 				return out
 			})
@@ -69,7 +70,7 @@ func TestEachOperation(t *testing.T) {
 			t.Errorf("%s is listed %d times", name, n)
 		}
 	}
-	none := must(ParsePattern("target=other"))
+	none := must(core.ParsePattern("target=other"))
 	s.eachOperation(&none, func(name string) { t.Errorf("%s is listed", name) })
 }
 

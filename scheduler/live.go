@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
@@ -63,7 +64,7 @@ func (l *liveOutputs) show(hello *live.ServeRequest) (s *showing, end func()) {
 	}
 	keys := make([]string, len(hello.GetWorkers()))
 	for i, w := range hello.GetWorkers() {
-		keys[i] = WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
+		keys[i] = core.WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
 		l.workers[keys[i]] = position{s, uint32(i)}
 	}
 	return s, func() {
@@ -137,7 +138,7 @@ func (l *liveOutputs) push(ctx context.Context, c *live.Chunk) (done bool, err e
 func (l *liveOutputs) tell(r *live.Report) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, ok := l.workers[WorkerKey(r.GetInstanceNamePrefix(), r.GetWorker().GetWorkerId())]
+	p, ok := l.workers[core.WorkerKey(r.GetInstanceNamePrefix(), r.GetWorker().GetWorkerId())]
 	if ok {
 		p.report = r
 	}

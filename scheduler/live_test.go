@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // readerStream is the far end of one Read; each chunk is taken from got.
@@ -91,7 +92,7 @@ func TestOutputIsReadOverABrokenCall(t *testing.T) {
 
 // TestReadOfWhatNobodyWaitsFor ends when the operation does.
 func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
-	inFarm(t, ServerOptions{Config: Config{ClientGrace: 10 * time.Second}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{Config: core.Config{ClientGrace: 10 * time.Second}}, func(t *testing.T, f *farm) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		name := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED).GetName()
 		ended := make(chan error, 1)

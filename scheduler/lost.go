@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // maxLost is how many workers that were lost are remembered.
@@ -21,7 +22,7 @@ type lostWorkers struct {
 	last  []*admin.LostWorker // the latest last; none is changed
 }
 
-func (l *lostWorkers) add(now time.Time, d Departure) {
+func (l *lostWorkers) add(now time.Time, d core.Departure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++

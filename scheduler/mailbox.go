@@ -1,6 +1,10 @@
 package scheduler
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
 
 // A mailbox holds the latest state of one operation for one stream. Putting
 // never blocks, so a slow client delays nobody; what it was too slow to see it
@@ -12,16 +16,16 @@ type mailbox struct {
 	next, prev *mailbox
 
 	mu     sync.Mutex
-	status *Status // guarded by mu; nil if what was put is taken
-	rev    uint64  // guarded by mu; of the last that was put
-	closed bool    // guarded by mu
+	status *core.Status // guarded by mu; nil if what was put is taken
+	rev    uint64       // guarded by mu; of the last that was put
+	closed bool         // guarded by mu
 }
 
 func newMailbox() *mailbox { return &mailbox{full: make(chan struct{}, 1)} }
 
 // put stores st, which nobody changes any more, unless what was there is newer: states
 // may arrive out of order.
-func (m *mailbox) put(st *Status) {
+func (m *mailbox) put(st *core.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed || m.rev != 0 && st.Rev <= m.rev {
@@ -46,7 +50,7 @@ func (m *mailbox) close() {
 
 // take returns the latest state, after full has given its value; nil if that is taken already, and
 // whether more may come.
-func (m *mailbox) take() (st *Status, open bool) {
+func (m *mailbox) take() (st *core.Status, open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st, m.status = m.status, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // Types of messages in an Any.
@@ -25,7 +26,7 @@ const (
 )
 
 // longrunning converts a status. Its errors are gRPC statuses.
-func longrunning(st *Status) (*longrunningpb.Operation, error) {
+func longrunning(st *core.Status) (*longrunningpb.Operation, error) {
 	m := &longrunningpb.Operation{
 		Name: st.Name, Metadata: &anypb.Any{TypeUrl: operationMetadataType, Value: encodeMetadata(st)},
 	}
@@ -33,8 +34,8 @@ func longrunning(st *Status) (*longrunningpb.Operation, error) {
 		return m, nil
 	}
 	response := st.Response
-	if st.note != "" {
-		response = annotated(response, st.note)
+	if note := extrasOf(st.Operation).note; note != "" {
+		response = core.Annotated(response, note)
 	}
 	encoded, err := proto.Marshal(response)
 	if err != nil {
@@ -48,7 +49,7 @@ func longrunning(st *Status) (*longrunningpb.Operation, error) {
 
 // encodeMetadata returns an encoded ExecuteOperationMetadata. Clients get one with each stage of
 // each operation, and to make the message and encode that takes several times as long.
-func encodeMetadata(st *Status) []byte {
+func encodeMetadata(st *core.Status) []byte {
 	var room [128]byte
 	b := make([]byte, 0, 512)
 	b = appendNumber(b, 1, int64(st.Stage))
@@ -64,7 +65,7 @@ func encodeMetadata(st *Status) []byte {
 }
 
 // appendProgress appends the ExecutedActionMetadata of an operation that is not done.
-func appendProgress(b []byte, st *Status) []byte {
+func appendProgress(b []byte, st *core.Status) []byte {
 	var room [32]byte
 	if st.Worker != "" {
 		b = appendBytes(b, 1, st.Worker)

@@ -9,30 +9,31 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // TestLongrunning decodes what clients are sent with a library.
 func TestLongrunning(t *testing.T) {
-	op := &Operation{Name: "operations/x", Digest: digest.Of(digest.SHA256, []byte("action"))}
-	empty := &Operation{Name: "operations/y", Digest: digest.BLAKE3.Empty()}
+	op := &core.Operation{Name: "operations/x", Digest: digest.Of(digest.SHA256, []byte("action"))}
+	empty := &core.Operation{Name: "operations/y", Digest: digest.BLAKE3.Empty()}
 	queued, started := time.Unix(1_800_000_000, 5), time.Unix(1_800_000_060, 0)
 	response := &repb.ExecuteResponse{Message: "made", Result: &repb.ActionResult{ExitCode: 3}}
 	stdout, stderr := "streams/operations/x/stdout", "streams/operations/x/stderr"
 	for _, test := range []struct {
 		name string
-		st   Status
+		st   core.Status
 		want *repb.ExecuteOperationMetadata
 	}{
 		{
 			"queued",
-			Status{Operation: op, Stage: repb.ExecutionStage_QUEUED, Queued: queued},
+			core.Status{Operation: op, Stage: repb.ExecutionStage_QUEUED, Queued: queued},
 			&repb.ExecuteOperationMetadata{
 				PartialExecutionMetadata: &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(queued)},
 			},
 		},
 		{
 			"executing",
-			Status{Operation: op, Stage: repb.ExecutionStage_EXECUTING, Queued: queued, Started: started, Worker: "w"},
+			core.Status{Operation: op, Stage: repb.ExecutionStage_EXECUTING, Queued: queued, Started: started, Worker: "w"},
 			&repb.ExecuteOperationMetadata{
 				StdoutStreamName: stdout, StderrStreamName: stderr,
 				PartialExecutionMetadata: &repb.ExecutedActionMetadata{
@@ -42,14 +43,14 @@ func TestLongrunning(t *testing.T) {
 		},
 		{
 			"before 1970",
-			Status{Operation: empty, Queued: time.Unix(-7, 0)},
+			core.Status{Operation: empty, Queued: time.Unix(-7, 0)},
 			&repb.ExecuteOperationMetadata{
 				PartialExecutionMetadata: &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(time.Unix(-7, 0))},
 			},
 		},
 		{
 			"completed",
-			Status{Operation: op, Stage: repb.ExecutionStage_COMPLETED, Response: response},
+			core.Status{Operation: op, Stage: repb.ExecutionStage_COMPLETED, Response: response},
 			&repb.ExecuteOperationMetadata{},
 		},
 	} {

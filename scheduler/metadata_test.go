@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // FuzzMetadata compares our decoding of RequestMetadata with the library's.
@@ -43,8 +45,10 @@ func FuzzMetadata(f *testing.F) {
 		if wantErr != nil {
 			return
 		}
-		expected := metadataOf(want)
-		expected.encoded = encoded
+		expected := core.Metadata{
+			ToolInvocation: want.GetToolInvocationId(), Correlated: want.GetCorrelatedInvocationsId(), Mnemonic: want.GetActionMnemonic(),
+			Target: want.GetTargetId(), Configuration: want.GetConfigurationId(), Encoded: encoded,
+		}
 		if got != expected {
 			t.Errorf("decoded %+v, want %+v", got, expected)
 		}
@@ -73,13 +77,13 @@ func TestMetadataIsNotCopied(t *testing.T) {
 // TestTraceHeadersAreHints: what no message takes would keep the action from its worker.
 func TestTraceHeadersAreHints(t *testing.T) {
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-aa-bb-01", "tracestate", "a=\xff"))
-	op := &Operation{}
-	if err := op.carry(ctx); err != nil || !maps.Equal(op.Trace, map[string]string{"traceparent": "00-aa-bb-01"}) {
+	op := &core.Operation{}
+	if err := carry(ctx, op); err != nil || !maps.Equal(op.Trace, map[string]string{"traceparent": "00-aa-bb-01"}) {
 		t.Errorf("carried %q, %v", op.Trace, err)
 	}
-	op = &Operation{}
+	op = &core.Operation{}
 	ctx = metadata.NewIncomingContext(t.Context(), metadata.Pairs("tracestate", strings.Repeat("a", maxTraceBytes+1)))
-	if err := op.carry(ctx); err != nil || op.Trace != nil {
+	if err := carry(ctx, op); err != nil || op.Trace != nil {
 		t.Errorf("carried %d bytes, %v", len(op.Trace["tracestate"]), err)
 	}
 }

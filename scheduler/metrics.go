@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // metrics are the scheduler's Prometheus metrics. What State knows is asked for when
@@ -146,7 +148,7 @@ func (m *metrics) start(class uint32) {
 	m.chosen.WithLabelValues(strconv.FormatUint(uint64(class), 10)).Inc()
 }
 
-func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []QueueView) {
+func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []core.QueueView) {
 	type labels struct{ prefix, platform, class string }
 	seen := map[labels]bool{} // platforms that differ may read alike
 	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
@@ -166,7 +168,7 @@ func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []QueueView) 
 type waits struct {
 	seconds *prometheus.HistogramVec
 	mu      *sync.Mutex
-	known   map[QueueName]prometheus.Observer // guarded by mu
+	known   map[core.QueueName]prometheus.Observer // guarded by mu
 }
 
 func newWaits() waits {
@@ -177,12 +179,12 @@ func newWaits() waits {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}, []string{"instance_prefix", "platform", "size_class", "cohort"}),
 		mu:    &sync.Mutex{},
-		known: map[QueueName]prometheus.Observer{},
+		known: map[core.QueueName]prometheus.Observer{},
 	}
 }
 
 // of returns the histogram of a queue.
-func (w waits) of(q QueueName) prometheus.Observer {
+func (w waits) of(q core.QueueName) prometheus.Observer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o, ok := w.known[q]
@@ -198,7 +200,7 @@ func (w waits) of(q QueueName) prometheus.Observer {
 }
 
 // outcome names how an operation ended.
-func outcome(st *Status) string {
+func outcome(st *core.Status) string {
 	switch code := codes.Code(st.Response.GetStatus().GetCode()); {
 	case st.Response.GetCachedResult():
 		return "cached"
@@ -213,7 +215,7 @@ func outcome(st *Status) string {
 }
 
 // finished counts and logs the end of one operation.
-func (s *Server) finished(st *Status) {
+func (s *Server) finished(st *core.Status) {
 	end := outcome(st)
 	s.metrics.finished.WithLabelValues(end).Inc()
 	s.endTrace(st, end)
@@ -225,7 +227,7 @@ func (s *Server) finished(st *Status) {
 	}
 	if st.Worker != "" {
 		s.neighbours.ran(st.Worker, st.Operation)
-		queued, ran := st.spans()
+		queued, ran := spans(st)
 		if st.Queue != nil {
 			s.metrics.queued.of(*st.Queue).Observe(queued.Seconds())
 		}
@@ -238,15 +240,15 @@ func (s *Server) finished(st *Status) {
 	if e := st.Response.GetStatus(); e.GetCode() != 0 {
 		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String("error", e.GetMessage()))
 	}
-	if r := &st.Request; *r != (Metadata{}) {
+	if r := &st.Request; *r != (core.Metadata{}) {
 		fields = append(fields, zap.String("invocation", r.ToolInvocation),
 			zap.String("target", r.Target), zap.String("mnemonic", r.Mnemonic))
 	}
 	s.log.Info("operation finished", fields...)
 }
 
-// spans returns how long the operation waited and how long its last run took.
+// spans returns how long an operation waited and how long its last run took.
 // One that joined a run has not waited.
-func (s *Status) spans() (queued, ran time.Duration) {
+func spans(s *core.Status) (queued, ran time.Duration) {
 	return max(s.Started.Sub(s.Queued), 0), s.Ended.Sub(s.Started)
 }

@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
@@ -51,7 +53,7 @@ type place struct {
 }
 
 // places returns those of an action, the one with the most in common first.
-func places(op *Operation) []place {
+func places(op *core.Operation) []place {
 	list := []place{{'c', op.Instance, op.Action.GetCommandDigest().GetHash()}}
 	build := op.Request.Correlated
 	if build == "" {
@@ -85,7 +87,7 @@ func (n *neighbours) serves(worker, address string) {
 }
 
 // ran takes note of a worker that has what an action read.
-func (n *neighbours) ran(worker string, op *Operation) {
+func (n *neighbours) ran(worker string, op *core.Operation) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	address := n.caches[worker]
@@ -111,7 +113,7 @@ func (v visitors) with(address string) visitors {
 }
 
 // of returns the addresses of those that a worker is to ask for what an action reads.
-func (n *neighbours) of(worker string, op *Operation) (near []string) {
+func (n *neighbours) of(worker string, op *core.Operation) (near []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.served) == 0 {
@@ -147,7 +149,7 @@ func cacheOf(ctx context.Context) string {
 }
 
 // introduce names neighbours in the answer to a call, whose worker is to run op.
-func (s *Server) introduce(ctx context.Context, worker string, op *Operation) {
+func (s *Server) introduce(ctx context.Context, worker string, op *core.Operation) {
 	if near := s.neighbours.of(worker, op); len(near) > 0 {
 		// It cannot fail but where nobody would have the header.
 		_ = grpc.SetHeader(ctx, metadata.MD{neighbourHeader: near})

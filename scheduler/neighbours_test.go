@@ -11,19 +11,21 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // neighboursOp is an action of command in a build of an instance name.
-func neighboursOp(instance, build, command string) *Operation {
-	return &Operation{
-		Instance: instance, Request: Metadata{Correlated: build},
+func neighboursOp(instance, build, command string) *core.Operation {
+	return &core.Operation{
+		Instance: instance, Request: core.Metadata{Correlated: build},
 		Action: &repb.Action{CommandDigest: &repb.Digest{Hash: command}},
 	}
 }
 
 func TestNeighbours(t *testing.T) {
 	var n neighbours
-	want := func(why, worker string, op *Operation, near ...string) {
+	want := func(why, worker string, op *core.Operation, near ...string) {
 		t.Helper()
 		if got := n.of(worker, op); !slices.Equal(got, near) {
 			t.Errorf("%s: %q, want %q", why, got, near)
@@ -64,7 +66,7 @@ func TestNeighbours(t *testing.T) {
 func TestNeighboursAreForgotten(t *testing.T) {
 	var n neighbours
 	n.serves("a", "grpc://a:1")
-	op := func(i int) *Operation { return neighboursOp("main", fmt.Sprint("build", i), fmt.Sprint("cc", i)) }
+	op := func(i int) *core.Operation { return neighboursOp("main", fmt.Sprint("build", i), fmt.Sprint("cc", i)) }
 	const many = maxPlaces * 5 / 4 // with two places each, and one for all
 	for i := range many {
 		n.ran("a", op(i))

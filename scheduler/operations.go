@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // operationsService is the part of longrunning Operations that is of use:
@@ -36,10 +37,10 @@ func (s operationsService) GetOperation(
 // operationLocked returns the state of an operation that belongs to who calls: he may execute for its instance
 // name, or has another right for it. To all others it is as one that there is not, so that nobody learns of
 // an operation by its name.
-func (s *Server) operationLocked(ctx context.Context, name string, or auth.Right) (st Status, known bool) {
+func (s *Server) operationLocked(ctx context.Context, name string, or auth.Right) (st core.Status, known bool) {
 	st, known = s.state.Operation(name)
 	if !known || !auth.Allowed(ctx, auth.Execute, st.Instance) && !auth.Allowed(ctx, or, st.Instance) {
-		return Status{}, false
+		return core.Status{}, false
 	}
 	return st, true
 }
@@ -50,7 +51,7 @@ func (s operationsService) CancelOperation(
 	ctx context.Context, req *longrunningpb.CancelOperationRequest,
 ) (*emptypb.Empty, error) {
 	var known bool
-	s.step(func(now time.Time) (out Out) {
+	s.step(func(now time.Time) (out core.Out) {
 		if _, known = s.operationLocked(ctx, req.GetName(), auth.Administer); !known {
 			return s.state.Tick(now)
 		}

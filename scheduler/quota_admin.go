@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 const (
@@ -24,14 +25,14 @@ const (
 )
 
 // Cohorts returns what instance names have of cohorts, and use.
-func (s *Server) Cohorts() []CohortView {
+func (s *Server) Cohorts() []core.CohortView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Cohorts()
 }
 
 // cohortsAndRuns is Cohorts, and if wanted what they run at the same moment.
-func (s *Server) cohortsAndRuns(wanted bool) (views []CohortView, runs map[QuotaKey][]QuotaRun) {
+func (s *Server) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[core.QuotaKey][]core.QuotaRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if wanted {
@@ -40,7 +41,7 @@ func (s *Server) cohortsAndRuns(wanted bool) (views []CohortView, runs map[Quota
 	return s.state.Cohorts(), runs
 }
 
-func (r QuotaRun) proto() *admin.Run {
+func runMessage(r core.QuotaRun) *admin.Run {
 	return &admin.Run{
 		Operation: r.Operation.Name, Action: r.Operation.Digest.String(), Worker: r.Worker,
 		Started: timestamppb.New(r.Started), Cost: r.Cost,
@@ -51,19 +52,19 @@ func (r QuotaRun) proto() *admin.Run {
 func (s adminService) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
 	resp := &admin.ListQuotasResponse{}
 	views, runs := s.cohortsAndRuns(req.GetWithRuns())
-	room := maxQuotas
+	room := core.MaxQuotas
 	for _, v := range views {
 		if req.GetCohort() != "" && req.GetCohort() != v.Name {
 			continue
 		}
 		if req.InstanceName != nil {
-			v.Uses = v.only(req.GetInstanceName())
+			v.Uses = useOf(v, req.GetInstanceName())
 		}
-		c := v.proto()
+		c := cohortMessage(v)
 		for _, q := range c.GetQuotas() {
-			for _, r := range runs[QuotaKey{v.Name, q.GetInstanceName()}] {
+			for _, r := range runs[core.QuotaKey{Cohort: v.Name, Instance: q.GetInstanceName()}] {
 				if room--; room >= 0 {
-					q.Runs = append(q.Runs, r.proto())
+					q.Runs = append(q.Runs, runMessage(r))
 				}
 			}
 		}
@@ -75,25 +76,25 @@ func (s adminService) ListQuotas(_ context.Context, req *admin.ListQuotasRequest
 	return resp, nil
 }
 
-// only returns the use of one instance, which may have nothing.
-func (v CohortView) only(instance string) []QuotaUse {
+// useOf returns the use of one instance of a cohort, which may have nothing.
+func useOf(v core.CohortView, instance string) []core.QuotaUse {
 	for _, u := range v.Uses {
 		if u.Instance == instance {
-			return []QuotaUse{u}
+			return []core.QuotaUse{u}
 		}
 	}
-	return []QuotaUse{{QuotaKey: QuotaKey{v.Name, instance}}}
+	return []core.QuotaUse{{QuotaKey: core.QuotaKey{Cohort: v.Name, Instance: instance}}}
 }
 
-func (v CohortView) proto() *admin.Cohort {
+func cohortMessage(v core.CohortView) *admin.Cohort {
 	c := &admin.Cohort{
 		Name: v.Name, Unit: string(quota.SizeClasses), Capacity: v.Capacity, Used: v.Used, Minimums: v.Minimums,
-		Preemptions: v.Preemptions, Warning: v.warning(),
+		Preemptions: v.Preemptions, Warning: warningOf(v),
 	}
 	if v.Unit != "" {
 		c.Unit = string(v.Unit)
 	}
-	for _, u := range v.Uses[:min(len(v.Uses), maxQuotas)] {
+	for _, u := range v.Uses[:min(len(v.Uses), core.MaxQuotas)] {
 		c.Quotas = append(c.Quotas, &admin.Quota{
 			InstanceName: u.Instance, Min: u.Min, Max: u.Max, Used: u.Used, Waiting: int64(u.Waiting),
 		})
@@ -101,8 +102,8 @@ func (v CohortView) proto() *admin.Cohort {
 	return c
 }
 
-// warning says that more is guaranteed than there is; empty if not.
-func (v CohortView) warning() string {
+// warningOf says that more is guaranteed than there is; empty if not.
+func warningOf(v core.CohortView) string {
 	if v.Minimums <= v.Capacity {
 		return ""
 	}
@@ -111,18 +112,21 @@ func (v CohortView) warning() string {
 
 // PutQuota implements admin.SchedulerServer.
 func (s adminService) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*admin.PutQuotaResponse, error) {
-	r := QuotaRecord{QuotaKey{req.GetCohort(), req.GetInstanceName()}, quota.Quota{Min: req.GetMin(), Max: req.GetMax()}}
+	r := core.QuotaRecord{
+		QuotaKey: core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()},
+		Quota:    quota.Quota{Min: req.GetMin(), Max: req.GetMax()},
+	}
 	s.keepingQuotas.Lock()
 	defer s.keepingQuotas.Unlock()
 	var err error
-	s.step(func(now time.Time) (out Out) {
+	s.step(func(now time.Time) (out core.Out) {
 		out, err = s.state.PutQuota(now, r.QuotaKey, r.Quota, req.GetPreempt())
 		return out
 	})
 	switch {
-	case errors.Is(err, ErrNoCohort):
+	case errors.Is(err, core.ErrNoCohort):
 		return nil, status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, ErrTooManyQuotas):
+	case errors.Is(err, core.ErrTooManyQuotas):
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	case err != nil:
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -130,18 +134,18 @@ func (s adminService) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) 
 	s.log.Info("quota changed", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance),
 		zap.Int64("min", r.Min), zap.Int64("max", r.Max), zap.Bool("preempt", req.GetPreempt()))
 	views := s.Cohorts()
-	v := views[slices.IndexFunc(views, func(v CohortView) bool { return v.Name == r.Cohort })]
-	v.Uses = v.only(r.Instance)
-	return &admin.PutQuotaResponse{Cohort: v.proto()}, s.keepQuota(ctx, r)
+	v := views[slices.IndexFunc(views, func(v core.CohortView) bool { return v.Name == r.Cohort })]
+	v.Uses = useOf(v, r.Instance)
+	return &admin.PutQuotaResponse{Cohort: cohortMessage(v)}, s.keepQuota(ctx, r)
 }
 
 // DeleteQuota implements admin.SchedulerServer.
 func (s adminService) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaRequest) (*admin.DeleteQuotaResponse, error) {
-	k := QuotaKey{req.GetCohort(), req.GetInstanceName()}
+	k := core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()}
 	s.keepingQuotas.Lock()
 	defer s.keepingQuotas.Unlock()
 	known := false
-	s.step(func(now time.Time) (out Out) {
+	s.step(func(now time.Time) (out core.Out) {
 		out, known = s.state.DeleteQuota(now, k)
 		return out
 	})
@@ -149,11 +153,11 @@ func (s adminService) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaReq
 		return nil, status.Errorf(codes.NotFound, "%q has no quota of cohort %q", k.Instance, k.Cohort)
 	}
 	s.log.Info("quota deleted", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
-	return &admin.DeleteQuotaResponse{}, s.keepQuota(ctx, QuotaRecord{QuotaKey: k})
+	return &admin.DeleteQuotaResponse{}, s.keepQuota(ctx, core.QuotaRecord{QuotaKey: k})
 }
 
 // keepQuota has a change outlive the Server. The caller holds keepingQuotas.
-func (s *Server) keepQuota(ctx context.Context, r QuotaRecord) error {
+func (s *Server) keepQuota(ctx context.Context, r core.QuotaRecord) error {
 	if s.options.KeepQuota == nil {
 		return nil
 	}
@@ -193,14 +197,14 @@ func (s *Server) takeQuotas(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	old := map[QuotaKey]quota.Quota{}
+	old := map[core.QuotaKey]quota.Quota{}
 	for _, r := range s.state.QuotaRecords() {
 		old[r.QuotaKey] = r.Quota
 	}
 	s.mu.Unlock()
 	for _, r := range kept {
 		if q, ok := old[r.QuotaKey]; !ok || q != r.Quota {
-			s.step(func(now time.Time) (out Out) {
+			s.step(func(now time.Time) (out core.Out) {
 				out, err = s.state.PutQuota(now, r.QuotaKey, r.Quota, false)
 				return out
 			})
@@ -211,7 +215,7 @@ func (s *Server) takeQuotas(ctx context.Context) error {
 		delete(old, r.QuotaKey)
 	}
 	for k := range old {
-		s.step(func(now time.Time) Out {
+		s.step(func(now time.Time) core.Out {
 			out, _ := s.state.DeleteQuota(now, k)
 			return out
 		})
@@ -232,7 +236,7 @@ func (s *Server) watchPromises(ctx context.Context) {
 		case <-ticker.C:
 		}
 		for _, v := range s.Cohorts() {
-			w := v.warning()
+			w := warningOf(v)
 			if w != "" && !warned[v.Name] {
 				s.log.Warn("more is guaranteed than there is", zap.String("cohort", v.Name),
 					zap.Int64("minimums", v.Minimums), zap.Int64("capacity", v.Capacity))

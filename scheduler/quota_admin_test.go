@@ -15,12 +15,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 // oneCohort is of the workers with OS=x, in slots.
-func oneCohort() Config {
-	return Config{Quotas: quota.Config{
+func oneCohort() core.Config {
+	return core.Config{Quotas: quota.Config{
 		Labels:  []quota.Label{{Name: "x", Properties: map[string]string{"OS": "x"}}},
 		Cohorts: []quota.Cohort{{Name: "farm", Labels: []string{"x"}, Unit: quota.Slots}},
 	}}
@@ -32,11 +33,11 @@ func platformX() *repb.Platform {
 
 // TestQuotasByOperator changes quotas while one worker of a cohort works, and sees what they do.
 func TestQuotasByOperator(t *testing.T) {
-	var kept []QuotaRecord
+	var kept []core.QuotaRecord
 	o := ServerOptions{
 		Config:    oneCohort(),
-		Quotas:    []QuotaRecord{{QuotaKey{"farm", "old"}, quota.Quota{Min: 1}}, {QuotaKey{"gone", "old"}, quota.Quota{Min: 1}}},
-		KeepQuota: func(_ context.Context, r QuotaRecord) error { kept = append(kept, r); return nil },
+		Quotas:    []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "old"}, Quota: quota.Quota{Min: 1}}, {QuotaKey: core.QuotaKey{Cohort: "gone", Instance: "old"}, Quota: quota.Quota{Min: 1}}},
+		KeepQuota: func(_ context.Context, r core.QuotaRecord) error { kept = append(kept, r); return nil },
 	}
 	inFarm(t, o, func(t *testing.T, f *farm) {
 		op := f.operator()
@@ -79,7 +80,7 @@ func TestQuotasByOperator(t *testing.T) {
 			t.Errorf("%d warnings of too many promises, want 1", n)
 		}
 		asked(t, op.DeleteQuota, &admin.DeleteQuotaRequest{Cohort: "farm", InstanceName: "a"})
-		if want := []QuotaRecord{{QuotaKey{"farm", "a"}, quota.Quota{Min: 1, Max: 1}}, {QuotaKey: QuotaKey{"farm", "a"}}}; !slices.Equal(kept, want) {
+		if want := []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}, {QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}}}; !slices.Equal(kept, want) {
 			t.Errorf("kept %v, want %v", kept, want)
 		}
 		refusedQuotas(t, op)
@@ -88,14 +89,14 @@ func TestQuotasByOperator(t *testing.T) {
 
 // TestQuotasChangedElsewhere has another scheduler change what both keep.
 func TestQuotasChangedElsewhere(t *testing.T) {
-	kept := []QuotaRecord{{QuotaKey{"farm", "a"}, quota.Quota{Min: 1}}, {QuotaKey{"gone", "a"}, quota.Quota{Min: 1}}}
+	kept := []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1}}, {QuotaKey: core.QuotaKey{Cohort: "gone", Instance: "a"}, Quota: quota.Quota{Min: 1}}}
 	type answer struct {
-		quotas []QuotaRecord
+		quotas []core.QuotaRecord
 		err    error
 	}
 	var now atomic.Value
 	now.Store(answer{kept, nil})
-	o := ServerOptions{Config: oneCohort(), Quotas: kept, LoadQuotas: func(context.Context) ([]QuotaRecord, error) {
+	o := ServerOptions{Config: oneCohort(), Quotas: kept, LoadQuotas: func(context.Context) ([]core.QuotaRecord, error) {
 		a := now.Load().(answer)
 		return a.quotas, a.err
 	}}
@@ -113,7 +114,7 @@ func TestQuotasChangedElsewhere(t *testing.T) {
 			}
 		}
 		expect("a 1-0 ")
-		kept := []QuotaRecord{{QuotaKey{"farm", "a"}, quota.Quota{Min: 1, Max: 2}}, {QuotaKey{"farm", "b"}, quota.Quota{Max: 3}}}
+		kept := []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 2}}, {QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "b"}, Quota: quota.Quota{Max: 3}}}
 		now.Store(answer{kept, nil})
 		expect("a 1-2 b 0-3 ")
 		now.Store(answer{kept[1:], nil})

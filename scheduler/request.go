@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // maxTraceBytes bounds a trace header.
@@ -28,7 +29,7 @@ var traceKeys = [...]string{"traceparent", "tracestate"}
 
 // newOperation makes an operation of what a request itself says; the action is
 // still to be loaded. Its errors are gRPC statuses.
-func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*Operation, error) {
+func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*core.Operation, error) {
 	if err := instance.Check(req.GetInstanceName()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
 	}
@@ -44,14 +45,14 @@ func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*O
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	op := &Operation{
+	op := &core.Operation{
 		Name: name, Instance: req.GetInstanceName(), Digest: d, Client: clientOf(ctx),
 		Priority: req.GetExecutionPolicy().GetPriority(),
 	}
 	if who := auth.FromContext(ctx); who != nil {
 		op.User, op.Claims = who.User, s.claimsOf(who)
 	}
-	if err := op.carry(ctx); err != nil {
+	if err := carry(ctx, op); err != nil {
 		return nil, err
 	}
 	return op, nil
@@ -70,7 +71,7 @@ func (s *Server) claimsOf(who *auth.Identity) map[string]string {
 }
 
 // carry takes what travels with the request's headers.
-func (op *Operation) carry(ctx context.Context) error {
+func carry(ctx context.Context, op *core.Operation) error {
 	for _, k := range traceKeys {
 		v := strings.Join(metadata.ValueFromIncomingContext(ctx, k), ",")
 		if v == "" || len(v) > maxTraceBytes || !utf8.ValidString(v) {
@@ -100,7 +101,7 @@ func (op *Operation) carry(ctx context.Context) error {
 // else the worker is the first to look into the command. Its errors are gRPC
 // statuses: FAILED_PRECONDITION if one is not there, INVALID_ARGUMENT if one makes
 // no sense.
-func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error {
+func (s *Server) load(ctx context.Context, storage Storage, op *core.Operation) error {
 	action := &repb.Action{}
 	if err := read(ctx, storage, "action", op.Digest, action); err != nil {
 		return err
@@ -126,7 +127,7 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 		if len(command.GetArguments()) == 0 {
 			return status.Errorf(codes.InvalidArgument, "command %s has no arguments", commandDigest)
 		}
-		op.tool = command.GetArguments()[0]
+		addExtras(op).tool = command.GetArguments()[0]
 		//lint:ignore SA1019 deprecated is what those clients send
 		platform = command.GetPlatform()
 	}
@@ -144,7 +145,7 @@ func (s *Server) load(ctx context.Context, storage Storage, op *Operation) error
 
 // limit sets how long an action may run: what it asks for or, if that is nothing, the
 // default. What is more than the maximum is cut, which the client is told with the result.
-func (s *Server) limit(op *Operation, action *repb.Action) error {
+func (s *Server) limit(op *core.Operation, action *repb.Action) error {
 	asked := action.GetTimeout()
 	if asked != nil {
 		if err := asked.CheckValid(); err != nil {
@@ -158,7 +159,7 @@ func (s *Server) limit(op *Operation, action *repb.Action) error {
 		action.Timeout = durationpb.New(s.config.ExecutionTimeout)
 	case d > s.config.MaxExecutionTimeout:
 		action.Timeout = durationpb.New(s.config.MaxExecutionTimeout)
-		op.note = fmt.Sprintf("the timeout of %s was cut to %s, the longest that the scheduler allows", d, s.config.MaxExecutionTimeout)
+		addExtras(op).note = fmt.Sprintf("the timeout of %s was cut to %s, the longest that the scheduler allows", d, s.config.MaxExecutionTimeout)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -41,7 +42,7 @@ type ServerOptions struct {
 	Storage func(instance string, fn digest.Function) Storage
 	// CacheCapabilities go into the answer of GetCapabilities. Nil: none.
 	CacheCapabilities *repb.CacheCapabilities
-	Config            Config
+	Config            core.Config
 	// Grant returns what a worker shows to storage to write the result of an action that it
 	// was given (cas.Grants). Nil: workers need nothing, or are known otherwise.
 	Grant func(instance string, action digest.Digest) string
@@ -57,7 +58,7 @@ type ServerOptions struct {
 	// Rand is where the names of operations come from. Nil: crypto/rand.
 	Rand io.Reader
 	// Journal takes down what happens until Run ends. Nil: nothing does.
-	Journal *Journal
+	Journal *core.Journal
 	// Term grows from each Server to the next that takes its place; see kv.Lease. If it is not 0,
 	// all answers to workers have it in the header "forerunner-term", so that they take none of a
 	// Server that does not know yet that it is over.
@@ -68,20 +69,20 @@ type ServerOptions struct {
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.
-	Drains     []Pattern
-	KeepDrains func([]Pattern) error
+	Drains     []core.Pattern
+	KeepDrains func([]core.Pattern) error
 	// Held are taken over at the start: see State.Restore. Index is what remembers them for the next Server.
 	// Nil: nothing does.
-	Held  []Held
+	Held  []core.Held
 	Index *Index
 	// Quotas are in force from the start; those of unknown cohorts are left out, with a
 	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
 	// maximum: it was deleted. Nil: changes end with this Server.
-	Quotas    []QuotaRecord
-	KeepQuota func(context.Context, QuotaRecord) error
+	Quotas    []core.QuotaRecord
+	KeepQuota func(context.Context, core.QuotaRecord) error
 	// LoadQuotas returns those that are kept now, where others may change them, too: it is called again and
 	// again, and what it returns is put in force. Nil: nobody else does.
-	LoadQuotas func(context.Context) ([]QuotaRecord, error)
+	LoadQuotas func(context.Context) ([]core.QuotaRecord, error)
 	// OwnStore tells of the storage of this process. Nil: it has none.
 	OwnStore func() *admin.Store
 }
@@ -90,7 +91,7 @@ type ServerOptions struct {
 // registered; Run must be running for time to pass.
 type Server struct {
 	options ServerOptions
-	config  Config
+	config  core.Config
 	log     *zap.Logger
 	metrics *metrics
 
@@ -116,13 +117,13 @@ type Server struct {
 	neighbours neighbours
 
 	mu    sync.Mutex
-	state *State
+	state *core.State
 	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
 	tick, awaited time.Time
 	// streams are those who follow an operation; held are the calls of Synchronize that
 	// wait, each with room for its one reply.
 	streams map[string]followers
-	held    map[uint64]chan Reply
+	held    map[uint64]chan core.Reply
 	calls   uint64
 }
 
@@ -131,7 +132,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Storage == nil {
 		return nil, errors.New("scheduler: option Storage is required")
 	}
-	state, err := NewState(o.Config)
+	state, err := core.NewState(o.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -166,10 +167,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 		stopped: make(chan struct{}),
 		alarm:   make(chan struct{}, 1),
 		lessons: make(chan *sizeclass.Lesson, maxLessons),
-		claims:  o.Config.claims(),
+		claims:  o.Config.Claims(),
 		state:   state,
 		streams: map[string]followers{},
-		held:    map[uint64]chan Reply{},
+		held:    map[uint64]chan core.Reply{},
 	}
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
@@ -207,7 +208,7 @@ func (s *Server) Run(ctx context.Context) error {
 		beside.Go(func() { s.keepIndex(ctx) })
 	}
 	defer s.stop()
-	defer s.step(func(now time.Time) Out {
+	defer s.step(func(now time.Time) core.Out {
 		out := s.state.Tick(now)
 		s.state.EndRecord(now)
 		return out
@@ -235,14 +236,14 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // Counts returns the present sizes of the queues.
-func (s *Server) Counts() Counts {
+func (s *Server) Counts() core.Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Counts()
 }
 
 // gauges is Counts, and for each queue, and what has happened.
-func (s *Server) gauges() (Counts, []QueueView, Tally) {
+func (s *Server) gauges() (core.Counts, []core.QueueView, core.Tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Counts(), s.state.QueueCounts(), s.state.Tally()
@@ -264,14 +265,14 @@ func (s *Server) isStopped() bool {
 
 // A delivery is one Out with the addresses filled in.
 type delivery struct {
-	out Out
+	out core.Out
 	// calls are where out.Replies go, in their order; nil where nobody waits any more.
-	calls []chan Reply
+	calls []chan core.Reply
 }
 
 // step feeds one event to the state and then, without the lock, does what it
 // says. The event runs under the lock.
-func (s *Server) step(event func(now time.Time) Out) {
+func (s *Server) step(event func(now time.Time) core.Out) {
 	s.mu.Lock()
 	d := s.deliverLocked(event(time.Now()))
 	// To be called too early does no harm, and costs less than to wake Run at each event.
@@ -301,10 +302,10 @@ func (s *Server) step(event func(now time.Time) Out) {
 }
 
 // accept is step for an event that begins something. False: the Server has stopped, and nothing was done.
-func (s *Server) accept(event func(now time.Time) Out) (accepted bool) {
-	s.step(func(now time.Time) Out {
+func (s *Server) accept(event func(now time.Time) core.Out) (accepted bool) {
+	s.step(func(now time.Time) core.Out {
 		if s.isStopped() {
-			return Out{NextTick: s.tick}
+			return core.Out{NextTick: s.tick}
 		}
 		accepted = true
 		return event(now)
@@ -313,7 +314,7 @@ func (s *Server) accept(event func(now time.Time) Out) (accepted bool) {
 }
 
 // deliverLocked tells those who follow operations, and finds out whose calls are answered.
-func (s *Server) deliverLocked(out Out) delivery {
+func (s *Server) deliverLocked(out core.Out) delivery {
 	d := delivery{out: out}
 	s.tick = out.NextTick
 	for _, r := range out.Replies {
@@ -362,7 +363,7 @@ func (s *Server) newName() (string, error) {
 }
 
 // departed logs the end of a worker.
-func (s *Server) departed(d Departure) {
+func (s *Server) departed(d core.Departure) {
 	s.neighbours.serves(d.Worker, "")
 	if d.Drained {
 		s.log.Debug("worker has left", zap.String("worker", d.Worker))

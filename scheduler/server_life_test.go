@@ -20,6 +20,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 func TestClientComesBack(t *testing.T) {
@@ -98,7 +99,7 @@ func TestIdenticalActionsRunOnce(t *testing.T) {
 
 func TestWorkersLost(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	o := ServerOptions{Config: Config{MaxAttempts: 2}, Metrics: registry}
+	o := ServerOptions{Config: core.Config{MaxAttempts: 2}, Metrics: registry}
 	inFarm(t, o, func(t *testing.T, f *farm) {
 		d := f.storage.action("killer")
 		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
@@ -159,7 +160,7 @@ func TestConnectionOfWorkerBreaks(t *testing.T) {
 }
 
 func TestClientWithTooMuch(t *testing.T) {
-	inFarm(t, ServerOptions{Config: Config{MaxPerClient: 20}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{Config: core.Config{MaxPerClient: 20}}, func(t *testing.T, f *farm) {
 		for i := range 20 {
 			d := f.storage.action(fmt.Sprint(i / 2))
 			f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d}).at(repb.ExecutionStage_QUEUED)
@@ -193,7 +194,7 @@ func TestSynchronizeRejects(t *testing.T) {
 			_, err := (&fakeWorker{f: f, req: req}).sync(t.Context())
 			wantStatus(t, err, codes.InvalidArgument, text)
 		}
-		if n := f.server.Counts(); n != (Counts{}) {
+		if n := f.server.Counts(); n != (core.Counts{}) {
 			t.Errorf("a rejected call left %+v", n)
 		}
 	})
@@ -292,35 +293,35 @@ func TestOptionsAreChecked(t *testing.T) {
 	if _, err := NewServer(ServerOptions{}); err == nil {
 		t.Error("no storage is accepted")
 	}
-	for _, c := range []Config{
+	for _, c := range []core.Config{
 		{WorkerSlack: -1},
 		{MaxAttempts: -1},
 		{ExecutionTimeout: 2 * time.Hour, MaxExecutionTimeout: time.Hour},
 	} {
-		if _, err := NewState(c); err == nil {
+		if _, err := core.NewState(c); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}
 	}
 }
 
 func TestMailboxKeepsTheLatest(t *testing.T) {
-	m, op := newMailbox(), &Operation{Name: "x"}
-	m.put(&Status{Operation: op, Rev: 2})
-	m.put(&Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
-	m.put(&Status{Operation: op, Rev: 3})
+	m, op := newMailbox(), &core.Operation{Name: "x"}
+	m.put(&core.Status{Operation: op, Rev: 2})
+	m.put(&core.Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
+	m.put(&core.Status{Operation: op, Rev: 3})
 	<-m.full
 	if st, open := m.take(); st.Rev != 4 || !open {
 		t.Errorf("took revision %d, open: %v", st.Rev, open)
 	}
-	m.put(&Status{Operation: op, Rev: 1})
+	m.put(&core.Status{Operation: op, Rev: 1})
 	select {
 	case <-m.full:
 		t.Error("an old state woke the stream")
 	default:
 	}
-	m.put(&Status{Operation: op, Rev: 5})
+	m.put(&core.Status{Operation: op, Rev: 5})
 	m.close()
-	m.put(&Status{Operation: op, Rev: 6})
+	m.put(&core.Status{Operation: op, Rev: 6})
 	for _, want := range []uint64{5, 0} {
 		<-m.full
 		st, open := m.take()

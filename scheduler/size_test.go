@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/proto/runs"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -157,7 +158,7 @@ func TestSizeClassesAreLearned(t *testing.T) {
 				if on.last != nil && (on.last.GetSizeClass() != c.want || on.last.GetReason() == "") {
 					t.Errorf("%s: placement %v", name, on.last)
 				}
-				next := &Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
+				next := &core.Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
 				storage := f.server.options.Storage("", digest.SHA256)
 				if err := f.server.load(t.Context(), storage, next); err != nil {
 					t.Error(err)
@@ -245,7 +246,7 @@ func TestLateRunIsLearned(t *testing.T) {
 			t.Errorf("size %+v of choice %+v", size, choice)
 		}
 		l := &lessons{learner: learner}
-		lesson := l.of(time.Now(), Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
+		lesson := l.of(time.Now(), core.Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
 			ExecutionMetadata: &repb.ExecutedActionMetadata{VirtualExecutionDuration: durationpb.New(3 * time.Second)},
 		}}})
 		sizes.Learn(t.Context(), lesson)
@@ -267,7 +268,7 @@ func TestCutShortTeachesNothing(t *testing.T) {
 		Select(conditions([]sizeclass.Class{{Size: 1}}))
 	l := &lessons{learner: learner}
 	late := &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.DeadlineExceeded)}}
-	if lesson := l.of(time.Now(), Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
+	if lesson := l.of(time.Now(), core.Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
 		t.Errorf("learned %+v", lesson)
 	}
 }

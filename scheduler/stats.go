@@ -1,9 +1,7 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -13,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -29,9 +27,9 @@ func (s adminService) GetSizes(
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	op := &Operation{
+	op := &core.Operation{
 		Instance: req.GetInstanceName(),
-		Request:  Metadata{Mnemonic: req.GetMnemonic()},
+		Request:  core.Metadata{Mnemonic: req.GetMnemonic()},
 	}
 	var reduced digest.Digest
 	if req.GetReducedActionDigest() == nil {
@@ -50,7 +48,7 @@ func (s adminService) GetSizes(
 		}
 		op.Digest, op.Action = reduced, &repb.Action{Timeout: durationpb.New(s.config.ExecutionTimeout)}
 	}
-	selector := s.options.Sizes.Analyze(ctx, op.similar(reduced))
+	selector := s.options.Sizes.Analyze(ctx, similar(op, reduced))
 	sizes, choice := selector.Assess(conditions(s.classes(op, req.GetReducedActionDigest() != nil)))
 	resp := &admin.GetSizesResponse{
 		ReducedActionDigest: reduced.Proto(), SizeClass: choice.Class, Timeout: known(choice.Timeout), Reason: choice.Reason,
@@ -68,23 +66,13 @@ func (s adminService) GetSizes(
 }
 
 // classes are those on which an operation could run, on whatever platform if that is not known.
-func (s *Server) classes(op *Operation, anyPlatform bool) []sizeclass.Class {
+func (s *Server) classes(op *core.Operation, anyPlatform bool) []sizeclass.Class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !anyPlatform {
-		return s.state.SizeClasses(op)
+	if anyPlatform {
+		return sizesOf(s.state.AllSizeClasses(op.Instance))
 	}
-	var classes []sizeclass.Class
-	for _, p := range s.state.pools {
-		if instance.Below(op.Instance, p.prefix) {
-			one := &Operation{Instance: op.Instance, Platform: p.platform}
-			classes = append(classes, s.state.SizeClasses(one)...)
-		}
-	}
-	slices.SortFunc(classes, func(a, b sizeclass.Class) int {
-		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Wait, b.Wait))
-	})
-	return slices.CompactFunc(classes, func(a, b sizeclass.Class) bool { return a.Size == b.Size })
+	return sizesOf(s.state.SizeClasses(op))
 }
 
 func sizeStats(a sizeclass.Assessment) *admin.SizeStats {

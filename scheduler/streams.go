@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
@@ -102,7 +103,7 @@ type view struct {
 }
 
 // run sends chunks until the operation is done.
-func (v *view) run(ctx context.Context, st *Status, box *mailbox) error {
+func (v *view) run(ctx context.Context, st *core.Status, box *mailbox) error {
 	ticker := time.NewTicker(askAgain)
 	defer ticker.Stop()
 	var late <-chan time.Time // once the operation is done
@@ -160,7 +161,7 @@ func errUnseen() error {
 }
 
 // follow asks the worker that has the operation now, unless it was asked.
-func (v *view) follow(st *Status) (err error) {
+func (v *view) follow(st *core.Status) (err error) {
 	if st.Stage != repb.ExecutionStage_EXECUTING {
 		return nil
 	}

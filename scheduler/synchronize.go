@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // termHeader is where workers find ServerOptions.Term.
@@ -46,8 +47,8 @@ func (s queueService) Synchronize(
 		report.Connection = c.id
 	}
 	s.neighbours.serves(report.Worker, cacheOf(ctx))
-	answer := make(chan Reply, 1)
-	if !s.accept(func(now time.Time) Out {
+	answer := make(chan core.Reply, 1)
+	if !s.accept(func(now time.Time) core.Out {
 		s.calls++
 		report.Call = s.calls
 		s.held[report.Call] = answer
@@ -70,7 +71,7 @@ func (s queueService) Synchronize(
 	}
 	// A reply that is under way now is lost; State finds out from the worker's
 	// next call, or from its silence.
-	s.step(func(now time.Time) Out {
+	s.step(func(now time.Time) core.Out {
 		delete(s.held, report.Call)
 		return s.state.Hangup(now, report.Worker, report.Call)
 	})
@@ -78,15 +79,15 @@ func (s queueService) Synchronize(
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.
-func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, error) {
+func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (core.Report, error) {
 	if len(req.GetWorkerId()) == 0 {
-		return Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
+		return core.Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
 	}
 	if err := instance.Check(req.GetInstanceNamePrefix()); err != nil {
-		return Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
+		return core.Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
 	}
-	r := Report{
-		Worker:     WorkerKey(req.GetInstanceNamePrefix(), req.GetWorkerId()),
+	r := core.Report{
+		Worker:     core.WorkerKey(req.GetInstanceNamePrefix(), req.GetWorkerId()),
 		ID:         req.GetWorkerId(),
 		Prefix:     req.GetInstanceNamePrefix(),
 		SizeClass:  req.GetSizeClass(),
@@ -95,42 +96,43 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (Report, erro
 	r.Platform, _ = s.platforms.of(s.matched(req.GetPlatform()))
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
-		r.Doing = Idle
+		r.Doing = core.Idle
 	case *remoteworker.CurrentState_Executing_:
 		// Which function the digest is of is not said; the form is the same.
 		d, err := digest.FromProto(digest.SHA256, state.Executing.GetActionDigest())
 		if err != nil {
-			return Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
+			return core.Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
-		r.Doing, r.Action = Executing, d
+		r.Doing, r.Action = core.Executing, d
 		r.Uploading = state.Executing.GetUploadingOutputs() != nil
 		r.Running = state.Executing.GetRunning() != nil
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
-			r.Doing, r.Response = Completed, done.Completed
+			r.Doing, r.Response = core.Completed, done.Completed
+			r.OutOfMemory = outOfMemory(r.Response)
 		}
 	default:
-		return Report{}, status.Error(codes.InvalidArgument, "current_state is not set")
+		return core.Report{}, status.Error(codes.InvalidArgument, "current_state is not set")
 	}
 	return r, nil
 }
 
 // response converts a reply to a call of a worker.
-func (s *Server) response(ctx context.Context, worker string, r Reply) (*remoteworker.SynchronizeResponse, error) {
+func (s *Server) response(ctx context.Context, worker string, r core.Reply) (*remoteworker.SynchronizeResponse, error) {
 	resp := &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(r.NextSync)}
 	switch r.Do {
-	case Superseded:
+	case core.Superseded:
 		return nil, status.Error(codes.Aborted, "a newer call of the same worker_id took the place of this one")
-	case BeIdle:
+	case core.BeIdle:
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},
 		}
-	case Execute:
+	case core.Execute:
 		s.introduce(ctx, worker, r.Run)
 		if s.options.Grant != nil {
 			// It cannot fail but where nobody would have the header.
 			_ = grpc.SetHeader(ctx, metadata.Pairs(cas.GrantHeader, s.options.Grant(r.Run.Instance, r.Run.Digest)))
 		}
-		action, auxiliary := r.sized()
+		action, auxiliary := sized(&r)
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Executing_{Executing: &remoteworker.DesiredState_Executing{
 				ActionDigest:       r.Run.Digest.Proto(),

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // TestToolsAreReadOnce has the program of a command be known although the command is gone.
@@ -16,9 +17,9 @@ func TestToolsAreReadOnce(t *testing.T) {
 	storage := newFakeStorage()
 	s := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return storage }}))
 	toolOf := func(command *repb.Digest) string {
-		op := &Operation{Digest: digest.SHA256.Empty(), Action: &repb.Action{CommandDigest: command}}
+		op := &core.Operation{Digest: digest.SHA256.Empty(), Action: &repb.Action{CommandDigest: command}}
 		s.learnTool(t.Context(), storage, op)
-		return op.tool
+		return extrasOf(op).tool
 	}
 	command := storage.put(&repb.Command{Arguments: []string{"/bin/cc", "-c"}})
 	other := proto.CloneOf(storage.put(&repb.Command{Arguments: []string{"/bin/ld"}}))

@@ -7,6 +7,8 @@ import (
 	otelcodes "go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // beginTrace begins the span of an operation, below what the client traces, and has those of
@@ -14,33 +16,34 @@ import (
 //
 // Only this one span is there while the operation waits and runs; the others are made of the
 // operation's times, at its end.
-func (s *Server) beginTrace(ctx context.Context, op *Operation) {
+func (s *Server) beginTrace(ctx context.Context, op *core.Operation) {
 	if s.options.Tracer == nil {
 		return
 	}
 	var w3c propagation.TraceContext
-	ctx, op.span = s.options.Tracer.Start(w3c.Extract(ctx, propagation.MapCarrier(op.Trace)), "Execute",
+	ctx, span := s.options.Tracer.Start(w3c.Extract(ctx, propagation.MapCarrier(op.Trace)), "Execute",
 		trace.WithSpanKind(trace.SpanKindServer))
-	if op.span.SpanContext().IsValid() {
+	addExtras(op).span = span
+	if span.SpanContext().IsValid() {
 		op.Trace = map[string]string{}
 		w3c.Inject(ctx, propagation.MapCarrier(op.Trace))
 	}
 }
 
 // refuseTrace ends the span of an operation that is not accepted.
-func (op *Operation) refuseTrace(err error) {
-	if op.span != nil {
-		op.span.SetStatus(otelcodes.Error, err.Error())
-		op.span.End()
+func refuseTrace(op *core.Operation, err error) {
+	if span := extrasOf(op).span; span != nil {
+		span.SetStatus(otelcodes.Error, err.Error())
+		span.End()
 	}
 }
 
 // endTrace ends the span of an operation that is done. end is its outcome.
-func (s *Server) endTrace(st *Status, end string) {
-	if st.Operation.span == nil {
+func (s *Server) endTrace(st *core.Status, end string) {
+	span := extrasOf(st.Operation).span
+	if span == nil {
 		return
 	}
-	span := st.Operation.span
 	if !span.IsRecording() {
 		span.End()
 		return
@@ -51,7 +54,7 @@ func (s *Server) endTrace(st *Status, end string) {
 		child.End(to)
 	}
 	if st.Worker != "" {
-		queued, _ := st.spans()
+		queued, _ := spans(st)
 		part("queue", trace.WithTimestamp(st.Queued), trace.WithTimestamp(st.Queued.Add(queued)))
 		part("run", trace.WithTimestamp(st.Started), trace.WithTimestamp(st.Ended),
 			attribute.String("forerunner.worker", st.Worker), attribute.Int("forerunner.attempts", st.Attempts))

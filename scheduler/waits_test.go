@@ -16,55 +16,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/live"
 )
 
-// TestWaitsFor sees what is said of operations that wait, and of their queues.
-func TestWaitsFor(t *testing.T) {
-	h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}}
-	for _, event := range []string{
-		"config level=user level=tool_invocation_id",
-		"0s sync small idle class=1", "0s sync w1 idle class=4", "0s sync w2 idle class=4",
-		"0s submit a1 a1 user=ann invocation=x", "0s submit a2 a2 user=ann invocation=x",
-		"1s submit b1 b1 user=bob invocation=y", "1s submit b2 b2 user=bob invocation=y", "1s submit c1 c1 platform=OS=plan9",
-	} {
-		h.run(strings.Fields(event))
-	}
-	for name, want := range map[string]string{
-		"a1": "",
-		"b1": "all 2 workers that take work are busy; 1 workers of smaller classes are idle, but it needs class 4: " +
-			"actions start on the largest class unless their runs speak for another",
-		"b2":  "; next of the 2 that wait is b1 of invocation y",
-		"c1":  "no worker has OS=plan9",
-		"foo": "",
-	} {
-		if got := h.state.WaitsFor(name); !strings.Contains(got, want) || (got == "") != (want == "") {
-			t.Errorf("%s waits for %q, want %q", name, got, want)
-		}
-	}
-	queues, _ := h.state.Queues(10)
-	if q := queues[1]; !strings.HasSuffix(q.Why, "; 100 % of what runs is of ann › x") {
-		t.Errorf("the head of class %d waits because %s", q.SizeClass, q.Why)
-	}
-}
-
-func TestBehind(t *testing.T) {
-	of := func(key string, running int, below ...Branch) Branch {
-		return Branch{Key: key, Running: running, Children: below}
-	}
-	for _, test := range []struct {
-		name string
-		root Branch
-		want string
-	}{
-		{"nothing runs", of("", 0, of("a", 0)), ""},
-		{"nobody has most", of("", 4, of("a", 2), of("b", 2)), ""},
-		{"one of many builds", of("", 9, of("a", 6, of("x", 3), of("y", 3)), of("b", 3)), "; 66 % of what runs is of a"},
-		{"no instance name", of("", 4, of("", 4, of("x", 3), of("y", 1))), "; 75 % of what runs is of x"},
-	} {
-		if got := test.root.behind(); got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
-	}
-}
-
 // TestWorkersOfTwoInstances have the same identity, and do not take each other's place.
 func TestWorkersOfTwoInstances(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {

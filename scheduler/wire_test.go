@@ -3,6 +3,7 @@ package scheduler
 import (
 	"bytes"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -238,6 +239,8 @@ func numbers(ns ...protowire.Number) []field {
 	}
 	return fields
 }
+
+var update = flag.Bool("update", false, "rewrite golden files")
 
 // TestWireBytes holds the bytes of each message that others send or expect.
 // testdata/wire has one line for each top-level field, "<hex> # <number>".

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -51,7 +51,7 @@ func pattern(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	if asked == "" {
 		return "", nil, nil
 	}
-	parsed, err := scheduler.ParsePattern(asked)
+	parsed, err := core.ParsePattern(asked)
 	if err != nil {
 		return asked, nil, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -91,7 +91,7 @@ func replayRecord(f *programs.Test, name string) {
 		f.Fatal(err)
 	}
 	defer file.Close()
-	r, err := scheduler.Replay(file)
+	r, err := core.Replay(file)
 	if err != nil {
 		f.Fatal(err)
 	}

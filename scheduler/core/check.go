@@ -1,0 +1,235 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+)
+
+// Check returns what is wrong with a State between events; "" if nothing is. It looks at everything: it is for tests,
+// and for finding the event after which a State is not what it should be.
+func (s *State) Check() string {
+	for _, part := range []func() string{s.checkTasks, s.checkWorkers, s.checkOperations, s.checkQuotas} {
+		if problem := part(); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+// tasks returns each task with the number of places it is in.
+func (s *State) tasks() map[*task]int {
+	places := map[*task]int{}
+	for _, t := range s.unmatched.all() {
+		places[t]++
+	}
+	for _, p := range s.pools {
+		for _, q := range p.queues {
+			for _, t := range q.tasks() {
+				places[t]++
+			}
+		}
+	}
+	for _, w := range s.workers {
+		if w.task != nil {
+			places[w.task]++
+		}
+	}
+	return places
+}
+
+func (s *State) checkTasks() string {
+	queued, executing := 0, 0
+	places := s.tasks()
+	for t, n := range places {
+		if (n == 2) != (t.race != nil) || n > 2 {
+			return fmt.Sprintf("task %s is in %d places, race %v", t.action, n, t.race)
+		}
+		if r := t.race; r != nil && (r.worker.task != t || r.worker == t.worker || !t.hedged || !t.late || t.worker == nil) {
+			return fmt.Sprintf("task %s races with %s", t.action, r.worker.key)
+		}
+		if t.worker != nil {
+			executing++
+			if t.worker.task != t || s.workers[t.worker.key] != t.worker {
+				return fmt.Sprintf("task %s is with a worker that does not have it", t.action)
+			}
+		} else {
+			queued++
+			if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
+				return fmt.Sprintf("task %s is queued after %d attempts", t.action, t.attempts)
+			}
+		}
+		orphan := t.spec == nil
+		if orphan != t.operations.empty() {
+			return fmt.Sprintf("task %s: orphan %t, operations %v", t.action, orphan, t.operations)
+		}
+		unmatched := t.worker == nil && t.queue == nil
+		if unmatched != (t.pool == nil) || t.queue != nil && t.queue.pool != t.pool || t.worker != nil && t.worker.pool != t.pool {
+			return fmt.Sprintf("task %s is in the tree of another pool", t.action)
+		}
+		if t.item.Waits() != (t.queue != nil) {
+			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
+		}
+		away := t.queue != nil && t.queue.away
+		hedged := t.worker != nil && t.hedged && t.race == nil
+		if set := t.timer.slot > 0; set != (orphan || unmatched || away) && !(set && hedged) {
+			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
+		}
+		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
+			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
+		}
+		if !slices.Contains(slices.Collect(s.flightsOf(t).of(t.action)), t) {
+			return fmt.Sprintf("task %s is not in flight", t.action)
+		}
+	}
+	if queued != s.queued || executing != s.executing {
+		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.queued, s.executing, queued, executing)
+	}
+	for i, f := range []flights{s.inFlight, s.private} {
+		for a, first := range f {
+			last := first.before
+			for t := range f.of(a) {
+				if places[t] == 0 || t.action != a || t.private != (i == 1) {
+					return fmt.Sprintf("task %s is in flight as %s, private %t, and in %d places", t.action, a, t.private, places[t])
+				}
+				if t != first && t.before.after != t || t.after == nil && t != last {
+					return fmt.Sprintf("tasks of action %s are not in order", a)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (s *State) checkWorkers() string {
+	perQueue := map[*queue][3]int{}
+	connected := 0
+	for connection, ws := range s.connections {
+		connected += len(ws)
+		for w := range ws {
+			if w.connection != connection || s.workers[w.key] != w || connection == 0 {
+				return fmt.Sprintf("connection %d has worker %s, which has %d", connection, w.key, w.connection)
+			}
+		}
+	}
+	n := 0
+	for _, bs := range s.brought {
+		n += len(bs)
+	}
+	if n != s.broughtOrder.len() || n > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d results were brought, %d are in order", n, s.broughtOrder.len())
+	}
+	for key, w := range s.workers {
+		n := perQueue[w.queue]
+		n[0]++
+		if w.serving {
+			n[1]++
+		}
+		if w.resting {
+			n[2]++
+		}
+		perQueue[w.queue] = n
+		if w.connection != 0 {
+			connected--
+		}
+		switch {
+		case w.key != key || s.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
+			return fmt.Sprintf("worker %s is not where it belongs", key)
+		case w.timer.slot == 0:
+			return fmt.Sprintf("worker %s has no deadline", key)
+		case w.seat.Waits() != (w.held && w.serving && !s.isSettling()):
+			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.seat.Waits())
+		case w.held && (w.task != nil || w.prefersIdle):
+			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
+		case w.serving != (!w.prefersIdle && !w.drained) || w.resting != (w.prefersIdle && !w.drained) || w.drained != s.drains.match(w):
+			return fmt.Sprintf("worker %s: serving %t, prefers to be idle %t, drained %t", key, w.serving, w.prefersIdle, w.drained)
+		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
+			return fmt.Sprintf("worker %s runs what it does not serve", key)
+		}
+	}
+	if connected != 0 {
+		return fmt.Sprintf("%d connections of workers too many", connected)
+	}
+	for _, p := range s.pools {
+		if len(p.queues) == 0 {
+			return fmt.Sprintf("pool %v has no queues", p.key())
+		}
+		for _, q := range p.queues {
+			n := perQueue[q]
+			if n != [3]int{q.workers, q.serving, q.resting} || q.workers == 0 && !q.declared {
+				return fmt.Sprintf("queue %v/%d counts %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, n)
+			}
+			tasks, root := q.tasks(), fair.View{}
+			for root = range p.tree.Branches(q.class) {
+				break
+			}
+			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.now) != nil {
+				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+			}
+			sum := load{typical: q.load.typical}
+			for _, t := range tasks {
+				sum.add(t.expected(q.class), 1)
+			}
+			if sum != q.load {
+				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.key(), q.class, q.load, sum)
+			}
+			if q.away != (q.declared && !q.open()) {
+				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
+			}
+			if q.rest.slot > 0 && (q.serving > 0 || q.resting == 0) {
+				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.key(), q.class, q.serving, q.resting)
+			}
+		}
+	}
+	return ""
+}
+
+// spec0 is the task's operation, or for an orphan one that its worker serves.
+func (t *task) spec0(w *worker) *Operation {
+	if t.spec != nil {
+		return t.spec
+	}
+	return &Operation{Instance: w.pool.prefix, Platform: w.pool.platform}
+}
+
+func (s *State) checkOperations() string {
+	places, done := s.tasks(), 0
+	clients := map[string]int{}
+	for _, o := range s.operations {
+		if c := o.spec.Client; c != "" && !o.done() {
+			clients[c]++
+		}
+	}
+	if !maps.Equal(clients, s.clients) {
+		return fmt.Sprintf("clients are counted as %v, are %v", s.clients, clients)
+	}
+	for name, o := range s.operations {
+		if o.done() {
+			done++
+			if o.task != nil || o.timer.slot != 0 {
+				return fmt.Sprintf("operation %s is done and has a task, or a timer", name)
+			}
+			continue
+		}
+		if places[o.task] == 0 || !slices.Contains(slices.Collect(o.task.operations.all()), o) {
+			return fmt.Sprintf("operation %s is lost", name)
+		}
+		if (o.timer.slot > 0) != (o.waiters == 0) {
+			return fmt.Sprintf("operation %s has %d waiters, timer %d", name, o.waiters, o.timer.slot)
+		}
+	}
+	if done != len(s.completed) || done > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.completed))
+	}
+	if done > 0 && (s.expiry.slot == 0 || s.timers.when(&s.expiry).After(s.completed[0].until)) {
+		return "done operations stay for ever"
+	}
+	for i, a := range s.timers.heap {
+		if a.timer.slot != i+1 || a.timer.at < a.at {
+			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
+		}
+	}
+	return ""
+}

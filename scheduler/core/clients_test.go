@@ -1,0 +1,36 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestManyOperationsOfOneClient has a client open as many operations as it may, by default 100,000,
+// and one more; that they are of one action does not help. Others are not disturbed, and room
+// comes back.
+func TestManyOperationsOfOneClient(t *testing.T) {
+	for _, test := range []struct{ most, bound, actions int }{{0, 100_000, 100_000}, {500, 500, 1}} {
+		state := must(NewState(Config{MaxPerClient: test.most}))
+		h := &history{t: t, actions: map[string]string{}}
+		submit := func(name string, action int, client string) error {
+			_, err := state.Submit(epoch, h.operation([]string{name, fmt.Sprint(action), "client=" + client}))
+			return err
+		}
+		for i := range test.bound {
+			if err := submit(fmt.Sprint("op", i), i%test.actions, "greedy"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := submit("more", 0, "greedy"); !errors.Is(err, ErrClientFull) {
+			t.Errorf("one more: %v", err)
+		}
+		if err := submit("modest", 0, "other"); err != nil {
+			t.Error(err)
+		}
+		state.Cancel(epoch, "op0")
+		if err := submit("more", 0, "greedy"); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
+// Config holds the times and bounds of a scheduler. The zero value of a field
+// means its default.
+type Config struct {
+	// ExecutionTimeout is given to actions that ask for none. Default 1h.
+	ExecutionTimeout time.Duration
+	// MaxExecutionTimeout is the longest timeout of an action; what asks for more has
+	// this, and its client is told. Default 24h, at least ExecutionTimeout.
+	MaxExecutionTimeout time.Duration
+
+	// SyncInterval is how often a busy worker has to call. A worker learns of a
+	// cancellation at its next call, so this is also how long a cancelled action
+	// may go on. Default 5s.
+	SyncInterval time.Duration
+	// IdleHold is how long the call of an idle worker is held. Default 30s.
+	IdleHold time.Duration
+	// ResultHold is how long the call of a worker that reports a result may be held for
+	// its next action, which spares it a call of its own for that. Until the answer it does
+	// not know that the result has arrived, and would report it again to a scheduler that
+	// was started anew. Default 0: it is answered at once.
+	ResultHold time.Duration
+	// WorkerSlack is how late a worker may be before it is taken for dead. It
+	// also covers the difference between the clocks of worker and scheduler.
+	// Default 25s.
+	WorkerSlack time.Duration
+	// DisconnectSlack is how long a worker whose connection has broken may take to
+	// call again, if that is sooner. A program that dies is noticed so, a machine
+	// that hangs by WorkerSlack. Default 10s: twice SyncInterval, as a busy worker
+	// finds out that its connection is gone when it next calls.
+	DisconnectSlack time.Duration
+	// Settle is how long after the first event no action is given to a worker, so
+	// that those which run actions since before a restart can say so, and none of
+	// these is started twice. Default 0: there was nothing before.
+	Settle time.Duration
+	// Queues say how operations share workers; for each pool the first that is for
+	// it, and without one DefaultLevels. What they hold is not to be changed.
+	Queues []QueueConfig
+	// Sizes declare size classes of which there may be no worker for a while, each pool
+	// once. What they hold is not to be changed.
+	Sizes []SizesConfig
+	// Quotas say which workers instance names share by quotas; see State.PutQuota. In a
+	// pool of these, instance names are the first level, whatever Queues say.
+	Quotas quota.Config
+	// PreemptionDelay is how long an action of an instance below its minimum waits
+	// before others' are chosen to be stopped for it. Default 10s.
+	PreemptionDelay time.Duration
+	// PreemptionGrace is how long after that these may still end by themselves. A worker
+	// that may have to stop calls at least as often. Default 5s.
+	PreemptionGrace time.Duration
+	// MaxPreemptions is how often the same action may be stopped so. Default 3.
+	MaxPreemptions int
+	// ActionProperties are the names of platform properties that say how an action
+	// is run, not where. They are not matched: no worker needs to have them. None by
+	// default.
+	ActionProperties []string
+	// MaxAttempts is how many workers may be lost while they run an action,
+	// before the action fails. Default 3.
+	MaxAttempts int
+
+	// ClientGrace is how long an operation that nobody waits for, or an action or
+	// a result that a worker brought along, is kept for a client to come back.
+	// Default 60s.
+	ClientGrace time.Duration
+	// MatchGrace is how long an action waits for a first worker that can serve
+	// it. Default 60s.
+	MatchGrace time.Duration
+	// KeepCompleted is how long a completed operation can be waited for again.
+	// Default 5m.
+	KeepCompleted time.Duration
+	// MaxCompleted bounds the completed operations kept. Default 10000.
+	MaxCompleted int
+	// MaxQueued bounds the actions that wait for a worker, all together. Above it,
+	// and above the next two, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
+	MaxQueued int
+	// MaxPerQueue bounds those that wait for one size class of one platform, and
+	// those that no worker can serve. Default: as MaxQueued.
+	MaxPerQueue int
+	// MaxPerClient bounds the operations of one client (Operation.Client) that are
+	// not done. Default 100000.
+	MaxPerClient int
+}
+
+// maxResends is how often an assignment that its worker never confirmed is sent
+// to it again before the worker counts as lost. Such a repetition costs the
+// action none of its attempts: the answer may have been lost on the way.
+const maxResends = 10
+
+// withDefaults returns c with the zero fields filled in, or an error that names
+// the first field that makes no sense.
+func (c Config) withDefaults() (_ Config, err error) {
+	for _, f := range []struct {
+		name string
+		d    *time.Duration
+		def  time.Duration
+	}{
+		{"ExecutionTimeout", &c.ExecutionTimeout, time.Hour},
+		{"MaxExecutionTimeout", &c.MaxExecutionTimeout, 24 * time.Hour},
+		{"SyncInterval", &c.SyncInterval, 5 * time.Second},
+		{"IdleHold", &c.IdleHold, 30 * time.Second},
+		{"ResultHold", &c.ResultHold, 0},
+		{"WorkerSlack", &c.WorkerSlack, 25 * time.Second},
+		{"DisconnectSlack", &c.DisconnectSlack, 10 * time.Second},
+		{"Settle", &c.Settle, 0},
+		{"PreemptionDelay", &c.PreemptionDelay, 10 * time.Second},
+		{"PreemptionGrace", &c.PreemptionGrace, 5 * time.Second},
+		{"ClientGrace", &c.ClientGrace, time.Minute},
+		{"MatchGrace", &c.MatchGrace, time.Minute},
+		{"KeepCompleted", &c.KeepCompleted, 5 * time.Minute},
+	} {
+		if *f.d < 0 {
+			return c, fmt.Errorf("scheduler config: %s is negative: %s", f.name, *f.d)
+		}
+		if *f.d == 0 {
+			*f.d = f.def
+		}
+	}
+	for _, f := range []struct {
+		name string
+		n    *int
+		def  int
+	}{
+		{"MaxAttempts", &c.MaxAttempts, 3},
+		{"MaxPreemptions", &c.MaxPreemptions, 3},
+		{"MaxCompleted", &c.MaxCompleted, 10_000},
+		{"MaxQueued", &c.MaxQueued, 1_000_000},
+		{"MaxPerQueue", &c.MaxPerQueue, cmp.Or(c.MaxQueued, 1_000_000)},
+		{"MaxPerClient", &c.MaxPerClient, 100_000},
+	} {
+		if *f.n < 0 {
+			return c, fmt.Errorf("scheduler config: %s is negative: %d", f.name, *f.n)
+		}
+		if *f.n == 0 {
+			*f.n = f.def
+		}
+	}
+	for i, q := range c.Queues {
+		if err := q.Validate(); err != nil {
+			return c, fmt.Errorf("scheduler config: Queues[%d]: %w", i, err)
+		}
+	}
+	if c.Sizes, err = declared(c.Sizes); err != nil {
+		return c, err
+	}
+	if err := c.Quotas.Validate(); err != nil {
+		return c, fmt.Errorf("scheduler config: Quotas: %w", err)
+	}
+	if c.ExecutionTimeout > c.MaxExecutionTimeout {
+		return c, fmt.Errorf("scheduler config: ExecutionTimeout %s exceeds MaxExecutionTimeout %s",
+			c.ExecutionTimeout, c.MaxExecutionTimeout)
+	}
+	return c, nil
+}

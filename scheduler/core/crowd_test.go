@@ -1,0 +1,123 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// crowd is how many operations want one action here. Were each event to look at all of them, a test would take minutes.
+const crowd = 20_000
+
+// submitCrowd has a crowd ask for one action, which runs once if they are not private, and returns their names.
+func submitCrowd(t *testing.T, state *State, private bool) (names []string, d digest.Digest) {
+	t.Helper()
+	d = digest.Of(digest.SHA256, []byte("wanted"))
+	for i := range crowd {
+		name := fmt.Sprint("op", i)
+		if _, err := state.Submit(epoch, &Operation{Name: name, Digest: d, Action: &repb.Action{}, Private: private}); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	return names, d
+}
+
+// TestCrowdLeaves has the client of many operations of one run die: all of them leave in one event, the latest first.
+func TestCrowdLeaves(t *testing.T) {
+	state := must(NewState(Config{}))
+	state.Sync(epoch, Report{Call: 1, Worker: "w", Doing: Idle})
+	names, d := submitCrowd(t, state, false)
+	if state.Counts().Executing != 1 || state.Tally().Joined != crowd-1 {
+		t.Fatalf("%+v, %+v", state.Counts(), state.Tally())
+	}
+	for _, name := range slices.Backward(names) {
+		state.Detach(epoch, name)
+	}
+	now := epoch
+	for range 11 { // a worker that does not call would be lost
+		now = now.Add(5 * time.Second)
+		state.Sync(now, Report{Call: 2, Worker: "w", Doing: Executing, Action: d})
+	}
+	state.Tick(epoch.Add(state.Config().ClientGrace))
+	if n := state.Counts(); n.Executing != 0 {
+		t.Errorf("%+v", n)
+	}
+	if problem := state.Check(); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// TestCrowdRunsAlone has many private operations of one action, which come, run and go one by one.
+func TestCrowdRunsAlone(t *testing.T) {
+	state := must(NewState(Config{}))
+	state.Sync(epoch, Report{Call: 1, Worker: "w", Doing: Idle})
+	names, d := submitCrowd(t, state, true)
+	if n := state.Counts(); n.Executing != 1 || n.Queued != crowd-1 {
+		t.Fatalf("%+v", n)
+	}
+	// Some end, and another worker runs one that waits.
+	for i := range 10 {
+		result := &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: int32(i)}}
+		state.Sync(epoch, Report{Call: uint64(2*i + 2), Worker: "w", Doing: Completed, Action: d, Response: result})
+		state.Sync(epoch, Report{Call: uint64(2*i + 3), Worker: "w", Doing: Idle})
+	}
+	state.Sync(epoch, Report{Call: 100, Worker: "other", Doing: Executing, Action: d})
+	if n := state.Counts(); n.Executing != 2 || n.Queued != crowd-12 {
+		t.Fatalf("%+v", n)
+	}
+	// Those that others share do not look at them.
+	for _, name := range []string{"first", "second"} {
+		if _, err := state.Submit(epoch, &Operation{Name: name, Digest: d, Action: &repb.Action{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := state.Tally().Joined; n != 1 {
+		t.Errorf("%d operations have joined another one", n)
+	}
+	for i := range crowd / 2 {
+		state.Cancel(epoch, names[i])
+		state.Cancel(epoch, names[crowd-1-i])
+	}
+	if n := state.Counts(); n.Executing != 0 || n.Queued != 1 {
+		t.Errorf("%+v", n)
+	}
+	if problem := state.Check(); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// TestFlights compares the tasks of two actions with slices.
+func TestFlights(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	f := flights{}
+	want := map[action][]*task{}
+	for range 1000 {
+		a := action{length: int64(1 + random.IntN(2))}
+		if i := random.IntN(6); i < len(want[a]) {
+			f.remove(want[a][i])
+			want[a] = slices.Delete(want[a], i, i+1)
+		} else {
+			one := &task{action: a}
+			f.add(one)
+			want[a] = append(want[a], one)
+		}
+		got, few := slices.Collect(f.of(a)), slices.Collect(f.few(a))
+		if !slices.Equal(got, want[a]) || !slices.Equal(few, got) || (f[a] == nil) != (len(got) == 0) {
+			t.Fatalf("%v and %v, want %v", got, few, want[a])
+		}
+	}
+	a := action{length: 3}
+	for range maxLook + 10 {
+		f.add(&task{action: a})
+	}
+	if few := slices.Collect(f.few(a)); len(few) != maxLook || few[0] != f[a] {
+		t.Errorf("looked at %d of %d tasks", len(few), maxLook+10)
+	}
+}

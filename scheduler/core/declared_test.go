@@ -1,0 +1,33 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDeclaredSizes checks which declarations are refused, and what the choice of a class is told.
+func TestDeclaredSizes(t *testing.T) {
+	linux := map[string]string{"OS": "linux", "arch": "arm"}
+	for want, list := range map[string][]SizesConfig{
+		"declared twice": {{Platform: linux, Classes: []uint32{1}}, {Platform: linux, Classes: []uint32{2}}},
+		"no classes":     {{Platform: linux}},
+		`name "acme/"`:   {{Prefix: "acme/", Platform: linux, Classes: []uint32{1}}},
+		"startup is neg": {{Classes: []uint32{1}, Startup: -1}},
+	} {
+		if _, err := NewState(Config{Sizes: list}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", list, err, want)
+		}
+	}
+	s := must(NewState(Config{Sizes: []SizesConfig{
+		{Platform: linux, Classes: []uint32{8, 1}, Startup: 3 * time.Minute},
+		{Prefix: "x", Platform: linux, Classes: []uint32{2}},
+	}}))
+	platform := SizesConfig{Platform: linux}.platform()
+	s.Sync(epoch, Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: Idle})
+	got := s.SizeClasses(&Operation{Instance: "main", Platform: platform})
+	if want := []SizeClass{{Size: 1, Wait: 3 * time.Minute}, {Size: 4}, {Size: 8, Wait: 3 * time.Minute}}; len(got) != 3 ||
+		got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("classes %+v, want %+v", got, want)
+	}
+}

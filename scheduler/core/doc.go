@@ -1,0 +1,18 @@
+// Package core decides which worker runs which action.
+//
+// State is deterministic: events go in with their time (Submit, Attach, Detach, Cancel and Kill of operations,
+// Sync, Hangup, Disconnect, Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, Tick) and each
+// returns one Out that says what the caller must do. State has no clock, goroutine, I/O, lock or randomness, so
+// that a history can be written down (Journal), replayed (Replay) and fuzzed.
+//
+// Words. An operation is what one Execute call made; a task is one run of an
+// action, shared by the operations that asked for the same action at the same
+// time. Workers with the same instance name prefix and platform form a pool;
+// the workers of a pool with the same size class share a queue. Each pool has a
+// fair.Tree, with a lane for each queue, which says whose turn it is; what its
+// branches are is in Config.Queues. Pools whose workers have certain labels are in a
+// cohort, for which a quota.Ledger says which instance names may have more, and what is
+// to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
+//
+// The package refuses to guess: a worker takes actions whose platform equals its own, nothing near it.
+package core

@@ -1,0 +1,162 @@
+package core
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Dump returns all that State knows as text, for people and for comparing. Times
+// are relative to the last event. It is long: a line for each worker, operation
+// and task.
+func (s *State) Dump() string {
+	d := &dumper{now: s.now, timers: &s.timers}
+	d.line("counts %+v", s.Counts())
+	if s.journal != nil {
+		d.line("answers %016x", s.journal.answers.Sum64())
+	}
+	if s.isSettling() {
+		d.line("settling%s", d.timer(s.settle))
+	}
+	for _, p := range s.drains {
+		d.line("drain %s", p)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
+		d.worker(s.workers[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
+		d.operation(s.operations[name])
+	}
+	d.flights(s.inFlight, s.private)
+	for _, t := range s.unmatched.all() {
+		d.line("unmatched %s", t.action)
+	}
+	for _, p := range s.sortedPools() {
+		for _, q := range p.queues {
+			d.queue(q)
+		}
+	}
+	for _, c := range s.cohorts {
+		d.cohort(s, c)
+	}
+	for _, b := range s.broughtOrder.all() {
+		d.line("brought %s by %s%s", b.action, b.worker, d.timer(b.timer))
+	}
+	for _, c := range slices.Sorted(maps.Keys(s.clients)) {
+		d.line("client %q %d", c, s.clients[c])
+	}
+	return d.text.String()
+}
+
+// queue writes what each branch of a queue has, and what is next.
+func (d *dumper) queue(q *queue) {
+	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, load %v, declared %t%s",
+		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.load, q.declared, d.timer(q.rest))
+	for v := range q.pool.tree.Branches(q.class) {
+		d.line("  %*s%q %+v", 2*v.Depth, "", v.Key, v)
+	}
+	if t := q.head(d.now); t != nil {
+		d.line("  next is %s", t.action)
+	}
+	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
+		l := q.lines[instance]
+		d.line("  line %q: %d wait, below %s, %d marked%s",
+			instance, l.tasks.len(), d.ago(l.below), l.marked, d.timer(l.timer))
+	}
+}
+
+// cohort writes what instances have and use.
+func (d *dumper) cohort(s *State, c *cohort) {
+	d.line("cohort %s: %d units, %d preemptions", c.Name, c.capacity(), c.preemptions)
+	for _, u := range s.quotaUses(c) {
+		d.line("  %q %+v", u.Instance, u.Use)
+	}
+}
+
+type dumper struct {
+	now    time.Time
+	timers *timers
+	text   strings.Builder
+}
+
+func (d *dumper) line(format string, args ...any) {
+	fmt.Fprintf(&d.text, format, args...)
+	d.text.WriteByte('\n')
+}
+
+// ago writes a time; the zero time is "-".
+func (d *dumper) ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Sub(d.now).String()
+}
+
+func (d *dumper) timer(t timer) string {
+	if t.slot == 0 {
+		return ""
+	}
+	return " until " + d.ago(d.timers.when(&t))
+}
+
+func (d *dumper) worker(w *worker) {
+	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
+		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
+		w.serving, w.prefersIdle, w.drained, w.call, w.held, w.seat.Waits(), d.timer(w.timer))
+	if w.task != nil {
+		d.line("  runs %s, confirmed %t", w.task.action, w.confirmed)
+	}
+	if sh := w.share(); sh != nil && sh.mark != nil {
+		d.line("  gives way at %s%s", d.ago(sh.mark.deadline), d.timer(sh.mark.last))
+	}
+	if w.stopping != (action{}) || w.reported.action != (action{}) {
+		d.line("  stops %q, reported %q", w.stopping, w.reported.action)
+	}
+}
+
+func (d *dumper) operation(o *operation) {
+	st := o.status()
+	d.line("operation %s %s rev %d %s of %s in %q, %d wait, queued %s, started %s, ended %s, worker %q, attempts %d, code %d exit %d%s",
+		st.Name, st.Stage, st.Rev, st.Digest, o.spec.Platform, o.spec.Instance, o.waiters, d.ago(st.Queued), d.ago(st.Started),
+		d.ago(st.Ended), st.Worker, st.Attempts, st.Response.GetStatus().GetCode(), st.Response.GetResult().GetExitCode(),
+		d.timer(o.timer))
+}
+
+func (d *dumper) flights(fs ...flights) {
+	var tasks []*task
+	for _, f := range fs {
+		for a := range f {
+			tasks = slices.AppendSeq(tasks, f.of(a))
+		}
+	}
+	slices.SortFunc(tasks, func(t, u *task) int {
+		a, b := &t.action, &u.action
+		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length), int(int32(t.number-u.number)))
+	})
+	for _, t := range tasks {
+		d.task(t)
+	}
+}
+
+func (d *dumper) task(t *task) {
+	where := "unmatched"
+	switch {
+	case t.worker != nil:
+		where = "with " + t.worker.key
+		if t.race != nil {
+			where += " and " + t.race.worker.key
+		}
+	case t.queue != nil:
+		where = fmt.Sprintf("queued in %q %s class %d", t.queue.pool.prefix, t.queue.pool.platform, t.queue.class)
+	}
+	var names []string
+	for o := range t.operations.all() {
+		names = append(names, o.spec.Name)
+	}
+	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
+		t.action, where, names, t.returned, t.outgrown, t.impatient, t.hedged, t.late, d.ago(t.queued), t.attempts, t.preempted, t.resends, d.timer(t.timer))
+}

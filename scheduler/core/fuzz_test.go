@@ -1,0 +1,298 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
+// FuzzState feeds any sequence of events to a State and checks after each that
+// nothing is lost or in two places, that each call is answered once, and in the
+// end that everything ends.
+func FuzzState(f *testing.F) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		b := make([]byte, 600)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 3000 {
+			return
+		}
+		first, second := fuzzHistory(t, script), fuzzHistory(t, script)
+		if first != second {
+			t.Error("the same events gave different answers")
+		}
+	})
+}
+
+// TestRandomHistories runs longer histories than the fuzzer starts with.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		b := make([]byte, 3000)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		fuzzHistory(t, b)
+	}
+}
+
+// fuzzer turns bytes into events.
+type fuzzer struct {
+	*history
+	script []byte
+	at     time.Duration
+	ops    int
+	log    strings.Builder
+	// waiting are the calls that have no answer yet; clients the number of those
+	// who wait for each operation.
+	waiting map[uint64]bool
+	clients map[string]int
+}
+
+func (f *fuzzer) pick(choices ...string) string {
+	if len(f.script) == 0 {
+		return choices[0]
+	}
+	b := int(f.script[0])
+	f.script = f.script[1:]
+	return choices[b%len(choices)]
+}
+
+func fuzzHistory(t *testing.T, script []byte) string {
+	f := newFuzzer(t, script)
+	for len(f.script) > 0 {
+		f.step()
+	}
+	f.finish()
+	return f.log.String()
+}
+
+func newFuzzer(t *testing.T, script []byte) *fuzzer {
+	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, Settle: 4 * time.Second}
+	cfg.Queues = []QueueConfig{
+		{Platform: map[string]string{"OS": "x"}, Levels: nil},
+		{Levels: []Level{
+			{Key: KeyUser, Stickiness: 8 * time.Second, Weights: map[string]float64{"u1": 3}},
+			{Key: KeyToolInvocation, Stickiness: 3 * time.Second},
+		}},
+	}
+	cfg.Sizes = []SizesConfig{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
+	cfg.Quotas = quota.Config{
+		Labels: []quota.Label{
+			{Name: "plain", Properties: map[string]string{"": ""}}, {Name: "x", Properties: map[string]string{"OS": "x"}},
+		},
+		Cohorts: []quota.Cohort{{Name: "c", Labels: []string{"plain", "x"}}},
+	}
+	if f := len(script); f > 0 && script[0]%3 == 0 {
+		cfg.Quotas = quota.Config{}
+	}
+	if f := len(script); f > 1 && script[1]%2 == 0 {
+		cfg.ResultHold = 2 * time.Second
+	}
+	cfg.PreemptionDelay, cfg.PreemptionGrace = 5*time.Second, 3*time.Second
+	state, err := NewState(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fuzzer{
+		history: &history{
+			t: t, cfg: cfg, state: state, calls: map[uint64]string{},
+			actions: map[string]string{}, lastOf: map[string]uint64{},
+		},
+		script:  script,
+		waiting: map[uint64]bool{},
+		clients: map[string]int{},
+	}
+}
+
+func (f *fuzzer) step() {
+	delay, _ := time.ParseDuration(f.pick("0s", "1s", "1s", "3s", "7s", "29s", "70s", "-5s"))
+	f.at += delay
+	now := epoch.Add(f.at)
+	worker := f.pick("w1", "w2", "w3", "w4")
+	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
+	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore") {
+	case "restore":
+		w := f.report([]string{worker, "idle", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
+		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"), f.pick("instance=i", "instance=i/j", "private")})
+		f.see(f.state.Restore(now, Held{
+			Operation: one, Queued: now, Started: now, Attempts: 1,
+			Worker: w.Worker, ID: w.ID, Prefix: w.Prefix, WorkerPlatform: w.Platform, SizeClass: w.SizeClass,
+		}))
+	case "quota":
+		k := QuotaKey{Cohort: "c", Instance: f.pick("", "i", "i/j")}
+		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
+		out, err := f.state.PutQuota(now, k, q, f.pick("leave", "preempt") == "preempt")
+		if err != nil {
+			f.see(out)
+			out, _ = f.state.DeleteQuota(now, k)
+		}
+		f.see(out)
+	case "kill":
+		out, _ := f.state.Kill(now, []string{op, "op1"}, "test")
+		f.see(out)
+	case "disconnect":
+		f.see(f.state.Disconnect(now, f.number(f.pick("1", "2", "3"))))
+	case "drain":
+		out, err := f.state.Drain(now, f.pattern(f.pick("name=w1", "name=w?", "name=w2")))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.see(out)
+	case "undrain":
+		out, _ := f.state.Undrain(now, f.pattern(f.pick("name=w?", "name=w?", "name=w1", "name=w2")))
+		f.see(out)
+	case "submit":
+		f.ops++
+		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
+			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=OS=x"),
+			f.pick("instance=", "instance=i", "instance=i/j", "private"),
+			f.pick("client=", "client=c1", "client=c2")))
+		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
+			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"),
+			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
+		out, err := f.state.Submit(now, f.operation(args))
+		if err == nil {
+			f.clients[args[0]] = 1
+		}
+		f.see(out)
+	case "sync":
+		f.sync(now, worker)
+	case "hangup":
+		call := f.lastOf[worker]
+		out := f.state.Hangup(now, worker, call)
+		// Its time may have come before the hangup did.
+		if !slices.ContainsFunc(out.Replies, func(r Reply) bool { return r.Call == call }) {
+			delete(f.waiting, call)
+		}
+		f.see(out)
+	case "attach":
+		_, out, ok := f.state.Attach(now, op)
+		if ok {
+			f.clients[op]++
+		}
+		f.see(out)
+	case "detach":
+		if f.clients[op] > 0 {
+			f.clients[op]--
+			f.see(f.state.Detach(now, op))
+		}
+	case "cancel":
+		out, _ := f.state.Cancel(now, op)
+		f.see(out)
+	case "tick":
+		f.see(f.state.Tick(now))
+	}
+}
+
+// sync reports what the worker runs by State's own account, mostly.
+func (f *fuzzer) sync(now time.Time, worker string) {
+	words := []string{worker}
+	action := f.pick("a", "b", "c", "d")
+	w := f.state.workers[worker]
+	if w != nil && w.task != nil && f.pick("true", "true", "true", "lie") == "true" {
+		action = f.actions[w.task.action.String()]
+	}
+	switch f.pick("idle", "idle", "executing", "executing", "completed", "completed") {
+	case "idle":
+		words = append(words, "idle")
+	case "executing":
+		words = append(words, "executing", action)
+		if f.pick("running", "fetching") == "running" {
+			words = append(words, "running")
+		}
+		if f.pick("running", "running", "uploading") == "uploading" {
+			words = append(words, "uploading")
+		}
+	case "completed":
+		words = append(words, "completed", action, "exit="+f.pick("0", "1"))
+	}
+	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=OS=x"))
+	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
+	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
+	words = append(words, "over="+f.pick("0", "1", "2", "3"))
+	if f.pick("stay", "stay", "stay", "drain") == "drain" {
+		words = append(words, "drain")
+	}
+	if w != nil && f.pick("stay", "stay", "move") == "stay" {
+		words = append(words, "prefix="+w.pool.prefix, fmt.Sprintf("class=%d", w.queue.class))
+	}
+	r := f.report(words)
+	if w != nil {
+		r.Platform = w.pool.platform
+	}
+	f.waiting[r.Call] = true
+	f.see(f.state.Sync(now, r))
+}
+
+// see checks one Out and the state after it.
+func (f *fuzzer) see(out Out) {
+	f.t.Helper()
+	f.print(out)
+	f.log.WriteString(f.out.String())
+	f.out.Reset()
+	for _, r := range out.Replies {
+		if !f.waiting[r.Call] {
+			f.t.Fatalf("call %d of %s is answered twice, or after its hangup", r.Call, f.calls[r.Call])
+		}
+		delete(f.waiting, r.Call)
+	}
+	for call := range f.waiting {
+		w := f.state.workers[f.calls[call]]
+		if w == nil || !w.held || w.call != call {
+			f.t.Fatalf("call %d of %s will never be answered", call, f.calls[call])
+		}
+	}
+	for _, st := range out.Notices {
+		if st.Done() != (st.Response != nil) {
+			f.t.Fatalf("%s: done %t, response %v", st.Name, st.Done(), st.Response)
+		}
+		if st.Stage == repb.ExecutionStage_EXECUTING && st.Worker == "" {
+			f.t.Fatalf("%s executes nowhere", st.Name)
+		}
+	}
+	if problem := f.state.Check(); problem != "" {
+		f.t.Fatalf("%s\n%s", problem, f.log.String())
+	}
+}
+
+// finish lets time pass while nobody calls: everything has to end.
+func (f *fuzzer) finish() {
+	for range 10_000 {
+		if f.next.IsZero() {
+			break
+		}
+		f.see(f.state.Tick(f.next))
+	}
+	s := f.state
+	for name, o := range s.operations {
+		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
+	}
+	for _, c := range s.cohorts {
+		if len(c.pools) > 0 || len(c.ledger.Used()) > 0 {
+			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.ledger.Used())
+		}
+	}
+	left := map[string]int{
+		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight) + len(s.private), "timers": len(s.timers.heap),
+		"operations": len(s.completed), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
+	}
+	for what, n := range left {
+		if n > 0 {
+			f.t.Errorf("%d %s are left", n, what)
+		}
+	}
+}

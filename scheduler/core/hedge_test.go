@@ -1,0 +1,79 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestRandomRaces has actions run on two workers at once, and anything happen to these and to who
+// waits. After each event the state is whole, and in the end nothing is left.
+func TestRandomRaces(t *testing.T) {
+	raced := 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}, lastOf: map[string]uint64{}}
+		h.state = must(NewState(Config{MaxAttempts: 2, KeepCompleted: time.Second, ClientGrace: 3 * time.Second}))
+		workers := map[string]string{"s1": "class=1", "s2": "class=1", "l1": "class=3", "l2": "class=3"}
+		for at, ops := time.Duration(0), 0; at < 5*time.Minute; at += time.Duration(r.IntN(3)) * time.Second {
+			now := epoch.Add(at)
+			for !h.next.IsZero() && !h.next.After(now) {
+				h.event(h.next, "tick", nil)
+			}
+			switch r.IntN(12) {
+			case 0, 1:
+				ops++
+				h.event(now, "submit", []string{
+					fmt.Sprintf("op%d", ops), fmt.Sprintf("action%d", r.IntN(4)), "size=1,1s,,hedge", []string{"private", "client=c"}[r.IntN(2)],
+				})
+			case 2:
+				h.event(now, []string{"cancel", "detach", "attach"}[r.IntN(3)], []string{fmt.Sprintf("op%d", r.IntN(ops+1))})
+			default:
+				name := []string{"s1", "s2", "l1", "l2"}[r.IntN(4)]
+				h.event(now, "sync", append([]string{name}, append(h.something(r, name), workers[name])...))
+			}
+			for _, w := range h.state.workers {
+				if w.task != nil && w.task.race != nil {
+					raced++
+				}
+			}
+		}
+		for range 10_000 {
+			if h.next.IsZero() {
+				break
+			}
+			h.event(h.next, "tick", nil)
+		}
+		if s := h.state; len(s.workers) > 0 || len(s.operations) > 0 || len(s.timers.heap) > 0 || len(s.pools) > 0 {
+			t.Errorf("seed %d: this is left:\n%s", seed, s.Dump())
+		}
+	}
+	if raced < 1000 {
+		t.Errorf("there were races after %d events only", raced)
+	}
+}
+
+// something is what a worker might say next.
+func (h *history) something(r *rand.Rand, name string) []string {
+	w := h.state.workers[name]
+	if w == nil || w.task == nil && w.stopping == (action{}) || r.IntN(12) == 0 {
+		return []string{"idle"}
+	}
+	a := w.stopping
+	if w.task != nil {
+		a = w.task.action
+	}
+	does := h.actions[a.String()]
+	switch r.IntN(10) {
+	case 0:
+		return []string{"completed", does, "exit=0"}
+	case 1:
+		return []string{"completed", does, "exit=1"}
+	case 2:
+		return []string{"completed", does, "error=away"}
+	case 3:
+		return []string{"executing", does, "drain"}
+	}
+	return []string{"executing", does, "running"}
+}

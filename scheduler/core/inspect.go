@@ -1,0 +1,261 @@
+package core
+
+import (
+	"cmp"
+	"iter"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/least"
+)
+
+// A WorkerView is what State knows of one worker. It is a value.
+type WorkerView struct {
+	ID        map[string]string // not to be changed
+	Prefix    string
+	Platform  Platform
+	SizeClass uint32
+	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
+	Drained, Leaving bool
+	// Away: it has not called since the State began, and had Action before.
+	Away bool
+	// Action is what it runs since Since; empty if nothing.
+	Action string
+	Since  time.Time
+}
+
+// WorkerKeys returns those of the workers that p matches, all if it is nil, in any
+// order.
+func (s *State) WorkerKeys(p *Pattern) []string {
+	var keys []string
+	for key, w := range s.workers {
+		if p == nil || p.Match(w.attribute) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Worker returns what is known of a worker; false if it is not.
+func (s *State) Worker(key string) (WorkerView, bool) {
+	w, ok := s.workers[key]
+	if !ok {
+		return WorkerView{}, false
+	}
+	v := WorkerView{
+		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
+		Drained: w.drained, Leaving: w.prefersIdle, Away: w.away,
+	}
+	if w.task != nil {
+		v.Action, v.Since = w.task.action.String(), w.task.started
+	}
+	return v, true
+}
+
+// An Entry is what patterns see of an operation that is not done. It is a value.
+type Entry struct {
+	Operation *Operation // which nobody changes
+	Worker    string     // that runs it; empty: it is queued
+}
+
+// Entries yields the operations that are not done, in any order. Events may happen between two of them:
+// what comes or ends meanwhile may be left out.
+func (s *State) Entries() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for _, o := range s.operations {
+			if o.task == nil {
+				continue // it is done
+			}
+			e := Entry{Operation: o.spec}
+			if w := o.task.worker; w != nil {
+				e.Worker = w.key
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Attribute is what patterns see of it; false: it has none of that name.
+func (e Entry) Attribute(name string) (string, bool) {
+	switch name {
+	case "stage":
+		if e.Worker == "" {
+			return "queued", true
+		}
+		return "executing", true
+	case "worker":
+		return e.Worker, e.Worker != ""
+	}
+	return e.Operation.attribute(name)
+}
+
+// attribute is what patterns see of what a client asks for.
+func (op *Operation) attribute(name string) (string, bool) {
+	switch name {
+	case "operation":
+		return op.Name, true
+	case "action":
+		return op.Digest.String(), true
+	case "client":
+		return op.Client, true
+	case "user":
+		return op.User, true
+	case "instance":
+		return op.Instance, true
+	case "invocation":
+		return op.Request.ToolInvocation, true
+	case "correlated":
+		return op.Request.Correlated, true
+	case "mnemonic":
+		return op.Request.Mnemonic, true
+	case "target":
+		return op.Request.Target, true
+	}
+	for _, p := range op.Platform.properties {
+		if name == "platform."+p.name {
+			return p.value, true
+		}
+	}
+	return "", false
+}
+
+// A QueueView is what State knows of one queue. It is a value.
+type QueueView struct {
+	Prefix    string
+	Platform  Platform
+	SizeClass uint32
+	// Workers counts all; the others are parts of them.
+	Workers, Idle, Executing, Draining int
+	// Resting are those of Draining that nobody drained.
+	Resting int
+	Queued  int
+	// Head is the operation that is next, nil if none waits that may run; Why says for
+	// what.
+	Head      *Operation
+	HeadSince time.Time
+	Why       string
+	Root      Branch
+}
+
+// A Branch is a part of a queue whose operations have a key in common.
+type Branch struct {
+	Key string
+	// Queued counts the operations that wait here and below; one action may have
+	// several. Running is what runs, in all size classes of the platform, each action
+	// with its size class: what decides whose turn it is. Of the root they count the
+	// actions that wait and run.
+	Queued, Running int
+	// Due is what the branch is due against its siblings: its weight, shifted by the best
+	// priority of what waits. 0 for the root.
+	Due float64
+	// Why says why nothing of it may start; empty: it may.
+	Why string
+	// Children are the busiest ones; Omitted counts the others.
+	Children []Branch
+	Omitted  int
+}
+
+// QueueCounts returns how much there is of what in all queues, in the order of their
+// prefix, platform and size class; what is after Queued is empty. It looks at every
+// worker.
+func (s *State) QueueCounts() (queues []QueueView) {
+	s.eachQueue(func(_ *queue, v QueueView) { queues = append(queues, v) })
+	return queues
+}
+
+func (s *State) eachQueue(do func(*queue, QueueView)) {
+	executing, draining, resting := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
+	for _, w := range s.workers {
+		switch {
+		case w.task != nil:
+			executing[w.queue]++
+		case !w.serving:
+			draining[w.queue]++
+			if w.resting {
+				resting[w.queue]++
+			}
+		}
+	}
+	for _, p := range s.sortedPools() {
+		for _, q := range p.queues {
+			do(q, QueueView{
+				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
+				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
+				Executing: executing[q], Draining: draining[q], Resting: resting[q], Queued: q.waiting,
+			})
+		}
+	}
+}
+
+// Queues is QueueCounts and more, with at most so many branches of each queue, and what
+// is with the actions that none of them serves.
+func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
+	s.eachQueue(func(q *queue, v QueueView) {
+		v.Root = q.branches(v.Executing, branches)
+		if t := q.head(s.now); t != nil {
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v.Idle)+q.otherClasses(t)+v.Root.behind()
+		} else if q.waiting > 0 {
+			v.Why = allHeld
+		}
+		queues = append(queues, v)
+	})
+	unmatched.Queued = s.unmatched.len()
+	if t, ok := s.unmatched.front(); ok {
+		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.explain(t.spec)
+	}
+	return queues, unmatched
+}
+
+// branches returns the queue by its keys, with at most so many of them: the busiest
+// ones of each level, the outer levels first. It looks at the children of those alone.
+func (q *queue) branches(running, atMost int) Branch {
+	type opened struct {
+		node   fair.Node
+		branch *Branch
+	}
+	root := Branch{Queued: q.waiting, Running: running}
+	for level := []opened{{q.pool.tree.Root(q.class), &root}}; len(level) > 0; {
+		var next []opened
+		for _, o := range level {
+			children, omitted := busiest(o.node, atMost)
+			atMost -= len(children)
+			o.branch.Children, o.branch.Omitted = make([]Branch, len(children)), omitted
+			for i, child := range children {
+				v := child.View
+				b := Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due}
+				if v.Held && v.Depth == 1 {
+					b.Why = q.pool.cohort.whyHeld(v.Key, q.class)
+				}
+				o.branch.Children[i] = b
+				next = append(next, opened{child.Node, &o.branch.Children[i]})
+			}
+		}
+		level = next
+	}
+	return root
+}
+
+// A child is a branch of the tree with what there is of it.
+type child struct {
+	fair.Node
+	fair.View
+}
+
+// busiest returns at most so many of the branches right below one, and how many others there are. Those that
+// only have workers do not count.
+func busiest(parent fair.Node, atMost int) (children []child, omitted int) {
+	kept := least.Of(atMost, func(x, y child) int {
+		return cmp.Or(cmp.Compare(y.Queued, x.Queued), cmp.Compare(y.Running, x.Running), cmp.Compare(x.Key, y.Key))
+	})
+	all := 0
+	for node := range parent.Children() {
+		if v := node.View(); v.Queued > 0 || v.Running > 0 {
+			all++
+			kept.Add(child{node, v})
+		}
+	}
+	children = kept.Sorted()
+	return children, all - len(children)
+}

@@ -1,0 +1,37 @@
+package least
+
+import "slices"
+
+// A List keeps the least values of an order, at most so many of any number. Of makes one.
+type List[T any] struct {
+	most    int
+	compare func(a, b T) int
+	// values are those, and some that are dropped when they have become many. Once that has happened,
+	// nothing that is not before last is of interest.
+	values []T
+	last   *T
+}
+
+// Of returns an empty List that keeps at most so many values, 0 being none.
+func Of[T any](most int, compare func(a, b T) int) List[T] {
+	return List[T]{most: most, compare: compare}
+}
+
+// Add offers a value.
+func (l *List[T]) Add(v T) {
+	if l.most == 0 || l.last != nil && l.compare(v, *l.last) >= 0 {
+		return
+	}
+	l.values = append(l.values, v)
+	if len(l.values) == 4*l.most {
+		last := l.Sorted()[l.most-1]
+		l.last = &last
+	}
+}
+
+// Sorted returns the least values in their order. They are valid until the next Add.
+func (l *List[T]) Sorted() []T {
+	slices.SortFunc(l.values, l.compare)
+	l.values = l.values[:min(len(l.values), l.most)]
+	return l.values
+}

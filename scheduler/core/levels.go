@@ -1,0 +1,214 @@
+package core
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+)
+
+// A Key names what of an operation the branches of a level are made of.
+type Key string
+
+// The keys there are. Those with a name say in Level.Name which.
+const (
+	KeyInstance        Key = "instance_name"
+	KeyToolInvocation  Key = "tool_invocation_id"
+	KeyCorrelated      Key = "correlated_invocations_id"
+	KeyMnemonic        Key = "action_mnemonic"
+	KeyTarget          Key = "target_id"
+	KeyConfiguration   Key = "configuration_id"
+	KeyUser            Key = "user"
+	KeyClaim           Key = "claim"    // Name: of the token's claim
+	KeyProperty        Key = "property" // Name: of the platform property
+	KeyConstant        Key = "constant" // Name: the key of all operations
+	longestKey             = 128        // bytes; longer ones are cut and hashed
+	keptOfLongKey          = 64
+	hexOfLongKey           = 32
+	heaviest, lightest     = 1e6, 1e-6 // weights
+)
+
+// Keys returns all of them.
+func Keys() []Key {
+	return []Key{
+		KeyInstance, KeyToolInvocation, KeyCorrelated, KeyMnemonic, KeyTarget, KeyConfiguration,
+		KeyUser, KeyClaim, KeyProperty, KeyConstant,
+	}
+}
+
+// Named reports whether a key needs a name.
+func (k Key) Named() bool { return k == KeyClaim || k == KeyProperty || k == KeyConstant }
+
+// A Level is one level of the hierarchy in which operations share workers.
+type Level struct {
+	Key  Key
+	Name string
+	// Stickiness is how long a worker may be kept for a branch of this level although
+	// another one has its turn. Zero: not at all.
+	Stickiness time.Duration
+	// Weights of branches, by their key; others weigh 1. From 1e-6 to 1e6.
+	Weights map[string]float64
+}
+
+// A QueueConfig says how operations share the workers of some pools.
+type QueueConfig struct {
+	// Prefix is the instance name prefix of the workers, or leads it. Platform are
+	// properties that they have, among others. Empty: all.
+	Prefix   string
+	Platform map[string]string
+	// Levels are those of the hierarchy, the outermost first. Without any there is
+	// one queue.
+	Levels []Level
+}
+
+// maxLevels bounds those of a configuration. Quotas may need one more.
+const maxLevels = 16
+
+// DefaultLevels are those of pools that no QueueConfig is for: instance names share
+// workers, in each of those builds, and in each of those invocations of the tool.
+func DefaultLevels() []Level {
+	return []Level{{Key: KeyInstance}, {Key: KeyCorrelated}, {Key: KeyToolInvocation}}
+}
+
+// Validate returns what is wrong with a level.
+func (l Level) Validate() error {
+	switch {
+	case !slices.Contains(Keys(), l.Key):
+		return fmt.Errorf("key %q is none of %q", l.Key, Keys())
+	case l.Key.Named() && l.Name == "":
+		return fmt.Errorf("key %s needs a name", l.Key)
+	case !l.Key.Named() && l.Name != "":
+		return fmt.Errorf("key %s takes no name", l.Key)
+	case l.Stickiness < 0:
+		return fmt.Errorf("stickiness is negative: %s", l.Stickiness)
+	}
+	for key, w := range l.Weights {
+		if math.IsNaN(w) || w < lightest || w > heaviest {
+			return fmt.Errorf("weight of %q is %v, not from %v to %v", key, w, lightest, heaviest)
+		}
+	}
+	return nil
+}
+
+// Validate returns what is wrong with a configuration of queues.
+func (q QueueConfig) Validate() error {
+	if err := instance.Check(q.Prefix); err != nil {
+		return err
+	}
+	if len(q.Levels) > maxLevels {
+		return fmt.Errorf("there are %d levels, at most %d are possible", len(q.Levels), maxLevels)
+	}
+	for i, l := range q.Levels {
+		if err := l.Validate(); err != nil {
+			return fmt.Errorf("level %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// fits reports whether the configuration is for a pool.
+func (q QueueConfig) fits(prefix string, platform Platform) bool {
+	if !instance.Below(prefix, q.Prefix) {
+		return false
+	}
+	for name, value := range q.Platform {
+		if !slices.Contains(platform.properties, property{name, value}) {
+			return false
+		}
+	}
+	return true
+}
+
+// levels returns those of a pool: of the first configuration that is for it.
+func (c Config) levels(prefix string, platform Platform) []Level {
+	for _, q := range c.Queues {
+		if q.fits(prefix, platform) {
+			return q.Levels
+		}
+	}
+	return DefaultLevels()
+}
+
+// Claims returns the names of the claims of which levels make branches.
+func (c Config) Claims() (names []string) {
+	for _, q := range c.Queues {
+		for _, l := range q.Levels {
+			if l.Key == KeyClaim && !slices.Contains(names, l.Name) {
+				names = append(names, l.Name)
+			}
+		}
+	}
+	return names
+}
+
+// newTree returns the tree of a pool with these levels.
+func newTree(levels []Level, admit func(lane uint32, key string) fair.Grade) *fair.Tree {
+	o := fair.Options{Admit: admit}
+	for _, l := range levels {
+		weights := make(map[string]float64, len(l.Weights))
+		for key, w := range l.Weights {
+			weights[bounded(key)] = w
+		}
+		o.Levels = append(o.Levels, fair.Level{Stickiness: l.Stickiness, Weights: weights})
+	}
+	return fair.New(o)
+}
+
+// appendKeys appends the keys of an operation, one for each level.
+func appendKeys(keys []string, levels []Level, op *Operation) []string {
+	for _, l := range levels {
+		keys = append(keys, bounded(l.of(op)))
+	}
+	return keys
+}
+
+// of returns an operation's key; what is not known of it is empty.
+func (l Level) of(op *Operation) string {
+	switch l.Key {
+	case KeyInstance:
+		return op.Instance
+	case KeyToolInvocation:
+		return op.Request.ToolInvocation
+	case KeyCorrelated:
+		return op.Request.Correlated
+	case KeyMnemonic:
+		return op.Request.Mnemonic
+	case KeyTarget:
+		return op.Request.Target
+	case KeyConfiguration:
+		return op.Request.Configuration
+	case KeyUser:
+		return op.User
+	case KeyClaim:
+		return op.Claims[l.Name]
+	case KeyProperty:
+		return op.Platform.value(l.Name)
+	}
+	return l.Name
+}
+
+// bounded returns a key of at most longestKey bytes: of a longer one the beginning
+// and a hash, so that different ones stay different.
+func bounded(key string) string {
+	if len(key) <= longestKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return strings.ToValidUTF8(key[:keptOfLongKey], "") + "~" + hex.EncodeToString(sum[:])[:hexOfLongKey]
+}
+
+// value returns a property's value, the first one; empty if there is none.
+func (p Platform) value(name string) string {
+	for _, q := range p.properties {
+		if q.name == name {
+			return q.value
+		}
+	}
+	return ""
+}

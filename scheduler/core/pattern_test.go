@@ -1,0 +1,97 @@
+package core
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestPatternMatch(t *testing.T) {
+	id := map[string]string{"host": "build-17.example", "slot": "0", "data": "/var/lib/x, y", "name": "größer"}
+	for pattern, want := range map[string]bool{
+		"host=build-17.example": true,
+		"host=build-*":          true,
+		"host=*":                true,
+		"host=**e":              true,
+		"host=*17*example":      true,
+		"host=*l*l*":            true,
+		"host=build-1?.*":       true,
+		"host=build-1?":         false,
+		"host=build":            false,
+		"host=":                 false,
+		"host=*.example?":       false,
+		"host=*x*y*":            false,
+		"rack=*":                false,
+		"host=*,slot=0":         true,
+		"host=*,slot=1":         false,
+		"data=/var/lib/x? y":    true,
+		"data=*x*":              true,
+		"name=gr??er":           true,
+	} {
+		p, err := ParsePattern(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &worker{id: id}
+		if got := p.Match(w.attribute); got != want {
+			t.Errorf("%s: %v", pattern, got)
+		}
+		again, err := NewPattern(p.Map())
+		if err != nil || again.String() != pattern {
+			t.Errorf("%s became %s, %v", pattern, again, err)
+		}
+	}
+	if (Pattern{}).Match((&worker{id: id}).attribute) {
+		t.Error("the zero pattern matches")
+	}
+}
+
+func TestPatternsAreChecked(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"": "name=value", "host": "name=value", "=x": "name=value", "a=b,": "name=value", "a=b,a=c": "twice",
+	} {
+		if p, err := ParsePattern(pattern); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v", pattern, p, err)
+		}
+	}
+	for _, m := range []map[string]string{nil, {}, {"": "x"}} {
+		if p, err := NewPattern(m); err == nil {
+			t.Errorf("%v: %v", m, p)
+		}
+	}
+}
+
+// TestPatternIsQuick has a pattern that takes a careless matcher for ever.
+func TestPatternIsQuick(t *testing.T) {
+	w := &worker{id: map[string]string{"x": strings.Repeat("a", 1<<14)}}
+	p, err := NewPattern(map[string]string{"x": strings.Repeat("a*", 50) + "b"})
+	if err != nil || p.Match(w.attribute) {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// FuzzPattern compares patterns with regular expressions.
+func FuzzPattern(f *testing.F) {
+	for _, text := range []string{"host=build-17", "host=*l*l?", "host=,slot=*", "a=b,a=c", "=x", "a=**?*", "größe=?"} {
+		f.Add(text, "build-17")
+	}
+	f.Fuzz(func(t *testing.T, text, value string) {
+		p, err := ParsePattern(text)
+		if err != nil || !utf8.ValidString(text) || !utf8.ValidString(value) {
+			return
+		}
+		again, err := ParsePattern(p.String())
+		if err != nil || again.String() != p.String() || len(again.Map()) != len(p.Map()) {
+			t.Fatalf("%q became %q, %v", p, again, err)
+		}
+		quick := strings.NewReplacer(`\*`, ".*", `\?`, ".")
+		want := true
+		for _, glob := range p.Map() {
+			want = want && regexp.MustCompile(`(?s)^`+quick.Replace(regexp.QuoteMeta(glob))+`$`).MatchString(value)
+		}
+		if got := p.Match(func(string) (string, bool) { return value, true }); got != want {
+			t.Errorf("%q matches %q: %v, want %v", text, value, got, want)
+		}
+	})
+}

@@ -1,0 +1,182 @@
+package core
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+)
+
+// A fifo holds values in order and gives each an anchor to remove it by.
+type fifo[T any] struct{ l list.List }
+
+func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
+func (f *fifo[T]) remove(e *list.Element)     { f.l.Remove(e) }
+func (f *fifo[T]) len() int                   { return f.l.Len() }
+
+// front returns the first value; false if there is none.
+func (f *fifo[T]) front() (v T, ok bool) {
+	e := f.l.Front()
+	if e == nil {
+		return v, false
+	}
+	return e.Value.(T), true
+}
+
+// all returns the values in order.
+func (f *fifo[T]) all() []T {
+	vs := make([]T, 0, f.l.Len())
+	for e := f.l.Front(); e != nil; e = e.Next() {
+		vs = append(vs, e.Value.(T))
+	}
+	return vs
+}
+
+// A pool is all workers of one instance name prefix and platform. It exists
+// while it has workers, or for good if size classes of it are declared.
+type pool struct {
+	prefix   string
+	platform Platform
+	// tree says what is next, for each size class; levels are what it is made of.
+	tree   *fair.Tree
+	levels []Level
+	// queues are sorted by size class, smallest first.
+	queues []*queue
+	// startup and patience are those of its declared size classes.
+	startup, patience time.Duration
+	// cohort shares the workers by quotas; nil: there are none.
+	cohort *cohort
+}
+
+type poolKey struct{ prefix, platform string }
+
+func (p *pool) key() poolKey { return poolKey{p.prefix, p.platform.Key()} }
+
+// queue returns the pool's queue for a size class, made if need be.
+func (p *pool) queue(class uint32) *queue {
+	i, found := slices.BinarySearchFunc(p.queues, class, func(q *queue, c uint32) int {
+		return cmp.Compare(q.class, c)
+	})
+	if !found {
+		q := &queue{pool: p, class: class, name: p.queueName(class)}
+		q.rest.owner = q
+		p.queues = slices.Insert(p.queues, i, q)
+	}
+	return p.queues[i]
+}
+
+// A QueueName names a queue for people: two platforms may read alike.
+type QueueName struct {
+	Prefix, Platform, Cohort string
+	SizeClass                uint32
+}
+
+func (p *pool) queueName(class uint32) *QueueName {
+	n := &QueueName{Prefix: p.prefix, Platform: p.platform.String(), SizeClass: class}
+	if p.cohort != nil {
+		n.Cohort = p.cohort.Name
+	}
+	return n
+}
+
+// largest returns the queue of the largest size class that fits; nil if none does.
+func (p *pool) largest(fits func(*queue) bool) *queue {
+	for _, q := range slices.Backward(p.queues) {
+		if fits(q) {
+			return q
+		}
+	}
+	return nil
+}
+
+// serving counts the workers that take work.
+func (p *pool) serving() int {
+	n := 0
+	for _, q := range p.queues {
+		n += q.serving
+	}
+	return n
+}
+
+// A queue is what one size class of a pool has to do and who is free to do it: a
+// lane of the pool's tree. Invariants between events: nothing waits or nobody is
+// idle; nothing waits unless it is open or declared.
+type queue struct {
+	pool  *pool
+	class uint32
+	name  *QueueName // it does not change
+	// waiting counts the tasks in the queue; load says how long they will take.
+	waiting int
+	load    load
+	// workers counts all workers; serving those that take work, resting those that
+	// prefer to be idle and nobody has drained.
+	workers, serving, resting int
+	// declared: it stays when it has no worker. It is away while it is not open: each task
+	// that waits then has its timer set.
+	declared, away bool
+	// In a cohort: lines are by instance, calls are the next times at which all busy workers call,
+	// and overdue are marks for lines whose tasks should have given way by now.
+	lines   map[string]*line
+	calls   []time.Time
+	overdue fifo[*mark]
+	// rest runs while nobody serves and somebody rests who may serve again.
+	rest timer
+}
+
+func (q *queue) served() bool { return q.serving > 0 }
+
+// open reports whether tasks may wait here. That nobody serves the queue is not
+// enough to close it: a worker that runs one action and fetches the inputs of the
+// next has positions that want no third one for the moment.
+func (q *queue) open() bool { return q.serving > 0 || q.rest.slot > 0 }
+
+// cost is what a running task of the queue counts in its pool's tree.
+func (q *queue) cost() int64 { return max(int64(q.class), 1) }
+
+// due closes a queue that only has workers that have long wanted no work, nor do
+// any. Those that do some may well go on after it.
+func (q *queue) due(s *State) {
+	for _, w := range s.workers {
+		if w.queue == q && w.resting && w.task != nil {
+			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+			return
+		}
+	}
+	if q.declared {
+		s.watch(q)
+		return
+	}
+	s.rematch(q.tasks())
+}
+
+// joined and left count a task that waits in the queue.
+func (q *queue) joined(t *task) {
+	q.waiting++
+	q.load.add(t.expected(q.class), 1)
+}
+
+func (q *queue) left(t *task) {
+	q.waiting--
+	q.load.add(t.expected(q.class), -1)
+}
+
+// head returns what a worker would get that belongs to no branch; nil if nothing
+// waits that may run.
+func (q *queue) head(now time.Time) *task {
+	it := q.pool.tree.Next(&fair.Seat{Lane: q.class}, now)
+	if it == nil {
+		return nil
+	}
+	return it.Owner.(*task)
+}
+
+// tasks returns those that wait, the oldest first.
+func (q *queue) tasks() []*task {
+	var tasks []*task
+	for _, it := range q.pool.tree.Items(q.class) {
+		tasks = append(tasks, it.Owner.(*task))
+	}
+	return tasks
+}

@@ -1,0 +1,58 @@
+package core
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
+// BenchmarkBehindMaximum is a worker that ends an action of one instance and is given the next,
+// while so many others are at their maximum and have something waiting.
+func BenchmarkBehindMaximum(b *testing.B) {
+	for _, others := range []int{0, 10, 10_000} {
+		b.Run(fmt.Sprint(others), func(b *testing.B) {
+			state := must(NewState(oneCohort()))
+			platform := NewPlatform(platformX())
+			made, now := 0, epoch
+			submit := func(instance string) {
+				made++
+				name := fmt.Sprint(made)
+				_ = must(state.Submit(now, &Operation{
+					Name: name, Instance: instance, Digest: digest.Of(digest.SHA256, []byte(name)),
+					Action: &repb.Action{}, Platform: platform,
+				}))
+			}
+			calls := uint64(0)
+			report := func(worker string, r Report) Out {
+				calls++
+				r.Call, r.Worker, r.Platform = calls, worker, platform
+				return state.Sync(now, r)
+			}
+			for i := range others {
+				instance := fmt.Sprint("full", i)
+				_ = must(state.PutQuota(now, QuotaKey{"farm", instance}, quota.Quota{Max: 1}, false))
+				report(instance, Report{Doing: Idle})
+				submit(instance)
+				submit(instance)
+			}
+			submit("free")
+			out := report("worker", Report{Doing: Idle})
+			for b.Loop() {
+				now = now.Add(time.Microsecond)
+				submit("free")
+				out = report("worker", Report{
+					Doing: Completed, Action: out.Replies[0].Run.Digest,
+					Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}},
+				})
+				if out.Replies[0].Do != Execute || out.Replies[0].Run.Instance != "free" {
+					b.Fatalf("%+v", out.Replies)
+				}
+			}
+		})
+	}
+}

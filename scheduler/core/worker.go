@@ -1,0 +1,368 @@
+package core
+
+import (
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+)
+
+// A worker is one identity that calls Synchronize. It runs at most one task.
+type worker struct {
+	key   string
+	id    map[string]string
+	pool  *pool
+	queue *queue
+	// serving: it takes work. It does not while it prefers to be idle or is drained;
+	// in the first case alone it is resting.
+	serving, resting, prefersIdle, drained bool
+	// connection is the one that it last called over; 0 if it is not known.
+	connection uint64
+
+	task *task
+	// confirmed: it has said itself that it runs task.
+	confirmed bool
+	// yields: stopping was taken from it for others, waits to run again, and it has
+	// nothing else.
+	yields bool
+	// away: it has not called, but had an action before; see Restore.
+	away bool
+	// uploading: of its action nothing remains to be done but to store outputs.
+	uploading bool
+	// running: its command runs.
+	running bool
+	// stopping is an action that nobody wants and that it may still run.
+	stopping action
+	// reported is the end it told last, until it says that it does something else.
+	reported ending
+
+	// call is the one that waits for an answer, if held.
+	call uint64
+	held bool
+	// seat is its place in the pool's tree, where it waits while it is idle. A call is
+	// also held, without that, while the worker is drained or State settles.
+	seat fair.Seat
+	// timer is the end of the hold, or else of the worker.
+	timer timer
+}
+
+// An ending is what a worker reports with Completed.
+type ending struct {
+	action      action
+	response    *repb.ExecuteResponse
+	outOfMemory bool
+}
+
+// due ends the hold of an idle worker's call, or gives the worker up.
+func (w *worker) due(s *State) {
+	if w.held {
+		s.unidle(w)
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	}
+	d := Departure{Worker: w.key, ID: w.id, Drained: !w.serving && w.task == nil}
+	if w.task != nil {
+		d.Action = w.task.action.String()
+	}
+	s.out.Departures = append(s.out.Departures, d)
+	s.remove(w)
+}
+
+// Sync takes a worker's report. The answer is in this Out or, if the worker is
+// idle and there is nothing to do, in a later one.
+func (s *State) Sync(now time.Time, r Report) Out {
+	s.journal.sync(now, r)
+	w := s.workers[r.Worker]
+	if w != nil && !s.timers.when(&w.timer).After(now) {
+		// It is here, however late: begin does not give it up.
+		s.timers.stop(&w.timer)
+	}
+	s.begin(now)
+	w = s.enroll(w, r)
+	s.connect(w, r.Connection)
+	w.prefersIdle = r.PreferIdle
+	s.serve(w)
+	w.call, w.held = r.Call, true
+	w.yields = w.yields && r.Doing == Executing && actionOf(r.Action) == w.stopping
+	w.uploading, w.running = r.Uploading, r.Running
+	switch r.Doing {
+	case Executing:
+		s.executes(w, actionOf(r.Action))
+	case Completed:
+		s.completes(w, ending{actionOf(r.Action), r.Response, r.OutOfMemory})
+	default:
+		s.idles(w)
+	}
+	w.away = false
+	return s.end()
+}
+
+// Hangup says that the caller of Sync no longer waits for the answer.
+func (s *State) Hangup(now time.Time, key string, call uint64) Out {
+	s.journal.hangup(now, key, call)
+	s.begin(now)
+	if w := s.workers[key]; w != nil && w.held && w.call == call {
+		s.unidle(w)
+		w.held = false
+		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
+	}
+	return s.end()
+}
+
+// idles deals with a worker that holds nothing.
+func (s *State) idles(w *worker) {
+	w.stopping, w.reported = action{}, ending{}
+	if s.reconcile(w, action{}) {
+		return
+	}
+	if w.prefersIdle {
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
+		return
+	}
+	s.timers.set(&w.timer, s.now.Add(s.cfg.IdleHold))
+	s.offer(w)
+}
+
+// offer gives a worker whose call is held its next task, or has it wait for one.
+func (s *State) offer(w *worker) {
+	if !s.next(w) && w.serving && !s.isSettling() {
+		w.pool.tree.Wait(&w.seat)
+	}
+}
+
+// executes deals with a worker that is busy.
+func (s *State) executes(w *worker, a action) {
+	w.reported = ending{}
+	if s.reconcile(w, a) {
+		return
+	}
+	switch {
+	case w.task != nil:
+		w.confirmed = true
+		s.back(w)
+		if w.running {
+			s.runs(w)
+		}
+		s.shield(w)
+		if s.givesWay(w) {
+			s.preempt(w)
+			return
+		}
+	case w.yields:
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	case s.adopt(w, a):
+	case w.stopping == a || s.elsewhere(w, a) != nil:
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	default:
+		s.foster(w, a)
+	}
+	s.answer(w, Reply{Do: Continue, NextSync: s.nextCall(w)})
+}
+
+// back notes that a worker that was away has its action still.
+func (s *State) back(w *worker) {
+	if w.away && w.task != nil {
+		w.away = false
+		for o := range w.task.operations.all() {
+			s.changed(o)
+		}
+	}
+}
+
+// completes deals with a worker that has ended an action. It is answered within
+// Config.ResultHold, so that it knows that the result has arrived. A report that comes
+// twice, because the answer was lost, counts once, even if the worker has been given the
+// same action again meanwhile.
+func (s *State) completes(w *worker, e ending) {
+	running := e.action
+	repeated := w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
+	if repeated {
+		running = action{}
+	}
+	w.reported = e
+	if !repeated {
+		s.tooLate(w, e)
+	}
+	if s.reconcile(w, running) {
+		return
+	}
+	resp, claim := e.response, w.claim()
+	s.back(w)
+	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
+		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
+	}
+	switch good := resp.GetStatus().GetCode() == 0; {
+	case w.task != nil && w.task.spec == nil:
+		s.drop(w.task)
+		s.bring(w, e.action, resp)
+	case w.task != nil:
+		e.response = resp
+		s.conclude(w, e)
+	case repeated || !good:
+	default:
+		s.unexpected(w, e)
+	}
+	w.stopping = action{}
+	switch {
+	case s.nextFor(w, claim):
+	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.next(w):
+		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	case w.held:
+		s.timers.set(&w.timer, s.now.Add(s.cfg.ResultHold))
+		s.offer(w)
+	}
+}
+
+// tooLate takes the result of a task that a worker was to stop for another one, before it heard of that.
+func (s *State) tooLate(w *worker, e ending) {
+	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
+		return
+	}
+	t := s.waiting(w, e.action)
+	if t == nil || e.response.GetResult() == nil {
+		return
+	}
+	if _, again := s.mispredicted(t, w, e.response); !again {
+		s.finish(t, e.response)
+	}
+}
+
+// unexpected deals with a result that is not expected from this worker. If somebody
+// waits for it, it comes from one that was taken for lost. Else it may be that the
+// scheduler was started anew, and somebody will.
+func (s *State) unexpected(w *worker, e ending) {
+	a, resp := e.action, e.response
+	if s.adopt(w, a) {
+		s.conclude(w, e)
+	} else if t := s.elsewhere(w, a); t != nil {
+		s.overtake(t, w, resp)
+	} else if w.stopping != a {
+		s.bring(w, a, resp)
+	}
+}
+
+// reconcile compares what a worker should run with what it says it runs
+// (none: nothing). If it never confirmed its task the assignment may not have
+// reached it and is sent again, and reconcile is true: the call is answered.
+// Otherwise the worker has dropped the task, and it goes back to the queue.
+func (s *State) reconcile(w *worker, a action) bool {
+	t := w.task
+	if t == nil || t.action == a {
+		return false
+	}
+	switch {
+	case w.confirmed || t.spec == nil || t.resends >= maxResends:
+	case w.prefersIdle:
+		// It began to drain before the assignment reached it.
+		if w == t.worker {
+			t.attempts--
+		}
+	default:
+		t.resends++
+		s.resend(w)
+		return true
+	}
+	s.lose(w)
+	return false
+}
+
+// adopt gives a worker the waiting task of an action that it runs already.
+func (s *State) adopt(w *worker, a action) bool {
+	t := s.waiting(w, a)
+	if t == nil {
+		return false
+	}
+	s.hand(t, w)
+	w.confirmed, t.inherited = true, true
+	return true
+}
+
+// waiting returns the oldest task of an action that waits, and that a worker might run; nil if there is none.
+func (s *State) waiting(w *worker, a action) (oldest *task) {
+	for _, f := range [...]flights{s.inFlight, s.private} {
+		for t := range f.few(a) {
+			if t.worker == nil && w.pool.serves(t.spec) {
+				if oldest == nil || t.older(oldest) {
+					oldest = t
+				}
+				break
+			}
+		}
+	}
+	return oldest
+}
+
+// elsewhere returns the task of an action that w runs, or has run, and is not
+// expected to, if another worker has it: w was taken for lost and its action given
+// away. Nil if there is none, or if it may be another run of that action.
+func (s *State) elsewhere(w *worker, a action) *task {
+	for t := range s.inFlight.few(a) {
+		if t.worker != nil && t.worker.pool == w.pool && t.spec != nil && !t.spec.Private {
+			return t
+		}
+	}
+	return nil
+}
+
+// overtake ends a task with the result of a worker that was taken for lost, which
+// is there before that of the worker that took its place. A failure on a smaller size class ends nothing.
+func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
+	if _, again := s.mispredicted(t, w, resp); again {
+		return
+	}
+	t.worker.task, t.worker.stopping = nil, t.action
+	t.worker, w.task = w, t
+	s.finish(t, resp)
+}
+
+// foster keeps an action that a worker runs and no client has asked for, as
+// after a restart of the scheduler, for a client to come back to.
+func (s *State) foster(w *worker, a action) {
+	t := &task{action: a, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool, inherited: true}
+	t.timer.owner, t.item.Owner = t, t
+	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
+	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
+	s.launch(t)
+	s.executing++
+	w.task, w.confirmed, w.stopping = t, true, action{}
+}
+
+// next assigns the task to a worker that is next for it. False: it is to be idle.
+func (s *State) next(w *worker) bool {
+	if !w.serving || s.isSettling() {
+		return false
+	}
+	it := w.pool.tree.Next(&w.seat, s.now)
+	if it == nil {
+		return false
+	}
+	s.assign(it.Owner.(*task), w)
+	return true
+}
+
+// resend answers a worker's call with the task it is to run.
+func (s *State) resend(w *worker) {
+	t := w.task
+	r := Reply{
+		Do: Execute, NextSync: s.nextCall(w),
+		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
+	}
+	r.size(t, w)
+	s.answer(w, r)
+}
+
+// answer ends the wait of a worker's call and sets the time for its next one.
+func (s *State) answer(w *worker, r Reply) {
+	r.Call = w.call
+	w.held = false
+	s.out.Replies = append(s.out.Replies, r)
+	s.timers.set(&w.timer, r.NextSync.Add(s.cfg.WorkerSlack))
+}
+
+// unidle takes a worker from the idle ones, if it is there.
+func (s *State) unidle(w *worker) { w.pool.tree.Unwait(&w.seat) }
