@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/iscc"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -97,8 +98,8 @@ func methods() map[string]need {
 
 // isOutputStream reports whether a resource is what a command prints. No blob has such a name.
 func isOutputStream(resource string) bool {
-	return strings.HasPrefix(resource, "streams/") &&
-		(strings.HasSuffix(resource, "/stdout") || strings.HasSuffix(resource, "/stderr"))
+	_, _, ok := names.ParseStream(resource)
+	return ok
 }
 
 // needOf returns what a message of a method takes, and for which instance name.

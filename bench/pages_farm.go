@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -182,7 +183,7 @@ func (f *pagesFarm) rate(ctx context.Context) (float64, error) {
 
 // ask is a client. It returns when ctx ends.
 func (f *pagesFarm) ask(ctx context.Context, i int) error {
-	stream := &pagesStream{ctx: metadata.NewIncomingContext(ctx, metadata.Pairs(metadataHeader, f.load.actions[i].who))}
+	stream := &pagesStream{ctx: metadata.NewIncomingContext(ctx, metadata.Pairs(names.RequestMetadataHeader, f.load.actions[i].who))}
 	req := &repb.ExecuteRequest{InstanceName: f.instance(i), ActionDigest: f.load.actions[i].digest.Proto()}
 	for {
 		err := f.execution.Execute(req, stream)

@@ -22,11 +22,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
-
-// metadataHeader is where clients say who asks.
-const metadataHeader = "build.bazel.remote.execution.v2.requestmetadata-bin"
 
 // A load is the clients and workers of a scheduler, and what they do.
 type load struct {
@@ -128,7 +126,7 @@ func (l *load) execute(ctx context.Context, conn *grpc.ClientConn, i int) (repb.
 	a := &l.actions[i]
 	l.asked[i].Store(int64(time.Since(l.start)))
 	return repb.NewExecutionClient(conn).Execute(
-		metadata.AppendToOutgoingContext(ctx, metadataHeader, a.who),
+		metadata.AppendToOutgoingContext(ctx, names.RequestMetadataHeader, a.who),
 		&repb.ExecuteRequest{ActionDigest: a.digest.Proto(), SkipCacheLookup: l.anew})
 }
 

@@ -14,7 +14,7 @@ import (
 // malformed digest is digest.ErrInvalid.
 var (
 	// ErrNotFound: the blob or action result is not there.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = digest.ErrNotFound
 	// ErrCorrupt: bytes do not have the digest they were announced under.
 	ErrCorrupt = errors.New("content does not match its digest")
 	// ErrNoSpace: the blob does not fit, because it is larger than the whole

@@ -15,10 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
-
-// GrantHeader is where the caller of UpdateActionResult shows what Grants gave for the action.
-const GrantHeader = "forerunner-result-grant"
 
 // Grants say who may write the result of one action where callers are not known by name:
 // who was given that action to run. A grant is a code of the action under a key that only
@@ -67,7 +65,7 @@ func (g *Grants) given(ctx context.Context, instance string, action digest.Diges
 	if g == nil {
 		return false
 	}
-	shown := metadata.ValueFromIncomingContext(ctx, GrantHeader)
+	shown := metadata.ValueFromIncomingContext(ctx, names.GrantHeader)
 	return len(shown) == 1 && hmac.Equal([]byte(shown[0]), []byte(g.Of(instance, action)))
 }
 
@@ -76,5 +74,5 @@ func WithGrant(ctx context.Context, grant string) context.Context {
 	if grant == "" {
 		return ctx
 	}
-	return metadata.AppendToOutgoingContext(ctx, GrantHeader, grant)
+	return metadata.AppendToOutgoingContext(ctx, names.GrantHeader, grant)
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // A Stage is how far an execution has come.
@@ -108,7 +109,7 @@ func Execute(ctx context.Context, conn grpc.ClientConnInterface, req Request) (*
 	if err != nil {
 		return nil, err
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, requestMetadataKey, x.metadata)
+	ctx = metadata.AppendToOutgoingContext(ctx, names.RequestMetadataHeader, x.metadata)
 	for again := true; ; again = false {
 		if err := x.upload(ctx); err != nil {
 			return nil, fmt.Errorf("upload inputs: %w", err)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // A script is an Execution server that answers each stream with the next of its
@@ -53,7 +54,7 @@ func (s *script) WaitExecution(r *repb.WaitExecutionRequest, stream operations) 
 func (s *script) next(call string, stream operations) error {
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	who := &repb.RequestMetadata{}
-	for _, v := range md.Get(requestMetadataKey) {
+	for _, v := range md.Get(names.RequestMetadataHeader) {
 		if err := proto.Unmarshal([]byte(v), who); err != nil {
 			return err
 		}

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// requestMetadataKey is the header that says who asks (REv2, RequestMetadata).
-	requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
 	// toolName is what we call ourselves there.
 	toolName = "forerunner"
 )

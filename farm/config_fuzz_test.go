@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -71,7 +72,7 @@ func FuzzKept(f *testing.F) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		store := kv.NewMemory(0)
-		kept := keptRecord{store, kv.Key{Bucket: drainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
+		kept := keptRecord{store, kv.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
 		if err := kept.write(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}

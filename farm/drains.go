@@ -11,14 +11,12 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
 // drainsFile is where a scheduler keeps which workers are drained, in its data folder.
 const drainsFile = "drains.json"
-
-// drainsBucket is where schedulers that take turns keep it, by the digest of their lease's name.
-const drainsBucket = "drains"
 
 // A keeper keeps one text.
 type keeper interface {
@@ -33,11 +31,11 @@ func (s *Scheduler) keptDrains(records kv.Store) keeper {
 	if s.Lease == "" {
 		return keptFile(filepath.Join(s.Data, drainsFile))
 	}
-	return keptRecord{records, kv.Key{Bucket: drainsBucket, Digest: digest.Of(digest.SHA256, []byte(s.Lease))}}
+	return keptRecord{records, kv.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, []byte(s.Lease))}}
 }
 
 // loadDrains reads what keepDrains has written.
-func loadDrains(ctx context.Context, k keeper) ([]core.Pattern, error) {
+func loadDrains(ctx context.Context, k keeper) ([]pattern.Pattern, error) {
 	text, err := k.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read drains: %w", err)
@@ -49,9 +47,9 @@ func loadDrains(ctx context.Context, k keeper) ([]core.Pattern, error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("read drains: %s: %w (remove it to start without any)", k, err)
 	}
-	var patterns []core.Pattern
+	var patterns []pattern.Pattern
 	for _, m := range list {
-		p, err := core.NewPattern(m)
+		p, err := pattern.New(m)
 		if err != nil {
 			return nil, fmt.Errorf("read drains: %s: %w", k, err)
 		}
@@ -61,7 +59,7 @@ func loadDrains(ctx context.Context, k keeper) ([]core.Pattern, error) {
 }
 
 // keepDrains writes the drains in force.
-func keepDrains(ctx context.Context, k keeper, patterns []core.Pattern) (err error) {
+func keepDrains(ctx context.Context, k keeper, patterns []pattern.Pattern) (err error) {
 	list := make([]map[string]string, len(patterns))
 	for i, p := range patterns {
 		list[i] = p.Map()

@@ -8,13 +8,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
 func TestDrains(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", drainsFile)
 	for _, k := range []keeper{
-		keptFile(path), keptRecord{kv.NewMemory(0), kv.Key{Bucket: drainsBucket, Digest: digest.Of(digest.SHA256, nil)}},
+		keptFile(path), keptRecord{kv.NewMemory(0), kv.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}},
 	} {
 		testDrains(t, k)
 	}
@@ -35,9 +36,9 @@ func testDrains(t *testing.T, k keeper) {
 		t.Errorf("without any: %v, %v", list, err)
 	}
 	want := "host=a*,slot=1 host=?"
-	var patterns []core.Pattern
+	var patterns []pattern.Pattern
 	for s := range strings.FieldsSeq(want) {
-		p, err := core.ParsePattern(s)
+		p, err := pattern.Parse(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
@@ -86,7 +87,7 @@ const (
 
 // key is the one record's.
 func (quotaFile) key() kv.Key {
-	return kv.Key{Bucket: "quotas", Digest: digest.Of(digest.SHA256, []byte("quotas"))}
+	return kv.Key{Bucket: names.QuotasBucket, Digest: digest.Of(digest.SHA256, []byte("quotas"))}
 }
 
 // read returns what is kept, also as it is written; that is nil if nothing is.

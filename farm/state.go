@@ -13,8 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/prefetch"
-	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // recordsFile is where a program keeps its records, in its data folder.
@@ -125,12 +124,12 @@ func (m inMemory) Flush(context.Context) error { return m.why }
 
 // services returns profiles and statistics in services elsewhere, and the rest in a store.
 func services(conn grpc.ClientConnInterface, rest kv.Store) kv.Store {
-	profiles := kv.NewFSAC(conn, kv.FSACOptions{Buckets: []string{prefetch.ExactBucket, prefetch.CoarseBucket}})
+	profiles := kv.NewFSAC(conn, kv.FSACOptions{Buckets: []string{names.ProfileBucket, names.CoarseBucket}})
 	return byBucket{
 		stores: map[string]kv.Store{
-			prefetch.ExactBucket:       profiles,
-			prefetch.CoarseBucket:      profiles,
-			sizeclass.StatisticsBucket: kv.NewISCC(conn, kv.ISCCOptions{}),
+			names.ProfileBucket:    profiles,
+			names.CoarseBucket:     profiles,
+			names.StatisticsBucket: kv.NewISCC(conn, kv.ISCCOptions{}),
 		},
 		rest: rest,
 	}

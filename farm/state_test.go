@@ -18,8 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/kv/redistest"
-	"github.com/forerunner-build/forerunner/prefetch"
-	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 func TestStateFlag(t *testing.T) {
@@ -74,7 +73,7 @@ func TestStates(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, bucket := range []string{
-				prefetch.ExactBucket, prefetch.CoarseBucket, sizeclass.StatisticsBucket, sizeclass.RunsBucket,
+				names.ProfileBucket, names.CoarseBucket, names.StatisticsBucket, names.RunsBucket,
 			} {
 				// The services do not know of buckets.
 				k := kv.Key{Bucket: bucket, Digest: digest.Of(digest.SHA256, []byte(bucket))}
@@ -107,7 +106,7 @@ func TestStateBehindTLS(t *testing.T) {
 	certificate, key := authority.Server("redis")
 	state := State("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
 	own, ownKey := authority.Client("scheduler")
-	k := kv.Key{Bucket: prefetch.ExactBucket, Digest: digest.Of(digest.SHA256, nil)}
+	k := kv.Key{Bucket: names.ProfileBucket, Digest: digest.Of(digest.SHA256, nil)}
 	for want, client := range map[string]*Client{
 		"":                     {CA: authority.File, Cert: own, Key: ownKey},
 		"unknown authority":    {Cert: own, Key: ownKey},

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/kv/redistest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // A started is a scheduler that may not serve yet.
@@ -94,7 +95,7 @@ func (f *started) ends() error {
 func TestTurnWithoutRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
-	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+kv.LeaseBucket+"}*")
+	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+names.LeaseBucket+"}*")
 	f := startTurns(t, Scheduler{
 		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	})
@@ -117,7 +118,7 @@ func TestTurnThatIsLost(t *testing.T) {
 	}
 	defer records.Close()
 	// Who has it from now on is dead.
-	lease := kv.Key{Bucket: kv.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte("main"))}
+	lease := kv.Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte("main"))}
 	if err := records.Put(t.Context(), lease, []byte(`{"term": 4000000000000000, "holder": "somebody else"}`)); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -429,5 +430,5 @@ func (w *Worker) identity() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host name: %w (give --id)", err)
 	}
-	return map[string]string{"host": host, "data": w.Data}, nil
+	return map[string]string{names.HostKey: host, names.DataKey: w.Data}, nil
 }

@@ -7,17 +7,15 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
-
-// ProfileBucket is the bucket of FileSystemAccessProfile messages by reduced action digest.
-const ProfileBucket = "profile"
 
 // defaultServiceTimeout bounds a call of a service of Buildbarn where nothing else is said.
 const defaultServiceTimeout = time.Second
 
 // FSACOptions are what may be chosen about an FSAC. Zero values mean the defaults.
 type FSACOptions struct {
-	// Buckets are those that are kept in the service; default ProfileBucket alone. As it knows of no
+	// Buckets are those that are kept in the service; default names.ProfileBucket alone. As it knows of no
 	// buckets, the same digest in two of them is the same record: their digests have to be those
 	// of different messages.
 	Buckets []string
@@ -27,7 +25,7 @@ type FSACOptions struct {
 
 func (o *FSACOptions) validate() {
 	if len(o.Buckets) == 0 {
-		o.Buckets = []string{ProfileBucket}
+		o.Buckets = []string{names.ProfileBucket}
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultServiceTimeout

@@ -9,9 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// RegisterFSAC serves ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no closing; s
+// RegisterFSAC serves names.ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no closing; s
 // stays the caller's, to be closed after g has stopped. Values are encoded FileSystemAccessProfile
 // messages. Fields of them that the schema does not have are kept and given back. A record that is no such
 // message is NOT_FOUND.
@@ -30,7 +31,7 @@ type fsacService struct {
 func (s *fsacService) GetFileSystemAccessProfile(
 	ctx context.Context, r *fsac.GetFileSystemAccessProfileRequest,
 ) (*fsac.FileSystemAccessProfile, error) {
-	k, err := serviceKey(ProfileBucket, r)
+	k, err := serviceKey(names.ProfileBucket, r)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *fsacService) GetFileSystemAccessProfile(
 func (s *fsacService) UpdateFileSystemAccessProfile(
 	ctx context.Context, r *fsac.UpdateFileSystemAccessProfileRequest,
 ) (*emptypb.Empty, error) {
-	k, err := serviceKey(ProfileBucket, r)
+	k, err := serviceKey(names.ProfileBucket, r)
 	if err != nil {
 		return nil, err
 	}

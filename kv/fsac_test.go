@@ -21,6 +21,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // fsacServer serves s and returns a connection to it.
@@ -81,7 +82,7 @@ func fsacRecord(t *testing.T) Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Key{Bucket: ProfileBucket, Instance: "a/b", Digest: d}
+	return Key{Bucket: names.ProfileBucket, Instance: "a/b", Digest: d}
 }
 
 func TestFSACServerSpeaksBuildbarnsBytes(t *testing.T) {
@@ -201,7 +202,7 @@ func TestFSACKeepsSomeBucketsOnly(t *testing.T) {
 	if err := s.Put(t.Context(), coarse, testValue(1, 10)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("put into a bucket that is not there: %v", err)
 	}
-	both := NewFSAC(conn, FSACOptions{Buckets: []string{ProfileBucket, "coarse"}})
+	both := NewFSAC(conn, FSACOptions{Buckets: []string{names.ProfileBucket, "coarse"}})
 	put(t, both, coarse, testValue(1, 10))
 	expect(t, both, coarse, testValue(1, 10))
 	expect(t, s, coarse, nil)

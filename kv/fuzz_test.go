@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
@@ -104,10 +105,10 @@ func FuzzRecords(f *testing.F) {
 		s := NewMemory(0)
 		d := digest.Of(digest.SHA256, []byte("x"))
 		var ask proto.Message = &fsac.GetFileSystemAccessProfileRequest{ReducedActionDigest: d.Proto()}
-		bucket, method := ProfileBucket, getProfile
+		bucket, method := names.ProfileBucket, getProfile
 		if stats {
 			ask = &iscc.GetPreviousExecutionStatsRequest{ReducedActionDigest: d.Proto()}
-			bucket, method = StatisticsBucket, getStats
+			bucket, method = names.StatisticsBucket, getStats
 		}
 		if err := s.Put(t.Context(), Key{Bucket: bucket, Digest: d}, value); err != nil {
 			t.Fatal(err)

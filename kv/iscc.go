@@ -7,10 +7,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
-
-// StatisticsBucket is the bucket of PreviousExecutionStats messages by reduced action digest.
-const StatisticsBucket = "statistics"
 
 // ISCCOptions are what may be chosen about an ISCC. Zero values mean the defaults.
 type ISCCOptions struct {
@@ -25,7 +23,7 @@ func (o *ISCCOptions) validate() {
 }
 
 // An ISCC is a Store in an InitialSizeClassCache of Buildbarn or of RegisterISCC, which keeps
-// PreviousExecutionStats messages by reduced action digest. In buckets other than StatisticsBucket
+// PreviousExecutionStats messages by reduced action digest. In buckets other than names.StatisticsBucket
 // nothing is ever found, and Put returns ErrInvalid, as it does for a value that is no such message.
 // Get returns an encoding of the message, which need not be the one that was put.
 //
@@ -42,7 +40,7 @@ func NewISCC(conn grpc.ClientConnInterface, o ISCCOptions) *ISCC {
 	o.validate()
 	client := iscc.NewInitialSizeClassCacheClient(conn)
 	return &ISCC{serviceStore[*iscc.PreviousExecutionStats]{
-		buckets: []string{StatisticsBucket}, timeout: o.Timeout,
+		buckets: []string{names.StatisticsBucket}, timeout: o.Timeout,
 		empty: func() *iscc.PreviousExecutionStats { return &iscc.PreviousExecutionStats{} },
 		get: func(ctx context.Context, k Key) (*iscc.PreviousExecutionStats, error) {
 			return client.GetPreviousExecutionStats(ctx, &iscc.GetPreviousExecutionStatsRequest{

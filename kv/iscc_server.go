@@ -9,9 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// RegisterISCC serves StatisticsBucket of s as Buildbarn's InitialSizeClassCache. It needs no
+// RegisterISCC serves names.StatisticsBucket of s as Buildbarn's InitialSizeClassCache. It needs no
 // closing; s stays the caller's, to be closed after g has stopped. Values are encoded
 // PreviousExecutionStats messages. Fields of them that the schema does not have are kept and given back. A
 // record that is no such message is NOT_FOUND.
@@ -28,7 +29,7 @@ type isccService struct {
 func (s *isccService) GetPreviousExecutionStats(
 	ctx context.Context, r *iscc.GetPreviousExecutionStatsRequest,
 ) (*iscc.PreviousExecutionStats, error) {
-	k, err := serviceKey(StatisticsBucket, r)
+	k, err := serviceKey(names.StatisticsBucket, r)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (s *isccService) GetPreviousExecutionStats(
 func (s *isccService) UpdatePreviousExecutionStats(
 	ctx context.Context, r *iscc.UpdatePreviousExecutionStatsRequest,
 ) (*emptypb.Empty, error) {
-	k, err := serviceKey(StatisticsBucket, r)
+	k, err := serviceKey(names.StatisticsBucket, r)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // isccServer serves s and returns a connection to it.
@@ -41,7 +42,7 @@ const (
 
 func isccRecord(t *testing.T) Key {
 	k := fsacRecord(t)
-	k.Bucket = StatisticsBucket
+	k.Bucket = names.StatisticsBucket
 	return k
 }
 
@@ -133,7 +134,7 @@ func TestISCCServerValidates(t *testing.T) {
 func TestISCCIgnoresWhatIsNoStatistics(t *testing.T) {
 	store := NewMemory(0)
 	k := testKey(1)
-	k.Bucket = StatisticsBucket
+	k.Bucket = names.StatisticsBucket
 	put(t, store, k, []byte("\x0a\x7fshort"))
 	s := NewISCC(isccServer(t, store), ISCCOptions{})
 	expect(t, s, k, nil)
@@ -149,7 +150,7 @@ func TestISCCIgnoresWhatIsNoStatistics(t *testing.T) {
 
 func TestISCCSaysThatTheServiceIsAway(t *testing.T) {
 	k := testKey(1)
-	k.Bucket = StatisticsBucket
+	k.Bucket = names.StatisticsBucket
 	s := NewISCC(isccServer(t, failingStore{hang: true}), ISCCOptions{Timeout: 20 * time.Millisecond})
 	if _, err := s.Get(t.Context(), k); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("get: %v", err)

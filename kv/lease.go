@@ -12,11 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
-
-// LeaseBucket is the bucket of leases by the digest of their names. Each is small and used all the
-// time, so that none is evicted.
-const LeaseBucket = "lease"
 
 // DefaultLeaseDuration is a Lease's without LeaseOptions.Duration.
 const DefaultLeaseDuration = 10 * time.Second
@@ -66,7 +63,8 @@ type tenancy struct {
 	Nonce  uint64 `json:"nonce"`  // tells holders of one name apart
 }
 
-// NewLease returns the lease of a name; s stays the caller's.
+// NewLease returns the lease of a name; s stays the caller's. A lease is small and used all the time, so
+// that it is not evicted.
 func NewLease(s LeaseStore, name string, o LeaseOptions) *Lease {
 	if o.Duration <= 0 {
 		o.Duration = DefaultLeaseDuration
@@ -80,7 +78,7 @@ func NewLease(s LeaseStore, name string, o LeaseOptions) *Lease {
 	if o.wall == nil {
 		o.wall = func() time.Time { return time.Now().Round(0) }
 	}
-	return &Lease{store: s, key: Key{Bucket: LeaseBucket, Digest: digest.Of(digest.SHA256, []byte(name))}, options: o}
+	return &Lease{store: s, key: Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte(name))}, options: o}
 }
 
 // Hold waits for the lease, has serve run while it holds it, gives it up, and returns what serve has.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 func TestCoarseKey(t *testing.T) {
@@ -184,7 +185,7 @@ func TestCoarseKeepsWhatIsUnwritten(t *testing.T) {
 
 // TestCoarseHasNoPlace has a store that only keeps profiles of actions.
 func TestCoarseHasNoPlace(t *testing.T) {
-	s := &fakeStore{refuses: CoarseBucket}
+	s := &fakeStore{refuses: names.CoarseBucket}
 	p := NewProfiles(s, ProfilesOptions{})
 	for i := range 3 {
 		learn(p, compileOf(fmt.Sprint(i)), "common", fmt.Sprintf("own/%d", i))

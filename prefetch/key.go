@@ -6,13 +6,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/profiles"
-)
-
-// The buckets of a Store.
-const (
-	ExactBucket  = "profile" // keyed by reduced action digest, as Buildbarn's service is
-	CoarseBucket = "coarse"
 )
 
 // An Action is what Profiles know actions by. Those with the same Instance and Digest
@@ -31,7 +26,7 @@ type Action struct {
 
 // exactKey is false for an action that has no digest.
 func (a Action) exactKey() (record.Key, bool) {
-	return record.Key{Bucket: ExactBucket, Instance: a.Instance, Digest: a.Digest}, !a.Digest.IsZero()
+	return record.Key{Bucket: names.ProfileBucket, Instance: a.Instance, Digest: a.Digest}, !a.Digest.IsZero()
 }
 
 // coarseKey is false for an action of which too little is known.
@@ -43,7 +38,7 @@ func (a Action) coarseKey() (record.Key, bool) {
 		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool,
 		Platform: a.Platform, Configuration: a.Configuration,
 	})
-	return record.Key{Bucket: CoarseBucket, Instance: a.Instance, Digest: d}, err == nil
+	return record.Key{Bucket: names.CoarseBucket, Instance: a.Instance, Digest: d}, err == nil
 }
 
 // run returns what tells actions apart in a coarse history.

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // keptCapabilities are those that a command of root has in a sandbox: enough for its
@@ -145,7 +147,7 @@ func (in *inside) mount(m *message) error {
 			return err
 		}
 	}
-	if err := unix.Mount("forerunner", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+	if err := unix.Mount(names.MountSource, "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
 		return &os.PathError{Op: "mount", Path: "/dev/shm", Err: err}
 	}
 	if !in.cgroups {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 const (
@@ -37,7 +39,7 @@ func (sb *Sandbox) newRoot() error {
 	}{
 		{"part mounts from the machine's", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
 		{"mount a root", func() error {
-			return unix.Mount("forerunner", building, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
+			return unix.Mount(names.MountSource, building, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
 		}},
 		{"show the machine's folders", func() error { return v.showMachine(sb.Show) }},
 		{"make /etc", v.makeEtc},
@@ -73,20 +75,17 @@ func setAttributes(dir string, attributes uint64, flags uint) error {
 
 // cover lays an empty folder over dir in the new root.
 func cover(dir string, flags uintptr) error {
-	if err := unix.Mount("forerunner", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|flags, "mode=0755"); err != nil {
+	if err := unix.Mount(names.MountSource, dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|flags, "mode=0755"); err != nil {
 		return &os.PathError{Op: "cover", Path: dir, Err: err}
 	}
 	return nil
 }
 
-// workerMounts is the source of all that workers mount.
-const workerMounts = "forerunner"
-
 // dropRoots lets go of input roots, of this worker and of others: while they are
 // mounted here their owners cannot unmount them for good.
 func dropRoots() error {
 	return detach(func(m mountPoint) bool {
-		return m.source == workerMounts && isBelow(m.dir, building) && m.dir != building
+		return m.source == names.MountSource && isBelow(m.dir, building) && m.dir != building
 	})
 }
 
@@ -168,7 +167,7 @@ var deviceLinks = map[string]string{
 
 func makeDev() error {
 	const dev = building + "/dev"
-	if err := unix.Mount("forerunner", dev, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0755"); err != nil {
+	if err := unix.Mount(names.MountSource, dev, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0755"); err != nil {
 		return err
 	}
 	for _, d := range devices {
@@ -190,7 +189,7 @@ func makeDev() error {
 			return err
 		}
 	}
-	err := unix.Mount("forerunner", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	err := unix.Mount(names.MountSource, dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 	if err != nil {
 		return err
 	}

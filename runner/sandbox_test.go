@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // say runs a script and returns what it prints.
@@ -116,7 +118,7 @@ func TestNoRootsInASandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(dir) })
-	if err := unix.Mount(workerMounts, dir, "tmpfs", 0, ""); err != nil {
+	if err := unix.Mount(names.MountSource, dir, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -99,7 +100,7 @@ func properties(p core.Platform) []*admin.Property {
 
 // Drain implements admin.SchedulerServer.
 func (s adminService) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
-	p, err := pattern(req.GetPattern())
+	p, err := patternOf(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (s adminService) Drain(_ context.Context, req *admin.DrainRequest) (*admin.
 
 // Undrain implements admin.SchedulerServer.
 func (s adminService) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
-	p, err := pattern(req.GetPattern())
+	p, err := patternOf(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (s adminService) GetOperation(_ context.Context, req *admin.GetOperationReq
 func (s adminService) KillOperations(
 	ctx context.Context, req *admin.KillOperationsRequest,
 ) (*admin.KillOperationsResponse, error) {
-	p, err := pattern(req.GetPattern())
+	p, err := patternOf(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +274,8 @@ func (s adminService) KillOperations(
 	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
 }
 
-func pattern(m *admin.Pattern) (core.Pattern, error) {
-	p, err := core.NewPattern(m.GetAttributes())
+func patternOf(m *admin.Pattern) (pattern.Pattern, error) {
+	p, err := pattern.New(m.GetAttributes())
 	if err != nil {
 		return p, status.Errorf(codes.InvalidArgument, "pattern: %v", err)
 	}
@@ -286,6 +287,6 @@ func optionalPattern(m *admin.Pattern) (*core.Pattern, error) {
 	if m == nil {
 		return nil, nil
 	}
-	p, err := pattern(m)
+	p, err := patternOf(m)
 	return &p, err
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -31,7 +33,7 @@ func asked[Q, A any](t *testing.T, call func(context.Context, Q) (A, error), req
 }
 
 func matching(pairs ...string) *admin.Pattern {
-	return &admin.Pattern{Attributes: must(core.ParsePattern(strings.Join(pairs, ","))).Map()}
+	return &admin.Pattern{Attributes: must(pattern.Parse(strings.Join(pairs, ","))).Map()}
 }
 
 // operator returns what an operator calls.
@@ -134,7 +136,7 @@ func TestKill(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		execute := func(name, invocation, target, pool string) (*stream, string) {
 			header := must(proto.Marshal(&repb.RequestMetadata{ToolInvocationId: invocation, TargetId: target}))
-			ctx := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, string(header))
+			ctx := metadata.AppendToOutgoingContext(t.Context(), names.RequestMetadataHeader, string(header))
 			s := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action(name, func(a *repb.Action, _ *repb.Command) {
 				a.Platform = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "pool", Value: pool}}}
 			})})

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestHugeInvocationID(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		header := must(proto.Marshal(&repb.RequestMetadata{ToolInvocationId: strings.Repeat("x", 1<<20)}))
-		ctx := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, string(header))
+		ctx := metadata.AppendToOutgoingContext(t.Context(), names.RequestMetadataHeader, string(header))
 		f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).
 			fails(codes.InvalidArgument, fmt.Sprintf("has %d bytes, at most 65536 are taken", len(header)))
 		if n := f.server.Counts(); n != (core.Counts{}) {

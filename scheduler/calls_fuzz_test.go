@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/rpctest"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -222,7 +223,7 @@ func FuzzExecute(f *testing.F) {
 		if err != nil {
 			return // it cannot be sent
 		}
-		_, code := f.call(executeMethod, request, requestMetadataKey, string(who))
+		_, code := f.call(executeMethod, request, names.RequestMetadataHeader, string(who))
 		switch code {
 		case codes.OK, codes.Canceled, codes.InvalidArgument: // an answer, one that would come, and a refusal
 		default:

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
@@ -197,7 +196,7 @@ func (s *Server) cached(ctx context.Context, storage Storage, op *core.Operation
 	case err == nil:
 		return result
 	}
-	if !errors.Is(err, cas.ErrNotFound) && status.Code(err) != codes.NotFound && ctx.Err() == nil {
+	if !errors.Is(err, digest.ErrNotFound) && status.Code(err) != codes.NotFound && ctx.Err() == nil {
 		s.log.Warn("action cache does not answer; the action runs",
 			zap.String("action", op.Digest.String()), zap.Error(err))
 	}

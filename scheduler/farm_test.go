@@ -25,6 +25,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -247,11 +248,11 @@ func (f *farm) worker(name string) *fakeWorker {
 
 func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeResponse, error) {
 	if w.cache != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, cacheHeader, w.cache)
+		ctx = metadata.AppendToOutgoingContext(ctx, names.CacheHeader, w.cache)
 	}
 	var header metadata.MD
 	resp, err := remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req), grpc.Header(&header))
-	w.near = header.Get(neighbourHeader)
+	w.near = header.Get(names.NeighbourHeader)
 	return resp, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // TestFollowers compares the streams of an operation with a slice.
@@ -52,7 +53,7 @@ func TestTooManyFollow(t *testing.T) {
 		wantRetry(t, f.wait(t.Context(), name).fails(codes.ResourceExhausted, "1000 streams follow operation"))
 		read := f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read
 		output := readerStream{ctx: t.Context(), got: make(chan string)}
-		err := read(&bytestream.ReadRequest{ResourceName: streamPrefix + name + stdoutStream}, output)
+		err := read(&bytestream.ReadRequest{ResourceName: names.StreamPrefix + name + names.StdoutSuffix}, output)
 		wantStatus(t, err, codes.ResourceExhausted, "1000 streams follow operation")
 		wantRetry(t, err)
 		f.execute(t.Context(), req).at(repb.ExecutionStage_QUEUED) // it has an operation of its own

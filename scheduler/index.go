@@ -15,12 +15,10 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	indexed "github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
-
-// IndexBucket is the bucket of an Index's records, which have the digest of its name and their number.
-const IndexBucket = "running"
 
 const (
 	// indexParts are the records of an Index, so that of many only those are written that changed.
@@ -60,7 +58,7 @@ func NewIndex(store indexed.Store, name string, log *zap.Logger) *Index {
 }
 
 func (x *Index) key(part int) indexed.Key {
-	return indexed.Key{Bucket: IndexBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", x.name, part))}
+	return indexed.Key{Bucket: names.IndexBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", x.name, part))}
 }
 
 // Load returns what was remembered not long ago, in the order in which it began; what cannot be read is left out.

@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -42,7 +43,7 @@ func TestEachOperation(t *testing.T) {
 		submit("go", i)
 	}
 	seen, gone, come := map[string]int{}, 0, 0
-	p := must(core.ParsePattern("target=*"))
+	p := must(pattern.Parse("target=*"))
 	s.eachOperation(&p, func(name string) {
 		seen[name]++
 		if gone < leave && len(seen)%2 == 0 {
@@ -70,7 +71,7 @@ func TestEachOperation(t *testing.T) {
 			t.Errorf("%s is listed %d times", name, n)
 		}
 	}
-	none := must(core.ParsePattern("target=other"))
+	none := must(pattern.Parse("target=other"))
 	s.eachOperation(&none, func(name string) { t.Errorf("%s is listed", name) })
 }
 

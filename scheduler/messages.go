@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -55,8 +56,8 @@ func encodeMetadata(st *core.Status) []byte {
 	b = appendNumber(b, 1, int64(st.Stage))
 	b = appendBytes(b, 2, appendDigest(room[:0], st.Digest))
 	if st.Stage == repb.ExecutionStage_EXECUTING {
-		b = appendStreamName(b, 3, st.Name, stdoutStream)
-		b = appendStreamName(b, 4, st.Name, stderrStream)
+		b = appendStreamName(b, 3, st.Name, names.StdoutSuffix)
+		b = appendStreamName(b, 4, st.Name, names.StderrSuffix)
 	}
 	if !st.Done() { // else all of it is in the response
 		b = appendBytes(b, 5, appendProgress(room[:0], st))
@@ -79,8 +80,8 @@ func appendProgress(b []byte, st *core.Status) []byte {
 
 func appendStreamName(b []byte, field protowire.Number, operation, stream string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(len(streamPrefix)+len(operation)+len(stream)))
-	return append(append(append(b, streamPrefix...), operation...), stream...)
+	b = protowire.AppendVarint(b, uint64(len(names.StreamPrefix)+len(operation)+len(stream)))
+	return append(append(append(b, names.StreamPrefix...), operation...), stream...)
 }
 
 func appendDigest(b []byte, d digest.Digest) []byte {

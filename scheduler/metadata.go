@@ -10,9 +10,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
-// requestMetadataKey is where clients say who asks (REv2, RequestMetadata).
-const requestMetadataKey = "build.bazel.remote.execution.v2.requestmetadata-bin"
-
 // maxMetadataBytes bounds what is in it: each operation keeps it, and hands it on.
 const maxMetadataBytes = 64 << 10
 

@@ -12,15 +12,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
-	// cacheHeader is where a worker says, with each call, at which address its store is served to other
-	// workers. neighbourHeader is where an answer with an action names such addresses, in the order in which to
-	// ask. Who does not know these headers does without.
-	cacheHeader, neighbourHeader = "forerunner-cache", "forerunner-neighbour"
-
 	// maxNeighbours is how many are named for one action.
 	maxNeighbours = 3
 	// maxPlaces bounds what is remembered of who ran what, twice.
@@ -136,7 +132,7 @@ func (n *neighbours) of(worker string, op *core.Operation) (near []string) {
 // cacheOf returns the address at which the worker that makes a call says that its store is served; empty:
 // none that could be named to others.
 func cacheOf(ctx context.Context) string {
-	values := metadata.ValueFromIncomingContext(ctx, cacheHeader)
+	values := metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
 	if len(values) != 1 || len(values[0]) > maxCacheAddress {
 		return ""
 	}
@@ -152,6 +148,6 @@ func cacheOf(ctx context.Context) string {
 func (s *Server) introduce(ctx context.Context, worker string, op *core.Operation) {
 	if near := s.neighbours.of(worker, op); len(near) > 0 {
 		// It cannot fail but where nobody would have the header.
-		_ = grpc.SetHeader(ctx, metadata.MD{neighbourHeader: near})
+		_ = grpc.SetHeader(ctx, metadata.MD{names.NeighbourHeader: near})
 	}
 }

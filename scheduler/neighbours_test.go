@@ -12,6 +12,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -115,7 +116,7 @@ func TestWorkersAreToldOfNeighbours(t *testing.T) {
 		"": false, "host": false, "grpc://:1": false, "grpc://0.0.0.0:1": false, "grpcs://[::]:1": false,
 		"grpc://" + strings.Repeat("h", maxCacheAddress) + ":1": false,
 	} {
-		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(cacheHeader, cache))
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(names.CacheHeader, cache))
 		if got := cacheOf(ctx); got != "" != named || named && got != cache {
 			t.Errorf("%q is taken as %q", cache, got)
 		}

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -82,17 +82,17 @@ func carry(ctx context.Context, op *core.Operation) error {
 		}
 		op.Trace[k] = v
 	}
-	v := metadata.ValueFromIncomingContext(ctx, requestMetadataKey)
+	v := metadata.ValueFromIncomingContext(ctx, names.RequestMetadataHeader)
 	if len(v) == 0 {
 		return nil
 	}
 	if n := len(v[0]); n > maxMetadataBytes {
 		return status.Errorf(codes.InvalidArgument, "header %s has %d bytes, at most %d are taken",
-			requestMetadataKey, n, maxMetadataBytes)
+			names.RequestMetadataHeader, n, maxMetadataBytes)
 	}
 	var err error
 	if op.Request, err = decodeMetadata(v[0]); err != nil {
-		return status.Errorf(codes.InvalidArgument, "header %s: %v", requestMetadataKey, err)
+		return status.Errorf(codes.InvalidArgument, "header %s: %v", names.RequestMetadataHeader, err)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func read(ctx context.Context, storage Storage, what string, d digest.Digest, m 
 	case err == nil:
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, cas.ErrNotFound) || status.Code(err) == codes.NotFound:
+	case errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound:
 		return missing(what, d)
 	case status.Code(err) != codes.Unknown:
 		return status.Errorf(status.Code(err), "read %s %s: %v", what, d, err)

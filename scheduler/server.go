@@ -29,7 +29,7 @@ import (
 )
 
 // Storage is what a Server needs of the storage; cas.Client has it. What is
-// not there is an error for which errors.Is(err, cas.ErrNotFound) holds.
+// not there is an error for which errors.Is(err, digest.ErrNotFound) holds.
 type Storage interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 	GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error)
@@ -44,7 +44,7 @@ type ServerOptions struct {
 	CacheCapabilities *repb.CacheCapabilities
 	Config            core.Config
 	// Grant returns what a worker shows to storage to write the result of an action that it
-	// was given (cas.Grants). Nil: workers need nothing, or are known otherwise.
+	// was given (Grants of cas). Nil: workers need nothing, or are known otherwise.
 	Grant func(instance string, action digest.Digest) string
 	// Logger takes one Info line for each operation, at its end. Nil: no log.
 	Logger *zap.Logger
@@ -60,7 +60,7 @@ type ServerOptions struct {
 	// Journal takes down what happens until Run ends. Nil: nothing does.
 	Journal *core.Journal
 	// Term grows from each Server to the next that takes its place; see kv.Lease. If it is not 0,
-	// all answers to workers have it in the header "forerunner-term", so that they take none of a
+	// all answers to workers have it in the header names.TermHeader, so that they take none of a
 	// Server that does not know yet that it is over.
 	Term uint64
 	// Pages is the URL below which an operation's name is that of its page. Clients whose operation

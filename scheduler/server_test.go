@@ -19,6 +19,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -32,7 +33,7 @@ func TestActionFromStartToEnd(t *testing.T) {
 		})
 		who := &repb.RequestMetadata{ToolInvocationId: "inv", TargetId: "//x", ActionMnemonic: "M"}
 		ctx := metadata.AppendToOutgoingContext(t.Context(),
-			requestMetadataKey, string(must(proto.Marshal(who))),
+			names.RequestMetadataHeader, string(must(proto.Marshal(who))),
 			"traceparent", "00-aa-bb-01", "tracestate", "k=v", "authorization", "secret")
 		s := f.execute(ctx, &repb.ExecuteRequest{InstanceName: "acme/web", ActionDigest: d})
 		op := s.at(repb.ExecutionStage_QUEUED)
@@ -246,7 +247,7 @@ func TestExecuteRejects(t *testing.T) {
 			t.Log(name)
 			f.execute(t.Context(), c.req).fails(codes.InvalidArgument, c.text)
 		}
-		bad := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, "\xff")
+		bad := metadata.AppendToOutgoingContext(t.Context(), names.RequestMetadataHeader, "\xff")
 		f.execute(bad, &repb.ExecuteRequest{ActionDigest: ok}).fails(codes.InvalidArgument, "requestmetadata")
 		f.storage.broken = errors.New("disk on fire")
 		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: ok}).fails(codes.Unavailable, "disk on fire")
@@ -263,7 +264,7 @@ func TestPriority(t *testing.T) {
 		for i, invocation := range []string{"a", "a", "b"} {
 			d := f.storage.action(fmt.Sprint(i))
 			header := must(proto.Marshal(&repb.RequestMetadata{ToolInvocationId: invocation}))
-			ctx := metadata.AppendToOutgoingContext(t.Context(), requestMetadataKey, string(header))
+			ctx := metadata.AppendToOutgoingContext(t.Context(), names.RequestMetadataHeader, string(header))
 			f.execute(ctx, &repb.ExecuteRequest{
 				ActionDigest: d, ExecutionPolicy: &repb.ExecutionPolicy{Priority: int32(-i % 2)},
 			}).at(repb.ExecutionStage_QUEUED)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // maxStores bounds the stores of one answer.
@@ -25,7 +26,7 @@ func (s adminService) ListStores(_ context.Context, req *admin.ListStoresRequest
 	byWorker := map[string]*admin.Store{}
 	for r := range s.live.reports() {
 		id := maps.Clone(r.GetWorker().GetWorkerId())
-		delete(id, "position")
+		delete(id, names.PositionKey)
 		byWorker[fmt.Sprint(r.GetInstanceNamePrefix(), id)] = &admin.Store{
 			Worker: id, Bytes: r.GetStoreBytes(), MaxBytes: r.GetStoreMaxBytes(), Blobs: r.GetStoreBlobs(),
 			Health: r.GetStoreHealth(),

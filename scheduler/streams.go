@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -12,31 +11,16 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
-	// Streams of output are streamPrefix, the name of the operation, and one of these.
-	streamPrefix               = "streams/"
-	stdoutStream, stderrStream = "/stdout", "/stderr"
 	// askAgain is when a worker is asked again that shows nothing, or has been gone.
 	askAgain = 500 * time.Millisecond
 	// lastWords is how long the rest of a stream is waited for when its operation is done.
 	lastWords = time.Second
 )
-
-// parseStream takes the name of a stream apart.
-func parseStream(name string) (operation string, stderr, ok bool) {
-	rest, ok := strings.CutPrefix(name, streamPrefix)
-	if !ok {
-		return "", false, false
-	}
-	if operation, ok = strings.CutSuffix(rest, stderrStream); ok {
-		return operation, true, true
-	}
-	operation, ok = strings.CutSuffix(rest, stdoutStream)
-	return operation, false, ok
-}
 
 // ByteStream returns next so changed that what commands print can be read while
 // they run, under the names in the metadata of their operations. All else is
@@ -55,7 +39,7 @@ type streamService struct {
 // too late or too slow to be seen ends it with ABORTED: it is in the result.
 // read_limit, other than 0, is not supported.
 func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
-	name, stderr, ok := parseStream(req.GetResourceName())
+	name, stderr, ok := names.ParseStream(req.GetResourceName())
 	if !ok {
 		return s.ByteStreamServer.Read(req, stream)
 	}

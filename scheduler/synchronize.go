@@ -12,15 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
-
-// termHeader is where workers find ServerOptions.Term.
-const termHeader = "forerunner-term"
 
 // queueService is Buildbarn's OperationQueue.
 type queueService struct {
@@ -41,7 +38,7 @@ func (s queueService) Synchronize(
 	}
 	if s.options.Term != 0 {
 		// It cannot fail but where nobody would have the header.
-		_ = grpc.SetHeader(ctx, metadata.Pairs(termHeader, strconv.FormatUint(s.options.Term, 10)))
+		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.options.Term, 10)))
 	}
 	if c := connectionOf(ctx); c != nil {
 		report.Connection = c.id
@@ -130,7 +127,7 @@ func (s *Server) response(ctx context.Context, worker string, r core.Reply) (*re
 		s.introduce(ctx, worker, r.Run)
 		if s.options.Grant != nil {
 			// It cannot fail but where nobody would have the header.
-			_ = grpc.SetHeader(ctx, metadata.Pairs(cas.GrantHeader, s.options.Grant(r.Run.Instance, r.Run.Digest)))
+			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.options.Grant(r.Run.Instance, r.Run.Digest)))
 		}
 		action, auxiliary := sized(&r)
 		resp.DesiredState = &remoteworker.DesiredState{

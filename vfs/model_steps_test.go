@@ -30,8 +30,8 @@ const (
 	mapSlots = 2 // mapped files
 )
 
-// names are few, so that steps meet.
-var names = []string{"a", "b", "c", "d", "f", "g", "h", "l"}
+// fewNames are few, so that steps meet.
+var fewNames = []string{"a", "b", "c", "d", "f", "g", "h", "l"}
 
 // stepMaker makes steps up. It knows nothing of their outcome: any sublist of
 // its steps can be run.
@@ -177,7 +177,7 @@ func (m *stepMaker) paths(s *step) {
 		s.B = strings.TrimPrefix(s.B, "/")
 	}
 	if s.Do == "symlink" {
-		s.A = pick(m, m.path(false), "../"+pick(m, names...), pick(m, names...), ".", strings.Repeat("long/", 60), s.B)
+		s.A = pick(m, m.path(false), "../"+pick(m, fewNames...), pick(m, fewNames...), ".", strings.Repeat("long/", 60), s.B)
 	}
 }
 
@@ -193,12 +193,12 @@ func (m *stepMaker) path(fresh bool) string {
 	if m.IntN(2) == 0 {
 		p = pick(m, m.known...)
 	}
-	p = path.Join(p, pick(m, names...))
+	p = path.Join(p, pick(m, fewNames...))
 	if m.IntN(3) == 0 {
-		p = path.Join(p, pick(m, names...))
+		p = path.Join(p, pick(m, fewNames...))
 	}
 	if strings.Count(p, "/") > 5 {
-		p = "/" + pick(m, names...)
+		p = "/" + pick(m, fewNames...)
 	}
 	m.known = append(m.known, p)
 	if len(m.known) > 60 {

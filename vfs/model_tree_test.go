@@ -35,7 +35,7 @@ type modelTree struct {
 // makeTree makes up a directory and what is in it, about depth levels of it.
 func makeTree(r *rand.Rand, name string, depth int) *modelTree {
 	dir := &modelTree{name: name, kind: Directory, mode: 0o755, mtime: inputTime()}
-	for _, n := range names {
+	for _, n := range fewNames {
 		switch at := r.IntN(12); {
 		case at < 4 && depth > 0:
 			dir.entries = append(dir.entries, makeTree(r, n, depth-1))

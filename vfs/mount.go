@@ -11,6 +11,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 const (
@@ -71,7 +73,7 @@ func (r *Root) inMemory() bool { return r.fs.upperMemory > 0 && r.fs.method == F
 func (r *Root) mountLayer() error {
 	// An inode costs about a kilobyte, which size does not count.
 	data := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", r.fs.upperMemory, max(r.fs.upperMemory>>10, 1024))
-	if err := unix.Mount("forerunner", r.layerPath(), "tmpfs", unix.MS_NODEV, data); err != nil {
+	if err := unix.Mount(names.MountSource, r.layerPath(), "tmpfs", unix.MS_NODEV, data); err != nil {
 		return &mountError{"tmpfs", err}
 	}
 	r.layerUp = true
@@ -92,7 +94,7 @@ func (r *Root) mountLower() error {
 	}
 	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other,default_permissions,max_read=%d",
 		fd, os.Geteuid(), os.Getegid(), maxRead)
-	err = unix.Mount("forerunner", r.lowerPath(), "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
+	err = unix.Mount(names.MountSource, r.lowerPath(), "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
 	if err != nil {
 		_ = unix.Close(fd)
 		return &mountError{"fuse", err}
@@ -142,7 +144,7 @@ func (r *Root) unmountLower() error {
 // abort ends a FUSE connection by its number. The control file system, which is
 // not mounted everywhere, is mounted on the empty folder dir meanwhile.
 func abort(conn uint32, dir string) error {
-	if err := unix.Mount("forerunner", dir, "fusectl", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount(names.MountSource, dir, "fusectl", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount fusectl: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(conn), "abort"), os.O_WRONLY, 0)
@@ -196,7 +198,7 @@ func (r *Root) mountOverlay() error {
 	if r.cover != nil {
 		data += ",uuid=on" // for the watcher to know it by
 	}
-	if err := unix.Mount("forerunner", r.Path(), "overlay", unix.MS_NODEV, data); err != nil {
+	if err := unix.Mount(names.MountSource, r.Path(), "overlay", unix.MS_NODEV, data); err != nil {
 		return &mountError{"overlay", err}
 	}
 	r.overlayUp = true

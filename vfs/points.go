@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // pointsName is the folder for mount points in Options.MountDir.
@@ -20,7 +22,7 @@ func (f *FS) openPoints() error {
 	if err := os.Mkdir(f.pointDir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("create folder for mount points: %w", err)
 	}
-	err := unix.Mount("forerunner", f.pointDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=16m")
+	err := unix.Mount(names.MountSource, f.pointDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=16m")
 	if err == nil {
 		// What is unmounted here goes from the mount namespaces of commands too.
 		err = unix.Mount("", f.pointDir, "", unix.MS_SHARED, "")

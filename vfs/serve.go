@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // forGood is how long the kernel may keep attributes, entries and absences:
@@ -22,7 +23,7 @@ type lowerFS struct {
 
 var _ fuse.RawFileSystem = (*lowerFS)(nil)
 
-func (l *lowerFS) String() string { return "forerunner" }
+func (l *lowerFS) String() string { return names.MountSource }
 
 func (l *lowerFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	r := l.root

@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // An actionView is an action, what it reads and how it ran.
@@ -102,7 +102,7 @@ func readMessage(ctx context.Context, blobs Blobs, d digest.Digest, m proto.Mess
 }
 
 func missing(what string, err error) error {
-	if errors.Is(err, cas.ErrNotFound) || status.Code(err) == codes.NotFound {
+	if errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound {
 		return status.Errorf(codes.NotFound, "the %s is not, or no longer, in the storage", what)
 	}
 	return err
@@ -149,7 +149,7 @@ func (s *Site) record(ctx context.Context, fn digest.Function, v *actionView) pr
 		return prefetch.Record{}
 	}
 	value, err := s.options.Profiles.Get(ctx, record.Key{
-		Bucket: prefetch.ExactBucket, Instance: v.Instance, Digest: digest.OfReduced(fn, v.Action),
+		Bucket: names.ProfileBucket, Instance: v.Instance, Digest: digest.OfReduced(fn, v.Action),
 	})
 	if err != nil {
 		return prefetch.Record{}

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 const (
@@ -137,7 +139,7 @@ func (s *Site) output(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	out := &outputStream{r: r, events: e}
-	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: "streams/" + name + "/" + stream}, out)
+	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: names.StreamPrefix + name + "/" + stream}, out)
 	if len(out.begun) > 0 {
 		_ = e.sendText(out.begun)
 	}

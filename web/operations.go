@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -38,8 +38,8 @@ func (r rows[T]) NextQuery() template.URL {
 	return template.URL(url.Values{"pattern": {r.Pattern}, "page": {r.Next}}.Encode())
 }
 
-// pattern returns what the viewer looks for, nil for everything: a text, or names with values.
-func pattern(r *http.Request) (asked string, p *admin.Pattern, err error) {
+// askedFor returns what the viewer looks for, nil for everything: a text, or names with values.
+func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	asked = strings.TrimSpace(r.FormValue("pattern"))
 	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
 		m := map[string]string{}
@@ -51,7 +51,7 @@ func pattern(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	if asked == "" {
 		return "", nil, nil
 	}
-	parsed, err := core.ParsePattern(asked)
+	parsed, err := pattern.Parse(asked)
 	if err != nil {
 		return asked, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -59,7 +59,7 @@ func pattern(r *http.Request) (asked string, p *admin.Pattern, err error) {
 }
 
 func (s *Site) operations(ctx context.Context, r *http.Request) (any, error) {
-	text, p, err := pattern(r)
+	text, p, err := askedFor(r)
 	if err != nil {
 		return nil, err
 	}

@@ -9,11 +9,9 @@ import (
 	"slices"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
-
-// positionKey is the part of an identity that tells the positions of one program apart.
-const positionKey = "position"
 
 // A program is a worker as operators know it: all positions of one process, which are the workers
 // of the scheduler.
@@ -45,13 +43,13 @@ func programs(list []*admin.Worker) []program {
 	var all []program
 	for _, w := range list {
 		id := maps.Clone(w.GetIdentity())
-		delete(id, positionKey)
+		delete(id, names.PositionKey)
 		name := text.Pairs(id)
 		if len(all) == 0 || all[len(all)-1].ID != name {
 			all = append(all, program{Worker: w, Identity: id, ID: name})
 		}
 		p := &all[len(all)-1]
-		p.Positions = append(p.Positions, position{w, w.GetIdentity()[positionKey]})
+		p.Positions = append(p.Positions, position{w, w.GetIdentity()[names.PositionKey]})
 	}
 	for i := range all {
 		all[i].States = statesOf(all[i].Positions)

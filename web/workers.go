@@ -20,7 +20,7 @@ type workersView struct {
 }
 
 func (s *Site) workers(ctx context.Context, r *http.Request) (any, error) {
-	text, p, err := pattern(r)
+	text, p, err := askedFor(r)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Site) undrain(w http.ResponseWriter, r *http.Request) {
 
 // change does something with the pattern of a form and goes back to the workers.
 func (s *Site) change(w http.ResponseWriter, r *http.Request, do func(context.Context, *admin.Pattern) error) {
-	_, p, err := pattern(r)
+	_, p, err := askedFor(r)
 	if err == nil && p == nil {
 		err = status.Error(codes.InvalidArgument, "give a pattern, such as host=build-*")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -104,7 +105,7 @@ func TestRace(t *testing.T) {
 	}
 	var kept profiles.Record
 	for k, value := range records.records {
-		if k.Bucket == prefetch.ExactBucket {
+		if k.Bucket == names.ProfileBucket {
 			check(t, proto.Unmarshal(value, &kept))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 const (
@@ -222,6 +223,6 @@ func (g *growing) close() {
 // positionID is the identity of a position.
 func (w *Worker) positionID(index int) map[string]string {
 	id := maps.Clone(w.opts.ID)
-	id["position"] = strconv.Itoa(index)
+	id[names.PositionKey] = strconv.Itoa(index)
 	return id
 }

@@ -11,15 +11,11 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
 const (
-	// cacheHeader is where a worker says, with each call, at which address its store is served to other
-	// workers. neighbourHeader is where a scheduler names such addresses for an action that it gives out, in the
-	// order in which to ask. Schedulers that do not know the one leave out the other.
-	cacheHeader, neighbourHeader = "forerunner-cache", "forerunner-neighbour"
-
 	// maxNeighbours is how many are asked for one action, maxConnected to how many there are connections. One
 	// that was not named for neighbourIdle loses its own.
 	maxNeighbours, maxConnected = 3, 32
@@ -123,11 +119,11 @@ func (p *position) call(
 	ctx context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
 	if address := p.w.opts.CacheAddress; address != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, cacheHeader, address)
+		ctx = metadata.AppendToOutgoingContext(ctx, names.CacheHeader, address)
 	}
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
-	p.near, p.grant = header.Get(neighbourHeader), strings.Join(header.Get(cas.GrantHeader), "")
+	p.near, p.grant = header.Get(names.NeighbourHeader), strings.Join(header.Get(names.GrantHeader), "")
 	return response, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -67,9 +68,9 @@ func (s *fakeScheduler) Synchronize(
 		s.mu.Lock()
 		s.current[r.GetWorkerId()["position"]] = j
 		near := s.near
-		s.caches = metadata.ValueFromIncomingContext(ctx, "forerunner-cache")
+		s.caches = metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
 		s.mu.Unlock()
-		if err := grpc.SetHeader(ctx, metadata.MD{"forerunner-neighbour": near}); err != nil {
+		if err := grpc.SetHeader(ctx, metadata.MD{names.NeighbourHeader: near}); err != nil {
 			return nil, err
 		}
 		return &remoteworker.SynchronizeResponse{

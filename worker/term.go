@@ -10,12 +10,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
-
-// termHeader is where a scheduler that takes turns with others says which turn this is; see
-// scheduler.ServerOptions.Term.
-const termHeader = "forerunner-term"
 
 // A loyalClient takes no answer of a scheduler whose turn is over: one that has not noticed yet that
 // another took its place. Answers without a term are taken.
@@ -33,7 +30,7 @@ func (c *loyalClient) Synchronize(
 	if err != nil {
 		return nil, err
 	}
-	values := header.Get(termHeader)
+	values := header.Get(names.TermHeader)
 	if len(values) == 0 {
 		return response, nil
 	}

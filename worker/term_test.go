@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -20,7 +21,7 @@ func (c *termClient) Synchronize(
 ) (*remoteworker.SynchronizeResponse, error) {
 	for _, o := range options {
 		if h, ok := o.(grpc.HeaderCallOption); ok && c.term != "" {
-			*h.HeaderAddr = metadata.Pairs("forerunner-term", c.term)
+			*h.HeaderAddr = metadata.Pairs(names.TermHeader, c.term)
 		}
 	}
 	return &remoteworker.SynchronizeResponse{}, nil

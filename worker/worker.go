@@ -27,7 +27,7 @@ import (
 // Options say who a Worker is and what it works with. All but Logger, Metrics,
 // Platform, SizeClass and InstancePrefix are required.
 type Options struct {
-	// ID is the identity of this worker; each position adds "position" to it.
+	// ID is the identity of this worker; each position adds names.PositionKey to it.
 	ID map[string]string
 	// InstancePrefix limits the worker to actions of this instance name and of
 	// those below it. Empty: all.

@@ -15,8 +15,13 @@ import (
 // HashSize is the length in bytes of the hash of every supported function.
 const HashSize = 32
 
-// ErrInvalid is wrapped by every error about a malformed digest.
-var ErrInvalid = errors.New("invalid digest")
+var (
+	// ErrInvalid is wrapped by every error about a malformed digest.
+	ErrInvalid = errors.New("invalid digest")
+	// ErrNotFound is wrapped by the errors of those who were asked for a blob, or an action
+	// result, that they do not have.
+	ErrNotFound = errors.New("not found")
+)
 
 // A Digest names one blob. The zero Digest names none; IsZero tells.
 // Digests are comparable with ==.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -138,7 +138,7 @@ func patternOf(args []string) (*admin.Pattern, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
-	p, err := core.ParsePattern(strings.Join(args, ","))
+	p, err := pattern.Parse(strings.Join(args, ","))
 	if err != nil {
 		return nil, err
 	}

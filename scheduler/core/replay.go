@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
@@ -136,17 +137,17 @@ func (p *Replayed) feed(now time.Time, e *record.Event) error {
 	case *record.Event_Kill:
 		s.Kill(now, kind.Kill.GetNames(), kind.Kill.GetReason())
 	case *record.Event_Drain:
-		pattern, err := NewPattern(kind.Drain.GetAttributes())
+		p, err := pattern.New(kind.Drain.GetAttributes())
 		if err != nil {
 			return err
 		}
-		_, _ = s.Drain(now, pattern)
+		_, _ = s.Drain(now, p)
 	case *record.Event_Undrain:
-		pattern, err := NewPattern(kind.Undrain.GetAttributes())
+		p, err := pattern.New(kind.Undrain.GetAttributes())
 		if err != nil {
 			return err
 		}
-		s.Undrain(now, pattern)
+		s.Undrain(now, p)
 	case *record.Event_PutQuota:
 		m := kind.PutQuota
 		_, _ = s.PutQuota(now, QuotaKey{m.GetCohort(), m.GetInstance()}, quota.Quota{Min: m.GetMin(), Max: m.GetMax()}, m.GetPreempt())

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -338,7 +339,7 @@ func (h *history) quotas() {
 }
 
 func (h *history) pattern(s string) Pattern {
-	p, err := ParsePattern(s)
+	p, err := pattern.Parse(s)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
@@ -75,7 +76,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 		panic(fmt.Sprintf("sizeclass: action %s has the timeout %s", action.Digest, action.Timeout))
 	}
 	s := &Selector{options: &a.options, action: action}
-	value, _ := a.store.Get(ctx, action.key(StatisticsBucket))
+	value, _ := a.store.Get(ctx, action.key(names.StatisticsBucket))
 	s.statistics = parseStatistics(value, a.options.History)
 	chance := fnv.New64a()
 	_, _ = chance.Write(binary.BigEndian.AppendUint64(nil, a.options.Seed))
@@ -83,7 +84,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	_, _ = chance.Write(value)
 	s.draw = uniform(chance.Sum64())
 	if a.options.Rules.Resources {
-		value, _ = a.store.Get(ctx, action.key(RunsBucket))
+		value, _ = a.store.Get(ctx, action.key(names.RunsBucket))
 		s.runs = parseRuns(value)
 	}
 	s.ordered = len(s.runs) > 0
@@ -129,7 +130,7 @@ func (a *Analyzer) Learn(ctx context.Context, l *Lesson) {
 	if !l.failed.IsZero() {
 		events = append(slices.Clip(events), event{failed: l.failed})
 	}
-	a.update(ctx, l.action.key(StatisticsBucket), events, func(value []byte, events []event) ([]byte, error) {
+	a.update(ctx, l.action.key(names.StatisticsBucket), events, func(value []byte, events []event) ([]byte, error) {
 		return updateStatistics(value, events, limit)
 	})
 	if len(ran) == 0 {
@@ -138,7 +139,7 @@ func (a *Analyzer) Learn(ctx context.Context, l *Lesson) {
 	record := func(value []byte, events []event) ([]byte, error) {
 		return marshalRuns(addRuns(parseRuns(value), events, window(limit)))
 	}
-	a.update(ctx, l.action.key(RunsBucket), ran, record)
+	a.update(ctx, l.action.key(names.RunsBucket), ran, record)
 	if k, ok := l.action.kind(); ok {
 		a.update(ctx, k, ran, func(value []byte, events []event) ([]byte, error) {
 			list := parseRuns(value)
@@ -216,7 +217,7 @@ func (a Action) kind() (record.Key, bool) {
 	d, _, err := digest.OfMessage(a.Reduced.Function(), &profiles.CoarseKey{
 		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool, Platform: a.Platform,
 	})
-	return record.Key{Bucket: KindsBucket, Instance: a.Instance, Digest: d}, err == nil
+	return record.Key{Bucket: names.KindsBucket, Instance: a.Instance, Digest: d}, err == nil
 }
 
 // fingerprint tells a from those that are like it.

@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/iscc"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
@@ -116,7 +117,7 @@ func TestProperties(t *testing.T) {
 		}
 		kind, _ := a.kind()
 		for k, m := range map[record.Key]proto.Message{
-			a.key(StatisticsBucket): stats, a.key(RunsBucket): known, kind: known,
+			a.key(names.StatisticsBucket): stats, a.key(names.RunsBucket): known, kind: known,
 		} {
 			if random.IntN(3) > 0 {
 				value, err := proto.Marshal(m)
@@ -149,18 +150,18 @@ func FuzzRecords(f *testing.F) {
 		a := testAction(1)
 		a.Mnemonic = "x"
 		kind, _ := a.kind()
-		_ = farm.store.Put(t.Context(), a.key(StatisticsBucket), stats)
-		_ = farm.store.Put(t.Context(), a.key(RunsBucket), record)
+		_ = farm.store.Put(t.Context(), a.key(names.StatisticsBucket), stats)
+		_ = farm.store.Put(t.Context(), a.key(names.RunsBucket), record)
 		_ = farm.store.Put(t.Context(), kind, record)
 		expectSane(t, farm, a, farm.conditions())
 		farm.learn(a, 2, time.Second)
 		expectSane(t, farm, a, farm.conditions())
-		value, _ := farm.store.Get(t.Context(), a.key(StatisticsBucket))
+		value, _ := farm.store.Get(t.Context(), a.key(names.StatisticsBucket))
 		learned := parseStatistics(value, 32).runs[2]
 		if len(learned) == 0 || len(learned) > 32 || learned[len(learned)-1].Duration != time.Second {
 			t.Errorf("learned %+v", learned)
 		}
-		value, _ = farm.store.Get(t.Context(), a.key(RunsBucket))
+		value, _ = farm.store.Get(t.Context(), a.key(names.RunsBucket))
 		if list := parseRuns(value); len(list) == 0 || list[len(list)-1].class != 2 {
 			t.Errorf("recorded %+v", list)
 		}
@@ -176,9 +177,9 @@ func TestStatisticsAreKept(t *testing.T) {
 	}
 	stats.ProtoReflect().SetUnknown([]byte("\xc2\x3e\x02hi"))
 	value, _ := proto.Marshal(stats)
-	_ = f.store.Put(t.Context(), a.key(StatisticsBucket), value)
+	_ = f.store.Put(t.Context(), a.key(names.StatisticsBucket), value)
 	f.learn(a, 4, 1, 2, 3, 4)
-	value, _ = f.store.Get(t.Context(), a.key(StatisticsBucket))
+	value, _ = f.store.Get(t.Context(), a.key(names.StatisticsBucket))
 	got := &iscc.PreviousExecutionStats{}
 	if err := proto.Unmarshal(value, got); err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestLearnConcurrently(t *testing.T) {
 	for range 4 {
 		<-done
 	}
-	value, _ := f.store.Get(t.Context(), a.key(StatisticsBucket))
+	value, _ := f.store.Get(t.Context(), a.key(names.StatisticsBucket))
 	if n := len(parseStatistics(value, 400).runs[4]); n != 200 {
 		t.Errorf("%d outcomes of 200", n)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // TestAcceptable has the table of ADR 7: an action that takes a minute on class 8.
@@ -189,7 +191,7 @@ func TestFailureIsFinalOnTheLargestClass(t *testing.T) {
 	if choice, _ := f.analyzer.Analyze(t.Context(), a).Select(f.conditions()); choice.Class != 1 {
 		t.Errorf("two days before: %+v", choice)
 	}
-	if k := a.key(RunsBucket); string(before[k]) != string(f.store.snapshot()[k]) {
+	if k := a.key(names.RunsBucket); string(before[k]) != string(f.store.snapshot()[k]) {
 		t.Error("a broken action says something about classes")
 	}
 }

@@ -1,4 +1,4 @@
-package core
+package pattern
 
 import (
 	"regexp"
@@ -6,6 +6,13 @@ import (
 	"testing"
 	"unicode/utf8"
 )
+
+func attributes(m map[string]string) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := m[name]
+		return value, ok
+	}
+}
 
 func TestPatternMatch(t *testing.T) {
 	id := map[string]string{"host": "build-17.example", "slot": "0", "data": "/var/lib/x, y", "name": "größer"}
@@ -29,20 +36,19 @@ func TestPatternMatch(t *testing.T) {
 		"data=*x*":              true,
 		"name=gr??er":           true,
 	} {
-		p, err := ParsePattern(pattern)
+		p, err := Parse(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &worker{id: id}
-		if got := p.Match(w.attribute); got != want {
+		if got := p.Match(attributes(id)); got != want {
 			t.Errorf("%s: %v", pattern, got)
 		}
-		again, err := NewPattern(p.Map())
+		again, err := New(p.Map())
 		if err != nil || again.String() != pattern {
 			t.Errorf("%s became %s, %v", pattern, again, err)
 		}
 	}
-	if (Pattern{}).Match((&worker{id: id}).attribute) {
+	if (Pattern{}).Match(attributes(id)) {
 		t.Error("the zero pattern matches")
 	}
 }
@@ -51,12 +57,12 @@ func TestPatternsAreChecked(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"": "name=value", "host": "name=value", "=x": "name=value", "a=b,": "name=value", "a=b,a=c": "twice",
 	} {
-		if p, err := ParsePattern(pattern); err == nil || !strings.Contains(err.Error(), want) {
+		if p, err := Parse(pattern); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", pattern, p, err)
 		}
 	}
 	for _, m := range []map[string]string{nil, {}, {"": "x"}} {
-		if p, err := NewPattern(m); err == nil {
+		if p, err := New(m); err == nil {
 			t.Errorf("%v: %v", m, p)
 		}
 	}
@@ -64,9 +70,9 @@ func TestPatternsAreChecked(t *testing.T) {
 
 // TestPatternIsQuick has a pattern that takes a careless matcher for ever.
 func TestPatternIsQuick(t *testing.T) {
-	w := &worker{id: map[string]string{"x": strings.Repeat("a", 1<<14)}}
-	p, err := NewPattern(map[string]string{"x": strings.Repeat("a*", 50) + "b"})
-	if err != nil || p.Match(w.attribute) {
+	id := map[string]string{"x": strings.Repeat("a", 1<<14)}
+	p, err := New(map[string]string{"x": strings.Repeat("a*", 50) + "b"})
+	if err != nil || p.Match(attributes(id)) {
 		t.Errorf("%v, %v", p, err)
 	}
 }
@@ -77,11 +83,11 @@ func FuzzPattern(f *testing.F) {
 		f.Add(text, "build-17")
 	}
 	f.Fuzz(func(t *testing.T, text, value string) {
-		p, err := ParsePattern(text)
+		p, err := Parse(text)
 		if err != nil || !utf8.ValidString(text) || !utf8.ValidString(value) {
 			return
 		}
-		again, err := ParsePattern(p.String())
+		again, err := Parse(p.String())
 		if err != nil || again.String() != p.String() || len(again.Map()) != len(p.Map()) {
 			t.Fatalf("%q became %q, %v", p, again, err)
 		}

@@ -1,0 +1,28 @@
+package names
+
+// Buckets of records, each with what it holds and under which digest.
+const (
+	// ProfileBucket has buildbarn.fsac.FileSystemAccessProfile by reduced action digest.
+	ProfileBucket = "profile"
+	// CoarseBucket has the same by the digest of a forerunner.profiles.CoarseKey.
+	CoarseBucket = "coarse"
+	// StatisticsBucket has buildbarn.iscc.PreviousExecutionStats by reduced action digest.
+	StatisticsBucket = "statistics"
+	// RunsBucket has forerunner.runs.Record by reduced action digest.
+	RunsBucket = "runs"
+	// KindsBucket has forerunner.runs.Record by the digest of a forerunner.profiles.CoarseKey.
+	KindsBucket = "kinds"
+	// ReuseBucket has forerunner.reuse records by all that decides what a command does. The
+	// number is raised when what a record says changes.
+	ReuseBucket = "reuse-2"
+
+	// IndexBucket has which actions run, by the digest of an index's name and a number.
+	IndexBucket = "running"
+	// LeaseBucket has who serves, by the digest of the lease's name.
+	LeaseBucket = "lease"
+	// QuotasBucket has the quotas in one record.
+	QuotasBucket = "quotas"
+	// DrainsBucket has the drains of schedulers that take turns, by the digest of the lease's
+	// name.
+	DrainsBucket = "drains"
+)

@@ -1,0 +1,19 @@
+package names
+
+// Headers of gRPC calls. Who does not know one does without.
+const (
+	// RequestMetadataHeader is where clients say who asks (REv2, RequestMetadata).
+	RequestMetadataHeader = "build.bazel.remote.execution.v2.requestmetadata-bin"
+	// CacheHeader is where a worker says, with each call, at which address its store is served
+	// to other workers.
+	CacheHeader = "forerunner-cache"
+	// NeighbourHeader is where a scheduler that gives out an action names such addresses, in
+	// the order in which to ask.
+	NeighbourHeader = "forerunner-neighbour"
+	// TermHeader is where a scheduler that takes turns with others says which turn this is, a
+	// number that grows.
+	TermHeader = "forerunner-term"
+	// GrantHeader is where a scheduler gives a worker the right to write the result of an
+	// action, and where the worker shows it to the storage.
+	GrantHeader = "forerunner-result-grant"
+)

@@ -1,0 +1,100 @@
+package pattern
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Pattern picks out things by their attributes, workers by their identity for
+// one: it matches what has each of its names with a value that fits. In values
+// "*" stands for any text, "?" for any one character. The zero Pattern matches
+// nothing. Patterns are equal if their Strings are.
+type Pattern struct {
+	names, values []string // in the order of names
+}
+
+// New makes a Pattern of names and values. One without names is an error:
+// that everything is meant has to be said, as in host=*.
+func New(m map[string]string) (Pattern, error) {
+	if len(m) == 0 {
+		return Pattern{}, errors.New("the pattern is empty: to match all, say so, as in host=*")
+	}
+	p := Pattern{names: slices.Sorted(maps.Keys(m))}
+	for _, n := range p.names {
+		if n == "" {
+			return Pattern{}, errors.New("the pattern has an empty name")
+		}
+		p.values = append(p.values, m[n])
+	}
+	return p, nil
+}
+
+// Parse reads what String writes: name=value, and more of them after commas.
+func Parse(s string) (Pattern, error) {
+	m := map[string]string{}
+	for part := range strings.SplitSeq(s, ",") {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok || name == "" {
+			return Pattern{}, fmt.Errorf("pattern %q: %q is not of the form name=value", s, part)
+		}
+		if _, twice := m[name]; twice {
+			return Pattern{}, fmt.Errorf("pattern %q has %s twice", s, name)
+		}
+		m[name] = value
+	}
+	return New(m)
+}
+
+// String returns name=value,…; a comma in a value is written "?".
+func (p Pattern) String() string {
+	parts := make([]string, len(p.names))
+	for i, n := range p.names {
+		parts[i] = n + "=" + strings.ReplaceAll(p.values[i], ",", "?")
+	}
+	return strings.Join(parts, ",")
+}
+
+// Map returns the names with their values.
+func (p Pattern) Map() map[string]string {
+	m := make(map[string]string, len(p.names))
+	for i, n := range p.names {
+		m[n] = p.values[i]
+	}
+	return m
+}
+
+// Match reports whether the pattern matches what has these attributes.
+func (p Pattern) Match(attribute func(name string) (string, bool)) bool {
+	for i, n := range p.names {
+		value, ok := attribute(n)
+		if !ok || !fits([]rune(value), []rune(p.values[i])) {
+			return false
+		}
+	}
+	return len(p.names) > 0
+}
+
+// fits reports whether all of s fits the glob.
+func fits(s, glob []rune) bool {
+	// star is the place after the last "*", from where to go on when what follows
+	// did not fit; tried is how much of s that star has taken.
+	i, j, star, tried := 0, 0, -1, 0
+	for i < len(s) {
+		switch {
+		case j < len(glob) && glob[j] == '*':
+			j++
+			star, tried = j, i
+		case j < len(glob) && (glob[j] == '?' || glob[j] == s[i]):
+			i, j = i+1, j+1
+		case star >= 0:
+			tried++
+			i, j = tried, star
+		default:
+			return false
+		}
+	}
+	return strings.Trim(string(glob[j:]), "*") == ""
+}
