@@ -75,8 +75,8 @@
 //
 // # Locks
 //
-// landing.mu comes before fetches.mu, that before files.mu; upload.io before uploads.mu, that before files.mu;
-// verifier.mu before files.mu; notes.writing before files.mu;
+// landing.mu comes before fetches.mu, that before ledger.mu; upload.io before uploads.mu, that before ledger.mu;
+// verifier.mu before ledger.mu; notes.writing before ledger.mu;
 // Vouching.mu, memory.mu, readings.mu, arrival.mu, Arrival.mu and aside.mu are each alone. None is held during I/O,
 // a callback or a wait but upload.io, notes.writing and aside.mu, which serialize what is done with files of their own.
 package cas

@@ -24,6 +24,15 @@ var (
 	ErrInvalidDirectory = tree.ErrInvalid
 )
 
+// A neverFitsError is an ErrNoSpace that says nothing of the store's state: a blob is larger than all of it.
+type neverFitsError struct{ maxBytes int64 }
+
+func (e *neverFitsError) Error() string {
+	return fmt.Sprintf("%v: it is larger than all of the store, %d", ErrNoSpace, e.maxBytes)
+}
+
+func (e *neverFitsError) Is(target error) bool { return target == ErrNoSpace }
+
 // A MissingError names the blobs that are not there. errors.Is(err, ErrNotFound)
 // holds for it.
 type MissingError struct{ Digests []digest.Digest }

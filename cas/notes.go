@@ -86,22 +86,15 @@ func (n *notes) load() (blobs int) {
 	return blobs
 }
 
-// believe takes over those of records whose blobs have the files that they are about, and
-// have not been verified meanwhile.
+// believe has the store take over records.
 func (n *notes) believe(records []byte) (blobs int) {
-	n.files.mu.Lock()
-	defer n.files.mu.Unlock()
+	some := make([]proven[digest.Digest], 0, len(records)/noteBytes)
 	for ; len(records) > 0; records = records[noteBytes:] {
-		d, known, err := parseNote(records[:noteBytes])
-		if err != nil {
-			continue
-		}
-		if e := n.files.index.lookup(d); e != nil && e.proof.at == 0 && e.proof.mark == known.mark {
-			e.proof = known
-			blobs++
+		if d, known, err := parseNote(records[:noteBytes]); err == nil {
+			some = append(some, proven[digest.Digest]{d, known})
 		}
 	}
-	return blobs
+	return n.files.believe(some)
 }
 
 func appendNote(b []byte, d digest.Digest, p proof) []byte {
@@ -155,10 +148,7 @@ func (n *notes) write() {
 	n.loading.Wait()
 	n.writing.Lock()
 	defer n.writing.Unlock()
-	n.files.mu.Lock()
-	changed := n.files.proved && !n.files.closed
-	n.files.proved = false
-	n.files.mu.Unlock()
+	changed := n.files.haveProved()
 	heading := notesHeading()
 	if !changed || heading == "" {
 		return

@@ -182,7 +182,8 @@ func (s *Server) readStatus(err error) error { return s.statusOf(err, codes.Data
 func (s *Server) writeStatus(err error) error { return s.statusOf(err, codes.InvalidArgument) }
 
 // statusOf converts err; nil stays nil. corrupt is the code for ErrCorrupt. What
-// is the server's own fault is logged here, as the client cannot mend it.
+// is the server's own fault is logged here, as the client cannot mend it. A size that no store of this bound could
+// take is the client's: anybody can announce one as often as he likes.
 func (s *Server) statusOf(err error, corrupt codes.Code) error {
 	if err == nil {
 		return nil
@@ -206,7 +207,10 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 	case errors.Is(err, ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		code = codes.ResourceExhausted
 	}
-	if code == codes.Internal || code == codes.DataLoss || code == codes.ResourceExhausted {
+	switch {
+	case errors.As(err, new(*neverFitsError)):
+		s.log.Debug("refused what is larger than the store", zap.Error(err))
+	case code == codes.Internal, code == codes.DataLoss, code == codes.ResourceExhausted:
 		s.log.Error("storage request failed", zap.Stringer("code", code), zap.Error(err))
 	}
 	return status.Error(code, err.Error())

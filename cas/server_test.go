@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -13,6 +15,8 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -329,4 +333,44 @@ func TestServerBatchLimit(t *testing.T) {
 		Requests: []*repb.BatchUpdateBlobsRequest_Request{{Digest: huge, Data: a, Compressor: repb.Compressor_ZSTD}},
 	})
 	netCode(t, "update that claims to grow", err, codes.InvalidArgument)
+}
+
+// TestImpossibleSizesAreNotErrorsOfOurs: sizes that nobody could store are refused, and an operator is not called
+// for what a client makes up.
+func TestImpossibleSizesAreNotErrorsOfOurs(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	f := netStart(t, netConfig{store: StoreOptions{MaxBytes: 1 << 20}, server: ServerOptions{Logger: zap.New(core)}})
+	hash := digest.Of(digest.SHA256, []byte("x")).Hash()
+	for _, size := range []int64{1<<20 + 1, 1 << 40, math.MaxInt64} {
+		name := fmt.Sprintf("uploads/0b3c7a3c-6a0d-4a4c-8f4b-3c4c3f0a9d11/blobs/%s/%d", hash, size)
+		stream, err := f.streams.Write(t.Context())
+		if err == nil {
+			_ = stream.Send(&bytestream.WriteRequest{ResourceName: name, Data: []byte("x")}) // CloseAndRecv has its error
+			_, err = stream.CloseAndRecv()
+		}
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than all of the store") {
+			t.Errorf("an upload of %d bytes: %v", size, err)
+		}
+		d := &repb.Digest{Hash: hash, SizeBytes: size}
+		missing, err := f.cas.FindMissingBlobs(t.Context(), &repb.FindMissingBlobsRequest{BlobDigests: []*repb.Digest{d}})
+		if err != nil || len(missing.GetMissingBlobDigests()) != 1 {
+			t.Errorf("%d bytes are not missing: %v, %v", size, missing, err)
+		}
+		_, err = f.cas.BatchUpdateBlobs(t.Context(), &repb.BatchUpdateBlobsRequest{
+			Requests: []*repb.BatchUpdateBlobsRequest_Request{{Digest: d, Data: []byte("x")}},
+		})
+		if err == nil && size > f.server.options.MaxBatchBytes {
+			t.Errorf("a batch with %d bytes is taken", size)
+		}
+		read, err := f.streams.Read(t.Context(), &bytestream.ReadRequest{ResourceName: fmt.Sprintf("blobs/%s/%d", hash, size)})
+		if err == nil {
+			_, err = read.Recv()
+		}
+		if status.Code(err) != codes.NotFound {
+			t.Errorf("a read of %d bytes: %v", size, err)
+		}
+	}
+	for _, entry := range logs.All() {
+		t.Errorf("logged: %s %s %v", entry.Level, entry.Message, entry.ContextMap())
+	}
 }

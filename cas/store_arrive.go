@@ -13,40 +13,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// fits says why a file of that cost can never be put.
-func (f *files[K]) fits(cost int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if cost > f.index.max {
-		return fmt.Errorf("%w: it is larger than all of the store, %d", ErrNoSpace, f.index.max)
-	}
-	return nil
-}
-
-// reserve makes room for a file, or a part of one, of that cost. finish, within
+// reserve makes room for a file, or a part of one, of that cost. admitted, within
 // settle, or release ends the reservation.
 func (f *files[K]) reserve(cost int64) error {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return fs.ErrClosed
-	}
-	victims, ok := f.index.reserve(cost)
-	limit, pinned, reserved := f.index.max, f.index.pinned, f.index.reserved
-	f.mu.Unlock()
+	victims, err := f.claim(cost)
 	f.remove(victims)
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("%w: %d wanted, of %d are %d in use and %d being written",
-		ErrNoSpace, cost, limit, pinned, reserved)
+	return err
 }
 
-func (f *files[K]) release(cost int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.index.release(cost)
-}
+// fullShare: so large a share of the store, one in 64, goes at least where its disk is full.
+const fullShare = 64
 
 // withRoom does op, and once more after making room when the disk is full.
 // Sizes on disk are larger than those the bound counts, and the disk may be
@@ -56,9 +32,7 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 	if !diskFull(err) {
 		return err
 	}
-	f.mu.Lock()
-	victims := f.index.evict(max(cost, f.index.present/64))
-	f.mu.Unlock()
+	victims, _ := f.evict(cost, fullShare)
 	f.log.Warn("the disk is full before the store is", zap.String("dir", f.dir),
 		zap.Int("evicted", len(victims)))
 	f.remove(victims)
@@ -74,13 +48,8 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 // MakeRoom gives up blobs of at least that many bytes, the longest unused first, as far as there are any
 // that nobody uses, and returns the sum of their sizes.
 func (s *Store) MakeRoom(bytes int64) int64 {
-	f := s.files
-	f.mu.Lock()
-	before := f.index.evictedCost
-	victims := f.index.evict(bytes)
-	made := f.index.evictedCost - before
-	f.mu.Unlock()
-	f.remove(victims)
+	victims, made := s.files.evict(bytes, 0)
+	s.files.remove(victims)
 	return made
 }
 
@@ -105,12 +74,7 @@ func (f *files[K]) createTemp() (*os.File, error) {
 // is set, takes its place. After an error the reservation and from are still there.
 func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) error {
 	for {
-		f.mu.Lock()
-		wait, exists := f.index.admit(k)
-		if exists {
-			f.index.pin(k)
-		}
-		f.mu.Unlock()
+		wait, exists := f.admit(k)
 		switch {
 		case wait != nil:
 			select {
@@ -136,15 +100,11 @@ func (f *files[K]) settleNew(k K, from string) error {
 			known = proof{}
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err != nil {
-		f.index.abort(k)
+		f.abort(k)
 		return err
 	}
-	f.index.finish(k, f.layout.cost(k), now)
-	f.index.entries[k].proof, f.proved = known, true
-	f.index.pin(k)
+	f.admitted(k, f.layout.cost(k), now, known)
 	return nil
 }
 

@@ -1,15 +1,12 @@
 package cas
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +29,7 @@ type layout[K comparable] struct {
 
 // files is a bounded folder of files that never change, named by a key: what
 // Store and Actions have in common. The folder is locked against other
-// processes. mu is held for looking and deciding only, never during I/O.
+// processes. What it holds is in its ledger.
 type files[K comparable] struct {
 	dir    string
 	layout layout[K]
@@ -42,10 +39,7 @@ type files[K comparable] struct {
 	// setAside takes a damaged file out of its place. Nil: it is removed.
 	setAside func(k K, path, found string)
 
-	mu     sync.Mutex
-	index  *index[K] // guarded by mu
-	closed bool      // guarded by mu
-	proved bool      // guarded by mu; proofs have changed since this was set to false
+	ledger[K]
 }
 
 func (f *files[K]) path(k K) string { return filepath.Join(f.dir, f.layout.path(k)) }
@@ -54,21 +48,10 @@ func (f *files[K]) tempDir() string { return filepath.Join(f.dir, "tmp") }
 
 // close lets another process have the folder.
 func (f *files[K]) close() error {
-	f.mu.Lock()
-	closed := f.closed
-	f.closed = true
-	f.mu.Unlock()
-	if closed {
+	if !f.end() {
 		return nil
 	}
 	return f.lock.Close()
-}
-
-// contains reports whether k is there, without counting as a use.
-func (f *files[K]) contains(k K) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.closed && f.index.lookup(k) != nil
 }
 
 // useChunk is how many keys are looked up in one hold of the lock.
@@ -80,21 +63,8 @@ func (f *files[K]) use(ks []K) (missing []K) {
 	for len(ks) > 0 {
 		chunk := ks[:min(len(ks), useChunk)]
 		ks = ks[len(chunk):]
-		var stamps []K
-		f.mu.Lock()
-		for _, k := range chunk {
-			var hit, stamp bool
-			if !f.closed {
-				hit, stamp = f.index.use(k, now.Unix())
-			}
-			if !hit {
-				missing = append(missing, k)
-			}
-			if stamp {
-				stamps = append(stamps, k)
-			}
-		}
-		f.mu.Unlock()
+		lost, stamps := f.touch(chunk, now.Unix())
+		missing = append(missing, lost...)
 		for _, k := range stamps {
 			f.stamp(k, now)
 		}
@@ -109,122 +79,9 @@ func (f *files[K]) stamp(k K, now time.Time) {
 	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.log.Warn("cannot record the use of a file", zap.Error(err))
 	}
-	after, err := markOf(f.path(k))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e := f.index.lookup(k); e != nil && err == nil && e.proof.mark == before {
-		e.proof.mark = after // the change was ours
-		f.proved = true
+	if after, err := markOf(f.path(k)); err == nil {
+		f.restamped(k, before, after)
 	}
-}
-
-func (f *files[K]) pin(k K) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.closed && f.index.pin(k)
-}
-
-// pinFile pins k and tells which generation of its files that is.
-func (f *files[K]) pinFile(k K) (generation uint64, ok bool) {
-	generation, _, ok = f.pinProof(k)
-	return generation, ok
-}
-
-// pinProof pins k and tells which generation of its files that is, and what is known of
-// that one.
-func (f *files[K]) pinProof(k K) (generation uint64, p proof, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed || !f.index.pin(k) {
-		return 0, proof{}, false
-	}
-	e := f.index.entries[k]
-	return e.generation, e.proof, true
-}
-
-// has reports whether the file of k is the one of that generation.
-func (f *files[K]) has(k K, generation uint64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e := f.index.lookup(k)
-	return e != nil && e.generation == generation
-}
-
-// prove notes what is known of the file of k, if it still is the one of that generation.
-func (f *files[K]) prove(k K, generation uint64, p proof) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e := f.index.lookup(k); e != nil && e.generation == generation {
-		e.proof = p
-		f.proved = true
-	}
-}
-
-// proven is a file that was verified.
-type proven[K comparable] struct {
-	key   K
-	proof proof
-}
-
-// proofs yields what is known of all files that were verified, of up to n files at a time.
-// What comes and goes meanwhile may be among them or not. The slice is overwritten by the
-// next one.
-func (f *files[K]) proofs(n int) iter.Seq[[]proven[K]] {
-	return func(yield func([]proven[K]) bool) {
-		chunk, looked := make([]proven[K], 0, n), 0
-		f.mu.Lock()
-		for k, e := range f.index.entries {
-			if e.state == present && e.proof.at != 0 {
-				chunk = append(chunk, proven[K]{k, e.proof})
-			}
-			if looked++; looked%n != 0 {
-				continue
-			}
-			// A map may change while it is walked, if not at the same time.
-			f.mu.Unlock()
-			if !yield(chunk) {
-				return
-			}
-			chunk = chunk[:0]
-			f.mu.Lock()
-		}
-		f.mu.Unlock()
-		yield(chunk)
-	}
-}
-
-// noteDamage notes that files of ks were damaged, which are none of the index's.
-func (f *files[K]) noteDamage(ks []K) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, k := range ks {
-		f.index.damaged.add(k)
-	}
-}
-
-// damages returns how many files were damaged since the start.
-func (f *files[K]) damages() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.index.damaged.count
-}
-
-// damagedSince returns those of ks that had a damaged file after so many others had.
-func (f *files[K]) damagedSince(ks []K, count uint64) (damaged []K) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, k := range ks {
-		if f.index.damaged.since(k, count) {
-			damaged = append(damaged, k)
-		}
-	}
-	return damaged
-}
-
-func (f *files[K]) unpin(k K) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.index.unpin(k)
 }
 
 // open opens the file of k for reading, which counts as a use, and tells its generation.
@@ -333,24 +190,19 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 }
 
 // drop forgets k if its file, which is damaged, still is the one of that generation, and
-// sets the file aside or removes it.
-func (f *files[K]) drop(k K, generation uint64, why string) {
-	f.mu.Lock()
-	e := f.index.lookup(k)
-	dropped := e != nil && e.generation == generation && f.index.drop(k)
-	f.mu.Unlock()
-	if !dropped {
-		return
+// sets the file aside or removes it. It reports whether it was.
+func (f *files[K]) drop(k K, generation uint64, why string) bool {
+	if !f.leave(k, generation) {
+		return false
 	}
 	if f.setAside == nil {
 		f.log.Warn("dropped a file that "+why, zap.String("path", f.path(k)))
 		f.remove([]K{k})
-		return
+		return true
 	}
 	f.setAside(k, f.path(k), why)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.index.gone(k)
+	f.gone(k)
+	return true
 }
 
 // remove removes the files of keys that are leaving.
@@ -362,12 +214,10 @@ func (f *files[K]) remove(ks []K) {
 		} else if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.log.Error("cannot remove a file from the store", zap.Error(err))
 		}
-		f.mu.Lock()
 		if found != "" {
-			f.index.damaged.add(k)
+			f.noteDamage([]K{k})
 		}
-		f.index.gone(k)
-		f.mu.Unlock()
+		f.gone(k)
 	}
 }
 
@@ -377,9 +227,7 @@ func (f *files[K]) damageOf(k K) string {
 	if f.setAside == nil {
 		return ""
 	}
-	f.mu.Lock()
-	known := f.index.entries[k].proof
-	f.mu.Unlock()
+	known := f.leaving(k)
 	m, err := markOf(f.path(k))
 	if known.at == 0 || err == nil && m == known.mark {
 		return ""
@@ -393,23 +241,4 @@ func (f *files[K]) damageOf(k K) string {
 		return "has other bytes than when it was verified"
 	}
 	return ""
-}
-
-// left waits until k is not leaving any more, and reports whether it was.
-func (f *files[K]) left(ctx context.Context, k K) (bool, error) {
-	f.mu.Lock()
-	var settled <-chan struct{}
-	if e := f.index.entries[k]; e != nil && e.state == leaving {
-		settled = e.settled
-	}
-	f.mu.Unlock()
-	if settled == nil {
-		return false, nil
-	}
-	select {
-	case <-settled:
-		return true, nil
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
 }

@@ -73,12 +73,7 @@ func (s *Store) verdict(ctx context.Context, d digest.Digest) error {
 // noteSound notes that somebody has read and hashed a file of d that had this mark.
 func (s *Store) noteSound(d digest.Digest, p proof) {
 	s.verifier.count(d.SizeBytes())
-	s.files.mu.Lock()
-	defer s.files.mu.Unlock()
-	// If it is not the file that d has now, the mark tells.
-	if e := s.files.index.lookup(d); e != nil && (e.proof.mark != p.mark || p.at-e.proof.at > noteAgain) {
-		e.proof, s.files.proved = p, true
-	}
+	s.files.proveRead(d, p, noteAgain)
 }
 
 // noteAgain is how many seconds older than what is known a verification may be.

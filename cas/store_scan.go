@@ -75,11 +75,7 @@ func emptyDir(dir string) error {
 
 // limit sets the bound, and evicts what exceeds it.
 func (f *files[K]) limit(maxCost int64) {
-	f.mu.Lock()
-	f.index.max = maxCost
-	victims := f.index.evict(f.index.present - maxCost)
-	f.mu.Unlock()
-	f.remove(victims)
+	f.remove(f.bound(maxCost))
 }
 
 // A found is a file seen by scan.
