@@ -24,8 +24,12 @@ const (
 	restFrom = 2 * time.Millisecond
 )
 
-// errStopped: nobody wants the verification any more.
-var errStopped = errors.New("the verification was stopped")
+var (
+	// errStopped: nobody wants the verification any more.
+	errStopped = errors.New("the verification was stopped")
+	// errReplaced: the file is not the one of its blob any more.
+	errReplaced = errors.New("the file was removed or replaced")
+)
 
 // A verifier reads blobs that are in the store and hashes them: one at a time, with at
 // most a quarter of a core, as long as nobody waits for it, and at once what somebody
@@ -42,6 +46,7 @@ type verifier struct {
 	lane    bool               // guarded by mu; a goroutine runs what is queued
 	serial  uint64             // guarded by mu; of the check begun last
 	closed  bool               // guarded by mu
+	direct  map[*check]bool    // guarded by mu; run by who asked, see now
 	running sync.WaitGroup     // close waits for it
 	blobs   atomic.Int64       // that were hashed
 	bytes   atomic.Int64
@@ -53,7 +58,7 @@ type version struct {
 	generation uint64
 }
 
-// A check is one verification. It holds a pin until it has ended.
+// A check is one verification. If it is one of verifier.checks it holds a pin until it has ended.
 type check struct {
 	version
 	done   chan struct{} // closed when it has ended
@@ -66,13 +71,19 @@ type check struct {
 }
 
 func newVerifier(s *Store) *verifier {
-	return &verifier{store: s, width: make(chan struct{}, runtime.GOMAXPROCS(0)), checks: map[version]*check{}}
+	return &verifier{
+		store: s, width: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		checks: map[version]*check{}, direct: map[*check]bool{},
+	}
 }
 
 // close stops all checks and waits for their end.
 func (v *verifier) close() {
 	v.mu.Lock()
 	v.closed = true
+	for c := range v.direct {
+		c.haltLocked()
+	}
 	var idle []*check
 	for _, c := range v.checks {
 		v.stopLocked(c)
@@ -208,6 +219,11 @@ func (v *verifier) leave(c *check) {
 // stopLocked ends c early. Who asks for the same from now on gets a check of its own.
 func (v *verifier) stopLocked(c *check) {
 	delete(v.checks, c.version)
+	c.haltLocked()
+}
+
+// haltLocked has who runs c stop soon. The caller holds verifier.mu.
+func (c *check) haltLocked() {
 	select {
 	case <-c.stop:
 	default:
@@ -227,14 +243,63 @@ func (v *verifier) end(c *check, err error) {
 	close(c.done)
 }
 
+// now reads and hashes ver at once, without a pin. What is evicted or replaced meanwhile ends in errReplaced.
+func (v *verifier) now(ctx context.Context, ver version) error {
+	c, ok := v.beginDirect(ver)
+	if !ok {
+		return errStopped
+	}
+	defer v.endDirect(c)
+	defer context.AfterFunc(ctx, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		c.haltLocked()
+	})()
+	select {
+	case v.width <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-v.width }()
+	found, err := v.read(c, new(time.Duration))
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case found != "" && v.store.files.drop(c.digest, c.generation, found):
+		return &DamagedError{Digests: []digest.Digest{c.digest}}
+	case err != nil:
+		return fmt.Errorf("verify blob %s: %w", c.digest, err)
+	case !v.store.files.has(c.digest, c.generation):
+		return errReplaced
+	}
+	return nil
+}
+
+// beginDirect makes a check that the caller runs, and which close waits for. ok is false after close.
+func (v *verifier) beginDirect(ver version) (c *check, ok bool) {
+	c = &check{version: ver, stop: make(chan struct{}), hurry: make(chan struct{})}
+	close(c.hurry)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, false
+	}
+	v.direct[c] = true
+	v.running.Add(1)
+	return c, true
+}
+
+func (v *verifier) endDirect(c *check) {
+	v.mu.Lock()
+	delete(v.direct, c)
+	v.mu.Unlock()
+	v.running.Done()
+}
+
 // run reads and hashes the file of c. debt is how long it has to rest.
 func (v *verifier) run(c *check, debt *time.Duration) {
 	s := v.store
-	file, found, err := s.files.openWhole(c.digest)
-	if err == nil && found == "" {
-		found, err = v.examine(c, file, debt)
-		_ = file.Close()
-	}
+	found, err := v.read(c, debt)
 	switch {
 	case found != "":
 		s.files.drop(c.digest, c.generation, found)
@@ -246,6 +311,16 @@ func (v *verifier) run(c *check, debt *time.Duration) {
 		err = &DamagedError{Digests: []digest.Digest{c.digest}}
 	}
 	v.end(c, err)
+}
+
+// read opens the file of c and hashes it, and says what is wrong with it.
+func (v *verifier) read(c *check, debt *time.Duration) (found string, err error) {
+	file, found, err := v.store.files.openWhole(c.digest)
+	if err != nil || found != "" {
+		return found, err
+	}
+	defer file.Close()
+	return v.examine(c, file, debt)
 }
 
 // examine hashes the file of c, and notes that it is right or says what is wrong.

@@ -274,19 +274,19 @@ func (s *Store) pinSound(ctx context.Context, d digest.Digest) (bool, error) {
 }
 
 // Verify reads d and hashes it now. One that is wrong is set aside and the error is a
-// *DamagedError, one that is not there is a *MissingError. It does not count as a use.
+// *DamagedError, one that is not there is a *MissingError. It does not count as a use, and does not keep d
+// from being evicted.
 func (s *Store) Verify(ctx context.Context, d digest.Digest) error {
 	if d.IsEmptyBlob() {
 		return s.mendEmpty()
 	}
-	after := s.verifier.begun()
 	for {
-		generation, ok := s.files.pinFile(d)
+		generation, _, ok := s.files.look(d)
 		if !ok {
 			return &MissingError{Digests: []digest.Digest{d}}
 		}
-		later, err := s.verifier.wait(ctx, s.verifier.ask(version{d, generation}), after)
-		if err != nil || later {
+		err := s.verifier.now(ctx, version{d, generation})
+		if !errors.Is(err, errReplaced) {
 			return err
 		}
 	}

@@ -275,6 +275,60 @@ func TestVouchingEndsWithItsContextAndTheStore(t *testing.T) {
 	}
 }
 
+// TestVerifyIsNoUse: what goes first goes first, however often it was verified.
+func TestVerifyIsNoUse(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 12})
+	var all []digest.Digest
+	for i := range 3 {
+		all = append(all, storePut(t, s, fmt.Sprintf("%04d", i)))
+	}
+	for _, d := range []digest.Digest{all[1], all[0], all[0]} {
+		if err := s.Verify(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if s.files.index.pinned != 0 {
+			t.Errorf("%d bytes are pinned", s.files.index.pinned)
+		}
+	}
+	for i, d := range all {
+		storePut(t, s, fmt.Sprintf("%04d", 10+i))
+		for j, other := range all {
+			if _, _, ok := s.files.look(other); ok != (j > i) {
+				t.Errorf("after %d blobs more %s, which came as number %d, is there: %t", i+1, d, j, ok)
+			}
+		}
+	}
+}
+
+// TestVerifyWhileItIsReplaced: a blob that goes and comes while it is read is what it is in the end.
+func TestVerifyWhileItIsReplaced(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 1 << 20})
+	d := digest.Of(digest.SHA256, make([]byte, 1<<19))
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			if err := s.PutBytes(t.Context(), d, make([]byte, 1<<19)); err != nil {
+				t.Error(err)
+			}
+			s.MakeRoom(1)
+		}
+	})
+	for range 200 {
+		if err := s.Verify(t.Context(), d); err != nil && !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	group.Wait()
+	if err := s.Verify(ctx, d); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNotFound) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	if st := s.Stats(); st.DamagedBlobs != 0 || len(s.verifier.direct) != 0 {
+		t.Errorf("%+v, %d are verified", st, len(s.verifier.direct))
+	}
+}
+
 func TestStoreSetsAsideWhatIsDamaged(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 1 << 20, Logger: zap.New(core)})
