@@ -96,6 +96,23 @@ func (a *aside) take(d digest.Digest, path, found string) {
 		zap.String("it", found), zap.String("kept_as", kept), zap.NamedError("not_kept", err))
 }
 
+// miss tells of blobs whose files somebody has removed from a folder. They count as damaged.
+func (a *aside) miss(ds []digest.Digest, folder string) {
+	if len(ds) == 0 {
+		return
+	}
+	const most = 5 // named in the log
+	var names []string
+	for _, d := range ds[:min(len(ds), most)] {
+		names = append(names, d.String())
+	}
+	a.mu.Lock()
+	a.count += int64(len(ds))
+	a.mu.Unlock()
+	a.log.Warn("files of blobs are gone from the store; the blobs are missing from now on", zap.Int("blobs", len(ds)),
+		zap.Strings("digests", names), zap.String("folder", folder), zap.String("device", deviceOf(folder)))
+}
+
 // trim removes the oldest files until the rest is within the bounds.
 func (a *aside) trim() {
 	for len(a.kept) > maxAsideFiles || a.bytes > a.maxBytes {

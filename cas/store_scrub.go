@@ -3,10 +3,13 @@ package cas
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,7 +24,7 @@ type Scrubber = scrub.Scrubber
 // NewScrubber returns a Scrubber of s and, unless that is nil, of a. Blobs that are wrong are set aside as
 // Store.Verify does; results that are wrong are removed. Both outlive its Run.
 func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
-	shelves := []scrub.Shelf{blobShelf{s}}
+	shelves := []scrub.Shelf{&blobShelf{store: s}}
 	if a != nil {
 		shelves = append(shelves, resultShelf{a})
 	}
@@ -65,39 +68,95 @@ func (f *files[K]) shard(name string) ([]string, error) {
 	return names, nil
 }
 
-// look tells the generation of the file of k and what is known of it. Other than a pin it does not count as
-// a use: a walk over all files leaves their order as it is, and keeps none from being evicted.
-func (f *files[K]) look(k K) (generation uint64, p proof, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e := f.index.lookup(k)
-	if f.closed || e == nil {
-		return 0, proof{}, false
-	}
-	return e.generation, e.proof, true
-}
-
-// holds returns how many files there are, and what they cost.
-func (f *files[K]) holds() (count, cost int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.index.count, f.index.present
-}
-
 // blobShelf is a Store that is scrubbed.
-type blobShelf struct{ store *Store }
+type blobShelf struct {
+	store *Store
+	gone  map[string]bool // files of the shard that was listed last which were not there
+}
 
-// Shards implements scrub.Shelf.
-func (v blobShelf) Shards() ([]string, error) { return v.store.files.shards() }
+// Shards implements scrub.Shelf. There are also those that the store has blobs of and the disk nothing.
+func (v *blobShelf) Shards() ([]string, error) {
+	all, err := v.store.files.shards()
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, shard := range all {
+		there[shard] = true
+	}
+	for ds := range walk(&v.store.files.ledger, notesChunk, presentKey) {
+		for _, d := range ds {
+			if shard := path.Dir(BlobPath(d)); !there[shard] {
+				there[shard] = true
+				all = append(all, shard)
+			}
+		}
+	}
+	return all, nil
+}
 
-// Files implements scrub.Shelf.
-func (v blobShelf) Files(shard string) ([]string, error) { return v.store.files.shard(shard) }
+// Files implements scrub.Shelf. Blobs whose files somebody has removed are among them; the store does not have
+// them any more.
+func (v *blobShelf) Files(shard string) ([]string, error) {
+	names, err := v.store.files.shard(shard)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+	}
+	v.gone = map[string]bool{}
+	var lost []digest.Digest
+	for ds := range walk(&v.store.files.ledger, notesChunk, keyWithin(shard)) {
+		for _, d := range ds {
+			if name := BlobPath(d); !there[name] && v.store.files.dropGone(d) {
+				names, lost = append(names, name), append(lost, d)
+				v.gone[name] = true
+			}
+		}
+	}
+	v.store.aside.miss(lost, filepath.Join(v.store.Dir(), shard))
+	return names, nil
+}
+
+// presentKey picks the keys of all files.
+func presentKey[K comparable](e *entry[K]) (K, bool) { return e.key, e.state == present }
+
+// keyWithin picks the blobs of a shard.
+func keyWithin(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
+	group, digits, _ := strings.Cut(shard, "/")
+	first, err := hex.DecodeString(digits)
+	return func(e *entry[digest.Digest]) (digest.Digest, bool) {
+		var room [digest.HashSize]byte
+		within := e.state == present && err == nil && len(first) == 1 &&
+			e.key.Function().String() == group && e.key.AppendHash(room[:0])[0] == first[0]
+		return e.key, within
+	}
+}
+
+// dropGone forgets k if its file is not there, and reports whether that is so. It is not there if the disk says so
+// while k has the same file before and after.
+func (f *files[K]) dropGone(k K) bool {
+	generation, _, ok := f.look(k)
+	if !ok {
+		return false
+	}
+	if _, err := os.Lstat(f.path(k)); !errors.Is(err, os.ErrNotExist) || !f.leave(k, generation) {
+		return false
+	}
+	f.gone(k)
+	return true
+}
 
 // Holds implements scrub.Shelf.
-func (v blobShelf) Holds() (files, bytes int64) { return v.store.files.holds() }
+func (v *blobShelf) Holds() (files, bytes int64) { return v.store.files.holds() }
 
 // Check implements scrub.Shelf.
-func (v blobShelf) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+func (v *blobShelf) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+	if v.gone[name] {
+		return scrub.Damaged, nil
+	}
 	d, ok := ParseBlobPath(name)
 	if !ok || v.store.verifiedSince(d, since) {
 		return scrub.Passed, nil
@@ -125,7 +184,7 @@ func (v blobShelf) Check(ctx context.Context, name string, since time.Time, r *s
 }
 
 // read reads the file of d, and notes that it is right or fails.
-func (v blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
+func (v *blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
 	f := v.store.files
 	generation, _, ok := f.look(d)
 	if !ok {

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"testing"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/scrub"
@@ -104,6 +107,61 @@ func TestScrubSetsDamagedBlobsAside(t *testing.T) {
 	if st := scrubOnce(t, s, nil); st.Damaged != 0 {
 		t.Errorf("afterwards: %+v", st)
 	}
+}
+
+// TestScrubNotesWhatIsGone has files of blobs removed behind the store's back, one by one and a whole
+// shard: afterwards they are missing, for clients to bring them again, and that is said once.
+func TestScrubNotesWhatIsGone(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 1 << 20, Logger: zap.New(core)})
+	shards := map[string][]digest.Digest{}
+	var all []digest.Digest
+	for i := range 300 {
+		d := storePut(t, s, fmt.Sprintf("blob %d", i))
+		all = append(all, d)
+		shard := path.Dir(BlobPath(d))
+		shards[shard] = append(shards[shard], d)
+	}
+	gone, affected := map[digest.Digest]bool{}, map[string]bool{}
+	lose := func(name string, ds ...digest.Digest) {
+		if err := os.RemoveAll(filepath.Join(s.Dir(), name)); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			gone[d], affected[path.Dir(BlobPath(d))] = true, true
+		}
+	}
+	for _, d := range all[:3] {
+		lose(BlobPath(d), d)
+	}
+	whole := path.Dir(BlobPath(all[3]))
+	lose(whole, shards[whole]...)
+	if st := scrubOnce(t, s, nil); st.Damaged != int64(len(gone)) {
+		t.Errorf("%d blobs are gone, found %+v", len(gone), st)
+	}
+	missing, err := s.FindMissing(t.Context(), all)
+	if err != nil || len(missing) != len(gone) {
+		t.Errorf("%d blobs are missing, want %d, %v", len(missing), len(gone), err)
+	}
+	for _, d := range missing {
+		if !gone[d] {
+			t.Errorf("%s is missing", d)
+		}
+	}
+	if st := s.Stats(); st.DamagedBlobs != int64(len(gone)) || st.Blobs != int64(len(all)-len(gone)) {
+		t.Errorf("%+v", st)
+	}
+	const line = "files of blobs are gone from the store; the blobs are missing from now on"
+	if n := logs.FilterMessage(line).Len(); n != len(affected) {
+		t.Errorf("%d lines tell of %d shards", n, len(affected))
+	}
+	for i := range all {
+		storePut(t, s, fmt.Sprintf("blob %d", i))
+	}
+	if st := scrubOnce(t, s, nil); st.Damaged != 0 || logs.FilterMessage(line).Len() != len(affected) {
+		t.Errorf("when they are back: %+v", st)
+	}
+	storeWantConsistent(t, s)
 }
 
 // TestScrubVerifies has blobs that were never verified since the start be so after a pass, and
