@@ -59,10 +59,10 @@
 //     loopback device, else the machine's, of which Landlock closes the sockets
 //     of the abstract namespace (Launcher.NotApart, if it cannot).
 //
-// It has no io_uring, by which it could ask the kernel for what is done after its end
-// (Launcher.Lingers, if that cannot be refused). It has no new privileges (setuid programs give none), and as root no capability
-// beyond those of a package manager: it cannot mount, trace the launcher, make
-// devices, open files by handle, or change the network or the machine. A User with IDs
+// It has no io_uring, by which it could ask the kernel for what is done after its end. It has no new
+// privileges (setuid programs give none), and as root no capability beyond those of a package
+// manager: it cannot mount, trace the launcher, make devices, open files by handle, or change the
+// network or the machine. A User with IDs
 // has these in a user namespace only, and is nobody outside. A filter denies the system calls
 // that container engines deny (Command.Allow). The launcher is put together once, a command
 // costs some mounts and two namespaces; those of users and of networks are there before it.

@@ -28,7 +28,6 @@ type inside struct {
 	cgroups         bool // there are some to be made read-only
 	networks        *networks
 	notApart        error
-	lingers         error // why requests of commands may outlive them
 }
 
 // enterSandbox prepares the calling thread: what it has lost, all that it forks has
@@ -51,7 +50,7 @@ func enterSandbox(allow []string, n *networks) (*inside, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forgo new privileges: %w", err)
 	}
-	in.notApart, in.lingers = apart(), refuseRings()
+	in.notApart = apart()
 	if err := boundCapabilities(); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,6 @@ type Launcher struct {
 
 	sandbox  *Sandbox // nil: none
 	notApart error
-	lingers  error
 
 	replies chan message  // closed when the launcher process has ended what it had to say
 	gone    chan struct{} // closed when it is reaped, and nothing is left of its namespace
@@ -168,9 +167,6 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 		if m.NotApart != "" {
 			l.notApart = errors.New(m.NotApart)
 		}
-		if m.Lingers != "" {
-			l.lingers = errors.New(m.Lingers)
-		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -180,10 +176,6 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 // NotApart says why a command may hand descriptors to those of other launchers, by a
 // socket of the abstract namespace; nil: it cannot. Without a network it never can.
 func (l *Launcher) NotApart() error { return l.notApart }
-
-// Lingers says why the kernel may still do what a command has asked of it, such as to read into
-// its memory, when the command has ended; nil: it does not.
-func (l *Launcher) Lingers() error { return l.lingers }
 
 // Limits are those of the slot's group; zero without a group.
 func (l *Launcher) Limits() cgroup.Limits {

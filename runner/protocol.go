@@ -39,7 +39,6 @@ type message struct {
 	Fault     string        // ready, done: what went wrong with the machinery
 	NoSandbox bool          // ready: that was the sandbox
 	NotApart  string        // ready: why commands may share sockets with others
-	Lingers   string        // ready: why requests of commands may outlive them
 	Place     *cgroup.Place // setup; nil: no group
 	Sandbox   *Sandbox      // setup; nil: none
 	Run       *runRequest

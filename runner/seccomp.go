@@ -16,11 +16,10 @@ import (
 
 // denied are the system calls that commands in a sandbox cannot make, by the word that allows
 // them (Command.Allow): what container engines deny by default, and what has let people out of
-// namespaces most often. They fail as if the kernel did not have them, or did not permit them.
+// namespaces most often. They fail as not permitted.
 //
 // Those by which a command makes namespaces and mounts in them are not among them, as sandboxes
-// within commands are common: what they reach is owned by nobody that a command can be. Those of
-// io_uring nothing allows (refuseRings).
+// within commands are common: what they reach is owned by nobody that a command can be.
 var denied = map[string][]string{
 	"keyrings":    {"add_key", "request_key"}, // and keyctl, but to join a new one
 	"userfaultfd": {"userfaultfd"},
@@ -40,6 +39,12 @@ var denied = map[string][]string{
 	// By way of this one, 32-bit programs would reach families of sockets that are denied.
 	"socketcall": {"socketcall"},
 }
+
+// lasting are those of io_uring, which nothing allows and which fail as if the kernel did not have them.
+// What a command has asked of the kernel through it is done after its last process has ended: also
+// reads, into the pages of a mapped file, which nothing of the file tells (cas.Store.Take). All other
+// requests of a process end before it does (aio(7), io_destroy(2)).
+var lasting = []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}
 
 // Families of sockets that are denied, and netlink protocols that are not.
 const (
@@ -91,7 +96,8 @@ func filterOf(allow []string) ([]bpf.RawInstruction, error) {
 		return nil, err
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
-		{Names: deniedOn(native, allow), Action: errno(unix.EPERM)},
+		{Names: lasting, Action: absent},
+		{Names: deniedOn(native, allow), Action: forbidden},
 	}}
 	filter, err := policy.Assemble()
 	if err != nil {
@@ -99,10 +105,13 @@ func filterOf(allow []string) ([]bpf.RawInstruction, error) {
 	}
 	var begin []bpf.Instruction
 	if native.ID == arch.X86_64.ID {
-		begin = denyWhen(word{archOffset, []uint32{uint32(native.ID), uint32(arch.I386.ID)}, false})
+		begin = answer(forbidden, word{archOffset, []uint32{uint32(native.ID), uint32(arch.I386.ID)}, false})
 		var other []bpf.Instruction
+		for _, name := range lasting {
+			other = append(other, answer(absent, callOf(arch.I386, name))...)
+		}
 		for _, name := range deniedOn(arch.I386, allow) {
-			other = append(other, denyWhen(callOf(arch.I386, name))...)
+			other = append(other, answer(forbidden, callOf(arch.I386, name))...)
 		}
 		other = append(append(other, deniedArguments(arch.I386, allow)...), bpf.RetConstant{Val: uint32(seccomp.ActionAllow)})
 		begin = append(begin,
@@ -111,7 +120,7 @@ func filterOf(allow []string) ([]bpf.RawInstruction, error) {
 			bpf.Jump{Skip: uint32(len(other))})
 		begin = append(begin, other...)
 	} else {
-		begin = denyWhen(word{archOffset, []uint32{uint32(native.ID)}, false})
+		begin = answer(forbidden, word{archOffset, []uint32{uint32(native.ID)}, false})
 	}
 	begin = append(begin, deniedArguments(native, allow)...)
 	return bpf.Assemble(append(begin, filter...))
@@ -135,12 +144,12 @@ type word struct {
 // argument is the part of an argument that the kernel takes of an int; the upper half is 4 further.
 func argument(i uint32) uint32 { return argumentOffset + 8*i }
 
-// denyWhen denies if all conditions hold, and else goes on behind.
-func denyWhen(all ...word) []bpf.Instruction {
+// answer gives a system call this answer if all conditions hold, and else goes on behind.
+func answer(with seccomp.Action, all ...word) []bpf.Instruction {
 	if len(all) == 0 {
-		return []bpf.Instruction{bpf.RetConstant{Val: uint32(errno(unix.EPERM))}}
+		return []bpf.Instruction{bpf.RetConstant{Val: uint32(with)}}
 	}
-	w, rest := all[0], denyWhen(all[1:]...)
+	w, rest := all[0], answer(with, all[1:]...)
 	code := []bpf.Instruction{bpf.LoadAbsolute{Off: w.offset, Size: wordSize}}
 	for i, v := range w.values {
 		skip := len(w.values) - 1 - i
@@ -165,7 +174,7 @@ func callOf(on *arch.Info, name string) word {
 func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
 	deny := func(permit, name string, conditions ...word) {
 		if _, ok := on.SyscallNames[name]; ok && !slices.Contains(allow, permit) {
-			code = append(code, denyWhen(append([]word{callOf(on, name)}, conditions...)...)...)
+			code = append(code, answer(forbidden, append([]word{callOf(on, name)}, conditions...)...)...)
 		}
 	}
 	deny(keyrings, "keyctl", word{argument(0), []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING}, false})
@@ -177,7 +186,11 @@ func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
 	return code
 }
 
-func errno(e unix.Errno) seccomp.Action { return seccomp.ActionErrno&^0xffff | seccomp.Action(e) }
+// The answers to system calls that are not made.
+const (
+	forbidden = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.EPERM)
+	absent    = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.ENOSYS)
+)
 
 // deniedOn lists the names of system calls that an architecture has, in order.
 func deniedOn(on *arch.Info, allow []string) []string {

@@ -54,7 +54,6 @@ type server struct {
 	networks *networks      // nil: no sandbox
 	// identities are those of users with IDs.
 	identities map[[3]uint32]*identity
-	lasting    error // why their requests may outlive them
 	shared     error // why the commands may share sockets with others; nil: they do not
 	// forkers are the threads that fork, by what their commands may besides the usual; the first
 	// one is that of most.
@@ -94,7 +93,7 @@ func serveControl() error {
 			requests <- m
 		}
 	}()
-	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart(), Lingers: s.lingers()}); err != nil {
+	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart()}); err != nil {
 		return err
 	}
 	return s.serve()
@@ -107,17 +106,6 @@ func (s *server) notApart() string {
 		return "they have no sandbox"
 	case s.shared != nil:
 		return s.shared.Error()
-	}
-	return ""
-}
-
-// lingers says why what commands ask of the kernel may be done after their end; empty: it is not.
-func (s *server) lingers() string {
-	switch {
-	case s.sandbox == nil:
-		return "they have no sandbox"
-	case s.lasting != nil:
-		return s.lasting.Error()
 	}
 	return ""
 }
@@ -177,7 +165,7 @@ func (s *server) prepare() error {
 	}
 	first, err := s.forker(nil)
 	if err == nil && first.inside != nil {
-		s.shared, s.lasting = first.inside.notApart, first.inside.lingers
+		s.shared = first.inside.notApart
 	}
 	return err
 }

@@ -49,9 +49,9 @@ type action struct {
 	ran    runner.Result // zero: the command did not run
 	limits cgroup.Limits // of the slot that it ran in
 	// vacated: neither a process of it is alive nor does another one have what was open
-	// in it; runCommand finds out. sealed: nor will the kernel do anything more that a process of it
-	// has asked for, but what a lease tells. watched: somebody asked for what it printed.
-	vacated, sealed, watched bool
+	// in it, nor will the kernel do anything more that a process of it has asked for, but what a lease
+	// tells; runCommand finds out. watched: somebody asked for what it printed.
+	vacated, watched bool
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
@@ -325,9 +325,10 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
 	}
-	// All processes of it are gone; what they had open only if they could not hand it on.
+	// All processes of it are gone; what they had open only if they could not hand it on, which takes
+	// a sandbox, where none has io_uring.
 	if a.how.noNetwork || slot.launcher.NotApart() == nil {
-		a.vacated, a.sealed = true, slot.launcher.Lingers() == nil
+		a.vacated = true
 		a.root.Vacated()
 	}
 	if err := a.verify(ctx); err != nil {

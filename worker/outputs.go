@@ -77,7 +77,7 @@ func (o *outputs) stream(ctx context.Context, name string, truncated bool) ([]by
 		return head, nil, err
 	}
 	var d digest.Digest
-	if o.a.sealed {
+	if o.a.vacated {
 		d, err = o.a.p.w.opts.Store.Take(ctx, name, o.a.fn)
 	} else {
 		d, err = o.copy(ctx, func() (*os.File, error) { return os.Open(name) })
@@ -105,7 +105,7 @@ type foundOutput struct {
 // REv2 wants. One output may be part of another. What was found beside a fault is stored as well.
 func (o *outputs) collect(ctx context.Context, root *os.Root) error {
 	found, fault := o.find(root)
-	o.movable = o.a.sealed && !entangled(o.a.root.Path(), found)
+	o.movable = o.a.vacated && !entangled(o.a.root.Path(), found)
 	for _, at := range found {
 		if err := o.add(ctx, root, at); err != nil {
 			return fmt.Errorf("output %.200q: %w", at.path, err)
@@ -206,7 +206,7 @@ func (o *outputs) fileNode(ctx context.Context, root *os.Root, full string, info
 	return node, nil
 }
 
-// take makes the file at full a blob of the worker's store. If the action is not sealed it is
+// take makes the file at full a blob of the worker's store. If the action is not vacated it is
 // copied, which leaves those who still have a way to it with the original.
 func (o *outputs) take(ctx context.Context, root *os.Root, full string) (digest.Digest, error) {
 	if o.movable {
