@@ -35,6 +35,11 @@ type entry[K comparable] struct {
 	cost  int64
 	pins  int32
 	state state
+	// stamping: the store is changing the mark of the file.
+	stamping bool
+	// strange counts how often a verification found the file changed, and not by the store: nobody
+	// knows what was read of it in between.
+	strange uint16
 	// stamped is the modification time of the file in Unix seconds, as far as
 	// known: what is left of the order of use after a restart.
 	stamped int64
@@ -214,7 +219,7 @@ func (x *index[K]) finish(k K, cost, now int64) {
 	close(e.settled)
 	e.state, e.settled, e.cost, e.stamped = present, nil, cost, now
 	x.generation++
-	e.generation, e.proof = x.generation, proof{}
+	e.generation, e.proof, e.strange = x.generation, proof{}, 0
 	x.reserved -= cost
 	x.present += cost
 	x.count++

@@ -48,6 +48,7 @@ func (l *ledger[K]) touch(ks []K, now int64) (missing, stamps []K) {
 			missing = append(missing, k)
 		}
 		if stamp {
+			l.index.entries[k].stamping = true
 			stamps = append(stamps, k)
 		}
 	}
@@ -117,9 +118,29 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.index.lookup(k); e != nil && e.generation == generation {
-		e.proof = p
+		e.prove(p)
 		l.proved = true
 	}
+}
+
+// prove notes what was found out about the file of e.
+func (e *entry[K]) prove(p proof) {
+	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
+		e.strange++
+	}
+	e.proof = p
+}
+
+// strange returns how often the file of k was found changed by others than the store, if it still is
+// the one of that generation, or that is 0.
+func (l *ledger[K]) strange(k K, generation uint64) (times uint16, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.index.lookup(k)
+	if e == nil || generation != 0 && e.generation != generation {
+		return 0, false
+	}
+	return e.strange, true
 }
 
 // proveRead notes what is known of a file of k that somebody has read. If it is not the one that k has now,
@@ -128,15 +149,22 @@ func (l *ledger[K]) proveRead(k K, p proof, again int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.index.lookup(k); e != nil && (e.proof.mark != p.mark || p.at-e.proof.at > again) {
-		e.proof, l.proved = p, true
+		e.prove(p)
+		l.proved = true
 	}
 }
 
-// restamped says that the mark of the file of k has changed by our doing.
+// restamped says that the store is done with changing the file of k, whose mark was before and is
+// after that; 0: it is not known.
 func (l *ledger[K]) restamped(k K, before, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.index.lookup(k); e != nil && e.proof.mark == before {
+	e := l.index.lookup(k)
+	if e == nil {
+		return
+	}
+	e.stamping = false
+	if after != 0 && e.proof.mark == before {
 		e.proof.mark, l.proved = after, true
 	}
 }

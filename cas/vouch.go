@@ -28,15 +28,21 @@ type Vouching struct {
 	began uint64 // how many damaged files there had been
 
 	mu     sync.Mutex
-	used   map[version]*check // guarded by mu; with the check of what was stale, else nil
-	order  []version          // guarded by mu; of used
-	pinned []digest.Digest    // guarded by mu; with VerifyEvery less than 0
-	closed bool               // guarded by mu
+	used   map[version]*use // guarded by mu
+	order  []version        // guarded by mu; of used
+	pinned []digest.Digest  // guarded by mu; with VerifyEvery less than 0
+	closed bool             // guarded by mu
+}
+
+// A use is what is known of a version that the reader used.
+type use struct {
+	check   *check // of what was stale, else nil
+	strange uint16 // how often its file had been found changed by strangers
 }
 
 // Vouch begins a Vouching. What is used from now on can be vouched for.
 func (s *Store) Vouch() *Vouching {
-	return &Vouching{store: s, began: s.files.damages(), used: map[version]*check{}}
+	return &Vouching{store: s, began: s.files.damages(), used: map[version]*use{}}
 }
 
 // Used says that the reader read, or is about to read, some of d. It never waits for
@@ -54,12 +60,16 @@ func (v *Vouching) Used(d digest.Digest) {
 		generation, known, present = s.files.pinProof(d)
 	}
 	ver := version{d, generation}
+	before, _ := s.files.strange(d, generation)
 	fresh := s.fresh(known)
 	v.mu.Lock()
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = nil
+		v.used[ver] = &use{}
+		if present {
+			v.used[ver].strange = before
+		}
 		v.order = append(v.order, ver)
 		if wanted && s.verifyEvery < 0 {
 			v.pinned = append(v.pinned, d)
@@ -81,7 +91,7 @@ func (v *Vouching) check(ver version) {
 	v.mu.Lock()
 	closed := v.closed
 	if !closed {
-		v.used[ver] = c
+		v.used[ver].check = c
 	}
 	v.mu.Unlock()
 	if closed {
@@ -92,9 +102,9 @@ func (v *Vouching) check(ver version) {
 }
 
 // Wait verifies what has not been verified yet of the blobs that were used. Nil means
-// that each of them is vouched for. The error is a *DamagedError when some are not: they
-// are set aside, so that they are fetched again, and every later Wait of this Vouching
-// says so too, for the reader has read wrong bytes. It does not wait for other readers.
+// that each of them is vouched for. The error is a *DamagedError when some are not: those
+// that are wrong are set aside, so that they are fetched again; the files of others were changed and are
+// right again, which leaves open what was read meanwhile. Every later Wait of this Vouching says so too. It does not wait for other readers.
 func (v *Vouching) Wait(ctx context.Context) error {
 	s := v.store
 	after := s.verifier.begun()
@@ -127,7 +137,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	}
 	damaged := s.files.damagedSince(ds, v.began)
 	for i, ver := range used {
-		if wrong[i] {
+		if wrong[i] || v.changed(ver) {
 			damaged = append(damaged, ver.digest)
 		}
 	}
@@ -135,6 +145,15 @@ func (v *Vouching) Wait(ctx context.Context) error {
 		return &DamagedError{Digests: distinct(damaged)}
 	}
 	return nil
+}
+
+// changed reports whether strangers changed the file of ver since it was used. It may be right now,
+// and have been wrong when it was read.
+func (v *Vouching) changed(ver version) bool {
+	now, ok := v.store.files.strange(ver.digest, ver.generation)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return ok && now != v.used[ver].strange
 }
 
 // sound reports whether ver, or what came after it, is right.
@@ -150,7 +169,7 @@ func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, 
 	// Its file is gone. It was verified when it was used or, which kept it from being
 	// evicted, later.
 	v.mu.Lock()
-	c := v.used[ver]
+	c := v.used[ver].check
 	v.mu.Unlock()
 	if c == nil {
 		return true, nil
@@ -169,9 +188,9 @@ func (v *Vouching) Close() {
 	v.mu.Lock()
 	var checks []*check
 	if !v.closed {
-		for _, c := range v.used {
-			if c != nil {
-				checks = append(checks, c)
+		for _, u := range v.used {
+			if u.check != nil {
+				checks = append(checks, u.check)
 			}
 		}
 	}

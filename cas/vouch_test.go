@@ -173,6 +173,58 @@ func TestVouchingOfWhatWasFoundAtTheStart(t *testing.T) {
 	}
 }
 
+// TestVouchingOfWhatIsRightAgain: nobody knows what was read while it was wrong. Who uses it afterwards
+// reads what is right.
+func TestVouchingOfWhatIsRightAgain(t *testing.T) {
+	for name, back := range map[string]func(path string){
+		"written": func(path string) { rotFile(t, path) },
+		"replaced": func(path string) {
+			rotFile(t, path)
+			if err := errors.Join(os.Rename(path, path+"~"), os.Rename(path+"~", path)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), StoreOptions{})
+			d := storePut(t, s, "right, wrong, right")
+			v := s.Vouch()
+			defer v.Close()
+			v.Used(d)
+			rot(t, s, d)
+			back(s.files.path(d))
+			wantDamaged(t, v.Wait(t.Context()), d)
+			wantDamaged(t, v.Wait(t.Context()), d)
+			later := s.Vouch()
+			defer later.Close()
+			later.Used(d)
+			wantVouched(t, later)
+			if !s.Contains(d) || s.Stats().DamagedBlobs != 0 {
+				t.Errorf("what is right is gone: %+v", s.Stats())
+			}
+		})
+	}
+}
+
+// TestVouchingIsNotMisledByTheStore, which notes uses in the times of files.
+func TestVouchingIsNotMisledByTheStore(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	d := storePut(t, s, "used")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	s.files.mu.Lock()
+	s.files.index.lookup(d).stamped -= 2 * stampEvery
+	s.files.mu.Unlock()
+	before, err1 := markOf(s.files.path(d))
+	present := s.Contains(d)
+	after, err2 := markOf(s.files.path(d))
+	if err := errors.Join(err1, err2); err != nil || !present || before == after {
+		t.Fatalf("the use was not noted: %v", err)
+	}
+	wantVouched(t, v)
+}
+
 // TestVouchingRemembersWhoUsedADamagedFile: another reader sets it aside and fetches the
 // right bytes before the first one asks.
 func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
@@ -464,7 +516,7 @@ func TestVouchingVerifiesInTheBackground(t *testing.T) {
 	defer v.Close()
 	v.Used(d)
 	v.mu.Lock()
-	c := v.used[v.order[0]]
+	c := v.used[v.order[0]].check
 	v.mu.Unlock()
 	if c == nil {
 		t.Fatal("nobody verifies it")
