@@ -29,24 +29,25 @@ const (
 // floors says where each package lives; a package imports only from floors below its own. A name
 // that ends in "/..." stands for all packages below. The longest match counts.
 var floors = map[string]int{
-	"proto/...":    0,
-	"cas/digest":   0,
-	"cas/instance": 0,
+	"proto/...":            0,
+	"cas/digest":           0,
+	"cas/instance":         0,
+	"scheduler/core/fair":  0,
+	"scheduler/core/least": 0,
+	"scheduler/core/quota": 0,
 
-	"auth/certtest":        1, // for tests
-	"auth/reload":          1,
-	"cas/scrub":            1,
-	"cas/tree":             1,
-	"proto/admin":          1, // shows messages of others
-	"cgroup":               1,
-	"intake":               1,
-	"kv/record":            1,
-	"vfs/erofs":            1,
-	"scheduler/core/fair":  1,
-	"scheduler/core/least": 1,
-	"scheduler/core/quota": 1,
-	"kv/redistest":         1,
-	"rpctest":              1, // for tests
+	"auth/certtest":  1, // for tests
+	"auth/reload":    1,
+	"cas/scrub":      1,
+	"cas/tree":       1,
+	"proto/admin":    1, // shows messages of others
+	"cgroup":         1,
+	"intake":         1,
+	"kv/record":      1,
+	"scheduler/core": 1,
+	"vfs/erofs":      1,
+	"kv/redistest":   1,
+	"rpctest":        1, // for tests
 
 	"auth":                2,
 	"auth/certs":          2,
@@ -54,7 +55,7 @@ var floors = map[string]int{
 	"vfs":                 2,
 	"prefetch":            2,
 	"runner":              2,
-	"scheduler/core":      2,
+	"scheduler/journal":   2,
 	"scheduler/sizeclass": 2,
 	"kv":                  2,
 	"worker/reuse":        2,

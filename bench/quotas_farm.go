@@ -181,9 +181,10 @@ func (f *quotaFarm) fill(c *quotaCohort) error {
 			n.quota = quota.Quota{}
 		}
 		if n.quota != (quota.Quota{}) {
-			out, err := f.state.PutQuota(f.now, core.QuotaKey{Cohort: c.name, Instance: n.name}, n.quota, false)
-			if err != nil {
-				return err
+			key := core.QuotaKey{Cohort: c.name, Instance: n.name}
+			out := f.state.Step(f.now, core.PutQuota{QuotaRecord: core.QuotaRecord{QuotaKey: key, Quota: n.quota}})
+			if out.Err != nil {
+				return out.Err
 			}
 			f.do(out)
 		}
@@ -219,7 +220,7 @@ func (f *quotaFarm) run(after func() error) error {
 		f.pass(due)
 		switch {
 		case due.Before(s.at):
-			f.do(f.state.Tick(f.now))
+			f.do(f.state.Step(f.now, core.Tick{}))
 		default:
 			heap.Pop(&f.events)
 			if err := f.happen(s); err != nil {
@@ -287,12 +288,12 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 		op.duration = time.Second + time.Duration(float64(f.typical)*math.Exp(1.2*f.random.NormFloat64()))
 		f.operations[name] = op
 		n.waiting = append(n.waiting, op)
-		out, err := f.state.Submit(f.now, &core.Operation{
+		out := f.state.Step(f.now, core.Submit{Operation: &core.Operation{
 			Name: name, Instance: n.name, Digest: d,
 			Action: &repb.Action{}, Platform: n.cohort.platform,
-		})
-		if err != nil {
-			return err
+		}})
+		if out.Err != nil {
+			return out.Err
 		}
 		f.do(out)
 		f.touch(n)
@@ -304,7 +305,7 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 func (f *quotaFarm) call(w *quotaWorker) error {
 	f.calls++
 	f.callers[f.calls] = w
-	r := core.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: core.Idle}
+	r := &core.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: core.Idle}
 	var ended *quotaOperation
 	if op := w.op; op != nil {
 		r.Doing = core.Executing
@@ -316,7 +317,7 @@ func (f *quotaFarm) call(w *quotaWorker) error {
 			f.free(w)
 		}
 	}
-	f.do(f.state.Sync(f.now, r))
+	f.do(f.state.Step(f.now, r))
 	if ended == nil {
 		return nil
 	}

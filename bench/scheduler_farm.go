@@ -132,10 +132,10 @@ func (op *virtualOperation) renew() {
 
 func (f *virtualFarm) submit(op *virtualOperation) error {
 	start := time.Now()
-	out, err := f.state.Submit(f.now, op.Operation)
+	out := f.state.Step(f.now, core.Submit{Operation: op.Operation})
 	f.inside.submit += time.Since(start)
 	f.do(out)
-	return err
+	return out.Err
 }
 
 func (f *virtualFarm) sync(w *virtualWorker, r core.Report) {
@@ -143,7 +143,7 @@ func (f *virtualFarm) sync(w *virtualWorker, r core.Report) {
 	f.calls++
 	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
 	start := time.Now()
-	out := f.state.Sync(f.now, r)
+	out := f.state.Step(f.now, &r)
 	if r.Doing == core.Idle {
 		f.inside.decide += time.Since(start)
 	} else {
@@ -168,7 +168,7 @@ func (f *virtualFarm) do(out core.Out) {
 	for _, st := range out.Notices {
 		if st.Done() {
 			start := time.Now()
-			f.tick = f.state.Detach(f.now, st.Name).NextTick
+			f.tick = f.state.Step(f.now, core.Detach{Name: st.Name}).NextTick
 			f.inside.end += time.Since(start)
 			f.spare = append(f.spare, f.named(st.Name))
 		}
@@ -181,7 +181,7 @@ func (f *virtualFarm) step(next *virtualOperation) error {
 	w := heap.Pop(&f.running).(*virtualWorker)
 	for !f.tick.IsZero() && f.tick.Before(w.end) {
 		start := time.Now()
-		out := f.state.Tick(f.tick)
+		out := f.state.Step(f.tick, core.Tick{})
 		f.inside.end += time.Since(start)
 		f.do(out)
 	}

@@ -8,16 +8,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
 // maxRecord bounds the file of --record in bytes. A part of a recording is of no
 // use, so it ends rather than be rotated.
 const maxRecord = 1 << 30
 
-// record opens the file of --record and writes what the journal takes down until
-// finish is called. Without that flag the journal is nil.
-func (s *Scheduler) record() (journal *core.Journal, finish func() error, err error) {
+// record opens the file of --record and writes what the recorder takes down until
+// finish is called. Without that flag the recorder is nil.
+func (s *Scheduler) record() (recorder *journal.Journal, finish func() error, err error) {
 	if s.Record == "" {
 		return nil, func() error { return nil }, nil
 	}
@@ -30,17 +30,17 @@ func (s *Scheduler) record() (journal *core.Journal, finish func() error, err er
 	if err != nil {
 		return nil, nil, fmt.Errorf("--record: %w", err)
 	}
-	journal = core.NewJournal(f, maxRecord)
+	recorder = journal.New(f, maxRecord)
 	ctx, stop := context.WithCancel(context.Background())
 	written := make(chan error, 1)
 	go func() {
-		err := journal.Run(ctx)
+		err := recorder.Run(ctx)
 		if err != nil {
 			s.Logger.Warn("the recording is not whole", zap.String("file", s.Record), zap.Error(err))
 		}
 		written <- f.Close()
 	}()
-	return journal, func() error {
+	return recorder, func() error {
 		stop()
 		return errors.Join(<-written)
 	}, nil

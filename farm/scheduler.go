@@ -64,7 +64,7 @@ type Scheduler struct {
 	LearnSizes bool
 	// ConfigFile is a YAML file that says how operations share workers; empty: none.
 	ConfigFile string
-	// Record is a file for what happens, for core.Replay; empty: none.
+	// Record is a file for what happens, for journal.Replay; empty: none.
 	Record string
 	Config core.Config
 	Logger *zap.Logger
@@ -99,7 +99,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&s.LeaseTime, "lease-time", kv.DefaultLeaseDuration, "`time` after which another scheduler takes the --lease of one that has died")
 	s.ConfigFlags(f)
 	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
-	f.StringVar(&s.Record, "record", "", "`file` that takes down what happens, for core.Replay; it ends at 1 GiB")
+	f.StringVar(&s.Record, "record", "", "`file` for what happens, which forerunner-scheduler replay reads; it ends at 1 GiB")
 	f.DurationVar(&s.Config.Settle, "settle", 5*time.Second, "`time` after the start in which workers can come back with what they run, before any action is given out")
 }
 

@@ -106,7 +106,8 @@ func (s adminService) Drain(_ context.Context, req *admin.DrainRequest) (*admin.
 	}
 	matched := 0
 	s.step(func(now time.Time) (out core.Out) {
-		out, err = s.state.Drain(now, p)
+		out = s.feedLocked(now, core.Drain{Pattern: p})
+		err = out.Err
 		matched = len(s.state.WorkerKeys(&p))
 		return out
 	})
@@ -124,13 +125,14 @@ func (s adminService) Undrain(_ context.Context, req *admin.UndrainRequest) (*ad
 	if err != nil {
 		return nil, err
 	}
-	known, matched := false, 0
+	matched := 0
 	s.step(func(now time.Time) (out core.Out) {
-		out, known = s.state.Undrain(now, p)
+		out = s.feedLocked(now, core.Undrain{Pattern: p})
+		err = out.Err
 		matched = len(s.state.WorkerKeys(&p))
 		return out
 	})
-	if !known {
+	if err != nil {
 		return nil, status.Errorf(codes.NotFound, "no drain %q is in force", p)
 	}
 	return &admin.UndrainResponse{Workers: int32(matched)}, s.keepDrains()
@@ -265,11 +267,7 @@ func (s adminService) KillOperations(
 		if err := ctx.Err(); err != nil {
 			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
 		}
-		s.step(func(now time.Time) core.Out {
-			out, n := s.state.Kill(now, batch, reason)
-			killed += n
-			return out
-		})
+		killed += s.feed(core.Kill{Names: batch, Reason: reason}).Killed
 	}
 	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
 }

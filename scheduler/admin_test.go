@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
@@ -195,10 +194,9 @@ func TestKillMany(t *testing.T) {
 	server := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return nil }}))
 	const n = 2*maxPage + 50
 	for i := range n {
-		_, err := server.state.Submit(time.Now(), &core.Operation{
+		if err := server.feed(core.Submit{Operation: &core.Operation{
 			Name: fmt.Sprint("op", i), Digest: digest.Of(digest.SHA256, fmt.Append(nil, i%1000)), Action: &repb.Action{},
-		})
-		if err != nil {
+		}}).Err; err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@
 // worker does, which alone knows what shaped a result).
 //
 // Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and two
-// that watch quotas, where there are such, and waits for them. It and core.Journal.Run are the caller's
+// that watch quotas, where there are such, and waits for them. It and journal.Journal.Run are the caller's
 // goroutines and every RPC runs on gRPC's.
 //
 // Lock order: Server.mu guards core.State and both registries of those who wait

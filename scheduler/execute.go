@@ -77,8 +77,8 @@ func (s executionService) submit(
 	s.choose(ctx, storage, op)
 	box := newMailbox()
 	if !s.accept(func(now time.Time) (out core.Out) {
-		out, err = s.state.Submit(now, op)
-		if err == nil {
+		out = s.feedLocked(now, core.Submit{Operation: op})
+		if err = out.Err; err == nil {
 			s.followLocked(op.Name, box)
 		}
 		return out
@@ -106,7 +106,7 @@ func (s executionService) WaitExecution(
 	if !s.accept(func(now time.Time) (out core.Out) {
 		if _, known := s.operationLocked(stream.Context(), req.GetName(), auth.Observe); !known {
 			err = errUnknownOperation(req.GetName())
-			return s.state.Tick(now)
+			return s.feedLocked(now, core.Tick{})
 		}
 		st, out, err = s.attachLocked(now, req.GetName(), box)
 		return out
@@ -129,7 +129,7 @@ func errUnknownOperation(name string) error {
 func (s *Server) follow(stream operationStream, name string, box *mailbox) error {
 	defer s.step(func(now time.Time) core.Out {
 		s.unfollowLocked(name, box)
-		return s.state.Detach(now, name)
+		return s.feedLocked(now, core.Detach{Name: name})
 	})
 	for {
 		select {

@@ -58,15 +58,15 @@ func (s *Server) crowdedLocked(name string) error {
 	return nil
 }
 
-// attachLocked is State.Attach for a stream, which follows the operation from then on. Its error is a gRPC status.
+// attachLocked has a stream attach to an operation, which it follows from then on. Its error is a gRPC status.
 func (s *Server) attachLocked(now time.Time, name string, m *mailbox) (st core.Status, out core.Out, err error) {
 	if err := s.crowdedLocked(name); err != nil {
-		return st, s.state.Tick(now), err
+		return st, s.feedLocked(now, core.Tick{}), err
 	}
-	st, out, known := s.state.Attach(now, name)
-	if !known {
+	if out = s.feedLocked(now, core.Attach{Name: name}); out.Err != nil {
 		return st, out, errUnknownOperation(name)
 	}
+	st, _ = s.state.Operation(name)
 	s.followLocked(name, m)
 	return st, out, nil
 }

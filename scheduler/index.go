@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
 const (
@@ -73,7 +74,7 @@ func (x *Index) Load(ctx context.Context) (held []core.Held) {
 			continue
 		}
 		for _, one := range m.GetHeld() {
-			if h, err := core.HeldOf(one); err == nil {
+			if h, err := journal.DecodeHeld(one); err == nil {
 				held = append(held, h)
 			}
 		}
@@ -117,7 +118,7 @@ func encodeIndex(now time.Time, held []core.Held) []byte {
 	m := &record.Index{At: timestamppb.New(now)}
 	size := 0
 	for _, h := range held {
-		one := h.Record()
+		one := journal.EncodeHeld(h)
 		one.Action, one.Auxiliary = h.Action, auxiliary(h.Operation)
 		n := proto.Size(one) + 8
 		if n > maxIndexedBytes || size+n > maxPartBytes-64 {

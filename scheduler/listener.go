@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/peer"
 
@@ -57,7 +56,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c.host = c.String()
 	}
 	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() {
-		l.server.step(func(now time.Time) core.Out { return l.server.state.Disconnect(now, c.id) })
+		l.server.feed(core.Disconnect{Connection: c.id})
 	})}, nil
 }
 

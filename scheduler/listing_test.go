@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -25,16 +24,12 @@ func TestEachOperation(t *testing.T) {
 	}
 	submit := func(kind string, i int) {
 		name := fmt.Sprintf("operations/%s-%05d", kind, i)
-		s.step(func(now time.Time) core.Out {
-			out, err := s.state.Submit(now, &core.Operation{
-				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-				Request: core.Metadata{Target: kind},
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			return out
-		})
+		if err := s.feed(core.Submit{Operation: &core.Operation{
+			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+			Request: core.Metadata{Target: kind},
+		}}).Err; err != nil {
+			t.Error(err)
+		}
 	}
 	for i := range stay {
 		submit("stay", i)
@@ -47,10 +42,7 @@ func TestEachOperation(t *testing.T) {
 	s.eachOperation(&p, func(name string) {
 		seen[name]++
 		if gone < leave && len(seen)%2 == 0 {
-			s.step(func(now time.Time) core.Out {
-				out, _ := s.state.Kill(now, []string{fmt.Sprintf("operations/go-%05d", gone)}, "test")
-				return out
-			})
+			s.feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
 			gone++
 		}
 		if come < leave {

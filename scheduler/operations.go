@@ -51,12 +51,11 @@ func (s operationsService) CancelOperation(
 	ctx context.Context, req *longrunningpb.CancelOperationRequest,
 ) (*emptypb.Empty, error) {
 	var known bool
-	s.step(func(now time.Time) (out core.Out) {
+	s.step(func(now time.Time) core.Out {
 		if _, known = s.operationLocked(ctx, req.GetName(), auth.Administer); !known {
-			return s.state.Tick(now)
+			return s.feedLocked(now, core.Tick{})
 		}
-		out, known = s.state.Cancel(now, req.GetName())
-		return out
+		return s.feedLocked(now, core.Cancel{Name: req.GetName()})
 	})
 	if !known {
 		return nil, errUnknownOperation(req.GetName())

@@ -118,11 +118,7 @@ func (s adminService) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) 
 	}
 	s.keepingQuotas.Lock()
 	defer s.keepingQuotas.Unlock()
-	var err error
-	s.step(func(now time.Time) (out core.Out) {
-		out, err = s.state.PutQuota(now, r.QuotaKey, r.Quota, req.GetPreempt())
-		return out
-	})
+	err := s.feed(core.PutQuota{QuotaRecord: r, Preempt: req.GetPreempt()}).Err
 	switch {
 	case errors.Is(err, core.ErrNoCohort):
 		return nil, status.Error(codes.NotFound, err.Error())
@@ -144,12 +140,7 @@ func (s adminService) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaReq
 	k := core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()}
 	s.keepingQuotas.Lock()
 	defer s.keepingQuotas.Unlock()
-	known := false
-	s.step(func(now time.Time) (out core.Out) {
-		out, known = s.state.DeleteQuota(now, k)
-		return out
-	})
-	if !known {
+	if err := s.feed(core.DeleteQuota{QuotaKey: k}).Err; err != nil {
 		return nil, status.Errorf(codes.NotFound, "%q has no quota of cohort %q", k.Instance, k.Cohort)
 	}
 	s.log.Info("quota deleted", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
@@ -204,21 +195,14 @@ func (s *Server) takeQuotas(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, r := range kept {
 		if q, ok := old[r.QuotaKey]; !ok || q != r.Quota {
-			s.step(func(now time.Time) (out core.Out) {
-				out, err = s.state.PutQuota(now, r.QuotaKey, r.Quota, false)
-				return out
-			})
-			if err == nil {
+			if s.feed(core.PutQuota{QuotaRecord: r}).Err == nil {
 				s.log.Info("quota was changed elsewhere", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance))
 			}
 		}
 		delete(old, r.QuotaKey)
 	}
 	for k := range old {
-		s.step(func(now time.Time) core.Out {
-			out, _ := s.state.DeleteQuota(now, k)
-			return out
-		})
+		s.feed(core.DeleteQuota{QuotaKey: k})
 		s.log.Info("quota was deleted elsewhere", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
 	}
 	return nil

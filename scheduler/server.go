@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/journal"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -58,7 +59,7 @@ type ServerOptions struct {
 	// Rand is where the names of operations come from. Nil: crypto/rand.
 	Rand io.Reader
 	// Journal takes down what happens until Run ends. Nil: nothing does.
-	Journal *core.Journal
+	Journal *journal.Journal
 	// Term grows from each Server to the next that takes its place; see kv.Lease. If it is not 0,
 	// all answers to workers have it in the header names.TermHeader, so that they take none of a
 	// Server that does not know yet that it is over.
@@ -136,26 +137,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Journal != nil {
-		if err := state.Record(time.Now(), o.Journal); err != nil {
-			return nil, fmt.Errorf("scheduler: %w", err)
-		}
-	}
-	for _, p := range o.Drains {
-		if _, err := state.Drain(time.Now(), p); err != nil {
-			return nil, fmt.Errorf("scheduler: %w", err)
-		}
+	if err := o.Journal.Start(time.Now(), state); err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
-	}
-	for _, q := range o.Quotas {
-		if _, err := state.PutQuota(time.Now(), q.QuotaKey, q.Quota, false); err != nil {
-			o.Logger.Warn("quota is not in force", zap.Error(err))
-		}
-	}
-	for _, h := range o.Held {
-		state.Restore(time.Now(), h)
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
@@ -175,7 +161,27 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
 	}
-	return s, nil
+	return s, s.begin()
+}
+
+// begin tells the State what is known from before.
+func (s *Server) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.options.Drains {
+		if err := s.feedLocked(time.Now(), core.Drain{Pattern: p}).Err; err != nil {
+			return fmt.Errorf("scheduler: %w", err)
+		}
+	}
+	for _, q := range s.options.Quotas {
+		if err := s.feedLocked(time.Now(), core.PutQuota{QuotaRecord: q}).Err; err != nil {
+			s.log.Warn("quota is not in force", zap.Error(err))
+		}
+	}
+	for _, h := range s.options.Held {
+		s.feedLocked(time.Now(), core.Restore{Held: h})
+	}
+	return nil
 }
 
 // Register adds all services of the scheduler to a gRPC server.
@@ -209,8 +215,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer s.stop()
 	defer s.step(func(now time.Time) core.Out {
-		out := s.state.Tick(now)
-		s.state.EndRecord(now)
+		out := s.feedLocked(now, core.Tick{})
+		s.options.Journal.End(now, s.state)
 		return out
 	})
 	timer := time.NewTimer(0)
@@ -220,7 +226,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			s.step(s.state.Tick)
+			s.feed(core.Tick{})
 		case <-s.alarm:
 		}
 		s.mu.Lock()
@@ -270,8 +276,24 @@ type delivery struct {
 	calls []chan core.Reply
 }
 
-// step feeds one event to the state and then, without the lock, does what it
-// says. The event runs under the lock.
+// feed tells the state of one event and then does what it says.
+func (s *Server) feed(e core.Event) (out core.Out) {
+	s.step(func(now time.Time) core.Out {
+		out = s.feedLocked(now, e)
+		return out
+	})
+	return out
+}
+
+// feedLocked tells the state, and the journal, of one event. The caller does what it says.
+func (s *Server) feedLocked(now time.Time, e core.Event) core.Out {
+	s.options.Journal.Event(now, e)
+	out := s.state.Step(now, e)
+	s.options.Journal.Answer(out)
+	return out
+}
+
+// step has an event happen under the lock and then, without the lock, does what the state says.
 func (s *Server) step(event func(now time.Time) core.Out) {
 	s.mu.Lock()
 	d := s.deliverLocked(event(time.Now()))

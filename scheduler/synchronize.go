@@ -49,7 +49,7 @@ func (s queueService) Synchronize(
 		s.calls++
 		report.Call = s.calls
 		s.held[report.Call] = answer
-		return s.state.Sync(now, report)
+		return s.feedLocked(now, &report)
 	}) {
 		return nil, errStopped()
 	}
@@ -70,7 +70,7 @@ func (s queueService) Synchronize(
 	// next call, or from its silence.
 	s.step(func(now time.Time) core.Out {
 		delete(s.held, report.Call)
-		return s.state.Hangup(now, report.Worker, report.Call)
+		return s.feedLocked(now, core.Hangup{Worker: report.Worker, Call: report.Call})
 	})
 	return nil, err
 }

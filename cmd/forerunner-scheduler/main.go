@@ -38,7 +38,7 @@ func main() {
 			})
 		})
 	s.Flags(cmd.Flags())
-	cmd.AddCommand(checkCommand())
+	cmd.AddCommand(checkCommand(), replayCommand())
 	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
 	if err := cmd.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)

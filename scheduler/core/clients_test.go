@@ -14,8 +14,7 @@ func TestManyOperationsOfOneClient(t *testing.T) {
 		state := must(NewState(Config{MaxPerClient: test.most}))
 		h := &history{t: t, actions: map[string]string{}}
 		submit := func(name string, action int, client string) error {
-			_, err := state.Submit(epoch, h.operation([]string{name, fmt.Sprint(action), "client=" + client}))
-			return err
+			return state.Step(epoch, Submit{h.operation([]string{name, fmt.Sprint(action), "client=" + client})}).Err
 		}
 		for i := range test.bound {
 			if err := submit(fmt.Sprint("op", i), i%test.actions, "greedy"); err != nil {
@@ -28,7 +27,7 @@ func TestManyOperationsOfOneClient(t *testing.T) {
 		if err := submit("modest", 0, "other"); err != nil {
 			t.Error(err)
 		}
-		state.Cancel(epoch, "op0")
+		state.Step(epoch, Cancel{"op0"})
 		if err := submit("more", 0, "greedy"); err != nil {
 			t.Error(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 )
 
 // connect notes which connection a worker called over; 0: none.
@@ -28,12 +27,8 @@ func (s *State) connect(w *worker, connection uint64) {
 	s.connections[connection][w] = struct{}{}
 }
 
-// Disconnect says that a connection has ended. The workers that called over it
-// and have not come back over another one get Config.DisconnectSlack to do so.
-func (s *State) Disconnect(now time.Time, connection uint64) Out {
-	s.journal.disconnect(now, connection)
-	s.begin(now)
-	gone := slices.SortedFunc(maps.Keys(s.connections[connection]), func(a, b *worker) int {
+func (e Disconnect) apply(s *State) error {
+	gone := slices.SortedFunc(maps.Keys(s.connections[e.Connection]), func(a, b *worker) int {
 		return cmp.Compare(a.key, b.key)
 	})
 	limit := s.now.Add(s.cfg.DisconnectSlack)
@@ -44,5 +39,5 @@ func (s *State) Disconnect(now time.Time, connection uint64) Out {
 			s.timers.set(&w.timer, limit)
 		}
 	}
-	return s.end()
+	return nil
 }

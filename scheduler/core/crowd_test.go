@@ -21,7 +21,8 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 	d = digest.Of(digest.SHA256, []byte("wanted"))
 	for i := range crowd {
 		name := fmt.Sprint("op", i)
-		if _, err := state.Submit(epoch, &Operation{Name: name, Digest: d, Action: &repb.Action{}, Private: private}); err != nil {
+		op := &Operation{Name: name, Digest: d, Action: &repb.Action{}, Private: private}
+		if err := state.Step(epoch, Submit{op}).Err; err != nil {
 			t.Fatal(err)
 		}
 		names = append(names, name)
@@ -32,20 +33,20 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 // TestCrowdLeaves has the client of many operations of one run die: all of them leave in one event, the latest first.
 func TestCrowdLeaves(t *testing.T) {
 	state := must(NewState(Config{}))
-	state.Sync(epoch, Report{Call: 1, Worker: "w", Doing: Idle})
+	state.Step(epoch, &Report{Call: 1, Worker: "w", Doing: Idle})
 	names, d := submitCrowd(t, state, false)
 	if state.Counts().Executing != 1 || state.Tally().Joined != crowd-1 {
 		t.Fatalf("%+v, %+v", state.Counts(), state.Tally())
 	}
 	for _, name := range slices.Backward(names) {
-		state.Detach(epoch, name)
+		state.Step(epoch, Detach{name})
 	}
 	now := epoch
 	for range 11 { // a worker that does not call would be lost
 		now = now.Add(5 * time.Second)
-		state.Sync(now, Report{Call: 2, Worker: "w", Doing: Executing, Action: d})
+		state.Step(now, &Report{Call: 2, Worker: "w", Doing: Executing, Action: d})
 	}
-	state.Tick(epoch.Add(state.Config().ClientGrace))
+	state.Step(epoch.Add(state.Config().ClientGrace), Tick{})
 	if n := state.Counts(); n.Executing != 0 {
 		t.Errorf("%+v", n)
 	}
@@ -57,7 +58,7 @@ func TestCrowdLeaves(t *testing.T) {
 // TestCrowdRunsAlone has many private operations of one action, which come, run and go one by one.
 func TestCrowdRunsAlone(t *testing.T) {
 	state := must(NewState(Config{}))
-	state.Sync(epoch, Report{Call: 1, Worker: "w", Doing: Idle})
+	state.Step(epoch, &Report{Call: 1, Worker: "w", Doing: Idle})
 	names, d := submitCrowd(t, state, true)
 	if n := state.Counts(); n.Executing != 1 || n.Queued != crowd-1 {
 		t.Fatalf("%+v", n)
@@ -65,16 +66,17 @@ func TestCrowdRunsAlone(t *testing.T) {
 	// Some end, and another worker runs one that waits.
 	for i := range 10 {
 		result := &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: int32(i)}}
-		state.Sync(epoch, Report{Call: uint64(2*i + 2), Worker: "w", Doing: Completed, Action: d, Response: result})
-		state.Sync(epoch, Report{Call: uint64(2*i + 3), Worker: "w", Doing: Idle})
+		state.Step(epoch, &Report{Call: uint64(2*i + 2), Worker: "w", Doing: Completed, Action: d, Response: result})
+		state.Step(epoch, &Report{Call: uint64(2*i + 3), Worker: "w", Doing: Idle})
 	}
-	state.Sync(epoch, Report{Call: 100, Worker: "other", Doing: Executing, Action: d})
+	state.Step(epoch, &Report{Call: 100, Worker: "other", Doing: Executing, Action: d})
 	if n := state.Counts(); n.Executing != 2 || n.Queued != crowd-12 {
 		t.Fatalf("%+v", n)
 	}
 	// Those that others share do not look at them.
 	for _, name := range []string{"first", "second"} {
-		if _, err := state.Submit(epoch, &Operation{Name: name, Digest: d, Action: &repb.Action{}}); err != nil {
+		op := &Operation{Name: name, Digest: d, Action: &repb.Action{}}
+		if err := state.Step(epoch, Submit{op}).Err; err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,8 +84,8 @@ func TestCrowdRunsAlone(t *testing.T) {
 		t.Errorf("%d operations have joined another one", n)
 	}
 	for i := range crowd / 2 {
-		state.Cancel(epoch, names[i])
-		state.Cancel(epoch, names[crowd-1-i])
+		state.Step(epoch, Cancel{names[i]})
+		state.Step(epoch, Cancel{names[crowd-1-i]})
 	}
 	if n := state.Counts(); n.Executing != 0 || n.Queued != 1 {
 		t.Errorf("%+v", n)

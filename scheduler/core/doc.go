@@ -1,9 +1,8 @@
 // Package core decides which worker runs which action.
 //
-// State is deterministic: events go in with their time (Submit, Attach, Detach, Cancel and Kill of operations,
-// Sync, Hangup, Disconnect, Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, Tick) and each
-// returns one Out that says what the caller must do. State has no clock, goroutine, I/O, lock or randomness, so
-// that a history can be written down (Journal), replayed (Replay) and fuzzed.
+// State is deterministic, and State.Step its only door: an Event goes in with its time, and an Out comes back
+// that says what the caller must do. State has no clock, goroutine, I/O, lock, log or randomness, so that a
+// history can be written down and replayed (package journal), told as text (testdata) and fuzzed.
 //
 // Words. An operation is what one Execute call made; a task is one run of an
 // action, shared by the operations that asked for the same action at the same

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 )
 
 // ErrTooManyDrains says that MaxDrains patterns are in force.
@@ -30,33 +29,26 @@ func (w *worker) attribute(name string) (string, bool) {
 	return v, ok
 }
 
-// Drain lets the workers that p matches, those of now and those to come, finish
-// what they have and gives them nothing more, until Undrain. Its error is
-// ErrTooManyDrains.
-func (s *State) Drain(now time.Time, p Pattern) (Out, error) {
-	s.journal.drain(now, p)
-	s.begin(now)
-	if s.drains.index(p) < 0 {
-		if len(s.drains) >= MaxDrains {
-			return s.end(), ErrTooManyDrains
-		}
-		s.drains = append(s.drains, p)
-		s.redrain()
+func (e Drain) apply(s *State) error {
+	if s.drains.index(e.Pattern) >= 0 {
+		return nil
 	}
-	return s.end(), nil
+	if len(s.drains) >= MaxDrains {
+		return ErrTooManyDrains
+	}
+	s.drains = append(s.drains, e.Pattern)
+	s.redrain()
+	return nil
 }
 
-// Undrain takes back what Drain did with an equal pattern; false if that is not
-// in force. A worker that another pattern matches too stays drained.
-func (s *State) Undrain(now time.Time, p Pattern) (Out, bool) {
-	s.journal.undrain(now, p)
-	s.begin(now)
-	i := s.drains.index(p)
-	if i >= 0 {
-		s.drains = slices.Delete(s.drains, i, i+1)
-		s.redrain()
+func (e Undrain) apply(s *State) error {
+	i := s.drains.index(e.Pattern)
+	if i < 0 {
+		return ErrUnknown
 	}
-	return s.end(), i >= 0
+	s.drains = slices.Delete(s.drains, i, i+1)
+	s.redrain()
+	return nil
 }
 
 // Drains returns the patterns in force, the oldest first.

@@ -16,9 +16,6 @@ import (
 func (s *State) Dump() string {
 	d := &dumper{now: s.now, timers: &s.timers}
 	d.line("counts %+v", s.Counts())
-	if s.journal != nil {
-		d.line("answers %016x", s.journal.answers.Sum64())
-	}
 	if s.isSettling() {
 		d.line("settling%s", d.timer(s.settle))
 	}

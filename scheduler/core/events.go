@@ -2,16 +2,23 @@ package core
 
 import (
 	"errors"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Errors of Submit.
+// An Event is what a State is told: Submit, Attach, Detach, Cancel and Kill of operations, *Report, Hangup,
+// Disconnect, Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, or Tick.
+type Event interface {
+	// apply does what follows from the event, and returns why it is refused.
+	apply(s *State) error
+}
+
+// Why events are refused.
 var (
+	// ErrUnknown says that there is nothing of that name, or no longer.
+	ErrUnknown = errors.New("it is not known")
 	// ErrQueueFull says that Config.MaxQueued or Config.MaxPerQueue actions wait
 	// already.
 	ErrQueueFull = errors.New("the queue is full")
@@ -21,41 +28,27 @@ var (
 	ErrDuplicate = errors.New("an operation of this name exists")
 )
 
-// An Operation is what a client asks for. State keeps it and never changes it;
-// nor may the caller once it is submitted.
-type Operation struct {
-	// Name identifies the operation; the caller makes it unique.
-	Name string
-	// Instance is the client's instance name.
-	Instance string
-	// Digest is the action's.
-	Digest digest.Digest
-	// Action is what the worker is given; its timeout is set.
-	Action *repb.Action
-	// Platform is what a worker must have.
-	Platform Platform
-	// Private operations are never joined with others of the same action.
-	Private bool
-	// Priority and Expected order the operations of one invocation: the lowest
-	// priority goes first (REv2, ExecutionPolicy), then what is thought to run
-	// longest. Priorities also shift the shares of invocations; see package fair.
-	Priority int32
-	Expected time.Duration
-	// User is who asks, Claims are what else is known of him; empty if he has not
-	// said who he is.
-	User   string
-	Claims map[string]string
-	// Client tells apart whose operations Config.MaxPerClient counts; empty: nobody's.
-	Client string
-	// Size says on which size class the action starts.
-	Size Size
+// Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
+// ErrClientFull or ErrDuplicate.
+type Submit struct{ *Operation }
 
-	// The rest is carried along: who asked, what the worker copies into the result besides, the
-	// W3C trace context, and whatever else the caller knows of it. Each may be nil or empty.
-	Request   Metadata
-	Auxiliary []*anypb.Any
-	Trace     map[string]string
-	Owner     any
+// Attach adds a client that waits for an operation, or is refused with ErrUnknown.
+type Attach struct{ Name string }
+
+// Detach takes a client away that Submit or Attach had counted. When it was the
+// last one, the operation goes on for Config.ClientGrace.
+type Detach struct{ Name string }
+
+// Cancel ends an operation with CANCELLED, whoever waits, or is refused with ErrUnknown. One that is done stays
+// as it is.
+type Cancel struct{ Name string }
+
+// Kill ends operations for all who wait for them, as an operator wants; see Out.Killed. Bazel takes CANCELLED and
+// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
+// FAILED_PRECONDITION.
+type Kill struct {
+	Names  []string
+	Reason string
 }
 
 // Doing is what a worker says it does.
@@ -71,7 +64,8 @@ const (
 	Completed
 )
 
-// A Report is one call of Synchronize.
+// A Report is one call of Synchronize. The answer is in the Out of this event or, if the worker is idle and
+// there is nothing to do, in a later one.
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
@@ -100,108 +94,42 @@ type Report struct {
 	Running bool
 }
 
-// Directive is what a worker is told.
-type Directive uint8
-
-// What a worker can be told.
-const (
-	// Continue as it is.
-	Continue Directive = iota + 1
-	// BeIdle: stop what runs, if anything does.
-	BeIdle
-	// Execute Reply.Run, and stop what else runs.
-	Execute
-	// Superseded: a newer call of the same identity took the place of this one.
-	Superseded
-)
-
-// A Reply answers one call of Synchronize. Each call gets exactly one, unless
-// Hangup took it back first.
-type Reply struct {
-	Call uint64
-	Do   Directive
-	// NextSync is when the worker has to call again at the latest.
-	NextSync time.Time
-
-	// The rest is for Execute: the operation that was first to ask for the
-	// action, when it did, and its instance name less the worker's prefix.
-	Run    *Operation
-	Queued time.Time
-	Suffix string
-	// Timeout is in force instead of the action's if it is not 0 and shorter. For an action
-	// with a Size: the class, how long it is thought to run, which attempt this is (1, or 2 after a
-	// failure on a smaller class; 0 without a Size), and why it is there.
-	Timeout, Expected time.Duration
-	SizeClass         uint32
-	SizeAttempt       int
-	SizeReason        string
-}
-
-// Status is the state of one operation. It is a value; nothing in it changes.
-type Status struct {
-	*Operation
-	// Rev grows with each change of this operation.
-	Rev uint64
-	// Stage is UNKNOWN if the operation is forgotten: clients are to ask for the action once more.
-	Stage repb.ExecutionStage_Value
-	// Queued is when the operation was submitted; Started, Worker and Attempts
-	// are about the present run or the last one, zero before the first.
-	Queued, Started, Ended time.Time
-	Worker                 string
-	Queue                  *QueueName // the worker's; nil: it brought the result before anybody asked
-	// Away: the worker had it before this State, and has not called since.
-	Away     bool
-	Attempts int
-	// Response is set at stage COMPLETED, and only then.
-	Response *repb.ExecuteResponse
-}
-
-// Done reports whether the operation is completed.
-func (s Status) Done() bool { return s.Stage == repb.ExecutionStage_COMPLETED }
-
-// A Departure tells of a worker that is no longer known.
-type Departure struct {
+// Hangup says that the caller of a Report no longer waits for the answer.
+type Hangup struct {
 	Worker string
-	ID     map[string]string // what Worker was made of; not to be changed
-	// Action is what it held, empty if nothing.
-	Action string
-	// Drained: it had asked for no more work and held none.
-	Drained bool
+	Call   uint64
 }
 
-// Out is what the caller of an event has to do, in any order, before or after
-// it feeds further events.
-type Out struct {
-	// Replies answer calls of Synchronize: assignments and stops among them.
-	Replies []Reply
-	// Notices are the operations that changed, each once, in its new state.
-	Notices []Status
-	// Departures are for the log.
-	Departures []Departure
-	// Ended are the runs to learn from.
-	Ended []Ended
-	// NextTick is when Tick has to be called at the latest, unless a later Out
-	// says otherwise. Zero: not before some other event.
-	NextTick time.Time
+// Disconnect says that a connection has ended. The workers that called over it
+// and have not come back over another one get Config.DisconnectSlack to do so.
+type Disconnect struct{ Connection uint64 }
+
+// Drain lets the workers that a pattern matches, those of now and those to come, finish
+// what they have and gives them nothing more, until Undrain. It is refused with ErrTooManyDrains.
+type Drain struct{ Pattern }
+
+// Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
+// in force. A worker that another pattern matches too stays drained.
+type Undrain struct{ Pattern }
+
+// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
+// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with ErrNoCohort,
+// ErrBadQuota or ErrTooManyQuotas.
+type PutQuota struct {
+	QuotaRecord
+	Preempt bool
 }
 
-// A Tally counts what has happened to a State since it was made, for metrics.
-type Tally struct {
-	// Joined operations were added to an action that was queued or running.
-	Joined uint64
-	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
-	Outgrown uint64
-	// Hedges are second runs beside one that took too long; Won are those that ended first.
-	Hedges, Won uint64
-	// Returned runs were lost with their worker, or dropped by it, and queued again.
-	Returned uint64
-}
+// DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
+type DeleteQuota struct{ QuotaKey }
 
-// Counts are the sizes of a State, for metrics.
-type Counts struct {
-	// Queued actions wait for a worker to be free, Unmatched ones for a first
-	// worker that can serve them; Executing ones are with a worker.
-	Queued, Unmatched, Executing int
-	// Idle, Busy and Draining sum up to the known workers.
-	Idle, Busy, Draining int
-}
+// Restore takes over what a worker had when another State ended. Worker and operation are as if the
+// worker were late with its call: it has Config.WorkerSlack to come back, and a client ClientGrace. What
+// does not come back is forgotten, and not run again: it may have ended meanwhile, and only who asks for
+// the action can know. Nothing happens if something of it is known already.
+type Restore struct{ Held }
+
+// Tick lets what is due happen. Calling it early or often does no harm.
+type Tick struct{}
+
+func (Tick) apply(*State) error { return nil }

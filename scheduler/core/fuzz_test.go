@@ -128,33 +128,26 @@ func (f *fuzzer) step() {
 	case "restore":
 		w := f.report([]string{worker, "idle", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
 		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"), f.pick("instance=i", "instance=i/j", "private")})
-		f.see(f.state.Restore(now, Held{
+		f.tell(now, Restore{Held{
 			Operation: one, Queued: now, Started: now, Attempts: 1,
 			Worker: w.Worker, ID: w.ID, Prefix: w.Prefix, WorkerPlatform: w.Platform, SizeClass: w.SizeClass,
-		}))
+		}})
 	case "quota":
 		k := QuotaKey{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
-		out, err := f.state.PutQuota(now, k, q, f.pick("leave", "preempt") == "preempt")
-		if err != nil {
-			f.see(out)
-			out, _ = f.state.DeleteQuota(now, k)
+		if f.tell(now, PutQuota{QuotaRecord{k, q}, f.pick("leave", "preempt") == "preempt"}).Err != nil {
+			f.tell(now, DeleteQuota{k})
 		}
-		f.see(out)
 	case "kill":
-		out, _ := f.state.Kill(now, []string{op, "op1"}, "test")
-		f.see(out)
+		f.tell(now, Kill{[]string{op, "op1"}, "test"})
 	case "disconnect":
-		f.see(f.state.Disconnect(now, f.number(f.pick("1", "2", "3"))))
+		f.tell(now, Disconnect{f.number(f.pick("1", "2", "3"))})
 	case "drain":
-		out, err := f.state.Drain(now, f.pattern(f.pick("name=w1", "name=w?", "name=w2")))
-		if err != nil {
+		if err := f.tell(now, Drain{f.pattern(f.pick("name=w1", "name=w?", "name=w2"))}).Err; err != nil {
 			f.t.Fatal(err)
 		}
-		f.see(out)
 	case "undrain":
-		out, _ := f.state.Undrain(now, f.pattern(f.pick("name=w?", "name=w?", "name=w1", "name=w2")))
-		f.see(out)
+		f.tell(now, Undrain{f.pattern(f.pick("name=w?", "name=w?", "name=w1", "name=w2"))})
 	case "submit":
 		f.ops++
 		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
@@ -164,37 +157,26 @@ func (f *fuzzer) step() {
 		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
 			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"),
 			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
-		out, err := f.state.Submit(now, f.operation(args))
-		if err == nil {
+		if f.tell(now, Submit{f.operation(args)}).Err == nil {
 			f.clients[args[0]] = 1
 		}
-		f.see(out)
 	case "sync":
 		f.sync(now, worker)
 	case "hangup":
-		call := f.lastOf[worker]
-		out := f.state.Hangup(now, worker, call)
-		// Its time may have come before the hangup did.
-		if !slices.ContainsFunc(out.Replies, func(r Reply) bool { return r.Call == call }) {
-			delete(f.waiting, call)
-		}
-		f.see(out)
+		f.tell(now, Hangup{worker, f.lastOf[worker]})
 	case "attach":
-		_, out, ok := f.state.Attach(now, op)
-		if ok {
+		if f.tell(now, Attach{op}).Err == nil {
 			f.clients[op]++
 		}
-		f.see(out)
 	case "detach":
 		if f.clients[op] > 0 {
 			f.clients[op]--
-			f.see(f.state.Detach(now, op))
+			f.tell(now, Detach{op})
 		}
 	case "cancel":
-		out, _ := f.state.Cancel(now, op)
-		f.see(out)
+		f.tell(now, Cancel{op})
 	case "tick":
-		f.see(f.state.Tick(now))
+		f.tell(now, Tick{})
 	}
 }
 
@@ -235,15 +217,18 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 		r.Platform = w.pool.platform
 	}
 	f.waiting[r.Call] = true
-	f.see(f.state.Sync(now, r))
+	f.tell(now, r)
 }
 
-// see checks one Out and the state after it.
-func (f *fuzzer) see(out Out) {
+// tell is step, and checks the answer and the state after it.
+func (f *fuzzer) tell(now time.Time, e Event) Out {
 	f.t.Helper()
-	f.print(out)
+	out := f.history.step(now, e)
 	f.log.WriteString(f.out.String())
 	f.out.Reset()
+	if hangup, ok := e.(Hangup); ok && !slices.ContainsFunc(out.Replies, func(r Reply) bool { return r.Call == hangup.Call }) {
+		delete(f.waiting, hangup.Call) // else its time came before
+	}
 	for _, r := range out.Replies {
 		if !f.waiting[r.Call] {
 			f.t.Fatalf("call %d of %s is answered twice, or after its hangup", r.Call, f.calls[r.Call])
@@ -267,6 +252,7 @@ func (f *fuzzer) see(out Out) {
 	if problem := f.state.Check(); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
+	return out
 }
 
 // finish lets time pass while nobody calls: everything has to end.
@@ -275,7 +261,7 @@ func (f *fuzzer) finish() {
 		if f.next.IsZero() {
 			break
 		}
-		f.see(f.state.Tick(f.next))
+		f.tell(f.next, Tick{})
 	}
 	s := f.state
 	for name, o := range s.operations {

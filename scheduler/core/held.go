@@ -38,19 +38,14 @@ func (s *State) Held(since time.Time, atMost int) (held []Held) {
 	return held
 }
 
-// Restore takes over what a worker had when another State ended. Worker and operation are as if the
-// worker were late with its call: it has Config.WorkerSlack to come back, and a client ClientGrace. What
-// does not come back is forgotten, and not run again: it may have ended meanwhile, and only who asks for
-// the action can know. Nothing happens if something of it is known already.
-func (s *State) Restore(now time.Time, h Held) Out {
-	s.journal.restore(now, h)
-	s.begin(now)
+func (e Restore) apply(s *State) error {
+	h := e.Held
 	w := s.workers[h.Worker]
 	if s.operations[h.Name] != nil || w != nil && !w.away {
-		return s.end()
+		return nil
 	}
 	if w == nil {
-		w = s.enroll(nil, Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
+		w = s.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.away = true
 		s.serve(w)
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
@@ -58,11 +53,11 @@ func (s *State) Restore(now time.Time, h Held) Out {
 	a := actionOf(h.Digest)
 	t := w.task
 	if !w.pool.serves(h.Operation) || t != nil && t.action != a {
-		return s.end()
+		return nil
 	}
 	if t != nil {
 		s.join(t, s.readmit(h, &operation{}))
-		return s.end()
+		return nil
 	}
 	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), worker: w, started: h.Started, pool: w.pool}
 	t.timer.owner, t.item.Owner = t, t
@@ -76,7 +71,7 @@ func (s *State) Restore(now time.Time, h Held) Out {
 	s.attach(t, o)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.changed(o)
-	return s.end()
+	return nil
 }
 
 // readmit is accept, of an operation for which nobody waits yet.

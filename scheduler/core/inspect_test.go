@@ -56,16 +56,16 @@ func branchText(b Branch) string {
 func TestBusiestOfMany(t *testing.T) {
 	const invocations = 200
 	state := must(NewState(Config{Queues: []QueueConfig{{Levels: []Level{{Key: KeyToolInvocation}}}}}))
-	state.Sync(epoch, Report{Call: 1, Worker: "w", Platform: NewPlatform(platformX()), Doing: Executing})
+	state.Step(epoch, &Report{Call: 1, Worker: "w", Platform: NewPlatform(platformX()), Doing: Executing})
 	made := 0
 	for i := range invocations {
 		for range i*37%11 + 1 {
 			made++
 			name := fmt.Sprint(made)
-			_ = must(state.Submit(epoch, &Operation{
+			state.Step(epoch, Submit{&Operation{
 				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
 				Platform: NewPlatform(platformX()), Request: Metadata{ToolInvocation: fmt.Sprint(i)},
-			}))
+			}})
 		}
 	}
 	all, _ := state.Queues(1000)

@@ -22,20 +22,20 @@ func BenchmarkBehindMaximum(b *testing.B) {
 			submit := func(instance string) {
 				made++
 				name := fmt.Sprint(made)
-				_ = must(state.Submit(now, &Operation{
+				state.Step(now, Submit{&Operation{
 					Name: name, Instance: instance, Digest: digest.Of(digest.SHA256, []byte(name)),
 					Action: &repb.Action{}, Platform: platform,
-				}))
+				}})
 			}
 			calls := uint64(0)
 			report := func(worker string, r Report) Out {
 				calls++
 				r.Call, r.Worker, r.Platform = calls, worker, platform
-				return state.Sync(now, r)
+				return state.Step(now, &r)
 			}
 			for i := range others {
 				instance := fmt.Sprint("full", i)
-				_ = must(state.PutQuota(now, QuotaKey{"farm", instance}, quota.Quota{Max: 1}, false))
+				state.Step(now, PutQuota{QuotaRecord: QuotaRecord{QuotaKey{"farm", instance}, quota.Quota{Max: 1}}})
 				report(instance, Report{Doing: Idle})
 				submit(instance)
 				submit(instance)

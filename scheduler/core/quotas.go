@@ -54,22 +54,19 @@ var (
 // MaxQuotas bounds the quotas of a cohort.
 const MaxQuotas = 10_000
 
-// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
-// goes on or, with preempt, is stopped as soon as the workers call, and waits again.
-func (s *State) PutQuota(now time.Time, k QuotaKey, q quota.Quota, preempt bool) (Out, error) {
-	s.journal.putQuota(now, k, q, preempt)
-	s.begin(now)
+func (e PutQuota) apply(s *State) error {
+	k := e.QuotaKey
 	c := s.cohort(k.Cohort)
-	if err := s.admitQuota(c, k, q); err != nil {
-		return s.end(), fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
+	if err := s.admitQuota(c, k, e.Quota); err != nil {
+		return fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
 	}
-	s.setQuota(c, k.Instance, q)
-	for r := c.ledger.Excess(k.Instance); preempt && r != nil; r = c.ledger.Excess(k.Instance) {
+	s.setQuota(c, k.Instance, e.Quota)
+	for r := c.ledger.Excess(k.Instance); e.Preempt && r != nil; r = c.ledger.Excess(k.Instance) {
 		c.ledger.Mark(r)
 		sh := r.Owner.(*task).share
 		sh.mark = &mark{share: sh, deadline: s.now}
 	}
-	return s.end(), nil
+	return nil
 }
 
 // admitQuota returns why a quota is not accepted.
@@ -97,19 +94,16 @@ func (s *State) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
 	return nil
 }
 
-// DeleteQuota takes it back; false if there is none.
-func (s *State) DeleteQuota(now time.Time, k QuotaKey) (Out, bool) {
-	s.journal.deleteQuota(now, k)
-	s.begin(now)
-	c := s.cohort(k.Cohort)
+func (e DeleteQuota) apply(s *State) error {
+	c := s.cohort(e.Cohort)
 	if c == nil {
-		return s.end(), false
+		return ErrUnknown
 	}
-	_, known := c.quotas[k.Instance]
-	if known {
-		s.setQuota(c, k.Instance, quota.Quota{})
+	if _, known := c.quotas[e.Instance]; !known {
+		return ErrUnknown
 	}
-	return s.end(), known
+	s.setQuota(c, e.Instance, quota.Quota{})
+	return nil
 }
 
 // setQuota puts a quota in force; the zero Quota is none.

@@ -4,7 +4,7 @@ import "slices"
 
 // enroll returns the worker that reports, known from now on, in the pool and
 // queue it says it belongs to, with no call held; w is it if it is known, else nil.
-func (s *State) enroll(w *worker, r Report) *worker {
+func (s *State) enroll(w *worker, r *Report) *worker {
 	if w != nil {
 		s.unidle(w)
 		if w.held {

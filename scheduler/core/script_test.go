@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -102,6 +103,8 @@ type history struct {
 	call    uint64
 	lastOf  map[string]uint64
 	sizes   *sizeclass.Analyzer
+	// seen, if it is not nil, sees each event and what State answers.
+	seen func(time.Time, Event, Out)
 }
 
 func (h *history) run(words []string) string {
@@ -202,63 +205,82 @@ func (h *history) declare(value string) {
 	h.cfg.Sizes = append(h.cfg.Sizes, c)
 }
 
+// event carries out a line: an event of State, or a question.
 func (h *history) event(now time.Time, verb string, args []string) {
+	if e := h.parse(verb, args); e != nil {
+		h.step(now, e)
+	} else {
+		h.ask(now, verb, args)
+	}
+	if problem := h.state.Check(); problem != "" {
+		h.t.Fatalf("after %s %v at %s: %s", verb, args, now.Sub(epoch), problem)
+	}
+}
+
+// step tells State of an event, and prints what it answers.
+func (h *history) step(now time.Time, e Event) Out {
+	out := h.state.Step(now, e)
+	if h.seen != nil {
+		h.seen(now, e, out)
+	}
+	attach, attached := e.(Attach)
+	_, kill := e.(Kill)
+	switch {
+	case errors.Is(out.Err, ErrUnknown):
+		fmt.Fprintf(&h.out, "unknown\n")
+	case out.Err != nil:
+		fmt.Fprintf(&h.out, "refused: %v\n", out.Err)
+	case attached:
+		st, _ := h.state.Operation(attach.Name)
+		fmt.Fprintf(&h.out, "attached: %s\n", h.status(st))
+	case kill:
+		fmt.Fprintf(&h.out, "killed %d\n", out.Killed)
+	}
+	h.print(out)
+	return out
+}
+
+// parse reads an event; nil: the line is none.
+func (h *history) parse(verb string, args []string) Event {
 	switch verb {
 	case "submit":
-		out, err := h.state.Submit(now, h.operation(args))
-		if err != nil {
-			fmt.Fprintf(&h.out, "refused: %v\n", err)
-		}
-		h.print(out)
-	case "sync":
-		h.print(h.state.Sync(now, h.report(args)))
-	case "hangup":
-		h.print(h.state.Hangup(now, args[0], h.lastOf[args[0]]))
+		return Submit{h.operation(args)}
 	case "attach":
-		st, out, ok := h.state.Attach(now, args[0])
-		if ok {
-			fmt.Fprintf(&h.out, "attached: %s\n", h.status(st))
-		} else {
-			fmt.Fprintf(&h.out, "unknown\n")
-		}
-		h.print(out)
+		return Attach{args[0]}
 	case "detach":
-		h.print(h.state.Detach(now, args[0]))
+		return Detach{args[0]}
+	case "cancel":
+		return Cancel{args[0]}
 	case "kill":
-		out, n := h.state.Kill(now, strings.Split(args[0], ","), "out of paper")
-		fmt.Fprintf(&h.out, "killed %d\n", n)
-		h.print(out)
+		return Kill{strings.Split(args[0], ","), "out of paper"}
+	case "sync":
+		return h.report(args)
+	case "hangup":
+		return Hangup{args[0], h.lastOf[args[0]]}
 	case "disconnect":
-		h.print(h.state.Disconnect(now, h.number(args[0])))
+		return Disconnect{h.number(args[0])}
 	case "drain":
-		out, err := h.state.Drain(now, h.pattern(args[0]))
-		if err != nil {
-			fmt.Fprintf(&h.out, "refused: %v\n", err)
-		}
-		h.print(out)
+		return Drain{h.pattern(args[0])}
 	case "undrain":
-		out, ok := h.state.Undrain(now, h.pattern(args[0]))
-		if !ok {
-			fmt.Fprintf(&h.out, "unknown\n")
-		}
-		h.print(out)
+		return Undrain{h.pattern(args[0])}
 	case "quota":
-		h.quota(now, args)
+		return h.quota(args)
+	case "tick":
+		return Tick{}
+	}
+	return nil
+}
+
+// ask carries out what is no event.
+func (h *history) ask(now time.Time, verb string, args []string) {
+	switch verb {
 	case "quotas":
 		h.quotas()
-	case "cancel":
-		out, ok := h.state.Cancel(now, args[0])
-		if !ok {
-			fmt.Fprintf(&h.out, "unknown\n")
-		}
-		h.print(out)
-	case "tick":
-		h.print(h.state.Tick(now))
 	case "run":
 		// Ticks at each time that State asks for, up to now.
 		for !h.next.IsZero() && !h.next.After(now) {
 			fmt.Fprintf(&h.out, "at %s\n", h.next.Sub(epoch))
-			h.print(h.state.Tick(h.next))
+			h.step(h.next, Tick{})
 		}
 	case "restart": // "held": what workers had is remembered
 		held := h.state.Held(now, 100)
@@ -266,7 +288,7 @@ func (h *history) event(now time.Time, verb string, args []string) {
 		h.state, _ = NewState(h.cfg)
 		h.next = time.Time{}
 		for _, one := range held[:len(held)*len(args)] {
-			h.print(h.state.Restore(now, one))
+			h.step(now, Restore{one})
 		}
 	case "queues":
 		queues, _ := h.state.Queues(0)
@@ -286,39 +308,26 @@ func (h *history) event(now time.Time, verb string, args []string) {
 	default:
 		h.t.Fatalf("unknown event %q", verb)
 	}
-	if problem := h.state.Check(); problem != "" {
-		h.t.Fatalf("after %s %v at %s: %s", verb, args, now.Sub(epoch), problem)
-	}
 }
 
 // quota reads "put INSTANCE COHORT [min=N] [max=N] [preempt]" or "delete INSTANCE COHORT".
-func (h *history) quota(now time.Time, args []string) {
+func (h *history) quota(args []string) Event {
 	k := QuotaKey{Cohort: args[2], Instance: args[1]}
 	if args[0] == "delete" {
-		out, ok := h.state.DeleteQuota(now, k)
-		if !ok {
-			fmt.Fprintf(&h.out, "unknown\n")
-		}
-		h.print(out)
-		return
+		return DeleteQuota{k}
 	}
-	var q quota.Quota
-	preempt := false
+	e := PutQuota{QuotaRecord: QuotaRecord{QuotaKey: k}}
 	for _, a := range args[3:] {
 		switch name, value, _ := strings.Cut(a, "="); name {
 		case "min":
-			q.Min, _ = strconv.ParseInt(value, 10, 64)
+			e.Min, _ = strconv.ParseInt(value, 10, 64)
 		case "max":
-			q.Max, _ = strconv.ParseInt(value, 10, 64)
+			e.Max, _ = strconv.ParseInt(value, 10, 64)
 		case "preempt":
-			preempt = true
+			e.Preempt = true
 		}
 	}
-	out, err := h.state.PutQuota(now, k, q, preempt)
-	if err != nil {
-		fmt.Fprintf(&h.out, "refused: %v\n", err)
-	}
-	h.print(out)
+	return e
 }
 
 func (h *history) quotas() {
@@ -452,11 +461,11 @@ func (h *history) analyze(action string) *sizeclass.Selector {
 }
 
 // report reads "WORKER idle|executing|completed [ACTION] [option…]".
-func (h *history) report(args []string) Report {
+func (h *history) report(args []string) *Report {
 	h.call++
 	h.calls[h.call] = args[0]
 	h.lastOf[args[0]] = h.call
-	r := Report{Call: h.call, Worker: args[0], ID: map[string]string{"name": args[0]}}
+	r := &Report{Call: h.call, Worker: args[0], ID: map[string]string{"name": args[0]}}
 	rest := args[2:]
 	switch args[1] {
 	case "idle":

@@ -10,12 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 )
 
-// State is the whole memory of a scheduler. Its methods are the events; each
-// takes the present time and returns what has to be done, which the caller must
-// do even when an error comes with it. Time that goes backwards stands still, and
-// time that leaps puts off what was due in between.
-//
-// Every event first settles what was due before it. A State is not safe for
+// State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
 // concurrent use.
 type State struct {
 	cfg    Config
@@ -60,9 +55,6 @@ type State struct {
 	// keys is for those of one operation at a time.
 	keys []string
 
-	// journal takes down events; nil: nobody does.
-	journal *Journal
-
 	// What the present event has produced so far.
 	out   Out
 	dirty []*operation
@@ -100,6 +92,27 @@ func (s *State) Config() Config { return s.cfg }
 // the workers and clients were late but the scheduler slept or the clock jumped, so
 // that nothing is held against them and everything has its time once more.
 const maxLate = 20 * time.Second
+
+// Step takes an event that happened at a time, and returns what has to be done, which the caller must do even when
+// the event is refused. What was due before the event happens first. Time that goes backwards stands still, and
+// time that leaps puts off what was due in between.
+func (s *State) Step(now time.Time, e Event) Out {
+	if r, ok := e.(*Report); ok {
+		s.hear(now, r.Worker)
+	}
+	s.begin(now)
+	err := e.apply(s)
+	out := s.end()
+	out.Err = err
+	return out
+}
+
+// hear notes that a worker calls before it is looked at what is due: it is here, however late.
+func (s *State) hear(now time.Time, worker string) {
+	if w := s.workers[worker]; w != nil && !s.timers.when(&w.timer).After(now) {
+		s.timers.stop(&w.timer)
+	}
+}
 
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
@@ -140,27 +153,15 @@ func (s *State) end() Out {
 		}
 	}
 	out.NextTick = s.timers.next()
-	s.journal.answer(out)
 	s.out, s.dirty = Out{}, s.dirty[:0]
 	return out
 }
 
-// Tick settles what is due. Calling it early or often does no harm.
-func (s *State) Tick(now time.Time) Out {
-	s.journal.tick(now)
-	s.begin(now)
-	return s.end()
-}
-
-// Submit accepts an operation, for which one client waits from now on. Its
-// errors are ErrQueueFull, ErrClientFull and ErrDuplicate.
-func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
-	s.journal.submit(now, spec)
-	s.begin(now)
-	a := actionOf(spec.Digest)
+func (e Submit) apply(s *State) error {
+	spec, a := e.Operation, actionOf(e.Digest)
 	t := s.joinable(spec, a)
 	if err := s.admit(spec, t); err != nil {
-		return s.end(), fmt.Errorf("submit operation %s: %w", spec.Name, err)
+		return fmt.Errorf("submit operation %s: %w", spec.Name, err)
 	}
 	switch b := s.broughtFor(spec, a); {
 	case t != nil:
@@ -172,7 +173,7 @@ func (s *State) Submit(now time.Time, spec *Operation) (Out, error) {
 		t = &task{spec: spec, action: a, queued: s.now}
 		s.start(t, s.accept(spec, &t.alone))
 	}
-	return s.end(), nil
+	return nil
 }
 
 // accept makes o the operation that spec asks for.
@@ -211,63 +212,47 @@ func (s *State) admit(spec *Operation, t *task) error {
 	return nil
 }
 
-// Attach adds a client that waits for an operation and returns its state. It
-// is false if the operation is not known, or no longer.
-func (s *State) Attach(now time.Time, name string) (Status, Out, bool) {
-	s.journal.attach(now, name)
-	s.begin(now)
-	o, ok := s.operations[name]
+func (e Attach) apply(s *State) error {
+	o, ok := s.operations[e.Name]
 	if !ok {
-		return Status{}, s.end(), false
+		return ErrUnknown
 	}
 	o.waiters++
 	if !o.done() {
 		s.timers.stop(&o.timer)
 	}
-	return o.status(), s.end(), true
+	return nil
 }
 
-// Detach takes a client away that Submit or Attach had counted. When it was the
-// last one, the operation goes on for Config.ClientGrace.
-func (s *State) Detach(now time.Time, name string) Out {
-	s.journal.detach(now, name)
-	s.begin(now)
-	if o, ok := s.operations[name]; ok && o.waiters > 0 {
+func (e Detach) apply(s *State) error {
+	if o, ok := s.operations[e.Name]; ok && o.waiters > 0 {
 		o.waiters--
 		if o.waiters == 0 && !o.done() {
 			s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
 		}
 	}
-	return s.end()
+	return nil
 }
 
-// Cancel ends an operation with CANCELLED, whoever waits. It is false if the
-// operation is not known; one that is done stays as it is.
-func (s *State) Cancel(now time.Time, name string) (Out, bool) {
-	s.journal.cancel(now, name)
-	s.begin(now)
-	o, ok := s.operations[name]
-	if ok && !o.done() {
+func (e Cancel) apply(s *State) error {
+	o, ok := s.operations[e.Name]
+	if !ok {
+		return ErrUnknown
+	}
+	if !o.done() {
 		s.abort(o, failure(codes.Canceled, "the operation was cancelled"))
 	}
-	return s.end(), ok
+	return nil
 }
 
-// Kill ends operations for all who wait for them, as an operator wants, and returns
-// how many of them were not done. It keeps names. Bazel takes CANCELLED and ABORTED
-// for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients
-// are told FAILED_PRECONDITION.
-func (s *State) Kill(now time.Time, names []string, reason string) (Out, int) {
-	s.journal.kill(now, names, reason)
-	s.begin(now)
-	killed := 0
-	for _, name := range names {
+func (e Kill) apply(s *State) error {
+	for _, name := range e.Names {
 		if o := s.operations[name]; o != nil && !o.done() {
-			s.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+reason))
-			killed++
+			s.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+e.Reason))
+			s.out.Killed++
 		}
 	}
-	return s.end(), killed
+	return nil
 }
 
 // abort ends an operation, and what runs for it alone.

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"time"
-
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -71,17 +69,8 @@ func (w *worker) due(s *State) {
 	s.remove(w)
 }
 
-// Sync takes a worker's report. The answer is in this Out or, if the worker is
-// idle and there is nothing to do, in a later one.
-func (s *State) Sync(now time.Time, r Report) Out {
-	s.journal.sync(now, r)
-	w := s.workers[r.Worker]
-	if w != nil && !s.timers.when(&w.timer).After(now) {
-		// It is here, however late: begin does not give it up.
-		s.timers.stop(&w.timer)
-	}
-	s.begin(now)
-	w = s.enroll(w, r)
+func (r *Report) apply(s *State) error {
+	w := s.enroll(s.workers[r.Worker], r)
 	s.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	s.serve(w)
@@ -97,19 +86,16 @@ func (s *State) Sync(now time.Time, r Report) Out {
 		s.idles(w)
 	}
 	w.away = false
-	return s.end()
+	return nil
 }
 
-// Hangup says that the caller of Sync no longer waits for the answer.
-func (s *State) Hangup(now time.Time, key string, call uint64) Out {
-	s.journal.hangup(now, key, call)
-	s.begin(now)
-	if w := s.workers[key]; w != nil && w.held && w.call == call {
+func (e Hangup) apply(s *State) error {
+	if w := s.workers[e.Worker]; w != nil && w.held && w.call == e.Call {
 		s.unidle(w)
 		w.held = false
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
-	return s.end()
+	return nil
 }
 
 // idles deals with a worker that holds nothing.

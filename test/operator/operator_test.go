@@ -2,12 +2,10 @@ package operator
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -64,7 +62,11 @@ func TestOperator(t *testing.T) {
 	expect("drained: name=worker", "workers", "list")
 
 	server.Drain()
-	replayRecord(f, record)
+	again := f.Start("forerunner-scheduler", "replay", "--check", record)
+	code, said := again.Wait(), again.Stdout.String()
+	if code != 0 || !strings.Contains(said, " events, as recorded\n") || !strings.Contains(said, "drain name=worker") {
+		f.Errorf("replay: exit code %d\n%s%s", code, said, &again.Stderr)
+	}
 	server = serve()
 	expect("drained ", "workers", "list")
 	f.Start("forerunner", "workers", "undrain", "name=nobody", "--remote", listen).Expect(1, "", "no drain", "!rpc error")
@@ -81,24 +83,4 @@ func TestOperator(t *testing.T) {
 	worker.Drain()
 	server.Drain()
 	f.Start("forerunner", "queue", "--remote", listen).Expect(1, "", "no scheduler answers at "+listen)
-}
-
-// replayRecord checks that a recording leads to the state in which its scheduler ended.
-func replayRecord(f *programs.Test, name string) {
-	f.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer file.Close()
-	r, err := core.Replay(file)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if got := r.State.Dump(); got != r.Recorded || r.Events < 10 || !strings.Contains(got, "drain name=worker") {
-		f.Errorf("%d events, replayed:\n%s\nrecorded:\n%s", r.Events, got, r.Recorded)
-	}
-	if info, err := file.Stat(); err == nil {
-		f.Logf("%d events took %d bytes", r.Events, info.Size())
-	}
 }

@@ -1,0 +1,57 @@
+package core
+
+import (
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// An Operation is what a client asks for. State keeps it and never changes it;
+// nor may the caller once it is submitted.
+type Operation struct {
+	// Name identifies the operation; the caller makes it unique.
+	Name string
+	// Instance is the client's instance name.
+	Instance string
+	// Digest is the action's.
+	Digest digest.Digest
+	// Action is what the worker is given; its timeout is set.
+	Action *repb.Action
+	// Platform is what a worker must have.
+	Platform Platform
+	// Private operations are never joined with others of the same action.
+	Private bool
+	// Priority and Expected order the operations of one invocation: the lowest
+	// priority goes first (REv2, ExecutionPolicy), then what is thought to run
+	// longest. Priorities also shift the shares of invocations; see package fair.
+	Priority int32
+	Expected time.Duration
+	// User is who asks, Claims are what else is known of him; empty if he has not
+	// said who he is.
+	User   string
+	Claims map[string]string
+	// Client tells apart whose operations Config.MaxPerClient counts; empty: nobody's.
+	Client string
+	// Size says on which size class the action starts.
+	Size Size
+
+	// The rest is carried along: who asked, what the worker copies into the result besides, the
+	// W3C trace context, and whatever else the caller knows of it. Each may be nil or empty.
+	Request   Metadata
+	Auxiliary []*anypb.Any
+	Trace     map[string]string
+	Owner     any
+}
+
+// Metadata is what a client says of itself and of what it wants an action for (REv2,
+// RequestMetadata), as far as anything depends on it.
+//
+// Its strings may be parts of the header that they came in: to keep one for longer than the operation, clone it.
+type Metadata struct {
+	ToolInvocation, Correlated, Mnemonic, Target, Configuration string
+	// Encoded is all of it, for the worker; empty if it did not come with a request.
+	Encoded string
+}

@@ -1,0 +1,117 @@
+package core
+
+import (
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+)
+
+// Directive is what a worker is told.
+type Directive uint8
+
+// What a worker can be told.
+const (
+	// Continue as it is.
+	Continue Directive = iota + 1
+	// BeIdle: stop what runs, if anything does.
+	BeIdle
+	// Execute Reply.Run, and stop what else runs.
+	Execute
+	// Superseded: a newer call of the same identity took the place of this one.
+	Superseded
+)
+
+// A Reply answers one call of Synchronize. Each call gets exactly one, unless
+// Hangup took it back first.
+type Reply struct {
+	Call uint64
+	Do   Directive
+	// NextSync is when the worker has to call again at the latest.
+	NextSync time.Time
+
+	// The rest is for Execute: the operation that was first to ask for the
+	// action, when it did, and its instance name less the worker's prefix.
+	Run    *Operation
+	Queued time.Time
+	Suffix string
+	// Timeout is in force instead of the action's if it is not 0 and shorter. For an action
+	// with a Size: the class, how long it is thought to run, which attempt this is (1, or 2 after a
+	// failure on a smaller class; 0 without a Size), and why it is there.
+	Timeout, Expected time.Duration
+	SizeClass         uint32
+	SizeAttempt       int
+	SizeReason        string
+}
+
+// Status is the state of one operation. It is a value; nothing in it changes.
+type Status struct {
+	*Operation
+	// Rev grows with each change of this operation.
+	Rev uint64
+	// Stage is UNKNOWN if the operation is forgotten: clients are to ask for the action once more.
+	Stage repb.ExecutionStage_Value
+	// Queued is when the operation was submitted; Started, Worker and Attempts
+	// are about the present run or the last one, zero before the first.
+	Queued, Started, Ended time.Time
+	Worker                 string
+	Queue                  *QueueName // the worker's; nil: it brought the result before anybody asked
+	// Away: the worker had it before this State, and has not called since.
+	Away     bool
+	Attempts int
+	// Response is set at stage COMPLETED, and only then.
+	Response *repb.ExecuteResponse
+}
+
+// Done reports whether the operation is completed.
+func (s Status) Done() bool { return s.Stage == repb.ExecutionStage_COMPLETED }
+
+// A Departure tells of a worker that is no longer known.
+type Departure struct {
+	Worker string
+	ID     map[string]string // what Worker was made of; not to be changed
+	// Action is what it held, empty if nothing.
+	Action string
+	// Drained: it had asked for no more work and held none.
+	Drained bool
+}
+
+// Out is what the caller of State.Step has to do, in any order, before or after
+// it feeds further events.
+type Out struct {
+	// Replies answer calls of Synchronize: assignments and stops among them.
+	Replies []Reply
+	// Notices are the operations that changed, each once, in its new state.
+	Notices []Status
+	// Departures are for the log.
+	Departures []Departure
+	// Ended are the runs to learn from.
+	Ended []Ended
+	// Err is why the event was refused, nil if it was not; the rest is to be done all the same. Killed is how many
+	// operations a Kill ended.
+	Err    error
+	Killed int
+	// NextTick is when a Tick has to come at the latest, unless a later Out
+	// says otherwise. Zero: not before some other event.
+	NextTick time.Time
+}
+
+// A Tally counts what has happened to a State since it was made, for metrics.
+type Tally struct {
+	// Joined operations were added to an action that was queued or running.
+	Joined uint64
+	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
+	Outgrown uint64
+	// Hedges are second runs beside one that took too long; Won are those that ended first.
+	Hedges, Won uint64
+	// Returned runs were lost with their worker, or dropped by it, and queued again.
+	Returned uint64
+}
+
+// Counts are the sizes of a State, for metrics.
+type Counts struct {
+	// Queued actions wait for a worker to be free, Unmatched ones for a first
+	// worker that can serve them; Executing ones are with a worker.
+	Queued, Unmatched, Executing int
+	// Idle, Busy and Draining sum up to the known workers.
+	Idle, Busy, Draining int
+}

@@ -1,0 +1,230 @@
+package journal
+
+import (
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/proto/record"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
+// encode returns as much of an event as decides what State does.
+func encode(e core.Event) noted {
+	m := &record.Event{}
+	switch e := e.(type) {
+	case core.Submit:
+		m.Kind = &record.Event_Submit{Submit: encodeOperation(e.Operation)}
+	case core.Attach:
+		m.Kind = &record.Event_Attach{Attach: e.Name}
+	case core.Detach:
+		m.Kind = &record.Event_Detach{Detach: e.Name}
+	case core.Cancel:
+		m.Kind = &record.Event_Cancel{Cancel: e.Name}
+	case core.Kill:
+		m.Kind = &record.Event_Kill{Kill: &record.Kill{Names: e.Names, Reason: e.Reason}}
+	case *core.Report:
+		m.Kind = &record.Event_Sync{Sync: encodeReport(e)}
+		return noted{event: m, response: e.Response}
+	case core.Hangup:
+		m.Kind = &record.Event_Hangup{Hangup: &record.Hangup{Worker: e.Worker, Call: e.Call}}
+	case core.Disconnect:
+		m.Kind = &record.Event_Disconnect{Disconnect: e.Connection}
+	case core.Drain:
+		m.Kind = &record.Event_Drain{Drain: &record.Pattern{Attributes: e.Map()}}
+	case core.Undrain:
+		m.Kind = &record.Event_Undrain{Undrain: &record.Pattern{Attributes: e.Map()}}
+	case core.PutQuota:
+		m.Kind = &record.Event_PutQuota{PutQuota: &record.PutQuota{
+			Cohort: e.Cohort, Instance: e.Instance, Min: e.Min, Max: e.Max, Preempt: e.Preempt,
+		}}
+	case core.DeleteQuota:
+		m.Kind = &record.Event_DeleteQuota{DeleteQuota: &record.DeleteQuota{Cohort: e.Cohort, Instance: e.Instance}}
+	case core.Restore:
+		m.Kind = &record.Event_Held{Held: EncodeHeld(e.Held)}
+	case core.Tick:
+		m.Kind = &record.Event_Tick{Tick: &record.Tick{}}
+	default:
+		panic(fmt.Sprintf("event %T cannot be recorded", e))
+	}
+	return noted{event: m}
+}
+
+// decode undoes encode.
+func decode(m *record.Event) (core.Event, error) {
+	switch kind := m.GetKind().(type) {
+	case *record.Event_Submit:
+		op, err := decodeOperation(kind.Submit)
+		return core.Submit{Operation: op}, err
+	case *record.Event_Attach:
+		return core.Attach{Name: kind.Attach}, nil
+	case *record.Event_Detach:
+		return core.Detach{Name: kind.Detach}, nil
+	case *record.Event_Cancel:
+		return core.Cancel{Name: kind.Cancel}, nil
+	case *record.Event_Kill:
+		return core.Kill{Names: kind.Kill.GetNames(), Reason: kind.Kill.GetReason()}, nil
+	case *record.Event_Sync:
+		return decodeReport(kind.Sync)
+	case *record.Event_Hangup:
+		return core.Hangup{Worker: kind.Hangup.GetWorker(), Call: kind.Hangup.GetCall()}, nil
+	case *record.Event_Disconnect:
+		return core.Disconnect{Connection: kind.Disconnect}, nil
+	case *record.Event_Drain:
+		p, err := pattern.New(kind.Drain.GetAttributes())
+		return core.Drain{Pattern: p}, err
+	case *record.Event_Undrain:
+		p, err := pattern.New(kind.Undrain.GetAttributes())
+		return core.Undrain{Pattern: p}, err
+	case *record.Event_PutQuota:
+		q := kind.PutQuota
+		return core.PutQuota{Preempt: q.GetPreempt(), QuotaRecord: core.QuotaRecord{
+			QuotaKey: core.QuotaKey{Cohort: q.GetCohort(), Instance: q.GetInstance()},
+			Quota:    quota.Quota{Min: q.GetMin(), Max: q.GetMax()},
+		}}, nil
+	case *record.Event_DeleteQuota:
+		q := kind.DeleteQuota
+		return core.DeleteQuota{QuotaKey: core.QuotaKey{Cohort: q.GetCohort(), Instance: q.GetInstance()}}, nil
+	case *record.Event_Held:
+		h, err := DecodeHeld(kind.Held)
+		return core.Restore{Held: h}, err
+	case *record.Event_Tick:
+		return core.Tick{}, nil
+	}
+	return nil, fmt.Errorf("%v is not known", m)
+}
+
+func encodeOperation(op *core.Operation) *record.Submit {
+	return &record.Submit{
+		Name: op.Name, Instance: op.Instance, Digest: op.Digest.Proto(), Function: op.Digest.Function().Proto(),
+		Platform: op.Platform.Proto(), Private: op.Private, Client: op.Client, Request: encodeMetadata(op.Request),
+		Priority: op.Priority, ExpectedNs: int64(op.Expected), User: op.User, Claims: op.Claims,
+		SizeClass: op.Size.Class, SizeTimeoutNs: int64(op.Size.Timeout), SizeExpectedNs: int64(op.Size.Expected),
+		SizeHedge: op.Size.Hedge,
+	}
+}
+
+func decodeOperation(m *record.Submit) (*core.Operation, error) {
+	fn, err := digest.FunctionFromProto(m.GetFunction())
+	if err != nil {
+		return nil, err
+	}
+	d, err := digest.FromProto(fn, m.GetDigest())
+	if err != nil {
+		return nil, err
+	}
+	return &core.Operation{
+		Name: m.GetName(), Instance: m.GetInstance(), Digest: d, Action: &repb.Action{},
+		Platform: core.NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: decodeMetadata(m.GetRequest()),
+		Priority: m.GetPriority(), Expected: time.Duration(m.GetExpectedNs()), User: m.GetUser(), Claims: m.GetClaims(),
+		Size: core.Size{
+			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()), Hedge: m.GetSizeHedge(),
+		},
+	}, nil
+}
+
+func encodeMetadata(m core.Metadata) *repb.RequestMetadata {
+	return &repb.RequestMetadata{
+		ToolInvocationId: m.ToolInvocation, CorrelatedInvocationsId: m.Correlated,
+		ActionMnemonic: m.Mnemonic, TargetId: m.Target, ConfigurationId: m.Configuration,
+	}
+}
+
+func decodeMetadata(m *repb.RequestMetadata) core.Metadata {
+	return core.Metadata{
+		ToolInvocation: m.GetToolInvocationId(), Correlated: m.GetCorrelatedInvocationsId(),
+		Mnemonic: m.GetActionMnemonic(), Target: m.GetTargetId(), Configuration: m.GetConfigurationId(),
+	}
+}
+
+// EncodeHeld returns as much of h as decides what State does.
+func EncodeHeld(h core.Held) *record.Held {
+	return &record.Held{
+		Operation: encodeOperation(h.Operation), Queued: timestamppb.New(h.Queued), Started: timestamppb.New(h.Started),
+		Attempts: int32(h.Attempts), Worker: h.Worker, Id: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform.Proto(),
+		SizeClass: h.SizeClass,
+	}
+}
+
+// DecodeHeld undoes EncodeHeld. It takes what a worker is given with the operation, too, if that is there.
+func DecodeHeld(m *record.Held) (core.Held, error) {
+	op, err := decodeOperation(m.GetOperation())
+	if err != nil {
+		return core.Held{}, err
+	}
+	if m.GetAction() != nil {
+		op.Action = m.GetAction()
+	}
+	op.Auxiliary = m.GetAuxiliary()
+	return core.Held{
+		Operation: op, Queued: m.GetQueued().AsTime(), Started: m.GetStarted().AsTime(), Attempts: int(m.GetAttempts()),
+		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(), WorkerPlatform: core.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(),
+	}, nil
+}
+
+func encodeReport(r *core.Report) *record.Sync {
+	return &record.Sync{
+		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
+		Platform: r.Platform.Proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionName(r.Action),
+		PreferIdle: r.PreferIdle, Uploading: r.Uploading, Running: r.Running,
+	}
+}
+
+// actionName returns "<hash>/<size>", without the function, which workers do not say; nothing for none.
+func actionName(d digest.Digest) string {
+	if d.IsZero() {
+		return ""
+	}
+	var room [digest.HashSize]byte
+	return hex.EncodeToString(d.AppendHash(room[:0])) + "/" + strconv.FormatInt(d.SizeBytes(), 10)
+}
+
+func decodeReport(m *record.Sync) (*core.Report, error) {
+	r := &core.Report{
+		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
+		Platform: core.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: core.Doing(m.GetDoing()),
+		PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(), Running: m.GetRunning(),
+	}
+	if name := m.GetAction(); name != "" {
+		hash, size, _ := strings.Cut(name, "/")
+		n, err := strconv.ParseInt(size, 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("size of action %s: %w", name, err)
+		}
+		if r.Action, err = digest.Parse(digest.SHA256, hash, n); err != nil {
+			return r, err
+		}
+	}
+	if x := m.GetResponse(); x != nil {
+		r.Response = &repb.ExecuteResponse{Message: fmt.Sprintf("%016x", x.GetHash())}
+		if x.GetHasResult() {
+			r.Response.Result = &repb.ActionResult{ExitCode: x.GetExitCode()}
+		}
+		if x.GetCode() != 0 {
+			r.Response.Status = &spb.Status{Code: x.GetCode(), Message: x.GetMessage()}
+		}
+	}
+	return r, nil
+}
+
+// essence returns what State sees of a response.
+func essence(r *repb.ExecuteResponse) *record.Response {
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(r) // it has come over the wire
+	h := fnv.New64a()
+	_, _ = h.Write(b)
+	return &record.Response{
+		HasResult: r.GetResult() != nil, ExitCode: r.GetResult().GetExitCode(),
+		Code: r.GetStatus().GetCode(), Message: r.GetStatus().GetMessage(), Hash: h.Sum64(),
+	}
+}

@@ -1,0 +1,101 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/proto/record"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// Replayed is what came of a recording.
+type Replayed struct {
+	// State is as after the last event.
+	State  *core.State
+	Events int
+	// Dump describes State and what it has answered, as text. Recorded is the same of the State that was recorded,
+	// at the same point; empty if the recording broke off, as when its program was killed.
+	Dump, Recorded string
+}
+
+// Replay makes a State of what a Journal has written. A recording that breaks off
+// is taken as far as it goes. See, if it is not nil, is called after each event.
+func Replay(r io.Reader, see func(event int, s *core.State) error) (*Replayed, error) {
+	in := &events{Reader: bufio.NewReader(r)}
+	e, err := in.next()
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	start := e.GetStart()
+	if start == nil {
+		return nil, errors.New("replay: this is no recording")
+	}
+	var config core.Config
+	if err := json.Unmarshal(start.GetConfig(), &config); err != nil {
+		return nil, fmt.Errorf("replay: configuration: %w", err)
+	}
+	state, err := core.NewState(config)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	p, now := &Replayed{State: state}, start.GetAt().AsTime()
+	sum := newAnswers(now)
+	for {
+		m, err := in.next()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("replay: event %d: %w", p.Events, err)
+		}
+		now = now.Add(time.Duration(m.GetDeltaNs()))
+		if end := m.GetEnd(); end != nil {
+			p.Recorded = end.GetState()
+			break
+		}
+		e, err := decode(m)
+		if err != nil {
+			return nil, fmt.Errorf("replay: event %d: %w", p.Events, err)
+		}
+		sum.add(state.Step(now, e))
+		p.Events++
+		if see != nil {
+			if err := see(p.Events, state); err != nil {
+				return nil, fmt.Errorf("replay: after event %d: %w", p.Events, err)
+			}
+		}
+	}
+	p.Dump = sum.describe(state)
+	return p, nil
+}
+
+// events are those of a recording.
+type events struct {
+	*bufio.Reader
+	message bytes.Buffer // that was read last
+}
+
+// next returns the next one, io.EOF after the last. However long a message says it is, no more
+// memory is taken than there are bytes.
+func (in *events) next() (*record.Event, error) {
+	n, err := binary.ReadUvarint(in)
+	if err != nil {
+		return nil, err
+	}
+	in.message.Reset()
+	if _, err := io.CopyN(&in.message, in, int64(min(n, math.MaxInt64))); errors.Is(err, io.EOF) {
+		return nil, io.ErrUnexpectedEOF
+	} else if err != nil {
+		return nil, err
+	}
+	e := &record.Event{}
+	return e, proto.Unmarshal(in.message.Bytes(), e)
+}
