@@ -32,7 +32,7 @@ func (s *State) tasks() map[*task]int {
 			}
 		}
 	}
-	for _, w := range s.workers {
+	for _, w := range s.workers.byKey {
 		if w.task != nil {
 			places[w.task]++
 		}
@@ -52,7 +52,7 @@ func (s *State) checkTasks() string {
 		}
 		if t.worker != nil {
 			executing++
-			if t.worker.task != t || s.workers[t.worker.key] != t.worker {
+			if t.worker.task != t || s.workers.byKey[t.worker.key] != t.worker {
 				return fmt.Sprintf("task %s is with a worker that does not have it", t.action)
 			}
 		} else {
@@ -80,14 +80,14 @@ func (s *State) checkTasks() string {
 		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
-		if !slices.Contains(slices.Collect(s.flightsOf(t).of(t.action)), t) {
+		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {
 			return fmt.Sprintf("task %s is not in flight", t.action)
 		}
 	}
 	if queued != s.queued || executing != s.executing {
 		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.queued, s.executing, queued, executing)
 	}
-	for i, f := range []flights{s.inFlight, s.private} {
+	for i, f := range []flights{s.inFlight.shared, s.inFlight.private} {
 		for a, first := range f {
 			last := first.before
 			for t := range f.of(a) {
@@ -106,22 +106,22 @@ func (s *State) checkTasks() string {
 func (s *State) checkWorkers() string {
 	perQueue := map[*queue][3]int{}
 	connected := 0
-	for connection, ws := range s.connections {
+	for connection, ws := range s.workers.connections {
 		connected += len(ws)
 		for w := range ws {
-			if w.connection != connection || s.workers[w.key] != w || connection == 0 {
+			if w.connection != connection || s.workers.byKey[w.key] != w || connection == 0 {
 				return fmt.Sprintf("connection %d has worker %s, which has %d", connection, w.key, w.connection)
 			}
 		}
 	}
 	n := 0
-	for _, bs := range s.brought {
+	for _, bs := range s.orphans.byAction {
 		n += len(bs)
 	}
-	if n != s.broughtOrder.len() || n > s.cfg.MaxCompleted {
-		return fmt.Sprintf("%d results were brought, %d are in order", n, s.broughtOrder.len())
+	if n != s.orphans.order.len() || n > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d results were brought, %d are in order", n, s.orphans.order.len())
 	}
-	for key, w := range s.workers {
+	for key, w := range s.workers.byKey {
 		n := perQueue[w.queue]
 		n[0]++
 		if w.serving {
@@ -143,7 +143,7 @@ func (s *State) checkWorkers() string {
 			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.seat.Waits())
 		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-		case w.serving != (!w.prefersIdle && !w.drained) || w.resting != (w.prefersIdle && !w.drained) || w.drained != s.drains.match(w):
+		case w.serving != (!w.prefersIdle && !w.drained) || w.resting != (w.prefersIdle && !w.drained) || w.drained != s.workers.isDrained(w):
 			return fmt.Sprintf("worker %s: serving %t, prefers to be idle %t, drained %t", key, w.serving, w.prefersIdle, w.drained)
 		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
 			return fmt.Sprintf("worker %s runs what it does not serve", key)
@@ -197,15 +197,15 @@ func (t *task) spec0(w *worker) *Operation {
 func (s *State) checkOperations() string {
 	places, done := s.tasks(), 0
 	clients := map[string]int{}
-	for _, o := range s.operations {
+	for _, o := range s.operations.byName {
 		if c := o.spec.Client; c != "" && !o.done() {
 			clients[c]++
 		}
 	}
-	if !maps.Equal(clients, s.clients) {
-		return fmt.Sprintf("clients are counted as %v, are %v", s.clients, clients)
+	if !maps.Equal(clients, s.operations.clients) {
+		return fmt.Sprintf("clients are counted as %v, are %v", s.operations.clients, clients)
 	}
-	for name, o := range s.operations {
+	for name, o := range s.operations.byName {
 		if o.done() {
 			done++
 			if o.task != nil || o.timer.slot != 0 {
@@ -220,10 +220,10 @@ func (s *State) checkOperations() string {
 			return fmt.Sprintf("operation %s has %d waiters, timer %d", name, o.waiters, o.timer.slot)
 		}
 	}
-	if done != len(s.completed) || done > s.cfg.MaxCompleted {
-		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.completed))
+	if done != len(s.operations.completed) || done > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.operations.completed))
 	}
-	if done > 0 && (s.expiry.slot == 0 || s.timers.when(&s.expiry).After(s.completed[0].until)) {
+	if done > 0 && (s.operations.expiry.slot == 0 || s.timers.when(&s.operations.expiry).After(s.operations.completed[0].until)) {
 		return "done operations stay for ever"
 	}
 	for i, a := range s.timers.heap {

@@ -9,7 +9,7 @@ import (
 func (s *State) checkQuotas() string {
 	used := map[QuotaKey]int64{}
 	marked := map[*line]int{}
-	for _, w := range s.workers {
+	for _, w := range s.workers.byKey {
 		t, c := w.task, w.pool.cohort
 		if t == nil {
 			continue

@@ -1,27 +1,6 @@
 package core
 
-import (
-	"errors"
-	"maps"
-	"slices"
-)
-
-// ErrTooManyDrains says that MaxDrains patterns are in force.
-var ErrTooManyDrains = errors.New("too many drains are in force; undrain some, or use patterns that match more")
-
-// MaxDrains bounds the patterns in force: each new worker is compared with all.
-const MaxDrains = 1000
-
-// drains are the patterns in force, the oldest first.
-type drains []Pattern
-
-func (d drains) match(w *worker) bool {
-	return slices.ContainsFunc(d, func(p Pattern) bool { return p.Match(w.attribute) })
-}
-
-func (d drains) index(p Pattern) int {
-	return slices.IndexFunc(d, func(x Pattern) bool { return x.String() == p.String() })
-}
+import "slices"
 
 // attribute is what patterns see of a worker: its identity.
 func (w *worker) attribute(name string) (string, bool) {
@@ -30,35 +9,28 @@ func (w *worker) attribute(name string) (string, bool) {
 }
 
 func (e Drain) apply(s *State) error {
-	if s.drains.index(e.Pattern) >= 0 {
-		return nil
+	changed, err := s.workers.drain(e.Pattern)
+	if changed {
+		s.redrain()
 	}
-	if len(s.drains) >= MaxDrains {
-		return ErrTooManyDrains
-	}
-	s.drains = append(s.drains, e.Pattern)
-	s.redrain()
-	return nil
+	return err
 }
 
 func (e Undrain) apply(s *State) error {
-	i := s.drains.index(e.Pattern)
-	if i < 0 {
+	if !s.workers.undrain(e.Pattern) {
 		return ErrUnknown
 	}
-	s.drains = slices.Delete(s.drains, i, i+1)
 	s.redrain()
 	return nil
 }
 
 // Drains returns the patterns in force, the oldest first.
-func (s *State) Drains() []Pattern { return slices.Clone(s.drains) }
+func (s *State) Drains() []Pattern { return slices.Clone(s.workers.drains) }
 
 // redrain applies the patterns in force to all workers, in the order of their names.
 func (s *State) redrain() {
-	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
-		w := s.workers[key]
-		drained := s.drains.match(w)
+	for _, w := range s.workers.sorted() {
+		drained := s.workers.isDrained(w)
 		if drained == w.drained {
 			continue
 		}
@@ -72,4 +44,15 @@ func (s *State) redrain() {
 			s.offer(w)
 		}
 	}
+}
+
+func (e Disconnect) apply(s *State) error {
+	limit := s.now.Add(s.cfg.DisconnectSlack)
+	for _, w := range s.workers.disconnect(e.Connection) {
+		// A call that is held has its own hangup, and no action that suffers.
+		if !w.held && s.timers.when(&w.timer).After(limit) {
+			s.timers.set(&w.timer, limit)
+		}
+	}
+	return nil
 }

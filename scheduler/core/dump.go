@@ -19,16 +19,16 @@ func (s *State) Dump() string {
 	if s.isSettling() {
 		d.line("settling%s", d.timer(s.settle))
 	}
-	for _, p := range s.drains {
+	for _, p := range s.workers.drains {
 		d.line("drain %s", p)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
-		d.worker(s.workers[key])
+	for _, w := range s.workers.sorted() {
+		d.worker(w)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
-		d.operation(s.operations[name])
+	for _, name := range slices.Sorted(maps.Keys(s.operations.byName)) {
+		d.operation(s.operations.byName[name])
 	}
-	d.flights(s.inFlight, s.private)
+	d.flights(s.inFlight.shared, s.inFlight.private)
 	for _, t := range s.unmatched.all() {
 		d.line("unmatched %s", t.action)
 	}
@@ -40,11 +40,11 @@ func (s *State) Dump() string {
 	for _, c := range s.cohorts {
 		d.cohort(s, c)
 	}
-	for _, b := range s.broughtOrder.all() {
-		d.line("brought %s by %s%s", b.action, b.worker, d.timer(b.timer))
+	for _, r := range s.orphans.order.all() {
+		d.line("brought %s by %s%s", r.action, r.worker, d.timer(r.timer))
 	}
-	for _, c := range slices.Sorted(maps.Keys(s.clients)) {
-		d.line("client %q %d", c, s.clients[c])
+	for _, c := range slices.Sorted(maps.Keys(s.operations.clients)) {
+		d.line("client %q %d", c, s.operations.clients[c])
 	}
 	return d.text.String()
 }

@@ -19,7 +19,7 @@ const explainAtMost = 5
 func (s *State) explain(spec *Operation) string {
 	pools := slices.DeleteFunc(s.sortedPools(), func(p *pool) bool { return p.serving() == 0 })
 	if len(pools) == 0 {
-		if len(s.workers) > 0 {
+		if len(s.workers.byKey) > 0 {
 			return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
 		}
 		return fmt.Sprintf("no worker is connected; the action asks for %s", spec.Platform)

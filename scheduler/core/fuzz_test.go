@@ -184,7 +184,7 @@ func (f *fuzzer) step() {
 func (f *fuzzer) sync(now time.Time, worker string) {
 	words := []string{worker}
 	action := f.pick("a", "b", "c", "d")
-	w := f.state.workers[worker]
+	w := f.state.workers.byKey[worker]
 	if w != nil && w.task != nil && f.pick("true", "true", "true", "lie") == "true" {
 		action = f.actions[w.task.action.String()]
 	}
@@ -236,7 +236,7 @@ func (f *fuzzer) tell(now time.Time, e Event) Out {
 		delete(f.waiting, r.Call)
 	}
 	for call := range f.waiting {
-		w := f.state.workers[f.calls[call]]
+		w := f.state.workers.byKey[f.calls[call]]
 		if w == nil || !w.held || w.call != call {
 			f.t.Fatalf("call %d of %s will never be answered", call, f.calls[call])
 		}
@@ -264,7 +264,7 @@ func (f *fuzzer) finish() {
 		f.tell(f.next, Tick{})
 	}
 	s := f.state
-	for name, o := range s.operations {
+	for name, o := range s.operations.byName {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
 	for _, c := range s.cohorts {
@@ -273,8 +273,8 @@ func (f *fuzzer) finish() {
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight) + len(s.private), "timers": len(s.timers.heap),
-		"operations": len(s.completed), "results": len(s.brought), "clients": len(s.clients), "connections": len(s.connections),
+		"workers": len(s.workers.byKey), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": len(s.timers.heap),
+		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
 	}
 	for what, n := range left {
 		if n > 0 {

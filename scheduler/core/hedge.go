@@ -42,9 +42,9 @@ func (s *State) runs(w *worker) {
 	}
 }
 
-// overdue starts a task once more, on the largest size class, if a worker there is idle; else
+// hedge starts a task once more, on the largest size class, if a worker there is idle; else
 // it looks again soon.
-func (s *State) overdue(t *task) {
+func (s *State) hedge(t *task) {
 	w := t.rival()
 	if w == nil {
 		s.timers.set(&t.timer, s.now.Add(s.cfg.SyncInterval))
@@ -81,9 +81,7 @@ func (s *State) leaveRace(w *worker) {
 		s.timers.set(&t.timer, s.now.Add(t.spec.Size.Timeout))
 	} else {
 		t.worker, t.started, t.outgrown, t.hedged = r.worker, r.since, true, false
-		for o := range t.operations.all() {
-			s.changed(o)
-		}
+		s.operations.changedAll(t)
 	}
 	s.recharge(t, t.worker)
 }

@@ -33,7 +33,7 @@ func TestRandomRaces(t *testing.T) {
 				name := []string{"s1", "s2", "l1", "l2"}[r.IntN(4)]
 				h.event(now, "sync", append([]string{name}, append(h.something(r, name), workers[name])...))
 			}
-			for _, w := range h.state.workers {
+			for _, w := range h.state.workers.byKey {
 				if w.task != nil && w.task.race != nil {
 					raced++
 				}
@@ -45,7 +45,7 @@ func TestRandomRaces(t *testing.T) {
 			}
 			h.event(h.next, "tick", nil)
 		}
-		if s := h.state; len(s.workers) > 0 || len(s.operations) > 0 || len(s.timers.heap) > 0 || len(s.pools) > 0 {
+		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 || len(s.timers.heap) > 0 || len(s.pools) > 0 {
 			t.Errorf("seed %d: this is left:\n%s", seed, s.Dump())
 		}
 	}
@@ -56,7 +56,7 @@ func TestRandomRaces(t *testing.T) {
 
 // something is what a worker might say next.
 func (h *history) something(r *rand.Rand, name string) []string {
-	w := h.state.workers[name]
+	w := h.state.workers.byKey[name]
 	if w == nil || w.task == nil && w.stopping == (action{}) || r.IntN(12) == 0 {
 		return []string{"idle"}
 	}

@@ -20,7 +20,7 @@ type Held struct {
 // Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
 // every worker.
 func (s *State) Held(since time.Time, atMost int) (held []Held) {
-	for _, w := range s.workers {
+	for _, w := range s.workers.byKey {
 		t := w.task
 		if t == nil || t.worker != w || t.spec == nil || t.started.After(since) {
 			continue
@@ -40,8 +40,8 @@ func (s *State) Held(since time.Time, atMost int) (held []Held) {
 
 func (e Restore) apply(s *State) error {
 	h := e.Held
-	w := s.workers[h.Worker]
-	if s.operations[h.Name] != nil || w != nil && !w.away {
+	w := s.workers.byKey[h.Worker]
+	if s.operations.byName[h.Name] != nil || w != nil && !w.away {
 		return nil
 	}
 	if w == nil {
@@ -56,30 +56,22 @@ func (e Restore) apply(s *State) error {
 		return nil
 	}
 	if t != nil {
-		s.join(t, s.readmit(h, &operation{}))
+		s.join(t, s.operations.restore(h, &operation{}))
 		return nil
 	}
 	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), worker: w, started: h.Started, pool: w.pool}
 	t.timer.owner, t.item.Owner = t, t
 	w.task, w.confirmed = t, true
-	s.launch(t)
+	s.inFlight.add(t)
 	s.executing++
-	o := s.readmit(h, &t.alone)
+	o := s.operations.restore(h, &t.alone)
 	o.task = t
 	t.operations.add(o)
 	s.charge(t)
 	s.attach(t, o)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
-	s.changed(o)
+	s.operations.changed(o)
 	return nil
-}
-
-// readmit is accept, of an operation for which nobody waits yet.
-func (s *State) readmit(h Held, o *operation) *operation {
-	s.accept(h.Operation, o)
-	o.queued, o.waiters, o.restored = h.Queued, 0, true
-	s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
-	return o
 }
 
 // unclaimed reports whether a task was taken over and no client has come back for it.
@@ -101,11 +93,10 @@ func (s *State) forget(t *task) bool {
 		}
 		t.detach(o)
 		t.operations.remove(o)
-		delete(s.operations, o.spec.Name)
-		s.discount(o)
+		s.operations.drop(o)
 		s.timers.stop(&o.timer)
 		o.task = nil
-		s.changed(o)
+		s.operations.changed(o)
 	}
 	if t.operations.empty() {
 		s.drop(t)

@@ -28,7 +28,7 @@ type WorkerView struct {
 // order.
 func (s *State) WorkerKeys(p *Pattern) []string {
 	var keys []string
-	for key, w := range s.workers {
+	for key, w := range s.workers.byKey {
 		if p == nil || p.Match(w.attribute) {
 			keys = append(keys, key)
 		}
@@ -38,7 +38,7 @@ func (s *State) WorkerKeys(p *Pattern) []string {
 
 // Worker returns what is known of a worker; false if it is not.
 func (s *State) Worker(key string) (WorkerView, bool) {
-	w, ok := s.workers[key]
+	w, ok := s.workers.byKey[key]
 	if !ok {
 		return WorkerView{}, false
 	}
@@ -62,7 +62,7 @@ type Entry struct {
 // what comes or ends meanwhile may be left out.
 func (s *State) Entries() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		for _, o := range s.operations {
+		for _, o := range s.operations.byName {
 			if o.task == nil {
 				continue // it is done
 			}
@@ -167,7 +167,7 @@ func (s *State) QueueCounts() (queues []QueueView) {
 
 func (s *State) eachQueue(do func(*queue, QueueView)) {
 	executing, draining, resting := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
-	for _, w := range s.workers {
+	for _, w := range s.workers.byKey {
 		switch {
 		case w.task != nil:
 			executing[w.queue]++

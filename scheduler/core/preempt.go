@@ -30,8 +30,8 @@ type mark struct {
 	place *list.Element
 }
 
-// due has the next worker that calls and can be used do what this one did not.
-func (m *mark) due(*State) { m.place = m.claim.queue.overdue.pushBack(m) }
+// standBy has the next worker that calls and can be used do what this one did not.
+func (m *mark) standBy() { m.place = m.claim.queue.overdue.pushBack(m) }
 
 // short reports whether a line's instance is below its minimum and waits in it.
 func (l *line) short() bool {
@@ -73,9 +73,9 @@ func (s *State) arm(l *line) {
 	s.timers.set(&l.timer, at)
 }
 
-// due marks as many tasks as the line needs, for those of it that have waited for
+// mark marks as many tasks as the line needs, for those of it that have waited for
 // long enough.
-func (l *line) due(s *State) {
+func (s *State) mark(l *line) {
 	if !l.short() {
 		return
 	}
@@ -189,7 +189,7 @@ func (s *State) standsIn(w *worker) bool {
 			return true
 		default:
 			again := s.markFor(&m.share.run, l, m.deadline)
-			again.due(s)
+			again.standBy()
 			return false
 		}
 	}
@@ -206,9 +206,7 @@ func (s *State) preempt(w *worker) {
 	s.release(t)
 	t.preempted++
 	t.resends, t.returned = 0, true
-	for o := range t.operations.all() {
-		s.changed(o)
-	}
+	s.operations.changedAll(t)
 	if !s.nextFor(w, l) {
 		w.yields = true
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})

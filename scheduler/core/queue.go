@@ -135,10 +135,10 @@ func (q *queue) open() bool { return q.serving > 0 || q.rest.slot > 0 }
 // cost is what a running task of the queue counts in its pool's tree.
 func (q *queue) cost() int64 { return max(int64(q.class), 1) }
 
-// due closes a queue that only has workers that have long wanted no work, nor do
+// rested closes a queue that only has workers that have long wanted no work, nor do
 // any. Those that do some may well go on after it.
-func (q *queue) due(s *State) {
-	for _, w := range s.workers {
+func (s *State) rested(q *queue) {
+	for _, w := range s.workers.byKey {
 		if w.queue == q && w.resting && w.task != nil {
 			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
 			return

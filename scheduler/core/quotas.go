@@ -160,14 +160,13 @@ type QuotaRun struct {
 // the workers' keys.
 func (s *State) QuotaRuns() map[QuotaKey][]QuotaRun {
 	runs := map[QuotaKey][]QuotaRun{}
-	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
-		w := s.workers[key]
+	for _, w := range s.workers.sorted() {
 		sh := w.share()
 		if sh == nil {
 			continue
 		}
 		k := QuotaKey{sh.cohort.Name, sh.instance}
-		runs[k] = append(runs[k], QuotaRun{w.task.spec, key, w.task.started, sh.cohort.Cost(w.queue.class)})
+		runs[k] = append(runs[k], QuotaRun{w.task.spec, w.key, w.task.started, sh.cohort.Cost(w.queue.class)})
 	}
 	return runs
 }

@@ -1,150 +1,103 @@
 package core
 
-import "slices"
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+)
 
-// enroll returns the worker that reports, known from now on, in the pool and
-// queue it says it belongs to, with no call held; w is it if it is known, else nil.
-func (s *State) enroll(w *worker, r *Report) *worker {
-	if w != nil {
-		s.unidle(w)
-		if w.held {
-			s.answer(w, Reply{Do: Superseded, NextSync: s.now})
-			s.timers.stop(&w.timer)
-		}
-		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
-			return w
-		}
-		s.remove(w)
-	}
-	p := s.pool(r.Prefix, r.Platform)
-	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
-	w.drained = s.drains.match(w)
-	w.timer.owner, w.seat.Owner, w.seat.Lane = w, w, r.SizeClass
-	w.queue.workers++
-	s.workers[w.key] = w
-	return w
+// ErrTooManyDrains says that MaxDrains patterns are in force.
+var ErrTooManyDrains = errors.New("too many drains are in force; undrain some, or use patterns that match more")
+
+// MaxDrains bounds the patterns in force: each new worker is compared with all.
+const MaxDrains = 1000
+
+// A roster has all workers that are known, by their keys.
+type roster struct {
+	byKey map[string]*worker
+	// connections are the workers by the connection that they last called over.
+	connections map[uint64]map[*worker]struct{}
+	// drains hold for the workers that they match, now and later; the oldest first.
+	drains []Pattern
 }
 
-// pool returns the pool of a prefix and platform, made if need be.
-func (s *State) pool(prefix string, platform Platform) *pool {
-	key := poolKey{prefix, platform.Key()}
-	p := s.pools[key]
-	if p == nil {
-		p = s.newPool(prefix, platform)
-		s.pools[key] = p
-	}
-	return p
+func newRoster() *roster {
+	return &roster{byKey: map[string]*worker{}, connections: map[uint64]map[*worker]struct{}{}}
 }
 
-// serve notes whether a worker takes work.
-func (s *State) serve(w *worker) {
-	serving, resting := !w.prefersIdle && !w.drained, w.prefersIdle && !w.drained
-	if w.serving == serving && w.resting == resting {
+// sorted returns all workers in the order of their keys.
+func (r *roster) sorted() []*worker {
+	return slices.SortedFunc(maps.Values(r.byKey), byKey)
+}
+
+func byKey(a, b *worker) int { return cmp.Compare(a.key, b.key) }
+
+// add makes a worker known.
+func (r *roster) add(w *worker) { r.byKey[w.key] = w }
+
+// remove forgets a worker.
+func (r *roster) remove(w *worker) {
+	r.connect(w, 0)
+	delete(r.byKey, w.key)
+}
+
+// connect notes which connection a worker called over; 0: none.
+func (r *roster) connect(w *worker, connection uint64) {
+	if w.connection == connection {
 		return
 	}
-	q, open, served := w.queue, w.queue.open(), w.queue.served()
-	s.withdraw(w)
-	w.serving, w.resting = serving, resting
-	s.shield(w)
-	switch {
-	case serving:
-		q.serving++
-		s.timers.stop(&q.rest)
-	case resting:
-		q.resting++
-		if q.serving == 0 && q.rest.slot == 0 {
-			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+	if ws := r.connections[w.connection]; ws != nil {
+		delete(ws, w)
+		if len(ws) == 0 {
+			delete(r.connections, w.connection)
 		}
 	}
-	s.watch(q)
-	switch {
-	case q.open() && !open:
-		s.rematchUnmatched(func(t *task) bool { return w.pool.serves(t.spec) })
-	case !q.served():
-		s.vacate(q)
-	}
-	if q.served() && !served {
-		s.relieve(q)
-	}
-}
-
-// withdraw takes a worker from those that serve its queue or rest; vacate follows.
-func (s *State) withdraw(w *worker) {
-	q := w.queue
-	if w.serving {
-		q.serving--
-	}
-	if w.resting {
-		q.resting--
-	}
-	if q.resting == 0 {
-		s.timers.stop(&q.rest)
-	} else if q.serving == 0 && w.serving {
-		s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
-	}
-	w.serving, w.resting = false, false
-}
-
-// vacate moves the tasks of a queue that nobody serves, if there is another for them,
-// or if it is no longer open. A declared one keeps them for a while.
-func (s *State) vacate(q *queue) {
-	if q.declared {
-		s.watch(q)
+	w.connection = connection
+	if connection == 0 {
 		return
 	}
-	if q.waiting == 0 || q.served() {
-		return
+	if r.connections[connection] == nil {
+		r.connections[connection] = map[*worker]struct{}{}
 	}
-	elsewhere := false
-	for prefix := range prefixes(q.pool.prefix) {
-		p := s.pools[poolKey{prefix, q.pool.platform.Key()}]
-		elsewhere = elsewhere || p != nil && p.largest((*queue).served) != nil
-	}
-	if elsewhere || !q.open() {
-		s.rematch(q.tasks())
-	}
+	r.connections[connection][w] = struct{}{}
 }
 
-// relieve has a queue that is served again take what waits for those of its pool
-// that are not.
-func (s *State) relieve(q *queue) {
-	for _, other := range q.pool.queues {
-		s.vacate(other)
+// disconnect returns the workers that called last over a connection, which has ended, in the order of their keys.
+func (r *roster) disconnect(connection uint64) []*worker {
+	gone := slices.SortedFunc(maps.Keys(r.connections[connection]), byKey)
+	for _, w := range gone {
+		r.connect(w, 0)
 	}
+	return gone
 }
 
-// rematchUnmatched places those unmatched tasks that a queue has come for, which concerned, a quick look, says of
-// all of them; the others keep their time.
-func (s *State) rematchUnmatched(concerned func(*task) bool) {
-	var found []*task
-	for e := s.unmatched.l.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*task); concerned(t) && s.match(t.spec, t.class(), !t.impatient) != nil {
-			found = append(found, t)
-		}
-	}
-	s.rematch(found)
+// isDrained reports whether a pattern in force matches a worker.
+func (r *roster) isDrained(w *worker) bool {
+	return slices.ContainsFunc(r.drains, func(p Pattern) bool { return p.Match(w.attribute) })
 }
 
-// remove forgets a worker, and its queue and pool if they were its alone. What
-// it ran goes back to a queue.
-func (s *State) remove(w *worker) {
-	s.timers.stop(&w.timer)
-	s.connect(w, 0)
-	delete(s.workers, w.key)
-	s.withdraw(w)
-	if w.task != nil {
-		// Before the queue is moved: what ran is older than what waits.
-		s.lose(w)
+// drain puts a pattern in force; false: an equal one is.
+func (r *roster) drain(p Pattern) (bool, error) {
+	if r.index(p) >= 0 {
+		return false, nil
 	}
-	w.pool.tree.Leave(&w.seat)
-	s.vacate(w.queue)
-	w.queue.workers--
-	if w.queue.workers == 0 && !w.queue.declared {
-		p := w.pool
-		p.queues = slices.DeleteFunc(p.queues, func(q *queue) bool { return q == w.queue })
-		if len(p.queues) == 0 {
-			delete(s.pools, p.key())
-			p.leaveCohort()
-		}
+	if len(r.drains) >= MaxDrains {
+		return false, ErrTooManyDrains
 	}
+	r.drains = append(r.drains, p)
+	return true, nil
+}
+
+// undrain takes an equal pattern back; false: none is in force.
+func (r *roster) undrain(p Pattern) bool {
+	i := r.index(p)
+	if i >= 0 {
+		r.drains = slices.Delete(r.drains, i, i+1)
+	}
+	return i >= 0
+}
+
+func (r *roster) index(p Pattern) int {
+	return slices.IndexFunc(r.drains, func(x Pattern) bool { return x.String() == p.String() })
 }

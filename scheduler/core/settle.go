@@ -1,18 +1,10 @@
 package core
 
-import (
-	"maps"
-	"slices"
-)
-
-// settling ends the time in which nothing is given to workers (Config.Settle).
-type settling struct{}
-
-// due lets the workers that came meanwhile, in the order of their names, have
-// what waits.
-func (settling) due(s *State) {
-	for _, key := range slices.Sorted(maps.Keys(s.workers)) {
-		if w := s.workers[key]; w.held {
+// settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
+// meanwhile, in the order of their names, have what waits.
+func (s *State) settled() {
+	for _, w := range s.workers.sorted() {
+		if w.held {
 			s.offer(w)
 		}
 	}

@@ -164,9 +164,7 @@ func (s *State) conclude(w *worker, e ending) {
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--
 	t.resends, t.returned = 0, true
-	for o := range t.operations.all() {
-		s.changed(o)
-	}
+	s.operations.changedAll(t)
 	s.enqueue(t)
 }
 

@@ -75,11 +75,11 @@ type task struct {
 	timer timer
 }
 
-// due ends a task that nobody could serve, or that nobody asked for, or starts one
+// overdue ends a task that nobody could serve, or that nobody asked for, or starts one
 // again that takes too long.
-func (t *task) due(s *State) {
+func (s *State) overdue(t *task) {
 	if t.worker != nil && t.spec != nil {
-		s.overdue(t)
+		s.hedge(t)
 		return
 	}
 	if t.worker != nil {
@@ -103,25 +103,6 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 	return &repb.ExecuteResponse{Status: &spb.Status{Code: int32(code), Message: message}}
 }
 
-// joinable returns the task that an operation may share, or nil. An orphan is
-// there for anybody who asks for its action, also for a private operation, which
-// then has it alone: most likely that is whose it was before a restart. So is what was taken
-// over, until a client has come back for it.
-func (s *State) joinable(spec *Operation, a action) *task {
-	for t := range s.inFlight.few(a) {
-		if t.spec == nil && t.worker.pool.serves(spec) {
-			return t
-		}
-		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
-			continue
-		}
-		if !t.spec.Private && !spec.Private || t.worker != nil && t.unclaimed() {
-			return t
-		}
-	}
-	return nil
-}
-
 // serves reports whether the pool's workers may run an action.
 func (p *pool) serves(spec *Operation) bool {
 	return p.platform.Key() == spec.Platform.Key() && instance.Below(spec.Instance, p.prefix)
@@ -141,7 +122,7 @@ func (s *State) join(t *task, o *operation) {
 	}
 	s.urge(t, o.spec.Priority)
 	s.attach(t, o)
-	s.changed(o)
+	s.operations.changed(o)
 }
 
 // start queues a new task for an operation.
@@ -149,8 +130,8 @@ func (s *State) start(t *task, o *operation) {
 	t.timer.owner, t.item.Owner = t, t
 	t.operations.add(o)
 	o.task, t.private = t, o.spec.Private
-	s.launch(t)
-	s.changed(o)
+	s.inFlight.add(t)
+	s.operations.changed(o)
 	s.enqueue(t)
 }
 
@@ -252,9 +233,7 @@ func (s *State) hand(t *task, w *worker) {
 	s.charge(t)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	t.hedged = t.mayHedge()
-	for o := range t.operations.all() {
-		s.changed(o)
-	}
+	s.operations.changedAll(t)
 }
 
 // release takes a task from its worker and leaves it in no place. If another one runs it, too,
@@ -328,31 +307,16 @@ func (s *State) drop(t *task) {
 	}
 	s.move(t, nil)
 	s.timers.stop(&t.timer)
-	s.flightsOf(t).remove(t)
-}
-
-// launch has a task found by its action from now on.
-func (s *State) launch(t *task) {
-	s.launched++
-	t.number = s.launched
-	s.flightsOf(t).add(t)
+	s.inFlight.remove(t)
 }
 
 // older reports whether a task was launched before another one.
 func (t *task) older(than *task) bool { return int32(t.number-than.number) < 0 }
 
-// flightsOf returns where a task is found by its action.
-func (s *State) flightsOf(t *task) flights {
-	if t.private {
-		return s.private
-	}
-	return s.inFlight
-}
-
 // finish completes the operations of a task, wherever it is.
 func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
 	for o := range t.operations.all() {
-		s.complete(o, resp)
+		s.operations.complete(o, resp)
 	}
 	s.drop(t)
 	for o := range t.operations.all() {
@@ -384,8 +348,6 @@ func (s *State) lose(w *worker) {
 	s.tally.Returned++
 	s.release(t)
 	t.resends, t.returned = 0, true
-	for o := range t.operations.all() {
-		s.changed(o)
-	}
+	s.operations.changedAll(t)
 	s.enqueue(t)
 }

@@ -2,10 +2,16 @@ package core
 
 import "time"
 
-// A timer is when something of State is due. It lives inside its owner; the
-// zero timer, with the owner filled in, is not set.
+// A clock has the time of the present event, and what is due later. It stands still between events.
+type clock struct {
+	now    time.Time
+	timers timers
+}
+
+// A timer is when something is due. It lives inside its owner, which State.due
+// knows what to do for; the zero timer, with the owner filled in, is not set.
 type timer struct {
-	owner interface{ due(s *State) }
+	owner any
 	at    moment
 	// order decides between equal times: first set, first due.
 	order uint64

@@ -15,7 +15,7 @@ const allHeld = "each instance name that waits here is at its maximum"
 // WaitsFor says for what an operation waits, and behind whom; empty if it does not wait. It looks
 // at every worker.
 func (s *State) WaitsFor(name string) string {
-	o, ok := s.operations[name]
+	o, ok := s.operations.byName[name]
 	if !ok || o.task == nil || o.task.worker != nil {
 		return ""
 	}
@@ -28,7 +28,7 @@ func (s *State) WaitsFor(name string) string {
 		return c.whyHeld(instance, q.class)
 	}
 	idle := 0
-	for _, w := range s.workers {
+	for _, w := range s.workers.byKey {
 		if w.queue == q && w.task == nil && w.serving {
 			idle++
 		}

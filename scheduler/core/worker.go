@@ -54,8 +54,8 @@ type ending struct {
 	outOfMemory bool
 }
 
-// due ends the hold of an idle worker's call, or gives the worker up.
-func (w *worker) due(s *State) {
+// silent ends the hold of an idle worker's call, or gives the worker up.
+func (s *State) silent(w *worker) {
 	if w.held {
 		s.unidle(w)
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
@@ -70,8 +70,8 @@ func (w *worker) due(s *State) {
 }
 
 func (r *Report) apply(s *State) error {
-	w := s.enroll(s.workers[r.Worker], r)
-	s.connect(w, r.Connection)
+	w := s.enroll(s.workers.byKey[r.Worker], r)
+	s.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	s.serve(w)
 	w.call, w.held = r.Call, true
@@ -90,7 +90,7 @@ func (r *Report) apply(s *State) error {
 }
 
 func (e Hangup) apply(s *State) error {
-	if w := s.workers[e.Worker]; w != nil && w.held && w.call == e.Call {
+	if w := s.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
 		s.unidle(w)
 		w.held = false
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
@@ -141,7 +141,7 @@ func (s *State) executes(w *worker, a action) {
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	case s.adopt(w, a):
-	case w.stopping == a || s.elsewhere(w, a) != nil:
+	case w.stopping == a || s.inFlight.running(w.pool, a) != nil:
 		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:
@@ -154,9 +154,7 @@ func (s *State) executes(w *worker, a action) {
 func (s *State) back(w *worker) {
 	if w.away && w.task != nil {
 		w.away = false
-		for o := range w.task.operations.all() {
-			s.changed(o)
-		}
+		s.operations.changedAll(w.task)
 	}
 }
 
@@ -185,7 +183,7 @@ func (s *State) completes(w *worker, e ending) {
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
 		s.drop(w.task)
-		s.bring(w, e.action, resp)
+		s.orphans.add(w, e.action, resp)
 	case w.task != nil:
 		e.response = resp
 		s.conclude(w, e)
@@ -209,7 +207,7 @@ func (s *State) tooLate(w *worker, e ending) {
 	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
 	}
-	t := s.waiting(w, e.action)
+	t := s.inFlight.waiting(w.pool, e.action)
 	if t == nil || e.response.GetResult() == nil {
 		return
 	}
@@ -225,10 +223,10 @@ func (s *State) unexpected(w *worker, e ending) {
 	a, resp := e.action, e.response
 	if s.adopt(w, a) {
 		s.conclude(w, e)
-	} else if t := s.elsewhere(w, a); t != nil {
+	} else if t := s.inFlight.running(w.pool, a); t != nil {
 		s.overtake(t, w, resp)
 	} else if w.stopping != a {
-		s.bring(w, a, resp)
+		s.orphans.add(w, a, resp)
 	}
 }
 
@@ -259,40 +257,13 @@ func (s *State) reconcile(w *worker, a action) bool {
 
 // adopt gives a worker the waiting task of an action that it runs already.
 func (s *State) adopt(w *worker, a action) bool {
-	t := s.waiting(w, a)
+	t := s.inFlight.waiting(w.pool, a)
 	if t == nil {
 		return false
 	}
 	s.hand(t, w)
 	w.confirmed, t.inherited = true, true
 	return true
-}
-
-// waiting returns the oldest task of an action that waits, and that a worker might run; nil if there is none.
-func (s *State) waiting(w *worker, a action) (oldest *task) {
-	for _, f := range [...]flights{s.inFlight, s.private} {
-		for t := range f.few(a) {
-			if t.worker == nil && w.pool.serves(t.spec) {
-				if oldest == nil || t.older(oldest) {
-					oldest = t
-				}
-				break
-			}
-		}
-	}
-	return oldest
-}
-
-// elsewhere returns the task of an action that w runs, or has run, and is not
-// expected to, if another worker has it: w was taken for lost and its action given
-// away. Nil if there is none, or if it may be another run of that action.
-func (s *State) elsewhere(w *worker, a action) *task {
-	for t := range s.inFlight.few(a) {
-		if t.worker != nil && t.worker.pool == w.pool && t.spec != nil && !t.spec.Private {
-			return t
-		}
-	}
-	return nil
 }
 
 // overtake ends a task with the result of a worker that was taken for lost, which
@@ -313,7 +284,7 @@ func (s *State) foster(w *worker, a action) {
 	t.timer.owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
-	s.launch(t)
+	s.inFlight.add(t)
 	s.executing++
 	w.task, w.confirmed, w.stopping = t, true, action{}
 }

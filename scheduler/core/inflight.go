@@ -1,0 +1,163 @@
+package core
+
+import (
+	"encoding/hex"
+	"iter"
+	"strconv"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// An action is the digest of one less its function, which workers do not say. The
+// zero action is none.
+type action struct {
+	hash [digest.HashSize]byte
+	// length is the size in bytes and one more.
+	length int64
+}
+
+// actionOf returns what d names; none if d is zero.
+func actionOf(d digest.Digest) (a action) {
+	if !d.IsZero() {
+		d.AppendHash(a.hash[:0])
+		a.length = d.SizeBytes() + 1
+	}
+	return a
+}
+
+// String returns "<hash>/<size>", and nothing for none.
+func (a action) String() string {
+	if a == (action{}) {
+		return ""
+	}
+	return hex.EncodeToString(a.hash[:]) + "/" + strconv.FormatInt(a.length-1, 10)
+}
+
+// maxLook is how many tasks of one action are looked at to find one that fits: clients can make any
+// number of them. Of those beyond it none is found, so that the action may run once more than it had to.
+const maxLook = 1000
+
+// flights are tasks by their action, the oldest of each. Each holds the one that came after it, and the one
+// before it; the oldest holds the latest there.
+type flights map[action]*task
+
+func (f flights) add(t *task) {
+	first := f[t.action]
+	if first == nil {
+		f[t.action], t.before = t, t
+		return
+	}
+	last := first.before
+	last.after, t.before, first.before = t, last, t
+}
+
+func (f flights) remove(t *task) {
+	first := f[t.action]
+	if t.after != nil {
+		t.after.before = t.before
+	} else {
+		first.before = t.before
+	}
+	switch {
+	case first != t:
+		t.before.after = t.after
+	case t.after != nil:
+		f[t.action] = t.after
+	default:
+		delete(f, t.action)
+	}
+	t.before, t.after = nil, nil
+}
+
+// inFlight are the tasks that wait or run.
+type inFlight struct {
+	// shared are by their action, but for private ones that began here: those nobody joins, so that
+	// they are apart from what an operation looks through.
+	shared, private flights
+	// launched is the number of the latest task.
+	launched uint32
+}
+
+func newInFlight() inFlight { return inFlight{shared: flights{}, private: flights{}} }
+
+// add has a task found by its action from now on.
+func (f *inFlight) add(t *task) {
+	f.launched++
+	t.number = f.launched
+	f.of(t).add(t)
+}
+
+func (f *inFlight) remove(t *task) { f.of(t).remove(t) }
+
+// of returns where a task is found by its action.
+func (f *inFlight) of(t *task) flights {
+	if t.private {
+		return f.private
+	}
+	return f.shared
+}
+
+// joinable returns the task that an operation may share, or nil. An orphan is
+// there for anybody who asks for its action, also for a private operation, which
+// then has it alone: most likely that is whose it was before a restart. So is what was restored,
+// until a client has come back for it.
+func (f *inFlight) joinable(spec *Operation, a action) *task {
+	for t := range f.shared.few(a) {
+		if t.spec == nil && t.worker.pool.serves(spec) {
+			return t
+		}
+		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
+			continue
+		}
+		if !t.spec.Private && !spec.Private || t.worker != nil && t.unclaimed() {
+			return t
+		}
+	}
+	return nil
+}
+
+// waiting returns the oldest task of an action that waits, and that a worker of a pool might run; nil if there is
+// none.
+func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
+	for _, flights := range [...]flights{f.shared, f.private} {
+		for t := range flights.few(a) {
+			if t.worker == nil && p.serves(t.spec) {
+				if oldest == nil || t.older(oldest) {
+					oldest = t
+				}
+				break
+			}
+		}
+	}
+	return oldest
+}
+
+// running returns the task of an action that a worker of a pool runs, or has run, and is not
+// expected to, if another worker has it: the former was taken for lost and its action given
+// away. Nil if there is none, or if it may be another run of that action.
+func (f *inFlight) running(p *pool, a action) *task {
+	for t := range f.shared.few(a) {
+		if t.worker != nil && t.worker.pool == p && t.spec != nil && !t.spec.Private {
+			return t
+		}
+	}
+	return nil
+}
+
+// of yields the tasks of an action, the oldest first. They do not change meanwhile.
+func (f flights) of(a action) iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		for t := f[a]; t != nil && yield(t); t = t.after {
+		}
+	}
+}
+
+// few is of, for as many as may be looked at.
+func (f flights) few(a action) iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		left := maxLook
+		for t := f[a]; t != nil && left > 0 && yield(t); t = t.after {
+			left--
+		}
+	}
+}

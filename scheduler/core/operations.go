@@ -1,0 +1,202 @@
+package core
+
+import (
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+)
+
+// An operation is one client's view of a task.
+type operation struct {
+	spec *Operation
+	task *task
+	// before and after are operations of the same task; see sharers.
+	before, after *operation
+	rev           uint64
+	waiters       int32
+	dirty         bool
+	// restored: it was there before this State; see Restore.
+	restored bool
+	queued   time.Time
+	// age is its number, entry its place in the tree that its task is in.
+	age   uint64
+	entry fair.Entry
+	// timer runs while nobody waits, unless it is done.
+	timer timer
+	// last is the final state; it is set when task no longer is.
+	last *Status
+}
+
+func (o *operation) done() bool { return o.last != nil }
+
+// gone: nobody came back for it before it was done, or it was forgotten.
+func (o *operation) gone() bool { return o.last == nil && o.task == nil }
+
+func (o *operation) status() Status {
+	if o.done() {
+		return *o.last
+	}
+	st := Status{
+		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
+		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
+	}
+	if w := o.task.worker; w != nil {
+		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.key, w.away
+		if w.queue != nil {
+			st.Queue = w.queue.name
+		}
+	}
+	return st
+}
+
+// operations are what clients have asked for, by name, until they are forgotten some time after their end.
+type operations struct {
+	*clock
+	cfg    *Config
+	byName map[string]*operation
+	// clients counts the operations of each client that are not done.
+	clients map[string]int
+	// ages numbers the operations.
+	ages uint64
+	// completed are those that are done, the oldest first. All are kept equally long, so that one timer is
+	// enough for them: expiry is when the first of them is to be forgotten, or sooner.
+	completed []kept
+	expiry    timer
+	// dirty are those that the present event has changed, each once.
+	dirty []*operation
+}
+
+// kept names an operation that is done.
+type kept struct {
+	name  string
+	until time.Time
+}
+
+func newOperations(c *clock, cfg *Config) *operations {
+	ops := &operations{clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}}
+	ops.expiry.owner = ops
+	return ops
+}
+
+// add makes o the operation that spec asks for.
+func (ops *operations) add(spec *Operation, o *operation) *operation {
+	ops.ages++
+	o.spec, o.queued, o.waiters, o.age = spec, ops.now, 1, ops.ages
+	o.timer.owner = o
+	ops.byName[spec.Name] = o
+	if spec.Client != "" {
+		ops.clients[spec.Client]++
+	}
+	return o
+}
+
+// restore is add, of an operation that was there before this State and for which nobody waits yet.
+func (ops *operations) restore(h Held, o *operation) *operation {
+	ops.add(h.Operation, o)
+	o.queued, o.waiters, o.restored = h.Queued, 0, true
+	ops.timers.set(&o.timer, ops.now.Add(ops.cfg.ClientGrace))
+	return o
+}
+
+// drop forgets an operation that is not done. Its task is the caller's business.
+func (ops *operations) drop(o *operation) {
+	delete(ops.byName, o.spec.Name)
+	ops.discount(o)
+}
+
+// discount takes an operation that is over from those of its client.
+func (ops *operations) discount(o *operation) {
+	client := o.spec.Client
+	if client == "" {
+		return
+	}
+	if ops.clients[client]--; ops.clients[client] == 0 {
+		delete(ops.clients, client)
+	}
+}
+
+// changed has the operation's waiters told at the end of the event.
+func (ops *operations) changed(o *operation) {
+	o.rev++
+	if !o.dirty {
+		o.dirty = true
+		ops.dirty = append(ops.dirty, o)
+	}
+}
+
+// changedAll is changed for all operations of a task.
+func (ops *operations) changedAll(t *task) {
+	for o := range t.operations.all() {
+		ops.changed(o)
+	}
+}
+
+// notices returns the operations that the present event has changed, and ends it.
+func (ops *operations) notices() (notices []Status) {
+	if n := len(ops.dirty); n > 0 {
+		notices = make([]Status, 0, n)
+	}
+	for _, o := range ops.dirty {
+		o.dirty = false
+		switch {
+		case !o.gone():
+			notices = append(notices, o.status())
+		default: // who follows it is to know
+			notices = append(notices, Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
+		}
+	}
+	ops.dirty = ops.dirty[:0]
+	return notices
+}
+
+// complete sets an operation's last state and keeps it for those who ask for it once more. Its task is the
+// caller's business.
+func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
+	st := o.status()
+	ops.changed(o)
+	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, ops.now, resp
+	o.last, o.task = &st, nil
+	ops.discount(o)
+	ops.timers.stop(&o.timer)
+	k := kept{o.spec.Name, ops.now.Add(ops.cfg.KeepCompleted)}
+	if len(ops.completed) == 0 {
+		ops.timers.set(&ops.expiry, k.until)
+	}
+	ops.completed = append(ops.completed, k)
+	if len(ops.completed) > ops.cfg.MaxCompleted {
+		ops.forgetOldest()
+	}
+}
+
+func (ops *operations) forgetOldest() {
+	delete(ops.byName, ops.completed[0].name)
+	ops.completed[0] = kept{}
+	ops.completed = ops.completed[1:]
+}
+
+// keepLonger keeps all that is kept for so much longer, but not longer than what will be
+// done from now on.
+func (ops *operations) keepLonger(d time.Duration) {
+	limit := ops.now.Add(ops.cfg.KeepCompleted)
+	for i := range ops.completed {
+		k := &ops.completed[i]
+		if k.until = k.until.Add(d); k.until.After(limit) {
+			k.until = limit
+		}
+	}
+	if len(ops.completed) > 0 {
+		ops.timers.set(&ops.expiry, ops.completed[0].until)
+	}
+}
+
+// expire forgets what was kept for long enough.
+func (ops *operations) expire() {
+	for len(ops.completed) > 0 && !ops.completed[0].until.After(ops.now) {
+		ops.forgetOldest()
+	}
+	if len(ops.completed) > 0 {
+		ops.timers.set(&ops.expiry, ops.completed[0].until)
+	}
+}
