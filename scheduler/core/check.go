@@ -22,10 +22,10 @@ func (s *State) Check() string {
 // tasks returns each task with the number of places it is in.
 func (s *State) tasks() map[*task]int {
 	places := map[*task]int{}
-	for _, t := range s.unmatched.all() {
+	for _, t := range s.dispatch.unmatched.all() {
 		places[t]++
 	}
-	for _, p := range s.pools {
+	for _, p := range s.dispatch.pools {
 		for _, q := range p.queues {
 			for _, t := range q.tasks() {
 				places[t]++
@@ -77,15 +77,15 @@ func (s *State) checkTasks() string {
 		if set := t.timer.slot > 0; set != (orphan || unmatched || away) && !(set && hedged) {
 			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
 		}
-		if unmatched && s.match(t.spec, t.class(), !t.impatient) != nil {
+		if unmatched && s.dispatch.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {
 			return fmt.Sprintf("task %s is not in flight", t.action)
 		}
 	}
-	if queued != s.queued || executing != s.executing {
-		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.queued, s.executing, queued, executing)
+	if queued != s.dispatch.queued || executing != s.dispatch.executing {
+		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.dispatch.queued, s.dispatch.executing, queued, executing)
 	}
 	for i, f := range []flights{s.inFlight.shared, s.inFlight.private} {
 		for a, first := range f {
@@ -135,11 +135,11 @@ func (s *State) checkWorkers() string {
 			connected--
 		}
 		switch {
-		case w.key != key || s.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
+		case w.key != key || s.dispatch.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
 			return fmt.Sprintf("worker %s is not where it belongs", key)
 		case w.timer.slot == 0:
 			return fmt.Sprintf("worker %s has no deadline", key)
-		case w.seat.Waits() != (w.held && w.serving && !s.isSettling()):
+		case w.seat.Waits() != (w.held && w.serving && !s.dispatch.isSettling()):
 			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.seat.Waits())
 		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
@@ -152,7 +152,7 @@ func (s *State) checkWorkers() string {
 	if connected != 0 {
 		return fmt.Sprintf("%d connections of workers too many", connected)
 	}
-	for _, p := range s.pools {
+	for _, p := range s.dispatch.pools {
 		if len(p.queues) == 0 {
 			return fmt.Sprintf("pool %v has no queues", p.key())
 		}

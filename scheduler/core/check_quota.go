@@ -32,7 +32,7 @@ func (s *State) checkQuotas() string {
 		}
 		used[QuotaKey{c.Name, sh.instance}] += c.Cost(w.queue.class)
 	}
-	for _, c := range s.cohorts {
+	for _, c := range s.dispatch.cohorts {
 		if c.stirred {
 			return fmt.Sprintf("cohort %s is stirred between events", c.Name)
 		}
@@ -50,7 +50,7 @@ func (s *State) checkQuotas() string {
 }
 
 func (s *State) checkLines(marked map[*line]int) string {
-	for _, p := range s.pools {
+	for _, p := range s.dispatch.pools {
 		for _, q := range p.queues {
 			for _, m := range q.overdue.all() {
 				if m.share.mark != m || m.claim.queue != q {

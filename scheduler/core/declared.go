@@ -74,47 +74,5 @@ func declared(list []SizesConfig) ([]SizesConfig, error) {
 	return list, nil
 }
 
-// declare makes the queues of the classes that are declared. They stay for good.
-func (s *State) declare() {
-	for _, c := range s.cfg.Sizes {
-		p := s.pool(c.Prefix, c.platform())
-		p.startup, p.patience = c.Startup, c.Patience
-		for _, class := range c.Classes {
-			q := p.queue(class)
-			q.declared, q.away = true, true
-		}
-	}
-}
-
 // expected reports whether actions may choose a queue: it has workers, or some are to come.
 func (q *queue) expected() bool { return q.served() || q.declared }
-
-// watch has what waits in a declared queue wait for so long only, while it has no worker.
-func (s *State) watch(q *queue) {
-	away := q.declared && !q.open()
-	if away == q.away {
-		return
-	}
-	q.away = away
-	for _, t := range q.tasks() {
-		switch {
-		case !away:
-			s.timers.stop(&t.timer)
-		case t.impatient:
-			s.rematch([]*task{t})
-		default:
-			s.timers.set(&t.timer, s.now.Add(q.pool.patience))
-		}
-	}
-}
-
-// giveUp has a task that waited for the first worker of a declared class take another class that has
-// workers. It is false if there is none.
-func (s *State) giveUp(t *task) bool {
-	t.impatient = true
-	if s.match(t.spec, t.class(), false) == nil {
-		return false
-	}
-	s.rematch([]*task{t})
-	return true
-}

@@ -37,11 +37,11 @@ func (s *State) redrain() {
 		w.drained = drained
 		if drained {
 			// A call that is held stays so: the worker would come back at once.
-			s.unidle(w)
+			w.unidle()
 		}
-		s.serve(w)
+		s.dispatch.serve(w)
 		if !drained && w.held {
-			s.offer(w)
+			s.dispatch.offer(w)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 func (s *State) Dump() string {
 	d := &dumper{now: s.now, timers: &s.timers}
 	d.line("counts %+v", s.Counts())
-	if s.isSettling() {
-		d.line("settling%s", d.timer(s.settle))
+	if s.dispatch.isSettling() {
+		d.line("settling%s", d.timer(s.dispatch.settle))
 	}
 	for _, p := range s.workers.drains {
 		d.line("drain %s", p)
@@ -29,15 +29,15 @@ func (s *State) Dump() string {
 		d.operation(s.operations.byName[name])
 	}
 	d.flights(s.inFlight.shared, s.inFlight.private)
-	for _, t := range s.unmatched.all() {
+	for _, t := range s.dispatch.unmatched.all() {
 		d.line("unmatched %s", t.action)
 	}
-	for _, p := range s.sortedPools() {
+	for _, p := range s.dispatch.sortedPools() {
 		for _, q := range p.queues {
 			d.queue(q)
 		}
 	}
-	for _, c := range s.cohorts {
+	for _, c := range s.dispatch.cohorts {
 		d.cohort(s, c)
 	}
 	for _, r := range s.orphans.order.all() {

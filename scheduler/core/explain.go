@@ -16,10 +16,10 @@ const explainAtMost = 5
 
 // explain says why no worker can serve an operation: the first thing that none
 // has, and what there is instead.
-func (s *State) explain(spec *Operation) string {
-	pools := slices.DeleteFunc(s.sortedPools(), func(p *pool) bool { return p.serving() == 0 })
+func (d *dispatcher) explain(spec *Operation) string {
+	pools := slices.DeleteFunc(d.sortedPools(), func(p *pool) bool { return p.serving() == 0 })
 	if len(pools) == 0 {
-		if len(s.workers.byKey) > 0 {
+		if slices.ContainsFunc(d.sortedPools(), (*pool).hasWorkers) {
 			return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
 		}
 		return fmt.Sprintf("no worker is connected; the action asks for %s", spec.Platform)
@@ -98,13 +98,6 @@ func (p Platform) without(other Platform) (list []string) {
 		}
 	}
 	return list
-}
-
-// sortedPools returns the pools in the order of their prefix and platform.
-func (s *State) sortedPools() []*pool {
-	return slices.SortedFunc(maps.Values(s.pools), func(a, b *pool) int {
-		return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()))
-	})
 }
 
 // census lists what the pools have, most frequent first, with the number of

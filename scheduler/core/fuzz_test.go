@@ -267,13 +267,13 @@ func (f *fuzzer) finish() {
 	for name, o := range s.operations.byName {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
-	for _, c := range s.cohorts {
+	for _, c := range s.dispatch.cohorts {
 		if len(c.pools) > 0 || len(c.ledger.Used()) > 0 {
 			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.ledger.Used())
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers.byKey), "pools": len(s.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": len(s.timers.heap),
+		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": len(s.timers.heap),
 		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
 	}
 	for what, n := range left {

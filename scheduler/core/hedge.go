@@ -51,13 +51,13 @@ func (s *State) hedge(t *task) {
 		return
 	}
 	s.tally.Hedges++
-	s.unidle(w)
+	w.unidle()
 	t.race, t.late = &race{w, s.now}, true
 	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.worker.queue.class)
 	t.resends = 0
 	w.task, w.confirmed = t, false
 	s.recharge(t, w)
-	s.resend(w)
+	s.calls.run(w)
 }
 
 // recharge has the tree count a running task for the workers that it has now; the last one is w.

@@ -47,7 +47,7 @@ func (e Restore) apply(s *State) error {
 	if w == nil {
 		w = s.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.away = true
-		s.serve(w)
+		s.dispatch.serve(w)
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
 	a := actionOf(h.Digest)
@@ -63,12 +63,12 @@ func (e Restore) apply(s *State) error {
 	t.timer.owner, t.item.Owner = t, t
 	w.task, w.confirmed = t, true
 	s.inFlight.add(t)
-	s.executing++
+	s.dispatch.executing++
 	o := s.operations.restore(h, &t.alone)
 	o.task = t
 	t.operations.add(o)
-	s.charge(t)
-	s.attach(t, o)
+	t.pool.cohort.charge(t)
+	t.attach(o)
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.operations.changed(o)
 	return nil

@@ -178,7 +178,7 @@ func (s *State) eachQueue(do func(*queue, QueueView)) {
 			}
 		}
 	}
-	for _, p := range s.sortedPools() {
+	for _, p := range s.dispatch.sortedPools() {
 		for _, q := range p.queues {
 			do(q, QueueView{
 				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
@@ -201,9 +201,9 @@ func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 		}
 		queues = append(queues, v)
 	})
-	unmatched.Queued = s.unmatched.len()
-	if t, ok := s.unmatched.front(); ok {
-		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.explain(t.spec)
+	unmatched.Queued = s.dispatch.unmatched.len()
+	if t, ok := s.dispatch.unmatched.front(); ok {
+		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.explain(t.spec)
 	}
 	return queues, unmatched
 }

@@ -13,8 +13,10 @@ import (
 type fifo[T any] struct{ l list.List }
 
 func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
-func (f *fifo[T]) remove(e *list.Element)     { f.l.Remove(e) }
-func (f *fifo[T]) len() int                   { return f.l.Len() }
+
+func (f *fifo[T]) remove(e *list.Element) { f.l.Remove(e) }
+
+func (f *fifo[T]) len() int { return f.l.Len() }
 
 // front returns the first value; false if there is none.
 func (f *fifo[T]) front() (v T, ok bool) {
@@ -42,6 +44,8 @@ type pool struct {
 	// tree says what is next, for each size class; levels are what it is made of.
 	tree   *fair.Tree
 	levels []Level
+	// keys is for those of one operation at a time.
+	keys []string
 	// queues are sorted by size class, smallest first.
 	queues []*queue
 	// startup and patience are those of its declared size classes.
@@ -100,6 +104,11 @@ func (p *pool) serving() int {
 	return n
 }
 
+// hasWorkers reports whether a worker of the pool is known, whatever it takes.
+func (p *pool) hasWorkers() bool {
+	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
+}
+
 // A queue is what one size class of a pool has to do and who is free to do it: a
 // lane of the pool's tree. Invariants between events: nothing waits or nobody is
 // idle; nothing waits unless it is open or declared.
@@ -145,10 +154,10 @@ func (s *State) rested(q *queue) {
 		}
 	}
 	if q.declared {
-		s.watch(q)
+		s.dispatch.watch(q)
 		return
 	}
-	s.rematch(q.tasks())
+	s.dispatch.rematch(q.tasks())
 }
 
 // joined and left count a task that waits in the queue.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"container/list"
-	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
@@ -10,8 +9,12 @@ import (
 )
 
 // A cohort is the workers that instances share by quotas.
+//
+// A nil cohort has no quotas: nothing waits for it or counts in it.
 type cohort struct {
 	quota.Cohort
+	*clock
+	cfg *Config
 	// quotas are those of ledger, by instance.
 	quotas map[string]quota.Quota
 	ledger *quota.Ledger
@@ -22,8 +25,8 @@ type cohort struct {
 	preemptions uint64
 }
 
-func newCohort(c quota.Cohort, maxPreemptions int) *cohort {
-	return &cohort{Cohort: c, quotas: map[string]quota.Quota{}, ledger: quota.NewLedger(maxPreemptions)}
+func newCohort(c quota.Cohort, now *clock, cfg *Config) *cohort {
+	return &cohort{Cohort: c, clock: now, cfg: cfg, quotas: map[string]quota.Quota{}, ledger: quota.NewLedger(cfg.MaxPreemptions)}
 }
 
 // A share is what quotas know of a task.
@@ -56,41 +59,6 @@ type line struct {
 	timer timer
 }
 
-// newPool returns a pool without workers.
-func (s *State) newPool(prefix string, platform Platform) *pool {
-	p := &pool{prefix: prefix, platform: platform, levels: s.cfg.levels(prefix, platform)}
-	config, ok := s.cfg.Quotas.Of(func(name, value string) bool {
-		return slices.Contains(platform.properties, property{name, value})
-	})
-	if !ok {
-		p.tree = newTree(p.levels, nil)
-		return p
-	}
-	c := s.cohort(config.Name)
-	p.cohort, c.pools = c, append(c.pools, p)
-	if len(p.levels) == 0 || p.levels[0].Key != KeyInstance {
-		p.levels = append([]Level{{Key: KeyInstance}}, p.levels...)
-	}
-	p.tree = newTree(p.levels, c.grade)
-	return p
-}
-
-// cohort returns the one of a name; nil if there is none.
-func (s *State) cohort(name string) *cohort {
-	for _, c := range s.cohorts {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
-}
-
-func (p *pool) leaveCohort() {
-	if c := p.cohort; c != nil {
-		c.pools = slices.DeleteFunc(c.pools, func(x *pool) bool { return x == p })
-	}
-}
-
 // grade admits the branches of instances.
 func (c *cohort) grade(lane uint32, instance string) fair.Grade {
 	switch c.ledger.Standing(instance, c.Cost(lane)) {
@@ -113,18 +81,6 @@ func (q *queue) hasRoom(instance string) bool {
 	return most == 0 || c.Cost(q.class) <= most
 }
 
-// rehouse moves what waits of an instance where it has no room, and what waits for it to have some.
-func (s *State) rehouse(c *cohort, instance string) {
-	for _, p := range c.pools {
-		for _, q := range p.queues {
-			if l := q.lines[instance]; l != nil && !q.hasRoom(instance) {
-				s.rematch(l.tasks.all())
-			}
-		}
-	}
-	s.rematchUnmatched(func(t *task) bool { return bounded(t.spec.Instance) == instance })
-}
-
 // shareOf returns what quotas know of a task, known from now on.
 func shareOf(t *task) *share {
 	if t.share == nil {
@@ -142,13 +98,12 @@ func (w *worker) share() *share {
 	return w.task.share
 }
 
-// lineUp has a task that waits in a queue do so in a line.
-func (s *State) lineUp(t *task) {
-	q := t.queue
-	if q.pool.cohort == nil {
+// enter has a task that waits in a queue of the cohort do so in a line.
+func (c *cohort) enter(t *task) {
+	if c == nil {
 		return
 	}
-	sh := shareOf(t)
+	q, sh := t.queue, shareOf(t)
 	l := q.lines[sh.instance]
 	if l == nil {
 		l = &line{queue: q, instance: sh.instance}
@@ -159,31 +114,29 @@ func (s *State) lineUp(t *task) {
 		q.lines[sh.instance] = l
 	}
 	if sh.since.IsZero() {
-		sh.since = s.now
+		sh.since = c.now
 	}
 	sh.line, sh.place = l, l.tasks.pushBack(t)
-	s.arm(l)
+	c.arm(l)
 }
 
-// leaveLine undoes it. The task is about to leave its queue.
-func (s *State) leaveLine(t *task) {
+// leave undoes it. The task is about to leave its queue.
+func (c *cohort) leave(t *task) {
 	if t.share == nil || t.share.line == nil {
 		return
 	}
 	l := t.share.line
 	l.tasks.remove(t.share.place)
 	t.share.line, t.share.place = nil, nil
-	s.arm(l)
+	c.arm(l)
 }
 
-// charge counts a task that a worker has, in the cohort if there is one.
-func (s *State) charge(t *task) {
-	w := t.worker
-	c := w.pool.cohort
+// charge counts a task that a worker of the cohort has.
+func (c *cohort) charge(t *task) {
 	if c == nil || t.spec == nil {
 		return
 	}
-	sh := shareOf(t)
+	w, sh := t.worker, shareOf(t)
 	r := &sh.run
 	r.Instance, r.Lane, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
 	r.Preempted, r.Shielded, r.Busy = int(t.preempted), w.spared(), false
@@ -192,41 +145,60 @@ func (s *State) charge(t *task) {
 		r.Priority = min(r.Priority, o.spec.Priority)
 	}
 	sh.cohort, sh.since = c, time.Time{}
-	s.settleQuota(c, sh.instance, c.ledger.Start(r))
+	c.settle(sh.instance, c.ledger.Start(r))
 }
 
-// discharge undoes it.
-func (s *State) discharge(t *task) {
+// discharge undoes it, if the task counts.
+func (c *cohort) discharge(t *task) {
 	sh := t.share
 	if sh == nil || sh.cohort == nil {
 		return
 	}
-	c := sh.cohort
-	s.spare(t)
+	c.spare(t)
 	sh.cohort = nil
 	changed := c.ledger.End(&sh.run)
 	c.stirred = c.stirred || changed
-	s.settleQuota(c, sh.instance, changed)
+	c.settle(sh.instance, changed)
 }
 
-// settleQuota follows a change of what an instance uses or may use. If it changed what
+// set puts a quota in force; the zero Quota is none.
+func (c *cohort) set(instance string, q quota.Quota) {
+	c.quotas[instance] = q
+	if q == (quota.Quota{}) {
+		delete(c.quotas, instance)
+	}
+	c.ledger.Set(instance, q)
+	c.stirred = true
+	c.settle(instance, true)
+}
+
+// stopExcess marks what an instance has running above its maximum, to give way to nobody.
+func (c *cohort) stopExcess(instance string) {
+	for r := c.ledger.Excess(instance); r != nil; r = c.ledger.Excess(instance) {
+		c.ledger.Mark(r)
+		sh := r.Owner.(*task).share
+		sh.mark = &mark{share: sh, deadline: c.now}
+	}
+}
+
+// settle follows a change of what an instance uses or may use. If it changed what
 // may run, it is asked for anew.
-func (s *State) settleQuota(c *cohort, instance string, changed bool) {
+func (c *cohort) settle(instance string, changed bool) {
 	for _, p := range c.pools {
 		if changed {
 			p.tree.Reconsider(instance)
 		}
 		for _, q := range p.queues {
 			if l := q.lines[instance]; l != nil {
-				s.arm(l)
+				c.arm(l)
 			}
 		}
 	}
 }
 
 // urge notes the priority of another operation of a task.
-func (s *State) urge(t *task, priority int32) {
-	if sh := t.share; sh != nil && sh.cohort != nil && priority < sh.run.Priority {
+func (sh *share) urge(priority int32) {
+	if sh != nil && sh.cohort != nil && priority < sh.run.Priority {
 		sh.run.Priority = priority
 		sh.cohort.ledger.Fix(&sh.run)
 	}
@@ -238,7 +210,7 @@ func (w *worker) spared() bool { return w.uploading || !w.serving || w.away }
 // shield notes whether the task of a worker may be stopped: not if it is about to end,
 // nor if the worker would take nothing instead. It rather is if its command runs: on a worker
 // that fetches ahead others may have to wait for a place where one does.
-func (s *State) shield(w *worker) {
+func (w *worker) shield() {
 	sh := w.share()
 	if sh == nil {
 		return
@@ -246,24 +218,5 @@ func (s *State) shield(w *worker) {
 	if shielded := w.spared(); shielded != sh.run.Shielded || w.running != sh.run.Busy {
 		sh.run.Shielded, sh.run.Busy = shielded, w.running
 		sh.cohort.ledger.Fix(&sh.run)
-	}
-}
-
-// offerIdle gives what may run now to workers that are idle.
-func (s *State) offerIdle(c *cohort) {
-	c.stirred = false
-	for _, p := range c.pools {
-		for _, q := range p.queues {
-			for q.waiting > 0 {
-				t := q.head(s.now)
-				if t == nil {
-					break
-				}
-				seat := p.tree.Nearest(&t.item, q.class)
-				if seat == nil || !s.next(seat.Owner.(*worker)) {
-					break
-				}
-			}
-		}
 	}
 }

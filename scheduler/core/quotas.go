@@ -56,22 +56,20 @@ const MaxQuotas = 10_000
 
 func (e PutQuota) apply(s *State) error {
 	k := e.QuotaKey
-	c := s.cohort(k.Cohort)
+	c := s.dispatch.cohort(k.Cohort)
 	if err := s.admitQuota(c, k, e.Quota); err != nil {
 		return fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
 	}
 	s.setQuota(c, k.Instance, e.Quota)
-	for r := c.ledger.Excess(k.Instance); e.Preempt && r != nil; r = c.ledger.Excess(k.Instance) {
-		c.ledger.Mark(r)
-		sh := r.Owner.(*task).share
-		sh.mark = &mark{share: sh, deadline: s.now}
+	if e.Preempt {
+		c.stopExcess(k.Instance)
 	}
 	return nil
 }
 
 // admitQuota returns why a quota is not accepted.
 func (s *State) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
-	if c == nil && len(s.cohorts) == 0 {
+	if c == nil && len(s.dispatch.cohorts) == 0 {
 		return fmt.Errorf("%w: the scheduler's --config names none", ErrNoCohort)
 	} else if c == nil {
 		return fmt.Errorf("%w; there are %s", ErrNoCohort, s.cfg.Quotas.Names())
@@ -95,7 +93,7 @@ func (s *State) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
 }
 
 func (e DeleteQuota) apply(s *State) error {
-	c := s.cohort(e.Cohort)
+	c := s.dispatch.cohort(e.Cohort)
 	if c == nil {
 		return ErrUnknown
 	}
@@ -108,19 +106,13 @@ func (e DeleteQuota) apply(s *State) error {
 
 // setQuota puts a quota in force; the zero Quota is none.
 func (s *State) setQuota(c *cohort, instance string, q quota.Quota) {
-	c.quotas[instance] = q
-	if q == (quota.Quota{}) {
-		delete(c.quotas, instance)
-	}
-	c.ledger.Set(instance, q)
-	c.stirred = true
-	s.settleQuota(c, instance, true)
-	s.rehouse(c, instance)
+	c.set(instance, q)
+	s.dispatch.rehouse(c, instance)
 }
 
 // QuotaRecords returns all quotas in force, in the order of their keys.
 func (s *State) QuotaRecords() (records []QuotaRecord) {
-	for _, c := range s.cohorts {
+	for _, c := range s.dispatch.cohorts {
 		for instance, q := range c.quotas {
 			records = append(records, QuotaRecord{QuotaKey{c.Name, instance}, q})
 		}
@@ -133,8 +125,8 @@ func (s *State) QuotaRecords() (records []QuotaRecord) {
 
 // Cohorts returns what is known of all cohorts, in the order of the configuration.
 func (s *State) Cohorts() []CohortView {
-	views := make([]CohortView, 0, len(s.cohorts))
-	for _, c := range s.cohorts {
+	views := make([]CohortView, 0, len(s.dispatch.cohorts))
+	for _, c := range s.dispatch.cohorts {
 		v := CohortView{
 			Cohort: c.Cohort, Capacity: c.capacity(), Minimums: c.ledger.Minimums(),
 			Preemptions: c.preemptions, Uses: s.quotaUses(c),

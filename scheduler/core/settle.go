@@ -5,9 +5,7 @@ package core
 func (s *State) settled() {
 	for _, w := range s.workers.sorted() {
 		if w.held {
-			s.offer(w)
+			s.dispatch.offer(w)
 		}
 	}
 }
-
-func (s *State) isSettling() bool { return s.settle.slot > 0 }

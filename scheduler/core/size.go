@@ -70,7 +70,7 @@ type SizeClass struct {
 // the last event. They are those of the workers that would get it,
 // and those that are declared.
 func (s *State) SizeClasses(spec *Operation) (classes []SizeClass) {
-	q := s.match(spec, 0, true)
+	q := s.dispatch.match(spec, 0, true)
 	if q == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (s *State) SizeClasses(spec *Operation) (classes []SizeClass) {
 // AllSizeClasses is SizeClasses for actions of an instance name, on whatever platform; of equal ones the
 // shortest wait.
 func (s *State) AllSizeClasses(instanceName string) (classes []SizeClass) {
-	for _, p := range s.pools {
+	for _, p := range s.dispatch.pools {
 		if instance.Below(instanceName, p.prefix) {
 			classes = append(classes, s.SizeClasses(&Operation{Instance: instanceName, Platform: p.platform})...)
 		}
@@ -160,12 +160,12 @@ func (s *State) conclude(w *worker, e ending) {
 	}
 	s.tally.Outgrown++
 	t.outgrown, t.why = true, fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class)
-	s.release(t)
+	s.dispatch.release(t)
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--
 	t.resends, t.returned = 0, true
 	s.operations.changedAll(t)
-	s.enqueue(t)
+	s.dispatch.enqueue(t)
 }
 
 func failureOf(e ending) string {

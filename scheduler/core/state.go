@@ -13,24 +13,15 @@ import (
 type State struct {
 	cfg Config
 	*clock
+	// operations are what clients want, inFlight the tasks that come of it, orphans what came of none.
 	operations *operations
 	inFlight   inFlight
 	orphans    *orphanResults
-	// unmatched are the tasks that no worker can serve, in order. Between events
-	// no queue matches them.
-	unmatched fifo[*task]
-
-	workers *roster
-	pools   map[poolKey]*pool
-	// cohorts are those of the configuration.
-	cohorts []*cohort
-	// settle runs from the first event until actions may be given to workers.
-	settle timer
-	// queued and executing count tasks; queued includes unmatched ones.
-	queued, executing int
-	tally             Tally
-	// keys is for those of one operation at a time.
-	keys []string
+	// workers are those that call, dispatch gives them what waits, calls answers them.
+	workers  *roster
+	dispatch *dispatcher
+	calls    *calls
+	tally    Tally
 
 	// out is what the present event has produced so far, but for its notices.
 	out Out
@@ -42,16 +33,11 @@ func NewState(c Config) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{
-		cfg: c, clock: &clock{}, inFlight: newInFlight(), workers: newRoster(), pools: map[poolKey]*pool{},
-	}
+	s := &State{cfg: c, clock: &clock{}, inFlight: newInFlight(), workers: newRoster()}
 	s.operations = newOperations(s.clock, &s.cfg)
 	s.orphans = newOrphanResults(s.clock, &s.cfg)
-	s.settle.owner = &s.settle
-	for _, q := range c.Quotas.Cohorts {
-		s.cohorts = append(s.cohorts, newCohort(q, c.MaxPreemptions))
-	}
-	s.declare()
+	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies}
+	s.dispatch = newDispatcher(s.clock, &s.cfg, s.operations, s.calls)
 	return s, nil
 }
 
@@ -87,7 +73,7 @@ func (s *State) hear(now time.Time, worker string) {
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
 	if s.now.IsZero() && s.cfg.Settle > 0 {
-		s.timers.set(&s.settle, now.Add(s.cfg.Settle))
+		s.timers.set(&s.dispatch.settle, now.Add(s.cfg.Settle))
 	}
 	if now.After(s.now) {
 		s.now = now
@@ -114,23 +100,23 @@ func (s *State) due(owner any) {
 	case *queue:
 		s.rested(x)
 	case *line:
-		s.mark(x)
+		x.queue.pool.cohort.mark(x)
 	case *mark:
 		x.standBy()
 	case *orphanResult:
 		s.orphans.remove(x)
 	case *operations:
 		x.expire()
-	case *timer:
+	case *dispatcher:
 		s.settled()
 	}
 }
 
 // end ends an event.
 func (s *State) end() Out {
-	for _, c := range s.cohorts {
+	for _, c := range s.dispatch.cohorts {
 		if c.stirred {
-			s.offerIdle(c)
+			s.dispatch.offerIdle(c)
 		}
 	}
 	out := s.out
@@ -180,11 +166,11 @@ func (s *State) admit(spec *Operation, t *task) error {
 	if t != nil {
 		return nil
 	}
-	if s.queued >= s.cfg.MaxQueued {
-		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, s.queued)
+	if s.dispatch.queued >= s.cfg.MaxQueued {
+		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, s.dispatch.queued)
 	}
-	waiting := s.unmatched.len()
-	if q := s.match(spec, spec.Size.Class, true); q != nil {
+	waiting := s.dispatch.unmatched.len()
+	if q := s.dispatch.match(spec, spec.Size.Class, true); q != nil {
 		waiting = q.waiting
 	}
 	if waiting >= s.cfg.MaxPerQueue {
@@ -255,9 +241,9 @@ func (s *State) Operation(name string) (Status, bool) {
 // Counts returns the sizes as of the last event. It looks at every worker.
 func (s *State) Counts() Counts {
 	c := Counts{
-		Queued:    s.queued - s.unmatched.len(),
-		Unmatched: s.unmatched.len(),
-		Executing: s.executing,
+		Queued:    s.dispatch.queued - s.dispatch.unmatched.len(),
+		Unmatched: s.dispatch.unmatched.len(),
+		Executing: s.dispatch.executing,
 	}
 	for _, w := range s.workers.byKey {
 		switch {

@@ -88,12 +88,12 @@ func (s *State) overdue(t *task) {
 	}
 	waited, why := s.cfg.MatchGrace, ""
 	if q := t.queue; q != nil {
-		if s.giveUp(t) {
+		if s.dispatch.giveUp(t) {
 			return
 		}
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	} else {
-		why = s.explain(t.spec)
+		why = s.dispatch.explain(t.spec)
 	}
 	s.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
@@ -118,10 +118,10 @@ func (s *State) join(t *task, o *operation) {
 	o.task = t
 	t.operations.add(o)
 	if orphan {
-		s.charge(t)
+		t.pool.cohort.charge(t)
 	}
-	s.urge(t, o.spec.Priority)
-	s.attach(t, o)
+	t.share.urge(o.spec.Priority)
+	t.attach(o)
 	s.operations.changed(o)
 }
 
@@ -132,126 +132,18 @@ func (s *State) start(t *task, o *operation) {
 	o.task, t.private = t, o.spec.Private
 	s.inFlight.add(t)
 	s.operations.changed(o)
-	s.enqueue(t)
+	s.dispatch.enqueue(t)
 }
 
-// match returns the queue that has to run an action; nil if no worker can. One that
-// is served, or declared if the action is patient, goes before one that only is open; then the
-// longest instance name prefix wins, then the size class that is wanted, 0 being the largest. Where one action
-// takes more than its instance's maximum it could wait for ever.
-func (s *State) match(spec *Operation, class uint32, patient bool) *queue {
-	var open *queue
-	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.hasRoom(spec.Instance) }
-	for prefix := range prefixes(spec.Instance) {
-		p := s.pools[poolKey{prefix, spec.Platform.Key()}]
-		if p == nil {
-			continue
-		}
-		if q := p.suited(class, fits); q != nil {
-			return q
-		}
-		if open == nil {
-			open = p.suited(class, func(q *queue) bool { return q.open() && q.hasRoom(spec.Instance) })
-		}
+// detach takes its place in the tree from an operation of a task.
+func (t *task) detach(o *operation) {
+	if t.pool != nil {
+		t.pool.tree.Detach(&o.entry)
 	}
-	return open
-}
-
-// enqueue puts a task that is in no place into a queue, which gives it to the
-// nearest worker if one is idle, or among the unmatched.
-func (s *State) enqueue(t *task) {
-	s.queued++
-	q := s.match(t.spec, t.class(), !t.impatient)
-	if q == nil {
-		s.move(t, nil)
-		s.timers.set(&t.timer, s.now.Add(s.cfg.MatchGrace))
-		t.place = s.unmatched.pushBack(t)
-		return
-	}
-	s.move(t, q.pool)
-	t.queue = q
-	q.joined(t)
-	if q.away {
-		s.timers.set(&t.timer, s.now.Add(q.pool.patience))
-	}
-	s.lineUp(t)
-	tree := q.pool.tree
-	tree.Enqueue(&t.item, q.class, t.returned)
-	if seat := tree.Nearest(&t.item, q.class); seat != nil {
-		s.next(seat.Owner.(*worker))
-	}
-}
-
-// dequeue takes a task from the place where it waits.
-func (s *State) dequeue(t *task) {
-	s.queued--
-	s.timers.stop(&t.timer)
-	if q := t.queue; q != nil {
-		q.left(t)
-		s.leaveLine(t)
-		q.pool.tree.Dequeue(&t.item)
-		t.queue = nil
-		return
-	}
-	s.unmatched.remove(t.place)
-	t.place = nil
-}
-
-// rematch finds a new place for each of tasks, in order.
-func (s *State) rematch(tasks []*task) {
-	for _, t := range tasks {
-		s.dequeue(t)
-		s.enqueue(t)
-	}
-}
-
-// assign has a worker that is free, and whose call waits for an answer, run a
-// waiting task.
-func (s *State) assign(t *task, w *worker) {
-	s.hand(t, w)
-	s.resend(w)
-}
-
-// hand moves a waiting task to a worker.
-func (s *State) hand(t *task, w *worker) {
-	s.unidle(w)
-	if t.queue != nil && t.pool == w.pool {
-		// It leaves the queue by its start, which is its turn.
-		s.queued--
-		t.queue.left(t)
-		s.leaveLine(t)
-		t.queue = nil
-		s.timers.stop(&t.timer)
-	} else {
-		s.dequeue(t)
-		s.move(t, w.pool)
-	}
-	s.executing++
-	t.attempts++
-	t.worker, t.started = w, s.now
-	w.task, w.confirmed = t, false
-	s.charge(t)
-	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
-	t.hedged = t.mayHedge()
-	s.operations.changedAll(t)
-}
-
-// release takes a task from its worker and leaves it in no place. If another one runs it, too,
-// that one is to stop.
-func (s *State) release(t *task) {
-	s.executing--
-	s.discharge(t)
-	s.timers.stop(&t.timer)
-	t.pool.tree.Finish(&t.item)
-	if t.race != nil {
-		t.race.worker.task, t.race.worker.stopping, t.race = nil, t.action, nil
-	}
-	t.worker.task, t.worker = nil, nil
-	t.inherited = false
 }
 
 // move has a task that neither waits nor runs belong to a pool; nil: to none.
-func (s *State) move(t *task, p *pool) {
+func (t *task) move(p *pool) {
 	if t.pool == p {
 		return
 	}
@@ -260,25 +152,19 @@ func (s *State) move(t *task, p *pool) {
 	}
 	t.pool = p
 	for o := range t.operations.all() {
-		s.attach(t, o)
+		t.attach(o)
 	}
 }
 
 // attach gives an operation its place in the tree that its task is in, if any.
-func (s *State) attach(t *task, o *operation) {
-	if t.pool == nil {
+func (t *task) attach(o *operation) {
+	p := t.pool
+	if p == nil {
 		return
 	}
-	s.keys = appendKeys(s.keys[:0], t.pool.levels, o.spec)
-	t.pool.tree.Attach(&o.entry, &t.item, s.keys,
+	p.keys = appendKeys(p.keys[:0], p.levels, o.spec)
+	p.tree.Attach(&o.entry, &t.item, p.keys,
 		fair.Rank{Priority: o.spec.Priority, Expected: o.spec.Expected, Age: o.age})
-}
-
-// detach takes its place in the tree from an operation of a task.
-func (t *task) detach(o *operation) {
-	if t.pool != nil {
-		t.pool.tree.Detach(&o.entry)
-	}
 }
 
 // leave takes an operation from its task; a task with none left is stopped.
@@ -301,11 +187,11 @@ func (s *State) stop(t *task) {
 // drop takes a task out of its place and out of everything else.
 func (s *State) drop(t *task) {
 	if t.worker != nil {
-		s.release(t)
+		s.dispatch.release(t)
 	} else {
-		s.dequeue(t)
+		s.dispatch.dequeue(t)
 	}
-	s.move(t, nil)
+	t.move(nil)
 	s.timers.stop(&t.timer)
 	s.inFlight.remove(t)
 }
@@ -346,8 +232,8 @@ func (s *State) lose(w *worker) {
 		return
 	}
 	s.tally.Returned++
-	s.release(t)
+	s.dispatch.release(t)
 	t.resends, t.returned = 0, true
 	s.operations.changedAll(t)
-	s.enqueue(t)
+	s.dispatch.enqueue(t)
 }

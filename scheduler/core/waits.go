@@ -22,7 +22,7 @@ func (s *State) WaitsFor(name string) string {
 	t := o.task
 	q := t.queue
 	if q == nil {
-		return s.explain(t.spec)
+		return s.dispatch.explain(t.spec)
 	}
 	if c, instance := q.pool.cohort, bounded(t.spec.Instance); c != nil && c.grade(q.class, instance) == fair.Wait {
 		return c.whyHeld(instance, q.class)
@@ -55,9 +55,9 @@ func (op *Operation) describe() string {
 // whyWaits says for what the first action of a queue waits; idle is how many of its workers that
 // take work have none.
 func (s *State) whyWaits(q *queue, idle int) string {
-	if s.isSettling() {
+	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
-			s.timers.when(&s.settle).Sub(s.now).Round(time.Second))
+			s.timers.when(&s.dispatch.settle).Sub(s.now).Round(time.Second))
 	}
 	if q.away {
 		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",

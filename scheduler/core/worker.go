@@ -54,11 +54,14 @@ type ending struct {
 	outOfMemory bool
 }
 
+// unidle takes a worker from the idle ones, if it is there.
+func (w *worker) unidle() { w.pool.tree.Unwait(&w.seat) }
+
 // silent ends the hold of an idle worker's call, or gives the worker up.
 func (s *State) silent(w *worker) {
 	if w.held {
-		s.unidle(w)
-		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		w.unidle()
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	}
 	d := Departure{Worker: w.key, ID: w.id, Drained: !w.serving && w.task == nil}
@@ -73,7 +76,7 @@ func (r *Report) apply(s *State) error {
 	w := s.enroll(s.workers.byKey[r.Worker], r)
 	s.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
-	s.serve(w)
+	s.dispatch.serve(w)
 	w.call, w.held = r.Call, true
 	w.yields = w.yields && r.Doing == Executing && actionOf(r.Action) == w.stopping
 	w.uploading, w.running = r.Uploading, r.Running
@@ -91,7 +94,7 @@ func (r *Report) apply(s *State) error {
 
 func (e Hangup) apply(s *State) error {
 	if w := s.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
-		s.unidle(w)
+		w.unidle()
 		w.held = false
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
@@ -105,18 +108,11 @@ func (s *State) idles(w *worker) {
 		return
 	}
 	if w.prefersIdle {
-		s.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
 		return
 	}
 	s.timers.set(&w.timer, s.now.Add(s.cfg.IdleHold))
-	s.offer(w)
-}
-
-// offer gives a worker whose call is held its next task, or has it wait for one.
-func (s *State) offer(w *worker) {
-	if !s.next(w) && w.serving && !s.isSettling() {
-		w.pool.tree.Wait(&w.seat)
-	}
+	s.dispatch.offer(w)
 }
 
 // executes deals with a worker that is busy.
@@ -132,22 +128,22 @@ func (s *State) executes(w *worker, a action) {
 		if w.running {
 			s.runs(w)
 		}
-		s.shield(w)
-		if s.givesWay(w) {
+		w.shield()
+		if !s.dispatch.isSettling() && w.pool.cohort.givesWay(w) {
 			s.preempt(w)
 			return
 		}
 	case w.yields:
-		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	case s.adopt(w, a):
 	case w.stopping == a || s.inFlight.running(w.pool, a) != nil:
-		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:
 		s.foster(w, a)
 	}
-	s.answer(w, Reply{Do: Continue, NextSync: s.nextCall(w)})
+	s.calls.answer(w, Reply{Do: Continue, NextSync: s.calls.next(w)})
 }
 
 // back notes that a worker that was away has its action still.
@@ -193,12 +189,12 @@ func (s *State) completes(w *worker, e ending) {
 	}
 	w.stopping = action{}
 	switch {
-	case s.nextFor(w, claim):
-	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.next(w):
-		s.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	case s.dispatch.nextFor(w, claim):
+	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.dispatch.next(w):
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 	case w.held:
 		s.timers.set(&w.timer, s.now.Add(s.cfg.ResultHold))
-		s.offer(w)
+		s.dispatch.offer(w)
 	}
 }
 
@@ -248,7 +244,7 @@ func (s *State) reconcile(w *worker, a action) bool {
 		}
 	default:
 		t.resends++
-		s.resend(w)
+		s.calls.run(w)
 		return true
 	}
 	s.lose(w)
@@ -261,7 +257,7 @@ func (s *State) adopt(w *worker, a action) bool {
 	if t == nil {
 		return false
 	}
-	s.hand(t, w)
+	s.dispatch.hand(t, w)
 	w.confirmed, t.inherited = true, true
 	return true
 }
@@ -285,41 +281,6 @@ func (s *State) foster(w *worker, a action) {
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
 	s.inFlight.add(t)
-	s.executing++
+	s.dispatch.executing++
 	w.task, w.confirmed, w.stopping = t, true, action{}
 }
-
-// next assigns the task to a worker that is next for it. False: it is to be idle.
-func (s *State) next(w *worker) bool {
-	if !w.serving || s.isSettling() {
-		return false
-	}
-	it := w.pool.tree.Next(&w.seat, s.now)
-	if it == nil {
-		return false
-	}
-	s.assign(it.Owner.(*task), w)
-	return true
-}
-
-// resend answers a worker's call with the task it is to run.
-func (s *State) resend(w *worker) {
-	t := w.task
-	r := Reply{
-		Do: Execute, NextSync: s.nextCall(w),
-		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
-	}
-	r.size(t, w)
-	s.answer(w, r)
-}
-
-// answer ends the wait of a worker's call and sets the time for its next one.
-func (s *State) answer(w *worker, r Reply) {
-	r.Call = w.call
-	w.held = false
-	s.out.Replies = append(s.out.Replies, r)
-	s.timers.set(&w.timer, r.NextSync.Add(s.cfg.WorkerSlack))
-}
-
-// unidle takes a worker from the idle ones, if it is there.
-func (s *State) unidle(w *worker) { w.pool.tree.Unwait(&w.seat) }

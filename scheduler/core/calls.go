@@ -1,0 +1,52 @@
+package core
+
+import "time"
+
+// calls answers the calls of workers.
+type calls struct {
+	*clock
+	cfg *Config
+	// replies are those of the present event.
+	replies *[]Reply
+}
+
+// run answers a worker's call with the task it is to run.
+func (c *calls) run(w *worker) {
+	t := w.task
+	r := Reply{
+		Do: Execute, NextSync: c.next(w),
+		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
+	}
+	r.size(t, w)
+	c.answer(w, r)
+}
+
+// answer ends the wait of a worker's call and sets the time for its next one.
+func (c *calls) answer(w *worker, r Reply) {
+	r.Call = w.call
+	w.held = false
+	*c.replies = append(*c.replies, r)
+	c.timers.set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
+}
+
+// next is when a worker with a task has to call again: soon enough to hear that it
+// has to give way, and when it, or another one, has to.
+func (c *calls) next(w *worker) time.Time {
+	at := c.now.Add(c.cfg.SyncInterval)
+	if w.pool.cohort == nil {
+		return at
+	}
+	sooner := func(t time.Time) {
+		if t.After(c.now) && t.Before(at) {
+			at = t
+		}
+	}
+	sooner(c.now.Add(c.cfg.PreemptionGrace))
+	for _, call := range w.queue.calls {
+		sooner(call)
+	}
+	if sh := w.share(); sh != nil && sh.mark != nil {
+		sooner(sh.mark.deadline)
+	}
+	return at
+}

@@ -1,0 +1,201 @@
+package core
+
+// A dispatcher has the tasks that wait, and gives them to workers. It knows nothing of what workers report and clients
+// want: State does.
+type dispatcher struct {
+	*clock
+	cfg        *Config
+	operations *operations
+	calls      *calls
+
+	pools map[poolKey]*pool
+	// cohorts are those of the configuration.
+	cohorts []*cohort
+	// unmatched are the tasks that no worker can serve, in order. Between events
+	// no queue matches them.
+	unmatched fifo[*task]
+	// queued and executing count tasks; queued includes unmatched ones.
+	queued, executing int
+	// settle runs from the first event until actions may be given to workers.
+	settle timer
+}
+
+func newDispatcher(c *clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
+	d := &dispatcher{clock: c, cfg: cfg, operations: ops, calls: calls, pools: map[poolKey]*pool{}}
+	d.settle.owner = d
+	for _, q := range cfg.Quotas.Cohorts {
+		d.cohorts = append(d.cohorts, newCohort(q, c, cfg))
+	}
+	d.declare()
+	return d
+}
+
+func (d *dispatcher) isSettling() bool { return d.settle.slot > 0 }
+
+// enqueue puts a task that is in no place into a queue, which gives it to the
+// nearest worker if one is idle, or among the unmatched.
+func (d *dispatcher) enqueue(t *task) {
+	d.queued++
+	q := d.match(t.spec, t.class(), !t.impatient)
+	if q == nil {
+		t.move(nil)
+		d.timers.set(&t.timer, d.now.Add(d.cfg.MatchGrace))
+		t.place = d.unmatched.pushBack(t)
+		return
+	}
+	t.move(q.pool)
+	t.queue = q
+	q.joined(t)
+	if q.away {
+		d.timers.set(&t.timer, d.now.Add(q.pool.patience))
+	}
+	q.pool.cohort.enter(t)
+	tree := q.pool.tree
+	tree.Enqueue(&t.item, q.class, t.returned)
+	if seat := tree.Nearest(&t.item, q.class); seat != nil {
+		d.next(seat.Owner.(*worker))
+	}
+}
+
+// dequeue takes a task from the place where it waits.
+func (d *dispatcher) dequeue(t *task) {
+	d.queued--
+	d.timers.stop(&t.timer)
+	if q := t.queue; q != nil {
+		q.left(t)
+		t.queue.pool.cohort.leave(t)
+		q.pool.tree.Dequeue(&t.item)
+		t.queue = nil
+		return
+	}
+	d.unmatched.remove(t.place)
+	t.place = nil
+}
+
+// rematch finds a new place for each of tasks, in order.
+func (d *dispatcher) rematch(tasks []*task) {
+	for _, t := range tasks {
+		d.dequeue(t)
+		d.enqueue(t)
+	}
+}
+
+// rematchUnmatched places those unmatched tasks that a queue has come for, which concerned, a quick look, says of
+// all of them; the others keep their time.
+func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
+	var found []*task
+	for e := d.unmatched.l.Front(); e != nil; e = e.Next() {
+		if t := e.Value.(*task); concerned(t) && d.match(t.spec, t.class(), !t.impatient) != nil {
+			found = append(found, t)
+		}
+	}
+	d.rematch(found)
+}
+
+// giveUp has a task that waited for the first worker of a declared class take another class that has
+// workers. It is false if there is none.
+func (d *dispatcher) giveUp(t *task) bool {
+	t.impatient = true
+	if d.match(t.spec, t.class(), false) == nil {
+		return false
+	}
+	d.rematch([]*task{t})
+	return true
+}
+
+// assign has a worker that is free, and whose call waits for an answer, run a
+// waiting task.
+func (d *dispatcher) assign(t *task, w *worker) {
+	d.hand(t, w)
+	d.calls.run(w)
+}
+
+// hand moves a waiting task to a worker.
+func (d *dispatcher) hand(t *task, w *worker) {
+	w.unidle()
+	if t.queue != nil && t.pool == w.pool {
+		// It leaves the queue by its start, which is its turn.
+		d.queued--
+		t.queue.left(t)
+		t.queue.pool.cohort.leave(t)
+		t.queue = nil
+		d.timers.stop(&t.timer)
+	} else {
+		d.dequeue(t)
+		t.move(w.pool)
+	}
+	d.executing++
+	t.attempts++
+	t.worker, t.started = w, d.now
+	w.task, w.confirmed = t, false
+	t.pool.cohort.charge(t)
+	w.pool.tree.Start(&t.item, &w.seat, d.now, w.queue.cost())
+	t.hedged = t.mayHedge()
+	d.operations.changedAll(t)
+}
+
+// release takes a task from its worker and leaves it in no place. If another one runs it, too,
+// that one is to stop.
+func (d *dispatcher) release(t *task) {
+	d.executing--
+	t.pool.cohort.discharge(t)
+	d.timers.stop(&t.timer)
+	t.pool.tree.Finish(&t.item)
+	if t.race != nil {
+		t.race.worker.task, t.race.worker.stopping, t.race = nil, t.action, nil
+	}
+	t.worker.task, t.worker = nil, nil
+	t.inherited = false
+}
+
+// next assigns the task to a worker that is next for it. False: it is to be idle.
+func (d *dispatcher) next(w *worker) bool {
+	if !w.serving || d.isSettling() {
+		return false
+	}
+	it := w.pool.tree.Next(&w.seat, d.now)
+	if it == nil {
+		return false
+	}
+	d.assign(it.Owner.(*task), w)
+	return true
+}
+
+// nextFor assigns a worker that was to be free for a line, nil for none, the task that is next there.
+func (d *dispatcher) nextFor(w *worker, l *line) bool {
+	if l == nil || !l.short() || !w.serving || d.isSettling() {
+		return false
+	}
+	it := w.pool.tree.NextOf(&w.seat, l.instance, d.now)
+	if it == nil {
+		return false
+	}
+	d.assign(it.Owner.(*task), w)
+	return true
+}
+
+// offer gives a worker whose call is held its next task, or has it wait for one.
+func (d *dispatcher) offer(w *worker) {
+	if !d.next(w) && w.serving && !d.isSettling() {
+		w.pool.tree.Wait(&w.seat)
+	}
+}
+
+// offerIdle gives what may run now to workers that are idle.
+func (d *dispatcher) offerIdle(c *cohort) {
+	c.stirred = false
+	for _, p := range c.pools {
+		for _, q := range p.queues {
+			for q.waiting > 0 {
+				t := q.head(d.now)
+				if t == nil {
+					break
+				}
+				seat := p.tree.Nearest(&t.item, q.class)
+				if seat == nil || !d.next(seat.Owner.(*worker)) {
+					break
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// pool returns the pool of a prefix and platform, made if need be.
+func (d *dispatcher) pool(prefix string, platform Platform) *pool {
+	key := poolKey{prefix, platform.Key()}
+	p := d.pools[key]
+	if p == nil {
+		p = d.newPool(prefix, platform)
+		d.pools[key] = p
+	}
+	return p
+}
+
+// newPool returns a pool without workers.
+func (d *dispatcher) newPool(prefix string, platform Platform) *pool {
+	p := &pool{prefix: prefix, platform: platform, levels: d.cfg.levels(prefix, platform)}
+	config, ok := d.cfg.Quotas.Of(func(name, value string) bool {
+		return slices.Contains(platform.properties, property{name, value})
+	})
+	if !ok {
+		p.tree = newTree(p.levels, nil)
+		return p
+	}
+	c := d.cohort(config.Name)
+	p.cohort, c.pools = c, append(c.pools, p)
+	if len(p.levels) == 0 || p.levels[0].Key != KeyInstance {
+		p.levels = append([]Level{{Key: KeyInstance}}, p.levels...)
+	}
+	p.tree = newTree(p.levels, c.grade)
+	return p
+}
+
+// cohort returns the one of a name; nil if there is none.
+func (d *dispatcher) cohort(name string) *cohort {
+	for _, c := range d.cohorts {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (p *pool) leaveCohort() {
+	if c := p.cohort; c != nil {
+		c.pools = slices.DeleteFunc(c.pools, func(x *pool) bool { return x == p })
+	}
+}
+
+// sortedPools returns the pools in the order of their prefix and platform.
+func (d *dispatcher) sortedPools() []*pool {
+	return slices.SortedFunc(maps.Values(d.pools), func(a, b *pool) int {
+		return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()))
+	})
+}
+
+// match returns the queue that has to run an action; nil if no worker can. One that
+// is served, or declared if the action is patient, goes before one that only is open; then the
+// longest instance name prefix wins, then the size class that is wanted, 0 being the largest. Where one action
+// takes more than its instance's maximum it could wait for ever.
+func (d *dispatcher) match(spec *Operation, class uint32, patient bool) *queue {
+	var open *queue
+	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.hasRoom(spec.Instance) }
+	for prefix := range prefixes(spec.Instance) {
+		p := d.pools[poolKey{prefix, spec.Platform.Key()}]
+		if p == nil {
+			continue
+		}
+		if q := p.suited(class, fits); q != nil {
+			return q
+		}
+		if open == nil {
+			open = p.suited(class, func(q *queue) bool { return q.open() && q.hasRoom(spec.Instance) })
+		}
+	}
+	return open
+}
+
+// declare makes the queues of the classes that are declared. They stay for good.
+func (d *dispatcher) declare() {
+	for _, c := range d.cfg.Sizes {
+		p := d.pool(c.Prefix, c.platform())
+		p.startup, p.patience = c.Startup, c.Patience
+		for _, class := range c.Classes {
+			q := p.queue(class)
+			q.declared, q.away = true, true
+		}
+	}
+}
+
+// serve notes whether a worker takes work.
+func (d *dispatcher) serve(w *worker) {
+	serving, resting := !w.prefersIdle && !w.drained, w.prefersIdle && !w.drained
+	if w.serving == serving && w.resting == resting {
+		return
+	}
+	q, open, served := w.queue, w.queue.open(), w.queue.served()
+	d.withdraw(w)
+	w.serving, w.resting = serving, resting
+	w.shield()
+	switch {
+	case serving:
+		q.serving++
+		d.timers.stop(&q.rest)
+	case resting:
+		q.resting++
+		if q.serving == 0 && q.rest.slot == 0 {
+			d.timers.set(&q.rest, d.now.Add(d.cfg.MatchGrace))
+		}
+	}
+	d.watch(q)
+	switch {
+	case q.open() && !open:
+		d.rematchUnmatched(func(t *task) bool { return w.pool.serves(t.spec) })
+	case !q.served():
+		d.vacate(q)
+	}
+	if q.served() && !served {
+		d.relieve(q)
+	}
+}
+
+// withdraw takes a worker from those that serve its queue or rest; vacate follows.
+func (d *dispatcher) withdraw(w *worker) {
+	q := w.queue
+	if w.serving {
+		q.serving--
+	}
+	if w.resting {
+		q.resting--
+	}
+	if q.resting == 0 {
+		d.timers.stop(&q.rest)
+	} else if q.serving == 0 && w.serving {
+		d.timers.set(&q.rest, d.now.Add(d.cfg.MatchGrace))
+	}
+	w.serving, w.resting = false, false
+}
+
+// vacate moves the tasks of a queue that nobody serves, if there is another for them,
+// or if it is no longer open. A declared one keeps them for a while.
+func (d *dispatcher) vacate(q *queue) {
+	if q.declared {
+		d.watch(q)
+		return
+	}
+	if q.waiting == 0 || q.served() {
+		return
+	}
+	elsewhere := false
+	for prefix := range prefixes(q.pool.prefix) {
+		p := d.pools[poolKey{prefix, q.pool.platform.Key()}]
+		elsewhere = elsewhere || p != nil && p.largest((*queue).served) != nil
+	}
+	if elsewhere || !q.open() {
+		d.rematch(q.tasks())
+	}
+}
+
+// relieve has a queue that is served again take what waits for those of its pool
+// that are not.
+func (d *dispatcher) relieve(q *queue) {
+	for _, other := range q.pool.queues {
+		d.vacate(other)
+	}
+}
+
+// watch has what waits in a declared queue wait for so long only, while it has no worker.
+func (d *dispatcher) watch(q *queue) {
+	away := q.declared && !q.open()
+	if away == q.away {
+		return
+	}
+	q.away = away
+	for _, t := range q.tasks() {
+		switch {
+		case !away:
+			d.timers.stop(&t.timer)
+		case t.impatient:
+			d.rematch([]*task{t})
+		default:
+			d.timers.set(&t.timer, d.now.Add(q.pool.patience))
+		}
+	}
+}
+
+// rehouse moves what waits of an instance where it has no room, and what waits for it to have some.
+func (d *dispatcher) rehouse(c *cohort, instance string) {
+	for _, p := range c.pools {
+		for _, q := range p.queues {
+			if l := q.lines[instance]; l != nil && !q.hasRoom(instance) {
+				d.rematch(l.tasks.all())
+			}
+		}
+	}
+	d.rematchUnmatched(func(t *task) bool { return bounded(t.spec.Instance) == instance })
+}
+
+// forget takes a worker that is gone from its queue, and forgets queue and pool if they were its alone.
+func (d *dispatcher) forget(w *worker) {
+	q, p := w.queue, w.pool
+	q.workers--
+	if q.workers > 0 || q.declared {
+		return
+	}
+	p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
+	if len(p.queues) == 0 {
+		delete(d.pools, p.key())
+		p.leaveCohort()
+	}
+}
