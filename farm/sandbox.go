@@ -135,30 +135,54 @@ func (w *Worker) hidden() (hide []string, err error) {
 		}
 		hide = append(hide, dir)
 	}
-	files := append(append(configFiles(w.ConfigFile), w.Policies), append(w.Ports.files(), w.Client.files()...)...)
-	for _, file := range append(files, w.HideFiles...) {
+	if records := w.State.file(); records != "" {
+		makeFile(records)
+	}
+	for _, file := range w.files() {
 		if file == "" {
 			continue
 		}
-		file, err := filepath.Abs(file)
-		if err != nil {
+		if file, err = filepath.Abs(file); err != nil {
 			return nil, err
 		}
-		if _, err := os.Stat(file); err != nil {
-			continue // who reads it says so
+		real, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			continue // it is not there; who reads it says so
 		}
-		if dir := filepath.Dir(file); !w.isListed(dir) {
-			file = dir // also when another one takes its place
+		for _, file := range []string{file, real} {
+			if dir := filepath.Dir(file); !w.isListed(dir) {
+				file = dir // also when another one takes its place
+			} else {
+				w.Logger.Warn("a file that a flag names is hidden from commands until another one takes its place",
+					zap.String("file", file), zap.String("to_have_it", "put it into a folder of its own"))
+			}
+			hide = append(hide, file)
 		}
-		hide = append(hide, file)
 	}
 	return hide, nil
+}
+
+// files are those that the flags and the configuration name.
+func (w *Worker) files() []string {
+	return slices.Concat(configFiles(w.ConfigFile), []string{w.Policies, w.State.file()}, w.Ports.files(), w.Client.files(), w.HideFiles)
+}
+
+// makeFile makes an empty file, so that it can be hidden before it is written; who opens it says why
+// it cannot be made.
+func makeFile(file string) {
+	_ = os.MkdirAll(filepath.Dir(file), 0o755)
+	if f, err := os.OpenFile(file, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
+		_ = f.Close()
+	}
 }
 
 // isListed reports whether a folder as such is for commands to see: what else is in it is not hidden
 // with a file.
 func (w *Worker) isListed(dir string) bool {
-	listed := append(append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, runner.DefaultShow...), w.Show...)
+	listed := append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, runner.DefaultShow...)
+	for _, path := range w.Show {
+		listed = append(listed, filepath.Clean(path))
+	}
 	switch filepath.Base(dir) {
 	case "bin", "sbin", "lib", "lib64", "libexec", "share":
 		return true

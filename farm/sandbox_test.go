@@ -1,10 +1,16 @@
 package farm
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/forerunner-build/forerunner/runner"
 )
 
 // Without a sandbox commands of another user must get to their input roots.
@@ -36,6 +42,92 @@ func TestUserWithoutASandbox(t *testing.T) {
 		err := (&Started{w: &c.w}).doWithoutSandbox()
 		if (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("mode %v, %+v: %v", c.mode, c.w, err)
+		}
+	}
+}
+
+// TestFlagsThatNameFiles: what a flag of a worker names is not for commands to see, also where it is below a folder
+// that is shown, named by a symlink, or not there yet.
+func TestFlagsThatNameFiles(t *testing.T) {
+	shown, err := os.MkdirTemp("/var/lib", "farm-test-")
+	if err != nil {
+		t.Skip(err) // not root, who alone has a sandbox
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(shown) })
+	if err := os.Chmod(shown, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{Logger: zaptest.NewLogger(t)}
+	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	w.Flags(flags)
+	w.Show = []string{shown + "/"}
+	var named []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		what, _ := pflag.UnquoteUsage(f)
+		path := filepath.Join(shown, f.Name, "it")
+		value := path
+		switch {
+		case f.Name == "show":
+			return
+		case what == "PATH":
+			value = "bolt:" + path
+		case what == "file":
+			target := filepath.Join(shown, "elsewhere", f.Name)
+			for _, dir := range []string{path, target} {
+				if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(target, []byte("secret"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, path); err != nil {
+				t.Fatal(err)
+			}
+			named = append(named, target)
+		case what == "folder":
+			if err := os.MkdirAll(filepath.Join(path, "within"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			t.Fatalf("--%s: %v", f.Name, err)
+		}
+		named = append(named, path)
+	})
+	if len(named) < 12 {
+		t.Fatalf("flags name %v: this tests nothing", named)
+	}
+	w.State = State("bolt:" + filepath.Join(shown, "records")) // which is listed itself
+	named = append(named, w.State.file())
+	if err := os.WriteFile(w.State.file(), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hide, err := w.hidden()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{
+		Sandbox: &runner.Sandbox{Show: w.Show, Hide: hide}, Logger: zaptest.NewLogger(t),
+	})
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	root := t.TempDir()
+	for _, path := range named {
+		r, err := l.Run(t.Context(), runner.Command{
+			Args: []string{"/bin/sh", "-c", "ls " + shown + "/elsewhere >/dev/null || exit 7; if [ -d $1 ]; then [ -n \"$(ls -A $1)\" ]; else [ -s $1 ]; fi", "sh", path},
+			Dir:  root, Root: root, TempDir: root,
+		})
+		if err != nil || r.ExitCode != 1 {
+			t.Errorf("a command finds %s: %+v, %v", path, r, err)
 		}
 	}
 }

@@ -19,6 +19,9 @@ import (
 // recordsFile is where a program keeps its records, in its data folder.
 const recordsFile = "records.db"
 
+// boltPrefix begins a State that is a file.
+const boltPrefix = "bolt:"
+
 // A State is where records are kept: bolt:PATH, the URL of a Redis (kv.OpenRedis), or
 // grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or a scheduler. Empty: a file in the
 // data folder.
@@ -45,7 +48,7 @@ const sentinelPassword = "sentinel_password"
 
 // Set makes s what is written.
 func (s *State) Set(written string) error {
-	if written != "" && !strings.HasPrefix(written, "bolt:") && !isService(written) && !kv.IsRedisURL(written) {
+	if written != "" && !strings.HasPrefix(written, boltPrefix) && !isService(written) && !kv.IsRedisURL(written) {
 		return errors.New("it is none of bolt:PATH, redis://HOST:PORT, grpc://HOST:PORT and grpcs://HOST:PORT")
 	}
 	*s = State(written)
@@ -65,12 +68,21 @@ func stateFlag(f *pflag.FlagSet, s *State, what string) {
 		"or grpc(s)://HOST:PORT of a scheduler or Buildbarn's services (default bolt:DATA/"+recordsFile+")")
 }
 
+// file is where the records are, if a file that s names has them; else empty.
+func (s *State) file() string {
+	path, isFile := strings.CutPrefix(string(*s), boltPrefix)
+	if !isFile {
+		return ""
+	}
+	return path
+}
+
 // open opens the records; data is the program's data folder, client for services. What these have
 // no room for is in the file there.
 func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Store, closeStore func() error, err error) {
 	file := filepath.Join(data, recordsFile)
 	spec := string(*s)
-	switch path, isFile := strings.CutPrefix(spec, "bolt:"); {
+	switch {
 	case kv.IsRedisURL(spec):
 		r, err := s.openRedis(client)
 		if err != nil {
@@ -84,8 +96,8 @@ func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Sto
 		}
 		rest, closeRest := openFile(file, kv.BoltOptions{Logger: log})
 		return services(conn, rest), func() error { return errors.Join(conn.Close(), closeRest()) }, nil
-	case isFile:
-		file = path
+	case s.file() != "":
+		file = s.file()
 	case spec != "":
 		return nil, nil, fmt.Errorf("%q: %w", spec, new(State).Set(spec))
 	}

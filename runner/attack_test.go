@@ -317,7 +317,7 @@ func TestNotShown(t *testing.T) {
 	if r := run(t, shown, command(t, tool)); r.ExitCode != 3 {
 		t.Errorf("shown: %+v", r)
 	}
-	for _, sb := range []*Sandbox{{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}} {
+	for _, sb := range []*Sandbox{{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}, {Show: []string{"/var/tmp"}}} {
 		if l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: sb}); err == nil {
 			t.Errorf("%+v started: %v", sb, l.Close(t.Context()))
 		}

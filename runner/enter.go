@@ -135,8 +135,8 @@ func (in *inside) mount(m *message) error {
 			return &os.PathError{Op: "mount", Path: d.path, Err: err}
 		}
 	}
-	if err := unix.Mount("/tmp", "/var/tmp", "", unix.MS_BIND, ""); err != nil {
-		return &os.PathError{Op: "mount", Path: "/var/tmp", Err: err}
+	if err := unix.Mount("/tmp", varTmp, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "mount", Path: varTmp, Err: err}
 	}
 	if err := mountNames(m); err != nil {
 		return err

@@ -19,6 +19,8 @@ const (
 	building = "/tmp"
 	// noMore are the attributes of all that commands see of the machine.
 	noMore = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	// varTmp is building once more, for each command.
+	varTmp = "/var/tmp"
 )
 
 // ownFolders are made anew, whatever the machine has there.

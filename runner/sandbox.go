@@ -24,7 +24,7 @@ var ErrNoSandbox = errors.New("no namespaces")
 // they see.
 type Sandbox struct {
 	// Show are files and folders of the machine that commands see besides DefaultShow, as they
-	// are there, read-only. They must exist when the launcher starts, and are not in /tmp.
+	// are there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in /var/tmp.
 	Show []string
 	// Hide are files and folders that commands find empty, with what is mounted below, if
 	// they are in what is shown. They must exist when the launcher starts. What is in them

@@ -162,8 +162,9 @@ func (v *view) showMachine(show []string) error {
 		}
 	}
 	for _, path := range show {
-		if path == "/" || !filepath.IsAbs(path) || isBelow(filepath.Clean(path), building) {
-			return fmt.Errorf("%q cannot be shown: name a file or folder by its absolute path, and not in %s", path, building)
+		clean := filepath.Clean(path)
+		if clean == "/" || !filepath.IsAbs(path) || isBelow(clean, building) || isBelow(clean, varTmp) {
+			return fmt.Errorf("%q cannot be shown: name a file or folder by its absolute path, and not in %s or %s", path, building, varTmp)
 		}
 		if err := v.show(path); err != nil {
 			return fmt.Errorf("show to commands: %w", err)
