@@ -119,7 +119,7 @@ func BenchmarkSettleThread(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, group := range s.place.Threads {
-			if err := moveThread(filepath.Dir(filepath.Dir(group))); err != nil {
+			if err := moveThread(filepath.Dir(filepath.Dir(filepath.Dir(group)))); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -84,6 +84,7 @@ type Parent struct {
 	log     *zap.Logger
 
 	controls map[string]control // by controller
+	others   []string           // the groups in v1 hierarchies that have none of the controllers
 	missing  []error
 	enabled  []string // the controllers that the group around ours hands down because of us
 	home     string   // the group that this process moved out of for that; empty: it did not
@@ -215,21 +216,17 @@ func (p *Parent) Version() int { return p.version }
 // Dir is the absolute path of the group.
 func (p *Parent) Dir() string { return p.dir }
 
-// Slot makes the group of one slot. The name must not be in use and follows the
+// Slot makes the groups of one slot. The name must not be in use and follows the
 // rule of Options.Name.
 func (p *Parent) Slot(name string) (_ *Slot, err error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	main := control{p.version, p.dir}
+	dir := slotDir(p.dir, name)
 	s := &Slot{
-		dir:      main.slotDir(name),
+		dir:      dir,
 		controls: map[string]control{},
-		place: Place{
-			Version: p.version,
-			Dir:     filepath.Join(main.slotDir(name), runName),
-			Home:    filepath.Join(p.dir, homeName),
-		},
+		place:    Place{Version: p.version, Dir: filepath.Join(dir, runName), Home: filepath.Join(p.dir, homeName)},
 	}
 	if err := os.Mkdir(s.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make slot group: %w", err)
@@ -239,21 +236,31 @@ func (p *Parent) Slot(name string) (_ *Slot, err error) {
 			err = errors.Join(fmt.Errorf("make slot group: %w", err), s.Close())
 		}
 	}()
-	if err := os.Mkdir(s.place.Dir, 0o755); err != nil {
-		return nil, err
-	}
-	for name2, c := range p.controls {
-		dir := c.slotDir(name)
-		s.controls[name2] = control{c.version, dir}
-		if c.version == 2 || slices.Contains(s.place.Threads, dir) {
-			continue
+	v1 := slices.Clone(p.others)
+	for controller, c := range p.controls {
+		s.controls[controller] = control{c.version, slotDir(c.dir, name)}
+		switch {
+		case c.version == 1:
+			v1 = append(v1, c.dir)
+		case slices.Contains(controllers, controller):
+			s.place.Controllers = append(s.place.Controllers, controller)
 		}
-		if err := makeV1Group(dir); err != nil {
+	}
+	slices.Sort(s.place.Controllers)
+	slices.Sort(v1)
+	for _, parent := range slices.Compact(v1) { // co-mounted controllers share it
+		run := filepath.Join(slotDir(parent, name), runName)
+		s.place.Threads = append(s.place.Threads, run)
+		if err := errors.Join(makeV1Group(filepath.Dir(run)), makeV1Group(run)); err != nil {
 			return nil, err
 		}
-		s.place.Threads = append(s.place.Threads, dir)
 	}
-	return s, nil
+	for _, c := range s.place.Controllers {
+		if err := writeFile(filepath.Join(s.dir, "cgroup.subtree_control"), "+"+c); err != nil {
+			return nil, err
+		}
+	}
+	return s, os.Mkdir(s.place.Dir, 0o755)
 }
 
 // Close removes the group and lets go of its name. Slots that are not closed are
@@ -278,11 +285,15 @@ func (p *Parent) Close() error {
 	if err := p.takeBack(); err != nil {
 		return fmt.Errorf("close group: %w", err)
 	}
+	v1 := slices.Clone(p.others)
 	for _, c := range p.controls {
 		if c.version == 1 {
-			if err := removeTree(c.dir, lastPatience); err != nil {
-				return fmt.Errorf("close group: %w", err)
-			}
+			v1 = append(v1, c.dir)
+		}
+	}
+	for _, dir := range v1 {
+		if err := removeTree(dir, lastPatience); err != nil {
+			return fmt.Errorf("close group: %w", err)
 		}
 	}
 	if err := removeTree(p.dir, lastPatience); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,8 +20,8 @@ type control struct {
 	dir     string // of the Parent's group in the controller's hierarchy
 }
 
-// slotDir is where the control has the slot called name.
-func (c control) slotDir(name string) string { return filepath.Join(c.dir, slotPrefix+name) }
+// slotDir is where the Parent's group parent has the slot called name.
+func slotDir(parent, name string) string { return filepath.Join(parent, slotPrefix+name) }
 
 // openControls finds out, for each controller, where it can be used, and makes the
 // Parent's groups there. What cannot be used goes to p.missing.
@@ -56,6 +57,26 @@ func (p *Parent) openControls(around surroundings, own string) {
 		dir = filepath.Join(dir, name)
 		if err := openV1Control(dir); err == nil {
 			p.controls["cpuacct"] = control{1, dir}
+		}
+	}
+	p.openOthers(around, name)
+}
+
+// openOthers makes the Parent's groups in the v1 hierarchies that have none yet. Nothing is limited
+// there: commands have a group of their own, and see none of others. One that cannot be had is done
+// without, as in a container that shows the hierarchy read-only.
+func (p *Parent) openOthers(around surroundings, name string) {
+	has := []string{p.dir}
+	for _, c := range p.controls {
+		has = append(has, c.dir)
+	}
+	for _, hierarchy := range slices.Sorted(maps.Keys(around.v1)) {
+		dir, ok := around.controller(hierarchy)
+		if dir = filepath.Join(dir, name); !ok || slices.Contains(has, dir) {
+			continue
+		}
+		if err := openV1Control(dir); err == nil {
+			has, p.others = append(has, dir), append(p.others, dir)
 		}
 	}
 }

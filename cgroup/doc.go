@@ -22,7 +22,9 @@
 // Below the Parent's group, "launchers" holds the processes that start commands
 // and "slot-<name>/run" what they start; see [Slot.Start] for why both are needed.
 // "run" is replaced after each kill, "slot-<name>" stays: it has the limits and the
-// figures of v2.
+// figures of v2. Every v1 hierarchy has the same groups, also one without a controller that is used,
+// so that a command never shares a group with the machine: in a cgroup namespace it sees "run" alone.
+// "run" has the limits a second time, because programs look for them in their own group.
 //
 // # Controllers
 //

@@ -85,6 +85,57 @@ func (s surroundings) find(group string, match func(mount) bool) (own string, ok
 	return "", false
 }
 
+// A Group is one of a hierarchy that is mounted at Point.
+type Group struct{ Point, Dir string }
+
+// Groups are those that the commands of place are in; for nil those that this process is in.
+func Groups(place *Place) ([]Group, error) {
+	around, err := lookAround()
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
+	}
+	dirs := map[string]string{} // by mount point
+	if place != nil {
+		for _, dir := range append([]string{place.Dir}, place.Threads...) {
+			dirs[around.pointOf(dir)] = dir
+		}
+	}
+	var all []Group
+	for _, m := range around.mounts {
+		dir := dirs[m.point]
+		if place == nil {
+			dir, _ = around.ownIn(m)
+		}
+		if dir != "" {
+			all = append(all, Group{m.point, dir})
+		}
+	}
+	return all, nil
+}
+
+// pointOf is where the hierarchy is mounted that has the folder.
+func (s surroundings) pointOf(dir string) (point string) {
+	for _, m := range s.mounts {
+		if strings.HasPrefix(dir, m.point+"/") && len(m.point) > len(point) {
+			point = m.point
+		}
+	}
+	return point
+}
+
+// ownIn returns the folder of the group of this process in a mounted hierarchy.
+func (s surroundings) ownIn(m mount) (dir string, ok bool) {
+	if m.v2 {
+		return m.dirOf(s.unified)
+	}
+	for controller, group := range s.v1 {
+		if hasOption(m.opts, controller) {
+			return m.dirOf(group)
+		}
+	}
+	return "", false
+}
+
 // dirOf maps the path of a group, as /proc/self/cgroup shows it, to a directory.
 // In a container the mount may show a subtree only.
 func (m mount) dirOf(group string) (string, bool) {

@@ -74,26 +74,37 @@ func (l *Limits) settings(controller string, version int) []setting {
 // missing controller would bound (Parent.Missing) is not bounded.
 func (s *Slot) Limit(l Limits) error {
 	for _, c := range controllers {
-		control, ok := s.controls[c]
+		around, ok := s.controls[c]
 		if !ok {
 			continue
 		}
-		for _, set := range l.settings(c, control.version) {
-			err := writeFile(filepath.Join(control.dir, set.file), set.value)
-			if set.optional && errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("limit slot: write %q: %w", set.value, err)
+		// No group of a v1 cpuset may have less than one in it: that one is first.
+		for _, dir := range []string{filepath.Join(around.dir, runName), around.dir} {
+			if err := l.write(c, control{around.version, dir}); err != nil {
+				return fmt.Errorf("limit slot: %w", err)
 			}
 		}
 	}
-	s.limits = l
+	s.place.Limits = l
+	return nil
+}
+
+// write limits one group in what a controller bounds.
+func (l *Limits) write(controller string, group control) error {
+	for _, set := range l.settings(controller, group.version) {
+		err := writeFile(filepath.Join(group.dir, set.file), set.value)
+		if set.optional && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("write %q: %w", set.value, err)
+		}
+	}
 	return nil
 }
 
 // Limits are what Limit was told.
-func (s *Slot) Limits() Limits { return s.limits }
+func (s *Slot) Limits() Limits { return s.place.Limits }
 
 // cpuList writes CPU numbers as the kernel reads them.
 func cpuList(cpus []int) string {

@@ -30,7 +30,7 @@ func onSettledThread(t *testing.T, s *Slot, f func()) {
 			f()
 		}
 		for _, group := range s.place.Threads {
-			err = errors.Join(err, moveThread(filepath.Dir(filepath.Dir(group))))
+			err = errors.Join(err, moveThread(filepath.Dir(filepath.Dir(filepath.Dir(group)))))
 		}
 		done <- err
 	}
@@ -224,7 +224,7 @@ func TestGroupsOfControllersAreCleanedUp(t *testing.T) {
 	die(t, dead)
 	p := openParent(t, o)
 	for name, c := range p.controls {
-		if _, err := os.Stat(c.slotDir("3")); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(slotDir(c.dir, "3")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: slot is left: %v", name, err)
 		}
 	}

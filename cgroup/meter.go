@@ -74,7 +74,7 @@ func (s *Slot) Meter() (*Meter, error) {
 	if s.dir == "" {
 		return nil, errors.New("meter slot group: it is only attached")
 	}
-	m := &Meter{limit: s.limits.Memory, buffer: make([]byte, 4096)}
+	m := &Meter{limit: s.place.Limits.Memory, buffer: make([]byte, 4096)}
 	err := m.open(s)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("meter slot group: %w", err), m.Close())
@@ -120,7 +120,8 @@ func (m *Meter) open(s *Slot) error {
 		peak, current := "memory.peak", "memory.current"
 		if memory.version == 1 {
 			peak, current = "memory.max_usage_in_bytes", "memory.usage_in_bytes"
-			add(memory.dir, "memory.oom_control", func(c *counters, b []byte) { c.oomKills = value(b, "oom_kill") })
+			// Which counts what is killed in this group, and not below.
+			add(filepath.Join(memory.dir, runName), "memory.oom_control", func(c *counters, b []byte) { c.oomKills = value(b, "oom_kill") })
 		} else {
 			add(memory.dir, "memory.events", func(c *counters, b []byte) {
 				c.oomKills, c.limitHits = value(b, "oom_kill"), value(b, "oom")

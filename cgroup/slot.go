@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // Place names a slot's group in plain data, so that another process (the launcher)
@@ -17,20 +20,25 @@ type Place struct {
 	Version int
 	Dir     string // the slot's group that commands are in
 	Home    string // the group that processes live in which start commands in Dir
-	// Threads are the v1 groups of controllers that the thread which forks lives in.
+	// Threads are the groups of v1 hierarchies that the thread which forks lives in, and commands
+	// with it.
 	Threads []string
+	// Controllers of v2 are handed down to Dir, which has the slot's limits once more: programs look
+	// for them in their own group.
+	Controllers []string
+	Limits      Limits
 }
 
 // Slot is the group of one slot: empty between commands, and during a command the
-// home of all that the command starts.
+// home of all that the command starts. In each hierarchy it is a group that has limits and
+// counts, with a group in it that commands are in: what they are able to see or do of
+// cgroups is below the limits.
 type Slot struct {
 	place Place
-	// dir is around place.Dir, which comes and goes; it has the limits of v2 and
-	// counts from the slot's beginning to its end. Empty in an attached Slot, which
-	// has no controls either.
+	// dir is around place.Dir, which comes and goes, as the folders of controls are around
+	// place.Threads. Empty in an attached Slot, which has no controls either.
 	dir      string
-	controls map[string]control // with the slot's own folders
-	limits   Limits
+	controls map[string]control
 
 	// worn is set once the group was killed: a v2 group that was killed is not fit
 	// to start anything (see Start).
@@ -52,14 +60,14 @@ func Attach(place Place) *Slot {
 // Place tells where the slot is, for Attach in another process.
 func (s *Slot) Place() Place { return s.place }
 
-// SettleThread moves the calling thread into the slot's groups of v1 controllers, whose
+// SettleThread moves the calling thread into the slot's groups of v1 hierarchies, whose
 // limits hold for what it forks; there is nothing to do under v2. A thread that calls
 // Start needs it once, before, and must be locked to its goroutine for good. Its memory
 // stays charged where its process is, and it counts as one of the slot's Limits.Pids.
 // It must not be the first thread of its process, which the kernel takes for the whole: a
 // command out of memory could have the process killed for it.
 //
-// It stays there because a round trip through the four groups costs 74 µs.
+// It stays there because a round trip through four groups costs 74 µs.
 func (s *Slot) SettleThread() error {
 	for _, group := range s.place.Threads {
 		if err := moveThread(group); err != nil {
@@ -67,6 +75,46 @@ func (s *Slot) SettleThread() error {
 		}
 	}
 	return nil
+}
+
+// Hold renews the group that commands are in, and keeps the slot working for this process when its
+// folders are no longer at their paths. It must come before Settle, and lasts until the process ends.
+func (s *Slot) Hold() error {
+	if err := s.replace(); err != nil {
+		return fmt.Errorf("replace slot group: %w", err)
+	}
+	held := s.place
+	held.Threads = slices.Clone(held.Threads)
+	for _, dir := range append([]*string{&held.Home}, pointers(held.Threads)...) {
+		var err error
+		if *dir, err = hold(*dir); err != nil {
+			return err
+		}
+	}
+	around, err := hold(filepath.Dir(held.Dir)) // Dir itself may be replaced
+	if err != nil {
+		return err
+	}
+	held.Dir = filepath.Join(around, filepath.Base(held.Dir))
+	s.place = held
+	return nil
+}
+
+func pointers(list []string) []*string {
+	to := make([]*string, len(list))
+	for i := range list {
+		to[i] = &list[i]
+	}
+	return to
+}
+
+// hold returns a path of the folder that holds as long as the process lives.
+func hold(dir string) (string, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "hold slot group", Path: dir, Err: err}
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
 // Settle moves the calling process to where the starters of commands live. It must
@@ -140,6 +188,11 @@ func (s *Slot) replace() error {
 	if err := os.Mkdir(s.place.Dir, 0o755); err != nil {
 		return err
 	}
+	for _, c := range s.place.Controllers {
+		if err := s.place.Limits.write(c, control{2, s.place.Dir}); err != nil {
+			return err
+		}
+	}
 	s.worn.Store(false)
 	return nil
 }
@@ -188,7 +241,11 @@ func (s *Slot) Kill(ctx context.Context) error {
 // Close removes the group, and those that commands made below it. It kills
 // nothing: with processes inside it fails with ErrBusy and may be called again.
 func (s *Slot) Close() error {
-	for _, dir := range append([]string{s.dir}, s.place.Threads...) {
+	dirs := []string{s.dir}
+	for _, run := range s.place.Threads {
+		dirs = append(dirs, filepath.Dir(run))
+	}
+	for _, dir := range dirs {
 		if err := removeTree(dir, lastPatience); err != nil {
 			return fmt.Errorf("close slot group: %w", err)
 		}

@@ -266,7 +266,8 @@ func TestAbuse(t *testing.T) {
 		{"write", []string{"/etc/passwd"}, readOnly},
 		{"write", []string{"/usr/bin/new"}, readOnly},
 		{"write", []string{"/proc/sys/kernel/panic"}, readOnly},
-		{"write", []string{filepath.Join(l.slot.Place().Home, "cgroup.procs")}, readOnly},
+		{"write", []string{filepath.Join(l.slot.Place().Home, "cgroup.procs")}, gone},
+		{"write", []string{ownCgroup(t, l) + "/cgroup.procs"}, readOnly},
 		{"write", []string{"/dev/null"}, "done"},
 		{"type on a terminal", nil, "no such device or address"},
 		{"set the clock", nil, notPermitted},
@@ -283,6 +284,23 @@ func TestAbuse(t *testing.T) {
 		})
 	}
 	other.end(t)
+}
+
+// ownCgroup is where the commands of l find their group in the main hierarchy.
+func ownCgroup(t *testing.T, l *Launcher) string {
+	t.Helper()
+	place := l.slot.Place()
+	groups, err := cgroup.Groups(&place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		if g.Dir == place.Dir {
+			return g.Point
+		}
+	}
+	t.Fatalf("%s is in none of %v", place.Dir, groups)
+	return ""
 }
 
 // TestApart: a command reaches no socket of the abstract namespace but those of its own

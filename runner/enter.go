@@ -24,8 +24,7 @@ var keptCapabilities = []uintptr{
 // inside is the thread that forks commands into a sandbox. Its methods are called on
 // that thread, which is locked.
 type inside struct {
-	mounts, network int  // namespaces to come back to
-	cgroups         bool // there are some to be made read-only
+	mounts, network int // namespaces to come back to
 	networks        *networks
 	notApart        error
 }
@@ -42,10 +41,6 @@ func enterSandbox(allow []string, n *networks) (*inside, error) {
 		if *n.to, err = unix.Open(n.path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			return nil, &os.PathError{Op: "open namespace", Path: n.path, Err: err}
 		}
-	}
-	var sys, cgroups unix.Stat_t
-	if unix.Stat("/sys", &sys) == nil && unix.Stat(cgroupsPath, &cgroups) == nil {
-		in.cgroups = sys.Dev != cgroups.Dev
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forgo new privileges: %w", err)
@@ -148,12 +143,6 @@ func (in *inside) mount(m *message) error {
 	}
 	if err := unix.Mount(names.MountSource, "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
 		return &os.PathError{Op: "mount", Path: "/dev/shm", Err: err}
-	}
-	if !in.cgroups {
-		return nil
-	}
-	if err := setAttributes(cgroupsPath, noMore, unix.AT_RECURSIVE); err != nil {
-		return &os.PathError{Op: "make read-only", Path: cgroupsPath, Err: err}
 	}
 	return nil
 }

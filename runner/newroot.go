@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -17,10 +18,10 @@ const (
 	// building is where the new root is put together: a folder that every system
 	// has. What of the machine is to be shown must not be in it.
 	building = "/tmp"
-	// noMore are the attributes of all that commands see of the machine.
-	noMore = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	// varTmp is building once more, for each command.
 	varTmp = "/var/tmp"
+	// noMore are the attributes of all that commands see of the machine.
+	noMore = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 )
 
 // ownFolders are made anew, whatever the machine has there.
@@ -28,8 +29,8 @@ var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp",
 
 // newRoot gives the calling process, which has a mount namespace of its own, a new
 // root, in which is what view shows of the machine, read-only, and what is made
-// anew. Of the machine's own mounts none is left.
-func (sb *Sandbox) newRoot() error {
+// anew. Of the machine's own mounts none is left. groups are the cgroups that commands see.
+func (sb *Sandbox) newRoot(groups []cgroup.Group) error {
 	hidden, err := sb.hidden() // while there is a /tmp yet to be resolved
 	if err != nil {
 		return fmt.Errorf("hide folders: %w", err)
@@ -47,9 +48,9 @@ func (sb *Sandbox) newRoot() error {
 		{"make /etc", v.makeEtc},
 		{"let go of input roots", dropRoots},
 		{"make folders", makeFolders},
+		{"make /sys", func() error { return makeSys(groups) }},
 		{"make them read-only", func() error { return setAttributes(building, noMore, unix.AT_RECURSIVE) }},
 		{"hide folders", v.hide},
-		{"make /sys", v.makeSys},
 		{"make /dev", makeDev},
 		{"make /proc", makeProc},
 		{"enter the new root", pivot},
@@ -63,7 +64,7 @@ func (sb *Sandbox) newRoot() error {
 }
 
 func makeFolders() error {
-	for _, name := range append(slices.Clone(shownInSys), ownFolders...) {
+	for _, name := range ownFolders {
 		if err := os.MkdirAll(building+"/"+name, 0o755); err != nil {
 			return err
 		}

@@ -73,24 +73,32 @@ func CheckAllowed(words []string) error {
 // restrict has the calling thread, and all that it forks, never again make the system calls
 // that are denied and not allowed.
 func restrict(allow []string) error {
-	filter, err := filterOf(allow)
+	program, err := filterOf(allow)
 	if err != nil {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
-	code := make([]unix.SockFilter, len(filter))
-	for i, r := range filter {
-		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
-	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(program)), 0, 0); err != nil {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
 	return nil
 }
 
+// assemble makes a program as the kernel takes it.
+func assemble(code []bpf.Instruction) (*unix.SockFprog, error) {
+	raw, err := bpf.Assemble(code)
+	if err != nil {
+		return nil, err
+	}
+	filter := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	return &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}, nil
+}
+
 // filterOf is the program. What it does by number alone the library puts together; arguments it would
 // compare as 64 bits, of which the kernel takes 32.
-func filterOf(allow []string) ([]bpf.RawInstruction, error) {
+func filterOf(allow []string) (*unix.SockFprog, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
 		return nil, err
@@ -103,27 +111,49 @@ func filterOf(allow []string) ([]bpf.RawInstruction, error) {
 	if err != nil {
 		return nil, err
 	}
-	var begin []bpf.Instruction
-	if native.ID == arch.X86_64.ID {
-		begin = answer(forbidden, word{archOffset, []uint32{uint32(native.ID), uint32(arch.I386.ID)}, false})
-		var other []bpf.Instruction
-		for _, name := range lasting {
-			other = append(other, answer(absent, callOf(arch.I386, name))...)
+	begin := onEach(native, func(on *arch.Info) (code []bpf.Instruction) {
+		if on != native {
+			for _, name := range lasting {
+				code = append(code, answer(absent, callOf(on, name))...)
+			}
+			for _, name := range deniedOn(on, allow) {
+				code = append(code, answer(forbidden, callOf(on, name))...)
+			}
 		}
-		for _, name := range deniedOn(arch.I386, allow) {
-			other = append(other, answer(forbidden, callOf(arch.I386, name))...)
-		}
-		other = append(append(other, deniedArguments(arch.I386, allow)...), bpf.RetConstant{Val: uint32(seccomp.ActionAllow)})
-		begin = append(begin,
-			bpf.LoadAbsolute{Off: archOffset, Size: wordSize},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(arch.I386.ID), SkipTrue: 1},
-			bpf.Jump{Skip: uint32(len(other))})
-		begin = append(begin, other...)
-	} else {
-		begin = answer(forbidden, word{archOffset, []uint32{uint32(native.ID)}, false})
+		return append(code, deniedArguments(on, allow)...)
+	})
+	return assemble(append(begin, filter...))
+}
+
+// ownCgroups is a filter for commands of the machine's root, who owns its cgroups: without a cgroup
+// namespace of their own they cannot mount any, also not in a user namespace. What clone3 is asked for
+// no filter sees; the C library goes on with clone.
+func ownCgroups() (*unix.SockFprog, error) {
+	native, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
 	}
-	begin = append(begin, deniedArguments(native, allow)...)
-	return bpf.Assemble(append(begin, filter...))
+	asks := word{offset: argument(0), bits: unix.CLONE_NEWCGROUP}
+	code := onEach(native, func(on *arch.Info) (code []bpf.Instruction) {
+		code = append(code, answer(forbidden, callOf(on, "clone"), asks)...)
+		code = append(code, answer(forbidden, callOf(on, "unshare"), asks)...)
+		return append(code, answer(absent, callOf(on, "clone3"))...)
+	})
+	return assemble(append(code, bpf.RetConstant{Val: uint32(seccomp.ActionAllow)}))
+}
+
+// onEach is a program for what a machine like this one executes. It goes on behind for its native
+// architecture, allows what is left of its other one, and forbids all others.
+func onEach(native *arch.Info, answers func(on *arch.Info) []bpf.Instruction) []bpf.Instruction {
+	if native.ID != arch.X86_64.ID {
+		return append(answer(forbidden, word{offset: archOffset, values: []uint32{uint32(native.ID)}}), answers(native)...)
+	}
+	other := append(answers(arch.I386), bpf.RetConstant{Val: uint32(seccomp.ActionAllow)})
+	code := append(answer(forbidden, word{offset: archOffset, values: []uint32{uint32(native.ID), uint32(arch.I386.ID)}}),
+		bpf.LoadAbsolute{Off: archOffset, Size: wordSize},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(arch.I386.ID), SkipTrue: 1},
+		bpf.Jump{Skip: uint32(len(other))})
+	return append(append(code, other...), answers(native)...)
 }
 
 // Where a filter finds what (seccomp_data), on machines that are little-endian.
@@ -134,11 +164,13 @@ const (
 	argumentOffset = 16
 )
 
-// A word is a condition on what is at an offset: that it is one of values, or is none.
+// A word is a condition on what is at an offset: that it is one of values, or is none; or that one of
+// bits is set.
 type word struct {
 	offset uint32
 	values []uint32
 	is     bool
+	bits   uint32 // 0: values count
 }
 
 // argument is the part of an argument that the kernel takes of an int; the upper half is 4 further.
@@ -151,6 +183,9 @@ func answer(with seccomp.Action, all ...word) []bpf.Instruction {
 	}
 	w, rest := all[0], answer(with, all[1:]...)
 	code := []bpf.Instruction{bpf.LoadAbsolute{Off: w.offset, Size: wordSize}}
+	if w.bits != 0 {
+		return append(append(code, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: w.bits, SkipFalse: uint8(len(rest))}), rest...)
+	}
 	for i, v := range w.values {
 		skip := len(w.values) - 1 - i
 		if w.is {
@@ -167,7 +202,7 @@ func answer(with seccomp.Action, all ...word) []bpf.Instruction {
 }
 
 func callOf(on *arch.Info, name string) word {
-	return word{numberOffset, []uint32{uint32(on.SyscallNames[name])}, true}
+	return word{offset: numberOffset, values: []uint32{uint32(on.SyscallNames[name])}, is: true}
 }
 
 // deniedArguments denies system calls that are denied with some arguments only.
@@ -177,12 +212,12 @@ func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
 			code = append(code, answer(forbidden, append([]word{callOf(on, name)}, conditions...)...)...)
 		}
 	}
-	deny(keyrings, "keyctl", word{argument(0), []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING}, false})
-	deny(keyrings, "keyctl", word{argument(1), []uint32{0}, false})
-	deny(keyrings, "keyctl", word{argument(1) + wordSize, []uint32{0}, false})
-	deny(vsock, "socket", word{argument(0), []uint32{unix.AF_VSOCK}, true})
-	deny(netlink, "socket", word{argument(0), []uint32{unix.AF_NETLINK}, true}, word{argument(2), usefulNetlink, false})
-	deny(terminals, "ioctl", word{argument(1), []uint32{unix.TIOCSTI, unix.TIOCLINUX}, true})
+	deny(keyrings, "keyctl", word{offset: argument(0), values: []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING}})
+	deny(keyrings, "keyctl", word{offset: argument(1), values: []uint32{0}})
+	deny(keyrings, "keyctl", word{offset: argument(1) + wordSize, values: []uint32{0}})
+	deny(vsock, "socket", word{offset: argument(0), values: []uint32{unix.AF_VSOCK}, is: true})
+	deny(netlink, "socket", word{offset: argument(0), values: []uint32{unix.AF_NETLINK}, is: true}, word{offset: argument(2), values: usefulNetlink})
+	deny(terminals, "ioctl", word{offset: argument(1), values: []uint32{unix.TIOCSTI, unix.TIOCLINUX}, is: true})
 	return code
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -52,9 +53,12 @@ type server struct {
 	sandbox  *Sandbox       // nil: none
 	requests <-chan message // closed when the worker is gone
 	networks *networks      // nil: no sandbox
-	// identities are those of users with IDs.
-	identities map[[3]uint32]*identity
-	shared     error // why the commands may share sockets with others; nil: they do not
+	// namespaces are those of users with IDs.
+	namespaces map[[3]uint32]*os.File
+	// nofile and cgroupsFilter are of commands in a sandbox.
+	nofile        func() (unix.Rlimit, error)
+	cgroupsFilter func() (*unix.SockFprog, error)
+	shared        error // why the commands may share sockets with others; nil: they do not
 	// forkers are the threads that fork, by what their commands may besides the usual; the first
 	// one is that of most.
 	forkers  map[string]*forker
@@ -75,7 +79,11 @@ func serveControl() error {
 		return fmt.Errorf("receive setup: %w", err)
 	}
 	requests := make(chan message, 4)
-	s := &server{link: lk, sandbox: setup.Sandbox, requests: requests, forkers: map[string]*forker{}, identities: map[[3]uint32]*identity{}}
+	s := &server{
+		link: lk, sandbox: setup.Sandbox, requests: requests, forkers: map[string]*forker{},
+		namespaces: map[[3]uint32]*os.File{}, nofile: sync.OnceValues(inheritedFiles),
+		cgroupsFilter: sync.OnceValues(ownCgroups),
+	}
 	if setup.Place != nil {
 		s.slot = cgroup.Attach(*setup.Place)
 	}
@@ -172,7 +180,14 @@ func (s *server) prepare() error {
 
 // enterSandbox takes this process to where commands are to live.
 func (s *server) enterSandbox() error {
-	if err := s.sandbox.newRoot(); err != nil {
+	if !forksInto {
+		return errors.New("no sandbox on " + runtime.GOARCH)
+	}
+	groups, err := s.holdGroups()
+	if err != nil {
+		return err
+	}
+	if err := s.sandbox.newRoot(groups); err != nil {
 		return err
 	}
 	// Whoever has the user and the group of a process, in all three forms, may set its
@@ -181,6 +196,19 @@ func (s *server) enterSandbox() error {
 		return fmt.Errorf("set saved group: %w", err)
 	}
 	return nil
+}
+
+// holdGroups returns the cgroups that commands are to see, and keeps hold of those that this process
+// needs: no others are in the new root.
+func (s *server) holdGroups() ([]cgroup.Group, error) {
+	if s.slot == nil {
+		return cgroup.Groups(nil)
+	}
+	place := s.slot.Place()
+	if err := s.slot.Hold(); err != nil {
+		return nil, err
+	}
+	return cgroup.Groups(&place)
 }
 
 // A forker is a thread that forks commands.

@@ -51,17 +51,15 @@ func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err er
 	if err := s.setOOMScore(); err != nil {
 		return 0, err
 	}
-	who, err := s.identity(m.Run.User)
-	if err != nil {
-		return 0, err
-	}
-	flags := uintptr(0)
+	var c *child
 	if in != nil {
-		flags = unix.CLONE_NEWIPC
+		if c, err = s.child(m.Run.User); err != nil {
+			return 0, err
+		}
 	}
 	place := func(cgroupFD int) error {
 		fork := func() (err error) {
-			pid, err = forkExec(m.Run, files, cgroupFD, flags, who)
+			pid, err = forkExec(m.Run, files, cgroupFD, c)
 			return err
 		}
 		if in != nil {
@@ -77,8 +75,8 @@ func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err er
 	return pid, err
 }
 
-// forkExec starts the command where the calling thread is.
-func forkExec(req *runRequest, files []uintptr, cgroupFD int, flags uintptr, who *identity) (pid int, err error) {
+// forkExec starts the command where the calling thread is; c is nil without a sandbox.
+func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *child) (pid int, err error) {
 	program, err := resolve(req)
 	if err != nil {
 		return 0, err
@@ -87,7 +85,7 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, flags uintptr, who
 		Dir: req.Dir, Env: req.Env, Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: req.User.credential(),
-			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD, Cloneflags: flags,
+			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD,
 		},
 	}
 	if req.Nice != 0 {
@@ -97,8 +95,9 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, flags uintptr, who
 		}
 		defer restore()
 	}
-	if who != nil {
-		pid, err = forkInto(int(who.namespace.Fd()), program, req, attr, who.nofile)
+	if c != nil {
+		attr.Sys.Cloneflags = unix.CLONE_NEWIPC
+		pid, err = forkInto(program, req, attr, c)
 	} else {
 		pid, err = syscall.ForkExec(program, req.Args, attr)
 	}

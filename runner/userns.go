@@ -17,11 +17,17 @@ const namespaceName = "forerunner-user-namespace"
 // User.IDs of them. It starts a process for a moment, so it comes before the first FUSE mount.
 // An error that wraps ErrNoUserNamespace says what this machine lacks.
 func UserNamespace(u *User) (*os.File, error) {
-	id, err := newIdentity(u)
+	var namespace *os.File
+	sys := &syscall.SysProcAttr{}
+	u.namespace(sys)
+	err := withStopped(sys, func(pid int) (err error) {
+		namespace, err = os.OpenFile(fmt.Sprintf("/proc/%d/ns/user", pid), os.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoUserNamespace, err)
 	}
-	return id.namespace, nil
+	return namespace, nil
 }
 
 // namespace has a child born into a user namespace as its root.
@@ -34,59 +40,71 @@ func (u *User) namespace(sys *syscall.SysProcAttr) {
 	sys.Credential = &syscall.Credential{}
 }
 
-// identity is a user namespace that commands enter, and what they are to have of open files: the
-// runtime raises that of this process, and lowers it for the children that it forks itself.
-type identity struct {
-	namespace *os.File
-	nofile    unix.Rlimit
+// child is what a command in a sandbox is made beside what syscall.ProcAttr says.
+type child struct {
+	namespace *os.File // of users, of which it is root; nil: it is the user of the ProcAttr
+	// nofile is what it is to have of open files: the runtime raises that of this process, and lowers
+	// it for the children that it forks itself.
+	nofile unix.Rlimit
+	filter *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
 }
 
-// identity returns that of u, which the first command of u makes. There are as many as actions at a time.
-func (s *server) identity(u *User) (*identity, error) {
-	if u == nil || u.IDs == 0 {
-		return nil, nil
-	}
-	key := User{UID: u.UID, GID: u.GID, IDs: u.IDs}.key()
-	if id := s.identities[key]; id != nil {
-		return id, nil
-	}
-	id, err := newIdentity(u)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoUserNamespace, err)
-	}
-	s.identities[key] = id
-	return id, nil
-}
-
-func (u User) key() [3]uint32 { return [3]uint32{u.UID, u.GID, u.IDs} }
-
-// newIdentity looks at a child that is root of a new user namespace and is stopped before its first
-// instruction: a program of this size takes longer to start than most commands.
-func newIdentity(u *User) (_ *identity, err error) {
-	runtime.LockOSThread() // which traces it
-	defer runtime.UnlockOSThread()
-	sys := &syscall.SysProcAttr{Ptrace: true, Pdeathsig: unix.SIGKILL}
-	u.namespace(sys)
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{namespaceName}, &syscall.ProcAttr{Sys: sys})
-	if err != nil {
-		return nil, err
-	}
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(pid, &status, unix.WALL, nil); err != nil {
-		return nil, err
-	}
-	if status.Exited() || status.Signaled() {
-		return nil, fmt.Errorf("the child ended: %v", status)
-	}
-	defer func() {
-		_ = unix.Kill(pid, unix.SIGKILL)
-		_, waited := syscall.Wait4(pid, &status, unix.WALL, nil)
-		err = errors.Join(err, waited)
-	}()
-	id := &identity{}
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &id.nofile); err != nil {
+// child returns what commands of u are made.
+func (s *server) child(u *User) (_ *child, err error) {
+	c := &child{}
+	if c.nofile, err = s.nofile(); err != nil {
 		return nil, fmt.Errorf("find the limit of open files: %w", err)
 	}
-	id.namespace, err = os.OpenFile(fmt.Sprintf("/proc/%d/ns/user", pid), os.O_RDONLY|unix.O_CLOEXEC, 0)
-	return id, err
+	switch {
+	case u.isRoot():
+		c.filter, err = s.cgroupsFilter()
+	case u.IDs > 0:
+		c.namespace, err = s.namespace(u)
+	}
+	return c, err
+}
+
+// namespace returns that of u, which the first command of u makes. There are as many as actions at a time.
+func (s *server) namespace(u *User) (*os.File, error) {
+	key := [3]uint32{u.UID, u.GID, u.IDs}
+	if f := s.namespaces[key]; f != nil {
+		return f, nil
+	}
+	f, err := UserNamespace(u)
+	if err != nil {
+		return nil, err
+	}
+	s.namespaces[key] = f
+	return f, nil
+}
+
+// inheritedFiles asks what a child gets.
+func inheritedFiles() (limit unix.Rlimit, err error) {
+	err = withStopped(&syscall.SysProcAttr{}, func(pid int) error {
+		return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit)
+	})
+	return limit, err
+}
+
+// withStopped looks at a child that is stopped before its first instruction, and ends it: a program
+// of this size takes longer to start than most commands do.
+func withStopped(sys *syscall.SysProcAttr, look func(pid int) error) error {
+	runtime.LockOSThread() // which traces it
+	defer runtime.UnlockOSThread()
+	sys.Ptrace, sys.Pdeathsig = true, unix.SIGKILL
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{namespaceName}, &syscall.ProcAttr{Sys: sys})
+	if err != nil {
+		return err
+	}
+	var status syscall.WaitStatus
+	_, err = syscall.Wait4(pid, &status, unix.WALL, nil)
+	if status.Exited() || status.Signaled() {
+		return errors.Join(err, fmt.Errorf("the child ended: %v", status))
+	}
+	if err == nil {
+		err = look(pid)
+	}
+	_ = unix.Kill(pid, unix.SIGKILL)
+	_, waited := syscall.Wait4(pid, &status, unix.WALL, nil)
+	return errors.Join(err, waited)
 }

@@ -4,6 +4,7 @@ package runner
 
 import (
 	"fmt"
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -11,9 +12,9 @@ import (
 )
 
 // The standard library copies the memory of the forking process for a child in a new user namespace,
-// and hands it its ids through a pipe, which takes longer than all else that a command costs. Here
-// the child borrows the memory until it executes, as the library's other children do, and enters a
-// namespace that is there already.
+// and hands it its ids through a pipe. Here the child borrows the memory until it executes, as the
+// library's other children do, and enters a namespace that is there already. It can also be made
+// what the thread that forks it is not to be: in a cgroup namespace, under another filter.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -24,57 +25,36 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
+const forksInto = true
+
 func rawVfork(trap, a1, a2 uintptr) (pid, errno uintptr)
 
-// A birth is all that a child needs. It must not allocate, nor call anything but the kernel.
+// A birth is all that a child needs. The child must not allocate, nor call anything but the kernel.
 type birth struct {
-	program   *byte
-	dir       *byte
-	argv      []*byte
-	envv      []*byte
-	files     [3]uintptr
-	namespace uintptr // of users
-	bound     []uintptr
-	nofile    unix.Rlimit
-
-	clone3 bool // with args; else flags
-	flags  uintptr
-	args   cloneArgs
-
+	clone systemCall
+	// steps are what the child does, up to the first that fails, and then it executes.
+	steps  []systemCall
+	exec   systemCall
 	failed syscall.Errno // of the child, which writes to the memory of its parent
+
+	pin runtime.Pinner // of what the system calls point to
 }
+
+type systemCall struct{ number, a1, a2, a3, a4 uintptr }
 
 // cloneArgs are those of clone3(2).
 type cloneArgs struct {
 	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// forkInto is syscall.ForkExec for a child that is root of a user namespace, where it keeps no
-// capability but those that commands have. It ends with the calling thread.
-func forkInto(namespace int, program string, req *runRequest, attr *syscall.ProcAttr, nofile unix.Rlimit) (int, error) {
-	b := &birth{namespace: uintptr(namespace), bound: droppedCapabilities(), nofile: nofile}
-	copy(b.files[:], attr.Files)
-	var err error
-	for _, s := range []struct {
-		text string
-		to   **byte
-	}{{program, &b.program}, {req.Dir, &b.dir}} {
-		if *s.to, err = syscall.BytePtrFromString(s.text); err != nil {
-			return 0, err
-		}
-	}
-	if b.argv, err = syscall.SlicePtrFromStrings(req.Args); err != nil {
+// forkInto is syscall.ForkExec for the commands of a sandbox; the child ends with the calling thread.
+// It is in a cgroup namespace of its own. With a user namespace it is root there, where it keeps
+// no capability but those that commands have.
+func forkInto(program string, req *runRequest, attr *syscall.ProcAttr, c *child) (int, error) {
+	b := &birth{}
+	defer b.pin.Unpin()
+	if err := b.prepare(program, req, attr, c); err != nil {
 		return 0, err
-	}
-	if b.envv, err = syscall.SlicePtrFromStrings(req.Env); err != nil {
-		return 0, err
-	}
-	b.flags = unix.CLONE_VFORK | unix.CLONE_VM | attr.Sys.Cloneflags
-	if attr.Sys.UseCgroupFD {
-		b.clone3 = true
-		b.args = cloneArgs{
-			flags: uint64(b.flags) | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(attr.Sys.CgroupFD),
-		}
 	}
 	syscall.ForkLock.Lock()
 	pid, errno := b.fork()
@@ -90,6 +70,88 @@ func forkInto(namespace int, program string, req *runRequest, attr *syscall.Proc
 		return 0, b.failed
 	}
 	return int(pid), nil
+}
+
+// prepare makes the list of what the child does.
+func (b *birth) prepare(program string, req *runRequest, attr *syscall.ProcAttr, c *child) error {
+	flags := unix.CLONE_VFORK | unix.CLONE_VM | attr.Sys.Cloneflags
+	b.clone = systemCall{number: syscall.SYS_CLONE, a1: flags | uintptr(syscall.SIGCHLD)}
+	if attr.Sys.UseCgroupFD {
+		args := &cloneArgs{
+			flags: uint64(flags) | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(attr.Sys.CgroupFD),
+		}
+		b.clone = systemCall{number: unix.SYS_CLONE3, a1: address(b, args), a2: unsafe.Sizeof(*args)}
+	}
+	b.add(unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+	b.become(c, attr.Sys.Credential)
+	dir, err := syscall.BytePtrFromString(req.Dir)
+	if err != nil {
+		return err
+	}
+	b.add(unix.SYS_SETSID)
+	b.add(unix.SYS_CHDIR, address(b, dir))
+	b.add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))
+	for i, file := range attr.Files {
+		b.add(unix.SYS_DUP3, file, uintptr(i))
+	}
+	nofile := c.nofile
+	b.add(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, address(b, &nofile))
+	if c.filter != nil {
+		b.add(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, address(b, c.filter))
+	}
+	return b.execute(program, req)
+}
+
+// become gives the child its user. What it may do in a user namespace is bounded there.
+func (b *birth) become(c *child, who *syscall.Credential) {
+	if c.namespace != nil {
+		b.add(unix.SYS_SETNS, c.namespace.Fd(), unix.CLONE_NEWUSER)
+		who = &syscall.Credential{}
+	}
+	if who == nil {
+		return
+	}
+	var groups uintptr
+	if len(who.Groups) > 0 {
+		groups = address(b, &who.Groups[0])
+	}
+	b.add(unix.SYS_SETGROUPS, uintptr(len(who.Groups)), groups)
+	b.add(unix.SYS_SETRESGID, uintptr(who.Gid), uintptr(who.Gid), uintptr(who.Gid))
+	if c.namespace != nil {
+		for _, capability := range droppedCapabilities() {
+			b.add(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, capability)
+		}
+	}
+	b.add(unix.SYS_SETRESUID, uintptr(who.Uid), uintptr(who.Uid), uintptr(who.Uid))
+}
+
+func (b *birth) execute(program string, req *runRequest) error {
+	path, err := syscall.BytePtrFromString(program)
+	if err != nil {
+		return err
+	}
+	argv, err := syscall.SlicePtrFromStrings(req.Args)
+	if err != nil {
+		return err
+	}
+	envv, err := syscall.SlicePtrFromStrings(req.Env)
+	if err != nil {
+		return err
+	}
+	b.exec = systemCall{number: unix.SYS_EXECVE, a1: address(b, path), a2: address(b, &argv[0]), a3: address(b, &envv[0])}
+	return nil
+}
+
+func (b *birth) add(number uintptr, arguments ...uintptr) {
+	var a [4]uintptr
+	copy(a[:], arguments)
+	b.steps = append(b.steps, systemCall{number, a[0], a[1], a[2], a[3]})
+}
+
+// address is where p points to, which stays there until b has ended.
+func address[T any](b *birth, p *T) uintptr {
+	b.pin.Pin(p)
+	return uintptr(unsafe.Pointer(p))
 }
 
 func wait4Of(pid int) (int, error) {
@@ -111,63 +173,31 @@ func (b *birth) fork() (pid uintptr, errno syscall.Errno) {
 	var (
 		e    uintptr
 		i    int
+		s    *systemCall
 		ppid uintptr
 		r    uintptr
 	)
 	ppid, _, _ = syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
 	beforeFork()
-	if b.clone3 {
-		pid, e = rawVfork(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&b.args)), unsafe.Sizeof(b.args))
-	} else {
-		pid, e = rawVfork(syscall.SYS_CLONE, b.flags|uintptr(syscall.SIGCHLD), 0)
-	}
+	pid, e = rawVfork(b.clone.number, b.clone.a1, b.clone.a2)
 	if e != 0 || pid != 0 {
 		return pid, syscall.Errno(e)
 	}
 
 	// The child, from here on.
 	afterForkInChild()
-	if _, _, b.failed = syscall.RawSyscall(unix.SYS_SETNS, b.namespace, unix.CLONE_NEWUSER, 0); b.failed != 0 {
-		goto end
-	}
-	if _, _, b.failed = syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); b.failed != 0 {
-		goto end
-	}
-	if _, _, b.failed = syscall.RawSyscall(syscall.SYS_SETRESGID, 0, 0, 0); b.failed != 0 {
-		goto end
-	}
-	for i = range b.bound {
-		if _, _, b.failed = syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_CAPBSET_DROP, b.bound[i], 0); b.failed != 0 {
+	for i = range b.steps {
+		s = &b.steps[i]
+		if _, _, b.failed = syscall.RawSyscall6(s.number, s.a1, s.a2, s.a3, s.a4, 0, 0); b.failed != 0 {
 			goto end
 		}
 	}
-	if _, _, b.failed = syscall.RawSyscall(syscall.SYS_SETRESUID, 0, 0, 0); b.failed != 0 {
-		goto end
-	}
-	if _, _, b.failed = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0); b.failed != 0 {
-		goto end
-	}
-	if _, _, b.failed = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)), 0, 0); b.failed != 0 {
-		goto end
-	}
-	if _, _, b.failed = syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0); b.failed != 0 {
-		goto end
-	}
-	// It is told of the parent's death from now on only.
+	// Of the parent's death it is told since the step that asked for it.
 	if r, _, _ = syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); r != ppid {
 		b.failed = syscall.ESRCH
 		goto end
 	}
-	for i = range b.files {
-		if _, _, b.failed = syscall.RawSyscall(syscall.SYS_DUP3, b.files[i], uintptr(i), 0); b.failed != 0 {
-			goto end
-		}
-	}
-	if _, _, b.failed = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&b.nofile)), 0, 0, 0); b.failed != 0 {
-		goto end
-	}
-	_, _, b.failed = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(b.program)),
-		uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.envv[0])))
+	_, _, b.failed = syscall.RawSyscall(b.exec.number, b.exec.a1, b.exec.a2, b.exec.a3)
 end:
 	for {
 		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 253, 0, 0)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
 )
 
 // DefaultShow are the folders of the machine that commands see, where there are such: those of
@@ -42,9 +44,9 @@ var ownEtc = map[string]string{
 	"hostname":    "localhost\n",
 }
 
-// shownInSys is what commands see of /sys: processors and memory, by which programs decide how
-// many threads they start, and their cgroups.
-var shownInSys = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm", cgroupsPath}
+// shownInSys is what commands see of /sys besides their cgroups: processors and memory, by which
+// programs decide how many threads they start.
+var shownInSys = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm"}
 
 const cgroupsPath = "/sys/fs/cgroup"
 
@@ -220,16 +222,42 @@ func (v *view) showEtc(name string) error {
 	return v.bind(name)
 }
 
-// makeSys shows what commands see of the machine's. It comes when all else is read-only: the
-// launcher goes on writing to its cgroups there.
-func (v *view) makeSys() error {
+// makeSys shows what commands see of the machine's.
+func makeSys(groups []cgroup.Group) error {
 	for _, path := range shownInSys {
-		err := bindAt(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		if err := bindAt(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, g := range groups {
+		if !isBelow(g.Point, cgroupsPath) {
+			continue // programs look there
+		}
+		err := os.MkdirAll(building+g.Point, 0o755)
+		if err == nil {
+			err = unix.Mount(g.Dir, building+g.Point, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return &os.PathError{Op: "show cgroup", Path: g.Dir, Err: err}
+		}
+	}
+	return linkControllers()
+}
+
+// linkControllers makes the symlinks of controllers whose hierarchies have the names of several.
+func linkControllers() error {
+	entries, err := os.ReadDir(cgroupsPath)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type() != os.ModeSymlink {
 			continue
 		}
-		if err == nil && path != cgroupsPath {
-			err = setAttributes(building+path, noMore, unix.AT_RECURSIVE)
+		path := filepath.Join(cgroupsPath, e.Name())
+		target, err := os.Readlink(path)
+		if err == nil {
+			err = makeSymlink(target, building+path)
 		}
 		if err != nil {
 			return err
