@@ -19,14 +19,18 @@ const (
 	idsEach = 1 << 16
 )
 
-// ownIDs are users and groups of the machine that are this worker's as long as it runs.
+// ownIDs are users and groups of the machine that are this worker's as long as it runs: count times each.
 type ownIDs struct {
 	first, each uint32
+	count       int
 	locks       []net.Listener
 }
 
-// takeIDs takes ids for so many actions at a time. Which ones depends on the data folder, and on
-// what other workers on the machine have taken.
+// spareIDs are for actions that come after those of whom a process cannot be ended.
+const spareIDs = 8
+
+// takeIDs takes ids for so many actions at a time, and some to spare. Which ones depends on the data folder,
+// and on what other workers on the machine have taken.
 func takeIDs(data string, positions int) (*ownIDs, error) {
 	first, count, err := idsHere()
 	if err != nil {
@@ -37,8 +41,10 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 		if positions*2 > int(count) {
 			return nil, fmt.Errorf("this container has %d users, too few for %d actions", count, positions)
 		}
-		return &ownIDs{first: first + count - uint32(positions), each: 1}, nil
+		positions = min(positions+spareIDs, int(count)/2)
+		return &ownIDs{first: first + count - uint32(positions), each: 1, count: positions}, nil
 	}
+	positions += spareIDs
 	blocks := uint32(lastOwnID-firstOwnID+1) / idsEach
 	if uint64(positions) > uint64(blocks) {
 		return nil, fmt.Errorf("there are no users for %d actions", positions)
@@ -48,7 +54,7 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 	_, _ = hash.Write([]byte(data))
 	for try := range places {
 		block := (hash.Sum32()%places + try) % places
-		own := &ownIDs{first: firstOwnID + block*idsEach, each: idsEach}
+		own := &ownIDs{first: firstOwnID + block*idsEach, each: idsEach, count: positions}
 		taken, err := own.lock(block, positions)
 		if err != nil {
 			return nil, err

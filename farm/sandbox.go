@@ -104,13 +104,13 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 		w.Logger.Warn("commands run as root of this machine (--user takes somebody else)", zap.NamedError("missing", err))
 		return nil
 	}
-	is.users = worker.OwnUsers(is.own.first, is.own.each, positions)
+	is.users = worker.OwnUsers(is.own.first, is.own.each, is.own.count)
 	is.namespaces, err = is.users.Namespaces()
 	if errors.Is(err, runner.ErrNoUserNamespace) {
 		w.Logger.Warn("no user namespaces: each action is of a user of its own and is not root", zap.NamedError("missing", err),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
 			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
-		is.users, err = worker.OwnUsers(is.own.first, 0, positions), nil
+		is.users, err = worker.OwnUsers(is.own.first, 0, is.own.count), nil
 	}
 	return err
 }

@@ -319,7 +319,11 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		return slot.launcher.Run(ctx, command)
 	})
 	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) || errors.Is(err, runner.ErrClosed) {
+		left := slot.launcher
 		a.p.w.relaunch(ctx, slot)
+		if errors.Is(err, runner.ErrUnkillable) {
+			a.part(left)
+		}
 		return result, failf(codes.Unavailable, "run command: %w", err)
 	}
 	if err != nil {
@@ -346,6 +350,19 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		return result, failf(codes.Canceled, "action was cancelled")
 	}
 	return result, nil
+}
+
+// part gives the position another user, as a process of this one is left in a launcher. Without a
+// sandbox nothing tells when it ends.
+func (a *action) part(left *runner.Launcher) {
+	gone := left.Gone()
+	if !a.p.w.opts.Sandboxed {
+		gone = nil
+	}
+	if u := a.how.user; u != nil && !a.how.users.part(a.p.index, gone) {
+		a.p.log.Warn("a process cannot be ended, and later actions are of its user: there is no other",
+			zap.Uint32("uid", u.UID), zap.String("to_have_it", "a range of more users than actions at a time, in --user"))
+	}
 }
 
 // report stores the outputs and makes the answer.

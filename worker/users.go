@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,12 @@ type Users struct {
 	Name  string      // as they were asked for
 	first runner.User // the only one, or the first of the range
 	count int         // of the range; 0: there is none
+
+	mu sync.Mutex
+	// seats say which of the range a position has, and stuck of which ones a process is left that cannot
+	// be ended, until the channel is closed.
+	seats map[int]int             // guarded by mu
+	stuck map[int]<-chan struct{} // guarded by mu
 }
 
 // OwnUsers are a range of count users that nobody else is, from first on. With ids each is root
@@ -41,7 +48,7 @@ func (u *Users) Namespaces() (map[vfs.Owner]*os.File, error) {
 		return made, nil
 	}
 	for i := range u.count {
-		one := u.at(i)
+		one := u.nth(i)
 		f, err := runner.UserNamespace(one)
 		if err != nil {
 			return made, err
@@ -131,15 +138,71 @@ func lookUpUser(name string) (runner.User, error) {
 
 // at returns whom the actions of a position are of; nil is the worker's user.
 func (u *Users) at(position int) *runner.User {
-	if u == nil {
+	switch {
+	case u == nil:
 		return nil
+	case u.count == 0:
+		return u.nth(0)
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.seats[position]; !ok && !u.seatLocked(position) {
+		return u.nth(position) // checkUsers does not let it come to this
+	}
+	return u.nth(u.seats[position])
+}
+
+// part takes a position's user from it: a process of that user cannot be ended before gone is closed. It
+// reports false if there is no other one, and the position goes on with the same.
+func (u *Users) part(position int, gone <-chan struct{}) bool {
+	if u == nil || u.count == 0 {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	left, ok := u.seats[position]
+	if !ok || !u.seatLocked(position) {
+		return false
+	}
+	if u.stuck == nil {
+		u.stuck = map[int]<-chan struct{}{}
+	}
+	u.stuck[left] = gone
+	return true
+}
+
+// seatLocked gives a position the first of the range that is nobody's.
+func (u *Users) seatLocked(position int) bool {
+	taken := map[int]bool{}
+	for _, i := range u.seats {
+		taken[i] = true
+	}
+	for i, gone := range u.stuck {
+		select {
+		case <-gone:
+			delete(u.stuck, i)
+		default:
+			taken[i] = true
+		}
+	}
+	for i := range u.count {
+		if !taken[i] {
+			if u.seats == nil {
+				u.seats = map[int]int{}
+			}
+			u.seats[position] = i
+			return true
+		}
+	}
+	return false
+}
+
+// nth is one of the range, or the only one.
+func (u *Users) nth(i int) *runner.User {
 	one := u.first
-	if u.count > 0 {
-		step := uint32(position) * max(one.IDs, 1)
-		one.UID += step
-		one.GID += step
-	}
+	step := uint32(i) * max(one.IDs, 1)
+	one.UID += step
+	one.GID += step
 	return &one
 }
 

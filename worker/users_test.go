@@ -1,14 +1,19 @@
 package worker
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -24,7 +29,7 @@ func TestLookUpUsers(t *testing.T) {
 		t.Errorf("5:6 is %+v, %v", u, err)
 	}
 	u, err = LookUpUsers("100-103")
-	if one := u.at(3); err != nil || one.UID != 103 || one.GID != 103 || len(one.Groups) != 0 || u.Owner() != nil {
+	if one := u.nth(3); err != nil || one.UID != 103 || one.GID != 103 || len(one.Groups) != 0 || u.Owner() != nil {
 		t.Errorf("100-103 is %+v, %v", u, err)
 	}
 	if u.suffice(4) != nil || u.suffice(5) == nil {
@@ -133,4 +138,106 @@ func openParents(t *testing.T, dir string) {
 	for ; dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
 		check(t, os.Chmod(dir, 0o755))
 	}
+}
+
+// TestPart: a position whose user cannot be rid of a process gets another one, which no position has, and that
+// user is free again when the process has ended.
+func TestPart(t *testing.T) {
+	u := OwnUsers(1000, 10, 3)
+	expect := func(want ...uint32) {
+		t.Helper()
+		if got := []uint32{u.at(0).UID, u.at(1).UID}; !slices.Equal(got, want) {
+			t.Errorf("users are %v, want %v", got, want)
+		}
+	}
+	expect(1000, 1010)
+	gone := make(chan struct{})
+	if !u.part(0, gone) {
+		t.Error("a position keeps the user")
+	}
+	expect(1020, 1010)
+	if u.part(1, nil) {
+		t.Error("a position gets a user who is not free")
+	}
+	expect(1020, 1010)
+	close(gone)
+	if !u.part(1, nil) {
+		t.Error("the first user is not free again")
+	}
+	expect(1020, 1000)
+	one, err := LookUpUsers("5:6")
+	check(t, err)
+	if one.part(0, nil) || (*Users)(nil).part(0, nil) {
+		t.Error("an only user is replaced")
+	}
+}
+
+// TestUserOfAnUnkillable: an action is not of the user of whom the kernel holds a process.
+func TestUserOfAnUnkillable(t *testing.T) {
+	mark := newMark("unkillable")
+	freeze, thaw := frozen(t)
+	sandbox := &runner.Sandbox{}
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: sandbox, own: true, change: func(o *Options) {
+		o.Users = OwnUsers(1900000000, 1<<16, 2)
+		held := o.Launchers[0]
+		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
+			closing, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			if err := held.Close(closing); !errors.Is(err, runner.ErrUnkillable) {
+				t.Errorf("the first launcher was closed: %v", err)
+			}
+			l, err := runner.StartLauncher(ctx, runner.LauncherOptions{Sandbox: sandbox})
+			if err == nil {
+				t.Cleanup(func() { check(t, l.Close(context.Background())) })
+			}
+			return l, err
+		}
+	}})
+	t.Cleanup(thaw)
+	j := f.start(t, spec{shell: "sleep 1000 & wait", env: markEnv(mark), timeout: time.Second})
+	for deadline := time.Now().Add(patience); !freezeSleep(mark, freeze); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("there is no sleep")
+		}
+	}
+	assertCode(t, j.result(t), codes.Unavailable, "cannot be killed")
+	r := f.run(t, spec{shell: "cat /proc/self/uid_map"})
+	assertOK(t, r)
+	if got := strings.Fields(said(r)); len(got) != 3 || got[1] != "1900065536" {
+		t.Errorf("the next action has users %q", said(r))
+	}
+}
+
+// frozen is a group of the v1 freezer that is nobody's: what is in it takes no signal.
+func frozen(t *testing.T) (freeze func(pid string), thaw func()) {
+	t.Helper()
+	dir := fmt.Sprintf("/sys/fs/cgroup/freezer/worker-test-%d", os.Getpid())
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("needs root and the freezer of cgroup v1: ", err)
+	}
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(patience); os.Remove(dir) != nil; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("the group is still busy")
+				return
+			}
+		}
+	})
+	write := func(file, text string) { check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0)) }
+	return func(pid string) { write("cgroup.procs", pid); write("freezer.state", "FROZEN") },
+		func() { write("freezer.state", "THAWED") }
+}
+
+// freezeSleep freezes the sleep with a mark, once there is one.
+func freezeSleep(mark string, freeze func(pid string)) bool {
+	names, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, name := range names {
+		comm, _ := os.ReadFile(name)
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "environ"))
+		if string(comm) == "sleep\n" && strings.Contains(string(env), mark) {
+			freeze(filepath.Base(filepath.Dir(name)))
+			return true
+		}
+	}
+	return false
 }
