@@ -61,8 +61,9 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 
-	"worker":    3,
-	"scheduler": 3,
+	"worker":              3,
+	"scheduler":           3,
+	"runner/launchertest": 3, // for tests
 
 	// What only programs use.
 	"client": 4,
@@ -70,14 +71,19 @@ var floors = map[string]int{
 
 	"farm": 5, // puts parts together
 
-	"bench":         6, // for developers
-	"test/programs": 6, // for tests of whole farms, which are above it and hold nothing else
-	"test/bazel":    7,
+	// For developers.
+	"bench/report":    1,
+	"bench/benchtest": 1,
+	"bench/testbed":   6,
+	"bench/load":      6,
+	"bench/...":       7,
+	"test/programs":   6, // for tests of whole farms, which are above it and hold nothing else
+	"test/bazel":      7,
 
-	"cmd/bench":                7,
-	"cmd/forerunner":           7,
-	"cmd/forerunner-scheduler": 7,
-	"cmd/forerunner-worker":    7,
+	"cmd/bench":                8,
+	"cmd/forerunner":           8,
+	"cmd/forerunner-scheduler": 8,
+	"cmd/forerunner-worker":    8,
 }
 
 // tools are programs for developers, outside of the floors: they import nothing of ours and

@@ -13,12 +13,10 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
-func TestMain(m *testing.M) {
-	runner.MainIfLauncher()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { launchertest.Main(m) }
 
 // frozen is a v1 freezer group that is nothing of the worker's: what is in it takes no signal.
 func frozen(t *testing.T) (freeze func(pid string), thaw func()) {

@@ -31,17 +31,11 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-func TestMain(m *testing.M) {
-	runner.MainIfLauncher()
-	// With -race each launcher would sleep for a second before it exits.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { launchertest.Main(m) }
 
 // patience bounds every wait of a test for another process.
 const patience = 60 * time.Second

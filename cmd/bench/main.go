@@ -11,14 +11,30 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/forerunner-build/forerunner/bench"
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/bench/pages"
+	"github.com/forerunner-build/forerunner/bench/prefetch"
+	"github.com/forerunner-build/forerunner/bench/quotas"
+	"github.com/forerunner-build/forerunner/bench/scheduler"
+	"github.com/forerunner-build/forerunner/bench/scrub"
+	"github.com/forerunner-build/forerunner/bench/sizes"
+	"github.com/forerunner-build/forerunner/bench/vfs"
+	"github.com/forerunner-build/forerunner/bench/worker"
 	"github.com/forerunner-build/forerunner/runner"
 )
 
 func main() {
 	runner.MainIfLauncher()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := bench.NewCommand().ExecuteContext(ctx)
+	root := &cobra.Command{
+		Use: "bench", Short: "measure parts of Forerunner on this machine",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(vfs.NewCommand(), prefetch.NewCommand(), scheduler.NewCommand(), worker.NewCommand(),
+		sizes.NewCommand(), quotas.NewCommand(), pages.NewCommand(), scrub.NewCommand(),
+		vfs.NewChildCommand(), scheduler.NewChildCommand())
+	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

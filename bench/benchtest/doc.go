@@ -1,0 +1,2 @@
+// Package benchtest is what tests of benchmarks share.
+package benchtest

@@ -1,0 +1,304 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// Clients is how many call Execute at a time.
+const Clients = 1000
+
+// A Load is the clients and workers of a scheduler, and what they do.
+type Load struct {
+	Actions []Action
+	index   map[string]int // of actions, by hash
+	// asked and began are when a client called Execute for an action and when a worker got
+	// it, in nanoseconds since start.
+	asked, began []atomic.Int64
+	start        time.Time
+	platform     *repb.Platform
+	// anew: clients ask that no result be looked up.
+	Anew bool
+}
+
+// A Action is an action with all that a client says about it.
+type Action struct {
+	action, command []byte
+	Digest          digest.Digest
+	commandDigest   digest.Digest
+	Who             string // RequestMetadata, encoded
+}
+
+// New makes actions of one command each, as a build has, in invocations of so many.
+func New(actions, perInvocation int) (*Load, error) {
+	l := &Load{
+		Actions: make([]Action, actions), index: make(map[string]int, actions),
+		asked: make([]atomic.Int64, actions), began: make([]atomic.Int64, actions),
+		start:    time.Now(),
+		platform: client.PlatformOf(map[string]string{"OSFamily": "linux", "container-image": "docker://gcr.io/cloud-builders/bazel"}),
+	}
+	for i := range l.Actions {
+		a, err := l.newAction(i, i/perInvocation)
+		if err != nil {
+			return nil, err
+		}
+		l.Actions[i] = a
+		l.index[a.Digest.Proto().GetHash()] = i
+	}
+	return l, nil
+}
+
+func (l *Load) newAction(i, invocation int) (a Action, err error) {
+	source := fmt.Sprintf("lib/package_%d/source_%d.cc", i/20, i)
+	if a.command, err = proto.Marshal(&repb.Command{
+		Arguments:   []string{"/usr/bin/g++", "-O2", "-c", source, "-o", "out/" + source + ".o"},
+		OutputPaths: []string{"out/" + source + ".o"},
+	}); err != nil {
+		return a, err
+	}
+	a.commandDigest = digest.Of(digest.SHA256, a.command)
+	if a.action, err = proto.Marshal(&repb.Action{
+		CommandDigest: a.commandDigest.Proto(), InputRootDigest: digest.SHA256.Empty().Proto(), Platform: l.platform,
+	}); err != nil {
+		return a, err
+	}
+	a.Digest = digest.Of(digest.SHA256, a.action)
+	invocationID := fmt.Sprintf("8d5ac1f4-2a0f-4e73-9d3e-%012d", invocation)
+	who, err := proto.Marshal(&repb.RequestMetadata{
+		ToolDetails:      &repb.ToolDetails{ToolName: "bazel", ToolVersion: "8.0.0"},
+		ActionId:         a.Digest.Proto().GetHash(),
+		ToolInvocationId: invocationID, CorrelatedInvocationsId: "5f0a6b1e-7c2d-4b0a-8a59-000000000000",
+		ActionMnemonic: "CppCompile", TargetId: "//" + source,
+		ConfigurationId: "2a3f5d0c8b1e4a77b6c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5",
+	})
+	a.Who = string(who)
+	return a, err
+}
+
+// Upload brings all actions to a storage.
+func (l *Load) Upload(ctx context.Context, conn *grpc.ClientConn) error {
+	blobs := make([]cas.Blob, 0, 2*len(l.Actions))
+	for _, a := range l.Actions {
+		blobs = append(blobs, cas.BytesBlob(a.Digest, a.action), cas.BytesBlob(a.commandDigest, a.command))
+	}
+	return cas.NewClient(conn, cas.ClientOptions{NoCompression: true}).Upload(ctx, blobs, nil)
+}
+
+// Connect opens connections for so many streams.
+func Connect(address string, streams, perConnection int) (conns []*grpc.ClientConn, closeAll func() error, err error) {
+	closeAll = func() error {
+		var err error
+		for _, c := range conns {
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	}
+	for range (streams + perConnection - 1) / perConnection {
+		c, err := farm.Dial(address)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+		conns = append(conns, c)
+	}
+	return conns, closeAll, nil
+}
+
+// execute asks for action i and returns the stream of its states.
+func (l *Load) execute(ctx context.Context, conn *grpc.ClientConn, i int) (repb.Execution_ExecuteClient, error) {
+	a := &l.Actions[i]
+	l.asked[i].Store(int64(time.Since(l.start)))
+	return repb.NewExecutionClient(conn).Execute(
+		metadata.AppendToOutgoingContext(ctx, names.RequestMetadataHeader, a.Who),
+		&repb.ExecuteRequest{ActionDigest: a.Digest.Proto(), SkipCacheLookup: l.Anew})
+}
+
+// await reads a stream to its end, which must be a success.
+func await(stream repb.Execution_ExecuteClient) error {
+	_, err := AwaitAnswer(stream)
+	return err
+}
+
+// AwaitAnswer is await that returns what the stream said at its end.
+func AwaitAnswer(stream repb.Execution_ExecuteClient) (*repb.ExecuteResponse, error) {
+	for {
+		op, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if !op.GetDone() {
+			continue
+		}
+		answer, err := AnswerOf(op)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("after the end: %w", err)
+		}
+		return answer, nil
+	}
+}
+
+// AnswerOf returns what an operation that is done says, which must be a success.
+func AnswerOf(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
+	answer := &repb.ExecuteResponse{}
+	if err := op.GetResponse().UnmarshalTo(answer); err != nil {
+		return nil, err
+	}
+	if answer.GetStatus().GetCode() != 0 || answer.GetResult().GetExitCode() != 0 {
+		return nil, fmt.Errorf("the action failed: %v", answer)
+	}
+	return answer, nil
+}
+
+// Run has clients execute the actions from..to, each of them one after the other, and
+// returns how long that took.
+func (l *Load) Run(ctx context.Context, conns []*grpc.ClientConn, from, to int) (time.Duration, error) {
+	began := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for c := range Clients {
+		g.Go(func() error {
+			for i := from + c; i < to; i += Clients {
+				stream, err := l.execute(ctx, conns[c%len(conns)], i)
+				if err == nil {
+					err = await(stream)
+				}
+				if err != nil {
+					return fmt.Errorf("execute action %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	return time.Since(began), err
+}
+
+// Queue asks for the actions from..to and returns when all are queued. Their streams stay
+// open until ctx ends.
+func (l *Load) Queue(ctx context.Context, conns []*grpc.ClientConn, from, to int) error {
+	var g errgroup.Group
+	g.SetLimit(Clients)
+	for i := from; i < to; i++ {
+		g.Go(func() error {
+			stream, err := l.execute(ctx, conns[i%len(conns)], i)
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				return fmt.Errorf("queue action %d: %w", i, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Work is a worker whose actions take no time. It returns when ctx ends.
+func (l *Load) Work(ctx context.Context, conn *grpc.ClientConn, number int) error {
+	queue := remoteworker.NewOperationQueueClient(conn)
+	req := l.Worker(number)
+	idle := req.CurrentState
+	for {
+		resp, err := queue.Synchronize(ctx, req)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("worker %d: %w", number, err)
+		}
+		req.CurrentState = idle
+		if todo := resp.GetDesiredState().GetExecuting(); todo != nil {
+			l.began[l.index[todo.GetActionDigest().GetHash()]].Store(int64(time.Since(l.start)))
+			req.CurrentState = Executing(&remoteworker.CurrentState_Executing{
+				ActionDigest:   todo.GetActionDigest(),
+				ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: Completed(todo)},
+			})
+		}
+	}
+}
+
+// Cling is a worker that never ends its first action. It returns when ctx ends.
+func (l *Load) Cling(ctx context.Context, conn *grpc.ClientConn) error {
+	queue := remoteworker.NewOperationQueueClient(conn)
+	req := l.Worker(0)
+	for {
+		resp, err := queue.Synchronize(ctx, req)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("worker: %w", err)
+		}
+		if todo := resp.GetDesiredState().GetExecuting(); todo != nil {
+			req.CurrentState = Executing(&remoteworker.CurrentState_Executing{
+				ActionDigest:   todo.GetActionDigest(),
+				ExecutionState: &remoteworker.CurrentState_Executing_Running{Running: &emptypb.Empty{}},
+			})
+		}
+		select {
+		case <-time.After(time.Until(resp.GetNextSynchronizationAt().AsTime())):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Worker is what a worker says of itself that is idle.
+func (l *Load) Worker(number int) *remoteworker.SynchronizeRequest {
+	return &remoteworker.SynchronizeRequest{
+		WorkerId: map[string]string{"host": "worker-" + strconv.Itoa(number), "slot": "0"},
+		Platform: l.platform, SizeClass: 1,
+		CurrentState: &remoteworker.CurrentState{
+			WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
+		},
+	}
+}
+
+func Executing(x *remoteworker.CurrentState_Executing) *remoteworker.CurrentState {
+	return &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: x}}
+}
+
+// Completed is a success with one output, at this time.
+func Completed(todo *remoteworker.DesiredState_Executing) *repb.ExecuteResponse {
+	now := timestamppb.Now()
+	return &repb.ExecuteResponse{Result: &repb.ActionResult{
+		OutputFiles: []*repb.OutputFile{{Path: "out/a.o", Digest: todo.GetActionDigest()}},
+		ExecutionMetadata: &repb.ExecutedActionMetadata{
+			Worker: "worker", QueuedTimestamp: todo.GetQueuedTimestamp(),
+			WorkerStartTimestamp: now, InputFetchStartTimestamp: now, InputFetchCompletedTimestamp: now,
+			ExecutionStartTimestamp: now, ExecutionCompletedTimestamp: now,
+			OutputUploadStartTimestamp: now, OutputUploadCompletedTimestamp: now, WorkerCompletedTimestamp: now,
+			AuxiliaryMetadata: todo.GetAuxiliaryMetadata(),
+		},
+	}}
+}
+
+// Latencies returns how long the actions from..to waited for their worker, in milliseconds.
+func (l *Load) Latencies(from, to int) []float64 {
+	ms := make([]float64, 0, to-from)
+	for i := from; i < to; i++ {
+		ms = append(ms, float64(l.began[i].Load()-l.asked[i].Load())/1e6)
+	}
+	return ms
+}

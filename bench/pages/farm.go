@@ -1,0 +1,290 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/bench/load"
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/web"
+)
+
+const pagesCohort = "linux"
+
+// A pagesFarm is a scheduler with its pages, over HTTP on 127.0.0.1. Clients and workers call it
+// within the process: each client has one action executed again and again, so that as many are
+// queued all the time. Most workers never end their action; the others report success at once.
+type pagesFarm struct {
+	shape pagesShape
+	load  *load.Load
+	blobs map[string][]byte
+
+	sched     *scheduler.Server
+	execution repb.ExecutionServer
+	queue     remoteworker.OperationQueueServer
+	address   string
+	// clinging is the operation of the first worker.
+	clinging string
+
+	ended atomic.Int64 // actions
+	// calling is held for reading by workers that call.
+	calling sync.RWMutex
+
+	stop  context.CancelFunc
+	group *errgroup.Group
+}
+
+// startPagesFarm returns a farm in which all are busy.
+func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err error) {
+	f := &pagesFarm{shape: shape}
+	if f.load, err = load.New(shape.queued+shape.workers, shape.perInvocation); err != nil {
+		return nil, err
+	}
+	f.blobs = load.NewStorage(f.load).Blobs
+	if f.sched, err = scheduler.NewServer(f.options()); err != nil {
+		return nil, err
+	}
+	f.sched.Register(f)
+	site, err := web.New(web.Options{
+		Scheduler: f.sched.Admin(), Operations: f.sched.Operations(),
+		Output: f.sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}),
+		Blobs:  func(string, digest.Function) web.Blobs { return f },
+	})
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	f.address = "http://" + listener.Addr().String()
+	ctx, f.stop = context.WithCancel(ctx)
+	f.group, ctx = errgroup.WithContext(ctx)
+	f.group.Go(func() error { farm.PaceGarbage(ctx, report.MemoryBytes); return nil })
+	f.group.Go(func() error { return f.sched.Run(ctx) })
+	f.group.Go(func() error { return site.Run(ctx) })
+	pages := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: time.Minute}
+	f.group.Go(func() error {
+		if err := pages.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	f.group.Go(func() error { <-ctx.Done(); return pages.Close() })
+	if err := f.fill(ctx); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// options are those of a scheduler whose workers are one cohort, each instance with a quota.
+func (f *pagesFarm) options() scheduler.ServerOptions {
+	o := scheduler.ServerOptions{
+		Storage: func(string, digest.Function) scheduler.Storage { return f },
+		Config: core.Config{
+			MaxPerClient: 2 * len(f.load.Actions),
+			Quotas: quota.Config{
+				Labels:  []quota.Label{{Name: pagesCohort, Properties: map[string]string{"OSFamily": "linux"}}},
+				Cohorts: []quota.Cohort{{Name: pagesCohort, Labels: []string{pagesCohort}, Unit: quota.Slots}},
+			},
+		},
+	}
+	for i := range f.shape.instances {
+		o.Quotas = append(o.Quotas, core.QuotaRecord{
+			QuotaKey: core.QuotaKey{Cohort: pagesCohort, Instance: f.instance(i)},
+			Quota:    quota.Quota{Min: int64(f.shape.workers / f.shape.instances / 2)},
+		})
+	}
+	return o
+}
+
+// instance is the instance name of the i-th action.
+func (f *pagesFarm) instance(i int) string {
+	return fmt.Sprintf("team-%02d", i/f.shape.perInvocation%f.shape.instances)
+}
+
+// fill has the clients and workers come, and returns when all workers are busy and the others' actions
+// queued.
+func (f *pagesFarm) fill(ctx context.Context) error {
+	report.Progress("queueing %d operations for %d workers", f.shape.queued, f.shape.workers)
+	for i := range f.load.Actions {
+		f.group.Go(func() error { return f.ask(ctx, i) })
+	}
+	all := int64(len(f.load.Actions))
+	if err := f.until(ctx, func(c core.Counts) bool { return int64(c.Unmatched) == all }); err != nil {
+		return err
+	}
+	for i := range f.shape.workers {
+		f.group.Go(func() error { return f.work(ctx, i) })
+	}
+	if err := f.until(ctx, func(c core.Counts) bool { return c.Executing >= f.shape.workers-f.shape.quick }); err != nil {
+		return err
+	}
+	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{
+		"worker": core.WorkerKey("", f.load.Worker(0).GetWorkerId()),
+	}}}
+	for f.clinging == "" { // it may be the last to get one
+		list, err := f.sched.Admin().ListOperations(ctx, first)
+		if err == nil {
+			err = sleep(ctx, 10*time.Millisecond)
+		}
+		if err != nil {
+			return err
+		}
+		for _, op := range list.GetOperations() {
+			f.clinging = op.GetName()
+		}
+	}
+	return nil
+}
+
+func (f *pagesFarm) until(ctx context.Context, reached func(core.Counts) bool) error {
+	for !reached(f.sched.Counts()) {
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends everything and says what went wrong in it.
+func (f *pagesFarm) close() error {
+	f.stop()
+	return f.group.Wait()
+}
+
+// rate is how many actions a second end in a window that begins now.
+func (f *pagesFarm) rate(ctx context.Context) (float64, error) {
+	began, ended := time.Now(), f.ended.Load()
+	err := sleep(ctx, f.shape.window)
+	return float64(f.ended.Load()-ended) / time.Since(began).Seconds(), err
+}
+
+// ask is a client. It returns when ctx ends.
+func (f *pagesFarm) ask(ctx context.Context, i int) error {
+	stream := &pagesStream{ctx: metadata.NewIncomingContext(ctx, metadata.Pairs(names.RequestMetadataHeader, f.load.Actions[i].Who))}
+	req := &repb.ExecuteRequest{InstanceName: f.instance(i), ActionDigest: f.load.Actions[i].Digest.Proto()}
+	for {
+		err := f.execution.Execute(req, stream)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("execute action %d: %w", i, err)
+		}
+	}
+}
+
+// work is a worker. It returns when ctx ends.
+func (f *pagesFarm) work(ctx context.Context, number int) error {
+	req := f.load.Worker(number)
+	idle := req.CurrentState
+	for {
+		f.calling.RLock()
+		resp, err := f.queue.Synchronize(ctx, req)
+		f.calling.RUnlock()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("worker %d: %w", number, err)
+		}
+		todo := resp.GetDesiredState().GetExecuting()
+		switch {
+		case number < f.shape.workers-f.shape.quick:
+			if todo != nil {
+				req.CurrentState = load.Executing(&remoteworker.CurrentState_Executing{
+					ActionDigest:   todo.GetActionDigest(),
+					ExecutionState: &remoteworker.CurrentState_Executing_Running{Running: &emptypb.Empty{}},
+				})
+			}
+			if sleep(ctx, time.Until(resp.GetNextSynchronizationAt().AsTime())) != nil {
+				return nil
+			}
+		case todo != nil:
+			req.CurrentState = load.Executing(&remoteworker.CurrentState_Executing{
+				ActionDigest:   todo.GetActionDigest(),
+				ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: load.Completed(todo)},
+			})
+			f.ended.Add(1)
+		default:
+			req.CurrentState = idle
+		}
+	}
+}
+
+// RegisterService implements grpc.ServiceRegistrar: it takes what clients and workers call.
+func (f *pagesFarm) RegisterService(_ *grpc.ServiceDesc, service any) {
+	if s, ok := service.(repb.ExecutionServer); ok {
+		f.execution = s
+	}
+	if s, ok := service.(remoteworker.OperationQueueServer); ok {
+		f.queue = s
+	}
+}
+
+// Read implements scheduler.Storage and web.Blobs.
+func (f *pagesFarm) Read(_ context.Context, d digest.Digest) ([]byte, error) {
+	if b, ok := f.blobs[d.Proto().GetHash()]; ok {
+		return b, nil
+	}
+	return nil, cas.ErrNotFound
+}
+
+// GetActionResult implements scheduler.Storage.
+func (f *pagesFarm) GetActionResult(context.Context, digest.Digest) (*repb.ActionResult, error) {
+	return nil, cas.ErrNotFound
+}
+
+// A pagesStream is a client's end of Execute.
+type pagesStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *pagesStream) Context() context.Context { return s.ctx }
+
+// Send implements repb.Execution_ExecuteServer.
+func (s *pagesStream) Send(op *longrunningpb.Operation) error {
+	if !op.GetDone() {
+		return nil
+	}
+	_, err := load.AnswerOf(op)
+	return err
+}
+
+// sleep waits until d is over, or returns why ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

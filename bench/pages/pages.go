@@ -1,0 +1,164 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+)
+
+// A pagesShape is a scheduler that is looked at, and how long.
+type pagesShape struct {
+	queued, workers, instances int
+	quick                      int           // workers whose actions take no time
+	perInvocation              int           // operations
+	window                     time.Duration // each half of a pair
+	pause                      time.Duration // of the viewer, between two rounds through the pages
+}
+
+// longQueue is what the rows are of.
+func longQueue() pagesShape {
+	return pagesShape{
+		queued: 100_000, workers: 5000, quick: 100, instances: 20, perInvocation: 25,
+		window: 10 * time.Second, pause: 2 * time.Second,
+	}
+}
+
+type pagesOptions struct {
+	runs         int
+	out, profile string
+}
+
+// NewCommand returns the subcommand of this benchmark.
+func NewCommand() *cobra.Command {
+	o := &pagesOptions{}
+	cmd := &cobra.Command{
+		Use: "pages", Short: "measure the scheduler's pages over a long queue, and what they cost dispatch", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.runs < 1 {
+				return errors.New("--runs must be at least 1")
+			}
+			return benchPages(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.runs, "runs", 10, "pairs of windows without and with a viewer")
+	f.StringVar(&o.out, "out", "build/bench", "folder for the JSON")
+	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the pairs")
+	return cmd
+}
+
+func benchPages(ctx context.Context, o *pagesOptions, w io.Writer) (err error) {
+	facts := report.Machine(".")
+	f, err := startPagesFarm(ctx, longQueue())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	if o.profile != "" {
+		end, err := report.ProfileCPU(o.profile)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = end() }()
+	}
+	figures, err := f.measure(ctx, o.runs)
+	if err != nil {
+		return err
+	}
+	rows := figures.rows(f.shape)
+	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.runs)
+	return errors.Join(printErr, report.Print(w, rows), report.Write(o.out, "pages.json", rows))
+}
+
+// pagesFigures are what was measured.
+type pagesFigures struct {
+	// loads are those of each page, beside dispatch.
+	loads map[string][]pageLoad
+	// alone and viewed are actions a second, in pairs.
+	alone, viewed []float64
+	// waits says, for each question that pages ask, how long others waited for the scheduler, in ms.
+	waits map[string][]float64
+}
+
+// measure lets the viewer come and go, in pairs whose order changes, and then looks how long
+// each question keeps the scheduler.
+func (f *pagesFarm) measure(ctx context.Context, runs int) (*pagesFigures, error) {
+	figures := &pagesFigures{loads: map[string][]pageLoad{}}
+	v, err := f.newViewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	if _, err := f.rate(ctx); err != nil { // until the heap has been full once
+		return nil, err
+	}
+	for run := range runs {
+		alone := func() error {
+			rate, err := f.rate(ctx)
+			figures.alone = append(figures.alone, rate)
+			return err
+		}
+		viewed := func() error {
+			rate, err := v.during(ctx, figures.loads, f.rate)
+			figures.viewed = append(figures.viewed, rate)
+			return err
+		}
+		order := []func() error{alone, viewed}
+		if run%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, window := range order {
+			if err := window(); err != nil {
+				return nil, err
+			}
+		}
+		report.Progress("pair %d of %d: %.0f and %.0f actions/s", run+1, runs, figures.alone[run], figures.viewed[run])
+	}
+	figures.waits, err = f.waits(ctx)
+	return figures, err
+}
+
+// rows are the figures as they are printed.
+func (p *pagesFigures) rows(shape pagesShape) []report.Row {
+	var rows []report.Row
+	for _, page := range shownPages("") {
+		var ms []float64
+		size := 0
+		for _, l := range p.loads[page.row] {
+			ms = append(ms, l.took.Seconds()*1000)
+			size = max(size, l.bytes)
+		}
+		name := "page_" + page.row + "_ms"
+		if len(ms) == 0 {
+			rows = append(rows, report.NotMeasured(name, "ms", "no time for it"))
+			continue
+		}
+		r := report.NewRow(name, report.Median(ms), "ms")
+		r.Wanted = "< 1000"
+		r.Note = fmt.Sprintf("%s, %d times; %.0f KiB", report.Spread(ms), len(ms), float64(size)/1024)
+		rows = append(rows, r)
+	}
+	ratios := make([]float64, len(p.viewed))
+	for i := range ratios {
+		ratios[i] = p.viewed[i] / p.alone[i]
+	}
+	r := report.NewRow("viewed_dispatch", report.Median(ratios), "ratio")
+	r.Wanted = "≥ 0.95"
+	r.Baseline = fmt.Sprintf("%.0f actions/s", report.Median(p.alone))
+	r.Note = fmt.Sprintf("%.0f actions/s with a viewer; %s, %d pairs", report.Median(p.viewed), report.Spread(ratios), len(ratios))
+	rows = append(rows, r)
+	for _, question := range pageQuestions() {
+		ms := p.waits[question.row]
+		r := report.NewRow("wait_"+question.row+"_ms", report.Median(ms), "ms")
+		r.Note = fmt.Sprintf("longest wait of others for the scheduler; %s, %d times", report.Spread(ms), len(ms))
+		rows = append(rows, r)
+	}
+	return rows
+}

@@ -1,0 +1,413 @@
+package quotas
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
+// A quotaShape is a farm in virtual time whose instances have quotas.
+type quotaShape struct {
+	cohorts int
+	// workers and instances are those of each cohort.
+	workers, instances int
+	// Half of the actions take less than typical and a second, one of a hundred 16 times that.
+	typical, length time.Duration
+	// pace is for how long an instance wants the same, and half of that how long it wants nothing, on average.
+	pace time.Duration
+	// delay, grace and atMost are those of preemption, stop how long it takes a worker.
+	delay, grace, stop time.Duration
+	atMost             int
+	// greedy: the first instance of each cohort has no quota and always more than there are workers for.
+	greedy bool
+	// upload is how long the outputs of an action take.
+	upload time.Duration
+	seed   uint64
+}
+
+// A quotaFarm is a State with workers that call when they have to and clients whose
+// demand swings. It keeps its own account of who has what.
+type quotaFarm struct {
+	quotaShape
+	state      *core.State
+	now, began time.Time
+	tick       time.Time
+	random     *rand.Rand
+	events     swings
+	order      uint64
+	callers    map[uint64]*quotaWorker
+	calls      uint64
+	operations map[string]*quotaOperation
+	made       int
+	cohortList []*quotaCohort
+
+	// done is the work of runs that ended, lost that of those that were stopped; seconds.
+	done, lost float64
+	stopped    int
+	// offered is what workers could have run while something waited that might, used what
+	// they ran of it; worker seconds.
+	offered, used float64
+}
+
+type quotaCohort struct {
+	name      string
+	platform  core.Platform
+	workers   []*quotaWorker
+	instances []*quotaInstance
+	// busy counts workers, ready the instances with something that waits and may run.
+	busy, ready int
+}
+
+type quotaInstance struct {
+	name   string
+	cohort *quotaCohort
+	quota  quota.Quota
+	demand int
+	used   int64
+	// waiting is in the order in which it began to wait.
+	waiting []*quotaOperation
+	ready   bool
+	// below is since when it is below its minimum and has something waiting; zero: it is not.
+	below    time.Time
+	episodes []float64 // seconds
+}
+
+type quotaOperation struct {
+	action   digest.Digest
+	instance *quotaInstance
+	duration time.Duration
+	// since is when it began to wait, or to run; stopped counts its preemptions.
+	since   time.Time
+	stopped int
+}
+
+type quotaWorker struct {
+	key    string
+	cohort *quotaCohort
+	op     *quotaOperation
+	end    time.Time
+	// next is the number of its next event; others are out of date.
+	next uint64
+}
+
+// A swing is what happens next: a worker calls, or an instance wants more or less.
+type swing struct {
+	at       time.Time
+	order    uint64
+	worker   *quotaWorker
+	instance *quotaInstance
+}
+
+type swings []swing
+
+func (s swings) Len() int { return len(s) }
+func (s swings) Less(i, j int) bool {
+	if c := s[i].at.Compare(s[j].at); c != 0 {
+		return c < 0
+	}
+	return s[i].order < s[j].order
+}
+func (s swings) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
+func (s *swings) Push(x any)   { *s = append(*s, x.(swing)) }
+func (s *swings) Pop() any {
+	last := len(*s) - 1
+	x := (*s)[last]
+	*s = (*s)[:last]
+	return x
+}
+
+// newQuotaFarm returns a farm in which four fifths of the workers are guaranteed to
+// somebody, in parts that differ, and every third instance has a maximum.
+func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
+	config := core.Config{
+		MaxCompleted: 1000, PreemptionDelay: shape.delay, PreemptionGrace: shape.grace, MaxPreemptions: shape.atMost,
+	}
+	f := &quotaFarm{
+		quotaShape: shape, now: time.Unix(1_800_000_000, 0), random: rand.New(rand.NewPCG(shape.seed, 8)),
+		callers: map[uint64]*quotaWorker{}, operations: map[string]*quotaOperation{},
+	}
+	f.began = f.now
+	for i := range shape.cohorts {
+		name := fmt.Sprintf("cohort%d", i)
+		config.Quotas.Labels = append(config.Quotas.Labels, quota.Label{Name: name, Properties: map[string]string{"pool": name}})
+		config.Quotas.Cohorts = append(config.Quotas.Cohorts, quota.Cohort{Name: name, Labels: []string{name}, Unit: quota.Slots})
+		f.cohortList = append(f.cohortList, &quotaCohort{name: name, platform: core.NewPlatform(&repb.Platform{
+			Properties: []*repb.Platform_Property{{Name: "pool", Value: name}},
+		})})
+	}
+	var err error
+	if f.state, err = core.NewState(config); err != nil {
+		return nil, err
+	}
+	for _, c := range f.cohortList {
+		if err := f.fill(c); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// fill gives a cohort its workers and instances.
+func (f *quotaFarm) fill(c *quotaCohort) error {
+	for i := range f.workers {
+		w := &quotaWorker{key: core.WorkerKey("", map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
+		c.workers = append(c.workers, w)
+		if err := f.call(w); err != nil {
+			return err
+		}
+	}
+	weights, sum := make([]float64, f.instances), 0.0
+	for i := range weights {
+		weights[i] = 0.5 + f.random.Float64()
+		sum += weights[i]
+	}
+	for i := range f.instances {
+		n := &quotaInstance{name: fmt.Sprintf("%s/team%d", c.name, i), cohort: c}
+		n.quota.Min = int64(0.8 * float64(f.workers) * weights[i] / sum)
+		if i%3 == 0 {
+			n.quota.Max = 2*n.quota.Min + 1
+		}
+		c.instances = append(c.instances, n)
+		if f.isGreedy(n) {
+			n.quota = quota.Quota{}
+		}
+		if n.quota != (quota.Quota{}) {
+			key := core.QuotaKey{Cohort: c.name, Instance: n.name}
+			out := f.state.Step(f.now, core.PutQuota{QuotaRecord: core.QuotaRecord{QuotaKey: key, Quota: n.quota}})
+			if out.Err != nil {
+				return out.Err
+			}
+			f.do(out)
+		}
+		f.at(f.now.Add(f.exponential(f.pace/2)), swing{instance: n})
+	}
+	return nil
+}
+
+func (f *quotaFarm) exponential(mean time.Duration) time.Duration {
+	return time.Duration(f.random.ExpFloat64() * float64(mean))
+}
+
+func (f *quotaFarm) at(t time.Time, s swing) {
+	f.order++
+	s.at, s.order = t, f.order
+	if s.worker != nil {
+		s.worker.next = f.order
+	}
+	heap.Push(&f.events, s)
+}
+
+// run lets time pass until the end; after is called after each event, unless it is nil.
+func (f *quotaFarm) run(after func() error) error {
+	for end := f.began.Add(f.length); ; {
+		s := f.events[0]
+		due := s.at
+		if !f.tick.IsZero() && f.tick.Before(due) {
+			due = f.tick
+		}
+		if due.After(end) {
+			return nil
+		}
+		f.pass(due)
+		switch {
+		case due.Before(s.at):
+			f.do(f.state.Step(f.now, core.Tick{}))
+		default:
+			heap.Pop(&f.events)
+			if err := f.happen(s); err != nil {
+				return err
+			}
+		}
+		if after != nil {
+			if err := after(); err != nil {
+				return fmt.Errorf("after %s: %w", f.now.Sub(f.began), err)
+			}
+		}
+	}
+}
+
+func (f *quotaFarm) happen(s swing) error {
+	switch {
+	case s.instance != nil:
+		return f.swing(s.instance)
+	case s.worker.next == s.order:
+		return f.call(s.worker)
+	}
+	return nil
+}
+
+// pass moves the clock, and counts what was offered and used meanwhile.
+func (f *quotaFarm) pass(to time.Time) {
+	if !to.After(f.now) {
+		return
+	}
+	d := to.Sub(f.now).Seconds()
+	for _, c := range f.cohortList {
+		if c.ready > 0 {
+			f.offered += d * float64(len(c.workers))
+			f.used += d * float64(c.busy)
+		}
+	}
+	f.now = to
+}
+
+// swing has an instance want something else: now and then nothing, or up to six times
+// what it is guaranteed.
+func (f *quotaFarm) swing(n *quotaInstance) error {
+	length := f.exponential(f.pace)
+	switch {
+	case f.isGreedy(n):
+		n.demand = 2 * f.workers
+	case n.demand > 0:
+		n.demand, length = 0, f.exponential(f.pace/2)
+	default:
+		n.demand = 1 + int(float64(n.quota.Min)*6*math.Pow(f.random.Float64(), 2))
+	}
+	f.at(f.now.Add(length), swing{instance: n})
+	return f.ask(n)
+}
+
+func (f *quotaFarm) isGreedy(n *quotaInstance) bool { return f.greedy && n == n.cohort.instances[0] }
+
+// ask has an instance submit what it wants.
+func (f *quotaFarm) ask(n *quotaInstance) error {
+	for int(n.used)+len(n.waiting) < n.demand {
+		f.made++
+		name := fmt.Sprint("operations/", f.made)
+		d := digest.Of(digest.SHA256, []byte(name))
+		op := &quotaOperation{action: d, instance: n, since: f.now}
+		op.duration = time.Second + time.Duration(float64(f.typical)*math.Exp(1.2*f.random.NormFloat64()))
+		f.operations[name] = op
+		n.waiting = append(n.waiting, op)
+		out := f.state.Step(f.now, core.Submit{Operation: &core.Operation{
+			Name: name, Instance: n.name, Digest: d,
+			Action: &repb.Action{}, Platform: n.cohort.platform,
+		}})
+		if out.Err != nil {
+			return out.Err
+		}
+		f.do(out)
+		f.touch(n)
+	}
+	return nil
+}
+
+// call has a worker report what it does.
+func (f *quotaFarm) call(w *quotaWorker) error {
+	f.calls++
+	f.callers[f.calls] = w
+	r := &core.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: core.Idle}
+	var ended *quotaOperation
+	if op := w.op; op != nil {
+		r.Doing = core.Executing
+		r.Action = op.action
+		r.Uploading = !f.now.Before(w.end.Add(-f.upload))
+		if !f.now.Before(w.end) {
+			r.Doing, r.Uploading, r.Response, ended = core.Completed, false, &repb.ExecuteResponse{Result: &repb.ActionResult{}}, op
+			f.done += op.duration.Seconds()
+			f.free(w)
+		}
+	}
+	f.do(f.state.Step(f.now, r))
+	if ended == nil {
+		return nil
+	}
+	f.touch(ended.instance)
+	return f.ask(ended.instance) // its client goes on
+}
+
+// do takes what State answers.
+func (f *quotaFarm) do(out core.Out) {
+	f.tick = out.NextTick
+	for _, r := range out.Replies {
+		w := f.callers[r.Call]
+		delete(f.callers, r.Call)
+		if r.Do == core.Execute {
+			stopped := w.op != nil
+			if stopped {
+				f.stopRun(w)
+			}
+			f.start(w, f.operations[r.Run.Name])
+			if stopped {
+				w.end = w.end.Add(f.stop)
+			}
+		}
+		f.nextCall(w, r.NextSync)
+	}
+	for _, st := range out.Notices {
+		if st.Done() {
+			delete(f.operations, st.Name)
+		}
+	}
+}
+
+// nextCall has a worker call when it has to, or when its action ends.
+func (f *quotaFarm) nextCall(w *quotaWorker, at time.Time) {
+	if w.op != nil && w.end.Before(at) {
+		at = w.end
+	}
+	f.at(at, swing{worker: w})
+}
+
+func (f *quotaFarm) start(w *quotaWorker, op *quotaOperation) {
+	n := op.instance
+	w.op, w.end = op, f.now.Add(op.duration)
+	i := slices.Index(n.waiting, op)
+	n.waiting = slices.Delete(n.waiting, i, i+1)
+	op.since = f.now
+	n.used++
+	n.cohort.busy++
+	f.touch(n)
+}
+
+// free takes a worker's operation from it.
+func (f *quotaFarm) free(w *quotaWorker) {
+	w.op.instance.used--
+	w.cohort.busy--
+	w.op = nil
+}
+
+// stopRun has a worker's operation wait again.
+func (f *quotaFarm) stopRun(w *quotaWorker) {
+	op := w.op
+	f.free(w)
+	f.lost += f.now.Sub(op.since).Seconds()
+	f.stopped++
+	op.stopped++
+	op.since = f.now
+	op.instance.waiting = append(op.instance.waiting, op)
+	f.touch(op.instance)
+}
+
+// touch follows a change of what an instance has. What was below its minimum within one
+// moment only does not count.
+func (f *quotaFarm) touch(n *quotaInstance) {
+	ready := len(n.waiting) > 0 && (n.quota.Max == 0 || n.used < n.quota.Max)
+	if ready != n.ready {
+		n.ready = ready
+		if ready {
+			n.cohort.ready++
+		} else {
+			n.cohort.ready--
+		}
+	}
+	below := ready && n.used < n.quota.Min
+	switch {
+	case below && n.below.IsZero():
+		n.below = f.now
+	case !below && !n.below.IsZero():
+		if d := f.now.Sub(n.below).Seconds(); d > 0 {
+			n.episodes = append(n.episodes, d)
+		}
+		n.below = time.Time{}
+	}
+}

@@ -1,0 +1,87 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// Options are what all benchmarks can be told.
+type Options struct {
+	Runs int      // of each row
+	Only []string // names of rows; empty is all
+	Data string   // folder in which a temporary one is made
+	Out  string   // folder for the JSON
+	Keep bool     // the temporary folder stays
+
+	Profile string // folder for profiles; empty: none. Of the scheduler only.
+}
+
+// File names the report of a benchmark. One that does not have all rows is not to be taken for the
+// whole.
+func (o *Options) File(benchmark string, err error) string {
+	if len(o.Only) > 0 || err != nil {
+		return benchmark + "-partial.json"
+	}
+	return benchmark + ".json"
+}
+
+// Flags registers those that do not depend on a disk; runs is the default number of
+// runs, said what they are.
+func (o *Options) Flags(cmd *cobra.Command, runs int, said string) {
+	f := cmd.Flags()
+	f.IntVar(&o.Runs, "runs", runs, said)
+	f.StringSliceVar(&o.Only, "only", nil, "comma-separated rows to measure (default all)")
+	f.StringVar(&o.Out, "out", filepath.Join("build", "bench"), "folder for the JSON")
+}
+
+// DiskFlags registers those of benchmarks that use a disk.
+func (o *Options) DiskFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Data, "data", "/var/tmp", "folder on the disk to measure; a few GiB below it are used and freed")
+	f.BoolVar(&o.Keep, "keep", false, "keep the temporary folder below --data")
+}
+
+// Validate refuses options that make no sense, and rows that are not among the names.
+func (o *Options) Validate(names []string) error {
+	if o.Runs < 1 {
+		return errors.New("--runs must be at least 1")
+	}
+	for _, name := range o.Only {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("--only: there is no row %q; there are %q", name, names)
+		}
+	}
+	return nil
+}
+
+// Wants reports whether one of the rows is to be measured.
+func (o *Options) Wants(names ...string) bool {
+	return len(o.Only) == 0 || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(o.Only, n) })
+}
+
+// Progress says on standard error what goes on.
+func Progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
+}
+
+// WorkFolder makes a folder below parent; leave removes it, or says where it is if it is to be
+// kept.
+func WorkFolder(parent string, keep bool) (dir string, leave func() error, err error) {
+	dir, err = os.MkdirTemp(parent, "forerunner-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	leave = func() error {
+		if keep {
+			Progress("kept %s", dir)
+			return nil
+		}
+		return os.RemoveAll(dir)
+	}
+	return dir, leave, nil
+}

@@ -1,0 +1,204 @@
+package scheduler
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"runtime/metrics"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// A usage is what a process has used so far and holds now. Memory is in bytes; Live is what
+// the last garbage collection left of the heap.
+type usage struct {
+	CPU                   time.Duration
+	Resident, Live, Stack float64
+}
+
+// A schedulerProcess is a scheduler on its own, so that what it uses can be told
+// from what those who call it use.
+type schedulerProcess struct {
+	cmd  *exec.Cmd
+	ask  io.WriteCloser
+	hear *json.Decoder
+	conn *grpc.ClientConn
+	// address is where it serves gRPC.
+	address string
+}
+
+// startScheduler runs this program as a scheduler that keeps its data in dir, or
+// uses other storage.
+func startScheduler(ctx context.Context, dir, storage string) (_ *schedulerProcess, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(dir + ".log")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	p := &schedulerProcess{cmd: exec.CommandContext(ctx, program, "scheduler-child", dir, storage)}
+	p.cmd.Stderr = log
+	if p.ask, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	answers, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.hear = json.NewDecoder(answers)
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start scheduler: %w", err)
+	}
+	if err := p.hear.Decode(&p.address); err != nil {
+		return nil, errors.Join(fmt.Errorf("start scheduler: %w (see %s)", err, log.Name()), p.cmd.Wait())
+	}
+	if p.conn, err = farm.Dial(p.address); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// close ends the process and waits for it.
+func (p *schedulerProcess) close() error {
+	var err error
+	if p.conn != nil {
+		err = p.conn.Close()
+	}
+	err = errors.Join(err, p.ask.Close())
+	if waitErr := p.cmd.Wait(); waitErr != nil {
+		err = errors.Join(err, fmt.Errorf("scheduler: %w", waitErr))
+	}
+	return err
+}
+
+// used asks what the process uses.
+func (p *schedulerProcess) used(ctx context.Context) (u usage, err error) {
+	if _, err = fmt.Fprintln(p.ask, "usage"); err == nil {
+		err = p.hear.Decode(&u)
+	}
+	if err != nil {
+		return u, errors.Join(fmt.Errorf("ask the scheduler what it uses: %w", err), ctx.Err())
+	}
+	return u, nil
+}
+
+// profile has the process write a profile of its CPU until the next call of used, and of its
+// heap then to path.heap.
+func (p *schedulerProcess) profile(path string) error {
+	_, err := fmt.Fprintln(p.ask, path)
+	return err
+}
+
+// NewChildCommand is the command that this program runs itself as:
+// "bench scheduler-child DIR STORAGE" serves, as forerunner-scheduler does, until
+// its input ends. Each line of input is "usage", which it answers, or where to write profiles.
+func NewChildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "scheduler-child", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return serveScheduler(cmd.Context(), args[0], args[1])
+		},
+	}
+}
+
+func serveScheduler(ctx context.Context, dir, storage string) error {
+	log, err := farm.NewLogger(false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }()
+	var pacing sync.WaitGroup
+	defer pacing.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	pacing.Go(func() { farm.PaceGarbage(ctx, report.MemoryBytes) })
+	out := json.NewEncoder(os.Stdout)
+	s := farm.Scheduler{
+		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,
+		// All clients have one address here.
+		Config: core.Config{MaxPerClient: 2 * openStreams},
+	}
+	answered := make(chan error, 1)
+	err = s.Run(ctx, func(address string) error {
+		if err := out.Encode(address); err != nil {
+			return err
+		}
+		go func() {
+			defer stop()
+			answered <- answerUsage(os.Stdin, out)
+		}()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return <-answered
+}
+
+// answerUsage does what the lines of in say until it ends.
+func answerUsage(in io.Reader, out *json.Encoder) error {
+	lines := bufio.NewScanner(in)
+	var endProfile func() error
+	var profile string
+	for lines.Scan() {
+		if line := lines.Text(); line != "usage" {
+			var err error
+			profile = line
+			if endProfile, err = report.ProfileCPU(profile); err != nil {
+				return err
+			}
+			continue
+		}
+		u, err := usageNow()
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(u); err != nil {
+			return err
+		}
+		if endProfile != nil {
+			if err := errors.Join(endProfile(), writeHeap(profile+".heap")); err != nil {
+				return err
+			}
+			endProfile = nil
+		}
+	}
+	return lines.Err()
+}
+
+// usageNow reports on this process.
+func usageNow() (usage, error) {
+	kib, err := report.ResidentKiB()
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return usage{
+		CPU: report.CPUTime(), Resident: kib * 1024,
+		Live: float64(samples[0].Value.Uint64()), Stack: float64(samples[1].Value.Uint64()),
+	}, err
+}
+
+func writeHeap(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	debug.FreeOSMemory()
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}

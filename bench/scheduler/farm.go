@@ -1,0 +1,230 @@
+package scheduler
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// A virtualFarm is a core.State with workers and clients that take no time of
+// their own. Its clock moves from one end of an action to the next. As many actions
+// are queued as at the start, all the time: the client of one that ended asks for
+// another one.
+//
+// What State does is timed apart. What goes into it has just been made then, as the
+// server makes it of a request.
+type virtualFarm struct {
+	state   *core.State
+	now     time.Time
+	tick    time.Time
+	calls   uint64
+	random  *rand.Rand
+	workers []virtualWorker
+	// running says who ends when. Who has ended an action rests until so many others
+	// have, and then asks for the next one.
+	running    ends
+	resting    []*virtualWorker
+	rests      int
+	operations []*virtualOperation
+	// spare are operations that are done and forgotten, first in first out.
+	spare []*virtualOperation
+	// decisions counts assignments, inside is the time that State took.
+	decisions int
+	inside    stateTime
+}
+
+// A stateTime is how long the methods of a State took.
+type stateTime struct {
+	submit time.Duration
+	// decide is for calls of workers that are idle, and are told what to run.
+	decide time.Duration
+	// end is for calls of workers that have run an action, for clients that hang up
+	// then, and for what is due.
+	end time.Duration
+}
+
+func (s stateTime) all() time.Duration { return s.submit + s.decide + s.end }
+
+func (s stateTime) less(o stateTime) stateTime {
+	return stateTime{s.submit - o.submit, s.decide - o.decide, s.end - o.end}
+}
+
+type virtualWorker struct {
+	index int
+	key   string
+	op    *virtualOperation
+	end   time.Time
+}
+
+type virtualOperation struct {
+	*core.Operation
+	duration time.Duration
+	leaf     int // which invocation
+}
+
+// keptCompleted is how many operations the State keeps that are done.
+const keptCompleted = 10_000
+
+// succeeded is what every worker reports.
+var succeeded = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
+
+func newVirtualFarm(workers int) (*virtualFarm, error) {
+	state, err := core.NewState(core.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
+	if err != nil {
+		return nil, err
+	}
+	f := &virtualFarm{
+		state: state, now: time.Unix(1_800_000_000, 0), random: rand.New(rand.NewPCG(1, 2)),
+		workers: make([]virtualWorker, workers),
+	}
+	for i := range f.workers {
+		f.workers[i].index = i
+		f.workers[i].key = core.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
+		f.sync(&f.workers[i], core.Report{Doing: core.Idle})
+	}
+	return f, nil
+}
+
+// operation makes the next operation, which belongs to an invocation.
+func (f *virtualFarm) operation(of core.Metadata, instance string) *virtualOperation {
+	i := len(f.operations)
+	d := digest.Of(digest.SHA256, binary.LittleEndian.AppendUint64(nil, uint64(i)))
+	op := &virtualOperation{
+		Operation: &core.Operation{
+			Name:     fmt.Sprintf(operationName, i),
+			Instance: instance, Digest: d, Action: &repb.Action{}, Request: of,
+		},
+		duration: time.Second + time.Duration(f.random.Int64N(int64(20*time.Second))),
+	}
+	f.operations = append(f.operations, op)
+	return op
+}
+
+// operationName is that of the i-th operation, of which named finds it.
+const (
+	operationName   = "operations/00000000-0000-0000-0000-%012d"
+	operationDigits = 12
+)
+
+func (f *virtualFarm) named(name string) *virtualOperation {
+	i := 0
+	for _, c := range []byte(name[len(name)-operationDigits:]) {
+		i = 10*i + int(c-'0')
+	}
+	return f.operations[i]
+}
+
+// renew makes an operation that is done and forgotten anew.
+func (op *virtualOperation) renew() {
+	made := *op.Operation
+	made.Name = strings.Clone(made.Name)
+	op.Operation = &made
+}
+
+func (f *virtualFarm) submit(op *virtualOperation) error {
+	start := time.Now()
+	out := f.state.Step(f.now, core.Submit{Operation: op.Operation})
+	f.inside.submit += time.Since(start)
+	f.do(out)
+	return out.Err
+}
+
+func (f *virtualFarm) sync(w *virtualWorker, r core.Report) {
+	// A call's number says whose it is.
+	f.calls++
+	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
+	start := time.Now()
+	out := f.state.Step(f.now, &r)
+	if r.Doing == core.Idle {
+		f.inside.decide += time.Since(start)
+	} else {
+		f.inside.end += time.Since(start)
+	}
+	f.do(out)
+}
+
+// do does what the State says. Clients that are told of the end hang up.
+func (f *virtualFarm) do(out core.Out) {
+	f.tick = out.NextTick
+	for _, r := range out.Replies {
+		if r.Do != core.Execute {
+			continue
+		}
+		f.decisions++
+		w := &f.workers[r.Call%uint64(len(f.workers))]
+		w.op = f.named(r.Run.Name)
+		w.end = f.now.Add(w.op.duration)
+		heap.Push(&f.running, w)
+	}
+	for _, st := range out.Notices {
+		if st.Done() {
+			start := time.Now()
+			f.tick = f.state.Step(f.now, core.Detach{Name: st.Name}).NextTick
+			f.inside.end += time.Since(start)
+			f.spare = append(f.spare, f.named(st.Name))
+		}
+	}
+}
+
+// step lets the next action end, has another one submitted first, so that the farm is
+// never without work, and the worker that has rested longest run something.
+func (f *virtualFarm) step(next *virtualOperation) error {
+	w := heap.Pop(&f.running).(*virtualWorker)
+	for !f.tick.IsZero() && f.tick.Before(w.end) {
+		start := time.Now()
+		out := f.state.Step(f.tick, core.Tick{})
+		f.inside.end += time.Since(start)
+		f.do(out)
+	}
+	f.now = w.end
+	if err := f.submit(next); err != nil {
+		return err
+	}
+	f.sync(w, core.Report{
+		Doing: core.Completed, Action: w.op.Digest, Response: succeeded, PreferIdle: true,
+	})
+	f.resting = append(f.resting, w)
+	if len(f.resting) > f.rests {
+		f.sync(f.resting[0], core.Report{Doing: core.Idle})
+		f.resting = f.resting[1:]
+	}
+	return nil
+}
+
+// steps takes n of them with operations that have been used before.
+func (f *virtualFarm) steps(ctx context.Context, n int) error {
+	for i := range n {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		next := f.spare[0]
+		f.spare = f.spare[1:]
+		next.renew()
+		if err := f.step(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ends is a heap of the workers by when they have done.
+type ends []*virtualWorker
+
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, j int) bool { return e[i].end.Before(e[j].end) }
+func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(*virtualWorker)) }
+func (e *ends) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}

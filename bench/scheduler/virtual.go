@@ -1,0 +1,192 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// Sizes of the virtual farm, as the issue wants them.
+const (
+	virtualWorkers     = 10_000
+	virtualRests       = 1000 // of the workers, each between two actions
+	virtualInvocations = 10_000
+	fewQueued          = 10_000
+	manyQueued         = 1_000_000
+	// So many that the heap has been collected before and is meanwhile.
+	warmUpDecisions   = 400_000
+	measuredDecisions = 1_000_000
+)
+
+// A decisionRun is one farm measured. Times are µs, for each decision.
+type decisionRun struct {
+	submit, decide, cycle float64 // in State; cycle is all that it does for an action
+	whole                 float64 // with the farm around it
+	bytesPerOp            float64 // in State
+	messageBytes          float64 // of the operation itself, made by the caller
+}
+
+type decisionRuns []decisionRun
+
+func (rs decisionRuns) of(what func(decisionRun) float64) []float64 {
+	var values []float64
+	for _, r := range rs {
+		values = append(values, what(r))
+	}
+	return values
+}
+
+func (rs decisionRuns) median(what func(decisionRun) float64) string {
+	return report.FormatValue(report.Median(rs.of(what)))
+}
+
+// decisionNames are the rows of benchDecisions.
+func decisionNames() []string {
+	return []string{
+		"decisions_per_s_1e4", "decisions_per_s_1e6", "cycles_per_s_1e4", "cycles_per_s_1e6", "bytes_per_op",
+	}
+}
+
+// benchDecisions measures how fast a State decides, and what it needs for each
+// queued operation, when few and when many are queued.
+func benchDecisions(ctx context.Context, o *report.Options) ([]report.Row, error) {
+	few, err := decisions(ctx, fewQueued, o)
+	if err != nil {
+		return nil, err
+	}
+	many, err := decisions(ctx, manyQueued, o)
+	if err != nil {
+		return nil, err
+	}
+	var rows []report.Row
+	for i, runs := range []decisionRuns{few, many} {
+		rates := runs.of(func(r decisionRun) float64 { return 1e6 / r.decide })
+		decision := report.NewRow(decisionNames()[i], report.Median(rates), "1/s")
+		decision.Note = fmt.Sprintf("%s; %s µs for the call of an idle worker, which is told what to run",
+			report.Spread(rates), runs.median(func(r decisionRun) float64 { return r.decide }))
+		rates = runs.of(func(r decisionRun) float64 { return 1e6 / r.cycle })
+		cycle := report.NewRow(decisionNames()[2+i], report.Median(rates), "1/s")
+		cycle.Note = fmt.Sprintf("%s; %s µs to submit an action (%s), to give it to a worker, to end it, and for its client to hang up; with the farm around it %s",
+			report.Spread(rates), runs.median(func(r decisionRun) float64 { return r.cycle }),
+			runs.median(func(r decisionRun) float64 { return r.submit }),
+			runs.median(func(r decisionRun) float64 { return r.whole }))
+		rows = slices.Insert(rows, i, decision)
+		rows = append(rows, cycle)
+	}
+	rows[1].Wanted = "≥ 200000"
+	bytesPerOp := func(r decisionRun) float64 { return r.bytesPerOp }
+	size := report.NewRow("bytes_per_op", report.Median(many.of(bytesPerOp)), "B")
+	size.Wanted = "< 1024"
+	size.Note = fmt.Sprintf("with 1,000,000 queued; with 10,000: %s; the caller's Operation and Action are another %s",
+		few.median(bytesPerOp), many.median(func(r decisionRun) float64 { return r.messageBytes }))
+	return append(rows, size), nil
+}
+
+// decisions measures farms with so many operations queued, one after another, on one
+// core, with garbage collected as the scheduler's program does.
+func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	pacing, stop := context.WithCancel(ctx)
+	var paced sync.WaitGroup
+	paced.Go(func() { farm.PaceGarbage(pacing, report.MemoryBytes) })
+	defer paced.Wait()
+	defer stop()
+	var done decisionRuns
+	for i := range o.Runs {
+		report.Progress("run %d of %d: decisions with %d operations queued", i+1, o.Runs, queued)
+		r, err := decide(ctx, queued, o.Profile)
+		if err != nil {
+			return nil, fmt.Errorf("decide with %d queued: %w", queued, err)
+		}
+		done = append(done, r)
+	}
+	return done, nil
+}
+
+// decide fills a farm and measures it. A CPU profile goes to a folder, if one is named.
+func decide(ctx context.Context, queued int, profile string) (r decisionRun, err error) {
+	f, err := newVirtualFarm(virtualWorkers)
+	if err != nil {
+		return r, err
+	}
+	metadata := invocations(virtualInvocations)
+	before := heapBytes()
+	// What runs, what waits, what is done and kept, and some between the two.
+	ops := make([]*virtualOperation, virtualWorkers+queued+2*keptCompleted)
+	for i := range ops {
+		leaf := i % virtualInvocations
+		ops[i] = f.operation(metadata[leaf], fmt.Sprintf("team-%02d", leaf%20))
+	}
+	f.random.Shuffle(len(ops), func(i, j int) { ops[i], ops[j] = ops[j], ops[i] })
+	made := heapBytes()
+	r.messageBytes = (made - before) / float64(len(ops))
+	for _, op := range ops[:virtualWorkers] {
+		if err := f.submit(op); err != nil {
+			return r, err
+		}
+	}
+	busy := heapBytes()
+	for _, op := range ops[virtualWorkers : virtualWorkers+queued] {
+		if err := f.submit(op); err != nil {
+			return r, err
+		}
+	}
+	r.bytesPerOp = (heapBytes() - busy) / float64(queued)
+	f.rests = virtualRests
+	f.spare = slices.Clone(ops[virtualWorkers+queued:])
+	// Warm up: the kept ones fill up, the starts of actions spread, garbage is there.
+	if err := f.steps(ctx, warmUpDecisions); err != nil {
+		return r, err
+	}
+	if profile != "" {
+		end, err := report.ProfileCPU(filepath.Join(profile, fmt.Sprintf("decide-%d.pprof", queued)))
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
+	start, inside, decided := time.Now(), f.inside, f.decisions
+	if err := f.steps(ctx, measuredDecisions); err != nil {
+		return r, err
+	}
+	if f.decisions-decided != measuredDecisions {
+		return r, fmt.Errorf("%d decisions in %d steps: workers are idle", f.decisions-decided, measuredDecisions)
+	}
+	each := func(d time.Duration) float64 { return d.Seconds() * 1e6 / measuredDecisions }
+	r.whole = each(time.Since(start))
+	inside = f.inside.less(inside)
+	r.submit, r.decide, r.cycle = each(inside.submit), each(inside.decide), each(inside.all())
+	return r, nil
+}
+
+// invocations returns the metadata of n of them; twenty or so share what they are
+// correlated by.
+func invocations(n int) []core.Metadata {
+	all := make([]core.Metadata, n)
+	for i := range all {
+		all[i] = core.Metadata{
+			ToolInvocation: fmt.Sprintf("11111111-1111-1111-1111-%012d", i),
+			Correlated:     fmt.Sprintf("22222222-2222-2222-2222-%012d", i%400),
+		}
+	}
+	return all
+}
+
+// heapBytes is what lives on the heap.
+func heapBytes() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

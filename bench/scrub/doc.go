@@ -1,0 +1,2 @@
+// Package scrub measures how fast a store is read again.
+package scrub

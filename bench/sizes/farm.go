@@ -1,0 +1,264 @@
+package sizes
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// A simPolicy decides where jobs run: by an Analyzer, or always on one class first.
+type simPolicy struct {
+	analyzer *sizeclass.Analyzer
+	first    uint32
+}
+
+// A simResult is what became of a stream.
+type simResult struct {
+	delays       []time.Duration // of each job, from its arrival to its result
+	cost, wasted float64         // seconds of workers times their classes
+	runs, again  int             // all, and those on the largest class after a smaller one
+}
+
+// A simFarm runs jobs in virtual time.
+type simFarm struct {
+	p      *sizesParameters
+	policy simPolicy
+	now    time.Time
+	events simEvents
+	queues []*simQueue // ascending
+	result simResult
+}
+
+// A simQueue is one size class. It has workers without number if free is negative.
+type simQueue struct {
+	class         uint32
+	workers, free int
+	waiting       []*simRun
+	mean          float64 // seconds of a run, of late
+}
+
+// A simRun is one run of a job.
+type simRun struct {
+	job     *simJob
+	index   int // of the job
+	queue   *simQueue
+	choice  sizeclass.Choice
+	learner *sizeclass.Learner // nil if there is no analyzer
+
+	started time.Time
+	over    bool
+	partner *simRun // the other one of two at once
+}
+
+// simulate runs jobs in order. workers of each class in p are as many as it says, or without number.
+func simulate(ctx context.Context, p *sizesParameters, jobs []*simJob, policy simPolicy, bounded bool) simResult {
+	f := &simFarm{p: p, policy: policy, result: simResult{delays: make([]time.Duration, len(jobs))}}
+	units := 0
+	for _, c := range p.Classes {
+		f.queues = append(f.queues, &simQueue{class: c.Size, workers: c.Workers, free: c.Workers})
+		units += c.Workers * int(c.Size)
+	}
+	if policy.first == p.largest() {
+		// Its farm is as large, but of large workers only.
+		f.largest().workers = units / int(p.largest())
+		f.largest().free = f.largest().workers
+	}
+	if !bounded {
+		for _, q := range f.queues {
+			q.free = -1
+		}
+	}
+	for i, j := range jobs {
+		f.until(ctx, j.arrives)
+		f.now = j.arrives
+		f.submit(ctx, i, j)
+	}
+	f.until(ctx, time.Time{})
+	return f.result
+}
+
+func (f *simFarm) largest() *simQueue { return f.queues[len(f.queues)-1] }
+
+func (f *simFarm) queue(class uint32) *simQueue {
+	return f.queues[slices.IndexFunc(f.queues, func(q *simQueue) bool { return q.class == class })]
+}
+
+func (f *simFarm) submit(ctx context.Context, i int, j *simJob) {
+	r := &simRun{job: j, index: i, choice: sizeclass.Choice{Class: f.policy.first, Timeout: j.action.Timeout}}
+	if f.policy.analyzer != nil {
+		c := sizeclass.Conditions{Now: f.now, CanHedge: true}
+		for _, q := range f.queues {
+			c.Classes = append(c.Classes, sizeclass.Class{Size: q.class, Wait: q.wait()})
+		}
+		r.choice, r.learner = f.policy.analyzer.Analyze(ctx, j.action).Select(c)
+	}
+	f.enqueue(r)
+}
+
+// wait is how long the next job in a queue may have to wait.
+func (q *simQueue) wait() time.Duration {
+	if q.free != 0 {
+		return 0
+	}
+	return secondsOf(float64(len(q.waiting)+1) * q.mean / float64(q.workers))
+}
+
+func (f *simFarm) enqueue(r *simRun) {
+	r.queue = f.queue(r.choice.Class)
+	r.queue.waiting = append(r.queue.waiting, r)
+	f.dispatch(r.queue)
+}
+
+// dispatch starts what can be started.
+func (f *simFarm) dispatch(q *simQueue) {
+	for q.free != 0 && len(q.waiting) > 0 {
+		r := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		if q.free > 0 {
+			q.free--
+		}
+		r.started = f.now
+		f.result.runs++
+		took, outcome := r.job.took(f.p, q.class)
+		if took > r.choice.Timeout {
+			took, outcome = r.choice.Timeout, sizeclass.TimedOut
+		}
+		heap.Push(&f.events, simEvent{f.now.Add(took), r, outcome})
+		if r.choice.Hedge > 0 && r.choice.Hedge < took {
+			heap.Push(&f.events, simEvent{f.now.Add(r.choice.Hedge), r, overdue})
+		}
+	}
+}
+
+// overdue is the outcome of a run that goes on.
+const overdue sizeclass.Outcome = 0
+
+// until handles all events before a time, all at all if it is zero.
+func (f *simFarm) until(ctx context.Context, t time.Time) {
+	for len(f.events) > 0 && (t.IsZero() || f.events[0].at.Before(t)) {
+		e := heap.Pop(&f.events).(simEvent)
+		if e.run.over {
+			continue
+		}
+		f.now = e.at
+		if e.outcome == overdue {
+			f.overdue(e.run)
+		} else {
+			f.ended(ctx, e.run, e.outcome)
+		}
+	}
+}
+
+// stop frees the worker of a run and returns how long it ran.
+func (f *simFarm) stop(r *simRun) time.Duration {
+	r.over = true
+	took := f.now.Sub(r.started)
+	f.result.cost += float64(r.queue.class) * took.Seconds()
+	r.queue.mean += (took.Seconds() - r.queue.mean) / 50
+	if r.queue.free >= 0 {
+		r.queue.free++
+	}
+	f.dispatch(r.queue)
+	return took
+}
+
+// abandon stops a run for nothing.
+func (f *simFarm) abandon(r *simRun) {
+	f.waste(r, f.stop(r))
+	r.learner.Abandoned()
+}
+
+func (f *simFarm) waste(r *simRun, took time.Duration) {
+	f.result.wasted += float64(r.queue.class) * took.Seconds()
+}
+
+// overdue starts a run on the largest class, beside the one that takes long or in its stead.
+func (f *simFarm) overdue(r *simRun) {
+	if f.largest().free == 0 {
+		f.failed(r, f.stop(r), sizeclass.TimedOut)
+		return
+	}
+	learner := r.learner.Overdue(f.largest().class)
+	second := &simRun{job: r.job, index: r.index, learner: learner, choice: learner.Choice(), partner: r}
+	r.partner = second
+	f.result.again++
+	f.enqueue(second)
+}
+
+// ended handles a run that ended by itself or at its timeout.
+func (f *simFarm) ended(ctx context.Context, r *simRun, outcome sizeclass.Outcome) {
+	took := f.stop(r)
+	other := r.partner
+	if other != nil && other.over {
+		other = nil
+	}
+	switch {
+	case outcome == sizeclass.Succeeded:
+		if other != nil {
+			f.abandon(other)
+		}
+		f.done(r)
+		if r.learner != nil {
+			f.policy.analyzer.Learn(ctx, r.learner.Succeeded(r.job.run(f.p, r.queue.class, took)))
+		}
+	case other != nil && r.queue != f.largest():
+		f.waste(r, took)
+		r.learner.Abandoned()
+	default:
+		if other != nil {
+			f.abandon(other)
+		}
+		if lesson := f.failed(r, took, outcome); lesson != nil {
+			f.policy.analyzer.Learn(ctx, lesson)
+		}
+	}
+}
+
+// failed runs a job again on the largest class, or ends it.
+func (f *simFarm) failed(r *simRun, took time.Duration, outcome sizeclass.Outcome) *sizeclass.Lesson {
+	again := &simRun{job: r.job, index: r.index, choice: sizeclass.Choice{Class: f.largest().class, Timeout: r.job.action.Timeout}}
+	switch {
+	case r.learner != nil:
+		v := r.learner.Failed(sizeclass.Failure{
+			Now: f.now, Outcome: outcome, Run: r.job.run(f.p, r.queue.class, took), Largest: f.largest().class,
+		})
+		if v.Retry == nil {
+			f.done(r)
+			return v.Lesson
+		}
+		again.learner, again.choice = v.Retry, v.Retry.Choice()
+	case r.queue == f.largest():
+		f.done(r)
+		return nil
+	}
+	f.waste(r, took)
+	f.result.again++
+	f.enqueue(again)
+	return nil
+}
+
+func (f *simFarm) done(r *simRun) { f.result.delays[r.index] = f.now.Sub(r.job.arrives) }
+
+// A simEvent is something that happens to a run.
+type simEvent struct {
+	at      time.Time
+	run     *simRun
+	outcome sizeclass.Outcome
+}
+
+// simEvents are a heap by time.
+type simEvents []simEvent
+
+func (e simEvents) Len() int           { return len(e) }
+func (e simEvents) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
+func (e simEvents) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *simEvents) Push(x any)        { *e = append(*e, x.(simEvent)) }
+func (e *simEvents) Pop() any {
+	old := *e
+	x := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return x
+}

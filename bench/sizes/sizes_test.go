@@ -1,0 +1,106 @@
+package sizes
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// smallSizes are the built-in parameters with little to do.
+func smallSizes(t *testing.T) *sizesParameters {
+	t.Helper()
+	p, err := readSizes("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Days, p.BuildsPerDay, p.FirstActions = 1, 12, 40
+	return p
+}
+
+// TestSimulationAddsUp has what is simulated obey what can be told without a simulation.
+func TestSimulationAddsUp(t *testing.T) {
+	p := smallSizes(t)
+	jobs := p.jobs()
+	if !reflect.DeepEqual(jobs, p.jobs()) {
+		t.Fatal("the same parameters give other jobs")
+	}
+	cost := 0.0
+	for _, j := range jobs {
+		took, _ := j.took(p, p.largest())
+		cost += took.Seconds() * float64(p.largest())
+	}
+	for _, bounded := range []bool{false, true} {
+		for _, c := range simCases(p)[:4] {
+			run := func() simResult {
+				policy, err := c.policy(0.5, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return simulate(t.Context(), p, jobs, policy, bounded)
+			}
+			r := run()
+			if !reflect.DeepEqual(r, run()) {
+				t.Errorf("%s, bounded %t: two simulations differ", c.name, bounded)
+			}
+			if r.runs != len(jobs)+r.again || r.wasted > r.cost {
+				t.Errorf("%s, bounded %t: %d jobs, %d runs, %d of them again, cost %g, wasted %g",
+					c.name, bounded, len(jobs), r.runs, r.again, r.cost, r.wasted)
+			}
+			if c.name == alwaysLargest && (r.cost < cost*0.999 || r.cost > cost*1.001 || r.again > 0) {
+				t.Errorf("%s costs %g, want %g", c.name, r.cost, cost)
+			}
+			for i, j := range jobs {
+				if least, _ := j.took(p, p.largest()); r.delays[i] < least && !j.fails {
+					t.Fatalf("%s: job %d is there after %s, less than it takes: %s", c.name, i, r.delays[i], least)
+				}
+			}
+		}
+	}
+}
+
+func TestSimulatedWorkersAreBusyOneAtATime(t *testing.T) {
+	p := smallSizes(t)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var jobs []*simJob
+	for range 6 {
+		jobs = append(jobs, &simJob{arrives: start, serial: 10, memory: 1, action: sizeclass.Action{Timeout: time.Hour}})
+	}
+	for i := range p.Classes {
+		p.Classes[i].Workers = 2
+	}
+	r := simulate(t.Context(), p, jobs, simPolicy{first: p.smallest()}, true)
+	for i, d := range r.delays {
+		if want := time.Duration(i/2+1) * 10 * time.Second; d != want {
+			t.Errorf("job %d took %s, want %s", i, d, want)
+		}
+	}
+}
+
+func TestSizesRowsNeverChange(t *testing.T) {
+	rows := sizesRows([]simFigure{{name: plainRule, cost: 3, p95: 4}, {name: oursNow, cost: 1, p95: 2}})
+	for i, name := range []string{"cost_over_largest", "p95_slowdown", "p95_slowdown_plain", "cost_plain_over_largest"} {
+		if want := []float64{1, 2, 4, 3}[i]; rows[i].Name != name || *rows[i].Value != want {
+			t.Errorf("row %d: %s %g, want %s %g", i, rows[i].Name, *rows[i].Value, name, want)
+		}
+	}
+}
+
+func TestPlotIsXML(t *testing.T) {
+	text := plotSVG([]plotLine{{name: "a", color: "#000", points: []plotPoint{{0.5, 2, "x=0.5"}, {0.7, 1.5, "x=0.2"}}}})
+	decoder := xml.NewDecoder(strings.NewReader(text))
+	for {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

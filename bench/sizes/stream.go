@@ -1,0 +1,233 @@
+package sizes
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+//go:embed sizes.json
+var defaultSizes []byte
+
+// sizesParameters say which actions come, and to which workers.
+type sizesParameters struct {
+	Seed            uint64  `json:"seed"`
+	Days            float64 `json:"days"`
+	BuildsPerDay    float64 `json:"builds_per_day"` // at random times
+	ActionsPerBuild int     `json:"actions_per_build"`
+	// FirstActions are there at the start; of those that come NewShare were never seen.
+	FirstActions int     `json:"first_actions"`
+	NewShare     float64 `json:"new_share"`
+	// FailingBuilds is the share of builds with an action that fails wherever it runs.
+	FailingBuilds float64 `json:"failing_builds"`
+	// Noise and DriftPerDay are of the logarithm of what an action takes: of a run, and of
+	// the action from one day to the next.
+	Noise       float64 `json:"noise"`
+	DriftPerDay float64 `json:"drift_per_day"`
+	// JumpsPerDay is how likely an action becomes another one in a day.
+	JumpsPerDay  float64 `json:"jumps_per_day"`
+	MemoryMiB    float64 `json:"memory_mib_per_class"`
+	BusyCPUShare float64 `json:"busy_cpu_share"` // of serial work that is not waiting
+	Classes      []struct {
+		Size    uint32 `json:"size"`
+		Workers int    `json:"workers"` // where they are not without number
+	} `json:"classes"`
+	Kinds []sizesKind `json:"kinds"`
+}
+
+// A sizesKind is what alike actions have in common. What they do on one CPU, and their memory,
+// are Pareto distributed, with a least value and an alpha.
+type sizesKind struct {
+	Name         string  `json:"name"` // empty: nothing is known of it
+	Share        float64 `json:"share"`
+	Seconds      float64 `json:"seconds"`
+	SecondsAlpha float64 `json:"seconds_alpha"`
+	// So many of them do from ParallelFrom to ParallelTo of their work on as many CPUs as there are.
+	ParallelShare float64 `json:"parallel_share"`
+	ParallelFrom  float64 `json:"parallel_from"`
+	ParallelTo    float64 `json:"parallel_to"`
+	MemoryMiB     float64 `json:"memory_mib"`
+	MemoryAlpha   float64 `json:"memory_alpha"`
+}
+
+// readSizes reads parameters from a file, those that are built in if path is empty.
+func readSizes(path string) (p *sizesParameters, err error) {
+	text := defaultSizes
+	if path != "" {
+		if text, err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return nil, fmt.Errorf("read parameters %s: %w", path, err)
+	}
+	if len(p.Kinds) == 0 || len(p.Classes) < 2 || p.FirstActions < 1 {
+		return nil, errors.New("parameters: want at least one kind, two classes and one of first_actions")
+	}
+	return p, nil
+}
+
+func (p *sizesParameters) smallest() uint32 { return p.Classes[0].Size }
+func (p *sizesParameters) largest() uint32  { return p.Classes[len(p.Classes)-1].Size }
+
+// longestSeconds bounds what an action takes on one CPU.
+const longestSeconds = 4 * 3600
+
+// A simAction is one that is run again and again.
+type simAction struct {
+	sizeclass.Action
+	serial, parallel float64 // seconds on one CPU
+	memory           float64 // MiB
+	day              int     // as of which it drifted
+}
+
+// A simJob is one action to be run, whoever decides where.
+type simJob struct {
+	action  sizeclass.Action
+	arrives time.Time
+	// What it takes on a worker of class 1 that has the memory.
+	serial, parallel, memory float64
+	// fails: it does so by its own fault, after the share stops of its time; an action that
+	// runs out of memory does so then, too.
+	fails bool
+	stops float64
+}
+
+// took returns how long the job runs on a class, and how it ends.
+func (j *simJob) took(p *sizesParameters, class uint32) (time.Duration, sizeclass.Outcome) {
+	seconds := j.serial + j.parallel/float64(class)
+	switch {
+	case j.memory > p.MemoryMiB*float64(class):
+		return secondsOf(seconds * j.stops), sizeclass.OutOfMemory
+	case j.fails:
+		return secondsOf(seconds * j.stops), sizeclass.Failed
+	}
+	return secondsOf(seconds), sizeclass.Succeeded
+}
+
+// run returns what a worker tells of a run that took so long.
+func (j *simJob) run(p *sizesParameters, class uint32, took time.Duration) sizeclass.Run {
+	whole := j.serial + j.parallel/float64(class)
+	cpu := (j.serial*p.BusyCPUShare + j.parallel) * took.Seconds() / whole
+	limit := p.MemoryMiB * float64(class)
+	return sizeclass.Run{
+		Duration: took, CPU: secondsOf(cpu), CPUs: float64(class),
+		MemoryLimitBytes: int64(limit * (1 << 20)), PeakMemoryBytes: int64(min(j.memory, limit) * (1 << 20)),
+	}
+}
+
+func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// A simStream makes jobs.
+type simStream struct {
+	p       *sizesParameters
+	random  *rand.Rand
+	actions []*simAction
+}
+
+// jobs returns all jobs in order of time. The same parameters give the same jobs.
+func (p *sizesParameters) jobs() (jobs []*simJob) {
+	s := &simStream{p: p, random: rand.New(rand.NewPCG(p.Seed, 0))}
+	for range p.FirstActions {
+		s.add()
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for at := 0.0; ; {
+		at += s.random.ExpFloat64() / p.BuildsPerDay
+		if at >= p.Days {
+			return jobs
+		}
+		failing := -1
+		if s.random.Float64() < p.FailingBuilds {
+			failing = s.random.IntN(p.ActionsPerBuild)
+		}
+		arrives := start.Add(secondsOf(at * 24 * 3600))
+		for i := range p.ActionsPerBuild {
+			j := s.job(int(at))
+			j.arrives, j.fails = arrives, i == failing
+			jobs = append(jobs, j)
+		}
+	}
+}
+
+func (s *simStream) job(day int) *simJob {
+	n := len(s.actions)
+	// What was made lately is run more often.
+	i := n - 1 - int(float64(n)*math.Pow(s.random.Float64(), 2))
+	if s.random.Float64() < s.p.NewShare {
+		s.add()
+		i = n
+	}
+	a := s.actions[max(i, 0)]
+	for ; a.day < day; a.day++ {
+		s.drift(a)
+	}
+	noise := math.Exp(s.random.NormFloat64() * s.p.Noise)
+	return &simJob{
+		action: a.Action, serial: a.serial * noise, parallel: a.parallel * noise,
+		memory: min(a.memory*math.Exp(s.random.NormFloat64()*s.p.Noise/4), s.mostMemory()),
+		stops:  0.1 + 0.9*s.random.Float64(),
+	}
+}
+
+// mostMemory is what the largest class surely has.
+func (s *simStream) mostMemory() float64 { return s.p.MemoryMiB * float64(s.p.largest()) * 0.9 }
+
+func (s *simStream) add() {
+	id := binary.BigEndian.AppendUint64(nil, uint64(len(s.actions)))
+	a := &simAction{Action: sizeclass.Action{
+		Reduced: digest.Of(digest.SHA256, id), Digest: digest.Of(digest.SHA256, append(id, 'x')), Timeout: time.Hour * 24,
+	}}
+	s.shape(a)
+	if n := len(s.actions); n > 0 {
+		a.day = s.actions[n-1].day
+	}
+	s.actions = append(s.actions, a)
+}
+
+// shape makes a one of a kind.
+func (s *simStream) shape(a *simAction) {
+	kind, draw := s.p.Kinds[len(s.p.Kinds)-1], s.random.Float64()
+	for _, k := range s.p.Kinds {
+		if draw < k.Share {
+			kind = k
+			break
+		}
+		draw -= k.Share
+	}
+	share := 0.0
+	if s.random.Float64() < kind.ParallelShare {
+		share = kind.ParallelFrom + s.random.Float64()*(kind.ParallelTo-kind.ParallelFrom)
+	}
+	seconds := min(s.pareto(kind.Seconds, kind.SecondsAlpha), longestSeconds)
+	a.serial, a.parallel = seconds*(1-share), seconds*share
+	a.memory = min(s.pareto(kind.MemoryMiB, kind.MemoryAlpha), s.mostMemory())
+	a.Mnemonic = kind.Name
+}
+
+func (s *simStream) pareto(least, alpha float64) float64 {
+	return least * math.Pow(1-s.random.Float64(), -1/alpha)
+}
+
+// drift changes a from one day to the next. An action that jumps keeps its kind.
+func (s *simStream) drift(a *simAction) {
+	if s.random.Float64() < s.p.JumpsPerDay {
+		factor := math.Exp(s.random.NormFloat64())
+		a.serial, a.memory = a.serial*factor, min(a.memory*math.Exp(s.random.NormFloat64()), s.mostMemory())
+		a.parallel *= factor * math.Exp(s.random.NormFloat64())
+	}
+	factor := math.Exp(s.random.NormFloat64() * s.p.DriftPerDay)
+	a.serial, a.parallel = a.serial*factor, a.parallel*factor
+}

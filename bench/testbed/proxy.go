@@ -1,0 +1,195 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	packetBytes = 64 << 10
+	// maxPackets bounds what is on the way in one direction of a connection; who
+	// sends more waits, as with a full TCP window. It is far above what a round trip
+	// of a second and a gigabit hold.
+	maxPackets = 4096
+)
+
+// A Distance is what lies between two machines.
+type Distance struct {
+	RoundTrip time.Duration // half of it in each direction
+	Bandwidth int64         // bytes a second in each direction, all connections together; 0: no bound
+}
+
+// A Proxy passes TCP connections on to another address as late as if that was far
+// away. It keeps the order of bytes and, like a network, any number of them can be
+// on the way. It does not delay the setting up of a connection, loses nothing, and
+// starts at full speed.
+type Proxy struct {
+	listener *net.TCPListener
+	target   string
+	up, down *lane // to the target, and from it
+	stop     context.CancelFunc
+	all      sync.WaitGroup
+}
+
+// StartProxy listens on a port of 127.0.0.1 until close, or until ctx ends, which
+// breaks all connections.
+func StartProxy(ctx context.Context, target string, d Distance) (*Proxy, error) {
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, fmt.Errorf("delay proxy: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	p := &Proxy{listener: listener, target: target, up: newLane(d), down: newLane(d), stop: stop}
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	p.all.Go(func() {
+		for {
+			near, err := listener.AcceptTCP()
+			if err != nil {
+				return // closed
+			}
+			p.all.Go(func() { p.pass(ctx, near) })
+		}
+	})
+	return p, nil
+}
+
+// address is where the proxy listens, HOST:PORT.
+func (p *Proxy) address() string { return p.listener.Addr().String() }
+
+// Received is how many bytes the target has sent so far.
+func (p *Proxy) Received() int64 { return p.down.bytes.Load() }
+
+// close breaks all connections and waits until nothing of the proxy runs.
+func (p *Proxy) close() {
+	p.stop()
+	_ = p.listener.Close()
+	p.all.Wait()
+}
+
+// pass serves one connection until both sides have ended it or one has broken it.
+func (p *Proxy) pass(ctx context.Context, near *net.TCPConn) {
+	defer func() { _ = near.Close() }()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.target)
+	if err != nil {
+		return // the other side sees the end of its connection
+	}
+	far := conn.(*net.TCPConn)
+	defer func() { _ = far.Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
+	oneWay := func(l *lane, to, from *net.TCPConn) {
+		if err := l.carry(ctx, to, from); err != nil || to.CloseWrite() != nil {
+			cancel()
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() { oneWay(p.up, far, near) })
+	both.Go(func() { oneWay(p.down, near, far) })
+	both.Wait()
+}
+
+// A lane is one direction of all connections.
+type lane struct {
+	delay     time.Duration
+	bandwidth int64
+	bytes     atomic.Int64 // taken in so far
+
+	mu   sync.Mutex
+	free time.Time // when all that was taken in has left, with a bandwidth
+}
+
+func newLane(d Distance) *lane { return &lane{delay: d.RoundTrip / 2, bandwidth: d.Bandwidth} }
+
+// A packet is some bytes on the way.
+type packet struct {
+	bytes []byte
+	due   time.Time
+}
+
+// send returns when n bytes arrive that are sent now.
+func (l *lane) send(n int) time.Time {
+	l.bytes.Add(int64(n))
+	now := time.Now()
+	if l.bandwidth <= 0 {
+		return now.Add(l.delay)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.free.Before(now) {
+		l.free = now
+	}
+	l.free = l.free.Add(time.Duration(float64(n) / float64(l.bandwidth) * float64(time.Second)))
+	return l.free.Add(l.delay)
+}
+
+// carry brings what src says to dst until src ends, which is no error. It closes src
+// when dst takes no more or ctx ends; who ends ctx has to end a Write to dst, too.
+func (l *lane) carry(ctx context.Context, dst io.Writer, src io.ReadCloser) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ours := context.AfterFunc(ctx, func() { _ = src.Close() })
+	defer ours()
+	queue := make(chan packet, maxPackets)
+	delivered := make(chan struct{})
+	go func() {
+		defer close(delivered)
+		if err := deliver(ctx, dst, queue); err != nil {
+			cancel(err)
+		}
+	}()
+	err := l.take(ctx, queue, src)
+	close(queue)
+	<-delivered
+	if failed := context.Cause(ctx); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// take reads until src ends or ctx does.
+func (l *lane) take(ctx context.Context, queue chan<- packet, src io.Reader) error {
+	buffer := make([]byte, packetBytes)
+	for {
+		n, err := src.Read(buffer)
+		if n > 0 {
+			select {
+			case queue <- packet{bytes.Clone(buffer[:n]), l.send(n)}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// deliver writes each packet when it is due.
+func deliver(ctx context.Context, dst io.Writer, queue <-chan packet) error {
+	for p := range queue {
+		if wait := time.Until(p.due); wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return ctx.Err()
+			}
+		}
+		if _, err := dst.Write(p.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+)
+
+const (
+	warmUps = 3
+	// settle is what lies between the first sightings of a tree and the root that is
+	// measured; work that goes on in the background after an action ends meanwhile.
+	settle = 2 * time.Second
+	// Of root_ms and root_rss_kib.
+	untouchedRoots = 50
+	openRoots      = 20
+)
+
+// The rows that are not comparisons.
+const (
+	rowRootMS  = "root_ms"
+	rowRootRSS = "root_rss_kib"
+)
+
+// comparisons are the rows that compare, in the order in which they are measured.
+func comparisons() []comparison {
+	const unseen = "no earlier action saw the tree"
+	return []comparison{
+		{name: "go_build", wanted: "≥ 0.97", work: side.goBuild, cpu: "daemon_cpu_s"},
+		{name: "gxx", wanted: "≥ 0.97", work: side.gxx},
+		{name: "seq_read", wanted: "≥ 0.95", work: side.seqRead, quick: true},
+		{name: "seq_read_again", wanted: "≥ 0.95", work: side.seqRead, again: true, quick: true},
+		{name: "random_read", wanted: "≥ 0.85", work: side.randomRead, quick: true},
+		{name: "create_unlink", wanted: "≥ 0.5", work: side.createUnlink, quick: true},
+		{name: "create_unlink_tmpfs", work: side.createUnlink, inMemory: true, quick: true, note: "writable layer in memory"},
+		{name: "find", wanted: "≥ 0.4", work: side.find, quick: true},
+		{name: "find_warm", work: side.find, warm: true, quick: true, note: "second time in one root"},
+		{name: "tar", wanted: "≥ 0.5", work: side.tar, quick: true},
+		{name: "tar_warm", work: side.tar, warm: true, quick: true, note: "second time in one root"},
+		{name: "open_small", wanted: "≥ 0.3", work: side.openSmall, quick: true},
+		{name: "open_small_warm", work: side.openSmall, warm: true, quick: true, note: "second time in one root"},
+		{name: "go_build_first", work: side.goBuild, first: true, note: unseen, cpu: "daemon_cpu_s_first"},
+		{name: "find_first", work: side.find, first: true, note: unseen},
+		{name: "tar_first", work: side.tar, first: true, note: unseen},
+		{name: "open_small_first", work: side.openSmall, first: true, note: unseen},
+	}
+}
+
+func rowNames() (names []string) {
+	for _, c := range comparisons() {
+		names = append(names, c.rows()...)
+	}
+	return append(names, rowRootMS, rowRootRSS)
+}
+
+func needsOf(o *report.Options) needs {
+	return needs{big: o.Wants("seq_read", "seq_read_again", "random_read"), cxx: o.Wants("gxx")}
+}
+
+// lacks says what a comparison needs and this machine does not have.
+func (b *vfsBench) lacks(c comparison) string {
+	if c.name == "gxx" && len(b.in.cxx) == 0 {
+		return "no g++"
+	}
+	return ""
+}
+
+func (b *vfsBench) noteOf(c comparison) string {
+	switch {
+	case c.name == "gxx" && !b.in.boost:
+		return "without Boost, which is not installed"
+	case c.name == "find":
+		return fmt.Sprintf("%d files", b.in.sdkFiles)
+	case c.name == "open_small" && b.in.smallN < smallFiles:
+		return fmt.Sprintf("%d files", b.in.smallN)
+	}
+	return c.note
+}
+
+// removeMade removes what work leaves in a plain folder; a root vanishes with it.
+func removeMade(dir string) error {
+	return errors.Join(os.RemoveAll(filepath.Join(dir, "out")), os.RemoveAll(filepath.Join(dir, "made")))
+}
+
+// warmUp shows the trees to three actions that read a little, as earlier actions would have.
+func (b *vfsBench) warmUp(ctx context.Context) error {
+	if err := b.site.restart(); err != nil {
+		return err
+	}
+	for range warmUps {
+		c := comparison{work: func(s side, ctx context.Context) (time.Duration, error) {
+			return s.site.child(ctx, "touch", filepath.Join(s.dir, "go", "src", "net"))
+		}}
+		if _, err := b.once(ctx, c, b.site.roots); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-time.After(settle):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// goBuild builds a server with an SDK and a cache that are in dir.
+func (s side) goBuild(ctx context.Context) (time.Duration, error) {
+	_, took, err := s.site.run(ctx, job{
+		dir: filepath.Join(s.dir, "app"),
+		env: []string{
+			"GOROOT=" + filepath.Join(s.dir, "go"), "GOCACHE=" + filepath.Join(s.dir, "out", "cache"),
+			"GOPATH=" + filepath.Join(s.dir, "out", "gopath"), "HOME=" + filepath.Join(s.dir, "out"), "TMPDIR=" + s.site.dir,
+			"GOFLAGS=-mod=mod", "GOPROXY=off", "GOTOOLCHAIN=local", "GOENV=off", "GOWORK=off", "CGO_ENABLED=0",
+		},
+		args: []string{filepath.Join(s.dir, "go", "bin", "go"), "build", "-o", filepath.Join(s.dir, "out", "server"), "."},
+	})
+	return took, err
+}
+
+// gxx compiles with the machine's compiler and headers that are all in dir.
+func (s side) gxx(ctx context.Context) (time.Duration, error) {
+	args := []string{"g++", "-std=c++17", "-nostdinc", "-nostdinc++"}
+	for _, d := range s.in.cxx {
+		args = append(args, "-isystem", filepath.Join(s.dir, d))
+	}
+	_, took, err := s.site.run(ctx, job{
+		dir: s.dir, env: []string{"TMPDIR=" + s.site.dir},
+		args: append(args, "-c", "-o", "made", filepath.Join("cxx", "main.cc")),
+	})
+	return took, err
+}
+
+func (s side) find(ctx context.Context) (time.Duration, error) {
+	_, took, err := s.site.run(ctx, job{dir: s.dir, args: []string{"find", "go"}})
+	return took, err
+}
+
+// tar reads everything: GNU tar would not if it wrote to /dev/null itself.
+func (s side) tar(ctx context.Context) (time.Duration, error) {
+	_, took, err := s.site.run(ctx, job{dir: s.dir, args: []string{"sh", "-c", "tar cf - go | cat >/dev/null"}})
+	return took, err
+}
+
+func (s side) seqRead(ctx context.Context) (time.Duration, error) {
+	return s.site.child(ctx, "seq-read", filepath.Join(s.dir, "big", "data"))
+}
+
+func (s side) randomRead(ctx context.Context) (time.Duration, error) {
+	return s.site.child(ctx, "random-read", filepath.Join(s.dir, "big", "data"))
+}
+
+func (s side) createUnlink(ctx context.Context) (time.Duration, error) {
+	return s.site.child(ctx, "create-unlink", s.dir)
+}
+
+func (s side) openSmall(ctx context.Context) (time.Duration, error) {
+	return s.site.child(ctx, "open-small", s.dir, s.in.small)
+}
+
+// rootRows measures what a root costs by itself.
+func (b *vfsBench) rootRows(ctx context.Context) error {
+	var errs []error
+	if b.o.Wants(rowRootMS) {
+		errs = append(errs, b.rootTime(ctx))
+	}
+	if b.o.Wants(rowRootRSS) {
+		errs = append(errs, b.rootMemory(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// rootTime lets roots appear and vanish untouched, large and tiny ones by turns.
+func (b *vfsBench) rootTime(ctx context.Context) error {
+	if err := b.warmUp(ctx); err != nil {
+		return err
+	}
+	report.Progress("%s", rowRootMS)
+	var large, tiny []float64
+	for range untouchedRoots {
+		for _, of := range []*[]float64{&large, &tiny} {
+			subtrees := b.site.subtrees
+			if of == &tiny {
+				subtrees = nil
+			}
+			spec, err := b.site.spec(ctx, subtrees)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			r, err := b.site.roots.NewRoot(ctx, spec)
+			if err != nil {
+				return err
+			}
+			if err := r.Close(); err != nil {
+				return err
+			}
+			*of = append(*of, time.Since(began).Seconds()*1000)
+		}
+	}
+	r := report.NewRow(rowRootMS, report.Median(large), "ms")
+	r.Wanted = "≤ 2"
+	r.Baseline = fmt.Sprintf("a root of one file %s ms", report.FormatValue(report.Median(tiny)))
+	r.Note = fmt.Sprintf("appear and vanish, its root Directory in the store; %s, %d runs", report.Spread(large), len(large))
+	b.rows = append(b.rows, r)
+	return nil
+}
+
+// rootMemory is what open roots hold after use, kernel memory not counted.
+func (b *vfsBench) rootMemory(ctx context.Context) (err error) {
+	if err := b.warmUp(ctx); err != nil {
+		return err
+	}
+	resident := func() (float64, error) {
+		runtime.GC()
+		debug.FreeOSMemory()
+		return report.ResidentKiB()
+	}
+	before, err := resident()
+	if err != nil {
+		return err
+	}
+	for i := range openRoots {
+		report.Progress("%s, root %d of %d", rowRootRSS, i+1, openRoots)
+		r, err := b.site.root(ctx, b.site.roots, b.site.subtrees)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		s := side{b, r.Path()}
+		if _, err := s.find(ctx); err != nil {
+			return err
+		}
+		if _, err := s.openSmall(ctx); err != nil {
+			return err
+		}
+	}
+	after, err := resident()
+	if err != nil {
+		return err
+	}
+	r := report.NewRow(rowRootRSS, (after-before)/openRoots, "KiB")
+	r.Note = fmt.Sprintf("%d roots open after find and open_small in each; the process alone, %s KiB before",
+		openRoots, report.FormatValue(before))
+	b.rows = append(b.rows, r)
+	return nil
+}

@@ -1,0 +1,252 @@
+package vfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+const (
+	// storeBytes bounds the blobs; all inputs are about 2 GiB.
+	storeBytes = 8 << 30
+	// upperMemory bounds a writable layer in memory; the largest is 20,000 small files.
+	upperMemory = 256 << 20
+	// commandTimeout bounds each command that is measured.
+	commandTimeout = 15 * time.Minute
+)
+
+// A site is what a worker consists of, as far as input roots go: a launcher that
+// was started before any mount, a store, and a folder of roots. It is used by one
+// goroutine.
+type site struct {
+	dir      string
+	launcher *runner.Launcher
+	log      *zap.Logger
+
+	store  *cas.Store
+	roots  *vfs.FS
+	memory *vfs.FS // its writable layers are in memory; nil until memoryRoots
+
+	subtrees []*repb.DirectoryNode // what each root holds
+	starts   int
+	actions  int
+	part     int // of the work of children; 0 is all of it
+}
+
+// openSite starts a launcher and, in dir, a store and a folder of roots.
+func openSite(ctx context.Context, dir string) (_ *site, err error) {
+	log, err := testbed.NewLogger()
+	if err != nil {
+		return nil, err
+	}
+	s := &site{dir: dir, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.launcher, err = runner.StartLauncher(ctx, runner.LauncherOptions{Logger: log}); err != nil {
+		return nil, err
+	}
+	return s, s.open()
+}
+
+func (s *site) open() (err error) {
+	s.starts++
+	if s.store, err = cas.OpenStore(filepath.Join(s.dir, "cas"), cas.StoreOptions{MaxBytes: storeBytes, Logger: s.log}); err != nil {
+		return err
+	}
+	s.roots, err = vfs.Open(vfs.Options{
+		MountDir: filepath.Join(s.dir, fmt.Sprintf("mount-%d", s.starts)),
+		UpperDir: filepath.Join(s.dir, fmt.Sprintf("upper-%d", s.starts)),
+		Logger:   s.log,
+		Blobs: &vfs.BlobFolder{
+			Dir: s.store.Dir(), Path: cas.BlobPath, Parse: cas.ParseBlobPath,
+			Used: func(d digest.Digest) { s.store.Contains(d) },
+		},
+	})
+	return err
+}
+
+// restart makes the worker a new one, that knows blobs but has shown no root.
+func (s *site) restart() error {
+	if err := s.shut(); err != nil {
+		return err
+	}
+	return s.open()
+}
+
+func (s *site) shut() error {
+	var errs []error
+	if s.memory != nil {
+		errs = append(errs, s.memory.Close())
+	}
+	if s.roots != nil {
+		errs = append(errs, s.roots.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	s.memory, s.roots, s.store = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// close leaves no mount and no process behind; the folder is the caller's.
+func (s *site) close() error {
+	err := s.shut()
+	if s.launcher != nil {
+		err = errors.Join(err, s.launcher.Close(context.Background()))
+	}
+	return err
+}
+
+// memoryRoots returns roots whose writable layers are in memory.
+func (s *site) memoryRoots() (*vfs.FS, error) {
+	if s.memory != nil {
+		return s.memory, nil
+	}
+	var err error
+	s.memory, err = vfs.Open(vfs.Options{
+		MountDir:    filepath.Join(s.dir, fmt.Sprintf("mount-memory-%d", s.starts)),
+		UpperDir:    filepath.Join(s.dir, fmt.Sprintf("upper-memory-%d", s.starts)),
+		UpperMemory: upperMemory,
+		Logger:      s.log,
+	})
+	return s.memory, err
+}
+
+// upload brings each folder in dir into the store, as a subtree of all roots.
+func (s *site) upload(ctx context.Context, dir string) error {
+	folders, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders { // sorted, as a Directory must be
+		in, err := client.Scan(ctx, testbed.Function, []client.Mount{{Dir: filepath.Join(dir, f.Name())}}, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.put(ctx, in.Blobs); err != nil {
+			return fmt.Errorf("store %s: %w", f.Name(), err)
+		}
+		s.subtrees = append(s.subtrees, &repb.DirectoryNode{Name: f.Name(), Digest: in.Root.Proto()})
+	}
+	return nil
+}
+
+func (s *site) put(ctx context.Context, blobs []cas.Blob) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.NumCPU())
+	for _, b := range blobs {
+		group.Go(func() error {
+			r, err := b.Open()
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.store.Put(ctx, b.Digest, r), r.Close())
+		})
+	}
+	return group.Wait()
+}
+
+// root mounts a root in f that no action has seen: beside the subtrees it holds a
+// file of its own.
+func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNode) (*vfs.Root, error) {
+	spec, err := s.spec(ctx, subtrees)
+	if err != nil {
+		return nil, err
+	}
+	return f.NewRoot(ctx, spec)
+}
+
+// spec stores what describes such a root.
+func (s *site) spec(ctx context.Context, subtrees []*repb.DirectoryNode) (spec vfs.RootSpec, err error) {
+	s.actions++
+	own := []byte(strconv.Itoa(s.actions))
+	file := digest.Of(testbed.Function, own)
+	d, raw, err := digest.OfMessage(testbed.Function, &repb.Directory{
+		Files:       []*repb.FileNode{{Name: fmt.Sprintf("action-%d", s.actions), Digest: file.Proto()}},
+		Directories: subtrees,
+	})
+	if err != nil {
+		return spec, err
+	}
+	if err := errors.Join(s.store.PutBytes(ctx, file, own), s.store.PutBytes(ctx, d, raw)); err != nil {
+		return spec, err
+	}
+	return vfs.RootSpec{
+		Name: fmt.Sprintf("action-%d", s.actions), Digest: d, Source: s.store.Through(nowhere{}),
+	}, nil
+}
+
+// nowhere is an upstream without blobs: all of them are in the store.
+type nowhere struct{}
+
+// Fetch implements cas.Fetcher.
+func (nowhere) Fetch(_ context.Context, ds []digest.Digest, _ func(digest.Digest, io.Reader) error) error {
+	return &cas.MissingError{Digests: slices.Clone(ds)}
+}
+
+// A job is a command to measure.
+type job struct {
+	dir  string // working directory
+	env  []string
+	args []string
+}
+
+// run runs a command and returns what it printed and how long it took, without
+// the start and end of the launcher's own work.
+func (s *site) run(ctx context.Context, j job) (printed string, took time.Duration, err error) {
+	stdout, stderr := filepath.Join(s.dir, "stdout"), filepath.Join(s.dir, "stderr")
+	result, err := s.launcher.Run(ctx, runner.Command{
+		Args: j.args, Dir: j.dir, Env: append([]string{"PATH=" + runner.DefaultPath, "LC_ALL=C"}, j.env...),
+		Stdout: stdout, Stderr: stderr, MaxOutputBytes: 1 << 16, Timeout: commandTimeout,
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	if ctx.Err() != nil {
+		return "", 0, ctx.Err()
+	}
+	if result.Cause != runner.Exited || result.ExitCode != 0 {
+		said, _ := os.ReadFile(stderr) // only makes the error better
+		return "", 0, fmt.Errorf("%s: %s, exit code %d: %s%.2000s",
+			j.args[0], result.Cause, result.ExitCode, result.Err, said)
+	}
+	text, err := os.ReadFile(stdout)
+	return string(text), result.Ended.Sub(result.Started), err
+}
+
+// child runs this program for one piece of work and returns the time that it printed.
+func (s *site) child(ctx context.Context, args ...string) (time.Duration, error) {
+	// In the launcher's child this is the program that the launcher was started from.
+	child := []string{"/proc/self/exe", "child", "--part", strconv.Itoa(max(1, s.part))}
+	printed, _, err := s.run(ctx, job{dir: "/", args: append(child, args...)})
+	if err != nil {
+		return 0, err
+	}
+	took, err := strconv.ParseFloat(strings.TrimSpace(printed), 64)
+	if err != nil {
+		return 0, fmt.Errorf("child %s: %w", args[0], err)
+	}
+	return time.Duration(took * float64(time.Second)), nil
+}

@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forerunner-build/forerunner/bench/load"
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
+)
+
+// outputBytes is what an action of the utilisation rows makes.
+const outputBytes = 50_000_000
+
+// A workerCell is a worker, and as many clients as keep it busy.
+type workerCell struct {
+	slots, clients  int
+	reportWidth     int
+	sandbox, cgroup string
+}
+
+// A workerSample is one run of a cell.
+type workerSample struct {
+	ms        float64 // from Execute to its answer, the median
+	perSecond float64 // actions
+	cpu, busy float64 // shares of slots × time: the commands' CPU; a command was there
+}
+
+type workerBench struct {
+	farm         *testbed.Farm
+	o            *workerOptions
+	noops, makes []digest.Digest // actions
+	samples      map[workerCell][]workerSample
+	cold, warm   verifySample
+}
+
+func newWorkerBench(f *testbed.Farm, o *workerOptions) *workerBench {
+	return &workerBench{farm: f, o: o, samples: map[workerCell][]workerSample{}}
+}
+
+// measure takes all samples: in each run every cell has its turn.
+func (b *workerBench) measure(ctx context.Context) (err error) {
+	if b.noops, err = b.store(ctx, b.o.noops, &repb.Command{Arguments: []string{"/bin/true"}}); err != nil {
+		return err
+	}
+	script := fmt.Sprintf("head -c %d /dev/urandom >out", outputBytes)
+	if b.makes, err = b.store(ctx, b.o.outputs, testbed.NewCommand([]string{"/bin/sh", "-c", script}, "out", "PATH=/usr/bin:/bin")); err != nil {
+		return err
+	}
+	for run := range b.o.Runs {
+		for _, c := range b.wanted() {
+			s, err := b.run(ctx, c)
+			if err != nil {
+				return fmt.Errorf("%+v: %w", c, err)
+			}
+			report.Progress("run %d of %d, %+v: %.2f ms, %.0f/s, CPU %.2f, busy %.2f", run+1, b.o.Runs, c, s.ms, s.perSecond, s.cpu, s.busy)
+			b.samples[c] = append(b.samples[c], s)
+		}
+	}
+	return b.measureVerify(ctx)
+}
+
+// store brings n actions to the storage that differ in their environment only.
+func (b *workerBench) store(ctx context.Context, n int, command *repb.Command) ([]digest.Digest, error) {
+	var actions []digest.Digest
+	var blobs []cas.Blob
+	given := command.GetEnvironmentVariables()
+	for i := range n {
+		command.EnvironmentVariables = append(slices.Clone(given),
+			&repb.Command_EnvironmentVariable{Name: "SALT", Value: fmt.Sprint(i)})
+		cd, raw, err := digest.OfMessage(testbed.Function, command)
+		if err != nil {
+			return nil, err
+		}
+		ad, rawAction, err := digest.OfMessage(testbed.Function, &repb.Action{
+			CommandDigest: cd.Proto(), InputRootDigest: testbed.Function.Empty().Proto(), DoNotCache: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		blobs = append(blobs, cas.BytesBlob(cd, raw), cas.BytesBlob(ad, rawAction))
+		actions = append(actions, ad)
+	}
+	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
+}
+
+// run takes a sample of a cell on a new worker, which has seen none of the actions.
+func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, err error) {
+	f := b.farm
+	f.Starts++
+	data := filepath.Join(f.Dir, fmt.Sprintf("worker-%d", f.Starts))
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	if err := os.Mkdir(data, 0o755); err != nil {
+		return s, err
+	}
+	address := "grpc://" + f.Address
+	w := &farm.Worker{
+		Scheduler: address, Storage: address, ID: map[string]string{"bench": fmt.Sprint(f.Starts)},
+		Data: data, CacheSize: "8G", Slots: c.slots, SizeClass: 1, ReportWidth: c.reportWidth,
+		Sandbox: c.sandbox, Cgroup: c.cgroup, Prefetch: true, NoCompression: true, Logger: f.Log,
+	}
+	actions := b.noops
+	if c.makes() {
+		actions = b.makes
+	}
+	err = f.Serve(ctx, func() error {
+		s, err = b.load(ctx, c, actions)
+		return err
+	}, w)
+	return s, err
+}
+
+// load has the clients of c execute actions, each client one after the other.
+func (b *workerBench) load(ctx context.Context, c workerCell, actions []digest.Digest) (s workerSample, err error) {
+	ms := make([]float64, len(actions))
+	answers := make([]*repb.ExecuteResponse, len(actions))
+	began := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for client := range c.clients {
+		g.Go(func() error {
+			for i := client; i < len(actions); i += c.clients {
+				asked := time.Now()
+				stream, err := repb.NewExecutionClient(b.farm.Conn).Execute(ctx,
+					&repb.ExecuteRequest{ActionDigest: actions[i].Proto(), SkipCacheLookup: true})
+				if err == nil {
+					answers[i], err = load.AwaitAnswer(stream)
+				}
+				if err != nil {
+					return fmt.Errorf("execute action %d: %w", i, err)
+				}
+				ms[i] = time.Since(asked).Seconds() * 1000
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return s, err
+	}
+	took := time.Since(began).Seconds()
+	s.ms, s.perSecond = report.Median(ms), float64(len(actions))/took
+	for _, a := range answers {
+		cpu, busy, err := used(a.GetResult().GetExecutionMetadata())
+		if err != nil {
+			return s, err
+		}
+		s.cpu += cpu / (took * float64(c.slots))
+		s.busy += busy / (took * float64(c.slots))
+	}
+	return s, nil
+}
+
+// used returns the CPU seconds of a command, and how long it was there.
+func used(m *repb.ExecutedActionMetadata) (cpu, there float64, err error) {
+	there = m.GetExecutionCompletedTimestamp().AsTime().Sub(m.GetExecutionStartTimestamp().AsTime()).Seconds()
+	for _, packed := range m.GetAuxiliaryMetadata() {
+		var u resourceusage.POSIXResourceUsage
+		if !packed.MessageIs(&u) {
+			continue
+		}
+		if err := packed.UnmarshalTo(&u); err != nil {
+			return 0, 0, fmt.Errorf("read resource usage: %w", err)
+		}
+		cpu += (u.GetUserTime().AsDuration() + u.GetSystemTime().AsDuration()).Seconds()
+	}
+	return cpu, there, nil
+}

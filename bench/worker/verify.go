@@ -1,0 +1,165 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/bench/load"
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm"
+)
+
+// The rows of actions that read headers: with a store that has been verified, and with one that has
+// everything but has not, as after a start of the machine.
+const (
+	rowCompile      = "headers_ms"
+	rowCompileCold  = "headers_cold_ms"
+	rowVerifyDelay  = "verify_delay_ms"
+	rowVerifyDelay9 = "verify_delay_ms_p99"
+
+	headersRead  = 500 // by each action
+	headersNew   = 20  // of them, that no action before has read
+	headerBytes  = 8 << 10
+	headerScript = "cat *.h | cksum >out"
+)
+
+// verifySample is one run of the actions.
+type verifySample struct{ ms, delay []float64 }
+
+func verifyNames() []string {
+	return []string{rowCompile, rowCompileCold, rowVerifyDelay, rowVerifyDelay9}
+}
+
+// measureVerify has one worker run all actions three times, started anew for each: first it gets the
+// blobs, then it has forgotten that they are verified, then it knows.
+func (b *workerBench) measureVerify(ctx context.Context) (err error) {
+	if !b.o.Wants(verifyNames()...) {
+		return nil
+	}
+	actions, err := b.storeHeaders(ctx)
+	if err != nil {
+		return err
+	}
+	f := b.farm
+	data := filepath.Join(f.Dir, "verify")
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	if err := os.Mkdir(data, 0o755); err != nil {
+		return err
+	}
+	for _, s := range []*verifySample{{}, &b.cold, &b.warm} {
+		if s == &b.cold {
+			if err := os.Remove(filepath.Join(data, "cas", "verified")); err != nil {
+				return fmt.Errorf("forget what is verified: %w", err)
+			}
+		}
+		f.Starts++
+		address := "grpc://" + f.Address
+		w := &farm.Worker{
+			Scheduler: address, Storage: address, ID: map[string]string{"bench": fmt.Sprint(f.Starts)},
+			Data: data, CacheSize: "8G", Slots: 1, SizeClass: 1, ReportWidth: 1,
+			Sandbox: "namespaces", Cgroup: "auto", Prefetch: true, NoCompression: true, Logger: f.Log,
+		}
+		if err := f.Serve(ctx, func() error { return b.loadHeaders(ctx, actions, s) }, w); err != nil {
+			return err
+		}
+		report.Progress("headers: %.2f ms, delayed by %.3f ms, p99 %.3f ms", report.Median(s.ms), report.Median(s.delay), p99(s.delay))
+	}
+	return nil
+}
+
+// storeHeaders brings actions to the storage, each of which reads some headers of its own and some that
+// the ones before it read.
+func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error) {
+	var blobs []cas.Blob
+	var headers []*repb.FileNode
+	for i := range b.o.headers*headersNew + headersRead {
+		content := make([]byte, headerBytes)
+		for at := 0; at < len(content); at += 8 {
+			binary.LittleEndian.PutUint64(content[at:], uint64(i)<<32|uint64(at))
+		}
+		d := digest.Of(testbed.Function, content)
+		blobs = append(blobs, cas.BytesBlob(d, content))
+		headers = append(headers, &repb.FileNode{Name: fmt.Sprintf("%08d.h", i), Digest: d.Proto()})
+	}
+	command := testbed.NewCommand([]string{"/bin/sh", "-c", headerScript}, "out", "PATH=/usr/bin:/bin")
+	cd, raw, err := digest.OfMessage(testbed.Function, command)
+	if err != nil {
+		return nil, err
+	}
+	blobs = append(blobs, cas.BytesBlob(cd, raw))
+	var actions []digest.Digest
+	for i := range b.o.headers {
+		at := i * headersNew
+		rd, raw, err := digest.OfMessage(testbed.Function, &repb.Directory{Files: headers[at : at+headersRead]})
+		if err != nil {
+			return nil, err
+		}
+		ad, rawAction, err := digest.OfMessage(testbed.Function, &repb.Action{
+			CommandDigest: cd.Proto(), InputRootDigest: rd.Proto(), DoNotCache: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		blobs = append(blobs, cas.BytesBlob(rd, raw), cas.BytesBlob(ad, rawAction))
+		actions = append(actions, ad)
+	}
+	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
+}
+
+// loadHeaders executes the actions one after the other. What delays an answer when its outputs are stored is
+// the verification.
+func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, s *verifySample) error {
+	for i, action := range actions {
+		asked := time.Now()
+		stream, err := repb.NewExecutionClient(b.farm.Conn).Execute(ctx,
+			&repb.ExecuteRequest{ActionDigest: action.Proto(), SkipCacheLookup: true})
+		if err != nil {
+			return fmt.Errorf("execute action %d: %w", i, err)
+		}
+		answer, err := load.AwaitAnswer(stream)
+		if err != nil {
+			return fmt.Errorf("execute action %d: %w", i, err)
+		}
+		m := answer.GetResult().GetExecutionMetadata()
+		s.ms = append(s.ms, time.Since(asked).Seconds()*1000)
+		s.delay = append(s.delay, m.GetWorkerCompletedTimestamp().AsTime().Sub(
+			m.GetOutputUploadCompletedTimestamp().AsTime()).Seconds()*1000)
+	}
+	return nil
+}
+
+// verifyRows are of what measureVerify has measured.
+func (b *workerBench) verifyRows() (rows []report.Row) {
+	if len(b.warm.ms) == 0 {
+		return nil
+	}
+	note := fmt.Sprintf("%d actions, each reads %d headers of %d KiB", len(b.warm.ms), headersRead, headerBytes>>10)
+	cold := fmt.Sprintf("%s, %d of them not verified yet", note, headersNew)
+	add := func(name string, value float64, note string) {
+		if b.o.Wants(name) {
+			r := report.NewRow(name, value, "ms")
+			r.Note = note
+			rows = append(rows, r)
+		}
+	}
+	add(rowCompile, report.Median(b.warm.ms), note+", all verified")
+	add(rowCompileCold, report.Median(b.cold.ms), cold)
+	add(rowVerifyDelay, report.Median(b.cold.delay), fmt.Sprintf("%s; %.3f ms if all are", cold, report.Median(b.warm.delay)))
+	add(rowVerifyDelay9, p99(b.cold.delay), fmt.Sprintf("%s; %.3f ms if all are", cold, p99(b.warm.delay)))
+	return rows
+}
+
+func p99(values []float64) float64 {
+	return report.Quantile(slices.Sorted(slices.Values(values)), 0.99)
+}
