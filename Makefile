@@ -7,8 +7,8 @@ TEST_FLAGS ?=
 BENCH_FLAGS ?=
 
 # The programs that the tests use beside Go, each with the Debian package that has it.
-TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git npm:npm openssl:openssl \
-	redis-sentinel:redis-sentinel redis-server:redis-server systemd-analyze:systemd
+TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git mkfs.btrfs:btrfs-progs mkfs.xfs:xfsprogs npm:npm \
+	openssl:openssl redis-sentinel:redis-sentinel redis-server:redis-server systemd-analyze:systemd
 
 # The race detector sleeps for a second at each exit of a program; the tests start many.
 export GORACE := atexit_sleep_ms=0
@@ -88,13 +88,14 @@ test-rot: ## have a farm build ROT_ACTIONS (2000) while bytes of ROT_SEED (1) fl
 	FORERUNNER_TEST_ROT=$(ROT_ACTIONS) FORERUNNER_TEST_ROT_SEED=$(ROT_SEED) \
 		$(GO) test -count 1 -v -timeout 2h -run TestRot ./test/rot
 
-# What is found is written below testdata/fuzz; from there "make test" tries it each time.
+# What is found is written below testdata/fuzz; from there "make test" tries it each time. Inputs are made small
+# for a second only: by default all of the time goes by with the first one whose coverage varies.
 FUZZ_TIME ?= 30s
 fuzz: ## fuzz all that reads what others write, FUZZ_TIME (30s) for each function; failures are listed at the end
 	@failed=$$(mktemp) && grep -rH --include=*_test.go '^func Fuzz' . | sed 's,/[^/]*:func , ,; s,(.*,,' | sort | \
 	while read -r package name; do \
 		echo "$$package $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) "$$package" </dev/null || echo "$$package $$name" >> "$$failed"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 1s "$$package" </dev/null || echo "$$package $$name" >> "$$failed"; \
 	done; \
 	list=$$(cat "$$failed"); rm -f "$$failed"; \
 	if [ -n "$$list" ]; then printf 'fuzzing failed:\n%s\n' "$$list"; exit 1; fi
