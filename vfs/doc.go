@@ -104,8 +104,8 @@
 //     FUSE. Without one it may remove and replace inputs at will, but if it writes
 //     into one, or changes its attributes, all roots that share the copy see it.
 //     Root.Intact finds that by size, mode and modification time, for every root
-//     concerned, and the copy is dropped. Who writes through a link and then sets
-//     size and time back is not found out.
+//     concerned, and the copy is dropped. If somebody writes through a link and then sets
+//     size and time back, Root.Vouch finds it by the change time.
 //
 // # What is vouched for
 //
@@ -114,7 +114,8 @@
 // metadata images have a hash of their file, copies that hard links lead to that of
 // their blob, and both a verdict with the time when they were last read and right. Where
 // that is longer ago than Options.VerifyEvery, or an image's file was written to, they are
-// read beside the action, and Root.Vouch waits for that. A wrong one is not used again.
+// read beside the action, and Root.Vouch waits for that. It also reads a copy whose change time is
+// another than the one that our own making and removing of links gave it. A wrong one is not used again.
 //
 // # What it refuses to do
 //
@@ -147,7 +148,8 @@
 // directories that recur, trash.mu what is
 // to be removed. Of a Root, mu guards the node table and what was read, blobs.mu
 // the open blobs, stall.mu the stall clock, linkLayer.mu the links being made.
-// verdict.looking is held while a file is read, and by nobody who holds another.
+// verdict.looking is held while a file is read, and sharedFile.names is taken below it, while a link is made or
+// removed or looked at; nobody who holds another takes either.
 // images.mu guards the table of images, watcher.mu the roots that are watched.
 // None is taken while another is held, and none is held while a Source or a hook
 // is called.

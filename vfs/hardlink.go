@@ -38,6 +38,8 @@ type Verifier interface {
 const (
 	// linkWidth is how many goroutines a root has that make it.
 	linkWidth = 8
+	// copyBatch is how many copies of a blob are made of one reading of it.
+	copyBatch = 32
 	// fetchWidth is how many calls of the Source wait at once.
 	fetchWidth = 16
 	// loadBlobs and loadBytes bound what one call of Load is asked for.
@@ -142,7 +144,7 @@ func (l *linkLayer) link(ctx context.Context) error {
 func (l *linkLayer) hide() error {
 	var err error
 	if l.made {
-		err = l.r.fs.trash.put(l.base)
+		err = l.r.fs.trash.putLinks(l.base, l.r.fs.links.unlink)
 	}
 	l.r.fs.links.release(l.links)
 	l.letGo()
@@ -318,11 +320,13 @@ func (l *linkLayer) fetch(ctx context.Context) error {
 	}
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(fetchWidth)
-	for k, path := range l.files {
-		if inner.Err() != nil {
-			break
+	for d, keys := range keysOf(l.files) {
+		for some := range slices.Chunk(keys, copyBatch) {
+			if inner.Err() != nil {
+				break
+			}
+			group.Go(func() error { return l.acquireAll(inner, d, some) })
 		}
-		group.Go(func() error { return l.acquire(inner, k, path) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -330,17 +334,42 @@ func (l *linkLayer) fetch(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// keysOf are the keys of files, by the blob.
+func keysOf(files map[linkKey]string) map[digest.Digest][]linkKey {
+	keys := map[digest.Digest][]linkKey{}
+	for k := range files {
+		keys[k.digest] = append(keys[k.digest], k)
+	}
+	return keys
+}
+
+// acquireAll gets the copies for some keys of d.
+func (l *linkLayer) acquireAll(ctx context.Context, d digest.Digest, keys []linkKey) error {
+	from := l.source(d)
+	defer from.close()
+	for _, k := range keys {
+		if err := l.acquire(ctx, k, l.files[k], from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *linkLayer) source(d digest.Digest) *linkSource {
+	return &linkSource{digest: d, open: func(ctx context.Context) (*os.File, error) { return l.r.spec.Source.OpenBlob(ctx, d) }}
+}
+
 // acquire gets the copy for k, of the file at path. A blob that is not what its digest says
 // is fetched again, if the Source can.
-func (l *linkLayer) acquire(ctx context.Context, k linkKey, path string) error {
-	open := func() (*os.File, error) { return l.r.spec.Source.OpenBlob(ctx, k.digest) }
-	got, err := l.r.fs.links.acquire(ctx, k, open)
+func (l *linkLayer) acquire(ctx context.Context, k linkKey, path string, from *linkSource) error {
+	got, err := l.r.fs.links.acquire(ctx, k, from)
 	source, ok := l.r.spec.Source.(Verifier)
 	for again := 0; ok && again < 2 && errors.Is(err, ErrDamaged); again++ {
 		l.r.fs.log.Warn("a blob was wrong when it was copied; it is fetched again",
 			zap.Stringer("blob", k.digest), zap.Error(err))
+		from.close()
 		_ = source.Verify(ctx, k.digest) // the next try says what is wrong
-		got, err = l.r.fs.links.acquire(ctx, k, open)
+		got, err = l.r.fs.links.acquire(ctx, k, from)
 	}
 	if err != nil {
 		return fmt.Errorf("read file %s of the input root: %w", path, err)
@@ -414,14 +443,17 @@ func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry
 		l.mu.Lock()
 		to := l.byKey[k]
 		l.mu.Unlock()
-		err := unix.Linkat(unix.AT_FDCWD, to.path, dir, e.Name, 0)
+		err := to.link(dir, e.Name)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, unix.EMLINK) && !fresh:
 			// That copy has as many names as it can; another takes its place.
 			l.r.fs.links.retire(to)
-			if err := l.acquire(ctx, k, joinName(path, e.Name)); err != nil {
+			from := l.source(k.digest)
+			err := l.acquire(ctx, k, joinName(path, e.Name), from)
+			from.close()
+			if err != nil {
 				return err
 			}
 		case errors.Is(err, unix.EMLINK), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
@@ -434,12 +466,9 @@ func (l *linkLayer) put(ctx context.Context, dir int, path string, e *tree.Entry
 
 // copyInto makes a file where the file system has no hard links.
 func (l *linkLayer) copyInto(ctx context.Context, from *sharedFile, path string) error {
-	f, err := os.Open(from.path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	_, err = copyTo(ctx, path, f, from.key)
+	s := &linkSource{digest: from.key.digest, open: func(context.Context) (*os.File, error) { return os.Open(from.path) }}
+	defer s.close()
+	_, err := s.copyTo(ctx, path, from.key)
 	return err
 }
 

@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,16 +24,17 @@ import (
 // command that writes through a link does not reach the store. Beyond maxBytes
 // the copy unused for longest goes; one that a root uses does not.
 type linkCache struct {
-	dir      string
+	shards   [linkShards]string // folders
 	maxBytes int64
 	log      *zap.Logger
 
 	mu     sync.Mutex // guards what follows; no I/O under it
 	serial uint64
 	byKey  map[linkKey]*sharedFile
+	byIno  map[uint64]*sharedFile    // those that have a name in shards
 	making map[linkKey]chan struct{} // closed when the copy is made, or could not be
 	idle   list.List                 // of *sharedFile without users, the one used last in front
-	bytes  int64                     // of the copies that have a name in dir
+	bytes  int64                     // of the copies that have a name in shards
 }
 
 // linkKey is what tells one copy from another. No root has two links to one copy.
@@ -50,50 +51,41 @@ func keyOf(e *tree.Entry) linkKey {
 	return linkKey{digest: e.Digest, perm: e.Perm, sec: e.MTime.Unix(), nsec: int32(e.MTime.Nanosecond())}
 }
 
-// sharedFile is one copy. Its name in the cache stays while it has users.
-type sharedFile struct {
-	key  linkKey
-	path string
-	as   inode   // as it was made
-	said verdict // of its bytes
-
-	// Guarded by linkCache.mu.
-	users   int
-	idle    *list.Element // set while users is 0
-	retired bool          // nobody else gets it: it was changed, or can have no more links
-}
-
-// inode is what stays the same of a file that nobody changes. The change time is
-// not: making and removing links sets it.
-type inode struct {
-	number uint64
-	size   int64
-	mode   uint32
-	mtime  unix.Timespec
-}
-
-func inodeOf(st *unix.Stat_t) inode {
-	return inode{st.Ino, st.Size, uint32(st.Mode), st.Mtim}
-}
-
-// intact reports whether the copy is what was made, as far as its inode tells, and nobody
-// has found its bytes wrong.
-func (l *sharedFile) intact() bool {
-	var st unix.Stat_t
-	return !l.said.wrong.Load() && unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
-}
-
 // linkShards is over how many folders the copies are spread, so that those who
 // make them do not wait for each other in one.
 const linkShards = 64
 
+// topDirectory is FS_TOPDIR_FL (linux/fs.h): what is in a folder has nothing to do with each other.
+const topDirectory = 0x00020000
+
+// spreadFolders has the folders that are made in dir be apart on the disk, if it has ext4. That puts a file near its
+// folder and a folder near its parent, unless told otherwise; and it looks at each inode near there that was freed in the last minutes before it takes one. Beside what roots
+// leave behind, making a file was measured to take 600 µs for that, and 20 µs elsewhere.
+func spreadFolders(dir string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }()
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|topDirectory) // others do not know it
+	}
+}
+
 func newLinkCache(dir string, maxBytes int64, log *zap.Logger) (*linkCache, error) {
 	c := &linkCache{
-		dir: dir, maxBytes: maxBytes, log: log,
-		byKey: map[linkKey]*sharedFile{}, making: map[linkKey]chan struct{}{},
+		maxBytes: maxBytes, log: log,
+		byKey: map[linkKey]*sharedFile{}, byIno: map[uint64]*sharedFile{}, making: map[linkKey]chan struct{}{},
 	}
-	for i := range linkShards {
-		if err := os.MkdirAll(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	spreadFolders(dir)
+	// ext4 goes by the names where it puts folders; those of the run before are full of what is being freed.
+	run := strconv.FormatUint(uint64(rand.Uint32()), 36)
+	for i := range c.shards {
+		c.shards[i] = filepath.Join(dir, run+"-"+strconv.Itoa(i))
+		if err := os.Mkdir(c.shards[i], 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -107,9 +99,9 @@ func (c *linkCache) lacks(k linkKey) bool {
 	return c.byKey[k] == nil
 }
 
-// acquire returns an intact copy, made with open if there is none, and counts a
+// acquire returns an intact copy, made from the blob if there is none, and counts a
 // user of it. However many ask, it is made once.
-func (c *linkCache) acquire(ctx context.Context, k linkKey, open func() (*os.File, error)) (*sharedFile, error) {
+func (c *linkCache) acquire(ctx context.Context, k linkKey, from *linkSource) (*sharedFile, error) {
 	for {
 		l, wait, mine := c.take(k)
 		switch {
@@ -119,7 +111,7 @@ func (c *linkCache) acquire(ctx context.Context, k linkKey, open func() (*os.Fil
 			c.spoil(l)
 			c.release([]*sharedFile{l})
 		case mine != nil:
-			l, err := c.make(ctx, k, open)
+			l, err := c.make(ctx, k, from)
 			c.made(k, l)
 			close(mine)
 			return l, err
@@ -160,7 +152,7 @@ func (c *linkCache) made(k linkKey, l *sharedFile) {
 	delete(c.making, k)
 	var out []*sharedFile
 	if l != nil {
-		c.byKey[k] = l
+		c.byKey[k], c.byIno[l.as.number] = l, l
 		c.bytes += k.digest.SizeBytes()
 		out = c.evictLocked()
 	}
@@ -177,7 +169,7 @@ func (c *linkCache) release(ls []*sharedFile) {
 		switch {
 		case l.users > 0:
 		case l.retired:
-			c.bytes -= l.key.digest.SizeBytes()
+			c.forgetLocked(l)
 			out = append(out, l)
 		default:
 			l.idle = c.idle.PushFront(l)
@@ -193,10 +185,33 @@ func (c *linkCache) evictLocked() (out []*sharedFile) {
 		l := c.idle.Remove(c.idle.Back()).(*sharedFile)
 		l.idle = nil
 		delete(c.byKey, l.key)
-		c.bytes -= l.key.digest.SizeBytes()
+		c.forgetLocked(l)
 		out = append(out, l)
 	}
 	return out
+}
+
+// forgetLocked says that l is to lose its name.
+func (c *linkCache) forgetLocked(l *sharedFile) {
+	c.bytes -= l.key.digest.SizeBytes()
+	delete(c.byIno, l.as.number)
+}
+
+// unlink removes a name from a folder of links.
+func (c *linkCache) unlink(dir int, name string) error {
+	remove := func() error { return unix.Unlinkat(dir, name, 0) }
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink < 2 {
+		return remove()
+	}
+	c.mu.Lock()
+	l := c.byIno[st.Ino]
+	c.mu.Unlock()
+	if l == nil {
+		return remove()
+	}
+	return l.ours(remove)
 }
 
 // overfull reports whether the copies in use take more than all may.
@@ -239,27 +254,18 @@ func (c *linkCache) remove(ls []*sharedFile) {
 }
 
 // make writes a copy, which has one user.
-func (c *linkCache) make(ctx context.Context, k linkKey, open func() (*os.File, error)) (*sharedFile, error) {
-	from, err := open()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = from.Close() }()
-	if st, err := from.Stat(); err != nil {
-		return nil, err
-	} else if st.Size() != k.digest.SizeBytes() {
-		return nil, fmt.Errorf("blob %s has %d bytes", k.digest, st.Size())
-	}
+func (c *linkCache) make(ctx context.Context, k linkKey, from *linkSource) (*sharedFile, error) {
 	c.mu.Lock()
 	c.serial++
 	n := c.serial
 	c.mu.Unlock()
-	l := &sharedFile{key: k, users: 1}
+	l := &sharedFile{key: k, users: 1, path: c.shards[n%linkShards] + "/" + strconv.FormatUint(n, 10)}
 	l.said.right(time.Now())
-	l.path = filepath.Join(c.dir, strconv.FormatUint(n%linkShards, 10), strconv.FormatUint(n, 10))
-	if l.as, err = copyTo(ctx, l.path, from, k); err != nil {
+	st, err := from.copyTo(ctx, l.path, k)
+	if err != nil {
 		_ = os.Remove(l.path)
 		return nil, err
 	}
+	l.as, l.changed = inodeOf(&st), st.Ctim
 	return l, nil
 }

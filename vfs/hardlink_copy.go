@@ -1,12 +1,12 @@
 package vfs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,36 +16,111 @@ import (
 // copyPiece is how much of a file is read between two looks at the context.
 const copyPiece = 256 << 10
 
-// copyTo makes the file path, with the bytes of from and what else k says. That they are
-// those of another blob is ErrDamaged.
-func copyTo(ctx context.Context, path string, from *os.File, k linkKey) (inode, error) {
-	to, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// smallCopy is the size up to which a blob is held in memory while copies of it are made.
+const smallCopy = 64 << 10
+
+// A linkSource is the blob that copies are made of, read or opened when the first one is. One
+// goroutine uses it, and closes it.
+type linkSource struct {
+	digest digest.Digest
+	open   func(ctx context.Context) (*os.File, error)
+
+	bytes []byte   // of a small blob; their hash is right
+	file  *os.File // of a large one
+}
+
+// close forgets what was read and opened: what comes next may be another file.
+func (s *linkSource) close() {
+	if s.file != nil {
+		_ = s.file.Close() // it was only read
+	}
+	s.bytes, s.file = nil, nil
+}
+
+// load reads or opens the blob, unless it was. One without bytes is not asked for.
+func (s *linkSource) load(ctx context.Context) error {
+	size := s.digest.SizeBytes()
+	if size == 0 || s.bytes != nil || s.file != nil {
+		return nil
+	}
+	file, err := s.open(ctx)
 	if err != nil {
-		return inode{}, err
+		return err
 	}
-	if err = copyBlob(ctx, to, from, k.digest); err == nil {
-		err = to.Chmod(os.FileMode(k.perm))
+	st, err := file.Stat()
+	if err == nil && st.Size() != size {
+		err = fmt.Errorf("blob %s has %d bytes", s.digest, st.Size())
 	}
-	if err = errors.Join(err, to.Close()); err != nil {
-		return inode{}, err
+	if err == nil && size > smallCopy {
+		s.file = file
+		return nil
 	}
-	mtime := time.Unix(k.sec, int64(k.nsec))
-	if err := os.Chtimes(path, mtime, mtime); err != nil {
-		return inode{}, err
+	if err == nil {
+		err = s.readSmall(ctx, file)
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return inode{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	return errors.Join(err, file.Close())
+}
+
+func (s *linkSource) readSmall(ctx context.Context, file *os.File) error {
+	b := bytes.NewBuffer(make([]byte, 0, s.digest.SizeBytes()))
+	if err := readPieces(ctx, file, s.digest.SizeBytes(), b); err != nil {
+		return err
 	}
-	return inodeOf(&st), nil
+	if got := digest.Of(s.digest.Function(), b.Bytes()); got != s.digest {
+		return wrongBlob(s.digest, got)
+	}
+	s.bytes = b.Bytes()
+	return nil
+}
+
+// copyTo makes the file path, with the bytes of the blob and what else k says, and tells what it is then.
+// That the bytes are those of another blob is ErrDamaged.
+func (s *linkSource) copyTo(ctx context.Context, path string, k linkKey) (st unix.Stat_t, err error) {
+	if err := s.load(ctx); err != nil {
+		return st, err
+	}
+	// As few system calls as can be: a tree may have thousands of small files.
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, k.perm&0o777)
+	if err != nil {
+		return st, &os.PathError{Op: "create", Path: path, Err: err}
+	}
+	to := os.NewFile(uintptr(fd), path)
+	if s.file != nil {
+		err = copyBlob(ctx, to, s.file, s.digest)
+	} else if len(s.bytes) > 0 {
+		_, err = to.Write(s.bytes)
+	}
+	if err == nil {
+		st, err = dress(fd, path, k)
+	}
+	return st, errors.Join(err, to.Close())
+}
+
+// dress gives a new file the attributes of k, and tells what it is then.
+func dress(fd int, path string, k linkKey) (st unix.Stat_t, err error) {
+	mtime := unix.Timespec{Sec: k.sec, Nsec: int64(k.nsec)}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{mtime, mtime}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return st, &os.PathError{Op: "set times", Path: path, Err: err}
+	}
+	err = unix.Fstat(fd, &st)
+	if err == nil && st.Mode&0o7777 != k.perm&0o777 { // the umask
+		if err = unix.Fchmod(fd, k.perm&0o777); err == nil {
+			err = unix.Fstat(fd, &st)
+		}
+	}
+	if err != nil {
+		return st, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st, nil
+}
+
+func wrongBlob(want, got digest.Digest) error {
+	return fmt.Errorf("blob %s: %w: its hash is %s", want, ErrDamaged, got.Hash())
 }
 
 // copyBlob copies and hashes the blob d. What shares its blocks with the other file is read
 // back, for that is what commands will read.
 func copyBlob(ctx context.Context, to, from *os.File, d digest.Digest) error {
-	if d.SizeBytes() == 0 {
-		return nil
-	}
 	h := digest.NewHasher(d.Function())
 	var err error
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
@@ -54,7 +129,7 @@ func copyBlob(ctx context.Context, to, from *os.File, d digest.Digest) error {
 		err = readPieces(ctx, from, d.SizeBytes(), io.MultiWriter(to, h))
 	}
 	if err == nil && h.Digest() != d {
-		err = fmt.Errorf("blob %s: %w: its hash is %s", d, ErrDamaged, h.Digest().Hash())
+		err = wrongBlob(d, h.Digest())
 	}
 	return err
 }
@@ -77,37 +152,6 @@ func readPieces(ctx context.Context, from io.ReaderAt, size int64, w io.Writer) 
 			return err
 		}
 		at += int64(n)
-	}
-	return nil
-}
-
-// verify reads a copy that was last seen to be right before due, or was written to since. The error
-// wraps ErrDamaged if it is wrong: no root gets it any more.
-func (c *linkCache) verify(ctx context.Context, l *sharedFile, due time.Time) error {
-	if !l.intact() {
-		due = time.Now()
-	}
-	err := l.said.look(due, func() error { return l.check(ctx) })
-	if errors.Is(err, ErrDamaged) {
-		c.spoil(l)
-		return fmt.Errorf("copy of blob %s: %w", l.key.digest, err)
-	}
-	return err
-}
-
-// check reads the copy.
-func (l *sharedFile) check(ctx context.Context) error {
-	f, err := os.Open(l.path)
-	if err != nil {
-		return damagedUnless(ctx, err)
-	}
-	defer func() { _ = f.Close() }()
-	h := digest.NewHasher(l.key.digest.Function())
-	if err := readPieces(ctx, f, l.key.digest.SizeBytes(), h); err != nil {
-		return damagedUnless(ctx, err)
-	}
-	if h.Digest() != l.key.digest {
-		return fmt.Errorf("%w: its hash is %s", ErrDamaged, h.Digest().Hash())
 	}
 	return nil
 }

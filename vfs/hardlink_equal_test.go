@@ -101,6 +101,43 @@ func TestEqualInputsAreApart(t *testing.T) {
 	})
 }
 
+// TestEqualInputsAreReadOnce: of many equal files the blob is read for a batch of them at a time, and one
+// without bytes never.
+func TestEqualInputsAreReadOnce(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		d := equals(t, src, "own", "sdk")
+		r := openRoot(t, f, RootSpec{Digest: d, Source: src})
+		same, empty := src.blob(t, "the same"), src.blob(t, "")
+		files := minKeptEntries/2 + 3 // of the same text
+		if n, most := src.calls(same), files/copyBatch+1; n > most {
+			t.Errorf("the blob of %d files was opened %d times, want %d at most", files, n, most)
+		}
+		if n := src.calls(empty); n != 0 {
+			t.Errorf("the empty blob was opened %d times", n)
+		}
+		assertChanged(t, r.Path(), 0)
+	})
+}
+
+// TestCopiesAreApartOnTheDisk: ext4 does not look for their inodes among those that roots have freed.
+func TestCopiesAreApartOnTheDisk(t *testing.T) {
+	f := openFS(t, Options{Method: HardLink})
+	var st unix.Statfs_t
+	if err := unix.Statfs(f.linkDir(), &st); err != nil || st.Type != unix.EXT4_SUPER_MAGIC {
+		t.Logf("it is not on ext4: %#x, %v", st.Type, err)
+		return
+	}
+	dir, err := os.Open(f.linkDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	if flags, err := unix.IoctlGetInt(int(dir.Fd()), unix.FS_IOC_GETFLAGS); err != nil || flags&topDirectory == 0 {
+		t.Errorf("the folder's flags are %#x, %v", flags, err)
+	}
+}
+
 // assertChanged fails the test unless so many files below dir are not what equals made them.
 func assertChanged(t *testing.T, dir string, want int) {
 	t.Helper()

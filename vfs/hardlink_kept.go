@@ -151,7 +151,7 @@ func (k *keptTrees) drop(t *keptTree) error {
 	}
 	k.mu.Unlock()
 	k.links.release(t.links)
-	return k.trash.put(t.dir)
+	return k.trash.putLinks(t.dir, k.links.unlink)
 }
 
 // add enters a tree that is made, and has one user.

@@ -22,7 +22,13 @@ const (
 // RemoveTree removes path with all below, also what is in folders that their owner may
 // not write to, and however deep it is, with few descriptors. That there is nothing at
 // path is no error. Nobody else may be at work there.
-func RemoveTree(path string) error {
+func RemoveTree(path string) error { return removeTree(path, unlink) }
+
+// unlink removes a name that is no folder's from the open folder dir.
+func unlink(dir int, name string) error { return unix.Unlinkat(dir, name, 0) }
+
+// removeTree is RemoveTree with another unlink, where path is a folder.
+func removeTree(path string, unlink func(dir int, name string) error) error {
 	err := os.Remove(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -34,7 +40,7 @@ func RemoveTree(path string) error {
 	if openErr != nil {
 		return &os.PathError{Op: "remove", Path: path, Err: openErr}
 	}
-	r := remover{top: top}
+	r := remover{top: top, unlink: unlink}
 	if err := errors.Join(r.empty(top, 1), top.Close()); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
@@ -43,8 +49,9 @@ func RemoveTree(path string) error {
 
 // A remover empties a folder.
 type remover struct {
-	top   *os.File
-	moved int // folders that came from below to top
+	top    *os.File
+	unlink func(dir int, name string) error
+	moved  int // folders that came from below to top
 }
 
 // empty removes what is in the folder, one of so many that are open. It goes on after an
@@ -75,7 +82,7 @@ func (r *remover) empty(dir *os.File, open int) (failed error) {
 
 // remove removes what is called name in the folder dir, one of so many that are open.
 func (r *remover) remove(dir int, name string, open int) error {
-	err := unix.Unlinkat(dir, name, 0)
+	err := r.unlink(dir, name)
 	if errors.Is(err, unix.EISDIR) {
 		err = r.removeFolder(dir, name, open)
 	}

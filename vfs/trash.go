@@ -26,12 +26,22 @@ type trash struct {
 
 	mu     sync.Mutex
 	serial int
-	queue  []string // guarded by mu, as is serial
+	queue  []rubbish // guarded by mu, as is serial
+}
+
+// rubbish is what is to be removed.
+type rubbish struct {
+	path string
+	// unlink removes a name that is no folder's from the open folder dir.
+	unlink func(dir int, name string) error
 }
 
 // put takes path away at once and removes it later. It returns an error if path
 // is still there.
-func (t *trash) put(path string) error {
+func (t *trash) put(path string) error { return t.putLinks(path, unlink) }
+
+// putLinks is put for a folder in which unlink removes files.
+func (t *trash) putLinks(path string, unlink func(dir int, name string) error) error {
 	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -43,14 +53,14 @@ func (t *trash) put(path string) error {
 		err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 		switch {
 		case err == nil:
-			t.later(to)
+			t.later(rubbish{to, unlink})
 			return nil
 		case errors.Is(err, unix.EEXIST): // of a process that was killed
 			continue
 		case errors.Is(err, unix.ENOENT):
 			return nil
 		}
-		return RemoveTree(path)
+		return removeTree(path, unlink)
 	}
 }
 
@@ -61,16 +71,16 @@ func (t *trash) sweep() error {
 		return nil
 	}
 	for _, e := range left {
-		t.later(filepath.Join(t.dir, e.Name()))
+		t.later(rubbish{filepath.Join(t.dir, e.Name()), unlink})
 	}
 	return err
 }
 
-func (t *trash) later(path string) {
+func (t *trash) later(what rubbish) {
 	t.mu.Lock()
 	n := len(t.queue)
 	if n < maxTrash {
-		t.queue = append(t.queue, path)
+		t.queue = append(t.queue, what)
 	}
 	if n == 0 {
 		t.remover.Add(1)
@@ -83,16 +93,16 @@ func (t *trash) later(path string) {
 			t.removeAll()
 		}()
 	case maxTrash:
-		t.remove(path)
+		t.remove(what)
 	}
 }
 
 func (t *trash) removeAll() {
 	for {
 		t.mu.Lock()
-		path := t.queue[0]
+		what := t.queue[0]
 		t.mu.Unlock()
-		t.remove(path)
+		t.remove(what)
 		t.mu.Lock()
 		t.queue = t.queue[1:]
 		n := len(t.queue)
@@ -103,8 +113,8 @@ func (t *trash) removeAll() {
 	}
 }
 
-func (t *trash) remove(path string) {
-	if err := RemoveTree(path); err != nil {
+func (t *trash) remove(what rubbish) {
+	if err := removeTree(what.path, what.unlink); err != nil {
 		t.log.Error("cannot remove what a root left", zap.Error(err))
 	}
 }

@@ -310,6 +310,71 @@ func TestWrittenCopies(t *testing.T) {
 	})
 }
 
+// TestRestoredCopies has a copy be written to and its times be set back, while a root shows it and while none does: its
+// change time tells, and nothing that roots do to their links is taken for that.
+func TestRestoredCopies(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		for i := range 8 { // the second one keeps a tree
+			r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+			var lib *sharedFile
+			r.lower.(*linkLayer).copies(func(l *sharedFile) bool {
+				if l.doubtful() {
+					t.Errorf("root %d: the copy at %s is doubted", i, l.path)
+				}
+				if l.key.digest == src.find(t, r.spec.Digest, "a/sdk/lib/7") && l.key.perm == 0o555 {
+					lib = l
+				}
+				return true
+			})
+			written := i >= 4
+			if i%2 == 1 {
+				if err := r.Close(); err != nil { // with its links, which is a change
+					t.Fatal(err)
+				}
+				f.trash.remover.Wait()
+			}
+			if written {
+				rotFile(t, lib.path)
+			}
+			if i%2 == 1 {
+				own := fmt.Sprint(i, "again")
+				r = openRoot(t, f, RootSpec{Name: own, Digest: sdk(t, src, own), Source: src})
+			}
+			if err := r.Vouch(t.Context()); errors.Is(err, ErrDamaged) != written || !written && err != nil {
+				t.Errorf("root %d: %v", i, err)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f.trash.remover.Wait()
+		}
+	})
+}
+
+// TestTouchedCopies: a copy of which somebody has changed only what does not matter is read once, and right.
+func TestTouchedCopies(t *testing.T) {
+	linkedWays(t, func(t *testing.T, f *FS) {
+		src := newFakeSource(t)
+		r := openRoot(t, f, RootSpec{Digest: sdk(t, src, "own"), Source: src})
+		var l *sharedFile
+		r.lower.(*linkLayer).copies(func(s *sharedFile) bool {
+			l = s
+			return false
+		})
+		mode, before := os.FileMode(l.as.mode&0o777), time.Now()
+		if err := errors.Join(os.Chmod(l.path, 0o600), os.Chmod(l.path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Vouch(t.Context()); err != nil || !l.said.since(before) || l.doubtful() {
+			t.Errorf("%v; it was read: %t, it is doubted: %t", err, l.said.since(before), l.doubtful())
+		}
+		if err := r.Intact(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // verifiedSource can fetch a blob again that is wrong.
 type verifiedSource struct {
 	*fakeSource

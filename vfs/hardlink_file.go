@@ -1,0 +1,146 @@
+package vfs
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// sharedFile is one copy. Its name in the cache stays while it has users.
+type sharedFile struct {
+	key  linkKey
+	path string
+	as   inode   // as it was made
+	said verdict // of its bytes
+
+	// names is held while a name of it is made or removed, or its change time looked at: no other I/O.
+	names sync.Mutex
+	// changed is the change time that we know of, and doubt, that somebody else has changed the file since
+	// it was read. Nobody can set a change time; our own changes, which are of names, we know. Guarded by names.
+	changed unix.Timespec
+	doubt   bool
+
+	// Guarded by linkCache.mu.
+	users   int
+	idle    *list.Element // set while users is 0
+	retired bool          // nobody else gets it: it was changed, or can have no more links
+}
+
+// inode is what stays the same of a file that nobody changes. The change time is
+// not: making and removing links sets it.
+type inode struct {
+	number uint64
+	size   int64
+	mode   uint32
+	mtime  unix.Timespec
+}
+
+func inodeOf(st *unix.Stat_t) inode {
+	return inode{st.Ino, st.Size, uint32(st.Mode), st.Mtim}
+}
+
+// intact reports whether the copy is what was made, as far as its inode tells, and nobody
+// has found its bytes wrong.
+func (l *sharedFile) intact() bool {
+	var st unix.Stat_t
+	return !l.said.wrong.Load() && unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
+}
+
+// link makes a name of the copy in a folder.
+func (l *sharedFile) link(dir int, name string) error {
+	return l.ours(func() error { return unix.Linkat(unix.AT_FDCWD, l.path, dir, name, 0) })
+}
+
+// ours does what changes the file's change time. Who changes the file between the look before and the
+// operation itself, a few microseconds, is not seen.
+func (l *sharedFile) ours(op func() error) error {
+	l.names.Lock()
+	defer l.names.Unlock()
+	l.lookLocked()
+	err := op()
+	var st unix.Stat_t
+	if unix.Lstat(l.path, &st) == nil {
+		l.changed = st.Ctim
+	}
+	return err
+}
+
+// lookLocked notes whether somebody else has changed the file. It reports whether its inode is what was made.
+func (l *sharedFile) lookLocked() bool {
+	var st unix.Stat_t
+	if unix.Lstat(l.path, &st) != nil {
+		l.doubt = true
+		return false
+	}
+	if st.Ctim != l.changed {
+		l.doubt, l.changed = true, st.Ctim
+	}
+	return inodeOf(&st) == l.as
+}
+
+// doubtful reports whether somebody else may have written to the file since it was read.
+func (l *sharedFile) doubtful() bool {
+	l.names.Lock()
+	defer l.names.Unlock()
+	return !l.lookLocked() || l.doubt
+}
+
+// setDoubt says that nothing, or something, is known against the file as it is now.
+func (l *sharedFile) setDoubt(doubt bool) {
+	l.names.Lock()
+	defer l.names.Unlock()
+	l.lookLocked()
+	l.doubt = doubt
+}
+
+// verify reads a copy that was last seen to be right before due, or was changed since. The error
+// wraps ErrDamaged if it is wrong: no root gets it any more.
+func (c *linkCache) verify(ctx context.Context, l *sharedFile, due time.Time) error {
+	written := l.doubtful()
+	if written {
+		due = time.Now()
+	}
+	err := l.said.look(due, func() error { return l.check(ctx) })
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	c.spoil(l)
+	if written {
+		err = fmt.Errorf("%w: its file was written to, by a command perhaps", err)
+	}
+	return fmt.Errorf("copy of blob %s: %w", l.key.digest, err)
+}
+
+// check reads the copy. What changes meanwhile is doubtful again.
+func (l *sharedFile) check(ctx context.Context) error {
+	l.setDoubt(false)
+	err := l.read(ctx)
+	if err != nil {
+		l.setDoubt(true)
+	}
+	return err
+}
+
+func (l *sharedFile) read(ctx context.Context) error {
+	f, err := os.Open(l.path)
+	if err != nil {
+		return damagedUnless(ctx, err)
+	}
+	defer func() { _ = f.Close() }()
+	h := digest.NewHasher(l.key.digest.Function())
+	if err := readPieces(ctx, f, l.key.digest.SizeBytes(), h); err != nil {
+		return damagedUnless(ctx, err)
+	}
+	if h.Digest() != l.key.digest {
+		return fmt.Errorf("%w: its hash is %s", ErrDamaged, h.Digest().Hash())
+	}
+	return nil
+}
