@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -45,7 +46,15 @@ type execution struct {
 	timeout          time.Duration
 	noCache, skip    bool
 	quiet            bool
+	live             string
 }
+
+// What --live may be.
+const (
+	liveAuto = "auto"
+	liveOn   = "on"
+	liveOff  = "off"
+)
 
 func execCommand() *cobra.Command {
 	e := &execution{}
@@ -76,6 +85,8 @@ func execCommand() *cobra.Command {
 	f.BoolVar(&e.skip, "skip-cache", false, "run even if the result is in the cache")
 	e.client.Flags(f)
 	f.BoolVar(&e.quiet, "quiet", false, "show no progress")
+	f.StringVar(&e.live, "live", liveAuto, "`when` to print output while the command runs: auto (on a terminal), on or off.\n"+
+		"It is vouched for at the end only, and printed anew if the action was started over")
 	return cmd
 }
 
@@ -86,6 +97,9 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	}
 	if e.timeout < 0 {
 		return fmt.Errorf("--timeout: %v is no time that a command could run", e.timeout)
+	}
+	if !slices.Contains([]string{liveAuto, liveOn, liveOff}, e.live) {
+		return fmt.Errorf("--live: %q is none of %s, %s and %s", e.live, liveAuto, liveOn, liveOff)
 	}
 	e.outputs = cleanOutputs(e.outputs)
 	if _, ok := e.env["PATH"]; !ok {
@@ -117,9 +131,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
-	shown := printed{
-		stdout: client.NewLive(afterProgress{progress, os.Stdout}), stderr: client.NewLive(afterProgress{progress, os.Stderr}),
-	}
+	shown := printed{stdout: e.view(progress, os.Stdout), stderr: e.view(progress, os.Stderr)}
 	outcome, err := client.Execute(ctx, conn, client.Request{
 		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
 		Command: client.NewCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
@@ -136,8 +148,17 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	return e.finish(ctx, cas.NewClient(conn, cas.ClientOptions{InstanceName: e.instance}), outcome, shown)
 }
 
-// A printed is what exec has printed while the command ran.
+// A printed is what exec has printed while the command ran; nil: nothing.
 type printed struct{ stdout, stderr *client.Live }
+
+// view is where a stream of the command is shown while it runs. Nil: nowhere. Programs that read ours get what the
+// result has and nothing else: a run may be started over, and what it had printed until then be wrong.
+func (e *execution) view(p *progress, out *os.File) *client.Live {
+	if e.live == liveOff || e.live == liveAuto && !isTerminal(out) {
+		return nil
+	}
+	return client.NewLive(afterProgress{p, out})
+}
 
 // An afterProgress writes to out when the line of progress is out of the way.
 type afterProgress struct {
@@ -150,11 +171,15 @@ func (a afterProgress) Write(b []byte) (int, error) {
 	return a.out.Write(b)
 }
 
-// printRest prints what of a command's output was not printed while it ran.
-func printRest(out io.Writer, live *client.Live, final []byte) {
-	rest, whole := live.Rest(final)
-	if whole {
-		fmt.Fprintln(os.Stderr, "the action was run again, and this is what counts:")
+// printRest prints what of a command's output was not printed while it ran, all of it if that was a run that does
+// not count.
+func printRest(out io.Writer, stream string, live *client.Live, final []byte) {
+	rest := final
+	if live != nil {
+		var whole bool
+		if rest, whole = live.Rest(final); whole {
+			fmt.Fprintf(os.Stderr, "\nthe action was started over: what it printed before does not count; its %s is:\n", stream)
+		}
 	}
 	_, _ = out.Write(rest)
 }
@@ -175,10 +200,10 @@ func (e *execution) finish(ctx context.Context, storage *cas.Client, outcome *cl
 	stdout, outErr := client.Output(ctx, storage, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 	stderr, errErr := client.Output(ctx, storage, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())
 	if outErr == nil {
-		printRest(os.Stdout, shown.stdout, stdout)
+		printRest(os.Stdout, "standard output", shown.stdout, stdout)
 	}
 	if errErr == nil {
-		printRest(os.Stderr, shown.stderr, stderr)
+		printRest(os.Stderr, "standard error", shown.stderr, stderr)
 	}
 	if outcome.Status != nil {
 		s := status.Convert(outcome.Status)

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +24,32 @@ func TestVariables(t *testing.T) {
 		if err := v.Set(pair); err == nil {
 			t.Errorf("%q is taken", pair)
 		}
+	}
+}
+
+// TestWhatIsShownLive: only people see what is not vouched for, unless it is asked for.
+func TestWhatIsShownLive(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = terminal.Close() }()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(read.Close(), write.Close()) }()
+	for when, want := range map[string][2]bool{liveAuto: {true, false}, liveOn: {true, true}, liveOff: {false, false}} {
+		for i, out := range []*os.File{terminal, write} {
+			e := &execution{live: when}
+			if got := e.view(newProgress(out, true), out) != nil; got != want[i] {
+				t.Errorf("--live=%s, %s: shown %t", when, out.Name(), got)
+			}
+		}
+	}
+	e := &execution{live: "sometimes"}
+	if err := e.run(t.Context(), []string{"true"}); err == nil || !strings.Contains(err.Error(), "--live") {
+		t.Errorf("got %v", err)
 	}
 }
 

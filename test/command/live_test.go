@@ -1,25 +1,68 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestLiveOutput sees what a command prints before it has ended, and all of it once.
+// TestLiveOutput sees what a command prints before it has ended, and all of it once. Who did not ask for
+// that gets it when it has ended.
 func TestLiveOutput(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
 	farm, address := f.Up(filepath.Join(f.Dir, "data"))
 	gate := filepath.Join(f.Dir, "gate")
-	client := f.Exec(address, "--timeout", "50s", "--", "/bin/sh", "-c",
-		fmt.Sprintf("echo first; echo warning >&2; until [ -e %s ]; do sleep 0.05; done; echo second", gate))
-	client.WaitFor(&client.Stdout, regexp.MustCompile(`^first\n$`))
-	client.WaitFor(&client.Stderr, regexp.MustCompile(`(?m)^warning$`))
+	script := fmt.Sprintf("echo first; echo warning >&2; until [ -e %s ]; do sleep 0.05; done; echo second", gate)
+	run := func(args ...string) *programs.Process {
+		return f.Exec(address, append(args, "--timeout", "50s", "--", "/bin/sh", "-c", script)...)
+	}
+	live, later := run("--live=on"), run() // of one run
+	live.WaitFor(&live.Stdout, regexp.MustCompile(`^first\n$`))
+	live.WaitFor(&live.Stderr, regexp.MustCompile(`(?m)^warning$`))
+	if got := later.Stdout.String(); got != "" {
+		f.Errorf("%q is printed while the command runs", got)
+	}
 	f.Write("gate", "")
-	client.Expect(0, "first\nsecond\n", "warning\n", "!again")
+	for _, client := range []*programs.Process{live, later} {
+		client.Expect(0, "first\nsecond\n", "warning\n", "!over")
+	}
+	farm.Drain()
+	startedOver(f)
+}
+
+// startedOver has the input of an action be damaged, which prints it, so that it is run again: what counts is
+// printed once, and who was shown the first run is told that it does not count.
+func startedOver(f *programs.Test) {
+	f.Helper()
+	const right, wrong = "good bytes\n", "food bytes\n"
+	data := filepath.Join(f.Dir, "data")
+	farm, address := f.Up(data)
+	f.Write("in/text", right)
+	gate := filepath.Join(f.Dir, "second gate")
+	run := func(script string, args ...string) *programs.Process {
+		return f.Exec(address, append(args, "--timeout", "50s", "--input", "in", "--", "/bin/sh", "-c", script)...)
+	}
+	run("cat text").Expect(0, right)
+	blob := filepath.Join(data, "worker", "cas", filepath.FromSlash(cas.BlobPath(digest.Of(digest.SHA256, []byte(right)))))
+	if b, err := os.ReadFile(blob); err != nil || !bytes.Equal(b, []byte(right)) {
+		f.Fatalf("the worker has %q of the input: %v", b, err)
+	}
+	if err := os.WriteFile(blob, []byte(wrong), 0); err != nil {
+		f.Fatal(err)
+	}
+	script := fmt.Sprintf("cat text; until [ -e '%s' ]; do sleep 0.05; done", gate)
+	live, later := run(script, "--live=on"), run(script)
+	live.WaitFor(&live.Stdout, regexp.MustCompile(`^`+wrong+`$`))
+	f.Write("second gate", "")
+	later.Expect(0, right, "!over")
+	live.Expect(0, wrong+right, "the action was started over: what it printed before does not count; its standard output is:\n")
 	farm.Drain()
 }
