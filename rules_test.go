@@ -69,7 +69,11 @@ var floors = map[string]int{
 	"client": 4,
 	"web":    4,
 
-	"farm": 5, // puts parts together
+	"farm/flags":  3,
+	"farm/dial":   3,
+	"farm/config": 3,
+	"farm/serve":  4,
+	"farm":        5, // puts parts together
 
 	// For developers.
 	"bench/report":    1,

@@ -10,14 +10,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -32,11 +30,11 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
-	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 // everyRPC says who may make the calls of each method that our programs serve: nobody
@@ -109,23 +107,23 @@ access:
 type guardedFarm struct {
 	*testing.T
 	address string
-	callers map[string]*Client
+	callers map[string]*dial.Client
 }
 
 func newGuardedFarm(t *testing.T, config string) *guardedFarm {
 	t.Helper()
 	a := certtest.New(t)
 	cert, key := a.Server("server")
-	s := &Scheduler{Ports: Ports{Cert: cert, Key: key, ClientCA: a.File}, HTTP: freePort(t)}
+	s := &Scheduler{Ports: serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, HTTP: freePort(t)}
 	if config != "" {
-		s.ConfigFile = configFile(t, config)
+		s.ConfigFile = writeConfig(t, config)
 	}
-	f := &guardedFarm{T: t, callers: map[string]*Client{"nobody": {CA: a.File}}}
+	f := &guardedFarm{T: t, callers: map[string]*dial.Client{"nobody": {CA: a.File}}}
 	for name, units := range map[string][]string{
 		"user": nil, "results": nil, "team": nil, "worker": {auth.WorkersGroup}, "admin": {auth.AdminsGroup},
 	} {
 		cert, key := a.Client(name, units...)
-		f.callers[name] = &Client{CA: a.File, Cert: cert, Key: key}
+		f.callers[name] = &dial.Client{CA: a.File, Cert: cert, Key: key}
 	}
 	f.address = startScheduler(t, s)
 	f.checkPages(s.HTTP)
@@ -176,7 +174,7 @@ func (f *guardedFarm) checkPages(address string) {
 	}
 }
 
-func (f *guardedFarm) tls(c *Client) *tls.Config {
+func (f *guardedFarm) tls(c *dial.Client) *tls.Config {
 	f.Helper()
 	authorities, err := os.ReadFile(c.CA)
 	if err != nil {
@@ -355,69 +353,6 @@ func TestAccessByDefault(t *testing.T) {
 	}
 }
 
-func TestAccessFile(t *testing.T) {
-	keys := filepath.Join(t.TempDir(), "keys.json")
-	var got auth.Options
-	err := loadConfig(configFile(t, `
-tokens:
-  - issuer: https://issuer.example.com
-    audience: farm
-    keys_file: `+keys+`
-    user_claim: email
-    user_prefix: "x:"
-    groups_claim: roles
-    leeway: 1m
-access:
-  - {users: [a, "b*"], groups: [g], claims: {ref: "refs/heads/*"}, instances: [main], may: [execute, read]}
-  - {anyone: true, may: [read]}
-`), &core.Config{}, &got, &sizeclass.Options{})
-	want := auth.Options{
-		Issuers: []auth.Issuer{{
-			Name: "https://issuer.example.com", Audience: "farm", KeysFile: keys, UserClaim: "email", UserPrefix: "x:",
-			GroupsClaim: "roles", Leeway: time.Minute,
-		}},
-		Rules: []auth.Rule{
-			{
-				Users: []string{"a", "b*"}, Groups: []string{"g"}, Claims: map[string]string{"ref": "refs/heads/*"},
-				Instances: []string{"main"}, May: []auth.Right{auth.Execute, auth.Read},
-			},
-			{Anyone: true, May: []auth.Right{auth.Read}},
-		},
-	}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for text, want := range map[string]string{
-		"tokens:\n- issuer: https://a\n":              "scheduler.yaml:2:3: tokens[0]: the issuer has no audience",
-		"access:\n- {users: [a], may: [reed]}\n":      `scheduler.yaml:2:3: access[0]: right "reed" is none of`,
-		"access:\n- {users: a, may: [read]}\n":        "access[0].users: this has to be a list",
-		"access:\n- {anyone: perhaps, may: [read]}\n": `access[0].anyone: "perhaps" is neither true nor false`,
-		"access:\n- {user: a, may: [read]}\n":         "access[0].user: there is no such field",
-	} {
-		if err := loadConfig(configFile(t, text), &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-}
-
-// TestDocumentedAccess reads the example of the documentation.
-func TestDocumentedAccess(t *testing.T) {
-	text, example := documented(t, "SECURITY")
-	example = strings.ReplaceAll(example, "keys_file: /etc/forerunner/sso-keys.json", "")
-	var o auth.Options
-	if err := loadConfig(configFile(t, example), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) != 5 {
-		t.Errorf("%+v, %v", o, err)
-	}
-	if _, err := auth.New(o); err != nil {
-		t.Error(err)
-	}
-	for _, right := range auth.Rights() {
-		if !strings.Contains(text, "| `"+string(right)+"` |") {
-			t.Errorf("right %s is not explained", right)
-		}
-	}
-}
-
 // TestUsersHaveTheirOwnBranches checks that who calls gets to where workers are shared.
 func TestUsersHaveTheirOwnBranches(t *testing.T) {
 	f := newGuardedFarm(t, "queues:\n- levels: [{key: user}, {key: claim, name: cert.ou}]\n")
@@ -471,18 +406,12 @@ func blobOf(t *testing.T, m proto.Message) *repb.BatchUpdateBlobsRequest_Request
 	return &repb.BatchUpdateBlobsRequest_Request{Digest: digest.Of(digest.SHA256, b).Proto(), Data: b}
 }
 
-// TestDeployedAccess reads the configuration that the manifests of deploy give a scheduler.
-func TestDeployedAccess(t *testing.T) {
-	text, err := os.ReadFile("../deploy/kubernetes/scheduler.yaml")
-	if err != nil {
+// writeConfig makes a configuration file.
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var config struct{ Data map[string]string } // the first document
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
-	var o auth.Options
-	if err := loadConfig(configFile(t, config.Data["scheduler.yaml"]), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) < 3 {
-		t.Errorf("%+v, %v", o, err)
-	}
+	return file
 }

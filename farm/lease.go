@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
@@ -99,9 +100,9 @@ func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, serves func(a
 	if err != nil {
 		return err
 	}
-	ready := &readiness{}
-	ready.add("lease "+s.Lease, func() error { return errors.New("another scheduler has it") })
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, config.protect, shown{registry: newRegistry(), ready: ready})
+	ready := &serve.Readiness{}
+	ready.Add("lease "+s.Lease, func() error { return errors.New("another scheduler has it") })
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, config.protect, serve.Shown{Registry: serve.NewRegistry(), Ready: ready})
 	if err != nil {
 		return err
 	}

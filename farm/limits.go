@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
@@ -53,7 +54,7 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	default:
 		return slotPlan{}, fmt.Errorf("--cgroup: %q is none of require, auto and off", w.Cgroup)
 	}
-	memory, err := parseSize(w.SlotMemory)
+	memory, err := flags.ParseSize(w.SlotMemory)
 	if err != nil {
 		return slotPlan{}, fmt.Errorf("--slot-memory: %w", err)
 	}
@@ -139,14 +140,14 @@ func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 
 // writes are the bounds of what an action writes in memory and returns.
 func (w *Worker) writes() (upperMemory int64, outputs worker.OutputPolicy, err error) {
-	if upperMemory, err = parseSize(w.UpperMemory); err != nil {
+	if upperMemory, err = flags.ParseSize(w.UpperMemory); err != nil {
 		return 0, outputs, fmt.Errorf("--upper-memory: %w", err)
 	}
 	outputs.Files = w.MaxOutputFiles
-	if outputs.Bytes, err = parseSize(w.MaxOutputBytes); err != nil {
+	if outputs.Bytes, err = flags.ParseSize(w.MaxOutputBytes); err != nil {
 		return 0, outputs, fmt.Errorf("--max-output-bytes: %w", err)
 	}
-	if outputs.Scratch, err = parseSize(w.MaxScratch); err != nil {
+	if outputs.Scratch, err = flags.ParseSize(w.MaxScratch); err != nil {
 		return 0, outputs, fmt.Errorf("--max-scratch: %w", err)
 	}
 	return upperMemory, outputs, nil

@@ -2,14 +2,13 @@ package farm
 
 import (
 	"net"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/bytestream"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/web"
@@ -27,7 +26,7 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, records kv.
 			return storage.of(instance, fn)
 		},
 		Profiles: records,
-		ReadOnly: !guarded && (err != nil || !isLoopback(host)),
+		ReadOnly: !guarded && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})
 }
@@ -43,36 +42,8 @@ func (s *Scheduler) Pages() string {
 		return strings.TrimSuffix(s.PageURL, "/") + "/"
 	}
 	host, port, err := net.SplitHostPort(s.HTTP)
-	if err != nil || port == "0" || !isLoopback(host) {
+	if err != nil || port == "0" || !dial.IsLoopback(host) {
 		return ""
 	}
 	return strings.Replace(s.Scheme(), "grpc", "http", 1) + s.HTTP + "/"
-}
-
-// site returns pages as they are for those who may look, and forms for those who may administer.
-func (p protection) site(pages http.Handler) http.Handler {
-	look, change := p.pages(auth.Observe, pages), p.pages(auth.Administer, pages)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			look.ServeHTTP(w, r)
-			return
-		}
-		change.ServeHTTP(w, r)
-	})
-}
-
-// localOnly refuses what a browser was made to ask by a page from elsewhere, whose name was
-// let point to this machine meanwhile. It is for ports on loopback.
-func localOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if host != "localhost" && net.ParseIP(host) == nil {
-			http.Error(w, "this port is for this machine: ask it by its IP address or as localhost", http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

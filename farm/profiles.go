@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/prefetch"
 )
 
@@ -26,14 +28,14 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 
 // memoryCache returns the bytes of MemoryCache or, without it, what there is memory for.
 func (w *Worker) memoryCache() (int64, error) {
-	n, err := parseSize(w.MemoryCache)
+	n, err := flags.ParseSize(w.MemoryCache)
 	if err != nil {
 		return 0, fmt.Errorf("--memory-cache: %w", err)
 	}
 	if n > 0 {
 		return n, nil
 	}
-	return w.Callers.Memory.cacheBytes(directoryBytes)
+	return w.Callers.Memory.CacheBytes(serve.DirectoryBytes)
 }
 
 // flushTimeout bounds how long the end of a worker waits for its profiles.

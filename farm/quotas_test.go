@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/kv/redistest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -65,7 +66,7 @@ func TestQuotasWithoutAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, state := range []State{State("bolt:" + folder), "grpc://127.0.0.1:1"} {
-		records, closeRecords, err := state.open(filepath.Join(folder, "file"), &Client{}, zap.NewNop())
+		records, closeRecords, err := state.open(filepath.Join(folder, "file"), &dial.Client{}, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +111,11 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	redis := redistest.Start(t)
 	state := State("redis://" + redis.Addr)
-	cohorts := configFile(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
+	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
 	redis.Kill()
 	startTurns(t, Scheduler{State: state, CacheSize: "10M"}).serves()
 	f := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts})
-	conn, err := Dial(f.serves())
+	conn, err := dial.Dial(f.serves())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,12 @@
 package farm
 
 import (
-	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -57,26 +53,4 @@ func TestSchedulerIsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, s.HTTP, http.StatusOK, "ready")
-}
-
-// TestProbesThatHang asks for what never answers: each who asks is told so in time, and nothing is tried twice.
-func TestProbesThatHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &readiness{}
-		var tries atomic.Int32
-		hangs := make(chan struct{})
-		r.add("disk", func() error { tries.Add(1); <-hangs; return errors.New("it is slow") })
-		for range 3 {
-			start, w := time.Now(), httptest.NewRecorder()
-			r.ServeHTTP(w, nil)
-			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk: no answer") || time.Since(start) != probePatience {
-				t.Errorf("%d %q after %v", w.Code, w.Body, time.Since(start))
-			}
-		}
-		close(hangs)
-		synctest.Wait()
-		if tries.Load() != 1 {
-			t.Errorf("%d tries at the same time", tries.Load())
-		}
-	})
 }

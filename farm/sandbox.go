@@ -11,29 +11,12 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
 )
-
-// choice is the value of a flag that takes one of a few words.
-type choice struct {
-	value *string
-	words []string
-}
-
-func (c choice) String() string { return *c.value }
-func (c choice) Type() string   { return "choice" }
-
-func (c choice) Set(s string) error {
-	for _, w := range c.words {
-		if s == w {
-			*c.value = s
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is none of %q", s, c.words)
-}
 
 // The values of --sandbox and of --network.
 const (
@@ -47,9 +30,9 @@ const (
 // IsolationFlags registers the flags that say how commands are kept apart.
 func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
 	w.Sandbox = sandboxAuto
-	f.Var(choice{&w.Sandbox, []string{sandboxAuto, sandboxNamespaces, sandboxNone}}, "sandbox",
+	f.Var(flags.Choice(&w.Sandbox, sandboxAuto, sandboxNamespaces, sandboxNone), "sandbox",
 		"`kind` of sandbox that commands run in: namespaces; none; auto, namespaces where this machine can")
-	f.Var(choice{&w.Network, []string{networkOn, networkOff}}, "network",
+	f.Var(flags.Choice(&w.Network, networkOn, networkOff), "network",
 		"`on` or off for commands whose platform does not say network=on or off (default off; on without a sandbox)")
 	f.StringArrayVar(&w.Show, "show", nil, "`path` of a file or folder of this machine that commands see, read-only, besides /usr, /opt "+
 		"and what docs/ISOLATION.md lists; repeatable")
@@ -164,7 +147,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 
 // files are those that the flags and the configuration name.
 func (w *Worker) files() []string {
-	return slices.Concat(configFiles(w.ConfigFile), []string{w.Policies, w.State.file()}, w.Ports.files(), w.Client.files(), w.HideFiles)
+	return slices.Concat(config.Files(w.ConfigFile), []string{w.Policies, w.State.file()}, w.Ports.Files(), w.Client.Files(), w.HideFiles)
 }
 
 // makeFile makes an empty file, so that it can be hidden before it is written; who opens it says why

@@ -19,6 +19,10 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -68,14 +72,14 @@ type Scheduler struct {
 	Record string
 	Config core.Config
 	Logger *zap.Logger
-	Ports  Ports
+	Ports  serve.Ports
 	// Callers bound what is taken in, and say how much memory there is.
-	Callers Callers
+	Callers serve.Callers
 	// Tracing is also the worker's, if there is one in this process.
-	Tracing Tracing
+	Tracing serve.Tracing
 	// Client is whom storage elsewhere is shown.
-	Client Client
-	local  *inProcess // for a worker in this process; nil: there is none
+	Client dial.Client
+	local  *serve.InProcess // for a worker in this process; nil: there is none
 }
 
 // Flags registers the flags of a scheduler.
@@ -84,10 +88,10 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
 	s.PageFlags(f)
 	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options, see docs/STORAGE.md (default dir:DATA/storage)")
-	actionCacheFlag(f, &s.ActionCache)
-	f.StringVar(&s.Data, "data", DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
+	dial.ActionCacheFlag(f, &s.ActionCache)
+	f.StringVar(&s.Data, "data", flags.DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
 	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
-	verifyFlag(f, &s.VerifyEvery)
+	flags.VerifyEvery(f, &s.VerifyEvery)
 	s.Scrub.Flags(f)
 	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
 	s.Ports.Flags(f)
@@ -121,17 +125,17 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 // Join has w work for s in this process, over connections that nobody else can make.
 // It comes before the Run of either.
 func (s *Scheduler) Join(w *Worker) {
-	s.local = newInProcess()
-	w.Client.connect = s.local.dial
-	address := "grpc://" + inProcessNetwork + ":0"
+	s.local = serve.NewInProcess()
+	w.Client.Connect = s.local.Dial
+	address := "grpc://" + serve.InProcessNetwork + ":0"
 	w.Scheduler, w.Storage, w.State = address, address, State(address)
 }
 
 // Files are those that the flags and the configuration name.
-func (s *Scheduler) Files() []string { return append(configFiles(s.ConfigFile), s.Ports.files()...) }
+func (s *Scheduler) Files() []string { return append(config.Files(s.ConfigFile), s.Ports.Files()...) }
 
 // Scheme returns what the addresses of clients of s begin with.
-func (s *Scheduler) Scheme() string { return s.Ports.scheme() }
+func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.
@@ -141,20 +145,20 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return err
 	}
 	protect := config.protect
-	registry := newRegistry()
-	clients := &activity{}
-	storage, err := s.openStorage(ctx, scrubLoad{clients.movesBlobs, s.Logger, registry}, protect.guard != nil)
+	registry := serve.NewRegistry()
+	clients := &serve.Activity{}
+	storage, err := s.openStorage(ctx, scrubLoad{clients.MovesBlobs, s.Logger, registry}, protect.Guard != nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
 	// Not before: clients would wait here for as long as storage does not answer, and not try elsewhere.
-	listener, err := s.Ports.listen(ctx, "--listen", s.Listen)
+	listener, err := s.Ports.Listen(ctx, "--listen", s.Listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	tracer, endTracing, err := s.Tracing.open(ctx, "forerunner-scheduler", s.Logger)
+	tracer, endTracing, err := s.Tracing.Open(ctx, "forerunner-scheduler", s.Logger)
 	if err != nil {
 		return err
 	}
@@ -189,7 +193,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
-	server, health, err := newGRPC(registry, clients, protect, s.Callers)
+	server, health, err := serve.NewGRPC(registry, clients, protect, s.Callers)
 	if err != nil {
 		return err
 	}
@@ -198,23 +202,23 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	storage.serveStreams(server, sched)
 	kv.RegisterFSAC(server, records)
 	kv.RegisterISCC(server, records)
-	if err := s.checkAccess(protect.guard, server); err != nil {
+	if err := s.checkAccess(protect.Guard, server); err != nil {
 		return err
 	}
-	pages, err := s.pages(sched, storage, records, protect.guard != nil)
+	pages, err := s.pages(sched, storage, records, protect.Guard != nil)
 	if err != nil {
 		return err
 	}
-	can := &readiness{}
-	can.add("scheduler", serving(ctx))
-	can.add("storage", storage.ready)
-	stopHTTP, err := s.Ports.serveHTTP(ctx, s.HTTP, protect, shown{registry, can, protect.site(pages.Handler())})
+	can := &serve.Readiness{}
+	can.Add("scheduler", serve.Serving(ctx))
+	can.Add("storage", storage.ready)
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, protect, serve.Shown{Registry: registry, Ready: can, Pages: protect.Site(pages.Handler())})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopHTTP()) }()
 
-	calls, err := s.Callers.accept(sched.Watch(listener), server, protect)
+	calls, err := s.Callers.Accept(sched.Watch(listener), server, protect)
 	if err != nil {
 		return err
 	}
@@ -225,7 +229,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 // schedulerParts are what a Scheduler consists of while it runs.
 type schedulerParts struct {
 	listener net.Listener
-	clients  *activity
+	clients  *serve.Activity
 	server   *intake.Server
 	health   *health.Server
 	sched    *scheduler.Server
@@ -249,14 +253,14 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 	}
 	group.Go(func() error {
 		<-groupCtx.Done()
-		stopGRPC(p.server, p.health)
+		serve.StopGRPC(p.server, p.health)
 		return nil
 	})
 	var readyErr error
 	if ready != nil {
 		group.Go(func() error {
 			if readyErr = ready(p.listener.Addr().String()); readyErr == nil && s.EndsWithReady {
-				p.clients.waitQuiet(ctx)
+				p.clients.WaitQuiet(ctx)
 				stop()
 			}
 			return readyErr
@@ -305,7 +309,7 @@ const resultHold = time.Second
 type schedulerConfig struct {
 	scheduler core.Config
 	sizes     sizeclass.Options
-	protect   protection
+	protect   serve.Protection
 }
 
 func (s *Scheduler) configured() (c schedulerConfig, err error) {
@@ -313,11 +317,11 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	c.scheduler.ResultHold = resultHold
 	access := auth.Options{Logger: s.Logger}
 	if s.ConfigFile != "" {
-		if err := loadConfig(s.ConfigFile, &c.scheduler, &access, &c.sizes); err != nil {
+		if err := config.Load(s.ConfigFile, &c.scheduler, &access, &c.sizes); err != nil {
 			return c, fmt.Errorf("--config: %w", err)
 		}
 	}
-	c.protect, err = s.Ports.protect(access)
+	c.protect, err = s.Ports.Protect(access)
 	return c, err
 }
 
@@ -327,7 +331,7 @@ func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error 
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
 	}
-	if host, _, _ := net.SplitHostPort(s.Listen); !isLoopback(host) {
+	if host, _, _ := net.SplitHostPort(s.Listen); !dial.IsLoopback(host) {
 		s.Logger.Warn("whoever reaches this port can run commands on the workers: nobody is asked who he is "+
 			"(--tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
 	}
@@ -380,7 +384,7 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 		return nil, errors.New("--cache-writes: the action cache is elsewhere, and says itself who may write it")
 	}
 	s.Client.Logger = s.Logger
-	remote, err := s.Client.openStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
+	remote, err := s.Client.OpenStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
 	if err != nil {
 		return nil, err
 	}
@@ -394,10 +398,10 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 		},
 		capabilities: answer.GetCacheCapabilities(),
 		ready: func() error {
-			limited, cancel := context.WithTimeout(ctx, probePatience)
+			limited, cancel := context.WithTimeout(ctx, serve.ProbePatience)
 			defer cancel()
-			_, err := repb.NewCapabilitiesClient(remote.blobs).GetCapabilities(limited,
-				&repb.GetCapabilitiesRequest{InstanceName: remote.prefix})
+			_, err := repb.NewCapabilitiesClient(remote.Blobs).GetCapabilities(limited,
+				&repb.GetCapabilitiesRequest{InstanceName: remote.Prefix})
 			return err
 		},
 		close: remote.Close,
@@ -406,9 +410,9 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 
 // askStorage returns what storage elsewhere can, when that answers. With a lease, which others who reach the
 // storage could have, it waits for half of its time only.
-func (s *Scheduler) askStorage(ctx context.Context, remote *remoteStorage) (*repb.ServerCapabilities, error) {
-	request := &repb.GetCapabilitiesRequest{InstanceName: remote.prefix}
-	storage := repb.NewCapabilitiesClient(remote.blobs)
+func (s *Scheduler) askStorage(ctx context.Context, remote *dial.Storage) (*repb.ServerCapabilities, error) {
+	request := &repb.GetCapabilitiesRequest{InstanceName: remote.Prefix}
+	storage := repb.NewCapabilitiesClient(remote.Blobs)
 	if s.Lease == "" {
 		waits := time.AfterFunc(storagePatience, func() {
 			s.Logger.Warn("storage does not answer; nothing is served before it does", zap.String("storage", s.Storage))
@@ -431,11 +435,11 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
 			"in the file of --config says who may write the action cache")
 	}
-	size, err := parseSize(s.CacheSize)
+	size, err := flags.ParseSize(s.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
-	directories, err := s.Callers.Memory.cacheBytes(directoryBytes)
+	directories, err := s.Callers.Memory.CacheBytes(serve.DirectoryBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -472,7 +476,7 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 		capabilities: served.CacheCapabilities(),
 		blobs:        blobs,
 		ready: func() error {
-			return errors.Join(writable(store.TempDir()), writable(filepath.Join(dir, "actions", "tmp")))
+			return errors.Join(serve.Writable(store.TempDir()), serve.Writable(filepath.Join(dir, "actions", "tmp")))
 		},
 		close: func() error { return errors.Join(actions.Close(), store.Close()) },
 	}, nil

@@ -14,6 +14,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/scrub"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/worker"
 )
@@ -47,7 +49,7 @@ type scrubLoad struct {
 
 // open makes the Scrubber of a store and, unless that is nil, of results.
 func (s *Scrub) open(store *cas.Store, actions *cas.Actions, l scrubLoad) (scrubbed, error) {
-	rate, err := parseSize(s.Rate)
+	rate, err := flags.ParseSize(s.Rate)
 	if err != nil {
 		return scrubbed{}, fmt.Errorf("--scrub-rate: %w", err)
 	}
@@ -82,13 +84,13 @@ func (s scrubbed) run() (stop func()) {
 
 // A workerLoad tells whether a worker has actions, or other workers read its store.
 type workerLoad struct {
-	readers activity
+	readers serve.Activity
 	worker  *atomic.Pointer[worker.Worker]
 }
 
 func (l *workerLoad) busy() bool {
 	w := l.worker.Load()
-	return w != nil && w.Busy() || l.readers.movesBlobs()
+	return w != nil && w.Busy() || l.readers.MovesBlobs()
 }
 
 // health is what people are shown of the store.

@@ -14,6 +14,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -27,30 +30,30 @@ func (w *Worker) CacheFlags(f *pflag.FlagSet) {
 }
 
 // protect makes the protection of the worker's ports.
-func (w *Worker) protect() (protection, error) {
+func (w *Worker) protect() (serve.Protection, error) {
 	access := auth.Options{Logger: w.Logger}
 	if w.ConfigFile != "" {
-		if err := loadConfig(w.ConfigFile, &core.Config{}, &access, &sizeclass.Options{}); err != nil {
-			return protection{}, fmt.Errorf("--config: %w", err)
+		if err := config.Load(w.ConfigFile, &core.Config{}, &access, &sizeclass.Options{}); err != nil {
+			return serve.Protection{}, fmt.Errorf("--config: %w", err)
 		}
 	}
-	return w.Ports.protect(access)
+	return w.Ports.Protect(access)
 }
 
 // serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
 // is where these find it; empty: they do not.
 func (w *Worker) serve(
-	ctx context.Context, what shown, store *cas.Store, readers *activity,
+	ctx context.Context, what serve.Shown, store *cas.Store, readers *serve.Activity,
 ) (cache string, stop func() error, err error) {
 	protect, err := w.protect()
 	if err != nil {
 		return "", nil, err
 	}
-	stopHTTP, err := w.Ports.serveHTTP(ctx, w.HTTP, protect, what)
+	stopHTTP, err := w.Ports.ServeHTTP(ctx, w.HTTP, protect, what)
 	if err != nil {
 		return "", nil, err
 	}
-	cache, stopCache, err := w.serveCache(ctx, what.registry, lentStore{store, protect, readers})
+	cache, stopCache, err := w.serveCache(ctx, what.Registry, lentStore{store, protect, readers})
 	if err != nil {
 		return "", nil, errors.Join(err, stopHTTP())
 	}
@@ -60,8 +63,8 @@ func (w *Worker) serve(
 // A lentStore is a store that other workers read.
 type lentStore struct {
 	*cas.Store
-	protect protection
-	readers *activity // see their calls
+	protect serve.Protection
+	readers *serve.Activity // see their calls
 }
 
 // serveCache is the part of serve that is for other workers.
@@ -78,20 +81,20 @@ func (w *Worker) serveCache(
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		return "", nil, fmt.Errorf("--serve-cache %s: other workers are told this address: give the host by which they reach it", w.ServeCache)
 	}
-	listener, err := w.Ports.listen(ctx, "--serve-cache", w.ServeCache)
+	listener, err := w.Ports.Listen(ctx, "--serve-cache", w.ServeCache)
 	if err != nil {
 		return "", nil, err
 	}
-	server, health, err := newGRPC(registry, lent.readers, lent.protect, w.Callers)
+	server, health, err := serve.NewGRPC(registry, lent.readers, lent.protect, w.Callers)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
 	lender := cas.NewLender(lent.Store, w.Logger)
 	lender.Register(server)
-	if err := errors.Join(w.checkReaders(lent.protect.guard, host, server), countLoans(registry, lender)); err != nil {
+	if err := errors.Join(w.checkReaders(lent.protect.Guard, host, server), countLoans(registry, lender)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	gated, err := w.Callers.accept(listener, server, lent.protect)
+	gated, err := w.Callers.Accept(listener, server, lent.protect)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
@@ -99,10 +102,10 @@ func (w *Worker) serveCache(
 	go func() { served <- server.Serve(gated) }()
 	if w.reaches(host) {
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
-		cache = w.Ports.scheme() + net.JoinHostPort(host, port)
+		cache = w.Ports.Scheme() + net.JoinHostPort(host, port)
 	}
 	return cache, func() error {
-		stopGRPC(server, health)
+		serve.StopGRPC(server, health)
 		if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // it had not begun
 			return err
 		}
@@ -116,7 +119,7 @@ func (w *Worker) checkReaders(guard *auth.Guard, host string, server *intake.Ser
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
 	}
-	if !isLoopback(host) {
+	if !dial.IsLoopback(host) {
 		w.Logger.Warn("whoever reaches this port can read the worker's store: nobody is asked who he is "+
 			"(--tls-client-ca; see docs/SECURITY.md)", zap.String("serve-cache", w.ServeCache))
 	}
@@ -125,12 +128,12 @@ func (w *Worker) checkReaders(guard *auth.Guard, host string, server *intake.Ser
 
 // reaches reports whether workers of the scheduler may find the store at host.
 func (w *Worker) reaches(host string) bool {
-	schedulers, _, err := grpcAddresses(w.Scheduler)
+	schedulers, _, err := dial.Addresses(w.Scheduler)
 	elsewhere := err == nil && slices.ContainsFunc(schedulers, func(address string) bool {
 		own, _, _ := net.SplitHostPort(address)
-		return !isLoopback(own)
+		return !dial.IsLoopback(own)
 	})
-	if isLoopback(host) && elsewhere {
+	if dial.IsLoopback(host) && elsewhere {
 		w.Logger.Warn("no other worker is told of this one's store, as it is served on loopback and the scheduler is elsewhere",
 			zap.String("serve-cache", w.ServeCache))
 		return false
@@ -155,6 +158,6 @@ func countLoans(registry *prometheus.Registry, l *cas.Lender) error {
 // use itself.
 func (w *Worker) dialNeighbour(address string) (*grpc.ClientConn, error) {
 	own := w.Client
-	own.Token, own.connect = "", nil
+	own.Token, own.Connect = "", nil
 	return own.Dial(address)
 }

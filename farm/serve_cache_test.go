@@ -1,9 +1,9 @@
 package farm
 
 import (
+	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,11 +11,15 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
 // storeWith opens a store that has a blob.
@@ -37,7 +41,7 @@ func storeWith(t *testing.T, text string) (*cas.Store, digest.Digest) {
 func (w *Worker) served(t *testing.T, store *cas.Store) string {
 	t.Helper()
 	w.Logger = zap.NewNop()
-	cache, stop, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store, &activity{})
+	cache, stop, err := w.serve(t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +72,10 @@ func TestServeCache(t *testing.T) {
 	workers, workersKey := authority.Client("worker-2", "forerunner-workers")
 	users, usersKey := authority.Client("alice")
 	store, d := storeWith(t, "a blob")
-	ports := Ports{Cert: cert, Key: key, ClientCA: authority.File}
+	ports := serve.Ports{Cert: cert, Key: key, ClientCA: authority.File}
 	open := &Worker{ServeCache: "localhost:0", Ports: ports}
 	// The scheduler's file, as it is.
-	strict := &Worker{ServeCache: "127.0.0.1:0", Ports: ports, ConfigFile: configFile(t, `
+	strict := &Worker{ServeCache: "127.0.0.1:0", Ports: ports, ConfigFile: writeConfig(t, `
 size_classes:
   - classes: [1, 4]
 access:
@@ -83,15 +87,15 @@ access:
 		t.Fatalf("served at %s and %s", everybody, fewer)
 	}
 	for what, test := range map[string]struct {
-		client Client
+		client dial.Client
 		cache  string
 		want   codes.Code
 	}{
-		"worker":         {Client{CA: authority.File, Cert: workers, Key: workersKey}, everybody, codes.OK},
-		"worker, strict": {Client{CA: authority.File, Cert: workers, Key: workersKey}, fewer, codes.OK},
-		"user":           {Client{CA: authority.File, Cert: users, Key: usersKey}, everybody, codes.OK},
-		"user, strict":   {Client{CA: authority.File, Cert: users, Key: usersKey}, fewer, codes.PermissionDenied},
-		"nobody":         {Client{CA: authority.File}, everybody, codes.Unauthenticated},
+		"worker":         {dial.Client{CA: authority.File, Cert: workers, Key: workersKey}, everybody, codes.OK},
+		"worker, strict": {dial.Client{CA: authority.File, Cert: workers, Key: workersKey}, fewer, codes.OK},
+		"user":           {dial.Client{CA: authority.File, Cert: users, Key: usersKey}, everybody, codes.OK},
+		"user, strict":   {dial.Client{CA: authority.File, Cert: users, Key: usersKey}, fewer, codes.PermissionDenied},
+		"nobody":         {dial.Client{CA: authority.File}, everybody, codes.Unauthenticated},
 	} {
 		t.Run(what, func(t *testing.T) {
 			text, err := lend(t, &Worker{Client: test.client}, test.cache, d)
@@ -121,37 +125,61 @@ func TestServeCacheIsNamed(t *testing.T) {
 		"10.0.0.1": "missing port", "192.0.2.1:8983": "--insecure-listen",
 	} {
 		w := &Worker{ServeCache: address, Logger: zap.NewNop()}
-		if _, _, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store, &activity{}); err == nil ||
+		if _, _, err := w.serve(t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil ||
 			!strings.Contains(err.Error(), "--serve-cache") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 	w = &Worker{ConfigFile: "/nowhere", Logger: zap.NewNop()}
-	if _, _, err := w.serve(t.Context(), shown{registry: prometheus.NewRegistry(), ready: &readiness{}}, store, &activity{}); err == nil || !strings.Contains(err.Error(), "--config") {
+	if _, _, err := w.serve(t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil || !strings.Contains(err.Error(), "--config") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
 
+// hearTokens answers all calls, and puts what came with them as their token into a channel.
+func hearTokens(t *testing.T) (address string, heard <-chan string) {
+	t.Helper()
+	tokens := make(chan string, 10)
+	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		tokens <- strings.Join(metadata.ValueFromIncomingContext(stream.Context(), "authorization"), ",")
+		return stream.SendMsg(&emptypb.Empty{})
+	}))
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), tokens
+}
+
 // A worker's token is for its scheduler, and for nobody whom that names.
 func TestNeighboursGetNoToken(t *testing.T) {
-	heard := newHeardStorage(t)
+	address, heard := hearTokens(t)
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{Client: Client{Token: file}}
-	for _, dial := range []func(string) (*grpc.ClientConn, error){w.Client.Dial, w.dialNeighbour} {
-		conn, err := dial("grpc://" + heard.address)
+	w := &Worker{Client: dial.Client{Token: file}}
+	for _, test := range []struct {
+		dial func(string) (*grpc.ClientConn, error)
+		want string
+	}{{w.Client.Dial, "Bearer secret"}, {w.dialNeighbour, ""}} {
+		conn, err := test.dial("grpc://" + address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := digest.Of(digest.SHA256, []byte("x"))
-		if _, err := cas.NewClient(conn, cas.ClientOptions{}).FindMissing(t.Context(), []digest.Digest{d}); err != nil {
+		if err := conn.Invoke(t.Context(), "/any/Call", &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
 			t.Error(err)
+		} else if got := <-heard; got != test.want {
+			t.Errorf("heard token %q, want %q", got, test.want)
 		}
 		_ = conn.Close()
-	}
-	if want := []string{"FindMissingBlobs  Bearer secret", "FindMissingBlobs"}; !slices.Equal(heard.heard, want) {
-		t.Errorf("heard %q, want %q", heard.heard, want)
 	}
 }

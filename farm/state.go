@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
@@ -79,7 +80,7 @@ func (s *State) file() string {
 
 // open opens the records; data is the program's data folder, client for services. What these have
 // no room for is in the file there.
-func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Store, closeStore func() error, err error) {
+func (s *State) open(data string, client *dial.Client, log *zap.Logger) (store kv.Store, closeStore func() error, err error) {
 	file := filepath.Join(data, recordsFile)
 	spec := string(*s)
 	switch {
@@ -106,8 +107,8 @@ func (s *State) open(data string, client *Client, log *zap.Logger) (store kv.Sto
 }
 
 // openRedis returns the Redis that s names, with the certificates of client where it is one with TLS.
-func (s *State) openRedis(client *Client) (*kv.Redis, error) {
-	source, err := client.certificates()
+func (s *State) openRedis(client *dial.Client) (*kv.Redis, error) {
+	source, err := client.Certificates()
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/kv/redistest"
@@ -68,7 +69,7 @@ func TestStates(t *testing.T) {
 	} {
 		data := t.TempDir()
 		for n := range 2 {
-			store, closeStore, err := state.open(data, &Client{}, zap.NewNop())
+			store, closeStore, err := state.open(data, &dial.Client{}, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +95,7 @@ func TestStates(t *testing.T) {
 		}
 	}
 	nowhere := State("redis://h")
-	if _, _, err := nowhere.open(t.TempDir(), &Client{}, zap.NewNop()); err == nil {
+	if _, _, err := nowhere.open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
 		t.Error("an address without a port was opened")
 	}
 }
@@ -107,7 +108,7 @@ func TestStateBehindTLS(t *testing.T) {
 	state := State("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
 	own, ownKey := authority.Client("scheduler")
 	k := kv.Key{Bucket: names.ProfileBucket, Digest: digest.Of(digest.SHA256, nil)}
-	for want, client := range map[string]*Client{
+	for want, client := range map[string]*dial.Client{
 		"":                     {CA: authority.File, Cert: own, Key: ownKey},
 		"unknown authority":    {Cert: own, Key: ownKey},
 		"certificate required": {CA: authority.File},
@@ -124,10 +125,10 @@ func TestStateBehindTLS(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, _, err := state.open(t.TempDir(), &Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+	if _, _, err := state.open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("an authority that is not there: %v", err)
 	}
-	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: Client{CA: "/nowhere"}, Logger: zap.NewNop()}
+	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
 	if err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("a lease by an authority that is not there: %v", err)
 	}
@@ -138,7 +139,7 @@ func TestStateBehindTLS(t *testing.T) {
 func TestStateAway(t *testing.T) {
 	server := redistest.Start(t)
 	state := State("redis://" + server.Addr)
-	store, closeStore, err := state.open(t.TempDir(), &Client{}, zap.NewNop())
+	store, closeStore, err := state.open(t.TempDir(), &dial.Client{}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestTakeOverWithRecords(t *testing.T) {
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
 	shared := Scheduler{
 		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
-		ConfigFile: configFile(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n"),
+		ConfigFile: writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n"),
 	}
 	first := serveTerm(t, shared)
 	if _, err := admin.NewSchedulerClient(first.conn).PutQuota(t.Context(), &admin.PutQuotaRequest{

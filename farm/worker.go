@@ -24,6 +24,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -51,15 +54,15 @@ type Worker struct {
 	FreePercent             int // of the free space, without CacheSize; 0 is 80
 	Scrub                   Scrub
 	Logger                  *zap.Logger
-	Ports                   Ports
+	Ports                   serve.Ports
 	// Callers bound what is taken in at ServeCache, and say how much memory there is.
-	Callers Callers
-	Tracing Tracing
+	Callers serve.Callers
+	Tracing serve.Tracing
 	// ServeCache is HOST:PORT at which other workers read the store; empty: they do not. ConfigFile is a
 	// scheduler's, of which the access counts there and at HTTP; empty: none.
 	ServeCache, ConfigFile string
 	// Client is whom scheduler, storage and profiles are shown.
-	Client Client
+	Client dial.Client
 	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
 	ExecFilesystem vfs.Method
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
@@ -102,9 +105,9 @@ type Worker struct {
 func (w *Worker) Flags(f *pflag.FlagSet) {
 	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several with commas: whichever answers")
 	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options: see docs/STORAGE.md")
-	actionCacheFlag(f, &w.ActionCache)
+	dial.ActionCacheFlag(f, &w.ActionCache)
 	f.StringVar(&w.HTTP, "http", "127.0.0.1:8982", "`address` for health and metrics over HTTP; empty: none")
-	f.StringVar(&w.Data, "data", DefaultData("forerunner-worker"), "`folder` for everything that is kept")
+	f.StringVar(&w.Data, "data", flags.DefaultData("forerunner-worker"), "`folder` for everything that is kept")
 	f.StringVar(&w.CacheDir, "cache-dir", "", "`folder` of the worker's store (default DATA/cas)")
 	f.StringVar(&w.Mount, "mount", "", "`folder` where input roots are mounted (default DATA/mount)")
 	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
@@ -137,7 +140,7 @@ func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
 		"hardlink, all before the start; auto, fuse where this machine can")
 	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
 		"charged to its slot (default on the disk, from where outputs need no copy)")
-	verifyFlag(f, &w.VerifyEvery)
+	flags.VerifyEvery(f, &w.VerifyEvery)
 	f.StringVar(&w.MemoryCache, "memory-cache", "", "memory for directories of input roots that were used lately, e.g. `64M`, and "+
 		"a quarter as much for what actions read (default 256M, or an eighth of --memory-limit)")
 	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
@@ -243,7 +246,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err := w.checkReuse(); err != nil {
 		return err
 	}
-	registry := newRegistry()
+	registry := serve.NewRegistry()
 	roots, store, err := s.openRoots(upperMemory, registry)
 	if err != nil {
 		return err
@@ -259,19 +262,19 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	defer schedulerConn.Close()
 	defer storage.Close()
-	can := &readiness{}
-	can.add("worker", serving(ctx))
-	can.add("input roots", roots.Check)
-	can.add("store", func() error { return writable(store.TempDir()) })
-	can.add("work folder", func() error { return writable(work) })
+	can := &serve.Readiness{}
+	can.Add("worker", serve.Serving(ctx))
+	can.Add("input roots", roots.Check)
+	can.Add("store", func() error { return serve.Writable(store.TempDir()) })
+	can.Add("work folder", func() error { return serve.Writable(work) })
 	started := &atomic.Pointer[worker.Worker]{}
-	can.add("scheduler "+w.Scheduler, taken(schedulerConn, started))
+	can.Add("scheduler "+w.Scheduler, taken(schedulerConn, started))
 	load := &workerLoad{worker: started}
 	blobs, err := w.Scrub.open(store, nil, scrubLoad{load.busy, w.Logger, registry})
 	if err != nil {
 		return err
 	}
-	cache, stopServing, err := w.serve(ctx, shown{registry: registry, ready: can}, store, &load.readers)
+	cache, stopServing, err := w.serve(ctx, serve.Shown{Registry: registry, Ready: can}, store, &load.readers)
 	if err != nil {
 		return err
 	}
@@ -288,7 +291,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		flushProfiles(ctx, profiles)
 		err = errors.Join(err, closeProfiles())
 	}()
-	tracer, endTracing, err := w.Tracing.open(ctx, "forerunner-worker", w.Logger)
+	tracer, endTracing, err := w.Tracing.Open(ctx, "forerunner-worker", w.Logger)
 	if err != nil {
 		return err
 	}
@@ -352,7 +355,7 @@ func taken(conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func()
 // closes the store first.
 func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *cas.Store, error) {
 	w := s.w
-	size, err := parseSize(w.CacheSize)
+	size, err := flags.ParseSize(w.CacheSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--cache-size: %w", err)
 	}
@@ -393,12 +396,12 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 }
 
 // dial makes the connections to the scheduler and to storage.
-func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *remoteStorage, err error) {
+func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *dial.Storage, err error) {
 	w.Client.Logger = w.Logger
 	if scheduler, err = w.Client.Dial(w.Scheduler); err != nil {
 		return nil, nil, fmt.Errorf("--scheduler: %w", err)
 	}
-	storage, err = w.Client.openStorage(w.Storage, w.ActionCache, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression})
+	storage, err = w.Client.OpenStorage(w.Storage, w.ActionCache, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression})
 	if err != nil {
 		return nil, nil, errors.Join(err, scheduler.Close())
 	}

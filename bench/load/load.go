@@ -21,7 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
@@ -115,7 +115,7 @@ func Connect(address string, streams, perConnection int) (conns []*grpc.ClientCo
 		return err
 	}
 	for range (streams + perConnection - 1) / perConnection {
-		c, err := farm.Dial(address)
+		c, err := dial.Dial(address)
 		if err != nil {
 			return nil, nil, errors.Join(err, closeAll())
 		}
@@ -275,6 +275,7 @@ func (l *Load) Worker(number int) *remoteworker.SynchronizeRequest {
 	}
 }
 
+// Executing is the state of a worker that has an action.
 func Executing(x *remoteworker.CurrentState_Executing) *remoteworker.CurrentState {
 	return &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: x}}
 }

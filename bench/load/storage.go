@@ -18,6 +18,7 @@ type Storage struct {
 	Blobs map[string][]byte // by hash
 }
 
+// NewStorage returns storage that has the actions of a load.
 func NewStorage(l *Load) *Storage {
 	s := &Storage{Blobs: make(map[string][]byte, 2*len(l.Actions))}
 	for _, a := range l.Actions {
@@ -27,6 +28,7 @@ func NewStorage(l *Load) *Storage {
 	return s
 }
 
+// Register serves it.
 func (s *Storage) Register(g *grpc.Server) {
 	repb.RegisterContentAddressableStorageServer(g, s)
 	repb.RegisterActionCacheServer(g, s)
@@ -54,7 +56,7 @@ func (s *Storage) GetActionResult(context.Context, *repb.GetActionResultRequest)
 	return nil, status.Error(codes.NotFound, "nothing is cached")
 }
 
-// loadCapabilities are those of a loadStorage.
+// loadCapabilities are those of a Storage.
 type loadCapabilities struct {
 	repb.UnimplementedCapabilitiesServer
 }

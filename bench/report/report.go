@@ -23,6 +23,7 @@ type Row struct {
 	Wanted   string   `json:"-"` // how much there is to be; for people only
 }
 
+// NewRow returns a row that was measured.
 func NewRow(name string, value float64, unit string) Row {
 	return Row{Name: name, Value: &value, Unit: unit}
 }

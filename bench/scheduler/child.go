@@ -20,6 +20,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -69,7 +72,7 @@ func startScheduler(ctx context.Context, dir, storage string) (_ *schedulerProce
 	if err := p.hear.Decode(&p.address); err != nil {
 		return nil, errors.Join(fmt.Errorf("start scheduler: %w (see %s)", err, log.Name()), p.cmd.Wait())
 	}
-	if p.conn, err = farm.Dial(p.address); err != nil {
+	if p.conn, err = dial.Dial(p.address); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
@@ -119,7 +122,7 @@ func NewChildCommand() *cobra.Command {
 }
 
 func serveScheduler(ctx context.Context, dir, storage string) error {
-	log, err := farm.NewLogger(false)
+	log, err := flags.NewLogger(false)
 	if err != nil {
 		return err
 	}
@@ -128,7 +131,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 	defer pacing.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	pacing.Go(func() { farm.PaceGarbage(ctx, report.MemoryBytes) })
+	pacing.Go(func() { serve.PaceGarbage(ctx, report.MemoryBytes) })
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,

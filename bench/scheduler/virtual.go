@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/report"
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -99,7 +99,7 @@ func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	pacing, stop := context.WithCancel(ctx)
 	var paced sync.WaitGroup
-	paced.Go(func() { farm.PaceGarbage(pacing, report.MemoryBytes) })
+	paced.Go(func() { serve.PaceGarbage(pacing, report.MemoryBytes) })
 	defer paced.Wait()
 	defer stop()
 	var done decisionRuns

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -57,7 +58,7 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 		stop()
 		return nil, fmt.Errorf("start farm: %w", errors.Join(err, serving.Err()))
 	}
-	if f.Conn, err = farm.Dial(f.Address); err != nil {
+	if f.Conn, err = dial.Dial(f.Address); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	f.Storage = cas.NewClient(f.Conn, cas.ClientOptions{NoCompression: true})

@@ -11,17 +11,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
 func main() {
 	s := &farm.Scheduler{}
 	var json bool
-	cmd := farm.NewCommand("forerunner-scheduler", "schedule actions onto workers", "",
+	cmd := flags.NewCommand("forerunner-scheduler", "schedule actions onto workers", "",
 		func(cmd *cobra.Command, _ []string) (err error) {
-			if s.Logger, err = farm.NewLogger(json); err != nil {
+			if s.Logger, err = flags.NewLogger(json); err != nil {
 				return err
 			}
-			ctx, _, release := farm.Signals(cmd.Context())
+			ctx, _, release := flags.Signals(cmd.Context())
 			defer release()
 			var pacing sync.WaitGroup
 			defer pacing.Wait()
@@ -31,7 +34,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			pacing.Go(func() { farm.PaceGarbage(ctx, memory) })
+			pacing.Go(func() { serve.PaceGarbage(ctx, memory) })
 			return s.Run(ctx, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil
@@ -55,7 +58,7 @@ func checkCommand() *cobra.Command {
 			"that there is, and deploy/scheduler.schema.json is for editors.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := farm.CheckConfig(args[0]); err != nil {
+			if err := config.Check(args[0]); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: all is well\n", args[0])

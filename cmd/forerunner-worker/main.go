@@ -11,19 +11,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/runner"
 )
 
 func main() {
 	runner.MainIfLauncher()
-	w := &farm.Worker{Callers: farm.Callers{Memory: farm.BesideCommands()}}
+	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
 	var json bool
-	cmd := farm.NewCommand("forerunner-worker", "run actions for a scheduler", "",
+	cmd := flags.NewCommand("forerunner-worker", "run actions for a scheduler", "",
 		func(cmd *cobra.Command, _ []string) (err error) {
-			if w.Logger, err = farm.NewLogger(json); err != nil {
+			if w.Logger, err = flags.NewLogger(json); err != nil {
 				return err
 			}
-			drain, abort, release := farm.Signals(cmd.Context())
+			drain, abort, release := flags.Signals(cmd.Context())
 			defer release()
 			if _, err := w.Callers.Memory.Enforce(); err != nil {
 				return err

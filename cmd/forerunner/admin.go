@@ -18,7 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -58,8 +59,8 @@ func readCommand(use, short, long string, run verb) *cobra.Command {
 func adminCommand(use, short, long string, run verb) *cobra.Command {
 	var remote string
 	var asJSON bool
-	var client farm.Client
-	cmd := farm.NewCommand(use, short, long, func(cmd *cobra.Command, args []string) error {
+	var client dial.Client
+	cmd := flags.NewCommand(use, short, long, func(cmd *cobra.Command, args []string) error {
 		conn, err := client.Dial(remote)
 		if err != nil {
 			return err

@@ -20,6 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -34,7 +36,7 @@ type demo struct {
 
 func demoCommand() *cobra.Command {
 	d := &demo{}
-	cmd := farm.NewCommand("demo", "build a Go module on a farm that lasts as long as the build",
+	cmd := flags.NewCommand("demo", "build a Go module on a farm that lasts as long as the build",
 		"Starts a farm on 127.0.0.1, sends it the Go SDK of this machine and a module, has it run\n"+
 			"go build there, fetches and runs the program, prints what happened and removes everything.",
 		func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
@@ -57,11 +59,11 @@ func (d *demo) run(parent context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	log, err := farm.NewLogger(false)
+	log, err := flags.NewLogger(false)
 	if err != nil {
 		return err
 	}
-	drain, abort, release := farm.Signals(parent)
+	drain, abort, release := flags.Signals(parent)
 	defer release()
 	serving, stop := context.WithCancel(drain)
 	defer stop()
@@ -102,7 +104,7 @@ func runBuilt(ctx context.Context, program string) error {
 
 // build has the farm at address build the module and returns the program.
 func (d *demo) build(ctx context.Context, address string) (string, error) {
-	conn, err := farm.Dial(address)
+	conn, err := dial.Dial(address)
 	if err != nil {
 		return "", err
 	}

@@ -24,7 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -37,7 +38,7 @@ const greetTimeout = 10 * time.Second
 // An execution is what the flags of exec say.
 type execution struct {
 	remote, instance string
-	client           farm.Client
+	client           dial.Client
 	inputs           []string
 	outputs          []string
 	download         string
@@ -58,7 +59,7 @@ const (
 
 func execCommand() *cobra.Command {
 	e := &execution{}
-	cmd := farm.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
+	cmd := flags.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
 		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
 			"standard output and error, brings the outputs back and exits with its exit code.",
 		func(cmd *cobra.Command, args []string) error {

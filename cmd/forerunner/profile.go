@@ -21,7 +21,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
@@ -34,13 +35,13 @@ const maxShownFiles = 1 << 20
 type profileView struct {
 	remote, profiles, instance, mnemonic string
 	tree, suggest, json                  bool
-	client                               farm.Client
+	client                               dial.Client
 	watch                                watch
 }
 
 func profileCommand() *cobra.Command {
 	v := &profileView{}
-	cmd := farm.NewCommand("profile [flags] ACTION...", "show which inputs of actions are never read",
+	cmd := flags.NewCommand("profile [flags] ACTION...", "show which inputs of actions are never read",
 		"Lists the inputs of an action, given as HASH/SIZE, that none of the last runs of its command read: files,\n"+
 			"and folders of which nothing was read, the largest first. With --tree it prints the whole input root, with a\n"+
 			"mark for each file: \"+\" was read by the last run, \"~\" by one of those before and is fetched ahead of the\n"+

@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
 // A localFarm is a scheduler, its storage and one worker in this process.
@@ -25,11 +27,11 @@ func (l *localFarm) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.scheduler.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
 	f.StringVar(&l.scheduler.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
 	l.scheduler.PageFlags(f)
-	f.StringVar(&l.data, "data", farm.DefaultData("forerunner"), "`folder` for everything that is kept")
+	f.StringVar(&l.data, "data", flags.DefaultData("forerunner"), "`folder` for everything that is kept")
 	f.StringVar(&l.cacheSize, "cache-size", "", "bytes that storage and the worker's store may each use, e.g. `20G` (default 40% of what is free)")
 	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
 	l.scheduler.Ports.Flags(f)
-	l.scheduler.Callers.Memory = farm.BesideCommands()
+	l.scheduler.Callers.Memory = serve.BesideCommands()
 	l.scheduler.Callers.Flags(f)
 	l.scheduler.Tracing.Flags(f)
 	l.scheduler.Scrub.Flags(f)
@@ -77,15 +79,15 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 func upCommand() *cobra.Command {
 	l := &localFarm{}
 	var json bool
-	cmd := farm.NewCommand("up", "run a whole farm on this machine",
+	cmd := flags.NewCommand("up", "run a whole farm on this machine",
 		"Runs a scheduler, its storage and one worker, on loopback, until it is told to stop.\n"+
 			"SIGTERM or Ctrl-C lets running actions finish; a second one ends them.",
 		func(cmd *cobra.Command, _ []string) error {
-			log, err := farm.NewLogger(json)
+			log, err := flags.NewLogger(json)
 			if err != nil {
 				return err
 			}
-			drain, abort, release := farm.Signals(cmd.Context())
+			drain, abort, release := flags.Signals(cmd.Context())
 			defer release()
 			return l.run(drain, abort, log, func(address string) {
 				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n"+

@@ -15,7 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -120,7 +120,7 @@ func TestWriteResult(t *testing.T) {
 	if address == "" {
 		t.Skip("it is no command of an action")
 	}
-	conn, err := farm.Dial(address)
+	conn, err := dial.Dial(address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
 // Scheduler starts forerunner-scheduler and returns its address.
@@ -44,7 +44,7 @@ func (f *Test) Verb(address string, args ...string) string {
 // Dial connects to a server until the end of the test.
 func (f *Test) Dial(address string) *grpc.ClientConn {
 	f.Helper()
-	conn, err := farm.Dial(address)
+	conn, err := dial.Dial(address)
 	if err != nil {
 		f.Fatal(err)
 	}

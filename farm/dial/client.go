@@ -1,0 +1,162 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/forerunner-build/forerunner/auth/certs"
+	"github.com/forerunner-build/forerunner/auth/reload"
+	"github.com/forerunner-build/forerunner/cas"
+)
+
+// What a server sends of one call, and of all calls of a connection, before this side has said that it has
+// room. Left to itself, gRPC begins with 64 KiB, which takes ten round trips until it is enough for a large
+// blob, and ends with 16 MiB for both. What servers take is in package intake, but for connectionWindow,
+// which says nothing of memory: gRPC gives it back before anything is read.
+const (
+	streamWindow     = 16 << 20
+	ConnectionWindow = 64 << 20
+)
+
+// A Client says whom a program trusts when it calls others, and who it is. The zero
+// Client trusts the authorities of the system and is nobody.
+type Client struct {
+	// CA, Cert and Key are files; see certs.Files.
+	CA, Cert, Key string
+	// Token is a file with a bearer token, which goes with every call.
+	Token string
+	// Logger takes what is wrong with changed files. Nil: nothing does.
+	Logger *zap.Logger
+	// connect makes the connections, if it is not nil.
+	Connect func(context.Context, string) (net.Conn, error)
+}
+
+// Flags registers the flags of a client.
+func (c *Client) Flags(f *pflag.FlagSet) {
+	f.StringVar(&c.CA, "tls-ca", "", "`file` with the authorities of servers at grpcs:// addresses, PEM (default those of the system)")
+	f.StringVar(&c.Cert, "tls-client-cert", "", "`file` with the certificate to show to servers, PEM")
+	f.StringVar(&c.Key, "tls-client-key", "", "`file` with the key of --tls-client-cert, PEM")
+	f.StringVar(&c.Token, "token-file", "", "`file` with a bearer token to show to servers at grpcs:// addresses or on loopback")
+}
+
+// Files are those that the flags name.
+func (c *Client) Files() []string { return []string{c.CA, c.Cert, c.Key, c.Token} }
+
+// Dial connects to grpcs://HOST:PORT with TLS, or to grpc://HOST:PORT or HOST:PORT
+// without; it does not wait for the other side. Of several HOST:PORT, with commas between
+// them, it connects to one that answers, and to another when that no longer does.
+func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
+	addresses, encrypted, err := Addresses(target)
+	if err != nil {
+		return nil, err
+	}
+	transport := insecure.NewCredentials()
+	if encrypted {
+		source, err := c.Certificates()
+		if err != nil {
+			return nil, err
+		}
+		transport = source.Credentials()
+	}
+	options := append(dialOptions(), grpc.WithTransportCredentials(transport))
+	whom := "dns:///" + addresses[0]
+	switch {
+	case c.Connect != nil:
+		whom = "passthrough:///" + addresses[0]
+		options = append(options, grpc.WithContextDialer(c.Connect))
+	case len(addresses) > 1:
+		name, list := several(addresses)
+		whom = name
+		options = append(options, grpc.WithResolvers(list))
+	}
+	if c.Token != "" {
+		elsewhere := func(address string) bool {
+			host, _, err := net.SplitHostPort(address)
+			return err != nil || !IsLoopback(host)
+		}
+		if !encrypted && slices.ContainsFunc(addresses, elsewhere) {
+			return nil, fmt.Errorf("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
+		}
+		t, err := newToken(c.Token, encrypted, c.Logger)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, grpc.WithPerRPCCredentials(t))
+	}
+	return grpc.NewClient(whom, options...)
+}
+
+// Certificates reads the files that say whom c trusts and who it is.
+func (c *Client) Certificates() (*certs.Source, error) {
+	source, err := certs.NewClient(certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}, c.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-cert, --tls-client-key, --tls-ca: %w", err)
+	}
+	return source, nil
+}
+
+// Dial connects to HOST:PORT as nobody, without encryption; it does not wait for the
+// other side.
+func Dial(address string) (*grpc.ClientConn, error) { return (&Client{}).Dial(address) }
+
+// dialOptions are those of every connection.
+func dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cas.MaxMessageBytes)),
+		// Soon after the other side is back, so are we.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 2 * time.Second,
+			},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(ConnectionWindow),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 15 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
+		}),
+	}
+}
+
+// A token is the content of a file, as it is at each call.
+type token struct {
+	header  *reload.Value[string]
+	private bool
+}
+
+func newToken(file string, private bool, log *zap.Logger) (token, error) {
+	header, err := reload.New(log, func(contents [][]byte) (string, error) {
+		text := strings.TrimSpace(string(contents[0]))
+		if text == "" || strings.ContainsAny(text, " \t\r\n") {
+			return "", errors.New("this is no token, which is one word")
+		}
+		return "Bearer " + text, nil
+	}, file)
+	if err != nil {
+		return token{}, fmt.Errorf("--token-file: %w", err)
+	}
+	return token{header, private}, nil
+}
+
+var _ credentials.PerRPCCredentials = token{}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": t.header.Get()}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (t token) RequireTransportSecurity() bool { return t.private }

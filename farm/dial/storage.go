@@ -1,0 +1,184 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/instance"
+)
+
+// maxConnections bounds the connections to one endpoint.
+const maxConnections = 64
+
+// ActionCacheFlag registers --action-cache.
+func ActionCacheFlag(f *pflag.FlagSet, address *string) {
+	f.StringVar(address, "action-cache", "", "`address` of the action cache, as of --storage, if it is elsewhere (default that of --storage)")
+}
+
+// An endpoint is where storage is, and how it is spoken to.
+type endpoint struct {
+	target      string // grpc://HOST:PORT or grpcs://HOST:PORT
+	connections int
+	token       string // file; empty: that of the Client
+	options     cas.ClientOptions
+}
+
+// endpointOptions are what may follow an address, as in grpcs://HOST:PORT?instance=main&connections=4.
+func endpointOptions(e *endpoint) map[string]func(value string) error {
+	positive := func(into *time.Duration) func(string) error {
+		return func(value string) (err error) {
+			if *into, err = time.ParseDuration(value); err == nil && *into <= 0 {
+				err = errors.New("it has to be positive")
+			}
+			return err
+		}
+	}
+	return map[string]func(string) error{
+		"instance": func(value string) error {
+			e.options.InstancePrefix = value
+			if value == "" {
+				return errors.New("it is empty")
+			}
+			return instance.Check(value)
+		},
+		"connections": func(value string) (err error) {
+			if e.connections, err = strconv.Atoi(value); err == nil && (e.connections < 1 || e.connections > maxConnections) {
+				err = fmt.Errorf("it has to be from 1 to %d", maxConnections)
+			}
+			return err
+		},
+		"compression": func(value string) error {
+			e.options.NoCompression = value == "off"
+			if value != "off" && value != "zstd" {
+				return errors.New("it has to be zstd or off")
+			}
+			return nil
+		},
+		"retry":      positive(&e.options.RetryFor),
+		"stall":      positive(&e.options.StallAfter),
+		"token-file": func(value string) error { e.token = value; return nil },
+	}
+}
+
+// parseEndpoint reads an address with options; o has those that it does not say.
+func parseEndpoint(spec string, o cas.ClientOptions) (endpoint, error) {
+	target, query, _ := strings.Cut(spec, "?")
+	e := endpoint{target: target, connections: 1, options: o}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return e, fmt.Errorf("%q: %w", spec, err)
+	}
+	readers := endpointOptions(&e)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		read, known := readers[name]
+		switch {
+		case !known:
+			return e, fmt.Errorf("%q: there is no option %s; here are %q", spec, name, slices.Sorted(maps.Keys(readers)))
+		case len(values[name]) > 1:
+			return e, fmt.Errorf("%q: option %s is here twice", spec, name)
+		}
+		if err := read(values[name][0]); err != nil {
+			return e, fmt.Errorf("%q: option %s: %w", spec, name, err)
+		}
+	}
+	return e, nil
+}
+
+// A Storage is storage elsewhere.
+type Storage struct {
+	*cas.Client
+	Blobs, results *connections // results is nil if they are where the blobs are
+	Prefix         string       // of instance names
+}
+
+// Close ends the connections.
+func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.Close()) }
+
+// OpenStorage connects to storage, and to the action cache if that is elsewhere (else
+// it is empty). It does not wait for them. o is for what the addresses do not say.
+func (c *Client) OpenStorage(storage, actionCache string, o cas.ClientOptions) (*Storage, error) {
+	e, err := parseEndpoint(storage, o)
+	if err != nil {
+		return nil, fmt.Errorf("--storage: %w", err)
+	}
+	s := &Storage{Prefix: e.options.InstancePrefix}
+	if s.Blobs, err = c.dialAll(e); err != nil {
+		return nil, fmt.Errorf("--storage: %w", err)
+	}
+	if actionCache != "" {
+		results, err := parseEndpoint(actionCache, e.options)
+		if err == nil && results.options != e.options {
+			err = fmt.Errorf("%q: an action cache has the options connections and token-file, all others are those of --storage", actionCache)
+		}
+		if err == nil {
+			s.results, err = c.dialAll(results)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("--action-cache: %w", err), s.Close())
+		}
+		e.options.ActionCache = s.results
+	}
+	s.Client = cas.NewClient(s.Blobs, e.options)
+	return s, nil
+}
+
+// dialAll makes all connections of an endpoint.
+func (c *Client) dialAll(e endpoint) (*connections, error) {
+	own := *c
+	if e.token != "" {
+		own.Token = e.token
+	}
+	all := &connections{}
+	for range e.connections {
+		conn, err := own.Dial(e.target)
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all.list = append(all.list, conn)
+	}
+	return all, nil
+}
+
+// connections are several to one endpoint, which take turns: one may not have as many
+// streams, or not be as fast, as the network allows.
+type connections struct {
+	list  []*grpc.ClientConn
+	calls atomic.Uint64
+}
+
+func (c *connections) next() *grpc.ClientConn { return c.list[c.calls.Add(1)%uint64(len(c.list))] }
+
+// Invoke implements grpc.ClientConnInterface.
+func (c *connections) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return c.next().Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (c *connections) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	return c.next().NewStream(ctx, desc, method, opts...)
+}
+
+// Close ends them all. It may be called for nil.
+func (c *connections) Close() (err error) {
+	if c == nil {
+		return nil
+	}
+	for _, conn := range c.list {
+		err = errors.Join(err, conn.Close())
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package farm
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// FuzzKept reads drains and quotas that anybody could have written.
+func FuzzKept(f *testing.F) {
+	f.Add([]byte(`[{"host":"a*"},{"host":"b","slot":"?"}]`))
+	f.Add([]byte(`[{}]`))
+	f.Add([]byte(`[{"cohort":"c","instance":"a/b","min":1,"max":-2},{"cohort":7}]`))
+	f.Add([]byte(`[{"cohort":"c","min":9223372036854775807}]`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		store := kv.NewMemory(0)
+		kept := keptRecord{store, kv.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
+		if err := kept.write(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		if patterns, err := loadDrains(t.Context(), kept); err == nil {
+			if err := keepDrains(t.Context(), kept, patterns); err != nil {
+				t.Fatal(err)
+			}
+			again, err := loadDrains(t.Context(), kept)
+			if err != nil || len(again) != len(patterns) {
+				t.Errorf("%v became %v, %v", patterns, again, err)
+			}
+		}
+		quotas := quotaFile{store}
+		if err := store.Put(t.Context(), quotas.key(), text); err != nil {
+			t.Fatal(err)
+		}
+		records, err := quotas.load(t.Context())
+		if err == nil {
+			// What is in force is not an error of what is kept, which an older scheduler may have written.
+			_, err = scheduler.NewServer(scheduler.ServerOptions{
+				Quotas: records, Storage: func(string, digest.Function) scheduler.Storage { return nil },
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		} else if json.Valid(text) && len(records) > 0 {
+			t.Errorf("%v came of what is wrong: %v", records, err)
+		}
+	})
+}

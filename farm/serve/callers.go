@@ -1,0 +1,136 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	oldreflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+)
+
+// Callers say how much a program takes in from who calls it. The zero Callers go by the memory that there is.
+type Callers struct {
+	Memory Memory
+	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the memory.
+	MaxConnections, MaxStreams int
+	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
+	ReceiveTimeout time.Duration
+}
+
+// Flags registers the flags of callers.
+func (c *Callers) Flags(f *pflag.FlagSet) {
+	c.Memory.Flags(f)
+	f.IntVar(&c.MaxConnections, "max-connections", 0, "gRPC connections at a time, half of them from one address (default one for each 512 KiB of --memory-limit)")
+	f.IntVar(&c.MaxStreams, "max-streams", 0, "calls at a time on one connection; clients hold back more (default 1000)")
+	f.DurationVar(&c.ReceiveTimeout, "receive-timeout", 0, "`time` in which the request of a call has to begin to arrive (default 20s)")
+}
+
+// bounds returns what there is memory for.
+func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
+	if memory, err = c.Memory.bytes(); err != nil {
+		return 0, b, err
+	}
+	b = intake.BoundsFor(memory)
+	if c.MaxConnections < 0 || c.MaxStreams < 0 || c.ReceiveTimeout < 0 {
+		return 0, b, fmt.Errorf("--max-connections=%d, --max-streams=%d, --receive-timeout=%s: none of them can be negative",
+			c.MaxConnections, c.MaxStreams, c.ReceiveTimeout)
+	}
+	if n := c.MaxConnections; n > 0 {
+		b.Connections, b.ConnectionsOfOne = n, max(1, n/2)
+		b.Guests, b.GuestsOfOne = max(1, n/4), max(1, n/8)
+	}
+	if c.MaxStreams > 0 {
+		b.Streams = uint32(c.MaxStreams)
+	}
+	if c.ReceiveTimeout > 0 {
+		b.Wait = c.ReceiveTimeout
+	}
+	return memory, b, nil
+}
+
+// fewBytes is for methods whose callers name what they want and then wait, for as long as it takes.
+const fewBytes = 16 << 10
+
+// methodLimits are those of methods that take more, or less, than is customary.
+func methodLimits() map[string]intake.Limits {
+	limits := map[string]intake.Limits{
+		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:    {Bytes: fewBytes, Stalls: true},
+		oldreflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName: {Bytes: fewBytes, Stalls: true},
+	}
+	for _, m := range []string{
+		repb.Execution_Execute_FullMethodName, repb.Execution_WaitExecution_FullMethodName,
+		longrunningpb.Operations_WaitOperation_FullMethodName, "/google.bytestream.ByteStream/Read",
+		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName, healthpb.Health_Watch_FullMethodName,
+	} {
+		limits[m] = intake.Limits{Bytes: fewBytes}
+	}
+	for _, m := range []string{
+		"/google.bytestream.ByteStream/Write",
+		repb.ContentAddressableStorage_FindMissingBlobs_FullMethodName,
+		repb.ContentAddressableStorage_BatchUpdateBlobs_FullMethodName,
+		repb.ContentAddressableStorage_BatchReadBlobs_FullMethodName,
+		repb.ContentAddressableStorage_SpliceBlob_FullMethodName,
+		repb.ActionCache_UpdateActionResult_FullMethodName,
+		remoteworker.OperationQueue_Synchronize_FullMethodName,
+	} {
+		limits[m] = intake.Limits{Bytes: cas.MaxMessageBytes}
+	}
+	return limits
+}
+
+// intake returns how calls are let in. c counts them, and a sees those that are.
+func (p Protection) intake(c *calls, a *Activity) intake.Options {
+	o := intake.Options{
+		Methods:    methodLimits(),
+		OuterUnary: []grpc.UnaryServerInterceptor{c.unary}, OuterStream: []grpc.StreamServerInterceptor{c.stream},
+		Identify: p.identify,
+	}
+	if p.Guard != nil {
+		o.Look = p.Guard.Look
+		o.Unary, o.Stream = append(o.Unary, p.Guard.Unary), append(o.Stream, p.Guard.Stream)
+	}
+	o.Unary, o.Stream = append(o.Unary, a.unary), append(o.Stream, a.stream)
+	return o
+}
+
+// identify names who a call is charged to: a user or, where none is known, an address. This process is
+// charged for nothing.
+func (p Protection) identify(ctx context.Context, method string) (context.Context, string, error) {
+	from, ok := peer.FromContext(ctx)
+	if !ok || from.Addr.Network() == InProcessNetwork {
+		return ctx, "", nil
+	}
+	address := "address " + intake.Host(from.Addr)
+	if p.Guard == nil {
+		return ctx, address, nil
+	}
+	ctx, who, err := p.Guard.Admit(ctx, method)
+	if err != nil || who == nil {
+		return ctx, address, err
+	}
+	if i, ok := from.AuthInfo.(arrived); ok {
+		i.conn.Known()
+	}
+	return ctx, "user " + who.User, nil
+}
+
+// Accept returns l without the connections that are too many.
+func (c *Callers) Accept(l net.Listener, s *intake.Server, p Protection) (net.Listener, error) {
+	_, b, err := c.bounds()
+	if err != nil {
+		return nil, err
+	}
+	return intake.NewGate(b, p.Guard != nil, s.Refused()).Listen(l), nil
+}

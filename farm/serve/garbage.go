@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// spareGarbage is how much garbage a process may hold however little it needs, if it has
+	// eight times as much memory: to collect it sooner costs CPU and helps nobody.
+	spareGarbage = 512 << 20
+	// garbagePercent is how much of what it needs a large process may hold.
+	garbagePercent = 50
+	// garbageEvery is how often the bound follows the need.
+	garbageEvery = time.Second
+)
+
+// PaceGarbage adapts how much garbage this process holds, until ctx ends: a small
+// process collects seldom, a large one often, and one with little memory as Go has it.
+// It is for main; GOGC in the environment has precedence.
+func PaceGarbage(ctx context.Context, memory int64) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	ticker := time.NewTicker(garbageEvery)
+	defer ticker.Stop()
+	percent := 0
+	for {
+		// Setting it stops the world for a moment.
+		if p := gcPercent(neededBytes(), uint64(memory)); p < percent*9/10 || p > percent*11/10 {
+			debug.SetGCPercent(p)
+			percent = p
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gcPercent is GOGC for a process that needs so many bytes of those that there are.
+func gcPercent(needed, memory uint64) int {
+	spare := min(spareGarbage, memory/8)
+	return int(max(garbagePercent, 100*spare/max(needed, spare/20, 1)))
+}
+
+// neededBytes is what the last collection left of the heap, and the stacks, as the
+// collector reckons.
+func neededBytes() uint64 {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
+}

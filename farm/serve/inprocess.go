@@ -1,0 +1,142 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/intake"
+)
+
+// InProcessNetwork is the network of connections that come from this process.
+const InProcessNetwork = "in-process"
+
+// An InProcess is a listener that nobody but this process can connect to: each
+// connection is a pair of sockets without a name. Whoever calls over it is trusted.
+type InProcess struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	close    func()
+}
+
+// NewInProcess returns one that nobody listens on yet.
+func NewInProcess() *InProcess {
+	closed := make(chan struct{})
+	return &InProcess{
+		accepted: make(chan net.Conn), closed: closed, close: sync.OnceFunc(func() { close(closed) }),
+	}
+}
+
+// Dial connects to whoever accepts.
+func (l *InProcess) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("connect within the process: %w", err)
+	}
+	ours, err := connOf(pair[0])
+	theirs, err2 := connOf(pair[1])
+	if err := errors.Join(err, err2); err != nil {
+		return nil, errors.Join(err, closeConn(ours), closeConn(theirs))
+	}
+	select {
+	case l.accepted <- inProcessConn{theirs}:
+		return ours, nil
+	case <-l.closed:
+		err = net.ErrClosed
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return nil, errors.Join(err, ours.Close(), theirs.Close())
+}
+
+func connOf(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), InProcessNetwork)
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+func closeConn(c net.Conn) error {
+	if c == nil {
+		return nil
+	}
+	return c.Close()
+}
+
+// Accept implements net.Listener.
+func (l *InProcess) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *InProcess) Close() error {
+	l.close()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *InProcess) Addr() net.Addr { return inProcessAddr{} }
+
+// orInProcess lets connections of this process be, and shakes hands with all others.
+type orInProcess struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c orInProcess) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if raw.RemoteAddr().Network() == InProcessNetwork {
+		return raw, auth.InProcess{}, nil
+	}
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	through, ok := raw.(*intake.Conn)
+	if err != nil || !ok {
+		return conn, info, err
+	}
+	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+		through.Known()
+	}
+	return conn, arrived{info, through}, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c orInProcess) Clone() credentials.TransportCredentials {
+	return orInProcess{c.TransportCredentials.Clone()}
+}
+
+// arrived is what is known of a connection, and the connection.
+type arrived struct {
+	credentials.AuthInfo
+	conn *intake.Conn
+}
+
+// Inner is for auth.Guard.
+func (a arrived) Inner() credentials.AuthInfo { return a.AuthInfo }
+
+// GetSecurityValue implements credentials.ChannelzSecurityInfo, for channelz.
+func (a arrived) GetSecurityValue() credentials.ChannelzSecurityValue {
+	if i, ok := a.AuthInfo.(credentials.ChannelzSecurityInfo); ok {
+		return i.GetSecurityValue()
+	}
+	return nil
+}
+
+type inProcessConn struct{ net.Conn }
+
+// RemoteAddr implements net.Conn.
+func (inProcessConn) RemoteAddr() net.Addr { return inProcessAddr{} }
+
+type inProcessAddr struct{}
+
+func (inProcessAddr) Network() string { return InProcessNetwork }
+func (inProcessAddr) String() string  { return InProcessNetwork }

@@ -1,0 +1,83 @@
+package serve
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/pflag"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/farm/flags"
+)
+
+// Memory says how much memory a program may use. Nil is the zero Memory.
+type Memory struct {
+	// Limit has a unit; empty: what GOMEMLIMIT, the groups around the process and the machine leave.
+	Limit string
+	// Share is the part of what there is without a Limit that is for this program and not for the commands
+	// beside it: one by this number. 0 is 1.
+	Share int64
+}
+
+// BesideCommands is the memory of a program that has commands beside it.
+func BesideCommands() Memory { return Memory{Share: 4} }
+
+// Flags registers the flag of memory.
+func (m *Memory) Flags(f *pflag.FlagSet) {
+	f.StringVar(&m.Limit, "memory-limit", "", "memory that this program may use, a `size` such as 2G: caches, and what it takes in from callers, go by it "+
+		"(default that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md)")
+}
+
+// bytes returns how much there is.
+func (m *Memory) bytes() (int64, error) {
+	share := int64(1)
+	if m != nil {
+		limit, err := flags.ParseSize(m.Limit)
+		if err != nil {
+			return 0, fmt.Errorf("--memory-limit: %w", err)
+		}
+		if limit > 0 {
+			return limit, nil
+		}
+		share = max(1, m.Share)
+	}
+	there, err := cgroup.Measure()
+	if err != nil {
+		return 0, fmt.Errorf("find out how much memory there is (or give --memory-limit): %w", err)
+	}
+	return min(there.Memory/share, goLimit()), nil
+}
+
+// goLimit is what GOMEMLIMIT says.
+func goLimit() int64 {
+	n, err := flags.ParseSize(os.Getenv("GOMEMLIMIT"))
+	if err != nil || n == 0 {
+		return math.MaxInt64
+	}
+	return n
+}
+
+// CacheBytes bounds a cache that would have so many bytes where there is memory for it.
+func (m *Memory) CacheBytes(most int64) (int64, error) {
+	memory, err := m.bytes()
+	return min(most, memory/8), err
+}
+
+// DirectoryBytes is what the directories that were used lately have where there is memory for it.
+const DirectoryBytes = 256 << 20
+
+// softPercent of the memory is what the collector keeps this process below, if it can: the rest is for what
+// it does not know of, such as buffers of the kernel.
+const softPercent = 85
+
+// Enforce has the collector know how much memory there is, and returns that. It is for main; GOMEMLIMIT in
+// the environment has precedence.
+func (m *Memory) Enforce() (int64, error) {
+	n, err := m.bytes()
+	if err == nil && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(n / 100 * softPercent)
+	}
+	return n, err
+}

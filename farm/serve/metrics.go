@@ -1,0 +1,73 @@
+package serve
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// NewRegistry returns a metrics registry with the process's own figures.
+func NewRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	return r
+}
+
+// buildInfo is a metric that is 1 and says what the program was built of.
+func buildInfo() prometheus.Collector {
+	labels := prometheus.Labels{"version": "unknown", "revision": "unknown", "go_version": "unknown"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		labels["version"], labels["go_version"] = info.Main.Version, info.GoVersion
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				labels["revision"] = s.Value
+			}
+		}
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "forerunner_build_info", Help: "1, with what the program was built of.", ConstLabels: labels,
+	})
+	g.Set(1)
+	return g
+}
+
+// calls counts what a gRPC server was called for. Only methods that it has get here, so
+// there are as many series as methods and codes.
+type calls struct{ ended *prometheus.CounterVec }
+
+func newCalls(r prometheus.Registerer) *calls {
+	c := &calls{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "forerunner_grpc_calls_total", Help: "Calls that have ended, by method and gRPC code.",
+	}, []string{"method", "code"})}
+	r.MustRegister(c.ended)
+	return c
+}
+
+func (c *calls) count(method string, err error) {
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err) // as the client is told
+	}
+	c.ended.WithLabelValues(method, st.Code().String()).Inc()
+}
+
+func (c *calls) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
+	resp, err := handler(ctx, req)
+	c.count(info.FullMethod, err)
+	return resp, err
+}
+
+func (c *calls) stream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
+	err := handler(srv, stream)
+	c.count(info.FullMethod, err)
+	return err
+}

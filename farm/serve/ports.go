@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/certs"
+	"github.com/forerunner-build/forerunner/farm/dial"
+)
+
+// Ports say how the ports of a program are protected.
+type Ports struct {
+	// Cert, Key and ClientCA are files; see certs.Files. Without Cert there is no TLS.
+	Cert, Key, ClientCA string
+	// Insecure allows ports that others can reach although there is no TLS.
+	Insecure bool
+}
+
+// Flags registers the flags of ports.
+func (p *Ports) Flags(f *pflag.FlagSet) {
+	f.StringVar(&p.Cert, "tls-cert", "", "`file` with the certificate of all ports, PEM; taken up anew when it changes, like all files of --tls-…")
+	f.StringVar(&p.Key, "tls-key", "", "`file` with the key of --tls-cert, PEM")
+	f.StringVar(&p.ClientCA, "tls-client-ca", "", "`file` with the authorities of clients' certificates, PEM: who calls has to have one, or a token")
+	f.BoolVar(&p.Insecure, "insecure-listen", false, "listen elsewhere than on loopback without TLS: whoever reaches the port reads and writes all that goes over it")
+}
+
+// Files are those that the flags name.
+func (p *Ports) Files() []string { return []string{p.Cert, p.Key, p.ClientCA} }
+
+// A Protection is what stands before the ports of a program; either part may be nil.
+type Protection struct {
+	source *certs.Source
+	Guard  *auth.Guard
+}
+
+// Protect makes the protection of a program that knows more of its callers than their
+// certificates.
+func (p *Ports) Protect(o auth.Options) (made Protection, err error) {
+	if made.source, err = p.Open(o.Logger); err != nil {
+		return made, err
+	}
+	o.Certificates = p.ClientCA != ""
+	if o.Configured() {
+		made.Guard, err = auth.New(o)
+	}
+	return made, err
+}
+
+// encrypt returns l with TLS, if there is any.
+func (p Protection) encrypt(l net.Listener) net.Listener {
+	if p.source == nil {
+		return l
+	}
+	return tls.NewListener(l, p.source.Config())
+}
+
+// pages returns pages as they are for those with a right.
+func (p Protection) pages(right auth.Right, pages http.Handler) http.Handler {
+	if p.Guard == nil {
+		return pages
+	}
+	return p.Guard.HTTP(right, pages)
+}
+
+// credentials returns those of a gRPC server.
+func (p Protection) credentials() credentials.TransportCredentials {
+	if p.source != nil {
+		return orInProcess{p.source.Credentials()}
+	}
+	return orInProcess{insecure.NewCredentials()}
+}
+
+// Open reads the files; nil if there is to be no TLS.
+func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
+	if p.Cert == "" && p.Key == "" {
+		if p.ClientCA != "" {
+			return nil, errors.New("--tls-client-ca: there is no TLS without --tls-cert and --tls-key")
+		}
+		return nil, nil
+	}
+	source, err := certs.NewServer(certs.Files{Cert: p.Cert, Key: p.Key, CA: p.ClientCA}, log)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key, --tls-client-ca: %w", err)
+	}
+	return source, nil
+}
+
+// Listen listens for what flag names, where it may.
+func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if p.Cert == "" && !p.Insecure && !dial.IsLoopback(host) {
+		return nil, fmt.Errorf("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
+			"or --insecure-listen if whoever reaches it may do everything", flag, address)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w (choose another address with %s)", err, flag)
+	}
+	return listener, nil
+}
+
+// Scheme returns what the addresses of gRPC ports begin with.
+func (p *Ports) Scheme() string {
+	if p.Cert != "" {
+		return "grpcs://"
+	}
+	return "grpc://"
+}

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// probeAge is how old the answer of a probe may be: who asks often tries nothing more often.
+	probeAge = 5 * time.Second
+	// ProbePatience is how long a probe may take until what it tries counts as broken.
+	ProbePatience = 2 * time.Second
+)
+
+// A Readiness knows whether a program can do its work now. It may be used concurrently.
+type Readiness struct {
+	mu     sync.Mutex
+	probes []*probe // guarded by mu
+}
+
+// A probe tries one thing.
+type probe struct {
+	what string
+	try  func() error
+
+	mu      sync.Mutex
+	running chan struct{} // closed when the try under way has ended; nil: none is. Guarded by mu, as all below
+	asked   time.Time
+	err     error
+}
+
+// Add has the program not be ready while try returns an error. try may block; it is not called again before
+// it has returned.
+func (r *Readiness) Add(what string, try func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probes = append(r.probes, &probe{what: what, try: try})
+}
+
+// missing returns what the program lacks.
+func (r *Readiness) missing() error {
+	r.mu.Lock()
+	probes := slices.Clone(r.probes)
+	r.mu.Unlock()
+	var lacks []error
+	for _, p := range probes {
+		if err := p.ask(); err != nil {
+			lacks = append(lacks, fmt.Errorf("%s: %w", p.what, err))
+		}
+	}
+	return errors.Join(lacks...)
+}
+
+// ask returns what the last try came to, if that is new enough, and tries else.
+func (p *probe) ask() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == nil && !p.asked.IsZero() && p.err == nil && time.Since(p.asked) < probeAge {
+		return nil
+	}
+	if p.running == nil {
+		ended := make(chan struct{})
+		p.running = ended
+		go func() { // it ends with the try, which a disk that hangs may hold for as long as the process lives
+			err := p.try()
+			p.mu.Lock()
+			p.running, p.asked, p.err = nil, time.Now(), err
+			p.mu.Unlock()
+			close(ended)
+		}()
+	}
+	ended := p.running
+	p.mu.Unlock()
+	timer := time.NewTimer(ProbePatience)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		p.mu.Lock()
+		return p.err
+	case <-timer.C:
+		p.mu.Lock()
+		return fmt.Errorf("no answer within %s", ProbePatience)
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if err := r.missing(); err != nil {
+		http.Error(w, "not ready\n"+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ready\n"))
+}
+
+// Writable tries to write a file in a folder.
+func Writable(dir string) error {
+	f, err := os.CreateTemp(dir, "ready-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strings.Repeat("r", 4096))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// Serving fails once the program was told to stop by the end of ctx.
+func Serving(ctx context.Context) func() error {
+	return func() error {
+		if ctx.Err() != nil {
+			return errors.New("it was told to stop")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,34 @@
+package serve
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestProbesThatHang asks for what never answers: each who asks is told so in time, and nothing is tried twice.
+func TestProbesThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Readiness{}
+		var tries atomic.Int32
+		hangs := make(chan struct{})
+		r.Add("disk", func() error { tries.Add(1); <-hangs; return errors.New("it is slow") })
+		for range 3 {
+			start, w := time.Now(), httptest.NewRecorder()
+			r.ServeHTTP(w, nil)
+			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk: no answer") || time.Since(start) != ProbePatience {
+				t.Errorf("%d %q after %v", w.Code, w.Body, time.Since(start))
+			}
+		}
+		close(hangs)
+		synctest.Wait()
+		if tries.Load() != 1 {
+			t.Errorf("%d tries at the same time", tries.Load())
+		}
+	})
+}

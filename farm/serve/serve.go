@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	channelz "google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/intake"
+)
+
+// maxHeaderBytes bounds the headers of one call, which anybody can send. It leaves room for a token, and to
+// tell a client that its RequestMetadata is too long, and which bound that has.
+const maxHeaderBytes = 2 << 20
+
+// streamWorkers is how many goroutines wait for calls where there is memory for them; beyond them each call
+// gets a new one, whose stack has to grow first.
+const streamWorkers = 2048
+
+// handshakeTimeout bounds how long a connection may take until it can have calls.
+const handshakeTimeout = 10 * time.Second
+
+// stopTimeout bounds how long calls in flight may take to end at shutdown.
+const stopTimeout = 5 * time.Second
+
+// NewGRPC returns a server with health, reflection and channelz, whose calls registry counts. a sees those
+// that p lets through.
+func NewGRPC(registry *prometheus.Registry, a *Activity, p Protection, c Callers) (*intake.Server, *health.Server, error) {
+	memory, bounds, err := c.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := p.intake(newCalls(registry), a)
+	o.Bounds, o.Metrics = bounds, registry
+	s := intake.NewServer(o,
+		grpc.Creds(p.credentials()),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.StaticConnWindowSize(dial.ConnectionWindow),
+		grpc.NumStreamWorkers(uint32(max(32, min(streamWorkers, memory>>20)))),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: 10 * time.Second, PermitWithoutStream: true,
+		}),
+		// A machine that vanished sends nothing any more; its connection would stay.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 15 * time.Second, Timeout: 10 * time.Second}),
+	)
+	h := health.NewServer()
+	healthpb.RegisterHealthServer(s, h)
+	reflection.Register(s)
+	channelz.RegisterChannelzServiceToServer(s)
+	return s, h, nil
+}
+
+// StopGRPC lets calls end by themselves for a while, then ends them.
+func StopGRPC(s *intake.Server, h *health.Server) {
+	h.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.GracefulStop()
+	}()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
+		s.Stop()
+		<-stopped
+	}
+}
+
+// Shown is what a program shows over HTTP.
+type Shown struct {
+	Registry *prometheus.Registry
+	Ready    *Readiness
+	Pages    http.Handler // nil: none
+}
+
+// ServeHTTP serves health, readiness, metrics, profiles of the program and pages until stop is called. No
+// address: nothing.
+func (p *Ports) ServeHTTP(ctx context.Context, address string, protect Protection, what Shown) (stop func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	listener, err := p.Listen(ctx, "--http", address)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{
+		Handler:           Handler(address, protect, what),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(protect.encrypt(listener)) }()
+	return func() error {
+		closeErr := server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			return errors.Join(err, closeErr)
+		}
+		return closeErr
+	}, nil
+}
+
+// Handler answers on a port with that address.
+func Handler(address string, protect Protection, what Shown) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", protect.pages(auth.Observe,
+		promhttp.HandlerFor(what.Registry, promhttp.HandlerOpts{Registry: what.Registry})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.Handle("GET /readyz", what.Ready)
+	if what.Pages != nil {
+		mux.Handle("/", what.Pages)
+	}
+	host, _, err := net.SplitHostPort(address)
+	local := err == nil && dial.IsLoopback(host)
+	if local || protect.Guard != nil { // else whoever reaches the port could keep the program busy
+		mux.Handle("/debug/pprof/", protect.pages(auth.Administer, profiling()))
+	}
+	if local {
+		return localOnly(mux)
+	}
+	return mux
+}

@@ -1,0 +1,93 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+)
+
+const (
+	// maxSpans bounds the spans that wait to be sent; those beyond are dropped.
+	maxSpans = 8192
+	// deliverTimeout bounds the time for the last ones, at shutdown.
+	deliverTimeout = 5 * time.Second
+)
+
+// Tracing says where spans of actions are sent.
+type Tracing struct {
+	// Endpoint is a collector that takes OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT for
+	// TLS. Empty: there are no spans.
+	Endpoint string
+}
+
+// Flags registers the flag of tracing.
+func (t *Tracing) Flags(f *pflag.FlagSet) {
+	f.StringVar(&t.Endpoint, "otlp-endpoint", os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"),
+		"`URL` of a collector for traces by OTLP over gRPC, http://HOST:PORT or https://HOST:PORT (default OTEL_EXPORTER_OTLP_ENDPOINT); empty: none")
+}
+
+// Open returns what makes spans of a service, or nil if there are to be none. It never waits for
+// the collector, nor does anything that is traced. close sends what is left.
+func (t *Tracing) Open(ctx context.Context, service string, log *zap.Logger) (_ trace.Tracer, close func() error, err error) {
+	if t.Endpoint == "" {
+		return nil, func() error { return nil }, nil
+	}
+	u, err := url.Parse(t.Endpoint)
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		err = errors.New("it has to be http://HOST:PORT or https://HOST:PORT")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--otlp-endpoint %s: %w", t.Endpoint, err)
+	}
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(t.Endpoint))
+	if err != nil {
+		return nil, nil, fmt.Errorf("--otlp-endpoint %s: %w", t.Endpoint, err)
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service)),
+		resource.WithHost(), resource.WithFromEnv())
+	if err != nil {
+		log.Warn("traces do not say all of where they come from", zap.Error(err))
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about),
+		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, log: log}, sdktrace.WithMaxQueueSize(maxSpans)))
+	return provider.Tracer("github.com/forerunner-build/forerunner"), func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverTimeout)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			log.Warn("the last traces were not delivered", zap.Error(err))
+		}
+		return nil
+	}, nil
+}
+
+// A reportingExporter says once that spans are not delivered, and once that they are again. Its
+// ExportSpans is called by one goroutine at a time.
+type reportingExporter struct {
+	sdktrace.SpanExporter
+	log     *zap.Logger
+	failing bool
+}
+
+// ExportSpans implements sdktrace.SpanExporter. What cannot be delivered is dropped.
+func (e *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	switch {
+	case err != nil && !e.failing:
+		e.log.Warn("traces are not delivered, and dropped", zap.Error(err))
+	case err == nil && e.failing:
+		e.log.Info("traces are delivered again")
+	}
+	e.failing = err != nil
+	return nil
+}

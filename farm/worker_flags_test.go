@@ -1,0 +1,99 @@
+package farm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// TestFlagsFromEnvironment checks who wins: the command line, then the environment,
+// then the default, and that a bad value names its variable.
+func TestFlagsFromEnvironment(t *testing.T) {
+	t.Setenv("FORERUNNER_SLOTS", "3")
+	t.Setenv("FORERUNNER_SIZE_CLASS", "8")
+	config := func(args ...string) (string, error) {
+		w := &Worker{}
+		cmd := flags.NewCommand("worker", "", "", func(*cobra.Command, []string) error { return nil })
+		w.Flags(cmd.Flags())
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs(append(args, "--print-config"))
+		err := cmd.Execute()
+		return out.String(), err
+	}
+	got, err := config("--size-class=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"--slots=3\n", "--size-class=2\n", "--scheduler=grpc://127.0.0.1:8980\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("configuration has no line %q:\n%s", line, got)
+		}
+	}
+	t.Setenv("FORERUNNER_SLOTS", "many")
+	if _, err := config(); err == nil || !strings.Contains(err.Error(), "FORERUNNER_SLOTS") {
+		t.Errorf("bad value: %v", err)
+	}
+}
+
+func TestExecFilesystem(t *testing.T) {
+	for in, want := range map[string]string{"": "auto", "auto": "auto", "fuse": "fuse", "hardlink": "hardlink", "FUSE": "", "overlay": ""} {
+		var w Worker
+		cmd := flags.NewCommand("x", "", "", func(*cobra.Command, []string) error { return nil })
+		w.Flags(cmd.Flags())
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		args := []string{"--print-config"}
+		if in != "" {
+			args = append(args, "--exec-filesystem="+in)
+		}
+		cmd.SetArgs(args)
+		err := cmd.Execute()
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), "auto, fuse and hardlink") {
+				t.Errorf("%q: error %v", in, err)
+			}
+			continue
+		}
+		if err != nil || !strings.Contains(out.String(), "--exec-filesystem="+want+"\n") || w.ExecFilesystem.String() != want {
+			t.Errorf("%q: %v, %s, %s", in, err, w.ExecFilesystem, out.String())
+		}
+	}
+}
+
+// TestReuse wants the flag to be one of two, and nothing to be promised that cannot be kept.
+func TestReuse(t *testing.T) {
+	for in, want := range map[string]string{"": "off", "off": "off", "profile": "profile", "always": ""} {
+		var w Worker
+		cmd := flags.NewCommand("x", "", "", func(*cobra.Command, []string) error { return nil })
+		w.Flags(cmd.Flags())
+		var args []string
+		if in != "" {
+			args = append(args, "--reuse="+in)
+		}
+		cmd.SetArgs(args)
+		if err := cmd.Execute(); (err == nil) != (want != "") || err == nil && w.Reuse.String() != want {
+			t.Errorf("%q: %v, %s", in, err, w.Reuse)
+		}
+	}
+	for _, c := range []struct {
+		reuse      Reuse
+		have, want vfs.Method // want "" is an error
+	}{
+		{ReuseOff, vfs.Auto, vfs.Auto},
+		{ReuseOff, vfs.HardLink, vfs.HardLink},
+		{ReuseProfile, vfs.Auto, vfs.FUSE},
+		{ReuseProfile, vfs.FUSE, vfs.FUSE},
+		{ReuseProfile, vfs.HardLink, ""},
+	} {
+		w := Worker{Reuse: c.reuse, ExecFilesystem: c.have}
+		if err := w.checkReuse(); (err == nil) != (c.want != "") || err == nil && w.ExecFilesystem != c.want {
+			t.Errorf("%s with %s: %v, %s", c.reuse, c.have, err, w.ExecFilesystem)
+		}
+	}
+}
