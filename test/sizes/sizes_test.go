@@ -11,6 +11,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -133,10 +134,16 @@ func (c *sizesClient) action(script string) digest.Digest {
 	return action
 }
 
-// run executes a script, which has to succeed, and returns where that was.
+// run executes a script, which has to succeed, and returns where that was. It is of a kind of its own: what other
+// scripts did says nothing of where it starts.
 func (c *sizesClient) run(script string) *runs.Placement {
 	c.Helper()
-	stream, err := repb.NewExecutionClient(c.conn).Execute(c.Context(), &repb.ExecuteRequest{ActionDigest: c.action(script).Proto()})
+	kind, err := proto.Marshal(&repb.RequestMetadata{ActionMnemonic: script})
+	if err != nil {
+		c.Fatal(err)
+	}
+	ctx := metadata.AppendToOutgoingContext(c.Context(), "build.bazel.remote.execution.v2.requestmetadata-bin", string(kind))
+	stream, err := repb.NewExecutionClient(c.conn).Execute(ctx, &repb.ExecuteRequest{ActionDigest: c.action(script).Proto()})
 	if err != nil {
 		c.Fatal(err)
 	}
