@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/test/programs"
 )
 
 const (
@@ -41,14 +42,10 @@ type stage struct {
 
 // TestDocumentation holds all pages to what the programs do.
 func TestDocumentation(t *testing.T) {
-	programs := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", programs, "../cmd/forerunner", "../cmd/forerunner-scheduler",
-		"../cmd/forerunner-worker").CombinedOutput(); err != nil {
-		t.Fatalf("build programs: %v\n%s", err, out)
-	}
+	built := programs.Build(t)
 	t.Run("pages", testPages)
-	t.Run("help", func(t *testing.T) { testHelp(t, programs) })
-	t.Run("commands", func(t *testing.T) { testCommands(t, programs) })
+	t.Run("help", func(t *testing.T) { testHelp(t, built) })
+	t.Run("commands", func(t *testing.T) { testCommands(t, built) })
 }
 
 // testCommands runs each block of each page. A page has a folder of its own, with the programs in bin,
