@@ -42,7 +42,7 @@ func (s adminService) ListWorkers(
 		return nil, err
 	}
 	s.mu.Lock()
-	keys, drains := s.state.WorkerKeys(p), s.state.Drains()
+	keys, drains := s.state.View().WorkerKeys(p), s.state.View().Drains()
 	s.mu.Unlock()
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	for _, key := range keys {
@@ -55,7 +55,7 @@ func (s adminService) ListWorkers(
 	}
 	s.mu.Lock()
 	for _, key := range keys {
-		if v, ok := s.state.Worker(key); ok {
+		if v, ok := s.state.View().Worker(key); ok {
 			resp.Workers = append(resp.Workers, workerMessage(v))
 		}
 	}
@@ -108,7 +108,7 @@ func (s adminService) Drain(_ context.Context, req *admin.DrainRequest) (*admin.
 	s.step(func(now time.Time) (out core.Out) {
 		out = s.feedLocked(now, core.Drain{Pattern: p})
 		err = out.Err
-		matched = len(s.state.WorkerKeys(&p))
+		matched = len(s.state.View().WorkerKeys(&p))
 		return out
 	})
 	if errors.Is(err, core.ErrTooManyDrains) {
@@ -129,7 +129,7 @@ func (s adminService) Undrain(_ context.Context, req *admin.UndrainRequest) (*ad
 	s.step(func(now time.Time) (out core.Out) {
 		out = s.feedLocked(now, core.Undrain{Pattern: p})
 		err = out.Err
-		matched = len(s.state.WorkerKeys(&p))
+		matched = len(s.state.View().WorkerKeys(&p))
 		return out
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Server) keepDrains() error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.mu.Lock()
-	drains := s.state.Drains()
+	drains := s.state.View().Drains()
 	s.mu.Unlock()
 	if err := s.options.KeepDrains(drains); err != nil {
 		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
@@ -163,7 +163,7 @@ func (s adminService) ListQueues(
 		branches = maxPage
 	}
 	s.mu.Lock()
-	queues, unmatched := s.state.Queues(branches)
+	queues, unmatched := s.state.View().Queues(branches)
 	s.mu.Unlock()
 	resp := &admin.ListQueuesResponse{Unmatched: int64(unmatched.Queued), UnmatchedReason: unmatched.Why}
 	resp.WorkersLost = s.lost.count()
@@ -206,7 +206,7 @@ func (s adminService) ListOperations(
 	statuses := make([]core.Status, 0, len(names))
 	s.mu.Lock()
 	for _, name := range names {
-		if st, ok := s.state.Operation(name); ok && !st.Done() {
+		if st, ok := s.state.View().Operation(name); ok && !st.Done() {
 			statuses = append(statuses, st)
 		}
 	}
@@ -236,8 +236,8 @@ func operationMessage(s core.Status) *admin.Operation {
 // GetOperation implements admin.SchedulerServer.
 func (s adminService) GetOperation(_ context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
 	s.mu.Lock()
-	st, ok := s.state.Operation(req.GetName())
-	why := s.state.WaitsFor(req.GetName())
+	st, ok := s.state.View().Operation(req.GetName())
+	why := s.state.View().WaitsFor(req.GetName())
 	s.mu.Unlock()
 	if !ok {
 		return nil, errUnknownOperation(req.GetName())

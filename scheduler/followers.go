@@ -66,7 +66,7 @@ func (s *Server) attachLocked(now time.Time, name string, m *mailbox) (st core.S
 	if out = s.feedLocked(now, core.Attach{Name: name}); out.Err != nil {
 		return st, out, errUnknownOperation(name)
 	}
-	st, _ = s.state.Operation(name)
+	st, _ = s.state.View().Operation(name)
 	s.followLocked(name, m)
 	return st, out, nil
 }

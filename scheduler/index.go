@@ -151,5 +151,5 @@ func (s *Server) keepIndex(ctx context.Context) {
 func (s *Server) snapshot() []core.Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Held(time.Now().Add(-indexEvery), maxIndexed)
+	return s.state.View().Held(time.Now().Add(-indexEvery), maxIndexed)
 }

@@ -36,7 +36,7 @@ func (s *Server) choose(ctx context.Context, storage Storage, op *core.Operation
 		return
 	}
 	s.mu.Lock()
-	classes := sizesOf(s.state.SizeClasses(op))
+	classes := sizesOf(s.state.View().SizeClasses(op))
 	s.mu.Unlock()
 	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
 	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {

@@ -27,7 +27,7 @@ func (s *Server) eachOperation(p *core.Pattern, do func(name string)) {
 		seen = seen[:0]
 	}
 	s.mu.Lock()
-	for e := range s.state.Entries() {
+	for e := range s.state.View().Entries() {
 		if seen = append(seen, e); len(seen) == lookBatch {
 			s.mu.Unlock()
 			match()

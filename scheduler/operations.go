@@ -38,7 +38,7 @@ func (s operationsService) GetOperation(
 // name, or has another right for it. To all others it is as one that there is not, so that nobody learns of
 // an operation by its name.
 func (s *Server) operationLocked(ctx context.Context, name string, or auth.Right) (st core.Status, known bool) {
-	st, known = s.state.Operation(name)
+	st, known = s.state.View().Operation(name)
 	if !known || !auth.Allowed(ctx, auth.Execute, st.Instance) && !auth.Allowed(ctx, or, st.Instance) {
 		return core.Status{}, false
 	}

@@ -28,7 +28,7 @@ const (
 func (s *Server) Cohorts() []core.CohortView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Cohorts()
+	return s.state.View().Cohorts()
 }
 
 // cohortsAndRuns is Cohorts, and if wanted what they run at the same moment.
@@ -36,9 +36,9 @@ func (s *Server) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if wanted {
-		runs = s.state.QuotaRuns()
+		runs = s.state.View().QuotaRuns()
 	}
-	return s.state.Cohorts(), runs
+	return s.state.View().Cohorts(), runs
 }
 
 func runMessage(r core.QuotaRun) *admin.Run {
@@ -189,7 +189,7 @@ func (s *Server) takeQuotas(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	old := map[core.QuotaKey]quota.Quota{}
-	for _, r := range s.state.QuotaRecords() {
+	for _, r := range s.state.View().QuotaRecords() {
 		old[r.QuotaKey] = r.Quota
 	}
 	s.mu.Unlock()

@@ -245,14 +245,14 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Counts() core.Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Counts()
+	return s.state.View().Counts()
 }
 
 // gauges is Counts, and for each queue, and what has happened.
 func (s *Server) gauges() (core.Counts, []core.QueueView, core.Tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Counts(), s.state.QueueCounts(), s.state.Tally()
+	return s.state.View().Counts(), s.state.View().QueueCounts(), s.state.View().Tally()
 }
 
 // errStopped is what calls get when the scheduler ends.

@@ -70,9 +70,9 @@ func (s *Server) classes(op *core.Operation, anyPlatform bool) []sizeclass.Class
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if anyPlatform {
-		return sizesOf(s.state.AllSizeClasses(op.Instance))
+		return sizesOf(s.state.View().AllSizeClasses(op.Instance))
 	}
-	return sizesOf(s.state.SizeClasses(op))
+	return sizesOf(s.state.View().SizeClasses(op))
 }
 
 func sizeStats(a sizeclass.Assessment) *admin.SizeStats {

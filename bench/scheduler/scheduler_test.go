@@ -48,7 +48,7 @@ func TestVirtualFarm(t *testing.T) {
 	if err := f.steps(t.Context(), steps); err != nil {
 		t.Fatal(err)
 	}
-	if c := f.state.Counts(); c.Queued != queued+rests || c.Busy != workers-rests || f.decisions != workers+steps-rests {
+	if c := f.state.View().Counts(); c.Queued != queued+rests || c.Busy != workers-rests || f.decisions != workers+steps-rests {
 		t.Errorf("%+v after %d decisions", c, f.decisions)
 	}
 }

@@ -35,8 +35,8 @@ func TestCrowdLeaves(t *testing.T) {
 	state := must(NewState(Config{}))
 	state.Step(epoch, &Report{Call: 1, Worker: "w", Doing: Idle})
 	names, d := submitCrowd(t, state, false)
-	if state.Counts().Executing != 1 || state.Tally().Joined != crowd-1 {
-		t.Fatalf("%+v, %+v", state.Counts(), state.Tally())
+	if state.View().Counts().Executing != 1 || state.View().Tally().Joined != crowd-1 {
+		t.Fatalf("%+v, %+v", state.View().Counts(), state.View().Tally())
 	}
 	for _, name := range slices.Backward(names) {
 		state.Step(epoch, Detach{name})
@@ -47,7 +47,7 @@ func TestCrowdLeaves(t *testing.T) {
 		state.Step(now, &Report{Call: 2, Worker: "w", Doing: Executing, Action: d})
 	}
 	state.Step(epoch.Add(state.Config().ClientGrace), Tick{})
-	if n := state.Counts(); n.Executing != 0 {
+	if n := state.View().Counts(); n.Executing != 0 {
 		t.Errorf("%+v", n)
 	}
 	if problem := state.Check(); problem != "" {
@@ -60,7 +60,7 @@ func TestCrowdRunsAlone(t *testing.T) {
 	state := must(NewState(Config{}))
 	state.Step(epoch, &Report{Call: 1, Worker: "w", Doing: Idle})
 	names, d := submitCrowd(t, state, true)
-	if n := state.Counts(); n.Executing != 1 || n.Queued != crowd-1 {
+	if n := state.View().Counts(); n.Executing != 1 || n.Queued != crowd-1 {
 		t.Fatalf("%+v", n)
 	}
 	// Some end, and another worker runs one that waits.
@@ -70,7 +70,7 @@ func TestCrowdRunsAlone(t *testing.T) {
 		state.Step(epoch, &Report{Call: uint64(2*i + 3), Worker: "w", Doing: Idle})
 	}
 	state.Step(epoch, &Report{Call: 100, Worker: "other", Doing: Executing, Action: d})
-	if n := state.Counts(); n.Executing != 2 || n.Queued != crowd-12 {
+	if n := state.View().Counts(); n.Executing != 2 || n.Queued != crowd-12 {
 		t.Fatalf("%+v", n)
 	}
 	// Those that others share do not look at them.
@@ -80,14 +80,14 @@ func TestCrowdRunsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := state.Tally().Joined; n != 1 {
+	if n := state.View().Tally().Joined; n != 1 {
 		t.Errorf("%d operations have joined another one", n)
 	}
 	for i := range crowd / 2 {
 		state.Step(epoch, Cancel{names[i]})
 		state.Step(epoch, Cancel{names[crowd-1-i]})
 	}
-	if n := state.Counts(); n.Executing != 0 || n.Queued != 1 {
+	if n := state.View().Counts(); n.Executing != 0 || n.Queued != 1 {
 		t.Errorf("%+v", n)
 	}
 	if problem := state.Check(); problem != "" {

@@ -13,7 +13,7 @@ import (
 // Dump returns all that State knows as text, for people and for comparing. Times
 // are relative to the last event. It is long: a line for each worker, operation
 // and task.
-func (s *State) Dump() string {
+func (s *View) Dump() string {
 	d := &dumper{now: s.now, timers: &s.timers}
 	d.line("counts %+v", s.Counts())
 	if s.dispatch.isSettling() {
@@ -67,9 +67,9 @@ func (d *dumper) queue(q *queue) {
 }
 
 // cohort writes what instances have and use.
-func (d *dumper) cohort(s *State, c *cohort) {
+func (d *dumper) cohort(s *View, c *cohort) {
 	d.line("cohort %s: %d units, %d preemptions", c.Name, c.capacity(), c.preemptions)
-	for _, u := range s.quotaUses(c) {
+	for _, u := range c.uses() {
 		d.line("  %q %+v", u.Instance, u.Use)
 	}
 }

@@ -8,6 +8,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// hedges are second runs of tasks that take too long, on the largest size class, while the first go on.
+type hedges struct {
+	*clock
+	cfg        *Config
+	operations *operations
+	calls      *calls
+	// begun counts them, won those whose result was taken.
+	begun, won uint64
+}
+
 // A race is the second run of a task that takes too long where it is, on the largest size
 // class. The first one goes on meanwhile.
 type race struct {
@@ -36,54 +46,72 @@ func (t *task) mayHedge() bool {
 }
 
 // runs notes that the command of a worker's task runs: from then on its time counts.
-func (s *State) runs(w *worker) {
+func (h *hedges) runs(w *worker) {
 	if t := w.task; t.hedged && t.race == nil && t.timer.slot == 0 {
-		s.timers.set(&t.timer, s.now.Add(t.spec.Size.Timeout))
+		h.timers.set(&t.timer, h.now.Add(t.spec.Size.Timeout))
 	}
 }
 
-// hedge starts a task once more, on the largest size class, if a worker there is idle; else
+// start starts a task once more, on the largest size class, if a worker there is idle; else
 // it looks again soon.
-func (s *State) hedge(t *task) {
+func (h *hedges) start(t *task) {
 	w := t.rival()
 	if w == nil {
-		s.timers.set(&t.timer, s.now.Add(s.cfg.SyncInterval))
+		h.timers.set(&t.timer, h.now.Add(h.cfg.SyncInterval))
 		return
 	}
-	s.tally.Hedges++
+	h.begun++
 	w.unidle()
-	t.race, t.late = &race{w, s.now}, true
+	t.race, t.late = &race{w, h.now}, true
 	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.worker.queue.class)
 	t.resends = 0
 	w.task, w.confirmed = t, false
-	s.recharge(t, w)
-	s.calls.run(w)
+	t.recharge(w, h.now)
+	h.calls.run(w)
 }
 
-// recharge has the tree count a running task for the workers that it has now; the last one is w.
-func (s *State) recharge(t *task, w *worker) {
-	cost := t.worker.queue.cost()
-	if t.race != nil {
-		cost += t.race.worker.queue.cost()
+// decide takes what a worker of a race reports. If it ends the race the other one is to stop; else the worker leaves
+// it, and decide is false.
+func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
+	t := w.task
+	if !decides(t, w, resp) {
+		h.leave(w)
+		return false
 	}
-	t.pool.tree.Finish(&t.item)
-	t.pool.tree.Start(&t.item, &w.seat, s.now, cost)
+	other := t.race.worker
+	if w == other {
+		h.won++
+		other = t.worker
+	}
+	other.stopping = t.action
+	h.leave(other)
+	return true
 }
 
-// leaveRace takes a worker from a task that another one runs, too.
-func (s *State) leaveRace(w *worker) {
+// leave takes a worker from a task that another one runs, too.
+func (h *hedges) leave(w *worker) {
 	t := w.task
 	r := t.race
 	w.task, t.race = nil, nil
 	if w == r.worker {
 		// Another one may be started, after as long again.
 		t.late = false
-		s.timers.set(&t.timer, s.now.Add(t.spec.Size.Timeout))
+		h.timers.set(&t.timer, h.now.Add(t.spec.Size.Timeout))
 	} else {
 		t.worker, t.started, t.outgrown, t.hedged = r.worker, r.since, true, false
-		s.operations.changedAll(t)
+		h.operations.changedAll(t)
 	}
-	s.recharge(t, t.worker)
+	t.recharge(t.worker, h.now)
+}
+
+// recharge has the tree count a running task for the workers that it has now; the last one is w.
+func (t *task) recharge(w *worker, now time.Time) {
+	cost := t.worker.queue.cost()
+	if t.race != nil {
+		cost += t.race.worker.queue.cost()
+	}
+	t.pool.tree.Finish(&t.item)
+	t.pool.tree.Start(&t.item, &w.seat, now, cost)
 }
 
 // decides reports whether what a worker of a race reports ends it: a failure of the first run does not,

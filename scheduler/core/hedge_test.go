@@ -46,7 +46,7 @@ func TestRandomRaces(t *testing.T) {
 			h.event(h.next, "tick", nil)
 		}
 		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 || len(s.timers.heap) > 0 || len(s.dispatch.pools) > 0 {
-			t.Errorf("seed %d: this is left:\n%s", seed, s.Dump())
+			t.Errorf("seed %d: this is left:\n%s", seed, s.View().Dump())
 		}
 	}
 	if raced < 1000 {

@@ -31,7 +31,7 @@ func TestBranches(t *testing.T) {
 		{2, "4/1 [bob 3/0 [2 more] ann 1/4 [1 more] 1 more]"},
 		{0, "4/1 [3 more]"},
 	} {
-		queues, _ := h.state.Queues(test.atMost)
+		queues, _ := h.state.View().Queues(test.atMost)
 		if got := strings.TrimSpace(branchText(queues[0].Root)); got != test.want {
 			t.Errorf("of at most %d: %s, want %s", test.atMost, got, test.want)
 		}
@@ -68,10 +68,10 @@ func TestBusiestOfMany(t *testing.T) {
 			}})
 		}
 	}
-	all, _ := state.Queues(1000)
+	all, _ := state.View().Queues(1000)
 	root := all[0].Root
 	for _, atMost := range []int{0, 1, 10, 150, 199, invocations} {
-		some, _ := state.Queues(atMost)
+		some, _ := state.View().Queues(atMost)
 		want := branchText(Branch{Queued: root.Queued, Children: root.Children[:atMost], Omitted: invocations - atMost})
 		if got := branchText(some[0].Root); got != want {
 			t.Errorf("of at most %d: %s, want %s", atMost, got, want)

@@ -46,12 +46,6 @@ func (d *dispatcher) cohort(name string) *cohort {
 	return nil
 }
 
-func (p *pool) leaveCohort() {
-	if c := p.cohort; c != nil {
-		c.pools = slices.DeleteFunc(c.pools, func(x *pool) bool { return x == p })
-	}
-}
-
 // sortedPools returns the pools in the order of their prefix and platform.
 func (d *dispatcher) sortedPools() []*pool {
 	return slices.SortedFunc(maps.Values(d.pools), func(a, b *pool) int {

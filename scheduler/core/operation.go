@@ -55,3 +55,19 @@ type Metadata struct {
 	// Encoded is all of it, for the worker; empty if it did not come with a request.
 	Encoded string
 }
+
+// A Size says on which size class an action starts. The zero Size leaves it on the
+// largest, for its own timeout, and what happens there is final.
+type Size struct {
+	// Class is the one that is wanted. If it has no worker and is not declared the next larger
+	// one that has is taken, else the largest.
+	Class uint32
+	// Timeout is in force on Class; it is shorter than the action's own, or 0 for that. With Hedge the action is
+	// not stopped then, but started on the largest class, too, if a worker is idle there at the start.
+	Timeout time.Duration
+	Hedge   bool
+	// Expected is how long the action is thought to run there, 0 if that is not known;
+	// Reason is for people.
+	Expected time.Duration
+	Reason   string
+}

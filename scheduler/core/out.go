@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -114,4 +115,34 @@ type Counts struct {
 	Queued, Unmatched, Executing int
 	// Idle, Busy and Draining sum up to the known workers.
 	Idle, Busy, Draining int
+}
+
+// An Ended is one run of an action with a Size, for the caller to learn from.
+type Ended struct {
+	*Operation
+	// Class is that of the worker, Largest the largest one that there is.
+	Class, Largest uint32
+	// Again: it failed on a smaller class than the largest, or with less time than its own, and runs on the largest now. Late: it is the second of two
+	// runs at once, begun because the first one took longer than Size.Timeout.
+	Again, Late bool
+	Response    *repb.ExecuteResponse
+}
+
+// size fills in what a reply to a worker says of the size class of its run.
+func (r *Reply) size(t *task, w *worker) {
+	size := t.spec.Size
+	r.SizeClass, r.SizeAttempt = w.queue.class, 1
+	switch {
+	case size.Class == 0:
+		r.SizeAttempt = 0
+	case t.outgrown || w != t.worker:
+		r.SizeAttempt, r.SizeReason = 2, t.why
+	case r.SizeClass == size.Class:
+		r.Expected, r.SizeReason = size.Expected, size.Reason
+		if t.cutShort(w) {
+			r.Timeout = size.Timeout
+		}
+	default:
+		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
+	}
 }

@@ -194,29 +194,3 @@ func (c *cohort) standsIn(w *worker) bool {
 	}
 	return false
 }
-
-// preempt has a worker stop its task, which waits again, before others of its priority
-// in its branch, and run one of those for whom that is. It costs the task none of its attempts.
-func (s *State) preempt(w *worker) {
-	t := w.task
-	l := t.share.mark.claim
-	t.share.cohort.preemptions++
-	w.stopping = t.action
-	s.dispatch.release(t)
-	t.preempted++
-	t.resends, t.returned = 0, true
-	s.operations.changedAll(t)
-	if !s.dispatch.nextFor(w, l) {
-		w.yields = true
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
-	}
-	s.dispatch.enqueue(t)
-}
-
-// claim returns for whom the task of a worker is to give way; nil if it need not.
-func (w *worker) claim() *line {
-	if sh := w.share(); sh != nil && sh.mark != nil {
-		return sh.mark.claim
-	}
-	return nil
-}

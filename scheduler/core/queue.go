@@ -1,113 +1,11 @@
 package core
 
 import (
-	"cmp"
 	"container/list"
-	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 )
-
-// A fifo holds values in order and gives each an anchor to remove it by.
-type fifo[T any] struct{ l list.List }
-
-func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
-
-func (f *fifo[T]) remove(e *list.Element) { f.l.Remove(e) }
-
-func (f *fifo[T]) len() int { return f.l.Len() }
-
-// front returns the first value; false if there is none.
-func (f *fifo[T]) front() (v T, ok bool) {
-	e := f.l.Front()
-	if e == nil {
-		return v, false
-	}
-	return e.Value.(T), true
-}
-
-// all returns the values in order.
-func (f *fifo[T]) all() []T {
-	vs := make([]T, 0, f.l.Len())
-	for e := f.l.Front(); e != nil; e = e.Next() {
-		vs = append(vs, e.Value.(T))
-	}
-	return vs
-}
-
-// A pool is all workers of one instance name prefix and platform. It exists
-// while it has workers, or for good if size classes of it are declared.
-type pool struct {
-	prefix   string
-	platform Platform
-	// tree says what is next, for each size class; levels are what it is made of.
-	tree   *fair.Tree
-	levels []Level
-	// keys is for those of one operation at a time.
-	keys []string
-	// queues are sorted by size class, smallest first.
-	queues []*queue
-	// startup and patience are those of its declared size classes.
-	startup, patience time.Duration
-	// cohort shares the workers by quotas; nil: there are none.
-	cohort *cohort
-}
-
-type poolKey struct{ prefix, platform string }
-
-func (p *pool) key() poolKey { return poolKey{p.prefix, p.platform.Key()} }
-
-// queue returns the pool's queue for a size class, made if need be.
-func (p *pool) queue(class uint32) *queue {
-	i, found := slices.BinarySearchFunc(p.queues, class, func(q *queue, c uint32) int {
-		return cmp.Compare(q.class, c)
-	})
-	if !found {
-		q := &queue{pool: p, class: class, name: p.queueName(class)}
-		q.rest.owner = q
-		p.queues = slices.Insert(p.queues, i, q)
-	}
-	return p.queues[i]
-}
-
-// A QueueName names a queue for people: two platforms may read alike.
-type QueueName struct {
-	Prefix, Platform, Cohort string
-	SizeClass                uint32
-}
-
-func (p *pool) queueName(class uint32) *QueueName {
-	n := &QueueName{Prefix: p.prefix, Platform: p.platform.String(), SizeClass: class}
-	if p.cohort != nil {
-		n.Cohort = p.cohort.Name
-	}
-	return n
-}
-
-// largest returns the queue of the largest size class that fits; nil if none does.
-func (p *pool) largest(fits func(*queue) bool) *queue {
-	for _, q := range slices.Backward(p.queues) {
-		if fits(q) {
-			return q
-		}
-	}
-	return nil
-}
-
-// serving counts the workers that take work.
-func (p *pool) serving() int {
-	n := 0
-	for _, q := range p.queues {
-		n += q.serving
-	}
-	return n
-}
-
-// hasWorkers reports whether a worker of the pool is known, whatever it takes.
-func (p *pool) hasWorkers() bool {
-	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
-}
 
 // A queue is what one size class of a pool has to do and who is free to do it: a
 // lane of the pool's tree. Invariants between events: nothing waits or nobody is
@@ -144,22 +42,6 @@ func (q *queue) open() bool { return q.serving > 0 || q.rest.slot > 0 }
 // cost is what a running task of the queue counts in its pool's tree.
 func (q *queue) cost() int64 { return max(int64(q.class), 1) }
 
-// rested closes a queue that only has workers that have long wanted no work, nor do
-// any. Those that do some may well go on after it.
-func (s *State) rested(q *queue) {
-	for _, w := range s.workers.byKey {
-		if w.queue == q && w.resting && w.task != nil {
-			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
-			return
-		}
-	}
-	if q.declared {
-		s.dispatch.watch(q)
-		return
-	}
-	s.dispatch.rematch(q.tasks())
-}
-
 // joined and left count a task that waits in the queue.
 func (q *queue) joined(t *task) {
 	q.waiting++
@@ -188,4 +70,86 @@ func (q *queue) tasks() []*task {
 		tasks = append(tasks, it.Owner.(*task))
 	}
 	return tasks
+}
+
+// expected reports whether actions may choose a queue: it has workers, or some are to come.
+func (q *queue) expected() bool { return q.served() || q.declared }
+
+// wait is how long a further task is expected to wait for a worker.
+func (q *queue) wait() time.Duration {
+	switch {
+	case q.away:
+		return q.pool.startup
+	case q.pool.tree.Idle(q.class) > 0:
+		return 0
+	}
+	return q.load.wait(q.serving)
+}
+
+// A load is what the tasks of a queue are thought to take of its workers' time.
+type load struct {
+	// known is the sum of what is expected of the waiting tasks, unknown counts those of which
+	// nothing is.
+	known   time.Duration
+	unknown int
+	// typical is a mean of how long workers of the queue had a task, in which the last ones
+	// count most; 0 before the first has ended.
+	typical time.Duration
+}
+
+// newest is the share of the last run in load.typical.
+const newest = 1.0 / 8
+
+// longestWait is as much as anybody wants to know.
+const longestWait = 1000 * time.Hour
+
+// ran takes how long a worker had a task.
+func (l *load) ran(d time.Duration) {
+	if l.typical == 0 {
+		l.typical = d
+		return
+	}
+	l.typical += time.Duration(float64(d-l.typical) * newest)
+}
+
+// add counts n tasks of an expected duration, 0 being unknown.
+func (l *load) add(expected time.Duration, n int) {
+	if expected == 0 {
+		l.unknown += n
+	}
+	l.known += time.Duration(n) * expected
+}
+
+// wait is how long a further task is expected to wait until one of so many busy workers is
+// free for it, if all that waits goes before it: at most longestWait.
+func (l *load) wait(workers int) time.Duration {
+	all := float64(l.known) + float64(l.unknown+1)*float64(l.typical)
+	return time.Duration(max(0, min(all/float64(max(workers, 1)), float64(longestWait))))
+}
+
+// A fifo holds values in order and gives each an anchor to remove it by.
+type fifo[T any] struct{ l list.List }
+
+func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
+
+func (f *fifo[T]) remove(e *list.Element) { f.l.Remove(e) }
+
+func (f *fifo[T]) len() int { return f.l.Len() }
+
+// front returns the first value; false if there is none.
+func (f *fifo[T]) front() (v T, ok bool) {
+	e := f.l.Front()
+	if e == nil {
+		return v, false
+	}
+	return e.Value.(T), true
+}
+
+// all returns the values in order.
+func (f *fifo[T]) all() []T {
+	vs := make([]T, 0, f.l.Len())
+	for e := f.l.Front(); e != nil; e = e.Next() {
+		vs = append(vs, e.Value.(T))
+	}
+	return vs
 }

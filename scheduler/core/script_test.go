@@ -231,7 +231,7 @@ func (h *history) step(now time.Time, e Event) Out {
 	case out.Err != nil:
 		fmt.Fprintf(&h.out, "refused: %v\n", out.Err)
 	case attached:
-		st, _ := h.state.Operation(attach.Name)
+		st, _ := h.state.View().Operation(attach.Name)
 		fmt.Fprintf(&h.out, "attached: %s\n", h.status(st))
 	case kill:
 		fmt.Fprintf(&h.out, "killed %d\n", out.Killed)
@@ -283,7 +283,7 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 			h.step(h.next, Tick{})
 		}
 	case "restart": // "held": what workers had is remembered
-		held := h.state.Held(now, 100)
+		held := h.state.View().Held(now, 100)
 		slices.SortFunc(held, func(a, b Held) int { return strings.Compare(a.Name, b.Name) })
 		h.state, _ = NewState(h.cfg)
 		h.next = time.Time{}
@@ -291,7 +291,7 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 			h.step(now, Restore{one})
 		}
 	case "queues":
-		queues, _ := h.state.Queues(0)
+		queues, _ := h.state.View().Queues(0)
 		for _, q := range queues {
 			fmt.Fprintf(&h.out, "class %d: %d workers, %d queued", q.SizeClass, q.Workers, q.Queued)
 			if q.Why != "" {
@@ -302,9 +302,9 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 	case "learned":
 		h.learned(args)
 	case "counts":
-		fmt.Fprintf(&h.out, "%+v\n", h.state.Counts())
+		fmt.Fprintf(&h.out, "%+v\n", h.state.View().Counts())
 	case "tally":
-		fmt.Fprintf(&h.out, "%+v\n", h.state.Tally())
+		fmt.Fprintf(&h.out, "%+v\n", h.state.View().Tally())
 	default:
 		h.t.Fatalf("unknown event %q", verb)
 	}
@@ -331,13 +331,13 @@ func (h *history) quota(args []string) Event {
 }
 
 func (h *history) quotas() {
-	for _, c := range h.state.Cohorts() {
+	for _, c := range h.state.View().Cohorts() {
 		fmt.Fprintf(&h.out, "%s: %d of %d used, %d guaranteed, %d stopped\n", c.Name, c.Used, c.Capacity, c.Minimums, c.Preemptions)
 		for _, u := range c.Uses {
 			fmt.Fprintf(&h.out, "  %q uses %d of %d to %d, %d wait\n", u.Instance, u.Used, u.Min, u.Max, u.Waiting)
 		}
 	}
-	queues, _ := h.state.Queues(100)
+	queues, _ := h.state.View().Queues(100)
 	for _, q := range queues {
 		for _, b := range q.Root.Children {
 			if b.Why != "" {
@@ -439,7 +439,7 @@ func (h *history) learned(args []string) {
 // choose has an operation run where the analyzer says.
 func (h *history) choose(op *Operation) {
 	var classes []sizeclass.Class
-	for _, c := range h.state.SizeClasses(op) {
+	for _, c := range h.state.View().SizeClasses(op) {
 		classes = append(classes, sizeclass.Class(c))
 	}
 	choice, _ := h.analyze(h.actions[op.Digest.String()]).Select(conditions(classes))

@@ -1,11 +1,7 @@
 package core
 
 import (
-	"fmt"
 	"time"
-
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
 )
 
 // State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
@@ -21,6 +17,7 @@ type State struct {
 	workers  *roster
 	dispatch *dispatcher
 	calls    *calls
+	hedges   *hedges
 	tally    Tally
 
 	// out is what the present event has produced so far, but for its notices.
@@ -38,6 +35,7 @@ func NewState(c Config) (*State, error) {
 	s.orphans = newOrphanResults(s.clock, &s.cfg)
 	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies}
 	s.dispatch = newDispatcher(s.clock, &s.cfg, s.operations, s.calls)
+	s.hedges = &hedges{clock: s.clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	return s, nil
 }
 
@@ -124,147 +122,4 @@ func (s *State) end() Out {
 	out.NextTick = s.timers.next()
 	s.out = Out{}
 	return out
-}
-
-func (e Submit) apply(s *State) error {
-	spec, a := e.Operation, actionOf(e.Digest)
-	t := s.inFlight.joinable(spec, a)
-	if err := s.admit(spec, t); err != nil {
-		return fmt.Errorf("submit operation %s: %w", spec.Name, err)
-	}
-	switch r := s.orphans.find(spec, a); {
-	case t != nil:
-		s.tally.Joined++
-		s.join(t, s.operations.add(spec, &operation{}))
-	case r != nil:
-		s.deliver(r, s.operations.add(spec, &operation{}))
-	default:
-		t = &task{spec: spec, action: a, queued: s.now}
-		s.start(t, s.operations.add(spec, &t.alone))
-	}
-	return nil
-}
-
-// deliver completes an operation with a result that was there before it. A private
-// operation has it alone.
-func (s *State) deliver(r *orphanResult, o *operation) {
-	if o.spec.Private {
-		s.orphans.remove(r)
-	}
-	o.task = &task{worker: &worker{key: r.worker}, started: r.started, attempts: 1}
-	s.operations.complete(o, r.response)
-}
-
-// admit returns why an operation is not accepted; t is the task that it would share.
-func (s *State) admit(spec *Operation, t *task) error {
-	if s.operations.byName[spec.Name] != nil {
-		return ErrDuplicate
-	}
-	if n := s.operations.clients[spec.Client]; n >= s.cfg.MaxPerClient {
-		return fmt.Errorf("%w: %d of %s are not done", ErrClientFull, n, spec.Client)
-	}
-	if t != nil {
-		return nil
-	}
-	if s.dispatch.queued >= s.cfg.MaxQueued {
-		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, s.dispatch.queued)
-	}
-	waiting := s.dispatch.unmatched.len()
-	if q := s.dispatch.match(spec, spec.Size.Class, true); q != nil {
-		waiting = q.waiting
-	}
-	if waiting >= s.cfg.MaxPerQueue {
-		return fmt.Errorf("%w: %d actions wait for a worker with %s", ErrQueueFull, waiting, spec.Platform)
-	}
-	return nil
-}
-
-func (e Attach) apply(s *State) error {
-	o, ok := s.operations.byName[e.Name]
-	if !ok {
-		return ErrUnknown
-	}
-	o.waiters++
-	if !o.done() {
-		s.timers.stop(&o.timer)
-	}
-	return nil
-}
-
-func (e Detach) apply(s *State) error {
-	if o, ok := s.operations.byName[e.Name]; ok && o.waiters > 0 {
-		o.waiters--
-		if o.waiters == 0 && !o.done() {
-			s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
-		}
-	}
-	return nil
-}
-
-func (e Cancel) apply(s *State) error {
-	o, ok := s.operations.byName[e.Name]
-	if !ok {
-		return ErrUnknown
-	}
-	if !o.done() {
-		s.abort(o, failure(codes.Canceled, "the operation was cancelled"))
-	}
-	return nil
-}
-
-func (e Kill) apply(s *State) error {
-	for _, name := range e.Names {
-		if o := s.operations.byName[name]; o != nil && !o.done() {
-			s.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+e.Reason))
-			s.out.Killed++
-		}
-	}
-	return nil
-}
-
-// abort ends an operation, and what runs for it alone.
-func (s *State) abort(o *operation, resp *repb.ExecuteResponse) {
-	t := o.task
-	s.operations.complete(o, resp)
-	s.leave(t, o)
-}
-
-// Operation returns the state of an operation as of the last event.
-func (s *State) Operation(name string) (Status, bool) {
-	o, ok := s.operations.byName[name]
-	if !ok {
-		return Status{}, false
-	}
-	return o.status(), true
-}
-
-// Counts returns the sizes as of the last event. It looks at every worker.
-func (s *State) Counts() Counts {
-	c := Counts{
-		Queued:    s.dispatch.queued - s.dispatch.unmatched.len(),
-		Unmatched: s.dispatch.unmatched.len(),
-		Executing: s.dispatch.executing,
-	}
-	for _, w := range s.workers.byKey {
-		switch {
-		case w.task != nil:
-			c.Busy++
-		case !w.serving:
-			c.Draining++
-		default:
-			c.Idle++
-		}
-	}
-	return c
-}
-
-// Tally returns what has happened up to the last event.
-func (s *State) Tally() Tally { return s.tally }
-
-// abandon drops an operation: nobody came back for it.
-func (s *State) abandon(o *operation) {
-	s.operations.drop(o)
-	s.leave(o.task, o)
-	o.task = nil
-	s.operations.changed(o)
 }

@@ -2,14 +2,11 @@ package core
 
 import (
 	"container/list"
-	"fmt"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 )
 
@@ -75,73 +72,6 @@ type task struct {
 	timer timer
 }
 
-// overdue ends a task that nobody could serve, or that nobody asked for, or starts one
-// again that takes too long.
-func (s *State) overdue(t *task) {
-	if t.worker != nil && t.spec != nil {
-		s.hedge(t)
-		return
-	}
-	if t.worker != nil {
-		s.stop(t)
-		return
-	}
-	waited, why := s.cfg.MatchGrace, ""
-	if q := t.queue; q != nil {
-		if s.dispatch.giveUp(t) {
-			return
-		}
-		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
-	} else {
-		why = s.dispatch.explain(t.spec)
-	}
-	s.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
-}
-
-// failure returns a response that carries an error instead of a result.
-func failure(code codes.Code, message string) *repb.ExecuteResponse {
-	return &repb.ExecuteResponse{Status: &spb.Status{Code: int32(code), Message: message}}
-}
-
-// serves reports whether the pool's workers may run an action.
-func (p *pool) serves(spec *Operation) bool {
-	return p.platform.Key() == spec.Platform.Key() && instance.Below(spec.Instance, p.prefix)
-}
-
-// join adds an operation to a task.
-func (s *State) join(t *task, o *operation) {
-	orphan := t.spec == nil
-	if orphan {
-		t.spec, t.queued = o.spec, o.queued
-		s.timers.stop(&t.timer)
-	}
-	o.task = t
-	t.operations.add(o)
-	if orphan {
-		t.pool.cohort.charge(t)
-	}
-	t.share.urge(o.spec.Priority)
-	t.attach(o)
-	s.operations.changed(o)
-}
-
-// start queues a new task for an operation.
-func (s *State) start(t *task, o *operation) {
-	t.timer.owner, t.item.Owner = t, t
-	t.operations.add(o)
-	o.task, t.private = t, o.spec.Private
-	s.inFlight.add(t)
-	s.operations.changed(o)
-	s.dispatch.enqueue(t)
-}
-
-// detach takes its place in the tree from an operation of a task.
-func (t *task) detach(o *operation) {
-	if t.pool != nil {
-		t.pool.tree.Detach(&o.entry)
-	}
-}
-
 // move has a task that neither waits nor runs belong to a pool; nil: to none.
 func (t *task) move(p *pool) {
 	if t.pool == p {
@@ -167,73 +97,62 @@ func (t *task) attach(o *operation) {
 		fair.Rank{Priority: o.spec.Priority, Expected: o.spec.Expected, Age: o.age})
 }
 
-// leave takes an operation from its task; a task with none left is stopped.
-func (s *State) leave(t *task, o *operation) {
-	t.detach(o)
-	t.operations.remove(o)
-	if t.operations.empty() {
-		s.stop(t)
+// detach takes its place in the tree from an operation of a task.
+func (t *task) detach(o *operation) {
+	if t.pool != nil {
+		t.pool.tree.Detach(&o.entry)
 	}
-}
-
-// stop drops a task that nobody wants. Its worker is told at its next call.
-func (s *State) stop(t *task) {
-	if w := t.worker; w != nil {
-		w.stopping = t.action
-	}
-	s.drop(t)
-}
-
-// drop takes a task out of its place and out of everything else.
-func (s *State) drop(t *task) {
-	if t.worker != nil {
-		s.dispatch.release(t)
-	} else {
-		s.dispatch.dequeue(t)
-	}
-	t.move(nil)
-	s.timers.stop(&t.timer)
-	s.inFlight.remove(t)
 }
 
 // older reports whether a task was launched before another one.
 func (t *task) older(than *task) bool { return int32(t.number-than.number) < 0 }
 
-// finish completes the operations of a task, wherever it is.
-func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
+// unclaimed reports whether a task was taken over and no client has come back for it.
+func (t *task) unclaimed() bool {
 	for o := range t.operations.all() {
-		s.operations.complete(o, resp)
+		if !o.restored || o.waiters > 0 {
+			return false
+		}
 	}
-	s.drop(t)
-	for o := range t.operations.all() {
-		t.operations.remove(o) // what is kept of one does not keep the others
-	}
+	return true
 }
 
-// lose takes a task back from a worker that no longer runs it. It goes to the
-// front of its queue until its attempts are used up, unless another worker runs it, too.
-func (s *State) lose(w *worker) {
-	t := w.task
-	if t.race != nil {
-		s.leaveRace(w)
-		return
+// class is the size class that a task wants, 0 for the largest.
+func (t *task) class() uint32 {
+	if t.outgrown {
+		return 0
 	}
-	if t.spec == nil {
-		s.drop(t)
-		return
+	return t.spec.Size.Class
+}
+
+// cutShort reports whether the run of a task on a worker has less time than its action may take.
+func (t *task) cutShort(w *worker) bool {
+	size := t.spec.Size
+	return size.Timeout > 0 && w == t.worker && w.queue.class == size.Class && !t.outgrown && !t.hedged
+}
+
+// expected is how long a task is thought to run on a size class, 0 if that is not known.
+func (t *task) expected(class uint32) time.Duration {
+	if size := t.spec.Size; size.Class == class {
+		return size.Expected
 	}
-	if w.away && !s.forget(t) {
-		return
+	return 0
+}
+
+// mispredicted reports whether a failed run on a worker says nothing of the action, because
+// there is a larger one, or was when it was given less time than its own, and which the largest is.
+func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
+	largest = w.queue.class
+	fits := func(q *queue) bool {
+		return (q.served() || !t.impatient && q.declared) && q.hasRoom(t.spec.Instance)
 	}
-	if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
-		s.finish(t, failure(codes.Internal, fmt.Sprintf(
-			"action %s was given up after %d attempts: each time the worker was lost or dropped it, last %s",
-			t.action, t.attempts-t.preempted, w.key)))
-		return
+	if q := w.pool.largest(fits); q != nil {
+		largest = max(largest, q.class)
 	}
-	s.tally.Returned++
-	s.dispatch.release(t)
-	t.resends, t.returned = 0, true
-	s.operations.changedAll(t)
-	s.dispatch.enqueue(t)
+	code := codes.Code(resp.GetStatus().GetCode())
+	if code == codes.DeadlineExceeded && t.cutShort(w) {
+		return largest, true
+	}
+	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
+	return largest, failed && (t.spec.Size.Class > 0 || t.inherited) && w.queue.class < largest
 }

@@ -14,7 +14,7 @@ const allHeld = "each instance name that waits here is at its maximum"
 
 // WaitsFor says for what an operation waits, and behind whom; empty if it does not wait. It looks
 // at every worker.
-func (s *State) WaitsFor(name string) string {
+func (s *View) WaitsFor(name string) string {
 	o, ok := s.operations.byName[name]
 	if !ok || o.task == nil || o.task.worker != nil {
 		return ""
@@ -54,7 +54,7 @@ func (op *Operation) describe() string {
 
 // whyWaits says for what the first action of a queue waits; idle is how many of its workers that
 // take work have none.
-func (s *State) whyWaits(q *queue, idle int) string {
+func (s *View) whyWaits(q *queue, idle int) string {
 	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
 			s.timers.when(&s.dispatch.settle).Sub(s.now).Round(time.Second))

@@ -24,11 +24,11 @@ func TestWaitsFor(t *testing.T) {
 		"c1":  "no worker has OS=plan9",
 		"foo": "",
 	} {
-		if got := h.state.WaitsFor(name); !strings.Contains(got, want) || (got == "") != (want == "") {
+		if got := h.state.View().WaitsFor(name); !strings.Contains(got, want) || (got == "") != (want == "") {
 			t.Errorf("%s waits for %q, want %q", name, got, want)
 		}
 	}
-	queues, _ := h.state.Queues(10)
+	queues, _ := h.state.View().Queues(10)
 	if q := queues[1]; !strings.HasSuffix(q.Why, "; 100 % of what runs is of ann › x") {
 		t.Errorf("the head of class %d waits because %s", q.SizeClass, q.Why)
 	}

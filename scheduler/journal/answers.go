@@ -41,5 +41,5 @@ func (a *answers) add(out core.Out) {
 
 // describe returns all that a State knows, and the sum, as text.
 func (a *answers) describe(s *core.State) string {
-	return fmt.Sprintf("%sanswers %016x\n", s.Dump(), a.sum.Sum64())
+	return fmt.Sprintf("%sanswers %016x\n", s.View().Dump(), a.sum.Sum64())
 }

@@ -2,6 +2,9 @@ package core
 
 import (
 	"container/list"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
@@ -88,14 +91,6 @@ func shareOf(t *task) *share {
 		t.share.run.Owner = t
 	}
 	return t.share
-}
-
-// share returns what is counted of what a worker does; nil if nothing is.
-func (w *worker) share() *share {
-	if w.task == nil || w.task.share == nil || w.task.share.cohort == nil {
-		return nil
-	}
-	return w.task.share
 }
 
 // enter has a task that waits in a queue of the cohort do so in a line.
@@ -204,19 +199,56 @@ func (sh *share) urge(priority int32) {
 	}
 }
 
-// spared reports whether the task of a worker is not to be stopped for others.
-func (w *worker) spared() bool { return w.uploading || !w.serving || w.away }
+// capacity is what the workers of a cohort that take work can run at once.
+func (c *cohort) capacity() (n int64) {
+	for _, p := range c.pools {
+		for _, q := range p.queues {
+			n += int64(q.serving) * c.Cost(q.class)
+		}
+	}
+	return n
+}
 
-// shield notes whether the task of a worker may be stopped: not if it is about to end,
-// nor if the worker would take nothing instead. It rather is if its command runs: on a worker
-// that fetches ahead others may have to wait for a place where one does.
-func (w *worker) shield() {
-	sh := w.share()
-	if sh == nil {
-		return
+// uses returns the instances of the cohort in their order.
+func (c *cohort) uses() []QuotaUse {
+	waiting := map[string]int{}
+	for instance := range c.quotas {
+		waiting[instance] = 0
 	}
-	if shielded := w.spared(); shielded != sh.run.Shielded || w.running != sh.run.Busy {
-		sh.run.Shielded, sh.run.Busy = shielded, w.running
-		sh.cohort.ledger.Fix(&sh.run)
+	for instance := range c.ledger.Used() {
+		waiting[instance] = 0
 	}
+	for _, p := range c.pools {
+		for _, q := range p.queues {
+			for instance, l := range q.lines {
+				waiting[instance] += l.tasks.len()
+			}
+		}
+	}
+	uses := make([]QuotaUse, 0, len(waiting))
+	for _, instance := range slices.Sorted(maps.Keys(waiting)) {
+		uses = append(uses, QuotaUse{QuotaKey{c.Name, instance}, c.ledger.Of(instance), waiting[instance]})
+	}
+	return uses
+}
+
+// whyHeld says why an instance may start nothing on workers of a size class.
+func (c *cohort) whyHeld(instance string, class uint32) string {
+	u := c.ledger.Of(instance)
+	return fmt.Sprintf("at its maximum: uses %d of %d %s of cohort %q, one more takes %d",
+		u.Used, u.Max, c.unit(), c.Name, c.Cost(class))
+}
+
+// whyNoRoom says why an instance may never start anything there; class is the smallest one.
+func (c *cohort) whyNoRoom(instance string, class uint32) string {
+	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, more than the maximum of instance name %q, %d",
+		c.Cost(class), c.unit(), c.Name, instance, c.quotas[instance].Max)
+}
+
+// unit names what the cohort counts.
+func (c *cohort) unit() string {
+	if c.Unit == quota.Slots {
+		return "slots"
+	}
+	return "size class units"
 }

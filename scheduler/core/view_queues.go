@@ -2,124 +2,11 @@ package core
 
 import (
 	"cmp"
-	"iter"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/least"
 )
-
-// A WorkerView is what State knows of one worker. It is a value.
-type WorkerView struct {
-	ID        map[string]string // not to be changed
-	Prefix    string
-	Platform  Platform
-	SizeClass uint32
-	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
-	Drained, Leaving bool
-	// Away: it has not called since the State began, and had Action before.
-	Away bool
-	// Action is what it runs since Since; empty if nothing.
-	Action string
-	Since  time.Time
-}
-
-// WorkerKeys returns those of the workers that p matches, all if it is nil, in any
-// order.
-func (s *State) WorkerKeys(p *Pattern) []string {
-	var keys []string
-	for key, w := range s.workers.byKey {
-		if p == nil || p.Match(w.attribute) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// Worker returns what is known of a worker; false if it is not.
-func (s *State) Worker(key string) (WorkerView, bool) {
-	w, ok := s.workers.byKey[key]
-	if !ok {
-		return WorkerView{}, false
-	}
-	v := WorkerView{
-		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
-		Drained: w.drained, Leaving: w.prefersIdle, Away: w.away,
-	}
-	if w.task != nil {
-		v.Action, v.Since = w.task.action.String(), w.task.started
-	}
-	return v, true
-}
-
-// An Entry is what patterns see of an operation that is not done. It is a value.
-type Entry struct {
-	Operation *Operation // which nobody changes
-	Worker    string     // that runs it; empty: it is queued
-}
-
-// Entries yields the operations that are not done, in any order. Events may happen between two of them:
-// what comes or ends meanwhile may be left out.
-func (s *State) Entries() iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
-		for _, o := range s.operations.byName {
-			if o.task == nil {
-				continue // it is done
-			}
-			e := Entry{Operation: o.spec}
-			if w := o.task.worker; w != nil {
-				e.Worker = w.key
-			}
-			if !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-// Attribute is what patterns see of it; false: it has none of that name.
-func (e Entry) Attribute(name string) (string, bool) {
-	switch name {
-	case "stage":
-		if e.Worker == "" {
-			return "queued", true
-		}
-		return "executing", true
-	case "worker":
-		return e.Worker, e.Worker != ""
-	}
-	return e.Operation.attribute(name)
-}
-
-// attribute is what patterns see of what a client asks for.
-func (op *Operation) attribute(name string) (string, bool) {
-	switch name {
-	case "operation":
-		return op.Name, true
-	case "action":
-		return op.Digest.String(), true
-	case "client":
-		return op.Client, true
-	case "user":
-		return op.User, true
-	case "instance":
-		return op.Instance, true
-	case "invocation":
-		return op.Request.ToolInvocation, true
-	case "correlated":
-		return op.Request.Correlated, true
-	case "mnemonic":
-		return op.Request.Mnemonic, true
-	case "target":
-		return op.Request.Target, true
-	}
-	for _, p := range op.Platform.properties {
-		if name == "platform."+p.name {
-			return p.value, true
-		}
-	}
-	return "", false
-}
 
 // A QueueView is what State knows of one queue. It is a value.
 type QueueView struct {
@@ -160,12 +47,12 @@ type Branch struct {
 // QueueCounts returns how much there is of what in all queues, in the order of their
 // prefix, platform and size class; what is after Queued is empty. It looks at every
 // worker.
-func (s *State) QueueCounts() (queues []QueueView) {
+func (s *View) QueueCounts() (queues []QueueView) {
 	s.eachQueue(func(_ *queue, v QueueView) { queues = append(queues, v) })
 	return queues
 }
 
-func (s *State) eachQueue(do func(*queue, QueueView)) {
+func (s *View) eachQueue(do func(*queue, QueueView)) {
 	executing, draining, resting := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
 	for _, w := range s.workers.byKey {
 		switch {
@@ -191,7 +78,7 @@ func (s *State) eachQueue(do func(*queue, QueueView)) {
 
 // Queues is QueueCounts and more, with at most so many branches of each queue, and what
 // is with the actions that none of them serves.
-func (s *State) Queues(branches int) (queues []QueueView, unmatched QueueView) {
+func (s *View) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	s.eachQueue(func(q *queue, v QueueView) {
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.now); t != nil {

@@ -1,0 +1,319 @@
+package core
+
+import (
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+)
+
+func (r *Report) apply(s *State) error {
+	w := s.enroll(s.workers.byKey[r.Worker], r)
+	s.workers.connect(w, r.Connection)
+	w.prefersIdle = r.PreferIdle
+	s.dispatch.serve(w)
+	w.call, w.held = r.Call, true
+	w.yields = w.yields && r.Doing == Executing && actionOf(r.Action) == w.stopping
+	w.uploading, w.running = r.Uploading, r.Running
+	switch r.Doing {
+	case Executing:
+		s.executes(w, actionOf(r.Action))
+	case Completed:
+		s.completes(w, ending{actionOf(r.Action), r.Response, r.OutOfMemory})
+	default:
+		s.idles(w)
+	}
+	w.away = false
+	return nil
+}
+
+func (e Hangup) apply(s *State) error {
+	if w := s.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
+		w.unidle()
+		w.held = false
+		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
+	}
+	return nil
+}
+
+func (e Disconnect) apply(s *State) error {
+	limit := s.now.Add(s.cfg.DisconnectSlack)
+	for _, w := range s.workers.disconnect(e.Connection) {
+		// A call that is held has its own hangup, and no action that suffers.
+		if !w.held && s.timers.when(&w.timer).After(limit) {
+			s.timers.set(&w.timer, limit)
+		}
+	}
+	return nil
+}
+
+func (e Drain) apply(s *State) error {
+	changed, err := s.workers.drain(e.Pattern)
+	if changed {
+		s.redrain()
+	}
+	return err
+}
+
+func (e Undrain) apply(s *State) error {
+	if !s.workers.undrain(e.Pattern) {
+		return ErrUnknown
+	}
+	s.redrain()
+	return nil
+}
+
+// redrain applies the patterns in force to all workers, in the order of their names.
+func (s *State) redrain() {
+	for _, w := range s.workers.sorted() {
+		drained := s.workers.isDrained(w)
+		if drained == w.drained {
+			continue
+		}
+		w.drained = drained
+		if drained {
+			// A call that is held stays so: the worker would come back at once.
+			w.unidle()
+		}
+		s.dispatch.serve(w)
+		if !drained && w.held {
+			s.dispatch.offer(w)
+		}
+	}
+}
+
+// enroll returns the worker that reports, known from now on, in the pool and
+// queue it says it belongs to, with no call held; w is it if it is known, else nil.
+func (s *State) enroll(w *worker, r *Report) *worker {
+	if w != nil {
+		w.unidle()
+		if w.held {
+			s.calls.answer(w, Reply{Do: Superseded, NextSync: s.now})
+			s.timers.stop(&w.timer)
+		}
+		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
+			return w
+		}
+		s.remove(w)
+	}
+	p := s.dispatch.pool(r.Prefix, r.Platform)
+	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
+	w.drained = s.workers.isDrained(w)
+	w.timer.owner, w.seat.Owner, w.seat.Lane = w, w, r.SizeClass
+	w.queue.workers++
+	s.workers.add(w)
+	return w
+}
+
+// remove forgets a worker, and its queue and pool if they were its alone. What
+// it ran goes back to a queue.
+func (s *State) remove(w *worker) {
+	s.timers.stop(&w.timer)
+	s.workers.remove(w)
+	s.dispatch.withdraw(w)
+	if w.task != nil {
+		// Before the queue is moved: what ran is older than what waits.
+		s.lose(w)
+	}
+	w.pool.tree.Leave(&w.seat)
+	s.dispatch.vacate(w.queue)
+	s.dispatch.forget(w)
+}
+
+// silent ends the hold of an idle worker's call, or gives the worker up.
+func (s *State) silent(w *worker) {
+	if w.held {
+		w.unidle()
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	}
+	d := Departure{Worker: w.key, ID: w.id, Drained: !w.serving && w.task == nil}
+	if w.task != nil {
+		d.Action = w.task.action.String()
+	}
+	s.out.Departures = append(s.out.Departures, d)
+	s.remove(w)
+}
+
+// idles deals with a worker that holds nothing.
+func (s *State) idles(w *worker) {
+	w.stopping, w.reported = action{}, ending{}
+	if s.reconcile(w, action{}) {
+		return
+	}
+	if w.prefersIdle {
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
+		return
+	}
+	s.timers.set(&w.timer, s.now.Add(s.cfg.IdleHold))
+	s.dispatch.offer(w)
+}
+
+// executes deals with a worker that is busy.
+func (s *State) executes(w *worker, a action) {
+	w.reported = ending{}
+	if s.reconcile(w, a) {
+		return
+	}
+	switch {
+	case w.task != nil:
+		w.confirmed = true
+		s.back(w)
+		if w.running {
+			s.hedges.runs(w)
+		}
+		w.shield()
+		if !s.dispatch.isSettling() && w.pool.cohort.givesWay(w) {
+			s.preempt(w)
+			return
+		}
+	case w.yields:
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	case s.adopt(w, a):
+	case w.stopping == a || s.inFlight.running(w.pool, a) != nil:
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		return
+	default:
+		s.foster(w, a)
+	}
+	s.calls.answer(w, Reply{Do: Continue, NextSync: s.calls.next(w)})
+}
+
+// back notes that a worker that was away has its action still.
+func (s *State) back(w *worker) {
+	if w.away && w.task != nil {
+		w.away = false
+		s.operations.changedAll(w.task)
+	}
+}
+
+// completes deals with a worker that has ended an action. It is answered within
+// Config.ResultHold, so that it knows that the result has arrived. A report that comes
+// twice, because the answer was lost, counts once, even if the worker has been given the
+// same action again meanwhile.
+func (s *State) completes(w *worker, e ending) {
+	running := e.action
+	repeated := w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
+	if repeated {
+		running = action{}
+	}
+	w.reported = e
+	if !repeated {
+		s.tooLate(w, e)
+	}
+	if s.reconcile(w, running) {
+		return
+	}
+	resp, claim := e.response, w.claim()
+	s.back(w)
+	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
+		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
+	}
+	switch good := resp.GetStatus().GetCode() == 0; {
+	case w.task != nil && w.task.spec == nil:
+		s.drop(w.task)
+		s.orphans.add(w, e.action, resp)
+	case w.task != nil:
+		e.response = resp
+		s.conclude(w, e)
+	case repeated || !good:
+	default:
+		s.unexpected(w, e)
+	}
+	w.stopping = action{}
+	switch {
+	case s.dispatch.nextFor(w, claim):
+	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.dispatch.next(w):
+		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	case w.held:
+		s.timers.set(&w.timer, s.now.Add(s.cfg.ResultHold))
+		s.dispatch.offer(w)
+	}
+}
+
+// tooLate takes the result of a task that a worker was to stop for another one, before it heard of that.
+func (s *State) tooLate(w *worker, e ending) {
+	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
+		return
+	}
+	t := s.inFlight.waiting(w.pool, e.action)
+	if t == nil || e.response.GetResult() == nil {
+		return
+	}
+	if _, again := t.mispredicted(w, e.response); !again {
+		s.finish(t, e.response)
+	}
+}
+
+// unexpected deals with a result that is not expected from this worker. If somebody
+// waits for it, it comes from one that was taken for lost. Else it may be that the
+// scheduler was started anew, and somebody will.
+func (s *State) unexpected(w *worker, e ending) {
+	a, resp := e.action, e.response
+	if s.adopt(w, a) {
+		s.conclude(w, e)
+	} else if t := s.inFlight.running(w.pool, a); t != nil {
+		s.overtake(t, w, resp)
+	} else if w.stopping != a {
+		s.orphans.add(w, a, resp)
+	}
+}
+
+// reconcile compares what a worker should run with what it says it runs
+// (none: nothing). If it never confirmed its task the assignment may not have
+// reached it and is sent again, and reconcile is true: the call is answered.
+// Otherwise the worker has dropped the task, and it goes back to the queue.
+func (s *State) reconcile(w *worker, a action) bool {
+	t := w.task
+	if t == nil || t.action == a {
+		return false
+	}
+	switch {
+	case w.confirmed || t.spec == nil || t.resends >= maxResends:
+	case w.prefersIdle:
+		// It began to drain before the assignment reached it.
+		if w == t.worker {
+			t.attempts--
+		}
+	default:
+		t.resends++
+		s.calls.run(w)
+		return true
+	}
+	s.lose(w)
+	return false
+}
+
+// adopt gives a worker the waiting task of an action that it runs already.
+func (s *State) adopt(w *worker, a action) bool {
+	t := s.inFlight.waiting(w.pool, a)
+	if t == nil {
+		return false
+	}
+	s.dispatch.hand(t, w)
+	w.confirmed, t.inherited = true, true
+	return true
+}
+
+// overtake ends a task with the result of a worker that was taken for lost, which
+// is there before that of the worker that took its place. A failure on a smaller size class ends nothing.
+func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
+	if _, again := t.mispredicted(w, resp); again {
+		return
+	}
+	t.worker.task, t.worker.stopping = nil, t.action
+	t.worker, w.task = w, t
+	s.finish(t, resp)
+}
+
+// foster keeps an action that a worker runs and no client has asked for, as
+// after a restart of the scheduler, for a client to come back to.
+func (s *State) foster(w *worker, a action) {
+	t := &task{action: a, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool, inherited: true}
+	t.timer.owner, t.item.Owner = t, t
+	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
+	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
+	s.inFlight.add(t)
+	s.dispatch.executing++
+	w.task, w.confirmed, w.stopping = t, true, action{}
+}

@@ -1,0 +1,311 @@
+package core
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
+// A View is a State that is only looked at, as of its last event. What it returns are values.
+type View State
+
+// View returns s to look at.
+func (s *State) View() *View { return (*View)(s) }
+
+// Operation returns the state of an operation as of the last event.
+func (s *View) Operation(name string) (Status, bool) {
+	o, ok := s.operations.byName[name]
+	if !ok {
+		return Status{}, false
+	}
+	return o.status(), true
+}
+
+// Counts returns the sizes as of the last event. It looks at every worker.
+func (s *View) Counts() Counts {
+	c := Counts{
+		Queued:    s.dispatch.queued - s.dispatch.unmatched.len(),
+		Unmatched: s.dispatch.unmatched.len(),
+		Executing: s.dispatch.executing,
+	}
+	for _, w := range s.workers.byKey {
+		switch {
+		case w.task != nil:
+			c.Busy++
+		case !w.serving:
+			c.Draining++
+		default:
+			c.Idle++
+		}
+	}
+	return c
+}
+
+// Tally returns what has happened up to the last event.
+func (s *View) Tally() Tally {
+	t := s.tally
+	t.Hedges, t.Won = s.hedges.begun, s.hedges.won
+	return t
+}
+
+// Drains returns the patterns in force, the oldest first.
+func (s *View) Drains() []Pattern { return slices.Clone(s.workers.drains) }
+
+// A WorkerView is what State knows of one worker. It is a value.
+type WorkerView struct {
+	ID        map[string]string // not to be changed
+	Prefix    string
+	Platform  Platform
+	SizeClass uint32
+	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
+	Drained, Leaving bool
+	// Away: it has not called since the State began, and had Action before.
+	Away bool
+	// Action is what it runs since Since; empty if nothing.
+	Action string
+	Since  time.Time
+}
+
+// WorkerKeys returns those of the workers that p matches, all if it is nil, in any
+// order.
+func (s *View) WorkerKeys(p *Pattern) []string {
+	var keys []string
+	for key, w := range s.workers.byKey {
+		if p == nil || p.Match(w.attribute) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Worker returns what is known of a worker; false if it is not.
+func (s *View) Worker(key string) (WorkerView, bool) {
+	w, ok := s.workers.byKey[key]
+	if !ok {
+		return WorkerView{}, false
+	}
+	v := WorkerView{
+		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
+		Drained: w.drained, Leaving: w.prefersIdle, Away: w.away,
+	}
+	if w.task != nil {
+		v.Action, v.Since = w.task.action.String(), w.task.started
+	}
+	return v, true
+}
+
+// An Entry is what patterns see of an operation that is not done. It is a value.
+type Entry struct {
+	Operation *Operation // which nobody changes
+	Worker    string     // that runs it; empty: it is queued
+}
+
+// Entries yields the operations that are not done, in any order. Events may happen between two of them:
+// what comes or ends meanwhile may be left out.
+func (s *View) Entries() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for _, o := range s.operations.byName {
+			if o.task == nil {
+				continue // it is done
+			}
+			e := Entry{Operation: o.spec}
+			if w := o.task.worker; w != nil {
+				e.Worker = w.key
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Attribute is what patterns see of it; false: it has none of that name.
+func (e Entry) Attribute(name string) (string, bool) {
+	switch name {
+	case "stage":
+		if e.Worker == "" {
+			return "queued", true
+		}
+		return "executing", true
+	case "worker":
+		return e.Worker, e.Worker != ""
+	}
+	return e.Operation.attribute(name)
+}
+
+// attribute is what patterns see of what a client asks for.
+func (op *Operation) attribute(name string) (string, bool) {
+	switch name {
+	case "operation":
+		return op.Name, true
+	case "action":
+		return op.Digest.String(), true
+	case "client":
+		return op.Client, true
+	case "user":
+		return op.User, true
+	case "instance":
+		return op.Instance, true
+	case "invocation":
+		return op.Request.ToolInvocation, true
+	case "correlated":
+		return op.Request.Correlated, true
+	case "mnemonic":
+		return op.Request.Mnemonic, true
+	case "target":
+		return op.Request.Target, true
+	}
+	for _, p := range op.Platform.properties {
+		if name == "platform."+p.name {
+			return p.value, true
+		}
+	}
+	return "", false
+}
+
+// A Held is an operation whose action a worker has, as far as a scheduler that comes next has to know.
+type Held struct {
+	*Operation
+	Queued, Started time.Time
+	Attempts        int
+	// The worker, as in its Report.
+	Worker         string
+	ID             map[string]string
+	Prefix         string
+	WorkerPlatform Platform
+	SizeClass      uint32
+}
+
+// Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
+// every worker.
+func (s *View) Held(since time.Time, atMost int) (held []Held) {
+	for _, w := range s.workers.byKey {
+		t := w.task
+		if t == nil || t.worker != w || t.spec == nil || t.started.After(since) {
+			continue
+		}
+		for o := range t.operations.all() {
+			if len(held) == atMost {
+				return held
+			}
+			held = append(held, Held{
+				Operation: o.spec, Queued: o.queued, Started: t.started, Attempts: int(t.attempts),
+				Worker: w.key, ID: w.id, Prefix: w.pool.prefix, WorkerPlatform: w.pool.platform, SizeClass: w.queue.class,
+			})
+		}
+	}
+	return held
+}
+
+// A SizeClass is one on which an action could run, with how long it would wait there.
+type SizeClass struct {
+	Size uint32
+	Wait time.Duration
+}
+
+// SizeClasses returns the size classes on which an action could run, in ascending order, as of
+// the last event. They are those of the workers that would get it,
+// and those that are declared.
+func (s *View) SizeClasses(spec *Operation) (classes []SizeClass) {
+	q := s.dispatch.match(spec, 0, true)
+	if q == nil {
+		return nil
+	}
+	for _, other := range q.pool.queues {
+		if (other.expected() || other == q) && other.hasRoom(spec.Instance) {
+			classes = append(classes, SizeClass{Size: other.class, Wait: other.wait()})
+		}
+	}
+	return classes
+}
+
+// AllSizeClasses is SizeClasses for actions of an instance name, on whatever platform; of equal ones the
+// shortest wait.
+func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
+	for _, p := range s.dispatch.pools {
+		if instance.Below(instanceName, p.prefix) {
+			classes = append(classes, s.SizeClasses(&Operation{Instance: instanceName, Platform: p.platform})...)
+		}
+	}
+	slices.SortFunc(classes, func(a, b SizeClass) int {
+		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Wait, b.Wait))
+	})
+	return slices.CompactFunc(classes, func(a, b SizeClass) bool { return a.Size == b.Size })
+}
+
+// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
+// it has waiting there.
+type QuotaUse struct {
+	QuotaKey
+	quota.Use
+	Waiting int
+}
+
+// A CohortView is what State knows of one cohort. It is a value.
+type CohortView struct {
+	quota.Cohort
+	// Capacity is what its workers that take work can run at once, Used what they run of
+	// known instances, Minimums the sum of what is guaranteed; all in its unit.
+	Capacity, Used, Minimums int64
+	// Preemptions counts the runs that were stopped.
+	Preemptions uint64
+	// Uses are the instances with a quota, or with something that runs or waits, in their order.
+	Uses []QuotaUse
+}
+
+// QuotaRecords returns all quotas in force, in the order of their keys.
+func (s *View) QuotaRecords() (records []QuotaRecord) {
+	for _, c := range s.dispatch.cohorts {
+		for instance, q := range c.quotas {
+			records = append(records, QuotaRecord{QuotaKey{c.Name, instance}, q})
+		}
+	}
+	slices.SortFunc(records, func(a, b QuotaRecord) int {
+		return cmp.Or(cmp.Compare(a.Cohort, b.Cohort), cmp.Compare(a.Instance, b.Instance))
+	})
+	return records
+}
+
+// Cohorts returns what is known of all cohorts, in the order of the configuration.
+func (s *View) Cohorts() []CohortView {
+	views := make([]CohortView, 0, len(s.dispatch.cohorts))
+	for _, c := range s.dispatch.cohorts {
+		v := CohortView{
+			Cohort: c.Cohort, Capacity: c.capacity(), Minimums: c.ledger.Minimums(),
+			Preemptions: c.preemptions, Uses: c.uses(),
+		}
+		for _, u := range v.Uses {
+			v.Used += u.Used
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// A QuotaRun is a run that counts.
+type QuotaRun struct {
+	// Operation was the first that asked for the action.
+	Operation *Operation
+	Worker    string
+	Started   time.Time
+	Cost      int64
+}
+
+// QuotaRuns returns what the uses consist of that Cohorts tells as of the same event, in the order of
+// the workers' keys.
+func (s *View) QuotaRuns() map[QuotaKey][]QuotaRun {
+	runs := map[QuotaKey][]QuotaRun{}
+	for _, w := range s.workers.sorted() {
+		sh := w.share()
+		if sh == nil {
+			continue
+		}
+		k := QuotaKey{sh.cohort.Name, sh.instance}
+		runs[k] = append(runs[k], QuotaRun{w.task.spec, w.key, w.task.started, sh.cohort.Cost(w.queue.class)})
+	}
+	return runs
+}
