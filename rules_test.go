@@ -36,28 +36,28 @@ var floors = map[string]int{
 	"scheduler/core/least": 0,
 	"scheduler/core/quota": 0,
 
-	"auth/certtest":  1, // for tests
-	"auth/reload":    1,
-	"cas/scrub":      1,
-	"cas/tree":       1,
-	"proto/admin":    1, // shows messages of others
-	"cgroup":         1,
-	"intake":         1,
-	"kv/record":      1,
-	"scheduler/core": 1,
-	"vfs/erofs":      1,
-	"kv/redistest":   1,
-	"rpctest":        1, // for tests
+	"auth/certtest":     1, // for tests
+	"auth/reload":       1,
+	"cas/scrub":         1,
+	"cas/tree":          1,
+	"proto/admin":       1, // shows messages of others
+	"cgroup":            1,
+	"intake":            1,
+	"records/record":    1,
+	"scheduler/core":    1,
+	"vfs/erofs":         1,
+	"records/redistest": 1, // for tests
+	"rpctest":           1, // for tests
 
 	"auth":                2,
 	"auth/certs":          2,
 	"cas":                 2,
 	"vfs":                 2,
 	"prefetch":            2,
+	"records":             2,
 	"runner":              2,
 	"scheduler/journal":   2,
 	"scheduler/sizeclass": 2,
-	"kv":                  2,
 	"worker/reuse":        2,
 	"web/text":            2,
 

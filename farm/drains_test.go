@@ -1,36 +1,32 @@
 package farm
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/records"
 )
 
 func TestDrains(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", drainsFile)
-	for _, k := range []keeper{
-		keptFile(path), keptRecord{kv.NewMemory(0), kv.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}},
-	} {
-		testDrains(t, k)
-	}
+	s := &Scheduler{Data: filepath.Join(t.TempDir(), "new")}
+	own, _ := s.durable(nil)
+	shared, _ := (&Scheduler{Lease: "main"}).durable(records.NewMemory(0))
+	testDrains(t, own)
+	testDrains(t, shared)
 	for _, text := range []string{"", "{}", `[{}]`, `[{"host":`} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := own.write(t.Context(), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if list, err := loadDrains(t.Context(), keptFile(path)); err == nil || !strings.Contains(err.Error(), path) {
+		if list, err := loadDrains(t.Context(), own); err == nil || !strings.Contains(err.Error(), own.String()) {
 			t.Errorf("%q: %v, %v", text, list, err)
 		}
 	}
 }
 
 // testDrains writes and reads with a keeper that has nothing.
-func testDrains(t *testing.T, k keeper) {
+func testDrains(t *testing.T, k kept) {
 	t.Helper()
 	if list, err := loadDrains(t.Context(), k); err != nil || len(list) != 0 {
 		t.Errorf("without any: %v, %v", list, err)

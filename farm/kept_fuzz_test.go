@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
@@ -18,16 +18,16 @@ func FuzzKept(f *testing.F) {
 	f.Add([]byte(`[{"cohort":"c","min":9223372036854775807}]`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		store := kv.NewMemory(0)
-		kept := keptRecord{store, kv.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
-		if err := kept.write(t.Context(), text); err != nil {
+		store := records.NewMemory(0)
+		drains := kept{store, records.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
+		if err := drains.write(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
-		if patterns, err := loadDrains(t.Context(), kept); err == nil {
-			if err := keepDrains(t.Context(), kept, patterns); err != nil {
+		if patterns, err := loadDrains(t.Context(), drains); err == nil {
+			if err := keepDrains(t.Context(), drains, patterns); err != nil {
 				t.Fatal(err)
 			}
-			again, err := loadDrains(t.Context(), kept)
+			again, err := loadDrains(t.Context(), drains)
 			if err != nil || len(again) != len(patterns) {
 				t.Errorf("%v became %v, %v", patterns, again, err)
 			}
@@ -36,17 +36,17 @@ func FuzzKept(f *testing.F) {
 		if err := store.Put(t.Context(), quotas.key(), text); err != nil {
 			t.Fatal(err)
 		}
-		records, err := quotas.load(t.Context())
+		list, err := quotas.load(t.Context())
 		if err == nil {
 			// What is in force is not an error of what is kept, which an older scheduler may have written.
 			_, err = scheduler.NewServer(scheduler.ServerOptions{
-				Quotas: records, Storage: func(string, digest.Function) scheduler.Storage { return nil },
+				Quotas: list, Storage: func(string, digest.Function) scheduler.Storage { return nil },
 			})
 			if err != nil {
 				t.Error(err)
 			}
-		} else if json.Valid(text) && len(records) > 0 {
-			t.Errorf("%v came of what is wrong: %v", records, err)
+		} else if json.Valid(text) && len(list) > 0 {
+			t.Errorf("%v came of what is wrong: %v", list, err)
 		}
 	})
 }

@@ -12,14 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/farm/serve"
-	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
 // checkLease returns an error if schedulers could not take turns.
 func (s *Scheduler) checkLease() error {
 	switch {
-	case !kv.IsRedisURL(string(s.State)):
+	case !records.IsRedisURL(string(s.State)):
 		return errors.New("--lease: schedulers take turns by a Redis that they share: give it as --state")
 	case !isService(s.Storage):
 		return errors.New("--lease: the storage has to be one that all schedulers have: --storage=grpc://HOST:PORT")
@@ -31,7 +31,7 @@ func (s *Scheduler) leaseTime() time.Duration {
 	if s.LeaseTime > 0 {
 		return s.LeaseTime
 	}
-	return kv.DefaultLeaseDuration
+	return records.DefaultLeaseDuration
 }
 
 // Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
@@ -57,14 +57,14 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
-	lease := kv.NewLease(store, s.Lease, kv.LeaseOptions{
+	lease := records.NewLease(store, s.Lease, records.LeaseOptions{
 		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.leaseTime(), Logger: s.Logger,
 	})
 	for ctx.Err() == nil {
 		err := s.takeTurn(ctx, lease, ready)
 		switch away := (unanswered{}); {
 		case err == nil || ctx.Err() != nil:
-		case errors.Is(err, kv.ErrLeaseLost) || errors.As(err, &away):
+		case errors.Is(err, records.ErrLeaseLost) || errors.As(err, &away):
 			s.Logger.Warn("turn is over, the next is waited for", zap.Error(err))
 		default:
 			return err
@@ -81,7 +81,7 @@ type unanswered struct{ error }
 func (u unanswered) Unwrap() error { return u.error }
 
 // openIndex returns where this scheduler, and the one that takes its place, remembers what workers have.
-func (s *Scheduler) openIndex(records kv.Store) (*scheduler.Index, error) {
+func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) {
 	name := "lease " + s.Lease
 	if s.Lease == "" {
 		host, err := os.Hostname()
@@ -90,12 +90,12 @@ func (s *Scheduler) openIndex(records kv.Store) (*scheduler.Index, error) {
 		}
 		name = fmt.Sprintf("address %s %s", host, s.Listen)
 	}
-	return scheduler.NewIndex(records, name, s.Logger), nil
+	return scheduler.NewIndex(shared, name, s.Logger), nil
 }
 
 // takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that
 // clients and workers try the next address, but health and metrics can be asked for.
-func (s *Scheduler) takeTurn(ctx context.Context, lease *kv.Lease, serves func(address string) error) error {
+func (s *Scheduler) takeTurn(ctx context.Context, lease *records.Lease, serves func(address string) error) error {
 	config, err := s.configured()
 	if err != nil {
 		return err

@@ -9,14 +9,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/web"
 )
 
 // pages returns what shows the scheduler to people. On a port that other machines reach, and that
 // asks nobody who he is, they may look and change nothing.
-func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, records kv.Store, guarded bool) (*web.Site, error) {
+func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints records.Hints, guarded bool) (*web.Site, error) {
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
 		Scheduler:  sched.Admin(),
@@ -25,7 +25,7 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, records kv.
 		Blobs: func(instance string, fn digest.Function) web.Blobs {
 			return storage.of(instance, fn)
 		},
-		Profiles: records,
+		Profiles: hints,
 		ReadOnly: !guarded && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})

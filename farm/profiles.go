@@ -19,11 +19,11 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	store, closeStore, err := w.State.open(w.Data, &w.Client, w.Logger)
+	state, err := w.State.open(w.Data, &w.Client, w.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
-	return prefetch.NewProfiles(store, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), closeStore, nil
+	return prefetch.NewProfiles(state.hints, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), state.close, nil
 }
 
 // memoryCache returns the bytes of MemoryCache or, without it, what there is memory for.

@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-// A quotaFile keeps quotas in one record.
-type quotaFile struct{ store kv.Store }
+// A quotaFile keeps quotas in one durable record.
+type quotaFile struct{ store records.Durable }
 
 // keptQuota is a quota as it is written, in JSON.
 type keptQuota struct {
@@ -38,20 +38,21 @@ const (
 )
 
 // key is the one record's.
-func (quotaFile) key() kv.Key {
-	return kv.Key{Bucket: names.QuotasBucket, Digest: digest.Of(digest.SHA256, []byte("quotas"))}
+func (quotaFile) key() records.Key {
+	return records.Key{Bucket: names.QuotasBucket, Digest: digest.Of(digest.SHA256, []byte("quotas"))}
 }
 
 // read returns what is kept, also as it is written; that is nil if nothing is.
 func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, err error) {
-	written, err = f.store.Get(ctx, f.key())
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("read quotas: %w", unanswered{err})
+	k := kept{f.store, f.key()}
+	if written, err = k.read(ctx); written == nil || err != nil {
+		if err != nil {
+			err = fmt.Errorf("read quotas: %w", err)
+		}
+		return nil, nil, err
 	}
 	if err := json.Unmarshal(written, &list); err != nil {
-		return nil, nil, fmt.Errorf("read quotas: %w", err)
+		return nil, nil, fmt.Errorf("read quotas: %s: %w", k, err)
 	}
 	return list, written, nil
 }
@@ -59,32 +60,32 @@ func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, 
 // load returns the quotas that are kept.
 func (f quotaFile) load(ctx context.Context) ([]core.QuotaRecord, error) {
 	list, _, err := f.read(ctx)
-	records := make([]core.QuotaRecord, len(list))
+	quotas := make([]core.QuotaRecord, len(list))
 	for i, k := range list {
-		records[i] = core.QuotaRecord{
+		quotas[i] = core.QuotaRecord{
 			QuotaKey: core.QuotaKey{Cohort: k.Cohort, Instance: k.Instance},
 			Quota:    quota.Quota{Min: k.Min, Max: k.Max},
 		}
 	}
-	return records, err
+	return quotas, err
 }
 
 // firstQuotas returns the quotas with which s begins. A store that is shared is read again and again: if it
 // does not answer now, s begins without any.
 func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]core.QuotaRecord, error) {
-	records, err := f.load(ctx)
+	quotas, err := f.load(ctx)
 	if away := (unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {
 		s.Logger.Warn("quotas cannot be read; none is in force until they can", zap.Error(err))
 		return nil, nil
 	}
-	return records, err
+	return quotas, err
 }
 
 // keep changes one quota of those that are kept, and returns when that is durable. A
 // zero one is left out.
 func (f quotaFile) keep(ctx context.Context, r core.QuotaRecord) error {
 	err := f.change(ctx, r)
-	for try := 1; errors.Is(err, kv.ErrConflict) && try < quotaTries; try++ {
+	for try := 1; errors.Is(err, records.ErrConflict) && try < quotaTries; try++ {
 		// At random, so that two do not meet again and again.
 		pause := time.NewTimer(rand.N(min(quotaPause<<(try-1), quotaPatience)))
 		select {
@@ -95,13 +96,7 @@ func (f quotaFile) keep(ctx context.Context, r core.QuotaRecord) error {
 			return fmt.Errorf("keep quota: %w", context.Cause(ctx))
 		}
 	}
-	if err != nil {
-		return err
-	}
-	if file, ok := f.store.(interface{ Flush(context.Context) error }); ok {
-		return file.Flush(ctx)
-	}
-	return nil
+	return err
 }
 
 func (f quotaFile) change(ctx context.Context, r core.QuotaRecord) error {
@@ -117,8 +112,5 @@ func (f quotaFile) change(ctx context.Context, r core.QuotaRecord) error {
 	if err != nil {
 		return err
 	}
-	if swapper, ok := f.store.(kv.Swapper); ok {
-		return swapper.CompareAndSwap(ctx, f.key(), old, text)
-	}
-	return f.store.Put(ctx, f.key(), text)
+	return f.store.CompareAndSwap(ctx, f.key(), old, text)
 }

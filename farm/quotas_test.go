@@ -8,11 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/kv/redistest"
+	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
@@ -23,17 +21,10 @@ func quotaRecord(cohort, instance string, low, high int64) core.QuotaRecord {
 	}
 }
 
-// TestQuotasAreKept changes quotas and opens the file anew.
+// TestQuotasAreKept changes quotas and reads them anew.
 func TestQuotasAreKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "records.db")
-	open := func() (quotaFile, func() error) {
-		file, err := kv.OpenBolt(path, kv.BoltOptions{Logger: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return quotaFile{file}, file.Close
-	}
-	f, closeFile := open()
+	s := &Scheduler{Data: filepath.Join(t.TempDir(), "new")}
+	_, f := s.durable(nil)
 	if list, err := f.load(t.Context()); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v of nothing", list, err)
 	}
@@ -45,43 +36,29 @@ func TestQuotasAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := closeFile(); err != nil {
-		t.Fatal(err)
-	}
-	f, closeFile = open()
+	_, f = s.durable(nil)
 	got, err := f.load(t.Context())
 	want := []core.QuotaRecord{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
-	if err := closeFile(); err != nil {
-		t.Error(err)
-	}
 }
 
-// TestQuotasWithoutAFile has a scheduler whose records cannot be opened, and who says so of quotas that he is given.
+// TestQuotasWithoutAFile has a scheduler that cannot write to its folder, and that says so of quotas that it is given.
 func TestQuotasWithoutAFile(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "file"), nil, 0o600); err != nil { // where services have a folder
+	data := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(data, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range []State{State("bolt:" + folder), "grpc://127.0.0.1:1"} {
-		records, closeRecords, err := state.open(filepath.Join(folder, "file"), &dial.Client{}, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := (quotaFile{records}).keep(t.Context(), quotaRecord("c", "a", 1, 0)); err == nil {
-			t.Errorf("%s: a quota is taken for durable", state)
-		}
-		if err := closeRecords(); err != nil {
-			t.Error(err)
-		}
+	_, quotas := (&Scheduler{Data: data}).durable(nil)
+	if err := quotas.keep(t.Context(), quotaRecord("c", "a", 1, 0)); err == nil {
+		t.Error("a quota is taken for durable")
 	}
 }
 
 // TestQuotasOfSeveralSchedulers has two change quotas in the same store at a time: nothing is lost.
 func TestQuotasOfSeveralSchedulers(t *testing.T) {
-	store := kv.NewMemory(0)
+	store := records.NewMemory(0)
 	var group sync.WaitGroup
 	errs := make([]error, 2)
 	for i, instance := range []string{"a", "b"} {
@@ -124,12 +101,12 @@ func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 		t.Errorf("it is said %d times that quotas cannot be read", n)
 	}
 	redis.Restart()
-	records, err := kv.OpenRedis(string(state), kv.RedisOptions{})
+	store, err := records.OpenRedis(string(state), records.RedisOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer records.Close()
-	quotas := quotaFile{records}
+	defer store.Close()
+	quotas := quotaFile{store}
 	if err := quotas.keep(t.Context(), quotaRecord("farm", "team", 1, 2)); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +114,7 @@ func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	if q := (&term{T: t, conn: conn}).quota(); q.GetMin() != 1 || q.GetMax() != 2 {
 		t.Errorf("the quota is %v", q)
 	}
-	if err := records.Put(t.Context(), quotas.key(), []byte("{")); err != nil {
+	if err := store.Put(t.Context(), quotas.key(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if err := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts}).ends(); err == nil {

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -98,6 +98,6 @@ func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
 		return nil, func() error { return nil }
 	}
 	store, closeStore := openFile(filepath.Join(w.Data, reuseFile),
-		kv.BoltOptions{Logger: w.Logger, MaxBytes: reuseBytes})
+		records.BoltOptions{Logger: w.Logger, MaxBytes: reuseBytes})
 	return reuse.New(store), closeStore
 }

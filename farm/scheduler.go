@@ -24,8 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
-	"github.com/forerunner-build/forerunner/kv"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -100,7 +100,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 	s.Client.Flags(f)
 	f.StringVar(&s.Lease, "lease", "", "`name` under which schedulers with the same --state (redis) take turns: one serves, and when it "+
 		"dies another does; empty: this one always serves")
-	f.DurationVar(&s.LeaseTime, "lease-time", kv.DefaultLeaseDuration, "`time` after which another scheduler takes the --lease of one that has died")
+	f.DurationVar(&s.LeaseTime, "lease-time", records.DefaultLeaseDuration, "`time` after which another scheduler takes the --lease of one that has died")
 	s.ConfigFlags(f)
 	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
 	f.StringVar(&s.Record, "record", "", "`file` for what happens, which forerunner-scheduler replay reads; it ends at 1 GiB")
@@ -168,11 +168,11 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return err
 	}
 	defer func() { err = errors.Join(err, finishRecord()) }()
-	records, closeRecords, err := s.State.open(s.Data, &s.Client, s.Logger)
+	state, err := s.State.open(s.Data, &s.Client, s.Logger)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	defer func() { err = errors.Join(err, closeRecords()) }()
+	defer func() { err = errors.Join(err, state.close()) }()
 	options := scheduler.ServerOptions{
 		Storage:           storage.of,
 		Grant:             storage.grant,
@@ -186,7 +186,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		Pages:             s.Pages(),
 		OwnStore:          storage.ownStore(),
 	}
-	if err := s.remember(ctx, records, config.sizes, &options); err != nil {
+	if err := s.remember(ctx, state, config.sizes, &options); err != nil {
 		return err
 	}
 	sched, err := scheduler.NewServer(options)
@@ -200,12 +200,12 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	defer server.Stop() // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
-	kv.RegisterFSAC(server, records)
-	kv.RegisterISCC(server, records)
+	records.RegisterFSAC(server, state.hints)
+	records.RegisterISCC(server, state.hints)
 	if err := s.checkAccess(protect.Guard, server); err != nil {
 		return err
 	}
-	pages, err := s.pages(sched, storage, records, protect.Guard != nil)
+	pages, err := s.pages(sched, storage, state.hints, protect.Guard != nil)
 	if err != nil {
 		return err
 	}
@@ -275,29 +275,31 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 // remember fills in what outlives a scheduler: drains, quotas and what is known of sizes.
 // ctx is the whole time that it serves.
 func (s *Scheduler) remember(
-	ctx context.Context, records kv.Store, sizes sizeclass.Options, o *scheduler.ServerOptions,
+	ctx context.Context, state *openState, sizes sizeclass.Options, o *scheduler.ServerOptions,
 ) (err error) {
-	drains := s.keptDrains(records)
+	drains, quotas := s.durable(state.shared)
+	if err := s.takeOver(ctx, state.hints, drains, quotas); err != nil {
+		return err
+	}
 	if o.Drains, err = loadDrains(ctx, drains); err != nil {
 		return err
 	}
 	o.KeepDrains = func(ps []core.Pattern) error { return keepDrains(ctx, drains, ps) }
-	quotas := quotaFile{records}
 	o.KeepQuota = quotas.keep
-	shared := kv.IsRedisURL(string(s.State)) // others may have it, too, or this one's place
+	shared := state.shared != nil // others may have it, too, or this one's place
 	if len(o.Config.Quotas.Cohorts) > 0 {
 		if o.Quotas, err = s.firstQuotas(ctx, quotas, shared); err != nil {
-			return fmt.Errorf("--state: %w", err)
+			return err
 		}
 	}
 	if shared {
 		o.LoadQuotas = quotas.load
-		if o.Index, err = s.openIndex(records); err != nil {
+		if o.Index, err = s.openIndex(state.shared); err != nil {
 			return err
 		}
 		o.Held = o.Index.Load(ctx)
 	}
-	o.Sizes, err = s.openSizes(records, sizes)
+	o.Sizes, err = s.openSizes(state.hints, sizes)
 	return err
 }
 

@@ -1,15 +1,15 @@
 package farm
 
 import (
-	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// openSizes returns what chooses size classes by the records, nil if nothing does.
-func (s *Scheduler) openSizes(records kv.Store, o sizeclass.Options) (*sizeclass.Analyzer, error) {
+// openSizes returns what chooses size classes by the hints, nil if nothing does.
+func (s *Scheduler) openSizes(hints records.Hints, o sizeclass.Options) (*sizeclass.Analyzer, error) {
 	if !s.LearnSizes {
 		return nil, nil
 	}
 	o.Logger = s.Logger
-	return sizeclass.NewAnalyzer(records, o)
+	return sizeclass.NewAnalyzer(hints, o)
 }

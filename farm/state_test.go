@@ -16,10 +16,10 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/kv/record"
-	"github.com/forerunner-build/forerunner/kv/redistest"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 func TestStateFlag(t *testing.T) {
@@ -48,9 +48,9 @@ func TestStateFlag(t *testing.T) {
 // TestStates has records written by one program and read by another, or by the same one later.
 func TestStates(t *testing.T) {
 	services := grpc.NewServer()
-	kept := kv.NewMemory(0)
-	kv.RegisterFSAC(services, kept)
-	kv.RegisterISCC(services, kept)
+	kept := records.NewMemory(0)
+	records.RegisterFSAC(services, kept)
+	records.RegisterISCC(services, kept)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -69,18 +69,19 @@ func TestStates(t *testing.T) {
 	} {
 		data := t.TempDir()
 		for n := range 2 {
-			store, closeStore, err := state.open(data, &dial.Client{}, zap.NewNop())
+			opened, err := state.open(data, &dial.Client{}, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
+			store := opened.hints
 			for _, bucket := range []string{
 				names.ProfileBucket, names.CoarseBucket, names.StatisticsBucket, names.RunsBucket,
 			} {
 				// The services do not know of buckets.
-				k := kv.Key{Bucket: bucket, Digest: digest.Of(digest.SHA256, []byte(bucket))}
+				k := records.Key{Bucket: bucket, Digest: digest.Of(digest.SHA256, []byte(bucket))}
 				_, err := store.Get(t.Context(), k)
 				if n == 0 {
-					if !errors.Is(err, kv.ErrNotFound) {
+					if !errors.Is(err, records.ErrNotFound) {
 						t.Errorf("%s: %s at first: %v", state, bucket, err)
 					}
 					err = store.Put(t.Context(), k, nil)
@@ -89,13 +90,13 @@ func TestStates(t *testing.T) {
 					t.Errorf("%s: %s: %v", state, bucket, err)
 				}
 			}
-			if err := closeStore(); err != nil {
+			if err := opened.close(); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	nowhere := State("redis://h")
-	if _, _, err := nowhere.open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
+	if _, err := nowhere.open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
 		t.Error("an address without a port was opened")
 	}
 }
@@ -107,25 +108,25 @@ func TestStateBehindTLS(t *testing.T) {
 	certificate, key := authority.Server("redis")
 	state := State("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
 	own, ownKey := authority.Client("scheduler")
-	k := kv.Key{Bucket: names.ProfileBucket, Digest: digest.Of(digest.SHA256, nil)}
+	k := records.Key{Bucket: names.ProfileBucket, Digest: digest.Of(digest.SHA256, nil)}
 	for want, client := range map[string]*dial.Client{
 		"":                     {CA: authority.File, Cert: own, Key: ownKey},
 		"unknown authority":    {Cert: own, Key: ownKey},
 		"certificate required": {CA: authority.File},
 	} {
-		store, closeStore, err := state.open(t.TempDir(), client, zap.NewNop())
+		opened, err := state.open(t.TempDir(), client, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = store.Put(t.Context(), k, []byte("value"))
+		err = opened.hints.Put(t.Context(), k, []byte("value"))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if err := closeStore(); err != nil {
+		if err := opened.close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, _, err := state.open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+	if _, err := state.open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("an authority that is not there: %v", err)
 	}
 	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
@@ -139,16 +140,16 @@ func TestStateBehindTLS(t *testing.T) {
 func TestStateAway(t *testing.T) {
 	server := redistest.Start(t)
 	state := State("redis://" + server.Addr)
-	store, closeStore, err := state.open(t.TempDir(), &dial.Client{}, zap.NewNop())
+	opened, err := state.open(t.TempDir(), &dial.Client{}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = closeStore() }()
+	defer func() { _ = opened.close() }()
 	core, logs := observer.New(zap.InfoLevel)
-	careful := record.NewCareful(store, record.CarefulOptions{
+	careful := record.NewCareful(opened.hints, record.CarefulOptions{
 		Timeout: 100 * time.Millisecond, Logger: zap.New(core), Subject: "things", Without: "all goes on",
 	})
-	k := kv.Key{Bucket: "things", Digest: digest.Of(digest.SHA256, nil)}
+	k := records.Key{Bucket: "things", Digest: digest.Of(digest.SHA256, nil)}
 	works := func() bool {
 		_, ok := careful.Get(t.Context(), k)
 		return ok

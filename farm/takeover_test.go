@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/kv/redistest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
@@ -133,12 +133,12 @@ func TestTakeOverWithRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	operation, action := first.run(storage, "w")
-	records, err := kv.OpenRedis(string(shared.State), kv.RedisOptions{})
+	store, err := records.OpenRedis(string(shared.State), records.RedisOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer records.Close()
-	for index := scheduler.NewIndex(records, "lease main", zap.NewNop()); len(index.Load(t.Context())) == 0; {
+	defer store.Close()
+	for index := scheduler.NewIndex(store, "lease main", zap.NewNop()); len(index.Load(t.Context())) == 0; {
 		time.Sleep(50 * time.Millisecond)
 	}
 	first.stop()

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv"
-	"github.com/forerunner-build/forerunner/kv/redistest"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // A started is a scheduler that may not serve yet.
@@ -112,14 +112,14 @@ func TestTurnThatIsLost(t *testing.T) {
 		State: State("redis://" + redis.Addr), Storage: "grpc://" + silent(t).Addr().String(), Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(1, "lease taken")
-	records, err := kv.OpenRedis("redis://"+redis.Addr, kv.RedisOptions{})
+	store, err := records.OpenRedis("redis://"+redis.Addr, records.RedisOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer records.Close()
+	defer store.Close()
 	// Who has it from now on is dead.
-	lease := kv.Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte("main"))}
-	if err := records.Put(t.Context(), lease, []byte(`{"term": 4000000000000000, "holder": "somebody else"}`)); err != nil {
+	lease := records.Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte("main"))}
+	if err := store.Put(t.Context(), lease, []byte(`{"term": 4000000000000000, "holder": "somebody else"}`)); err != nil {
 		t.Fatal(err)
 	}
 	f.says(1, "turn is over, the next is waited for")
@@ -130,15 +130,16 @@ func TestTurnThatIsLost(t *testing.T) {
 func TestTurnWithWrongRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
-	records, err := kv.OpenRedis("redis://"+redis.Addr, kv.RedisOptions{})
+	store, err := records.OpenRedis("redis://"+redis.Addr, records.RedisOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer records.Close()
+	defer store.Close()
 	s := Scheduler{
 		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	}
-	if err := s.keptDrains(records).write(t.Context(), []byte("{")); err != nil {
+	drains, _ := s.durable(store)
+	if err := drains.write(t.Context(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if err := startTurns(t, s).ends(); err == nil {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // cache keeps what was used last of what is remembered, bounded by the memory it takes.

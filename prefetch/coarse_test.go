@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 func TestCoarseKey(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/profiles"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // An Action is what Profiles know actions by. Those with the same Instance and Digest

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // Bounds of what is remembered of one action.
@@ -80,7 +80,7 @@ type Profiles struct {
 }
 
 // NewProfiles returns the Profiles in s, which stays the caller's. It does not ask s.
-func NewProfiles(s record.Store, o ProfilesOptions) *Profiles {
+func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 	o = o.withDefaults()
 	return &Profiles{
 		store: record.NewCareful(s, record.CarefulOptions{

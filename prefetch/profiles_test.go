@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/profiles"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // fakeStore is a Store in memory that counts, fails and hangs as it is told.

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	indexed "github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/record"
+	indexed "github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
@@ -36,8 +36,8 @@ const (
 )
 
 // An Index is what is remembered, outside of a scheduler, of the operations whose actions workers have, so that
-// the next scheduler knows them until their workers come back. It is a hint: it may be a second late, and
-// without it clients ask for their actions once more. It belongs to one Server.
+// the next scheduler knows them until their workers come back. It may be a second late, and while its store
+// does not answer clients ask for their actions once more. It belongs to one Server.
 type Index struct {
 	store *indexed.Careful
 	name  string
@@ -52,7 +52,7 @@ type indexPart struct {
 
 // NewIndex returns the Index of a name in a store, which stays the caller's. Schedulers that take each
 // other's place have the same name, others have others.
-func NewIndex(store indexed.Store, name string, log *zap.Logger) *Index {
+func NewIndex(store indexed.Durable, name string, log *zap.Logger) *Index {
 	return &Index{name: name, store: indexed.NewCareful(store, indexed.CarefulOptions{
 		Timeout: indexTimeout, Logger: log, Subject: "running operations", Without: "a restart is survived",
 	})}

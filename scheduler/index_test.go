@@ -15,12 +15,12 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	indexed "github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	indexed "github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
-// fakeRecords is a Store in memory that can be away.
+// fakeRecords are Durable records in memory that can be away.
 type fakeRecords struct {
 	mu      sync.Mutex
 	records map[indexed.Key][]byte
@@ -53,6 +53,11 @@ func (f *fakeRecords) Put(_ context.Context, k indexed.Key, value []byte) error 
 	f.records[k] = value
 	f.puts++
 	return nil
+}
+
+// CompareAndSwap is not what an Index needs.
+func (f *fakeRecords) CompareAndSwap(context.Context, indexed.Key, []byte, []byte) error {
+	return errors.New("not implemented")
 }
 
 func heldNames(held []core.Held) string {

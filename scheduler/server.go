@@ -60,7 +60,7 @@ type ServerOptions struct {
 	Rand io.Reader
 	// Journal takes down what happens until Run ends. Nil: nothing does.
 	Journal *journal.Journal
-	// Term grows from each Server to the next that takes its place; see kv.Lease. If it is not 0,
+	// Term grows from each Server to the next that takes its place; see records.Lease. If it is not 0,
 	// all answers to workers have it in the header names.TermHeader, so that they take none of a
 	// Server that does not know yet that it is over.
 	Term uint64

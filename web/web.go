@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // Options say what a Site shows.
@@ -31,7 +31,7 @@ type Options struct {
 	// Blobs returns the storage of an instance name, where actions are read.
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Profiles has what actions read; nil: that is not known here.
-	Profiles record.Store
+	Profiles record.Hints
 	// ReadOnly leaves out what changes something.
 	ReadOnly bool
 	Logger   *zap.Logger

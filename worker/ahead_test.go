@@ -10,15 +10,15 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/profiles"
+	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// memoryStore is a record.Store.
+// memoryStore is a record.Hints.
 type memoryStore struct {
 	mu      sync.Mutex
 	records map[record.Key][]byte

@@ -17,13 +17,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// reuseStore is a record.Store in memory.
+// reuseStore is a record.Hints in memory.
 type reuseStore struct {
 	mu      sync.Mutex
 	records map[record.Key][]byte

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/bench/report"
-	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -98,7 +98,7 @@ func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	if c.rules == nil {
 		return simPolicy{first: c.first}, nil
 	}
-	a, err := sizeclass.NewAnalyzer(kv.NewMemory(1<<30), sizeclass.Options{
+	a, err := sizeclass.NewAnalyzer(records.NewMemory(1<<30), sizeclass.Options{
 		Exponent: exponent, Rules: c.rules, Seed: seed,
 	})
 	return simPolicy{analyzer: a}, err

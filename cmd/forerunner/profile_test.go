@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // TestProfiledTree lays a profile over a tree.
@@ -110,7 +110,7 @@ func filterOnly(t *testing.T, value []byte) []byte {
 	return b
 }
 
-// oneRecord is a record.Store for one action.
+// oneRecord is a record.Hints for one action.
 type oneRecord struct{ value []byte }
 
 func (s *oneRecord) Get(context.Context, record.Key) ([]byte, error) {

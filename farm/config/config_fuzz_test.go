@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/kv"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -53,7 +53,7 @@ func FuzzConfig(f *testing.F) {
 		if _, err := core.NewState(c); err != nil {
 			t.Errorf("%q: it was taken, but %v", text, err)
 		}
-		if _, err := sizeclass.NewAnalyzer(kv.NewMemory(0), sizes); err != nil {
+		if _, err := sizeclass.NewAnalyzer(records.NewMemory(0), sizes); err != nil {
 			t.Errorf("%q: it was taken, but %v", text, err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/certtest"
-	"github.com/forerunner-build/forerunner/kv/redistest"
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // healthServer serves a health service, over TLS if there are credentials, until stop is called.

@@ -7,7 +7,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -31,7 +31,7 @@ func platformX() *repb.Platform {
 	return &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OS", Value: "x"}}}
 }
 
-// sizeStore is a record.Store in memory.
+// sizeStore is a record.Hints in memory.
 type sizeStore map[record.Key][]byte
 
 func (s sizeStore) Get(_ context.Context, k record.Key) ([]byte, error) {

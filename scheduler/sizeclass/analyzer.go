@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/profiles"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // An Action is what an Analyzer knows actions by.
@@ -54,7 +54,7 @@ type event struct {
 const maxWaiting = 256
 
 // NewAnalyzer returns an Analyzer over s, which stays the caller's. It does not ask s.
-func NewAnalyzer(s record.Store, o Options) (*Analyzer, error) {
+func NewAnalyzer(s record.Hints, o Options) (*Analyzer, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err

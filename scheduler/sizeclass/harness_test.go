@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // mapStore is a Store in memory.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/kv/redistest"
+	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/test/bazel"
 	"github.com/forerunner-build/forerunner/test/programs"
 )

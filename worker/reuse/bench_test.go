@@ -7,7 +7,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // A go build of a small program looks at some 8,000 paths of an SDK with 15,000 files in

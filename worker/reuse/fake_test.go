@@ -14,7 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 const fn = digest.SHA256

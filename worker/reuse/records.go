@@ -15,8 +15,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/kv/record"
 	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 const (
@@ -52,10 +52,10 @@ type Run struct {
 
 // Records keep the former runs of commands. Their methods may be called concurrently; of two
 // runs that are kept at the same time under one key, one may get lost.
-type Records struct{ store record.Store }
+type Records struct{ store record.Hints }
 
 // New returns the Records in a store.
-func New(s record.Store) *Records { return &Records{store: s} }
+func New(s record.Hints) *Records { return &Records{store: s} }
 
 // KeyOf returns the key of all actions that run the same command in the same way: command, platform
 // and salt are the same, and so are the instance name and how, which says how the worker runs

@@ -11,7 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/kv/record"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // recorded returns a Recorder that saw looks: "a/b" was looked up, "a/b<" opened or followed,

@@ -1,0 +1,219 @@
+package records
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.uber.org/zap"
+)
+
+// BoltOptions are what may be chosen about a Bolt. Zero values mean the defaults.
+type BoltOptions struct {
+	Logger *zap.Logger
+	// MaxBytes bounds each bucket; default 128 MiB. BucketMaxBytes has other bounds for some.
+	// The file takes up to about twice the sum and 32 MiB, and does not shrink.
+	MaxBytes       int64
+	BucketMaxBytes map[string]int64
+	// LockTimeout is how long OpenBolt waits for another process to close the file; default 2 s.
+	LockTimeout time.Duration
+	// CommitAfter is how long a write may wait for others to share its commit; default 500 ms.
+	CommitAfter time.Duration
+}
+
+func (o *BoltOptions) validate() {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	if o.LockTimeout <= 0 {
+		o.LockTimeout = 2 * time.Second
+	}
+	if o.CommitAfter <= 0 {
+		o.CommitAfter = 500 * time.Millisecond
+	}
+}
+
+// limit returns how many bytes bucket may hold.
+func (o *BoltOptions) limit(bucket string) int64 {
+	if limit := o.BucketMaxBytes[bucket]; limit > 0 {
+		return limit
+	}
+	return o.MaxBytes
+}
+
+var _ Hints = (*Bolt)(nil)
+
+// A Bolt keeps Hints in one bbolt file. OpenBolt makes one; Close ends it.
+type Bolt struct {
+	options BoltOptions
+	log     *zap.Logger
+	db      *bbolt.DB
+	queue   *queue
+
+	closing sync.Once
+	stop    chan struct{} // closed to make the committer finish
+	stopped chan struct{} // closed when it has
+	// bytes is what the records of each bucket count, and failing whether the last commit failed.
+	// They are the committer's.
+	bytes   map[string]int64
+	failing bool
+	broken  atomic.Bool // a commit panicked: bbolt's locks may be held for ever
+}
+
+// OpenBolt opens the file at path, which together with its folder is made if it is not there. If
+// another process holds it longer than LockTimeout, the error wraps ErrLocked. A damaged file is
+// renamed to path.damaged-TIME, which is logged, and a new one begun.
+func OpenBolt(path string, o BoltOptions) (*Bolt, error) {
+	o.validate()
+	db, err := openFile(path, o.LockTimeout, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open records %s: %w", path, err)
+	}
+	b := &Bolt{
+		options: o,
+		log:     o.Logger,
+		db:      db,
+		queue:   newQueue(),
+		bytes:   map[string]int64{},
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	if err := b.countUses(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read records %s: %w", path, err), db.Close())
+	}
+	go b.commitAll()
+	return b, nil
+}
+
+// Close commits what is queued and closes the file. It returns the error of a commit that no Flush
+// has returned. Later calls of any method but Close, which then does nothing, return ErrClosed.
+func (b *Bolt) Close() (err error) {
+	b.closing.Do(func() {
+		b.queue.close()
+		close(b.stop)
+		<-b.stopped
+		err = b.queue.takeFailure()
+		if !b.broken.Load() {
+			err = errors.Join(err, noteSum(b.db.Path()), b.db.Close())
+		}
+	})
+	return err
+}
+
+// Flush waits until all is committed that was queued before, or ctx ends. It returns the error of
+// what was lost since the last Flush that returned one.
+func (b *Bolt) Flush(ctx context.Context) error {
+	if err := b.queue.flush(ctx); err != nil {
+		return fmt.Errorf("flush records %s: %w", b.db.Path(), err)
+	}
+	return nil
+}
+
+// Get implements Hints.
+func (b *Bolt) Get(ctx context.Context, k Key) ([]byte, error) {
+	if err := usable(ctx, k); err != nil {
+		return nil, about("get", k, err)
+	}
+	value, err := b.current(k)
+	if err == nil && value == nil {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, about("get", k, err)
+	}
+	b.queue.used(k)
+	return value, nil
+}
+
+// Put implements Hints. It waits only while too much is queued.
+func (b *Bolt) Put(ctx context.Context, k Key, value []byte) error {
+	if err := b.storable(ctx, k, value); err != nil {
+		return about("put", k, err)
+	}
+	return about("put", k, b.queue.put(ctx, k, &write{stored: seal(k, value)}))
+}
+
+func (b *Bolt) storable(ctx context.Context, k Key, value []byte) error {
+	if err := usable(ctx, k); err != nil {
+		return err
+	}
+	return checkValue(k, len(value), b.options.limit(k.Bucket))
+}
+
+// current returns a copy of the value under k; nil if there is no record.
+func (b *Bolt) current(k Key) (value []byte, err error) {
+	queued, closed := b.queue.look(k)
+	switch {
+	case closed:
+		return nil, ErrClosed
+	case b.broken.Load():
+		return nil, errDamaged
+	case queued != nil:
+		return append([]byte{}, queued.stored[sumBytes:]...), nil
+	}
+	err = guard(func() error {
+		return b.db.View(func(tx *bbolt.Tx) error {
+			values := tx.Bucket(valuesName(k.Bucket))
+			if values == nil {
+				return nil
+			}
+			key := encodeKey(k)
+			value = unseal(key, values.Get(key))
+			return nil
+		})
+	})
+	if errors.Is(err, errNotOpen) {
+		err = ErrClosed
+	}
+	return value, err
+}
+
+// sumBytes is the length of the checksum before each value.
+const sumBytes = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal returns what is stored for a value: a checksum over the key and it, and itself.
+func seal(k Key, value []byte) []byte {
+	stored := make([]byte, sumBytes, sumBytes+len(value))
+	sum := crc32.Update(crc32.Checksum(encodeKey(k), castagnoli), castagnoli, value)
+	binary.LittleEndian.PutUint32(stored, sum)
+	return append(stored, value...)
+}
+
+// unseal returns a copy of the value in what is stored under an encoded key; nil if there is none or
+// it is damaged.
+func unseal(key, stored []byte) []byte {
+	if len(stored) < sumBytes {
+		return nil
+	}
+	value := append([]byte{}, stored[sumBytes:]...)
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+	if sum != binary.LittleEndian.Uint32(stored) {
+		return nil
+	}
+	return value
+}
+
+// guard calls f and makes an error of a panic. bbolt panics, and its mapping of the file faults,
+// where the disk returns other bytes than it was given; the store holds hints, which must not take the
+// program down. What bbolt does in goroutines of its own, which is little, is not guarded.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, fault)
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,304 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+)
+
+// DefaultLeaseDuration is a Lease's without LeaseOptions.Duration.
+const DefaultLeaseDuration = 10 * time.Second
+
+// ErrLeaseLost: somebody else may have the lease now.
+var ErrLeaseLost = errors.New("lease is lost")
+
+// LeaseOptions are what may be chosen about a Lease.
+type LeaseOptions struct {
+	// Holder says who has it, in logs; default "somebody".
+	Holder string
+	// Duration is how long a holder that has died keeps it; default DefaultLeaseDuration, and the
+	// same for all. A holder that cannot renew it ends itself after 4/5 of that.
+	Duration time.Duration
+	Logger   *zap.Logger // nil logs nothing
+
+	wall func() time.Time // of a test
+}
+
+// A Lease is the right, of one program at a time, to serve under a name. No clocks are compared: the
+// holder changes a record again and again, and who wants to have the lease waits until it has not
+// seen a change for Duration. So a lease is safe if clocks run at the same speed, give or take a
+// fifth; where one does not, or a store forgets what it had, terms tell the holders apart.
+type Lease struct {
+	store   Durable
+	key     Key
+	options LeaseOptions
+
+	// What was read last, and since when it has been the same. They are Hold's.
+	seen  []byte
+	since time.Time
+	term  uint64 // the highest that was ever seen
+	gave  bool   // it was ours last, and we gave it up
+}
+
+// A tenancy is what the record of a lease says.
+type tenancy struct {
+	Term   uint64 `json:"term"`
+	Holder string `json:"holder"` // empty: it is free
+	Beat   uint64 `json:"beat"`   // counts the renewals
+	Nonce  uint64 `json:"nonce"`  // tells holders of one name apart
+}
+
+// NewLease returns the lease of a name; s stays the caller's. A lease is small and used all the time, so
+// that it is not evicted.
+func NewLease(s Durable, name string, o LeaseOptions) *Lease {
+	if o.Duration <= 0 {
+		o.Duration = DefaultLeaseDuration
+	}
+	if o.Holder == "" {
+		o.Holder = "somebody"
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.wall == nil {
+		o.wall = func() time.Time { return time.Now().Round(0) }
+	}
+	return &Lease{store: s, key: Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte(name))}, options: o}
+}
+
+// Hold waits for the lease, has serve run while it holds it, gives it up, and returns what serve has.
+// The context of serve ends with ctx, and before anybody else can have the lease: then the error wraps
+// ErrLeaseLost, beside that of serve. term is higher than that of any holder before.
+// Hold is not called again before it has returned; then all others who wait come first.
+func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term uint64) error) error {
+	held, err := l.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	term := held.now.Term
+	l.options.Logger.Info("lease taken", zap.Uint64("term", term))
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		err = serve(serving, term)
+	}()
+	lost := l.renew(ctx, held, served)
+	stop()
+	if lost {
+		l.options.Logger.Warn("lease lost", zap.Uint64("term", term))
+	}
+	<-served
+	l.release(ctx, held)
+	l.gave = !lost
+	if lost {
+		err = errors.Join(ErrLeaseLost, err)
+	}
+	return err
+}
+
+// A holding is what a holder knows of its lease.
+type holding struct {
+	now    tenancy
+	record []byte // what the record was last known to be
+	// until is when it may be somebody else's, by either clock: one may stand still while the machine sleeps.
+	until, untilWall time.Time
+}
+
+// acquire waits until the lease is ours, or ctx ends.
+func (l *Lease) acquire(ctx context.Context) (*holding, error) {
+	if l.gave { // whoever waits looks meanwhile
+		if err := sleep(ctx, l.options.Duration/3); err != nil {
+			return nil, err
+		}
+	}
+	for waits := false; ; {
+		free, holder := l.look(ctx)
+		if free {
+			if h := l.take(ctx); h != nil {
+				return h, nil
+			}
+		} else if holder != "" && !waits {
+			waits = true
+			l.options.Logger.Info("waiting for the lease", zap.String("holder", holder))
+		}
+		// Not all who wait ask at the same moment.
+		if err := sleep(ctx, l.options.Duration/8+rand.N(l.options.Duration/8)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sleep returns after d, or with ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// look reads the record, and reports whether it may be taken.
+func (l *Lease) look(ctx context.Context) (free bool, holder string) {
+	value, err := l.store.Get(ctx, l.key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		l.options.Logger.Debug("the lease cannot be read", zap.Error(err))
+		return false, ""
+	}
+	now := parseTenancy(value)
+	l.term = max(l.term, now.Term)
+	if !same(value, l.seen) || l.since.IsZero() {
+		l.seen, l.since = value, time.Now()
+	}
+	// A record that is gone, but was there, tells of a store that forgets, not of a holder that ended.
+	gone := value == nil && l.term > 0
+	if now.Holder == "" && !gone {
+		return true, ""
+	}
+	return time.Since(l.since) >= l.options.Duration, now.Holder
+}
+
+// take makes the record that was seen last ours, nil if that fails.
+func (l *Lease) take(ctx context.Context) *holding {
+	h := &holding{
+		now: tenancy{
+			// Terms grow even if the store forgets them.
+			Term:   max(l.term+1, uint64(l.options.wall().UnixMilli())),
+			Holder: l.options.Holder, Nonce: rand.Uint64(),
+		},
+		record: l.seen,
+	}
+	if l.beat(ctx, h) != nil {
+		return nil
+	}
+	return h
+}
+
+// renew keeps the lease until serve has returned, ctx has ended or the lease is lost.
+func (l *Lease) renew(ctx context.Context, h *holding, served <-chan struct{}) (lost bool) {
+	tick := time.NewTicker(l.options.Duration / 10)
+	defer tick.Stop()
+	next := time.Now().Add(l.options.Duration / 5)
+	for {
+		expires := time.NewTimer(time.Until(h.until))
+		select {
+		case <-served:
+		case <-ctx.Done():
+		case <-expires.C:
+		case <-tick.C:
+		}
+		expires.Stop()
+		if isClosed(served) || ctx.Err() != nil {
+			return false
+		}
+		if !h.valid(l.options.wall()) {
+			return true
+		}
+		if time.Now().Before(next) {
+			continue
+		}
+		limited, cancel := context.WithDeadline(ctx, h.until)
+		err := l.beat(limited, h)
+		cancel()
+		switch {
+		case err == nil:
+			next = time.Now().Add(l.options.Duration / 5)
+		case errors.Is(err, ErrLeaseLost):
+			return true
+		default: // until it works, or time is up
+			l.options.Logger.Warn("the lease cannot be renewed", zap.Time("ends", h.untilWall), zap.Error(err))
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *holding) valid(wall time.Time) bool {
+	return time.Now().Before(h.until) && wall.Before(h.untilWall)
+}
+
+// beat changes the record, which makes the lease ours for another Duration from before the
+// change on. The error wraps ErrLeaseLost if it is somebody else's.
+func (l *Lease) beat(ctx context.Context, h *holding) error {
+	next := h.now
+	next.Beat++
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	start, wall := time.Now(), l.options.wall()
+	err = l.store.CompareAndSwap(ctx, l.key, h.record, value)
+	if errors.Is(err, ErrConflict) {
+		if err = l.reread(ctx, h, &next); err != nil {
+			return err
+		}
+		value, _ = json.Marshal(next)
+		start, wall = time.Now(), l.options.wall()
+		err = l.store.CompareAndSwap(ctx, l.key, h.record, value)
+	}
+	if err != nil {
+		return fmt.Errorf("renew lease: %w", err)
+	}
+	h.now, h.record = next, value
+	own := l.options.Duration * 4 / 5
+	h.until, h.untilWall = start.Add(own), wall.Add(own)
+	return nil
+}
+
+// reread finds out what the record is if it is not what was expected: an earlier change may have come
+// through late, or have been forgotten.
+func (l *Lease) reread(ctx context.Context, h *holding, next *tenancy) error {
+	value, err := l.store.Get(ctx, l.key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("read lease: %w", err)
+	}
+	now := parseTenancy(value)
+	if value != nil && (now.Term != h.now.Term || now.Nonce != h.now.Nonce) {
+		return fmt.Errorf("%w: %s has term %d", ErrLeaseLost, now.Holder, now.Term)
+	}
+	h.record = value
+	next.Beat = max(next.Beat, now.Beat+1)
+	return nil
+}
+
+// releaseTimeout bounds how long giving a lease up may take; it then ends by itself.
+const releaseTimeout = time.Second
+
+// release lets others have the lease at once; ctx may have ended.
+func (l *Lease) release(ctx context.Context, h *holding) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	value, err := json.Marshal(tenancy{Term: h.now.Term})
+	if err == nil {
+		err = l.store.CompareAndSwap(ctx, l.key, h.record, value)
+	}
+	if err != nil && !errors.Is(err, ErrConflict) {
+		l.options.Logger.Info("the lease is not given up, it ends by itself", zap.Error(err))
+	}
+}
+
+// parseTenancy returns what a record says; one that is none is nobody's.
+func parseTenancy(value []byte) (t tenancy) {
+	if len(bytes.TrimSpace(value)) == 0 || json.Unmarshal(value, &t) != nil {
+		return tenancy{}
+	}
+	return t
+}

@@ -1,0 +1,144 @@
+package records
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"sync"
+)
+
+// defaultMaxBytes bounds a bucket where nothing else is said.
+const defaultMaxBytes = 128 << 20
+
+var (
+	_ Hints   = (*Memory)(nil)
+	_ Durable = (*Memory)(nil)
+)
+
+// A Memory keeps records as long as the process lives; for tests, and for hints whose file cannot be
+// opened. The zero Memory is not usable.
+type Memory struct {
+	maxBytes int64
+
+	mu      sync.Mutex
+	buckets map[string]*memoryBucket
+}
+
+// A memoryBucket holds records, of which the one used last is at the front of order.
+type memoryBucket struct {
+	records map[Key]*list.Element // values are *memoryRecord
+	order   list.List
+	bytes   int64
+}
+
+type memoryRecord struct {
+	key   Key
+	value []byte // never changed, only replaced
+}
+
+// NewMemory returns an empty Memory of at most maxBytes in each bucket; 0 means 128 MiB.
+func NewMemory(maxBytes int64) *Memory {
+	if maxBytes <= 0 {
+		maxBytes = defaultMaxBytes
+	}
+	return &Memory{maxBytes: maxBytes, buckets: map[string]*memoryBucket{}}
+}
+
+// Get implements Hints and Durable.
+func (m *Memory) Get(ctx context.Context, k Key) ([]byte, error) {
+	if err := usable(ctx, k); err != nil {
+		return nil, about("get", k, err)
+	}
+	value := m.get(k)
+	if value == nil {
+		return nil, about("get", k, ErrNotFound)
+	}
+	return append([]byte{}, value...), nil
+}
+
+// Put implements Hints and Durable.
+func (m *Memory) Put(ctx context.Context, k Key, value []byte) error {
+	if err := m.storable(ctx, k, value); err != nil {
+		return about("put", k, err)
+	}
+	value = append([]byte{}, value...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.putLocked(k, value)
+	return nil
+}
+
+// CompareAndSwap implements Durable.
+func (m *Memory) CompareAndSwap(ctx context.Context, k Key, old, value []byte) error {
+	if err := m.storable(ctx, k, value); err != nil {
+		return about("swap", k, err)
+	}
+	value = append([]byte{}, value...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !same(m.getLocked(k), old) {
+		return about("swap", k, ErrConflict)
+	}
+	m.putLocked(k, value)
+	return nil
+}
+
+func (m *Memory) storable(ctx context.Context, k Key, value []byte) error {
+	if err := usable(ctx, k); err != nil {
+		return err
+	}
+	return checkValue(k, len(value), m.maxBytes)
+}
+
+func (m *Memory) get(k Key) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.getLocked(k)
+}
+
+// getLocked returns the value under k, or nil, and counts it as used.
+func (m *Memory) getLocked(k Key) []byte {
+	b := m.buckets[k.Bucket]
+	if b == nil || b.records[k] == nil {
+		return nil
+	}
+	b.order.MoveToFront(b.records[k])
+	return b.records[k].Value.(*memoryRecord).value
+}
+
+func (m *Memory) putLocked(k Key, value []byte) {
+	b := m.buckets[k.Bucket]
+	if b == nil {
+		b = &memoryBucket{records: map[Key]*list.Element{}}
+		m.buckets[k.Bucket] = b
+	}
+	b.remove(b.records[k])
+	b.records[k] = b.order.PushFront(&memoryRecord{key: k, value: value})
+	b.bytes += recordBytes(k, len(value))
+	for b.bytes > m.maxBytes {
+		b.remove(b.order.Back())
+	}
+}
+
+// remove takes out the record of e; a nil e is none.
+func (b *memoryBucket) remove(e *list.Element) {
+	if e == nil {
+		return
+	}
+	r := b.order.Remove(e).(*memoryRecord)
+	delete(b.records, r.key)
+	b.bytes -= recordBytes(r.key, len(r.value))
+}
+
+// usable returns why nothing can be done about k, if so.
+func usable(ctx context.Context, k Key) error {
+	if err := check(k); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// same reports whether two values are the same, nil standing for no record.
+func same(a, b []byte) bool {
+	return (a == nil) == (b == nil) && bytes.Equal(a, b)
+}

@@ -1,0 +1,142 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// patience is how long a part of a store that has failed is not asked again, at least.
+	patience = time.Second
+	// A failure that took long to come was waited for: then the part is left alone for so many times
+	// as long, up to mostPatience.
+	patienceShare, mostPatience = 10, 30 * time.Second
+	// A caller whose own deadline passes says that the store hangs only if it had at least one part of
+	// the timeout in so many.
+	fairShare = 100
+)
+
+// Careful keeps the failures of Hints from whoever waits: each call has a deadline, a part
+// that fails is left alone for a second or, if it hangs, longer, and then tried by one caller while
+// the others go without. Its failure is logged once, as is its recovery. Its methods may be called
+// concurrently.
+type Careful struct {
+	store   Hints
+	options CarefulOptions
+
+	mu     sync.Mutex
+	failed map[part]fault // of those that do not work; guarded by mu
+}
+
+// A fault is what is known of a part that does not work.
+type fault struct {
+	until time.Time // it is left alone
+	tried bool      // somebody is finding out whether it works again
+}
+
+// CarefulOptions are all needed.
+type CarefulOptions struct {
+	// Timeout bounds one call.
+	Timeout time.Duration
+	Logger  *zap.Logger
+	// Subject is what the store keeps, in the plural, and Without what goes on without it, both
+	// for the log.
+	Subject, Without string
+}
+
+// part is what of a store works, or fails, as a whole.
+type part struct{ operation, bucket string }
+
+// NewCareful returns a Careful for s, which stays the caller's.
+func NewCareful(s Hints, o CarefulOptions) *Careful {
+	return &Careful{store: s, options: o, failed: map[part]fault{}}
+}
+
+// Get returns nil if there is no record; it is false if the store cannot tell.
+func (c *Careful) Get(ctx context.Context, k Key) (value []byte, ok bool) {
+	ok = c.try(ctx, part{"get", k.Bucket}, func(ctx context.Context) (err error) {
+		value, err = c.store.Get(ctx, k)
+		if errors.Is(err, ErrNotFound) {
+			value, err = nil, nil
+		}
+		return err
+	})
+	return value, ok
+}
+
+// Put reports whether the store took the record. One that is invalid says nothing about it.
+func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
+	return c.try(ctx, part{"put", k.Bucket}, func(ctx context.Context) error {
+		return c.store.Put(ctx, k, value)
+	})
+}
+
+// try reports whether do was called and worked.
+func (c *Careful) try(ctx context.Context, p part, do func(context.Context) error) bool {
+	if !c.begin(p) {
+		return false
+	}
+	limited, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	began := time.Now()
+	err := do(limited)
+	took := time.Since(began)
+	left := ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || took < c.options.Timeout/fairShare)
+	if err != nil && (left || errors.Is(err, ErrInvalid)) {
+		c.giveUp(p)
+		return false // that says nothing about the store
+	}
+	c.note(p, err, took)
+	return err == nil
+}
+
+// begin reports whether p is to be asked. The caller tells note or giveUp what came of it.
+func (c *Careful) begin(p part) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, broken := c.failed[p]
+	if !broken {
+		return true
+	}
+	if f.tried || time.Now().Before(f.until) {
+		return false
+	}
+	f.tried = true
+	c.failed[p] = f
+	return true
+}
+
+// giveUp lets another one try p.
+func (c *Careful) giveUp(p part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f, broken := c.failed[p]; broken {
+		f.tried = false
+		c.failed[p] = f
+	}
+}
+
+// note keeps how p fared, which took so long, and logs it if that is news.
+func (c *Careful) note(p part, err error, took time.Duration) {
+	c.mu.Lock()
+	_, broken := c.failed[p]
+	if err != nil {
+		pause := min(max(patience, patienceShare*took), mostPatience)
+		c.failed[p] = fault{until: time.Now().Add(pause)}
+	} else if broken {
+		delete(c.failed, p)
+	}
+	c.mu.Unlock()
+	fields := []zap.Field{zap.String("operation", p.operation), zap.String("bucket", p.bucket)}
+	switch {
+	case err != nil && !broken:
+		c.options.Logger.Warn("store of "+c.options.Subject+" fails: "+c.options.Without+
+			" without it until it works again", append(fields, zap.Error(err))...)
+	case err == nil && broken:
+		c.options.Logger.Info("store of "+c.options.Subject+" works again", fields...)
+	}
+}

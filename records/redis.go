@@ -1,0 +1,139 @@
+package records
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	_ Hints   = (*Redis)(nil)
+	_ Durable = (*Redis)(nil)
+)
+
+// A Redis keeps Hints and Durable records on Redis servers, version 5 or later, that many programs can share. OpenRedis
+// makes one; Close ends it. Nothing is kept here: what one program has put, all of them see.
+//
+// Every write is one script, which keeps the bound of its bucket as a Memory does. Put has returned
+// when the server has the record; how durable it is then is the server's configuration, and a
+// fail-over loses what the new master did not have. Where the server evicts by itself
+// (maxmemory-policy) it takes whole buckets; the bounds here make do without.
+type Redis struct {
+	options RedisOptions
+	client  redis.UniversalClient
+	shards  uint32
+}
+
+var (
+	//go:embed redis_get.lua
+	getSource string
+	//go:embed redis_write.lua
+	writeSource string
+
+	getScript   = redis.NewScript(getSource)
+	writeScript = redis.NewScript(writeSource)
+)
+
+// Close ends the connections. Later calls of any method return ErrClosed.
+func (r *Redis) Close() error {
+	if err := r.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("close Redis: %w", err)
+	}
+	return nil
+}
+
+// Get implements Hints and Durable.
+func (r *Redis) Get(ctx context.Context, k Key) ([]byte, error) {
+	if err := usable(ctx, k); err != nil {
+		return nil, about("get", k, err)
+	}
+	member := encodeKey(k)
+	value, err := r.run(ctx, getScript, r.names(k, member), member)
+	if err != nil {
+		return nil, about("get", k, err)
+	}
+	text, ok := value.(string)
+	if !ok {
+		return nil, about("get", k, fmt.Errorf("the script returned a %T", value))
+	}
+	return []byte(text), nil
+}
+
+// Put implements Hints and Durable.
+func (r *Redis) Put(ctx context.Context, k Key, value []byte) error {
+	if err := r.storable(ctx, k, value); err != nil {
+		return about("put", k, err)
+	}
+	return about("put", k, r.write(ctx, k, "put", value))
+}
+
+// CompareAndSwap implements Durable. After an error other than ErrConflict and ErrInvalid it may
+// have happened, or may still happen.
+func (r *Redis) CompareAndSwap(ctx context.Context, k Key, old, value []byte) error {
+	if err := r.storable(ctx, k, value); err != nil {
+		return about("swap", k, err)
+	}
+	if old == nil {
+		return about("swap", k, r.write(ctx, k, "add", value))
+	}
+	return about("swap", k, r.write(ctx, k, "swap", value, old))
+}
+
+func (r *Redis) storable(ctx context.Context, k Key, value []byte) error {
+	if err := usable(ctx, k); err != nil {
+		return err
+	}
+	return checkValue(k, len(value), r.limit())
+}
+
+// limit returns how many bytes one part of a bucket may hold.
+func (r *Redis) limit() int64 { return r.options.MaxBytes / int64(r.shards) }
+
+// write runs the script that changes a record.
+func (r *Redis) write(ctx context.Context, k Key, operation string, value []byte, old ...[]byte) error {
+	member := encodeKey(k)
+	// What a record counts besides its value and twice its member.
+	besides := recordBytes(k, 0) - 2*int64(len(member))
+	arguments := []any{member, operation, r.limit(), besides, value}
+	for _, b := range old {
+		arguments = append(arguments, b)
+	}
+	done, err := r.run(ctx, writeScript, r.names(k, member), arguments...)
+	if err == nil && done != int64(1) {
+		return ErrConflict
+	}
+	return err
+}
+
+// run runs a script; a reply of nil is ErrNotFound.
+func (r *Redis) run(ctx context.Context, s *redis.Script, names []string, arguments ...any) (any, error) {
+	limited, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	reply, err := s.Run(limited, r.client, names, arguments...).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, ErrNotFound
+	case errors.Is(err, redis.ErrClosed):
+		return nil, ErrClosed
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return reply, err
+}
+
+// names returns where on the servers the part of a bucket is that has a record: a hash of values by
+// member, whose field "bytes" is what they count, and a sorted set of members by time of last use. What
+// is in braces decides on the node of a Cluster.
+func (r *Redis) names(k Key, member []byte) []string {
+	part := k.Bucket
+	if r.shards > 1 {
+		h := fnv.New32a()
+		_, _ = h.Write(member)
+		part = fmt.Sprintf("%s/%d", k.Bucket, h.Sum32()%r.shards)
+	}
+	return []string{"forerunner:{" + part + "}:values", "forerunner:{" + part + "}:uses"}
+}

@@ -1,0 +1,82 @@
+package records
+
+import (
+	"context"
+	"errors"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A serviceRequest is what the requests of Buildbarn's services have in common.
+type serviceRequest interface {
+	GetInstanceName() string
+	GetDigestFunction() repb.DigestFunction_Value
+	GetReducedActionDigest() *repb.Digest
+}
+
+// serviceKey returns the key that a request is about; its errors are statuses.
+func serviceKey(bucket string, r serviceRequest) (Key, error) {
+	function, err := digest.FunctionFromProto(r.GetDigestFunction())
+	if err != nil {
+		return Key{}, status.Errorf(codes.InvalidArgument, "digest_function: %v", err)
+	}
+	reduced, err := digest.FromProto(function, r.GetReducedActionDigest())
+	if err != nil {
+		return Key{}, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
+	}
+	k := Key{Bucket: bucket, Instance: r.GetInstanceName(), Digest: reduced}
+	if err := check(k); err != nil {
+		return Key{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return k, nil
+}
+
+// getMessage reads a record into m; its errors are statuses.
+func getMessage(ctx context.Context, s Hints, k Key, m proto.Message) error {
+	value, err := s.Get(ctx, k)
+	if err != nil {
+		return serviceStatus(err)
+	}
+	if err := proto.Unmarshal(value, m); err != nil {
+		return serviceStatus(about("read", k, ErrNotFound))
+	}
+	return nil
+}
+
+// putMessage stores m, which came in a field of that name; its errors are statuses.
+func putMessage(ctx context.Context, s Hints, k Key, field string, m proto.Message) error {
+	value, err := encode(m)
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "%s: %v", field, err)
+	}
+	if len(value) > MaxValueBytes {
+		return status.Errorf(codes.InvalidArgument,
+			"%s has %d bytes, at most %d are allowed", field, len(value), MaxValueBytes)
+	}
+	if err := s.Put(ctx, k, value); err != nil {
+		return serviceStatus(err)
+	}
+	return nil
+}
+
+// serviceStatus makes a gRPC status of an error of Hints. Nothing but hints is at stake, so that a
+// store that fails is as good as one that is away.
+func serviceStatus(err error) error {
+	code := codes.Unavailable
+	switch {
+	case errors.Is(err, ErrNotFound):
+		code = codes.NotFound
+	case errors.Is(err, ErrInvalid):
+		code = codes.InvalidArgument
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	}
+	return status.Error(code, err.Error())
+}
