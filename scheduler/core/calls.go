@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // calls answers the calls of workers.
 type calls struct {
@@ -49,4 +52,23 @@ func (c *calls) next(w *worker) time.Time {
 		sooner(sh.mark.deadline)
 	}
 	return at
+}
+
+// size fills in what a reply to a worker says of the size class of its run.
+func (r *Reply) size(t *task, w *worker) {
+	size := t.spec.Size
+	r.SizeClass, r.SizeAttempt = w.queue.class, 1
+	switch {
+	case size.Class == 0:
+		r.SizeAttempt = 0
+	case t.outgrown || w != t.worker:
+		r.SizeAttempt, r.SizeReason = 2, t.why
+	case r.SizeClass == size.Class:
+		r.Expected, r.SizeReason = size.Expected, size.Reason
+		if t.cutShort(w) {
+			r.Timeout = size.Timeout
+		}
+	default:
+		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
+	}
 }

@@ -120,16 +120,6 @@ func (e Cancel) apply(s *State) error {
 	return nil
 }
 
-func (e Kill) apply(s *State) error {
-	for _, name := range e.Names {
-		if o := s.operations.byName[name]; o != nil && !o.done() {
-			s.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+e.Reason))
-			s.out.Killed++
-		}
-	}
-	return nil
-}
-
 // abort ends an operation, and what runs for it alone.
 func (s *State) abort(o *operation, resp *repb.ExecuteResponse) {
 	t := o.task

@@ -207,13 +207,14 @@ func (c SizesConfig) platform() Platform {
 // declared returns a copy with the zero fields filled in, or what is wrong.
 func declared(list []SizesConfig) ([]SizesConfig, error) {
 	list = slices.Clone(list)
-	known := map[poolKey]bool{}
+	type pool struct{ prefix, platform string }
+	known := map[pool]bool{}
 	for i := range list {
 		c := &list[i]
 		if err := c.Validate(); err != nil {
 			return nil, fmt.Errorf("scheduler config: Sizes[%d]: %w", i, err)
 		}
-		key := poolKey{c.Prefix, c.platform().Key()}
+		key := pool{c.Prefix, c.platform().Key()}
 		if known[key] {
 			return nil, fmt.Errorf("scheduler config: Sizes[%d]: classes of %s in %q are declared twice", i, c.platform(), c.Prefix)
 		}

@@ -1,5 +1,12 @@
 package core
 
+import (
+	"fmt"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+)
+
 // A dispatcher has the tasks that wait, and gives them to workers. It knows nothing of what workers report and clients
 // want: State does.
 type dispatcher struct {
@@ -198,4 +205,35 @@ func (d *dispatcher) offerIdle(c *cohort) {
 			}
 		}
 	}
+}
+
+// admitQuota returns why a quota is not accepted.
+func (d *dispatcher) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
+	if c == nil && len(d.cohorts) == 0 {
+		return fmt.Errorf("%w: the scheduler's --config names none", ErrNoCohort)
+	} else if c == nil {
+		return fmt.Errorf("%w; there are %s", ErrNoCohort, d.cfg.Quotas.Names())
+	}
+	if err := instance.Check(k.Instance); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadQuota, err)
+	}
+	if n := len(k.Instance); n > longestKey {
+		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", ErrBadQuota, n, longestKey)
+	}
+	if err := q.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadQuota, err)
+	}
+	if q == (quota.Quota{}) {
+		return fmt.Errorf("%w: neither a minimum nor a maximum; delete it instead", ErrBadQuota)
+	}
+	if _, known := c.quotas[k.Instance]; !known && len(c.quotas) >= MaxQuotas {
+		return fmt.Errorf("%w: there are %d", ErrTooManyQuotas, len(c.quotas))
+	}
+	return nil
+}
+
+// setQuota puts a quota in force; the zero Quota is none.
+func (d *dispatcher) setQuota(c *cohort, instance string, q quota.Quota) {
+	c.set(instance, q)
+	d.rehouse(c, instance)
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -11,8 +12,7 @@ import (
 // An Event is what a State is told: Submit, Attach, Detach, Cancel and Kill of operations, *Report, Hangup,
 // Disconnect, Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, or Tick.
 type Event interface {
-	// apply does what follows from the event, and returns why it is refused.
-	apply(s *State) error
+	isEvent()
 }
 
 // Why events are refused.
@@ -129,7 +129,33 @@ type DeleteQuota struct{ QuotaKey }
 // the action can know. Nothing happens if something of it is known already.
 type Restore struct{ Held }
 
+// A Held is an operation whose action a worker has, as far as a scheduler that comes next has to know.
+type Held struct {
+	*Operation
+	Queued, Started time.Time
+	Attempts        int
+	// The worker, as in its Report.
+	Worker         string
+	ID             map[string]string
+	Prefix         string
+	WorkerPlatform Platform
+	SizeClass      uint32
+}
+
 // Tick lets what is due happen. Calling it early or often does no harm.
 type Tick struct{}
 
-func (Tick) apply(*State) error { return nil }
+func (Submit) isEvent()      {}
+func (Attach) isEvent()      {}
+func (Detach) isEvent()      {}
+func (Cancel) isEvent()      {}
+func (Kill) isEvent()        {}
+func (*Report) isEvent()     {}
+func (Hangup) isEvent()      {}
+func (Disconnect) isEvent()  {}
+func (Drain) isEvent()       {}
+func (Undrain) isEvent()     {}
+func (PutQuota) isEvent()    {}
+func (DeleteQuota) isEvent() {}
+func (Restore) isEvent()     {}
+func (Tick) isEvent()        {}

@@ -2,10 +2,8 @@ package core
 
 import (
 	"fmt"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
 )
 
 // hedges are second runs of tasks that take too long, on the largest size class, while the first go on.
@@ -16,33 +14,6 @@ type hedges struct {
 	calls      *calls
 	// begun counts them, won those whose result was taken.
 	begun, won uint64
-}
-
-// A race is the second run of a task that takes too long where it is, on the largest size
-// class. The first one goes on meanwhile.
-type race struct {
-	worker *worker
-	since  time.Time
-}
-
-// rival is the idle worker that could run a task a second time; nil if none could. In cohorts none
-// may: quotas count what an action runs on, not what it might.
-func (t *task) rival() *worker {
-	q := t.pool.largest((*queue).served)
-	if t.pool.cohort != nil || q == nil || q.class <= t.worker.queue.class {
-		return nil
-	}
-	seat := t.pool.tree.Nearest(&t.item, q.class)
-	if seat == nil {
-		return nil
-	}
-	return seat.Owner.(*worker)
-}
-
-// mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be
-// somebody to start it again then.
-func (t *task) mayHedge() bool {
-	return t.spec.Size.Hedge && !t.outgrown && t.worker.queue.class == t.spec.Size.Class && t.rival() != nil
 }
 
 // runs notes that the command of a worker's task runs: from then on its time counts.
@@ -102,24 +73,4 @@ func (h *hedges) leave(w *worker) {
 		h.operations.changedAll(t)
 	}
 	t.recharge(t.worker, h.now)
-}
-
-// recharge has the tree count a running task for the workers that it has now; the last one is w.
-func (t *task) recharge(w *worker, now time.Time) {
-	cost := t.worker.queue.cost()
-	if t.race != nil {
-		cost += t.race.worker.queue.cost()
-	}
-	t.pool.tree.Finish(&t.item)
-	t.pool.tree.Start(&t.item, &w.seat, now, cost)
-}
-
-// decides reports whether what a worker of a race reports ends it: a failure of the first run does not,
-// nor does an end of the second that has nothing to do with the action.
-func decides(t *task, w *worker, resp *repb.ExecuteResponse) bool {
-	code := codes.Code(resp.GetStatus().GetCode())
-	if w == t.race.worker {
-		return code == codes.OK || code == codes.DeadlineExceeded
-	}
-	return code == codes.OK && resp.GetResult().GetExitCode() == 0
 }

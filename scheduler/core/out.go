@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -126,23 +125,4 @@ type Ended struct {
 	// runs at once, begun because the first one took longer than Size.Timeout.
 	Again, Late bool
 	Response    *repb.ExecuteResponse
-}
-
-// size fills in what a reply to a worker says of the size class of its run.
-func (r *Reply) size(t *task, w *worker) {
-	size := t.spec.Size
-	r.SizeClass, r.SizeAttempt = w.queue.class, 1
-	switch {
-	case size.Class == 0:
-		r.SizeAttempt = 0
-	case t.outgrown || w != t.worker:
-		r.SizeAttempt, r.SizeReason = 2, t.why
-	case r.SizeClass == size.Class:
-		r.Expected, r.SizeReason = size.Expected, size.Reason
-		if t.cutShort(w) {
-			r.Timeout = size.Timeout
-		}
-	default:
-		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
-	}
 }

@@ -46,41 +46,6 @@ func (e Disconnect) apply(s *State) error {
 	return nil
 }
 
-func (e Drain) apply(s *State) error {
-	changed, err := s.workers.drain(e.Pattern)
-	if changed {
-		s.redrain()
-	}
-	return err
-}
-
-func (e Undrain) apply(s *State) error {
-	if !s.workers.undrain(e.Pattern) {
-		return ErrUnknown
-	}
-	s.redrain()
-	return nil
-}
-
-// redrain applies the patterns in force to all workers, in the order of their names.
-func (s *State) redrain() {
-	for _, w := range s.workers.sorted() {
-		drained := s.workers.isDrained(w)
-		if drained == w.drained {
-			continue
-		}
-		w.drained = drained
-		if drained {
-			// A call that is held stays so: the worker would come back at once.
-			w.unidle()
-		}
-		s.dispatch.serve(w)
-		if !drained && w.held {
-			s.dispatch.offer(w)
-		}
-	}
-}
-
 // enroll returns the worker that reports, known from now on, in the pool and
 // queue it says it belongs to, with no call held; w is it if it is known, else nil.
 func (s *State) enroll(w *worker, r *Report) *worker {

@@ -156,3 +156,50 @@ func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint
 	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
 	return largest, failed && (t.spec.Size.Class > 0 || t.inherited) && w.queue.class < largest
 }
+
+// A race is the second run of a task that takes too long where it is, on the largest size
+// class. The first one goes on meanwhile.
+type race struct {
+	worker *worker
+	since  time.Time
+}
+
+// rival is the idle worker that could run a task a second time; nil if none could. In cohorts none
+// may: quotas count what an action runs on, not what it might.
+func (t *task) rival() *worker {
+	q := t.pool.largest((*queue).served)
+	if t.pool.cohort != nil || q == nil || q.class <= t.worker.queue.class {
+		return nil
+	}
+	seat := t.pool.tree.Nearest(&t.item, q.class)
+	if seat == nil {
+		return nil
+	}
+	return seat.Owner.(*worker)
+}
+
+// mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be
+// somebody to start it again then.
+func (t *task) mayHedge() bool {
+	return t.spec.Size.Hedge && !t.outgrown && t.worker.queue.class == t.spec.Size.Class && t.rival() != nil
+}
+
+// recharge has the tree count a running task for the workers that it has now; the last one is w.
+func (t *task) recharge(w *worker, now time.Time) {
+	cost := t.worker.queue.cost()
+	if t.race != nil {
+		cost += t.race.worker.queue.cost()
+	}
+	t.pool.tree.Finish(&t.item)
+	t.pool.tree.Start(&t.item, &w.seat, now, cost)
+}
+
+// decides reports whether what a worker of a race reports ends it: a failure of the first run does not,
+// nor does an end of the second that has nothing to do with the action.
+func decides(t *task, w *worker, resp *repb.ExecuteResponse) bool {
+	code := codes.Code(resp.GetStatus().GetCode())
+	if w == t.race.worker {
+		return code == codes.OK || code == codes.DeadlineExceeded
+	}
+	return code == codes.OK && resp.GetResult().GetExitCode() == 0
+}

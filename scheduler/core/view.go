@@ -167,19 +167,6 @@ func (op *Operation) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// A Held is an operation whose action a worker has, as far as a scheduler that comes next has to know.
-type Held struct {
-	*Operation
-	Queued, Started time.Time
-	Attempts        int
-	// The worker, as in its Report.
-	Worker         string
-	ID             map[string]string
-	Prefix         string
-	WorkerPlatform Platform
-	SizeClass      uint32
-}
-
 // Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
 // every worker.
 func (s *View) Held(since time.Time, atMost int) (held []Held) {
@@ -235,14 +222,6 @@ func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Wait, b.Wait))
 	})
 	return slices.CompactFunc(classes, func(a, b SizeClass) bool { return a.Size == b.Size })
-}
-
-// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
-// it has waiting there.
-type QuotaUse struct {
-	QuotaKey
-	quota.Use
-	Waiting int
 }
 
 // A CohortView is what State knows of one cohort. It is a value.
