@@ -101,8 +101,12 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (core.Report,
 			return core.Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
 		r.Doing, r.Action = core.Executing, d
-		r.Uploading = state.Executing.GetUploadingOutputs() != nil
-		r.Running = state.Executing.GetRunning() != nil
+		switch state.Executing.GetExecutionState().(type) {
+		case *remoteworker.CurrentState_Executing_Running:
+			r.Stage = core.Running
+		case *remoteworker.CurrentState_Executing_UploadingOutputs:
+			r.Stage = core.Uploading
+		}
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
 			r.Doing, r.Response = core.Completed, done.Completed
 			r.OutOfMemory = outOfMemory(r.Response)

@@ -310,9 +310,12 @@ func (f *quotaFarm) call(w *quotaWorker) error {
 	if op := w.op; op != nil {
 		r.Doing = core.Executing
 		r.Action = op.action
-		r.Uploading = !f.now.Before(w.end.Add(-f.upload))
+		if !f.now.Before(w.end.Add(-f.upload)) {
+			r.Stage = core.Uploading
+		}
 		if !f.now.Before(w.end) {
-			r.Doing, r.Uploading, r.Response, ended = core.Completed, false, &repb.ExecuteResponse{Result: &repb.ActionResult{}}, op
+			r.Doing, r.Stage, ended = core.Completed, core.Fetching, op
+			r.Response = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 			f.done += op.duration.Seconds()
 			f.free(w)
 		}

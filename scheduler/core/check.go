@@ -128,10 +128,10 @@ func (s *checker) checkWorkers() string {
 	for key, w := range s.workers.byKey {
 		n := perQueue[w.queue]
 		n[0]++
-		if w.serving {
+		if w.takes == serving {
 			n[1]++
 		}
-		if w.resting {
+		if w.takes == resting {
 			n[2]++
 		}
 		perQueue[w.queue] = n
@@ -143,12 +143,14 @@ func (s *checker) checkWorkers() string {
 			return fmt.Sprintf("worker %s is not where it belongs", key)
 		case w.timer.slot == 0:
 			return fmt.Sprintf("worker %s has no deadline", key)
-		case w.seat.Waits() != (w.held && w.serving && !s.dispatch.isSettling()):
-			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.serving, w.seat.Waits())
+		case w.seat.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
+			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.seat.Waits())
 		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-		case w.serving != (!w.prefersIdle && !w.drained) || w.resting != (w.prefersIdle && !w.drained) || w.drained != s.workers.isDrained(w):
-			return fmt.Sprintf("worker %s: serving %t, prefers to be idle %t, drained %t", key, w.serving, w.prefersIdle, w.drained)
+		case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes.counts() && (w.takes == resting) != w.prefersIdle:
+			return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
+		case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
+			return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
 		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
 			return fmt.Sprintf("worker %s runs what it does not serve", key)
 		}

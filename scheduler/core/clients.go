@@ -147,13 +147,13 @@ func (s *State) leave(t *task, o *operation) {
 func (e Restore) apply(s *State) error {
 	h := e.Held
 	w := s.workers.byKey[h.Worker]
-	if s.operations.byName[h.Name] != nil || w != nil && !w.away {
+	if s.operations.byName[h.Name] != nil || w != nil && w.duty != away {
 		return nil
 	}
 	if w == nil {
 		w = s.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
-		w.away = true
-		s.dispatch.serve(w)
+		w.duty = away
+		s.dispatch.serve(w, w.takes != drained)
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
 	a := actionOf(h.Digest)
@@ -167,7 +167,7 @@ func (e Restore) apply(s *State) error {
 	}
 	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), worker: w, started: h.Started, pool: w.pool}
 	t.timer.owner, t.item.Owner = t, t
-	w.task, w.confirmed = t, true
+	w.task = t
 	s.inFlight.add(t)
 	s.dispatch.executing++
 	o := s.operations.restore(h, &t.alone)

@@ -134,7 +134,7 @@ func (d *dispatcher) hand(t *task, w *worker) {
 	d.executing++
 	t.attempts++
 	t.worker, t.started = w, d.now
-	w.task, w.confirmed = t, false
+	w.task, w.duty = t, assigned
 	t.pool.cohort.charge(t)
 	w.pool.tree.Start(&t.item, &w.seat, d.now, w.queue.cost())
 	t.hedged = t.mayHedge()
@@ -149,15 +149,17 @@ func (d *dispatcher) release(t *task) {
 	d.timers.stop(&t.timer)
 	t.pool.tree.Finish(&t.item)
 	if t.race != nil {
-		t.race.worker.task, t.race.worker.stopping, t.race = nil, t.action, nil
+		t.race.worker.free()
+		t.race.worker.stopping, t.race = t.action, nil
 	}
-	t.worker.task, t.worker = nil, nil
+	t.worker.free()
+	t.worker = nil
 	t.inherited = false
 }
 
 // next assigns the task to a worker that is next for it. False: it is to be idle.
 func (d *dispatcher) next(w *worker) bool {
-	if !w.serving || d.isSettling() {
+	if w.takes != serving || d.isSettling() {
 		return false
 	}
 	it := w.pool.tree.Next(&w.seat, d.now)
@@ -170,7 +172,7 @@ func (d *dispatcher) next(w *worker) bool {
 
 // nextFor assigns a worker that was to be free for a line, nil for none, the task that is next there.
 func (d *dispatcher) nextFor(w *worker, l *line) bool {
-	if l == nil || !l.short() || !w.serving || d.isSettling() {
+	if l == nil || !l.short() || w.takes != serving || d.isSettling() {
 		return false
 	}
 	it := w.pool.tree.NextOf(&w.seat, l.instance, d.now)
@@ -183,7 +185,7 @@ func (d *dispatcher) nextFor(w *worker, l *line) bool {
 
 // offer gives a worker whose call is held its next task, or has it wait for one.
 func (d *dispatcher) offer(w *worker) {
-	if !d.next(w) && w.serving && !d.isSettling() {
+	if !d.next(w) && w.takes == serving && !d.isSettling() {
 		w.pool.tree.Wait(&w.seat)
 	}
 }

@@ -103,9 +103,9 @@ func (d *dumper) timer(t timer) string {
 func (d *dumper) worker(w *worker) {
 	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
 		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
-		w.serving, w.prefersIdle, w.drained, w.call, w.held, w.seat.Waits(), d.timer(w.timer))
+		w.takes == serving, w.prefersIdle, w.takes == drained, w.call, w.held, w.seat.Waits(), d.timer(w.timer))
 	if w.task != nil {
-		d.line("  runs %s, confirmed %t", w.task.action, w.confirmed)
+		d.line("  runs %s, confirmed %t", w.task.action, w.duty != assigned)
 	}
 	if sh := w.share(); sh != nil && sh.mark != nil {
 		d.line("  gives way at %s%s", d.ago(sh.mark.deadline), d.timer(sh.mark.last))

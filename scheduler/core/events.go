@@ -64,6 +64,19 @@ const (
 	Completed
 )
 
+// A Stage says how far a worker is with an action.
+type Stage uint8
+
+// Stages of an action.
+const (
+	// Fetching: what its command needs is being made ready, or the worker does not say.
+	Fetching Stage = iota
+	// Running: its command runs.
+	Running
+	// Uploading: its command has run, and its outputs are being stored.
+	Uploading
+)
+
 // A Report is one call of Synchronize. The answer is in the Out of this event or, if the worker is idle and
 // there is nothing to do, in a later one.
 type Report struct {
@@ -88,10 +101,8 @@ type Report struct {
 	OutOfMemory bool
 	// PreferIdle: it wants no further action.
 	PreferIdle bool
-	// Uploading: the action that it executes has run, and its outputs are being stored.
-	Uploading bool
-	// Running: its command runs.
-	Running bool
+	// Stage is how far the action is that it executes.
+	Stage Stage
 }
 
 // Hangup says that the caller of a Report no longer waits for the answer.

@@ -36,7 +36,7 @@ func (h *hedges) start(t *task) {
 	t.race, t.late = &race{w, h.now}, true
 	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.worker.queue.class)
 	t.resends = 0
-	w.task, w.confirmed = t, false
+	w.task, w.duty = t, assigned
 	t.recharge(w, h.now)
 	h.calls.run(w)
 }
@@ -63,7 +63,8 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 func (h *hedges) leave(w *worker) {
 	t := w.task
 	r := t.race
-	w.task, t.race = nil, nil
+	w.free()
+	t.race = nil
 	if w == r.worker {
 		// Another one may be started, after as long again.
 		t.late = false

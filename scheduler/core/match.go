@@ -87,17 +87,24 @@ func (d *dispatcher) declare() {
 	}
 }
 
-// serve notes whether a worker takes work.
-func (d *dispatcher) serve(w *worker) {
-	serving, resting := !w.prefersIdle && !w.drained, w.prefersIdle && !w.drained
-	if w.serving == serving && w.resting == resting {
+// serve notes whether a worker takes work, if operators let it.
+func (d *dispatcher) serve(w *worker, may bool) {
+	takes := drained
+	switch {
+	case may && w.prefersIdle:
+		takes = resting
+	case may:
+		takes = serving
+	}
+	if takes == w.takes || !takes.counts() && !w.takes.counts() {
+		w.takes = takes
 		return
 	}
 	q, open, served := w.queue, w.queue.open(), w.queue.served()
 	d.withdraw(w)
-	w.serving, w.resting = serving, resting
+	w.takes = takes
 	w.shield()
-	switch {
+	switch takes {
 	case serving:
 		q.serving++
 		d.timers.stop(&q.rest)
@@ -122,18 +129,18 @@ func (d *dispatcher) serve(w *worker) {
 // withdraw takes a worker from those that serve its queue or rest; vacate follows.
 func (d *dispatcher) withdraw(w *worker) {
 	q := w.queue
-	if w.serving {
+	switch w.takes {
+	case serving:
 		q.serving--
-	}
-	if w.resting {
+	case resting:
 		q.resting--
 	}
 	if q.resting == 0 {
 		d.timers.stop(&q.rest)
-	} else if q.serving == 0 && w.serving {
+	} else if q.serving == 0 && w.takes == serving {
 		d.timers.set(&q.rest, d.now.Add(d.cfg.MatchGrace))
 	}
-	w.serving, w.resting = false, false
+	w.takes = unheard
 }
 
 // vacate moves the tasks of a queue that nobody serves, if there is another for them,

@@ -37,17 +37,16 @@ func (e Undrain) apply(s *State) error {
 // redrain applies the patterns in force to all workers, in the order of their names.
 func (s *State) redrain() {
 	for _, w := range s.workers.sorted() {
-		drained := s.workers.isDrained(w)
-		if drained == w.drained {
+		may := !s.workers.isDrained(w)
+		if may == (w.takes != drained) {
 			continue
 		}
-		w.drained = drained
-		if drained {
+		if !may {
 			// A call that is held stays so: the worker would come back at once.
 			w.unidle()
 		}
-		s.dispatch.serve(w)
-		if !drained && w.held {
+		s.dispatch.serve(w, may)
+		if may && w.held {
 			s.dispatch.offer(w)
 		}
 	}

@@ -10,10 +10,12 @@ func (r *Report) apply(s *State) error {
 	w := s.enroll(s.workers.byKey[r.Worker], r)
 	s.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
-	s.dispatch.serve(w)
+	s.dispatch.serve(w, w.takes != drained)
 	w.call, w.held = r.Call, true
-	w.yields = w.yields && r.Doing == Executing && actionOf(r.Action) == w.stopping
-	w.uploading, w.running = r.Uploading, r.Running
+	if w.duty == yielding && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
+		w.duty = free
+	}
+	w.stage = r.Stage
 	switch r.Doing {
 	case Executing:
 		s.executes(w, actionOf(r.Action))
@@ -22,7 +24,9 @@ func (r *Report) apply(s *State) error {
 	default:
 		s.idles(w)
 	}
-	w.away = false
+	if w.duty == away { // it is here, without what it had
+		w.duty = free
+	}
 	return nil
 }
 
@@ -62,7 +66,9 @@ func (s *State) enroll(w *worker, r *Report) *worker {
 	}
 	p := s.dispatch.pool(r.Prefix, r.Platform)
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
-	w.drained = s.workers.isDrained(w)
+	if s.workers.isDrained(w) {
+		w.takes = drained
+	}
 	w.timer.owner, w.seat.Owner, w.seat.Lane = w, w, r.SizeClass
 	w.queue.workers++
 	s.workers.add(w)
@@ -91,7 +97,7 @@ func (s *State) silent(w *worker) {
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	}
-	d := Departure{Worker: w.key, ID: w.id, Drained: !w.serving && w.task == nil}
+	d := Departure{Worker: w.key, ID: w.id, Drained: w.takes != serving && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
@@ -121,9 +127,8 @@ func (s *State) executes(w *worker, a action) {
 	}
 	switch {
 	case w.task != nil:
-		w.confirmed = true
-		s.back(w)
-		if w.running {
+		s.confirm(w)
+		if w.stage == Running {
 			s.hedges.runs(w)
 		}
 		w.shield()
@@ -131,7 +136,7 @@ func (s *State) executes(w *worker, a action) {
 			s.preempt(w)
 			return
 		}
-	case w.yields:
+	case w.duty == yielding:
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	case s.adopt(w, a):
@@ -144,12 +149,12 @@ func (s *State) executes(w *worker, a action) {
 	s.calls.answer(w, Reply{Do: Continue, NextSync: s.calls.next(w)})
 }
 
-// back notes that a worker that was away has its action still.
-func (s *State) back(w *worker) {
-	if w.away && w.task != nil {
-		w.away = false
+// confirm notes that a worker has its task, as it says.
+func (s *State) confirm(w *worker) {
+	if w.duty == away {
 		s.operations.changedAll(w.task)
 	}
+	w.duty = confirmed
 }
 
 // completes deals with a worker that has ended an action. It is answered within
@@ -170,7 +175,9 @@ func (s *State) completes(w *worker, e ending) {
 		return
 	}
 	resp, claim := e.response, w.claim()
-	s.back(w)
+	if w.duty == away && w.task != nil {
+		s.confirm(w)
+	}
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
 	}
@@ -234,7 +241,7 @@ func (s *State) reconcile(w *worker, a action) bool {
 		return false
 	}
 	switch {
-	case w.confirmed || t.spec == nil || t.resends >= maxResends:
+	case w.duty != assigned || t.spec == nil || t.resends >= maxResends:
 	case w.prefersIdle:
 		// It began to drain before the assignment reached it.
 		if w == t.worker {
@@ -256,7 +263,7 @@ func (s *State) adopt(w *worker, a action) bool {
 		return false
 	}
 	s.dispatch.hand(t, w)
-	w.confirmed, t.inherited = true, true
+	w.duty, t.inherited = confirmed, true
 	return true
 }
 
@@ -266,8 +273,9 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	if _, again := t.mispredicted(w, resp); again {
 		return
 	}
-	t.worker.task, t.worker.stopping = nil, t.action
-	t.worker, w.task = w, t
+	t.worker.free()
+	t.worker.stopping = t.action
+	t.worker, w.task, w.duty = w, t, confirmed
 	s.finish(t, resp)
 }
 
@@ -280,5 +288,5 @@ func (s *State) foster(w *worker, a action) {
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
 	s.inFlight.add(t)
 	s.dispatch.executing++
-	w.task, w.confirmed, w.stopping = t, true, action{}
+	w.task, w.duty, w.stopping = t, confirmed, action{}
 }

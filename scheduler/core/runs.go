@@ -88,7 +88,7 @@ func (s *State) lose(w *worker) {
 		s.drop(t)
 		return
 	}
-	if w.away && !s.forget(t) {
+	if w.duty == away && !s.forget(t) {
 		return
 	}
 	if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
@@ -116,7 +116,7 @@ func (s *State) preempt(w *worker) {
 	t.resends, t.returned = 0, true
 	s.operations.changedAll(t)
 	if !s.dispatch.nextFor(w, l) {
-		w.yields = true
+		w.duty = yielding
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 	}
 	s.dispatch.enqueue(t)
@@ -169,7 +169,7 @@ func (s *State) overdue(t *task) {
 // any. Those that do some may well go on after it.
 func (s *State) rested(q *queue) {
 	for _, w := range s.workers.byKey {
-		if w.queue == q && w.resting && w.task != nil {
+		if w.queue == q && w.takes == resting && w.task != nil {
 			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
 			return
 		}

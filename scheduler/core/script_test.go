@@ -485,13 +485,13 @@ func (h *history) report(args []string) *Report {
 		case "platform":
 			r.Platform = NewPlatform(parsePlatform(value))
 		case "running":
-			r.Running = true
+			r.Stage = Running
 		case "class":
 			r.SizeClass = uint32(h.number(value))
 		case "drain":
 			r.PreferIdle = true
 		case "uploading":
-			r.Uploading = true
+			r.Stage = Uploading
 		case "over":
 			r.Connection = h.number(value)
 		case "exit":

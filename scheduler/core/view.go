@@ -36,7 +36,7 @@ func (s *View) Counts() Counts {
 		switch {
 		case w.task != nil:
 			c.Busy++
-		case !w.serving:
+		case w.takes != serving:
 			c.Draining++
 		default:
 			c.Idle++
@@ -90,7 +90,7 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 	}
 	v := WorkerView{
 		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
-		Drained: w.drained, Leaving: w.prefersIdle, Away: w.away,
+		Drained: w.takes == drained, Leaving: w.prefersIdle, Away: w.duty == away,
 	}
 	if w.task != nil {
 		v.Action, v.Since = w.task.action.String(), w.task.started

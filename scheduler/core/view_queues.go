@@ -53,15 +53,15 @@ func (s *View) QueueCounts() (queues []QueueView) {
 }
 
 func (s *View) eachQueue(do func(*queue, QueueView)) {
-	executing, draining, resting := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
+	executing, draining, idling := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
 	for _, w := range s.workers.byKey {
 		switch {
 		case w.task != nil:
 			executing[w.queue]++
-		case !w.serving:
+		case w.takes != serving:
 			draining[w.queue]++
-			if w.resting {
-				resting[w.queue]++
+			if w.takes == resting {
+				idling[w.queue]++
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func (s *View) eachQueue(do func(*queue, QueueView)) {
 			do(q, QueueView{
 				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
 				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
-				Executing: executing[q], Draining: draining[q], Resting: resting[q], Queued: q.waiting,
+				Executing: executing[q], Draining: draining[q], Resting: idling[q], Queued: q.waiting,
 			})
 		}
 	}

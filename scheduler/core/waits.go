@@ -29,7 +29,7 @@ func (s *View) WaitsFor(name string) string {
 	}
 	idle := 0
 	for _, w := range s.workers.byKey {
-		if w.queue == q && w.task == nil && w.serving {
+		if w.queue == q && w.task == nil && w.takes == serving {
 			idle++
 		}
 	}

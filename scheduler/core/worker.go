@@ -12,24 +12,16 @@ type worker struct {
 	id    map[string]string
 	pool  *pool
 	queue *queue
-	// serving: it takes work. It does not while it prefers to be idle or is drained;
-	// in the first case alone it is resting.
-	serving, resting, prefersIdle, drained bool
+	// takes says whether it takes work, prefersIdle whether it wants none.
+	takes       availability
+	prefersIdle bool
 	// connection is the one that it last called over; 0 if it is not known.
 	connection uint64
 
-	task *task
-	// confirmed: it has said itself that it runs task.
-	confirmed bool
-	// yields: stopping was taken from it for others, waits to run again, and it has
-	// nothing else.
-	yields bool
-	// away: it has not called, but had an action before; see Restore.
-	away bool
-	// uploading: of its action nothing remains to be done but to store outputs.
-	uploading bool
-	// running: its command runs.
-	running bool
+	// duty is what it has to do by State's account, with task; stage is how far it says that it is.
+	duty  duty
+	task  *task
+	stage Stage
 	// stopping is an action that nobody wants and that it may still run.
 	stopping action
 	// reported is the end it told last, until it says that it does something else.
@@ -44,6 +36,42 @@ type worker struct {
 	// timer is the end of the hold, or else of the worker.
 	timer timer
 }
+
+// An availability says whether a worker takes work.
+type availability uint8
+
+const (
+	// unheard: it has not said so yet, or is about to be forgotten.
+	unheard availability = iota
+	// serving: it takes work.
+	serving
+	// resting: it prefers to be idle, and may take work again.
+	resting
+	// drained: an operator lets it have none.
+	drained
+)
+
+// counts reports whether a queue counts its workers that are so.
+func (a availability) counts() bool { return a == serving || a == resting }
+
+// A duty says what a worker has to do.
+type duty uint8
+
+const (
+	// free: nothing; it has no task.
+	free duty = iota
+	// yielding: to stop its action for others; the action waits to run again, and the worker has nothing else.
+	yielding
+	// assigned: to run its task, of which it may not have heard.
+	assigned
+	// confirmed: to run its task, as it has said itself that it does.
+	confirmed
+	// away: to come back, with its task if it has one. It has not called yet, but had an action before; see Restore.
+	away
+)
+
+// free takes its task from a worker.
+func (w *worker) free() { w.task, w.duty = nil, free }
 
 // An ending is what a worker reports with Completed.
 type ending struct {
@@ -70,7 +98,7 @@ func (w *worker) share() *share {
 }
 
 // spared reports whether the task of a worker is not to be stopped for others.
-func (w *worker) spared() bool { return w.uploading || !w.serving || w.away }
+func (w *worker) spared() bool { return w.stage == Uploading || w.takes != serving || w.duty == away }
 
 // shield notes whether the task of a worker may be stopped: not if it is about to end,
 // nor if the worker would take nothing instead. It rather is if its command runs: on a worker
@@ -80,8 +108,8 @@ func (w *worker) shield() {
 	if sh == nil {
 		return
 	}
-	if shielded := w.spared(); shielded != sh.run.Shielded || w.running != sh.run.Busy {
-		sh.run.Shielded, sh.run.Busy = shielded, w.running
+	if shielded, busy := w.spared(), w.stage == Running; shielded != sh.run.Shielded || busy != sh.run.Busy {
+		sh.run.Shielded, sh.run.Busy = shielded, busy
 		sh.cohort.ledger.Fix(&sh.run)
 	}
 }

@@ -177,7 +177,7 @@ func encodeReport(r *core.Report) *record.Sync {
 	return &record.Sync{
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.Proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionName(r.Action),
-		PreferIdle: r.PreferIdle, Uploading: r.Uploading, Running: r.Running,
+		PreferIdle: r.PreferIdle, Uploading: r.Stage == core.Uploading, Running: r.Stage == core.Running,
 	}
 }
 
@@ -194,7 +194,13 @@ func decodeReport(m *record.Sync) (*core.Report, error) {
 	r := &core.Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
 		Platform: core.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: core.Doing(m.GetDoing()),
-		PreferIdle: m.GetPreferIdle(), Uploading: m.GetUploading(), Running: m.GetRunning(),
+		PreferIdle: m.GetPreferIdle(),
+	}
+	switch {
+	case m.GetUploading():
+		r.Stage = core.Uploading
+	case m.GetRunning():
+		r.Stage = core.Running
 	}
 	if name := m.GetAction(); name != "" {
 		hash, size, _ := strings.Cut(name, "/")

@@ -130,7 +130,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		core.Submit{Operation: one}, core.Attach{Name: "a"}, core.Detach{Name: "b"}, core.Cancel{Name: "c"},
 		core.Kill{Names: []string{"a", "b"}, Reason: "c"}, &core.Report{
 			Call: 1, Worker: "w", ID: map[string]string{"a": "b"}, Connection: 2, Prefix: "p", SizeClass: 3, Doing: core.Executing,
-			Action: d, PreferIdle: true, Uploading: true, Running: true,
+			Action: d, PreferIdle: true, Stage: core.Uploading,
 		},
 		core.Hangup{Worker: "w", Call: 1}, core.Disconnect{Connection: 1}, core.Drain{Pattern: host},
 		core.Undrain{Pattern: host}, core.DeleteQuota{QuotaKey: quotaKey}, core.Tick{},
