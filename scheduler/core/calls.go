@@ -61,7 +61,7 @@ func (r *Reply) size(t *task, w *worker) {
 	switch {
 	case size.Class == 0:
 		r.SizeAttempt = 0
-	case t.outgrown || w != t.worker:
+	case t.course.largest() || w != t.worker():
 		r.SizeAttempt, r.SizeReason = 2, t.why
 	case r.SizeClass == size.Class:
 		r.Expected, r.SizeReason = size.Expected, size.Reason

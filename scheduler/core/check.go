@@ -48,15 +48,16 @@ func (s *checker) checkTasks() string {
 	queued, executing := 0, 0
 	places := s.tasks()
 	for t, n := range places {
-		if (n == 2) != (t.race != nil) || n > 2 {
-			return fmt.Sprintf("task %s is in %d places, race %v", t.action, n, t.race)
+		if (n == 2) != (t.run.race != nil) || n > 2 {
+			return fmt.Sprintf("task %s is in %d places, race %v", t.action, n, t.run.race)
 		}
-		if r := t.race; r != nil && (r.worker.task != t || r.worker == t.worker || !t.hedged || !t.late || t.worker == nil) {
-			return fmt.Sprintf("task %s races with %s", t.action, r.worker.key)
+		if r := t.run.race; (r != nil) != (t.course == racing) || r != nil && (r.worker.task != t || r.worker == t.worker()) {
+			return fmt.Sprintf("task %s races: %t, course %d", t.action, r != nil, t.course)
 		}
-		if t.worker != nil {
+		w, q := t.worker(), t.queue()
+		if w != nil {
 			executing++
-			if t.worker.task != t || s.workers.byKey[t.worker.key] != t.worker {
+			if w.task != t || s.workers.byKey[w.key] != w {
 				return fmt.Sprintf("task %s is with a worker that does not have it", t.action)
 			}
 		} else {
@@ -69,19 +70,19 @@ func (s *checker) checkTasks() string {
 		if orphan != t.operations.empty() {
 			return fmt.Sprintf("task %s: orphan %t, operations %v", t.action, orphan, t.operations)
 		}
-		unmatched := t.worker == nil && t.queue == nil
-		if unmatched != (t.pool == nil) || t.queue != nil && t.queue.pool != t.pool || t.worker != nil && t.worker.pool != t.pool {
+		_, none := t.at.(unmatched)
+		if none != (t.pool == nil) || q != nil && q.pool != t.pool || w != nil && w.pool != t.pool || t.at == nil {
 			return fmt.Sprintf("task %s is in the tree of another pool", t.action)
 		}
-		if t.item.Waits() != (t.queue != nil) {
+		if t.item.Waits() != (q != nil) {
 			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
 		}
-		away := t.queue != nil && t.queue.away
-		hedged := t.worker != nil && t.hedged && t.race == nil
-		if set := t.timer.slot > 0; set != (orphan || unmatched || away) && !(set && hedged) {
-			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, unmatched)
+		away := q != nil && q.away
+		hedges := w != nil && t.course == hedged
+		if set := t.timer.slot > 0; set != (orphan || none || away) && !(set && hedges) {
+			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, none)
 		}
-		if unmatched && s.dispatch.match(t.spec, t.class(), !t.impatient) != nil {
+		if none && s.dispatch.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {

@@ -32,7 +32,8 @@ func (s *State) deliver(r *orphanResult, o *operation) {
 	if o.spec.Private {
 		s.orphans.remove(r)
 	}
-	o.task = &task{worker: &worker{key: r.worker}, started: r.started, attempts: 1}
+	o.task = &task{attempts: 1}
+	o.task.begin(&worker{key: r.worker}, r.started)
 	s.operations.complete(o, r.response)
 }
 
@@ -165,7 +166,8 @@ func (e Restore) apply(s *State) error {
 		s.join(t, s.operations.restore(h, &operation{}))
 		return nil
 	}
-	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), worker: w, started: h.Started, pool: w.pool}
+	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), pool: w.pool}
+	t.begin(w, h.Started)
 	t.timer.owner, t.item.Owner = t, t
 	w.task = t
 	s.inFlight.add(t)

@@ -98,7 +98,7 @@ func (c *cohort) enter(t *task) {
 	if c == nil {
 		return
 	}
-	q, sh := t.queue, shareOf(t)
+	q, sh := t.queue(), shareOf(t)
 	l := q.lines[sh.instance]
 	if l == nil {
 		l = &line{queue: q, instance: sh.instance}
@@ -131,7 +131,7 @@ func (c *cohort) charge(t *task) {
 	if c == nil || t.spec == nil {
 		return
 	}
-	w, sh := t.worker, shareOf(t)
+	w, sh := t.worker(), shareOf(t)
 	r := &sh.run
 	r.Instance, r.Lane, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
 	r.Preempted, r.Shielded, r.Busy = int(t.preempted), w.spared(), false

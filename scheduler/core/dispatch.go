@@ -47,11 +47,11 @@ func (d *dispatcher) enqueue(t *task) {
 	if q == nil {
 		t.move(nil)
 		d.timers.set(&t.timer, d.now.Add(d.cfg.MatchGrace))
-		t.place = d.unmatched.pushBack(t)
+		t.at = unmatched{d.unmatched.pushBack(t)}
 		return
 	}
 	t.move(q.pool)
-	t.queue = q
+	t.at = q
 	q.joined(t)
 	if q.away {
 		d.timers.set(&t.timer, d.now.Add(q.pool.patience))
@@ -68,15 +68,15 @@ func (d *dispatcher) enqueue(t *task) {
 func (d *dispatcher) dequeue(t *task) {
 	d.queued--
 	d.timers.stop(&t.timer)
-	if q := t.queue; q != nil {
+	if q := t.queue(); q != nil {
 		q.left(t)
-		t.queue.pool.cohort.leave(t)
+		q.pool.cohort.leave(t)
 		q.pool.tree.Dequeue(&t.item)
-		t.queue = nil
+		t.at = nil
 		return
 	}
-	d.unmatched.remove(t.place)
-	t.place = nil
+	d.unmatched.remove(t.at.(unmatched).Element)
+	t.at = nil
 }
 
 // rematch finds a new place for each of tasks, in order.
@@ -120,12 +120,12 @@ func (d *dispatcher) assign(t *task, w *worker) {
 // hand moves a waiting task to a worker.
 func (d *dispatcher) hand(t *task, w *worker) {
 	w.unidle()
-	if t.queue != nil && t.pool == w.pool {
+	if q := t.queue(); q != nil && t.pool == w.pool {
 		// It leaves the queue by its start, which is its turn.
 		d.queued--
-		t.queue.left(t)
-		t.queue.pool.cohort.leave(t)
-		t.queue = nil
+		q.left(t)
+		q.pool.cohort.leave(t)
+		t.at = nil
 		d.timers.stop(&t.timer)
 	} else {
 		d.dequeue(t)
@@ -133,11 +133,16 @@ func (d *dispatcher) hand(t *task, w *worker) {
 	}
 	d.executing++
 	t.attempts++
-	t.worker, t.started = w, d.now
+	t.begin(w, d.now)
 	w.task, w.duty = t, assigned
 	t.pool.cohort.charge(t)
 	w.pool.tree.Start(&t.item, &w.seat, d.now, w.queue.cost())
-	t.hedged = t.mayHedge()
+	if !t.course.largest() {
+		t.course = asChosen
+		if t.mayHedge() {
+			t.course = hedged
+		}
+	}
 	d.operations.changedAll(t)
 }
 
@@ -148,13 +153,12 @@ func (d *dispatcher) release(t *task) {
 	t.pool.cohort.discharge(t)
 	d.timers.stop(&t.timer)
 	t.pool.tree.Finish(&t.item)
-	if t.race != nil {
-		t.race.worker.free()
-		t.race.worker.stopping, t.race = t.action, nil
+	if r := t.run.race; r != nil {
+		r.worker.free()
+		r.worker.stopping = t.action
 	}
-	t.worker.free()
-	t.worker = nil
-	t.inherited = false
+	t.run.worker.free()
+	t.at, t.run = nil, run{}
 }
 
 // next assigns the task to a worker that is next for it. False: it is to be idle.

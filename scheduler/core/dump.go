@@ -142,18 +142,19 @@ func (d *dumper) flights(fs ...flights) {
 func (d *dumper) task(t *task) {
 	where := "unmatched"
 	switch {
-	case t.worker != nil:
-		where = "with " + t.worker.key
-		if t.race != nil {
-			where += " and " + t.race.worker.key
+	case t.worker() != nil:
+		where = "with " + t.run.worker.key
+		if t.run.race != nil {
+			where += " and " + t.run.race.worker.key
 		}
-	case t.queue != nil:
-		where = fmt.Sprintf("queued in %q %s class %d", t.queue.pool.prefix, t.queue.pool.platform, t.queue.class)
+	case t.queue() != nil:
+		q := t.queue()
+		where = fmt.Sprintf("queued in %q %s class %d", q.pool.prefix, q.pool.platform, q.class)
 	}
 	var names []string
 	for o := range t.operations.all() {
 		names = append(names, o.spec.Name)
 	}
 	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
-		t.action, where, names, t.returned, t.outgrown, t.impatient, t.hedged, t.late, d.ago(t.queued), t.attempts, t.preempted, t.resends, d.timer(t.timer))
+		t.action, where, names, t.returned, t.course.largest(), t.impatient, t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts, t.preempted, t.run.resends, d.timer(t.timer))
 }

@@ -18,7 +18,7 @@ type hedges struct {
 
 // runs notes that the command of a worker's task runs: from then on its time counts.
 func (h *hedges) runs(w *worker) {
-	if t := w.task; t.hedged && t.race == nil && t.timer.slot == 0 {
+	if t := w.task; t.course == hedged && t.timer.slot == 0 {
 		h.timers.set(&t.timer, h.now.Add(t.spec.Size.Timeout))
 	}
 }
@@ -33,9 +33,9 @@ func (h *hedges) start(t *task) {
 	}
 	h.begun++
 	w.unidle()
-	t.race, t.late = &race{w, h.now}, true
-	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.worker.queue.class)
-	t.resends = 0
+	t.run.race, t.course = &race{w, h.now}, racing
+	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.run.worker.queue.class)
+	t.run.resends = 0
 	w.task, w.duty = t, assigned
 	t.recharge(w, h.now)
 	h.calls.run(w)
@@ -49,10 +49,10 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 		h.leave(w)
 		return false
 	}
-	other := t.race.worker
+	other := t.run.race.worker
 	if w == other {
 		h.won++
-		other = t.worker
+		other = t.run.worker
 	}
 	other.stopping = t.action
 	h.leave(other)
@@ -62,16 +62,16 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 // leave takes a worker from a task that another one runs, too.
 func (h *hedges) leave(w *worker) {
 	t := w.task
-	r := t.race
+	r := t.run.race
 	w.free()
-	t.race = nil
+	t.run.race = nil
 	if w == r.worker {
 		// Another one may be started, after as long again.
-		t.late = false
+		t.course = hedged
 		h.timers.set(&t.timer, h.now.Add(t.spec.Size.Timeout))
 	} else {
-		t.worker, t.started, t.outgrown, t.hedged = r.worker, r.since, true, false
+		t.run.worker, t.started, t.course = r.worker, r.since, overtaken
 		h.operations.changedAll(t)
 	}
-	t.recharge(t.worker, h.now)
+	t.recharge(t.run.worker, h.now)
 }

@@ -103,13 +103,13 @@ func (f *inFlight) of(t *task) flights {
 // until a client has come back for it.
 func (f *inFlight) joinable(spec *Operation, a action) *task {
 	for t := range f.shared.few(a) {
-		if t.spec == nil && t.worker.pool.serves(spec) {
+		if t.spec == nil && t.run.worker.pool.serves(spec) {
 			return t
 		}
 		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
 			continue
 		}
-		if !t.spec.Private && !spec.Private || t.worker != nil && t.unclaimed() {
+		if !t.spec.Private && !spec.Private || t.worker() != nil && t.unclaimed() {
 			return t
 		}
 	}
@@ -121,7 +121,7 @@ func (f *inFlight) joinable(spec *Operation, a action) *task {
 func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
 	for _, flights := range [...]flights{f.shared, f.private} {
 		for t := range flights.few(a) {
-			if t.worker == nil && p.serves(t.spec) {
+			if t.worker() == nil && p.serves(t.spec) {
 				if oldest == nil || t.older(oldest) {
 					oldest = t
 				}
@@ -137,7 +137,7 @@ func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
 // away. Nil if there is none, or if it may be another run of that action.
 func (f *inFlight) running(p *pool, a action) *task {
 	for t := range f.shared.few(a) {
-		if t.worker != nil && t.worker.pool == p && t.spec != nil && !t.spec.Private {
+		if t.worker() != nil && t.run.worker.pool == p && t.spec != nil && !t.spec.Private {
 			return t
 		}
 	}

@@ -43,7 +43,7 @@ func (o *operation) status() Status {
 		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
 		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
-	if w := o.task.worker; w != nil {
+	if w := o.task.worker(); w != nil {
 		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.key, w.duty == away
 		if w.queue != nil {
 			st.Queue = w.queue.name

@@ -241,14 +241,14 @@ func (s *State) reconcile(w *worker, a action) bool {
 		return false
 	}
 	switch {
-	case w.duty != assigned || t.spec == nil || t.resends >= maxResends:
+	case w.duty != assigned || t.spec == nil || t.run.resends >= maxResends:
 	case w.prefersIdle:
 		// It began to drain before the assignment reached it.
-		if w == t.worker {
+		if w == t.worker() {
 			t.attempts--
 		}
 	default:
-		t.resends++
+		t.run.resends++
 		s.calls.run(w)
 		return true
 	}
@@ -263,7 +263,7 @@ func (s *State) adopt(w *worker, a action) bool {
 		return false
 	}
 	s.dispatch.hand(t, w)
-	w.duty, t.inherited = confirmed, true
+	w.duty, t.run.inherited = confirmed, true
 	return true
 }
 
@@ -273,16 +273,18 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	if _, again := t.mispredicted(w, resp); again {
 		return
 	}
-	t.worker.free()
-	t.worker.stopping = t.action
-	t.worker, w.task, w.duty = w, t, confirmed
+	t.run.worker.free()
+	t.run.worker.stopping = t.action
+	t.run.worker, w.task, w.duty = w, t, confirmed
 	s.finish(t, resp)
 }
 
 // foster keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
 func (s *State) foster(w *worker, a action) {
-	t := &task{action: a, queued: s.now, started: s.now, attempts: 1, worker: w, pool: w.pool, inherited: true}
+	t := &task{action: a, queued: s.now, attempts: 1, pool: w.pool}
+	t.begin(w, s.now)
+	t.run.inherited = true
 	t.timer.owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))

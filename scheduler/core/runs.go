@@ -12,29 +12,32 @@ import (
 // conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
 func (s *State) conclude(w *worker, e ending) {
 	t, resp := w.task, e.response
-	if t.race != nil && !s.hedges.decide(w, resp) {
+	if t.run.race != nil && !s.hedges.decide(w, resp) {
 		return
 	}
 	w.queue.load.ran(s.now.Sub(t.started))
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
 		s.out.Ended = append(s.out.Ended, Ended{
-			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Late: t.late, Response: resp,
+			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Late: t.course.late(), Response: resp,
 		})
 	}
 	if !again {
-		if t.outgrown {
+		if t.course.largest() {
 			resp = Annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.why))
 		}
 		s.finish(t, resp)
 		return
 	}
 	s.tally.Outgrown++
-	t.outgrown, t.why = true, fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class)
+	if t.course != overtaken {
+		t.course = outgrown
+	}
+	t.why = fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class)
 	s.dispatch.release(t)
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--
-	t.resends, t.returned = 0, true
+	t.returned = true
 	s.operations.changedAll(t)
 	s.dispatch.enqueue(t)
 }
@@ -80,7 +83,7 @@ func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
 // front of its queue until its attempts are used up, unless another worker runs it, too.
 func (s *State) lose(w *worker) {
 	t := w.task
-	if t.race != nil {
+	if t.run.race != nil {
 		s.hedges.leave(w)
 		return
 	}
@@ -99,7 +102,7 @@ func (s *State) lose(w *worker) {
 	}
 	s.tally.Returned++
 	s.dispatch.release(t)
-	t.resends, t.returned = 0, true
+	t.returned = true
 	s.operations.changedAll(t)
 	s.dispatch.enqueue(t)
 }
@@ -113,7 +116,7 @@ func (s *State) preempt(w *worker) {
 	w.stopping = t.action
 	s.dispatch.release(t)
 	t.preempted++
-	t.resends, t.returned = 0, true
+	t.returned = true
 	s.operations.changedAll(t)
 	if !s.dispatch.nextFor(w, l) {
 		w.duty = yielding
@@ -124,7 +127,7 @@ func (s *State) preempt(w *worker) {
 
 // stop drops a task that nobody wants. Its worker is told at its next call.
 func (s *State) stop(t *task) {
-	if w := t.worker; w != nil {
+	if w := t.worker(); w != nil {
 		w.stopping = t.action
 	}
 	s.drop(t)
@@ -132,7 +135,7 @@ func (s *State) stop(t *task) {
 
 // drop takes a task out of its place and out of everything else.
 func (s *State) drop(t *task) {
-	if t.worker != nil {
+	if t.worker() != nil {
 		s.dispatch.release(t)
 	} else {
 		s.dispatch.dequeue(t)
@@ -145,16 +148,16 @@ func (s *State) drop(t *task) {
 // overdue ends a task that nobody could serve, or that nobody asked for, or starts one
 // again that takes too long.
 func (s *State) overdue(t *task) {
-	if t.worker != nil && t.spec != nil {
+	if t.worker() != nil && t.spec != nil {
 		s.hedges.start(t)
 		return
 	}
-	if t.worker != nil {
+	if t.worker() != nil {
 		s.stop(t)
 		return
 	}
 	waited, why := s.cfg.MatchGrace, ""
-	if q := t.queue; q != nil {
+	if q := t.queue(); q != nil {
 		if s.dispatch.giveUp(t) {
 			return
 		}

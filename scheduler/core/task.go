@@ -30,10 +30,8 @@ type task struct {
 	// tasks have.
 	operations sharers
 	alone      operation
-	// attempts counts the runs that began, resends the repetitions of an
-	// assignment that its worker did not confirm, preempted the runs that were stopped
-	// for others.
-	attempts, resends, preempted int32
+	// attempts counts the runs that began, preempted those that were stopped for others.
+	attempts, preempted int32
 	// number counts the tasks, and begins again after the last one there is room for.
 	number uint32
 	// private: it began with a private operation, and is in State.private.
@@ -43,19 +41,15 @@ type task struct {
 	// impatient: nobody came to the declared size class that it waited for, so that it
 	// goes where there is somebody.
 	impatient bool
-	// outgrown: it failed on a smaller size class than the largest, where it is to run
-	// now; why says how.
-	outgrown bool
-	// inherited: its worker had it before it was asked for here, with limits of a size class that
-	// are not known.
-	inherited bool
-	// hedged: when it takes longer than Size.Timeout it goes on, and is started on the largest
-	// size class, too; it is late then, and race is its second run while there are two.
-	hedged, late bool
-	why          string
-	race         *race
+	// course is what has become of the size class that was chosen for it; why says so to people.
+	course course
+	why    string
 
-	worker  *worker
+	// at is where it is: *queue, unmatched or *run, which is the task's own. Nil: nowhere, as it may be within an event.
+	at place
+	// run is the zero one while at is none.
+	run run
+	// started is when the present run began, or the last one.
 	started time.Time
 	// share is what quotas know of it; nil outside of cohorts.
 	share *share
@@ -63,14 +57,75 @@ type task struct {
 	// item is the task in the tree of pool, which is nil for an unmatched one.
 	item fair.Item
 	pool *pool
-	// queue is the one that it waits in, place the anchor among the unmatched.
-	queue *queue
-	place *list.Element
 
 	// timer runs while the task is unmatched, in a queue that is away, hedged and running, or
 	// an orphan.
 	timer timer
 }
+
+// A place is where a task is.
+type place interface{ isPlace() }
+
+// unmatched is the place of a task that no worker can serve, in dispatcher.unmatched.
+type unmatched struct{ *list.Element }
+
+// A run is the place of a task that a worker has.
+type run struct {
+	worker *worker
+	// race is its second run, while there are two.
+	race *race
+	// resends counts the repetitions of an assignment that its worker did not confirm.
+	resends int32
+	// inherited: the worker had it before it was asked for here, with limits of a size class that
+	// are not known.
+	inherited bool
+}
+
+func (*queue) isPlace()    {}
+func (unmatched) isPlace() {}
+func (*run) isPlace()      {}
+
+// worker returns who has a task, and what its end counts for; nil if nobody.
+func (t *task) worker() *worker {
+	if r, ok := t.at.(*run); ok {
+		return r.worker
+	}
+	return nil
+}
+
+// queue returns the one that a task waits in; nil if it does not.
+func (t *task) queue() *queue {
+	q, _ := t.at.(*queue)
+	return q
+}
+
+// begin has a worker have a task.
+func (t *task) begin(w *worker, at time.Time) {
+	t.run = run{worker: w}
+	t.at, t.started = &t.run, at
+}
+
+// A course says what has become of the size class that was chosen for a task.
+type course uint8
+
+const (
+	// asChosen: it runs there, for no longer than Size.Timeout.
+	asChosen course = iota
+	// hedged: when it takes longer than Size.Timeout there it goes on, and is started on the largest class, too.
+	hedged
+	// racing: it runs on both.
+	racing
+	// overtaken: only the second run is left.
+	overtaken
+	// outgrown: it failed on a smaller size class than the largest, where it is to run now.
+	outgrown
+)
+
+// late reports whether a task has taken longer than Size.Timeout.
+func (c course) late() bool { return c == racing || c == overtaken }
+
+// largest reports whether a task is to run on the largest class, whatever was chosen.
+func (c course) largest() bool { return c == overtaken || c == outgrown }
 
 // move has a task that neither waits nor runs belong to a pool; nil: to none.
 func (t *task) move(p *pool) {
@@ -119,7 +174,7 @@ func (t *task) unclaimed() bool {
 
 // class is the size class that a task wants, 0 for the largest.
 func (t *task) class() uint32 {
-	if t.outgrown {
+	if t.course.largest() {
 		return 0
 	}
 	return t.spec.Size.Class
@@ -128,7 +183,7 @@ func (t *task) class() uint32 {
 // cutShort reports whether the run of a task on a worker has less time than its action may take.
 func (t *task) cutShort(w *worker) bool {
 	size := t.spec.Size
-	return size.Timeout > 0 && w == t.worker && w.queue.class == size.Class && !t.outgrown && !t.hedged
+	return size.Timeout > 0 && w == t.worker() && w.queue.class == size.Class && t.course == asChosen
 }
 
 // expected is how long a task is thought to run on a size class, 0 if that is not known.
@@ -154,7 +209,7 @@ func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint
 		return largest, true
 	}
 	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
-	return largest, failed && (t.spec.Size.Class > 0 || t.inherited) && w.queue.class < largest
+	return largest, failed && (t.spec.Size.Class > 0 || t.run.inherited) && w.queue.class < largest
 }
 
 // A race is the second run of a task that takes too long where it is, on the largest size
@@ -168,7 +223,7 @@ type race struct {
 // may: quotas count what an action runs on, not what it might.
 func (t *task) rival() *worker {
 	q := t.pool.largest((*queue).served)
-	if t.pool.cohort != nil || q == nil || q.class <= t.worker.queue.class {
+	if t.pool.cohort != nil || q == nil || q.class <= t.worker().queue.class {
 		return nil
 	}
 	seat := t.pool.tree.Nearest(&t.item, q.class)
@@ -181,14 +236,14 @@ func (t *task) rival() *worker {
 // mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be
 // somebody to start it again then.
 func (t *task) mayHedge() bool {
-	return t.spec.Size.Hedge && !t.outgrown && t.worker.queue.class == t.spec.Size.Class && t.rival() != nil
+	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.class == t.spec.Size.Class && t.rival() != nil
 }
 
 // recharge has the tree count a running task for the workers that it has now; the last one is w.
 func (t *task) recharge(w *worker, now time.Time) {
-	cost := t.worker.queue.cost()
-	if t.race != nil {
-		cost += t.race.worker.queue.cost()
+	cost := t.run.worker.queue.cost()
+	if t.run.race != nil {
+		cost += t.run.race.worker.queue.cost()
 	}
 	t.pool.tree.Finish(&t.item)
 	t.pool.tree.Start(&t.item, &w.seat, now, cost)
@@ -198,7 +253,7 @@ func (t *task) recharge(w *worker, now time.Time) {
 // nor does an end of the second that has nothing to do with the action.
 func decides(t *task, w *worker, resp *repb.ExecuteResponse) bool {
 	code := codes.Code(resp.GetStatus().GetCode())
-	if w == t.race.worker {
+	if w == t.run.race.worker {
 		return code == codes.OK || code == codes.DeadlineExceeded
 	}
 	return code == codes.OK && resp.GetResult().GetExitCode() == 0

@@ -113,7 +113,7 @@ func (s *View) Entries() iter.Seq[Entry] {
 				continue // it is done
 			}
 			e := Entry{Operation: o.spec}
-			if w := o.task.worker; w != nil {
+			if w := o.task.worker(); w != nil {
 				e.Worker = w.key
 			}
 			if !yield(e) {
@@ -172,7 +172,7 @@ func (op *Operation) attribute(name string) (string, bool) {
 func (s *View) Held(since time.Time, atMost int) (held []Held) {
 	for _, w := range s.workers.byKey {
 		t := w.task
-		if t == nil || t.worker != w || t.spec == nil || t.started.After(since) {
+		if t == nil || t.worker() != w || t.spec == nil || t.started.After(since) {
 			continue
 		}
 		for o := range t.operations.all() {

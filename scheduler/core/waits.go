@@ -16,11 +16,11 @@ const allHeld = "each instance name that waits here is at its maximum"
 // at every worker.
 func (s *View) WaitsFor(name string) string {
 	o, ok := s.operations.byName[name]
-	if !ok || o.task == nil || o.task.worker != nil {
+	if !ok || o.task == nil || o.task.worker() != nil {
 		return ""
 	}
 	t := o.task
-	q := t.queue
+	q := t.queue()
 	if q == nil {
 		return s.dispatch.explain(t.spec)
 	}
@@ -91,7 +91,7 @@ func (q *queue) otherClasses(t *task) string {
 	text := ""
 	if smaller > 0 {
 		why := "actions start on the largest class unless their runs speak for another"
-		if t.outgrown {
+		if t.course.largest() {
 			why = "it " + t.why
 		} else if t.spec.Size.Reason != "" {
 			why = t.spec.Size.Reason
