@@ -61,8 +61,8 @@ test-cluster: ## run 2,000 actions through the faults of a cluster in network na
 	$(GO) test -tags cluster -count 1 -v -timeout 40m -run "TestCluster|TestBazelOverTLS" ./test/cluster ./test/bazel
 
 # A minute; not part of "make test", which would need a browser.
-test-pages: page-needs ## open the pages in a real browser, during a real build (needs root; installs chromium, npm)
-	$(GO) test -tags pages -count 1 -v -timeout 30m ./test/pages
+test-pages: page-needs ## open the pages in a real browser, during a real build, and have one in an action (needs root; installs chromium, npm)
+	$(GO) test -tags pages -p 1 -count 1 -v -timeout 30m -run 'TestPages$$|TestNestedBrowser' ./test/pages ./test/nested
 
 screenshots: page-needs ## make images of the pages in build/screenshots (needs root; installs chromium, npm)
 	FORERUNNER_TEST_IMAGES=$(CURDIR)/build/screenshots \

@@ -29,7 +29,7 @@ var shownInEtc = []string{
 	"magic", "magic.mime", "profile", "profile.d", "bash.bashrc", "bashrc", "login.defs",
 	"ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ca-certificates", "ca-certificates.conf", "crypto-policies",
 	"pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust/extracted", "pki/java",
-	"fonts", "java*", "jvm*", ".java", "python*", "perl", "php*", "ruby*", "node*", "maven", "gradle", "ghc",
+	"fonts", "java*", "jvm*", ".java", "python*", "perl", "php*", "ruby*", "node*", "maven", "gradle", "bazel", "bazel.bazelrc", "chromium*", "ghc",
 	"xml", "sgml", "texmf", "ghostscript", "ImageMagick*", "OpenCL", "vulkan", "glvnd", "dpkg", "debuginfod",
 	"dotnet", "emacs", "vim", "X11", "gtk-*", "openmpi", "papersize", "libpaper.d", "groff",
 }
