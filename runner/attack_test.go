@@ -18,13 +18,14 @@ import (
 // runs them in a sandbox, as root of the machine (Command.User nil) and as what it is by default.
 var attacks = map[string]func(args []string) error{
 	"read a secret": func([]string) error {
-		for _, file := range []string{"/etc/shadow", "/etc/gshadow", "/root/.bashrc", "/etc/ssh/ssh_host_ed25519_key", "/etc/machine-id"} {
+		for _, file := range []string{"/etc/shadow", "/etc/gshadow", "/root/.bashrc", "/etc/ssh/ssh_host_ed25519_key"} {
 			if _, err := os.ReadFile(file); err == nil {
 				return nil
 			}
 		}
 		return errFailed
 	},
+	"read the machine's id": func([]string) error { _, err := os.ReadFile("/etc/machine-id"); return err },
 	"list the homes": func([]string) error {
 		if _, err := os.ReadDir("/root"); err == nil {
 			return nil

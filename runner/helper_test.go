@@ -21,6 +21,9 @@ const procsVar = "RUNNER_TEST_PROCS"
 
 func helperMain() {
 	abuseMain()
+	if dir := os.Getenv(rootlessVar); dir != "" {
+		rootlessMain(dir)
+	}
 	if os.Getenv(procsVar) != "" {
 		fmt.Println(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 		os.Exit(0)
