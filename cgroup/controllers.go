@@ -191,8 +191,12 @@ func (p *Parent) takeBack() error {
 	if p.home == "" {
 		return nil
 	}
+	slots, err := subgroups(p.dir) // whoever is in one keeps it
+	if err != nil {
+		return fmt.Errorf("take back controllers: %w", err)
+	}
 	for _, c := range p.enabled {
-		for _, dir := range []string{p.dir, p.home} {
+		for _, dir := range append(slots, p.dir, p.home) {
 			if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "-"+c); err != nil {
 				return fmt.Errorf("take back controller %s: %w", c, err)
 			}

@@ -408,7 +408,7 @@ func TestForkBomb(t *testing.T) {
 			if run(t, l, probe); !strings.Contains(read(t, probe.Stderr), "ork") {
 				t.Fatalf("the number of processes is not limited: %s", read(t, probe.Stderr))
 			}
-			cmd := sandboxed(t, l, withScripts(t, shell(t, "trap '' TERM; sh endless 20 & exec sleep 20")))
+			cmd := sandboxed(t, l, withScripts(t, shell(t, "trap '' TERM; sh endless 60 & exec sleep 60")))
 			cmd.Grace = 20 * time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {

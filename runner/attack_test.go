@@ -199,28 +199,32 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, version := range []int{1, 2} {
-		l := newSandbox(t, newSlot(t, version), shown)
-		for name, user := range map[string]*User{"root": nil, "own": ownIDs, "user": {UID: 70000, GID: 70000}} {
-			try := func(attack string, args ...string) {
-				t.Run(strings.Join(append([]string{fmt.Sprintf("v%d", version), name, attack}, args...), "/"), func(t *testing.T) {
-					cmd := abuse(t, attack, args...)
-					cmd.Env = append(cmd.Env, attackVar+"=1")
-					cmd.User, cmd.NoNetwork = user, true
-					openParents(t, cmd.Dir)
-					if r := run(t, l, cmd); r.ExitCode != 1 {
-						t.Errorf("the attack ended with %d: %s", r.ExitCode, read(t, cmd.Stdout))
+		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+			l := newSandbox(t, newSlot(t, version), shown)
+			for name, user := range map[string]*User{"root": nil, "own": ownIDs, "user": {UID: 70000, GID: 70000}} {
+				for attack := range attacks {
+					if attack != "read" {
+						tryAttack(t, l, name, user, attack)
 					}
-				})
-			}
-			for attack := range attacks {
-				if attack != "read" {
-					try(attack)
 				}
+				tryAttack(t, l, name, user, "read", key)
+				tryAttack(t, l, name, user, "read", shown)
 			}
-			try("read", key)
-			try("read", shown)
-		}
+		})
 	}
+}
+
+// tryAttack has a command of user try, and fails if it gets what it wants.
+func tryAttack(t *testing.T, l *Launcher, name string, user *User, attack string, args ...string) {
+	t.Run(strings.Join(append([]string{name, attack}, args...), "/"), func(t *testing.T) {
+		cmd := abuse(t, attack, args...)
+		cmd.Env = append(cmd.Env, attackVar+"=1")
+		cmd.User, cmd.NoNetwork = user, true
+		openParents(t, cmd.Dir)
+		if r := run(t, l, cmd); r.ExitCode != 1 {
+			t.Errorf("the attack ended with %d: %s", r.ExitCode, read(t, cmd.Stdout))
+		}
+	})
 }
 
 // attackVar has this test binary end with 0 if the attack worked.

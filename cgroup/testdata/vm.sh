@@ -13,8 +13,8 @@ dir=$1
 shift
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
-programs="sh cat chmod chroot cp dd env false grep head kill ln ls mkdir mknod mount mv nohup nproc ps
-	readlink rm rmdir sed seq setsid sleep sort stat tail tee timeout touch tr true wc"
+programs="sh cat chmod chroot cp cut dd env false find grep head id kill ln ls mkdir mknod mount mv nohup nproc ps
+	readlink rm rmdir sed seq setsid sleep sort stat tail tee timeout touch tr true umount unshare wc"
 
 say() { echo "vm: $*" >&2; }
 
@@ -29,7 +29,7 @@ kernel=$(ls "$dir"/vmlinuz-* | head -n 1)
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-for name in bin dev etc mnt proc run sys tmp tests usr var/lib var/tmp; do
+for name in bin dev etc mnt proc run sys tmp tests usr/local var/lib var/tmp; do
 	mkdir -p "$root/$name"
 done
 ln -s ../bin "$root/usr/bin"
@@ -95,6 +95,6 @@ done >"$root/tests/list"
 log=$dir/console.log
 # Emulated, not accelerated: a few seconds more, and the same wherever this runs. Virtual
 # machines in virtual machines hang too often.
-timeout 300 qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -m 1024 -nographic -no-reboot \
+timeout 900 qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -m 1024 -nographic -no-reboot \
 	-kernel "$kernel" -initrd "$dir/initramfs.gz" -append "console=ttyS0 quiet panic=-1 psi=1" </dev/null | tee "$log"
 grep -q "^vm: all tests passed" "$log"
