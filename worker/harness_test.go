@@ -63,10 +63,10 @@ func newFarm(t *testing.T) *farm {
 		return newFarmOn(t, vfs.Options{Method: vfs.FUSE, UpperMemory: 64 << 20})
 	case "links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink})
-	case "sandbox":
-		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: &runner.Sandbox{}})
-	case "own":
-		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: &runner.Sandbox{}, own: true})
+	case "sandbox", "own":
+		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+			sandbox: &runner.Sandbox{Show: []string{gates(t)}}, own: os.Getenv(rootsVariable) == "own",
+		})
 	case "bare links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink, DisableOverlay: true})
 	}

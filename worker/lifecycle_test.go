@@ -3,8 +3,10 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,13 +22,15 @@ import (
 // untilOpen is a script that ends when the file $GATE is there.
 const untilOpen = `echo waiting; while [ ! -e "$GATE" ]; do sleep 0.02; done; echo through`
 
-// newGate names a file that is not there yet, where a command sees it: /tmp is the
-// command's own.
-func newGate(t *testing.T) string {
-	dir, err := os.MkdirTemp("/var/tmp", "forerunner-worker-test-")
-	check(t, err)
+// newGate names a file that is not there yet, where the commands of newFarm see it.
+func newGate(t *testing.T) string { return filepath.Join(gates(t), "gate") }
+
+// gates is a folder of this test that sandboxes can show.
+func gates(t *testing.T) string {
+	dir := fmt.Sprintf("/var/lib/forerunner-worker-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))
+	check(t, os.MkdirAll(dir, 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "gate")
+	return dir
 }
 
 func TestCancel(t *testing.T) {
