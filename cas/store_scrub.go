@@ -72,6 +72,10 @@ func (f *files[K]) shard(name string) ([]string, error) {
 type blobShelf struct {
 	store *Store
 	gone  map[string]bool // files of the shard that was listed last which were not there
+	// known are the blobs that the store had, when it was asked, of the shards of near that were not listed yet: whose
+	// names differ in the last digit. So the index is walked once for 16 shards.
+	known map[string][]digest.Digest
+	near  string
 }
 
 // Shards implements scrub.Shelf. There are also those that the store has blobs of and the disk nothing.
@@ -80,6 +84,7 @@ func (v *blobShelf) Shards() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.known, v.near = nil, "" // of the pass before
 	there := map[string]bool{}
 	for _, shard := range all {
 		there[shard] = true
@@ -108,29 +113,43 @@ func (v *blobShelf) Files(shard string) ([]string, error) {
 	}
 	v.gone = map[string]bool{}
 	var lost []digest.Digest
-	for ds := range walk(&v.store.files.ledger, notesChunk, keyWithin(shard)) {
-		for _, d := range ds {
-			if name := BlobPath(d); !there[name] && v.store.files.dropGone(d) {
-				names, lost = append(names, name), append(lost, d)
-				v.gone[name] = true
-			}
+	for _, d := range v.take(shard) {
+		if name := BlobPath(d); !there[name] && v.store.files.dropGone(d) {
+			names, lost = append(names, name), append(lost, d)
+			v.gone[name] = true
 		}
 	}
 	v.store.aside.miss(lost, filepath.Join(v.store.Dir(), shard))
 	return names, nil
 }
 
+// take returns the blobs that the store has in a shard, or had when it was asked for another one like it.
+func (v *blobShelf) take(shard string) []digest.Digest {
+	if near := shard[:len(shard)-1]; near != v.near {
+		v.known, v.near = map[string][]digest.Digest{}, near
+		for ds := range walk(&v.store.files.ledger, notesChunk, keyNear(shard)) {
+			for _, d := range ds {
+				of := path.Dir(BlobPath(d))
+				v.known[of] = append(v.known[of], d)
+			}
+		}
+	}
+	ds := v.known[shard]
+	delete(v.known, shard)
+	return ds
+}
+
 // presentKey picks the keys of all files.
 func presentKey[K comparable](e *entry[K]) (K, bool) { return e.key, e.state == present }
 
-// keyWithin picks the blobs of a shard.
-func keyWithin(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
+// keyNear picks the blobs of a shard and of those whose hashes have the same first digit.
+func keyNear(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
 	group, digits, _ := strings.Cut(shard, "/")
 	first, err := hex.DecodeString(digits)
 	return func(e *entry[digest.Digest]) (digest.Digest, bool) {
 		var room [digest.HashSize]byte
 		within := e.state == present && err == nil && len(first) == 1 &&
-			e.key.Function().String() == group && e.key.AppendHash(room[:0])[0] == first[0]
+			e.key.Function().String() == group && e.key.AppendHash(room[:0])[0]>>4 == first[0]>>4
 		return e.key, within
 	}
 }
