@@ -28,37 +28,53 @@ type Options struct {
 	Certificates bool
 	// Issuers are those whose tokens are taken.
 	Issuers []Issuer
-	// Rules give rights. Nil: DefaultRules.
+	// Rules give rights. Nil: DefaultRules, of which all but administrators may not observe if operations
+	// belong to users.
 	Rules []Rule
+	// Owning says to whom operations belong. Empty: OfInstances.
+	Owning Owning
 	// Logger takes what administrators do, and what is wrong with keys. Nil: nothing does.
 	Logger *zap.Logger
 }
 
 // Configured reports whether anything is said of callers. If not, none needs a Guard.
-func (o Options) Configured() bool { return o.Certificates || len(o.Issuers) > 0 || o.Rules != nil }
+func (o Options) Configured() bool {
+	return o.Certificates || len(o.Issuers) > 0 || o.Rules != nil || o.Owning == OfUsers
+}
 
 // A Guard stands before services and lets through who may. It may be used concurrently.
 type Guard struct {
 	methods map[string]need
 	rules   rules
+	owning  Owning
 	tokens  *tokens // nil: none are taken
 	ways    string  // in which to show who one is
 	log     *zap.Logger
 }
+
+// errNobodyKnown is what is wrong with options that are for users where no user is known.
+var errNobodyKnown = errors.New(
+	"nobody is known: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens")
 
 // New returns a Guard, or an error that says which of the options is wrong.
 func New(o Options) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	if o.Rules == nil {
-		o.Rules = DefaultRules()
+	if err := o.Owning.Validate(); err != nil {
+		return nil, fmt.Errorf("operations_belong_to: %w", err)
 	}
-	g := &Guard{methods: methods(), log: o.Logger}
+	if o.Owning == OfUsers && !o.Certificates && len(o.Issuers) == 0 {
+		return nil, fmt.Errorf("operations_belong_to: %s: %w", o.Owning, errNobodyKnown)
+	}
+	if o.Rules == nil {
+		o.Rules = rulesFor(o.Owning)
+	}
+	g := &Guard{methods: methods(), owning: o.Owning, log: o.Logger}
 	for i, r := range o.Rules {
 		made, err := newRule(r)
 		if err == nil && !r.Anyone && !o.Certificates && len(o.Issuers) == 0 {
-			err = errors.New("nobody is known: there are neither authorities of clients' certificates nor issuers of tokens")
+			err = errNobodyKnown
 		}
 		if err != nil {
 			return nil, fmt.Errorf("access rule %d: %w", i+1, err)
@@ -209,13 +225,6 @@ func (g *Guard) Admit(ctx context.Context, method string) (context.Context, *Ide
 	return context.WithValue(ctx, callKey{}, c), c.who, nil
 }
 
-// Allowed reports whether who makes a call may do something for an instance name that the call does not name,
-// but what it asks for belongs to. Where no Guard stands before the service, everybody may.
-func Allowed(ctx context.Context, right Right, instance string) bool {
-	c, ok := ctx.Value(callKey{}).(*call)
-	return !ok || c.guard.rules.allow(c.who, right, one, instance) || c.guard.rules.allow(c.who, right, all, "")
-}
-
 // begun returns the call that Look or Admit have found out about.
 func (g *Guard) begun(ctx context.Context, method string) (*call, error) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok && c.guard == g && c.method == method {
@@ -267,7 +276,7 @@ func (g *Guard) identify(ctx context.Context, state *tls.ConnectionState, header
 // authorize returns an error unless who calls may ask for what message says.
 func (c *call) authorize(message any) error {
 	n, name := needOf(c.need, message)
-	if n.free || n.right == "" || c.guard.rules.allow(c.who, n.right, n.scope, name) {
+	if n.free || c.guard.rules.satisfy(n, c.who, name) {
 		return nil
 	}
 	what := fmt.Sprintf("call %s", c.method)
@@ -277,7 +286,7 @@ func (c *call) authorize(message any) error {
 		}
 		what += fmt.Sprintf(" for instance name %q", name)
 	}
-	return c.guard.refuse(c.who, what, fmt.Sprintf("the right %q", n.right))
+	return c.guard.refuse(c.who, what, n.String())
 }
 
 // refuse returns the error of who may not; one who is not known is told how to be.
@@ -304,17 +313,32 @@ func (c *call) adapt(all *repb.ServerCapabilities, instance string) *repb.Server
 
 // HTTP lets through to next who has a right for all instance names.
 func (g *Guard) HTTP(right Right, next http.Handler) http.Handler {
+	return g.pages(need{right: right, scope: all}, next)
+}
+
+// OwnHTTP lets through to next who has a right for any instance name, or may observe. It is for pages that ask
+// Owns or Allowed what each of them may see.
+func (g *Guard) OwnHTTP(right Right, next http.Handler) http.Handler {
+	return g.pages(need{right: right, scope: some, or: Observe}, next)
+}
+
+// KnownHTTP lets through to next who has any right.
+func (g *Guard) KnownHTTP(next http.Handler) http.Handler { return g.pages(need{}, next) }
+
+// pages lets through to next who has what n takes.
+func (g *Guard) pages(n need, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := g.identify(r.Context(), r.TLS, r.Header.Values("Authorization"))
-		if err == nil && !g.rules.allow(who, right, all, "") {
-			err = g.refuse(who, r.Method+" "+r.URL.Path, fmt.Sprintf("the right %q", right))
+		if err == nil && !(g.rules.knows(who) && g.rules.satisfy(n, who, "")) {
+			err = g.refuse(who, r.Method+" "+r.URL.Path, n.String())
 		}
 		switch s := status.Convert(err); s.Code() {
 		case codes.OK:
-			if right == Administer {
+			if n.right == Administer {
 				g.log.Info("an administrator calls", zap.Stringer("user", who), zap.String("method", r.Method+" "+r.URL.Path))
 			}
-			next.ServeHTTP(w, r.WithContext(newContext(r.Context(), who)))
+			ctx := context.WithValue(newContext(r.Context(), who), callKey{}, &call{guard: g, need: n, who: who})
+			next.ServeHTTP(w, r.WithContext(ctx))
 		case codes.Unauthenticated:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, s.Message(), http.StatusUnauthorized)

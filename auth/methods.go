@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"strings"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
@@ -30,14 +31,27 @@ const (
 type need struct {
 	right Right
 	scope scope
-	free  bool
+	// or is a right that does as well, for all instance names; empty: none does.
+	or   Right
+	free bool
+}
+
+// String names the rights, for errors.
+func (n need) String() string {
+	switch {
+	case n.right == "":
+		return "any right"
+	case n.or != "":
+		return fmt.Sprintf("the right %q or %q", n.right, n.or)
+	}
+	return fmt.Sprintf("the right %q", n.right)
 }
 
 // methods are all that any of our programs serve.
 func methods() map[string]need {
 	return map[string]need{
 		repb.Execution_Execute_FullMethodName:                   {right: Execute},
-		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some},
+		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some}, // this and others: see Owns
 		repb.Capabilities_GetCapabilities_FullMethodName:        {},
 		longrunningpb.Operations_GetOperation_FullMethodName:    {right: Execute, scope: some},
 		longrunningpb.Operations_CancelOperation_FullMethodName: {right: Execute, scope: some},
@@ -68,8 +82,8 @@ func methods() map[string]need {
 
 		admin.Scheduler_ListWorkers_FullMethodName:    {right: Observe, scope: all},
 		admin.Scheduler_ListQueues_FullMethodName:     {right: Observe, scope: all},
-		admin.Scheduler_ListOperations_FullMethodName: {right: Observe, scope: all},
-		admin.Scheduler_GetOperation_FullMethodName:   {right: Observe, scope: all},
+		admin.Scheduler_ListOperations_FullMethodName: {right: Execute, scope: some, or: Observe}, // see Owns
+		admin.Scheduler_GetOperation_FullMethodName:   {right: Execute, scope: some, or: Observe}, // see Owns
 		admin.Scheduler_GetSizes_FullMethodName:       {right: Observe, scope: all},
 		admin.Scheduler_Drain_FullMethodName:          {right: Administer, scope: all},
 		admin.Scheduler_Undrain_FullMethodName:        {right: Administer, scope: all},

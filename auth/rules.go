@@ -26,7 +26,7 @@ const (
 	// Work: take actions and report on them, remember what is known of them. It
 	// includes Read, Write and WriteResults.
 	Work Right = "work"
-	// Observe: see workers, queues and operations of all instance names, and metrics.
+	// Observe: see workers, queues and the operations of all instance names and users, and metrics.
 	Observe Right = "observe"
 	// Administer: drain workers, kill operations. It includes Observe.
 	Administer Right = "administer"
@@ -189,6 +189,11 @@ func (rs rules) allow(i *Identity, right Right, s scope, instance string) bool {
 		return true
 	}
 	return slices.ContainsFunc(rs, func(r rule) bool { return r.isFor(i) && r.gives(right, s, instance) })
+}
+
+// satisfy reports whether a caller has what a need takes.
+func (rs rules) satisfy(n need, i *Identity, instance string) bool {
+	return n.right == "" || rs.allow(i, n.right, n.scope, instance) || n.or != "" && rs.allow(i, n.or, all, "")
 }
 
 // knows reports whether a caller has any right at all.

@@ -70,8 +70,8 @@ var everyRPC = map[string]string{
 	"buildbarn.iscc.InitialSizeClassCache/UpdatePreviousExecutionStats":          "worker",
 	"forerunner.admin.Scheduler/ListWorkers":                                     "user results worker admin",
 	"forerunner.admin.Scheduler/ListQueues":                                      "user results worker admin",
-	"forerunner.admin.Scheduler/ListOperations":                                  "user results worker admin",
-	"forerunner.admin.Scheduler/GetOperation":                                    "user results worker admin",
+	"forerunner.admin.Scheduler/ListOperations":                                  "user results team worker admin",
+	"forerunner.admin.Scheduler/GetOperation":                                    "user results team worker admin",
 	"forerunner.admin.Scheduler/GetSizes":                                        "user results worker admin",
 	"forerunner.admin.Scheduler/Drain":                                           "admin",
 	"forerunner.admin.Scheduler/Undrain":                                         "admin",
@@ -106,19 +106,30 @@ access:
 // A guardedFarm is a scheduler with storage, and callers whom it knows.
 type guardedFarm struct {
 	*testing.T
-	address string
-	callers map[string]*dial.Client
+	address, pages string
+	callers        map[string]*dial.Client
 }
+
+// A method is one that is served.
+type method = protoreflect.MethodDescriptor
 
 func newGuardedFarm(t *testing.T, config string) *guardedFarm {
 	t.Helper()
+	f := guard(t, &Scheduler{}, config)
+	f.checkPages(f.pages)
+	return f
+}
+
+// guard starts s, with a configuration unless that is empty, where callers have certificates.
+func guard(t *testing.T, s *Scheduler, config string) *guardedFarm {
+	t.Helper()
 	a := certtest.New(t)
 	cert, key := a.Server("server")
-	s := &Scheduler{Ports: serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, HTTP: freePort(t)}
+	s.Ports, s.HTTP = serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, freePort(t)
 	if config != "" {
 		s.ConfigFile = writeConfig(t, config)
 	}
-	f := &guardedFarm{T: t, callers: map[string]*dial.Client{"nobody": {CA: a.File}}}
+	f := &guardedFarm{T: t, pages: s.HTTP, callers: map[string]*dial.Client{"nobody": {CA: a.File}}}
 	for name, units := range map[string][]string{
 		"user": nil, "results": nil, "team": nil, "worker": {auth.WorkersGroup}, "admin": {auth.AdminsGroup},
 	} {
@@ -126,7 +137,6 @@ func newGuardedFarm(t *testing.T, config string) *guardedFarm {
 		f.callers[name] = &dial.Client{CA: a.File, Cert: cert, Key: key}
 	}
 	f.address = startScheduler(t, s)
-	f.checkPages(s.HTTP)
 	return f
 }
 

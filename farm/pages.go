@@ -2,11 +2,13 @@ package farm
 
 import (
 	"net"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/bytestream"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/records"
@@ -46,4 +48,22 @@ func (s *Scheduler) Pages() string {
 		return ""
 	}
 	return strings.Replace(s.Scheme(), "grpc", "http", 1) + s.HTTP + "/"
+}
+
+// site returns pages, each for those whom it is for.
+func site(guard *auth.Guard, site *web.Site) http.Handler {
+	pages := site.Handler()
+	if guard == nil {
+		return pages
+	}
+	admitted := map[web.Audience]http.Handler{
+		web.Administrators: guard.HTTP(auth.Administer, pages),
+		web.Operators:      guard.HTTP(auth.Observe, pages),
+		web.Owners:         guard.OwnHTTP(auth.Execute, pages),
+		web.Readers:        guard.OwnHTTP(auth.Read, pages),
+		web.Everybody:      guard.KnownHTTP(pages),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		admitted[site.Audience(r)].ServeHTTP(w, r)
+	})
 }

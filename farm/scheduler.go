@@ -212,7 +212,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 	can := &serve.Readiness{}
 	can.Add("scheduler", serve.Serving(ctx))
 	can.Add("storage", storage.ready)
-	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, protect, serve.Shown{Registry: registry, Ready: can, Pages: protect.Site(pages.Handler())})
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, protect, serve.Shown{Registry: registry, Ready: can, Pages: site(protect.Guard, pages)})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -192,16 +193,21 @@ func branchMessage(b core.Branch) *admin.Branch {
 	return m
 }
 
-// ListOperations implements admin.SchedulerServer.
+// ListOperations implements admin.SchedulerServer. The caller sees his own.
 func (s adminService) ListOperations(
-	_ context.Context, req *admin.ListOperationsRequest,
+	ctx context.Context, req *admin.ListOperationsRequest,
 ) (*admin.ListOperationsResponse, error) {
 	p, err := optionalPattern(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
-	s.eachOperation(p, first.add)
+	own := ownedBy(ctx)
+	s.eachOperation(p, func(op *core.Operation) {
+		if own(op) {
+			first.add(op.Name)
+		}
+	})
 	names, next := first.page()
 	statuses := make([]core.Status, 0, len(names))
 	s.mu.Lock()
@@ -233,11 +239,15 @@ func operationMessage(s core.Status) *admin.Operation {
 	return op
 }
 
-// GetOperation implements admin.SchedulerServer.
-func (s adminService) GetOperation(_ context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
+// GetOperation implements admin.SchedulerServer. What an operation waits for names operations of others: those
+// are told who may observe.
+func (s adminService) GetOperation(ctx context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
+	observes, why := auth.Allowed(ctx, auth.Observe, ""), ""
 	s.mu.Lock()
-	st, ok := s.state.View().Operation(req.GetName())
-	why := s.state.View().WaitsFor(req.GetName())
+	st, ok := s.operationLocked(ctx, req.GetName(), auth.Observe)
+	if ok && observes {
+		why = s.state.View().WaitsFor(req.GetName())
+	}
 	s.mu.Unlock()
 	if !ok {
 		return nil, errUnknownOperation(req.GetName())
@@ -260,7 +270,7 @@ func (s adminService) KillOperations(
 		reason = "no reason was given"
 	}
 	var names []string
-	s.eachOperation(&p, func(name string) { names = append(names, name) })
+	s.eachOperation(&p, func(op *core.Operation) { names = append(names, op.Name) })
 	slices.Sort(names)
 	killed := 0
 	for batch := range slices.Chunk(names, killBatch) {

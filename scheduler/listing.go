@@ -14,14 +14,14 @@ const (
 	lookBatch = 10_000
 )
 
-// eachOperation calls do, without the lock, with the name of each operation that is not done and that p
+// eachOperation calls do, without the lock, with each operation that is not done and that p
 // matches; nil: with all. What comes or ends meanwhile may be left out.
-func (s *Server) eachOperation(p *core.Pattern, do func(name string)) {
+func (s *Server) eachOperation(p *core.Pattern, do func(*core.Operation)) {
 	seen := make([]core.Entry, 0, lookBatch)
 	match := func() {
 		for _, e := range seen {
 			if p == nil || p.Match(e.Attribute) {
-				do(e.Operation.Name)
+				do(e.Operation)
 			}
 		}
 		seen = seen[:0]

@@ -39,8 +39,8 @@ func TestEachOperation(t *testing.T) {
 	}
 	seen, gone, come := map[string]int{}, 0, 0
 	p := must(pattern.Parse("target=*"))
-	s.eachOperation(&p, func(name string) {
-		seen[name]++
+	s.eachOperation(&p, func(op *core.Operation) {
+		seen[op.Name]++
 		if gone < leave && len(seen)%2 == 0 {
 			s.feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
 			gone++
@@ -64,7 +64,7 @@ func TestEachOperation(t *testing.T) {
 		}
 	}
 	none := must(pattern.Parse("target=other"))
-	s.eachOperation(&none, func(name string) { t.Errorf("%s is listed", name) })
+	s.eachOperation(&none, func(op *core.Operation) { t.Errorf("%s is listed", op.Name) })
 }
 
 // TestFirst goes through names page by page, in whatever order they come.

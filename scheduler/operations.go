@@ -34,15 +34,31 @@ func (s operationsService) GetOperation(
 	return longrunning(&st)
 }
 
-// operationLocked returns the state of an operation that belongs to who calls: he may execute for its instance
-// name, or has another right for it. To all others it is as one that there is not, so that nobody learns of
+// operationLocked returns the state of an operation that belongs to who calls (auth.Owns), or that another
+// right lets him see. To all others it is as one that there is not, so that nobody learns of
 // an operation by its name.
 func (s *Server) operationLocked(ctx context.Context, name string, or auth.Right) (st core.Status, known bool) {
 	st, known = s.state.View().Operation(name)
-	if !known || !auth.Allowed(ctx, auth.Execute, st.Instance) && !auth.Allowed(ctx, or, st.Instance) {
+	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {
 		return core.Status{}, false
 	}
 	return st, true
+}
+
+func ownerOf(op *core.Operation) auth.Owner { return auth.Owner{User: op.User, Instance: op.Instance} }
+
+// ownedBy returns a function that tells which operations the caller may see. It is for one goroutine.
+func ownedBy(ctx context.Context) func(*core.Operation) bool {
+	known := map[auth.Owner]bool{}
+	return func(op *core.Operation) bool {
+		owner := ownerOf(op)
+		own, looked := known[owner]
+		if !looked {
+			own = auth.Owns(ctx, owner, auth.Observe)
+			known[owner] = own
+		}
+		return own
+	}
 }
 
 // CancelOperation ends an operation for all who wait for it. Others that share

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -44,6 +45,9 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	instance := r.FormValue("instance")
+	if !auth.Allowed(ctx, auth.Read, instance) && !auth.Allowed(ctx, auth.Observe, "") {
+		return nil, missing("action", digest.ErrNotFound)
+	}
 	blobs := s.options.Blobs(instance, d.Function())
 	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
 	if err := readMessage(ctx, blobs, d, v.Action); err != nil {

@@ -40,7 +40,7 @@ func newSource(o Options) *source {
 	return &source{options: o, turn: make(chan struct{}, 1), answers: map[string]answer{}}
 }
 
-// ask returns what do returns for that key, or did within the last second.
+// ask returns what do returns for that key, or did within the last second. The answer of no key is for who asks alone.
 func ask[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if a, ok := s.known(key); ok {
@@ -76,6 +76,9 @@ func ask[T any](ctx context.Context, s *source, key string, do func(context.Cont
 }
 
 func (s *source) known(key string) (any, bool) {
+	if key == "" {
+		return nil, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, ok := s.answers[key]
@@ -84,6 +87,9 @@ func (s *source) known(key string) (any, bool) {
 
 // keep keeps a, and drops what is too old or too much.
 func (s *source) keep(key string, a answer) {
+	if key == "" {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, old := range s.answers {

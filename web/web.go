@@ -59,6 +59,9 @@ type Site struct {
 	source  *source
 	history *history
 	viewers chan struct{} // a place for each live page
+	mux     *http.ServeMux
+	// audiences are those of the patterns of mux.
+	audiences map[string]Audience
 }
 
 // New returns a Site. It asks for nothing yet.
@@ -69,6 +72,7 @@ func New(o Options) (*Site, error) {
 	s := &Site{
 		options: o, pages: map[string]*template.Template{}, source: newSource(o), history: &history{},
 		viewers: make(chan struct{}, maxViewers),
+		mux:     http.NewServeMux(), audiences: map[string]Audience{},
 	}
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
@@ -88,31 +92,18 @@ func New(o Options) (*Site, error) {
 		}
 		s.pages[name[len("templates/"):len(name)-len(".html")]] = t
 	}
+	for _, r := range s.routes() {
+		s.mux.Handle(r.pattern, r.handler)
+		s.audiences[r.pattern] = r.audience
+	}
 	return s, nil
 }
 
-// Handler answers every request, those for pages that there are not with an error.
+// Handler answers every request, those for pages that there are not with an error. It asks nobody who he is: see
+// Audience.
 func (s *Site) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /static/", http.FileServerFS(files))
-	mux.Handle("GET /{$}", s.page("overview", s.overview))
-	mux.Handle("GET /invocations", s.page("invocations", s.invocations))
-	mux.Handle("GET /operations", s.page("operations", s.operations))
-	mux.Handle("GET /operations/{id}", s.page("operation", s.operation))
-	mux.HandleFunc("GET /operations/{id}/{stream}", s.output)
-	mux.Handle("GET /actions/{function}/{hash}/{size}", s.page("action", s.action))
-	mux.Handle("GET /workers", s.page("workers", s.workers))
-	mux.Handle("GET /quotas", s.page("quotas", s.quotas))
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
-		s.fail(w, "", status.Error(codes.NotFound, "there is no page of that name"))
-	})
-	if !s.options.ReadOnly {
-		mux.HandleFunc("POST /operations/{id}/cancel", s.cancel)
-		mux.HandleFunc("POST /workers/drain", s.drain)
-		mux.HandleFunc("POST /workers/undrain", s.undrain)
-	}
 	// Browsers say whether a form comes from one of these pages.
-	return withHeaders(http.NewCrossOriginProtection().Handler(mux))
+	return withHeaders(http.NewCrossOriginProtection().Handler(s.mux))
 }
 
 func withHeaders(next http.Handler) http.Handler {

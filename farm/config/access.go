@@ -23,6 +23,15 @@ func accessFields(o *auth.Options) map[string]func(node) error {
 				return err
 			})
 		},
+		"operations_belong_to": func(n node) error {
+			if err := n.text((*string)(&o.Owning)); err != nil {
+				return err
+			}
+			if err := o.Owning.Validate(); err != nil {
+				return n.errorf("%w", err)
+			}
+			return nil
+		},
 	}
 }
 

@@ -146,7 +146,8 @@ type refusal struct {
 func refusedConfigs() []refusal {
 	return []refusal{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4:18: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`, false},
-		{"queue: []\n", `scheduler.yaml:1:8: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "preemption" "queues" "size_classes" "tokens"]`, false},
+		{"queue: []\n", `scheduler.yaml:1:8: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "operations_belong_to" "preemption" "queues" "size_classes" "tokens"]`, false},
+		{"operations_belong_to: nobody\n", `scheduler.yaml:1:23: operations_belong_to: "nobody" is neither "instance" nor "user"`, false},
 		{"queues: {}\n", "scheduler.yaml:1:9: queues: this has to be a list", false},
 		{"- queues\n", "scheduler.yaml:1:1: this has to be a mapping", false},
 		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3:3: queues[1]: field levels is missing", false},

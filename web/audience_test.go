@@ -1,0 +1,41 @@
+package web
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestAudiences says of each page whom it is for. A new one has to be thought of here.
+func TestAudiences(t *testing.T) {
+	b := newBrowser(t, false)
+	want := map[string]Audience{
+		"GET /static/":                          Everybody,
+		"GET /{$}":                              Operators,
+		"GET /invocations":                      Operators,
+		"GET /operations":                       Owners,
+		"GET /operations/{id}":                  Owners,
+		"GET /operations/{id}/{stream}":         Owners,
+		"GET /actions/{function}/{hash}/{size}": Readers,
+		"GET /workers":                          Operators,
+		"GET /quotas":                           Operators,
+		"GET /":                                 Operators,
+		"POST /operations/{id}/cancel":          Administrators,
+		"POST /workers/drain":                   Administrators,
+		"POST /workers/undrain":                 Administrators,
+	}
+	if !maps.Equal(b.site.audiences, want) {
+		t.Errorf("pages are for %v, want %v", b.site.audiences, want)
+	}
+	for request, want := range map[string]Audience{
+		"GET /operations/x": Owners, "HEAD /operations/x": Owners, "GET /nothing": Operators,
+		"POST /operations/x": Administrators, "PUT /nothing": Administrators, "POST /operations/x/cancel": Administrators,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if got := b.site.Audience(httptest.NewRequest(method, path, http.NoBody)); got != want {
+			t.Errorf("%s is for %d, want %d", request, got, want)
+		}
+	}
+}
