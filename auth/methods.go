@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
@@ -34,6 +35,8 @@ type need struct {
 	// or is a right that does as well, for all instance names; empty: none does.
 	or   Right
 	free bool
+	// of is the instance name that the right is taken for, whatever the request names; nil: the request's.
+	of *string
 }
 
 // String names the rights, for errors.
@@ -110,6 +113,23 @@ func methods() map[string]need {
 	}
 }
 
+// Lending returns a Guard of the store of a worker, that lets other workers read it and nobody else: they have to have the
+// right Work for the instance name prefix that the worker serves, for in its store is what actions of all instance
+// names below that have read and made.
+func (g *Guard) Lending(prefix string) *Guard {
+	lending := *g
+	lending.methods = maps.Clone(g.methods)
+	for _, m := range []string{
+		repb.ContentAddressableStorage_FindMissingBlobs_FullMethodName,
+		repb.ContentAddressableStorage_BatchReadBlobs_FullMethodName,
+		repb.ContentAddressableStorage_GetTree_FullMethodName,
+		byteStreamRead, byteStreamQuery,
+	} {
+		lending.methods[m] = need{right: Work, of: &prefix}
+	}
+	return &lending
+}
+
 // isOutputStream reports whether a resource is what a command prints. No blob has such a name.
 func isOutputStream(resource string) bool {
 	_, _, ok := names.ParseStream(resource)
@@ -118,6 +138,9 @@ func isOutputStream(resource string) bool {
 
 // needOf returns what a message of a method takes, and for which instance name.
 func needOf(n need, message any) (_ need, instance string) {
+	if n.of != nil {
+		return n, *n.of
+	}
 	switch m := message.(type) {
 	case interface{ GetInstanceName() string }:
 		return n, m.GetInstanceName()

@@ -26,7 +26,7 @@ import (
 func (w *Worker) CacheFlags(f *pflag.FlagSet) {
 	f.StringVar(&w.ServeCache, "serve-cache", "", "`address` at which other workers read this one's store before they ask storage, "+
 		"HOST:PORT as they reach it; empty: none")
-	f.StringVar(&w.ConfigFile, "config", "", "the scheduler's YAML `file`, of which tokens and access count: who may read at --serve-cache and --http")
+	f.StringVar(&w.ConfigFile, "config", "", "the scheduler's YAML `file`, of which tokens and access count: who is a worker that may read at --serve-cache, and who may look at --http")
 }
 
 // protect makes the protection of the worker's ports.
@@ -36,6 +36,7 @@ func (w *Worker) protect() (serve.Protection, error) {
 		if err := config.Load(w.ConfigFile, &core.Config{}, &access, &sizeclass.Options{}); err != nil {
 			return serve.Protection{}, fmt.Errorf("--config: %w", err)
 		}
+		access.Owning = auth.OfInstances // a worker has no operations of its own
 	}
 	return w.Ports.Protect(access)
 }
@@ -84,6 +85,9 @@ func (w *Worker) serveCache(
 	listener, err := w.Ports.Listen(ctx, "--serve-cache", w.ServeCache)
 	if err != nil {
 		return "", nil, err
+	}
+	if lent.protect.Guard != nil {
+		lent.protect.Guard = lent.protect.Guard.Lending(w.InstancePrefix)
 	}
 	server, health, err := serve.NewGRPC(registry, lent.readers, lent.protect, w.Callers)
 	if err != nil {

@@ -65,7 +65,8 @@ func lend(t *testing.T, w *Worker, cache string, d digest.Digest) (string, error
 	return string(text), err
 }
 
-// TestServeCache has callers that may read storage read a worker's store, and no others.
+// TestServeCache has workers of the same instance names read a worker's store, and nobody else: in it is what all of these
+// instance names have.
 func TestServeCache(t *testing.T) {
 	authority := certtest.New(t)
 	cert, key := authority.Server("worker-1")
@@ -82,7 +83,14 @@ access:
   - groups: [forerunner-workers]
     may: [work]
 `)}
-	everybody, fewer := open.served(t, store), strict.served(t, store)
+	apart := &Worker{ServeCache: "127.0.0.1:0", InstancePrefix: "a", Ports: ports, ConfigFile: writeConfig(t, `
+access:
+  - {users: [worker-2], instances: [b], may: [work]}
+  - {users: [worker-3], instances: [a], may: [work]}
+  - {users: [alice], may: [read, write, execute, observe]}
+`)}
+	third, thirdKey := authority.Client("worker-3")
+	everybody, fewer, one := open.served(t, store), strict.served(t, store), apart.served(t, store)
 	if !strings.HasPrefix(everybody, "grpcs://localhost:") || !strings.HasPrefix(fewer, "grpcs://127.0.0.1:") {
 		t.Fatalf("served at %s and %s", everybody, fewer)
 	}
@@ -93,8 +101,11 @@ access:
 	}{
 		"worker":         {dial.Client{CA: authority.File, Cert: workers, Key: workersKey}, everybody, codes.OK},
 		"worker, strict": {dial.Client{CA: authority.File, Cert: workers, Key: workersKey}, fewer, codes.OK},
-		"user":           {dial.Client{CA: authority.File, Cert: users, Key: usersKey}, everybody, codes.OK},
+		"user":           {dial.Client{CA: authority.File, Cert: users, Key: usersKey}, everybody, codes.PermissionDenied},
 		"user, strict":   {dial.Client{CA: authority.File, Cert: users, Key: usersKey}, fewer, codes.PermissionDenied},
+		"user, apart":    {dial.Client{CA: authority.File, Cert: users, Key: usersKey}, one, codes.PermissionDenied},
+		"worker of b":    {dial.Client{CA: authority.File, Cert: workers, Key: workersKey}, one, codes.PermissionDenied},
+		"worker of a":    {dial.Client{CA: authority.File, Cert: third, Key: thirdKey}, one, codes.OK},
 		"nobody":         {dial.Client{CA: authority.File}, everybody, codes.Unauthenticated},
 	} {
 		t.Run(what, func(t *testing.T) {
