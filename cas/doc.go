@@ -31,6 +31,14 @@
 // mark has changed is read once more before it is evicted, because those who used it can
 // ask no other.
 //
+// # Instance names
+//
+// A Store shows its blobs to all, unless StoreOptions.Isolate is set. Then each blob has a set of holders in the
+// index (cas/holders): the instance names for which all of its bytes have come and were hashed. A Server
+// does whatever it does with blobs through the content of the request's instance name, to which the blobs of others are
+// missing. A blob that leaves has no holders any more. Server.MissingInputs says before an action runs
+// what its instance name lacks of its inputs, because workers share theirs.
+//
 // # Life of a file
 //
 // A file is written under tmp, then renamed to its name, which carries its
@@ -59,7 +67,8 @@
 //
 // A Store has none of its own that lasts. The verifier has one while there is something to
 // verify that nobody waits for, and one for each verification that somebody waits for, as
-// many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer. A fetch
+// many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer, as is
+// who has which blobs. A fetch
 // from upstream runs in a goroutine that
 // may outlive the caller that started it, for others may have joined: it is
 // cancelled when its last asker leaves, and Store.Close waits for all of them. An
@@ -76,7 +85,7 @@
 // # Locks
 //
 // landing.mu comes before fetches.mu, that before ledger.mu; upload.io before uploads.mu, that before ledger.mu;
-// verifier.mu before ledger.mu; notes.writing before ledger.mu;
-// Vouching.mu, memory.mu, readings.mu, arrival.mu, Arrival.mu and aside.mu are each alone. None is held during I/O,
-// a callback or a wait but upload.io, notes.writing and aside.mu, which serialize what is done with files of their own.
+// verifier.mu before ledger.mu; notes.writing and possession.writing before ledger.mu;
+// Vouching.mu, memory.mu, readings.mu, arrival.mu, Arrival.mu, possession.mu, ownTrees.mu and aside.mu are each alone. None is
+// held during I/O, a callback or a wait but upload.io, notes.writing, possession.writing and aside.mu, which serialize what is done with files of their own.
 package cas

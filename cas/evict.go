@@ -1,5 +1,7 @@
 package cas
 
+import "github.com/forerunner-build/forerunner/cas/holders"
+
 // An index knows which files a bounded folder holds and decides which of them
 // goes when room is needed: the one unused for longest that nobody has pinned.
 // It does no I/O, reads no clock and takes no lock; files guards it with a mutex
@@ -24,6 +26,9 @@ type index[K comparable] struct {
 	generation uint64 // of the file that came last
 	damaged    damage[K]
 
+	// left is told of each entry that leaves and has holders. Nil: none has.
+	left func(K, *holders.Set)
+
 	evicted     int64 // entries that had to go since the start
 	evictedCost int64
 	// What use found, and did not find.
@@ -46,6 +51,8 @@ type entry[K comparable] struct {
 	// generation tells the file from all others that had or will have the key's place.
 	generation uint64
 	proof      proof
+	// holders are the instance names that have a blob; nil: none, or nobody asks.
+	holders *holders.Set
 	// settled is closed when arriving or leaving ends, and nil otherwise.
 	settled    chan struct{}
 	prev, next *entry[K] // in the ring; nil outside it
@@ -188,6 +195,10 @@ func (x *index[K]) leave(e *entry[K]) {
 	x.present -= e.cost
 	x.count--
 	e.state, e.settled = leaving, make(chan struct{})
+	if e.holders != nil {
+		x.left(e.key, e.holders)
+		e.holders = nil
+	}
 }
 
 // gone ends the leaving of k.

@@ -49,7 +49,7 @@ func NewLender(s *Store, log *zap.Logger) *Lender {
 	l := &Lender{slots: make(chan struct{}, maxLoans)}
 	o := ServerOptions{Logger: log}
 	o.validate()
-	l.server = &Server{blobs: lent{s, l}, options: o, log: o.Logger}
+	l.server = &Server{lends: lent{s, l}, options: o, log: o.Logger}
 	return l
 }
 

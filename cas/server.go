@@ -76,12 +76,14 @@ func (o *ServerOptions) validate() {
 
 // A Server serves a Store and Actions as REv2's ContentAddressableStorage,
 // ByteStream and ActionCache. It starts no goroutines and needs no closing; its
-// unfinished uploads lie in the Store's TempDir. Blobs are shared by all instance
-// names, action results are not.
+// unfinished uploads lie in the Store's TempDir. Action results belong to their instance name. Blobs are shared by all,
+// unless StoreOptions.Isolate says otherwise: then an instance name has those that it has uploaded, and all others are
+// missing to it as if they were not there.
 type Server struct {
-	store   *Store
-	blobs   readable // of the store
+	store   *Store   // only for its room; see content
+	lends   readable // of a Lender; nil: what is read depends on the instance name
 	actions *Actions
+	trees   ownTrees
 	options ServerOptions
 	log     *zap.Logger
 	uploads *uploads
@@ -97,7 +99,6 @@ func NewServer(s *Store, a *Actions, o ServerOptions) *Server {
 	o.validate()
 	return &Server{
 		store:   s,
-		blobs:   s,
 		actions: a,
 		options: o,
 		log:     o.Logger,

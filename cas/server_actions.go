@@ -23,7 +23,7 @@ type actionService struct {
 }
 
 // Lookup returns the result of the action d under an instance name, if it is
-// known, its exit code is 0 and every blob it refers to is in the Store: files, stdout
+// known, its exit code is 0 and the instance name has every blob it refers to: files, stdout
 // and stderr, Trees and what is in them, root directories and what is below them. Else
 // the error is ErrNotFound. Looking counts as use of all these blobs. The result must
 // not be changed; it holds nothing inline.
@@ -35,7 +35,7 @@ func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (
 	if code := r.GetExitCode(); code != 0 { // Server takes none
 		return nil, fmt.Errorf("action result %s has exit code %d: %w", d, code, ErrNotFound)
 	}
-	missing, err := s.missingOf(ctx, d.Function(), r)
+	missing, err := s.catalog(instance).missingOf(ctx, d.Function(), r)
 	if err != nil {
 		return nil, fmt.Errorf("check action result %s: %w", d, err)
 	}
@@ -74,6 +74,7 @@ func (v *actionService) inline(
 	ctx context.Context, fn digest.Function, r *repb.GetActionResultRequest, result *repb.ActionResult,
 ) error {
 	left := int64(inlineBytes)
+	blobs := v.s.content(r.GetInstanceName())
 	fill := func(to *[]byte, m *repb.Digest) error {
 		d, err := digest.FromProto(fn, m)
 		if m == nil || err == nil && d.SizeBytes() > left {
@@ -83,7 +84,7 @@ func (v *actionService) inline(
 			return err
 		}
 		left -= d.SizeBytes()
-		*to, err = v.s.store.ReadBlob(ctx, d)
+		*to, err = blobs.ReadBlob(ctx, d)
 		return err
 	}
 	if r.GetInlineStdout() {
@@ -143,14 +144,15 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	if err := checkResult(fn, r.GetActionResult()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "action result %s: %v", d, err)
 	}
-	if err := v.checkAction(ctx, d); err != nil {
+	own := v.s.catalog(r.GetInstanceName())
+	if err := own.checkAction(ctx, d); err != nil {
 		return nil, err
 	}
 	result := proto.CloneOf(r.GetActionResult())
-	if err := v.storeInline(ctx, fn, result); err != nil {
+	if err := v.storeInline(ctx, own, fn, result); err != nil {
 		return nil, fmt.Errorf("action result %s: %w", d, err)
 	}
-	missing, err := v.s.missingOf(ctx, fn, result)
+	missing, err := own.missingOf(ctx, fn, result)
 	if err != nil {
 		return nil, fmt.Errorf("action result %s: %w", d, err)
 	}
@@ -164,10 +166,10 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	return result, nil
 }
 
-// checkAction fails unless the action d and its command are in the Store.
-func (v *actionService) checkAction(ctx context.Context, d digest.Digest) error {
+// checkAction fails unless the action d and its command are there.
+func (c catalog) checkAction(ctx context.Context, d digest.Digest) error {
 	action := new(repb.Action)
-	err := v.s.readMessage(ctx, d, action)
+	err := c.readMessage(ctx, d, action)
 	if errors.Is(err, ErrNotFound) {
 		return status.Errorf(codes.FailedPrecondition, "upload action %s before its result", d)
 	}
@@ -178,14 +180,14 @@ func (v *actionService) checkAction(ctx context.Context, d digest.Digest) error 
 	if err != nil {
 		return fmt.Errorf("action %s: command: %w", d, err)
 	}
-	if !v.s.store.Contains(command) {
+	if !c.Contains(command) {
 		return status.Errorf(codes.FailedPrecondition, "upload command %s of action %s before its result", command, d)
 	}
 	return nil
 }
 
 // storeInline turns what result carries inline into blobs.
-func (v *actionService) storeInline(ctx context.Context, fn digest.Function, result *repb.ActionResult) error {
+func (v *actionService) storeInline(ctx context.Context, blobs content, fn digest.Function, result *repb.ActionResult) error {
 	store := func(raw *[]byte, m **repb.Digest) error {
 		if len(*raw) == 0 {
 			return nil
@@ -194,7 +196,7 @@ func (v *actionService) storeInline(ctx context.Context, fn digest.Function, res
 		if *m != nil && !proto.Equal(*m, d.Proto()) {
 			return fmt.Errorf("%w: inline content of %s has the digest %s", ErrCorrupt, (*m).GetHash(), d)
 		}
-		if err := v.s.uploads.givingWay(func() error { return v.s.store.PutBytes(ctx, d, *raw) }); err != nil {
+		if err := v.s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, *raw) }); err != nil {
 			return err
 		}
 		*raw, *m = nil, d.Proto()

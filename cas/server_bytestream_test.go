@@ -410,7 +410,7 @@ func TestUploadsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := turn.finish(t.Context()); !errors.Is(err, os.ErrNotExist) {
+	if err := turn.finish(t.Context(), s); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("finish without the file: %v", err)
 	}
 	if len(a.byName) != 0 || s.Contains(netSHA) {
@@ -440,7 +440,7 @@ func TestUploadTurnIsTakenAway(t *testing.T) {
 	if _, err := older.Write([]byte("b")); status.Code(err) != codes.Aborted {
 		t.Errorf("write in the older turn: %v", err)
 	}
-	if err := older.finish(t.Context()); status.Code(err) != codes.Aborted {
+	if err := older.finish(t.Context(), s); status.Code(err) != codes.Aborted {
 		t.Errorf("finish in the older turn: %v", err)
 	}
 	older.abandon()
@@ -448,7 +448,7 @@ func TestUploadTurnIsTakenAway(t *testing.T) {
 	if _, err := newer.Write([]byte("bc")); err != nil {
 		t.Errorf("write in the newer turn: %v", err)
 	}
-	if err := newer.finish(t.Context()); err != nil {
+	if err := newer.finish(t.Context(), s); err != nil {
 		t.Errorf("finish in the newer turn: %v", err)
 	}
 	storeWantConsistent(t, s)

@@ -43,7 +43,7 @@ func (v *storageService) FindMissingBlobs(
 		seen[d] = struct{}{}
 		ds = append(ds, d)
 	}
-	missing, err := v.s.blobs.FindMissing(ctx, ds)
+	missing, err := v.s.reads(r.GetInstanceName()).FindMissing(ctx, ds)
 	if err != nil {
 		return nil, v.s.readStatus(err)
 	}
@@ -73,8 +73,9 @@ func (v *storageService) BatchUpdateBlobs(
 		return nil, err
 	}
 	resp := &repb.BatchUpdateBlobsResponse{}
+	blobs := v.s.content(r.GetInstanceName())
 	for _, e := range r.GetRequests() {
-		err := v.update(ctx, fn, e)
+		err := v.update(ctx, blobs, fn, e)
 		if ctx.Err() != nil {
 			return nil, v.s.writeStatus(ctx.Err())
 		}
@@ -100,7 +101,9 @@ func (s *Server) checkBatch(n int, size func(int) int64) error {
 	return nil
 }
 
-func (v *storageService) update(ctx context.Context, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request) error {
+func (v *storageService) update(
+	ctx context.Context, blobs content, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
+) error {
 	d, err := digest.FromProto(fn, e.GetDigest())
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func (v *storageService) update(ctx context.Context, fn digest.Function, e *repb
 	default:
 		return status.Errorf(codes.InvalidArgument, "blob %s: compressor %s is not supported", d, e.GetCompressor())
 	}
-	return v.s.uploads.givingWay(func() error { return v.s.store.PutBytes(ctx, d, data) })
+	return v.s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, data) })
 }
 
 // BatchReadBlobs answers in the order of the request, with one status each.
@@ -136,9 +139,10 @@ func (v *storageService) BatchReadBlobs(
 	}
 	compress := slices.Contains(r.GetAcceptableCompressors(), repb.Compressor_ZSTD)
 	resp := &repb.BatchReadBlobsResponse{}
+	blobs := v.s.reads(r.GetInstanceName())
 	for _, m := range r.GetDigests() {
 		e := &repb.BatchReadBlobsResponse_Response{Digest: m}
-		err := v.read(ctx, fn, e)
+		err := readEntry(ctx, blobs, fn, e)
 		if ctx.Err() != nil {
 			return nil, v.s.readStatus(ctx.Err())
 		}
@@ -153,11 +157,11 @@ func (v *storageService) BatchReadBlobs(
 	return resp, nil
 }
 
-func (v *storageService) read(ctx context.Context, fn digest.Function, e *repb.BatchReadBlobsResponse_Response) error {
+func readEntry(ctx context.Context, blobs readable, fn digest.Function, e *repb.BatchReadBlobsResponse_Response) error {
 	d, err := digest.FromProto(fn, e.Digest)
 	if err != nil || d.IsEmptyBlob() {
 		return err
 	}
-	e.Data, err = v.s.blobs.ReadBlob(ctx, d)
+	e.Data, err = blobs.ReadBlob(ctx, d)
 	return err
 }

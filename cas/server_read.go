@@ -45,7 +45,8 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 	case offset < 0 || offset > d.SizeBytes():
 		return status.Errorf(codes.OutOfRange, "read %s: read_offset %d is not within the blob", d, offset)
 	}
-	f, err := v.s.blobs.OpenBlob(stream.Context(), d)
+	blobs := v.s.reads(res.instance)
+	f, err := blobs.OpenBlob(stream.Context(), d)
 	if err != nil {
 		return err
 	}
@@ -60,14 +61,14 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 		send = sendCompressed
 	}
 	if length == d.SizeBytes() && length > 0 {
-		return v.readWhole(stream.Context(), d, f, func(copy copier) error {
+		return readWhole(stream.Context(), blobs, openBlob{d, f}, func(copy copier) error {
 			_, err := send(stream, part, length, copy)
 			return err
 		})
 	}
 	n, err := send(stream, part, length, copyChunks)
 	if err == nil && n < length {
-		if err = v.s.blobs.verdict(stream.Context(), d); err == nil {
+		if err = blobs.verdict(stream.Context(), d); err == nil {
 			err = fmt.Errorf("file ends %d bytes early: %w", length-n, ErrCorrupt)
 		}
 	}
@@ -77,20 +78,26 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 	return nil
 }
 
-// readWhole has all of the blob d sent with a copier that keeps the end back until it
+// An openBlob is a blob and its file.
+type openBlob struct {
+	digest digest.Digest
+	file   *os.File
+}
+
+// readWhole has all of a blob sent with a copier that keeps the end back until it
 // knows that the bytes are right. A damaged blob is missing then.
-func (v *byteStreamService) readWhole(ctx context.Context, d digest.Digest, f *os.File, send func(copier) error) error {
-	began := time.Now()
-	m, err := markOfOpen(f.Fd())
+func readWhole(ctx context.Context, blobs readable, b openBlob, send func(copier) error) error {
+	began, d := time.Now(), b.digest
+	m, err := markOfOpen(b.file.Fd())
 	if err == nil {
 		err = send(func(w io.Writer, r io.Reader, _ int64) (int64, error) { return copySound(w, r, d) })
 	}
 	if err == nil {
-		v.s.blobs.noteSound(d, proof{began.Unix(), m})
+		blobs.noteSound(d, proof{began.Unix(), m})
 		return nil
 	}
 	if errors.Is(err, errUnsound) {
-		if failed := v.s.blobs.verdict(ctx, d); failed != nil {
+		if failed := blobs.verdict(ctx, d); failed != nil {
 			err = failed
 		} else {
 			err = status.Errorf(codes.Unavailable, "blob %s changed while it was read, try again", d)

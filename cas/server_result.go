@@ -132,9 +132,9 @@ func (r *references) addAll(ds []digest.Digest) {
 	}
 }
 
-// missingOf returns which of the blobs that result needs are not in the Store. It
+// missingOf returns which of the blobs that result needs are not there. It
 // looks into Trees and directories only when they are all there.
-func (s *Server) missingOf(ctx context.Context, fn digest.Function, result *repb.ActionResult) ([]digest.Digest, error) {
+func (c catalog) missingOf(ctx context.Context, fn digest.Function, result *repb.ActionResult) ([]digest.Digest, error) {
 	direct := references{fn: fn, seen: map[digest.Digest]struct{}{}}
 	direct.add(result.GetStdoutDigest())
 	direct.add(result.GetStderrDigest())
@@ -148,23 +148,23 @@ func (s *Server) missingOf(ctx context.Context, fn digest.Function, result *repb
 	if direct.err != nil {
 		return nil, direct.err
 	}
-	if missing, err := s.store.FindMissing(ctx, direct.ds); err != nil || len(missing) > 0 {
+	if missing, err := c.FindMissing(ctx, direct.ds); err != nil || len(missing) > 0 {
 		return missing, err
 	}
 	// What is known to be there need not be looked for again.
 	inner := references{fn: fn, seen: direct.seen}
 	for _, d := range result.GetOutputDirectories() {
-		missing, err := s.addDirectory(ctx, &inner, d)
+		missing, err := c.addDirectory(ctx, &inner, d)
 		if err != nil || len(missing) > 0 {
 			return missing, err
 		}
 	}
-	return s.store.FindMissing(ctx, inner.ds)
+	return c.FindMissing(ctx, inner.ds)
 }
 
 // addDirectory adds the files of an output directory, and returns which of its
 // Directory messages are missing.
-func (s *Server) addDirectory(
+func (c catalog) addDirectory(
 	ctx context.Context, refs *references, od *repb.OutputDirectory,
 ) (missing []digest.Digest, err error) {
 	if od.GetTreeDigest() != nil {
@@ -172,7 +172,7 @@ func (s *Server) addDirectory(
 		if err != nil {
 			return nil, err
 		}
-		if err := s.addTree(ctx, refs, d); errors.Is(err, ErrNotFound) {
+		if err := c.addTree(ctx, refs, d); errors.Is(err, ErrNotFound) {
 			return []digest.Digest{d}, nil // evicted this moment
 		} else if err != nil {
 			return nil, err
@@ -183,7 +183,7 @@ func (s *Server) addDirectory(
 		if err != nil {
 			return nil, err
 		}
-		if err := s.walkTree(ctx, root, func(n treeNode) error {
+		if err := c.walkTree(ctx, root, func(n *treeNode) error {
 			if n.missing {
 				missing = append(missing, n.digest)
 			}
@@ -197,8 +197,8 @@ func (s *Server) addDirectory(
 }
 
 // addTree adds the files of the Tree d.
-func (s *Server) addTree(ctx context.Context, refs *references, d digest.Digest) error {
-	b, err := s.readEncoded(ctx, d, "Tree")
+func (c catalog) addTree(ctx context.Context, refs *references, d digest.Digest) error {
+	b, err := c.readEncoded(ctx, d, "Tree")
 	if err != nil {
 		return err
 	}

@@ -21,11 +21,11 @@ const maxTreeDirectories = 1 << 20
 
 // readEncoded reads the blob d, which is said to be a message of that type. One
 // that is too large is INVALID_ARGUMENT.
-func (s *Server) readEncoded(ctx context.Context, d digest.Digest, kind protoreflect.Name) ([]byte, error) {
+func (c catalog) readEncoded(ctx context.Context, d digest.Digest, kind protoreflect.Name) ([]byte, error) {
 	if d.SizeBytes() > maxMessageBlob {
 		return nil, status.Errorf(codes.InvalidArgument, "%s %s: larger than %d bytes", kind, d, maxMessageBlob)
 	}
-	b, err := s.store.ReadBlob(ctx, d)
+	b, err := c.ReadBlob(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", kind, d, err)
 	}
@@ -34,9 +34,9 @@ func (s *Server) readEncoded(ctx context.Context, d digest.Digest, kind protoref
 
 // readMessage reads and decodes the blob d. A blob that is too large or is no
 // such message is INVALID_ARGUMENT.
-func (s *Server) readMessage(ctx context.Context, d digest.Digest, m proto.Message) error {
+func (c catalog) readMessage(ctx context.Context, d digest.Digest, m proto.Message) error {
 	kind := m.ProtoReflect().Descriptor().Name()
-	b, err := s.readEncoded(ctx, d, kind)
+	b, err := c.readEncoded(ctx, d, kind)
 	if err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ type treeNode struct {
 }
 
 // readNode reads the Directory d.
-func (s *Server) readNode(ctx context.Context, d digest.Digest) (treeNode, error) {
+func (c catalog) readNode(ctx context.Context, d digest.Digest) (treeNode, error) {
 	n := treeNode{digest: d}
 	var err error
-	if n.encoded, err = s.readEncoded(ctx, d, "Directory"); errors.Is(err, ErrNotFound) {
+	if n.encoded, err = c.readEncoded(ctx, d, "Directory"); errors.Is(err, ErrNotFound) {
 		n.missing = true
 		return n, nil
 	} else if err != nil {
@@ -72,19 +72,20 @@ func (s *Server) readNode(ctx context.Context, d digest.Digest) (treeNode, error
 
 // walkTree visits each distinct directory of a tree once, the root first, level
 // by level, those that are not in the store included. A tree cannot contain
-// itself, and one that names a directory a million times names it once.
-func (s *Server) walkTree(ctx context.Context, root digest.Digest, visit func(treeNode) error) error {
+// itself, and one that names a directory a million times names it once. The walk goes on to those that visit leaves in
+// refs.Directories.
+func (c catalog) walkTree(ctx context.Context, root digest.Digest, visit func(*treeNode) error) error {
 	queue := []digest.Digest{root}
 	seen := map[digest.Digest]struct{}{root: {}}
 	for i := 0; i < len(queue); i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := s.readNode(ctx, queue[i])
+		n, err := c.readNode(ctx, queue[i])
 		if err != nil {
 			return err
 		}
-		if err := visit(n); err != nil {
+		if err := visit(&n); err != nil {
 			return err
 		}
 		for _, child := range n.refs.Directories {
@@ -130,7 +131,7 @@ func (v *storageService) getTree(
 		return err
 	}
 	p := pager{stream: stream, maxCount: int(r.GetPageSize()), maxBytes: int(v.s.options.MaxBatchBytes)}
-	if err := v.s.walkTree(stream.Context(), root, func(n treeNode) error {
+	if err := v.s.catalog(r.GetInstanceName()).walkTree(stream.Context(), root, func(n *treeNode) error {
 		p.position++
 		switch {
 		case n.missing && n.digest == root:

@@ -249,9 +249,9 @@ func (t *turn) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// finish verifies the upload and makes it a blob of the store. Whatever comes out,
+// finish verifies the upload and makes it one of blobs. Whatever comes out,
 // the upload is over.
-func (t *turn) finish(ctx context.Context) error {
+func (t *turn) finish(ctx context.Context, blobs content) error {
 	u := t.u
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -261,6 +261,9 @@ func (t *turn) finish(ctx context.Context) error {
 	defer t.all.remove(u)
 	err := u.verifyLocked()
 	if err == nil {
+		err = blobs.arriving(ctx, u.name.digest)
+	}
+	if err == nil {
 		// It brings its room along, and needs none besides.
 		err = u.room.keep(ctx)
 	}
@@ -269,8 +272,9 @@ func (t *turn) finish(ctx context.Context) error {
 		return fmt.Errorf("upload %s: %w", u.name, err)
 	}
 	u.room, u.ended = nil, true
+	err = blobs.gained(u.name.digest)
 	t.all.files.unpin(u.name.digest)
-	return nil
+	return err
 }
 
 // verifyLocked fails unless the file holds just the bytes that the digest names.

@@ -194,7 +194,7 @@ func TestUploadsThatGoOnDoNotGiveWay(t *testing.T) {
 	if n := a.committed(first.name); n != 0 {
 		t.Errorf("what gave way: committed %d", n)
 	}
-	if err := waiting.finish(t.Context()); err != nil {
+	if err := waiting.finish(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	storeWantConsistent(t, s)
@@ -252,7 +252,7 @@ func TestUploadsGiveWayAtOnce(t *testing.T) {
 	netWait(t, "the other", func() bool { return a.evicted.Load() == 1 })
 	turn := uploadBegin(t, a, next, size)
 	removing.Unlock()
-	if err := errors.Join(other.Wait(), turn.finish(t.Context())); err != nil {
+	if err := errors.Join(other.Wait(), turn.finish(t.Context(), s)); err != nil {
 		t.Error(err)
 	}
 	storeWantConsistent(t, s)
@@ -281,7 +281,7 @@ func TestUploadsAtOnceFindRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, turn := range turns {
-			if err := turn.finish(t.Context()); err != nil {
+			if err := turn.finish(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -295,11 +295,11 @@ func TestUploadsGiveTheirRoomBack(t *testing.T) {
 	b := uploadOf(0, size)
 	now := time.Unix(1e9, 0)
 	for what, end := range map[string]func(t *testing.T, s *Store, a *uploads, turn *turn){
-		"finished": func(t *testing.T, _ *Store, _ *uploads, turn *turn) {
+		"finished": func(t *testing.T, s *Store, _ *uploads, turn *turn) {
 			if _, err := turn.Write(b.data[size/2:]); err != nil {
 				t.Error(err)
 			}
-			if err := turn.finish(t.Context()); err != nil {
+			if err := turn.finish(t.Context(), s); err != nil {
 				t.Error(err)
 			}
 		},
@@ -310,12 +310,12 @@ func TestUploadsGiveTheirRoomBack(t *testing.T) {
 			if _, err := turn.Write(b.data[size/2:]); err != nil {
 				t.Error(err)
 			}
-			if err := turn.finish(t.Context()); err != nil {
+			if err := turn.finish(t.Context(), s); err != nil {
 				t.Error(err)
 			}
 		},
-		"too short": func(t *testing.T, _ *Store, _ *uploads, turn *turn) {
-			if err := turn.finish(t.Context()); !errors.Is(err, ErrCorrupt) {
+		"too short": func(t *testing.T, s *Store, _ *uploads, turn *turn) {
+			if err := turn.finish(t.Context(), s); !errors.Is(err, ErrCorrupt) {
 				t.Error(err)
 			}
 		},

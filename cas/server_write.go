@@ -49,7 +49,8 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	if err != nil {
 		return 0, err
 	}
-	there, err := v.s.store.containsSound(stream.Context(), name.digest)
+	blobs := v.s.content(name.instance)
+	there, err := blobs.containsSound(stream.Context(), name.digest)
 	if err != nil {
 		return 0, err
 	}
@@ -65,7 +66,7 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 		stream:   stream,
 		name:     first.GetResourceName(),
 		next:     first.GetWriteOffset(),
-		complete: func() bool { return v.s.store.Contains(name.digest) },
+		complete: func() bool { return blobs.Contains(name.digest) },
 	}
 	in.accept(first)
 	err = receive(turn, in, name)
@@ -86,7 +87,7 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 		return 0, err
 	}
 	// All is there, and the client said so: who hangs up now has uploaded it.
-	if err := turn.finish(context.WithoutCancel(stream.Context())); err != nil {
+	if err := turn.finish(context.WithoutCancel(stream.Context()), blobs); err != nil {
 		return 0, err
 	}
 	// The first offset and the bytes that came, compressed or not: what the next
@@ -232,7 +233,7 @@ func (v *byteStreamService) QueryWriteStatus(
 	if err != nil {
 		return nil, v.s.writeStatus(err)
 	}
-	there, err := v.s.store.containsSound(ctx, name.digest)
+	there, err := v.s.content(name.instance).containsSound(ctx, name.digest)
 	if err != nil {
 		return nil, v.s.writeStatus(err)
 	}

@@ -40,6 +40,8 @@ type StoreOptions struct {
 	// changed its file meanwhile. 0 is 24 h; with less than 0 each blob is verified after
 	// each use.
 	VerifyEvery time.Duration
+	// Isolate has the store remember which instance names have which blobs. A Server of it shows each only its own.
+	Isolate bool
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Metrics is where what Stats tells is registered. Nil: nowhere.
@@ -99,6 +101,7 @@ type Store struct {
 	verifier    *verifier
 	aside       *aside
 	notes       *notes
+	possession  *possession // nil: all blobs are everybody's
 }
 
 // StoreStats says what a Store holds.
@@ -150,10 +153,14 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 		s.aside, err = openAside(filepath.Join(f.dir, "aside"), min(maxAsideBytes, f.index.max/100), o.Logger)
 		f.setAside = func(d digest.Digest, path, found string) { s.aside.take(d, path, found) }
 	}
+	if err == nil && o.Isolate {
+		s.possession, err = openPossession(f, o.Logger)
+	}
 	if err == nil && o.Metrics != nil {
 		err = o.Metrics.Register(newStoreMetrics(s))
 	}
 	if err != nil {
+		s.possession.close()
 		_ = f.close()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
@@ -184,6 +191,7 @@ func (s *Store) Close() error {
 	s.fetches.close()
 	s.verifier.close()
 	s.notes.close()
+	s.possession.close()
 	return s.files.close()
 }
 

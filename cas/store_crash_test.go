@@ -240,7 +240,7 @@ func TestStoreMakesRoomOnAFullDisk(t *testing.T) {
 			if _, err := turn.Write(b); err != nil {
 				return err
 			}
-			return turn.finish(ctx)
+			return turn.finish(ctx, s)
 		},
 		"nr_inodes=320": func(s *Store, d digest.Digest, b []byte) error { return s.PutBytes(ctx, d, b) },
 	} {

@@ -1,0 +1,169 @@
+package holders
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// MaxNames bounds the names that have something at the same time. To add one to a set costs a copy of the set.
+const MaxNames = 1 << 16
+
+// ErrTooManyNames is the error of Add for a name beyond MaxNames.
+var ErrTooManyNames = errors.New("too many instance names have blobs here")
+
+// A Name stands for an instance name.
+type Name [sha256.Size]byte
+
+// NameOf returns the Name of an instance name.
+func NameOf(instance string) Name { return sha256.Sum256([]byte(instance)) }
+
+// A Set is the names that have a blob. Nil is the empty set. It belongs to a Table and does not change.
+type Set struct {
+	ids   []uint32 // of names, ascending
+	blobs int      // that have this set
+}
+
+// A Table knows the sets of all blobs. The zero Table is empty. It must not be used concurrently.
+type Table struct {
+	ids   map[Name]uint32
+	names []known // by id
+	free  []uint32
+	sets  map[string]*Set // by key
+	limit int             // MaxNames, less in tests
+
+	grown []uint32 // for those of one set at a time
+	key   []byte   // for that of one set at a time
+}
+
+// A known is a name with an id.
+type known struct {
+	name Name
+	sets int // that have it; 0: the id is free
+}
+
+// Has reports whether n is in s.
+func (t *Table) Has(s *Set, n Name) bool {
+	if s == nil {
+		return false
+	}
+	id, ok := t.ids[n]
+	return ok && s.has(id)
+}
+
+func (s *Set) has(id uint32) bool {
+	_, found := slices.BinarySearch(s.ids, id)
+	return found
+}
+
+// Add returns the set of a blob whose set was s and that n has, too, from now on. added is false if n had it
+// already. After an error nothing has changed.
+func (t *Table) Add(s *Set, n Name) (_ *Set, added bool, err error) {
+	id, err := t.idOf(n)
+	if err != nil {
+		return s, false, err
+	}
+	var ids []uint32
+	if s != nil {
+		ids = s.ids
+	}
+	at, found := slices.BinarySearch(ids, id)
+	if found {
+		return s, false, nil
+	}
+	t.grown = append(append(append(t.grown[:0], ids[:at]...), id), ids[at:]...)
+	grown := t.join(t.grown)
+	t.Drop(s)
+	return grown, true, nil
+}
+
+// Drop says that a blob whose set was s is gone.
+func (t *Table) Drop(s *Set) {
+	if s == nil {
+		return
+	}
+	if s.blobs--; s.blobs > 0 {
+		return
+	}
+	delete(t.sets, string(t.keyOf(s.ids)))
+	for _, id := range s.ids {
+		if k := &t.names[id]; k.sets > 1 {
+			k.sets--
+		} else {
+			delete(t.ids, k.name)
+			*k = known{}
+			t.free = append(t.free, id)
+		}
+	}
+}
+
+// Names yields the names in s, in any order. The Table does not change meanwhile.
+func (t *Table) Names(s *Set) iter.Seq[Name] {
+	return func(yield func(Name) bool) {
+		if s == nil {
+			return
+		}
+		for _, id := range s.ids {
+			if !yield(t.names[id].name) {
+				return
+			}
+		}
+	}
+}
+
+// idOf returns the id of a name, which is in a set soon.
+func (t *Table) idOf(n Name) (uint32, error) {
+	if id, ok := t.ids[n]; ok {
+		return id, nil
+	}
+	if t.ids == nil {
+		t.ids, t.sets = map[Name]uint32{}, map[string]*Set{}
+	}
+	if most := t.most(); len(t.ids) >= most {
+		return 0, fmt.Errorf("%w: there are %d", ErrTooManyNames, most)
+	}
+	var id uint32
+	if last := len(t.free) - 1; last >= 0 {
+		id, t.free = t.free[last], t.free[:last]
+	} else {
+		id = uint32(len(t.names))
+		t.names = append(t.names, known{})
+	}
+	t.names[id].name = n
+	t.ids[n] = id
+	return id, nil
+}
+
+func (t *Table) most() int {
+	if t.limit > 0 {
+		return t.limit
+	}
+	return MaxNames
+}
+
+// join returns the set of a blob that has these ids, which stay the caller's.
+func (t *Table) join(ids []uint32) *Set {
+	key := t.keyOf(ids)
+	s := t.sets[string(key)]
+	if s == nil {
+		s = &Set{ids: slices.Clone(ids)}
+		t.sets[string(key)] = s
+		for _, id := range ids {
+			t.names[id].sets++
+		}
+	}
+	s.blobs++
+	return s
+}
+
+// keyOf is the same for the same ids only. It holds until the next call.
+func (t *Table) keyOf(ids []uint32) []byte {
+	t.key = t.key[:0]
+	for _, id := range ids {
+		t.key = binary.LittleEndian.AppendUint32(t.key, id)
+	}
+	return t.key
+}
