@@ -53,6 +53,8 @@ type Scheduler struct {
 	// CacheWrites says who may write embedded storage's action cache where callers are not known
 	// by name; empty: CacheWritesWorkers.
 	CacheWrites CacheWrites
+	// IsolateContent has embedded storage keep the blobs of instance names apart.
+	IsolateContent bool
 	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
 	CacheSize string
 	// VerifyEvery is for how long its content counts as verified; 0: 24 h; less: no longer than one use.
@@ -110,6 +112,7 @@ func (s *Scheduler) Flags(f *pflag.FlagSet) {
 // ConfigFlags registers the flags of the scheduling itself.
 func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	cacheWritesFlag(f, &s.CacheWrites)
+	f.BoolVar(&s.IsolateContent, "isolate-content", false, "embedded storage shows each instance name only the blobs that it has uploaded or its actions have made")
 	f.StringVar(&s.ConfigFile, "config", "", "YAML `file` that says how users and builds share workers; see docs/SCHEDULING.md")
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that an action may run, whatever the client sets")
@@ -185,6 +188,9 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		Term:              term,
 		Pages:             s.Pages(),
 		OwnStore:          storage.ownStore(),
+	}
+	if storage.isolated {
+		options.MissingInputs, options.Config.Apart = storage.missingInputs, true
 	}
 	if err := s.remember(ctx, state, config.sizes, &options); err != nil {
 		return err
@@ -333,6 +339,10 @@ func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error 
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
 	}
+	if s.IsolateContent {
+		s.Logger.Warn("--isolate-content without authentication: callers can name any instance name " +
+			"(set --tls-client-ca, or tokens and access in --config; see docs/SECURITY.md)")
+	}
 	if host, _, _ := net.SplitHostPort(s.Listen); !dial.IsLoopback(host) {
 		s.Logger.Warn("whoever reaches this port can run commands on the workers: nobody is asked who he is "+
 			"(--tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
@@ -355,8 +365,11 @@ type storage struct {
 	ready        func() error // says why it cannot be used now
 	// grant returns what a worker shows to write the result of an action; nil: nothing.
 	grant func(instance string, action digest.Digest) string
-	blobs scrubbed // here; none if it is elsewhere
-	close func() error
+	// isolated: the blobs of instance names are kept apart. missingInputs returns what an action's lacks.
+	isolated      bool
+	missingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
+	blobs         scrubbed // here; none if it is elsewhere
+	close         func() error
 }
 
 // ownStore returns what tells of the blobs that are here; nil if they are elsewhere.
@@ -384,6 +397,10 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 	}
 	if s.CacheWrites == CacheWritesClients {
 		return nil, errors.New("--cache-writes: the action cache is elsewhere, and says itself who may write it")
+	}
+	if s.IsolateContent {
+		return nil, errors.New("--isolate-content works with embedded storage only: --storage names another server, " +
+			"which decides itself what each instance name sees")
 	}
 	s.Client.Logger = s.Logger
 	remote, err := s.Client.OpenStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
@@ -447,7 +464,7 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	}
 	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
 		MaxBytes: size, FreePercent: s.FreePercent, DirectoryCacheBytes: directories, VerifyEvery: s.VerifyEvery,
-		Logger: s.Logger, Metrics: l.metrics,
+		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
@@ -473,8 +490,9 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 		grant:    grant,
 		register: served.Register,
 		of: func(instance string, _ digest.Function) scheduler.Storage {
-			return embedded{store, served, instance}
+			return embedded{served, instance}
 		},
+		isolated: served.Isolated(), missingInputs: served.MissingInputs,
 		capabilities: served.CacheCapabilities(),
 		blobs:        blobs,
 		ready: func() error {
@@ -487,14 +505,13 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 // embedded is the scheduler's view of storage in its own process: no call goes over
 // the network.
 type embedded struct {
-	store    *cas.Store
 	served   *cas.Server
 	instance string
 }
 
 // Read implements scheduler.Storage.
 func (e embedded) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
-	return e.store.ReadBlob(ctx, d)
+	return e.served.ReadBlob(ctx, e.instance, d)
 }
 
 // GetActionResult implements scheduler.Storage.

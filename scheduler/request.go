@@ -117,6 +117,9 @@ func (s *Server) load(ctx context.Context, storage Storage, op *core.Operation) 
 	if err := s.limit(op, action); err != nil {
 		return status.Errorf(codes.InvalidArgument, "action %s: timeout: %v", op.Digest, err)
 	}
+	if err := s.checkInputs(ctx, op, action); err != nil {
+		return err
+	}
 	platform := action.GetPlatform()
 	if platform == nil {
 		// Clients older than API 2.2 name the platform in the command only.

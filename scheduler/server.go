@@ -47,6 +47,9 @@ type ServerOptions struct {
 	// Grant returns what a worker shows to storage to write the result of an action that it
 	// was given (Grants of cas). Nil: workers need nothing, or are known otherwise.
 	Grant func(instance string, action digest.Digest) string
+	// MissingInputs returns, before an action is queued, what its instance name does not have of its inputs. Its errors
+	// are gRPC statuses. Nil: workers find out what is missing.
+	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
 	// Logger takes one Info line for each operation, at its end. Nil: no log.
 	Logger *zap.Logger
 	// Metrics is where the metrics are registered. Nil: nowhere.

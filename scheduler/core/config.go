@@ -66,6 +66,10 @@ type Config struct {
 	// is run, not where. They are not matched: no worker needs to have them. None by
 	// default.
 	ActionProperties []string
+	// Apart: no operation gets a run of which it is not known that it was for its instance name. Workers say which
+	// action they run, and not for whom: what one runs after a restart is stopped then and run again, and
+	// what one brings that was taken for lost is not used.
+	Apart bool
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
 	MaxAttempts int

@@ -76,9 +76,13 @@ type inFlight struct {
 	shared, private flights
 	// launched is the number of the latest task.
 	launched uint32
+	// apart: see Config.Apart.
+	apart bool
 }
 
-func newInFlight() inFlight { return inFlight{shared: flights{}, private: flights{}} }
+func newInFlight(c *Config) inFlight {
+	return inFlight{shared: flights{}, private: flights{}, apart: c.Apart}
+}
 
 // add has a task found by its action from now on.
 func (f *inFlight) add(t *task) {
@@ -119,6 +123,9 @@ func (f *inFlight) joinable(spec *Operation, a action) *task {
 // waiting returns the oldest task of an action that waits, and that a worker of a pool might run; nil if there is
 // none.
 func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
+	if f.apart {
+		return nil
+	}
 	for _, flights := range [...]flights{f.shared, f.private} {
 		for t := range flights.few(a) {
 			if t.worker() == nil && p.serves(t.spec) {
@@ -136,6 +143,9 @@ func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
 // expected to, if another worker has it: the former was taken for lost and its action given
 // away. Nil if there is none, or if it may be another run of that action.
 func (f *inFlight) running(p *pool, a action) *task {
+	if f.apart {
+		return nil
+	}
 	for t := range f.shared.few(a) {
 		if t.worker() != nil && t.run.worker.pool == p && t.spec != nil && !t.spec.Private {
 			return t

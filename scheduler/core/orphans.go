@@ -38,7 +38,7 @@ func newOrphanResults(c *clock, cfg *Config) *orphanResults {
 func (rs *orphanResults) add(w *worker, a action, response *repb.ExecuteResponse) {
 	largest := w.pool.largest((*queue).served)
 	small := largest != nil && w.queue.class < largest.class
-	if response.GetStatus().GetCode() != 0 || small && response.GetResult().GetExitCode() != 0 {
+	if rs.cfg.Apart || response.GetStatus().GetCode() != 0 || small && response.GetResult().GetExitCode() != 0 {
 		return
 	}
 	r := &orphanResult{action: a, pool: w.pool, worker: w.key, started: rs.now, response: response}

@@ -140,7 +140,7 @@ func (s *State) executes(w *worker, a action) {
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	case s.adopt(w, a):
-	case w.stopping == a || s.inFlight.running(w.pool, a) != nil:
+	case s.cfg.Apart || w.stopping == a || s.inFlight.running(w.pool, a) != nil:
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:

@@ -161,6 +161,8 @@ func (h *history) configure(word string) {
 		f.SetInt(int64(d))
 	} else if n, err := strconv.Atoi(value); err == nil {
 		f.SetInt(int64(n))
+	} else if b, err := strconv.ParseBool(value); err == nil {
+		f.SetBool(b)
 	} else {
 		h.t.Fatalf("config %s", word)
 	}

@@ -30,7 +30,7 @@ func NewState(c Config) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{cfg: c, clock: &clock{}, inFlight: newInFlight(), workers: newRoster()}
+	s := &State{cfg: c, clock: &clock{}, inFlight: newInFlight(&c), workers: newRoster()}
 	s.operations = newOperations(s.clock, &s.cfg)
 	s.orphans = newOrphanResults(s.clock, &s.cfg)
 	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies}
