@@ -54,12 +54,12 @@ func (n need) String() string {
 func methods() map[string]need {
 	return map[string]need{
 		repb.Execution_Execute_FullMethodName:                   {right: Execute},
-		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some}, // this and others: see Owns
+		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some, or: Observe}, // this and others: see Owns
 		repb.Capabilities_GetCapabilities_FullMethodName:        {},
-		longrunningpb.Operations_GetOperation_FullMethodName:    {right: Execute, scope: some},
-		longrunningpb.Operations_CancelOperation_FullMethodName: {right: Execute, scope: some},
-		longrunningpb.Operations_WaitOperation_FullMethodName:   {right: Execute, scope: some},
-		longrunningpb.Operations_DeleteOperation_FullMethodName: {right: Execute, scope: some},
+		longrunningpb.Operations_GetOperation_FullMethodName:    {right: Execute, scope: some, or: Observe},
+		longrunningpb.Operations_CancelOperation_FullMethodName: {right: Execute, scope: some, or: Administer},
+		longrunningpb.Operations_WaitOperation_FullMethodName:   {right: Execute, scope: some, or: Observe},
+		longrunningpb.Operations_DeleteOperation_FullMethodName: {right: Execute, scope: some, or: Administer},
 		longrunningpb.Operations_ListOperations_FullMethodName:  {right: Observe, scope: all},
 
 		repb.ContentAddressableStorage_FindMissingBlobs_FullMethodName: {right: Read},
@@ -149,7 +149,7 @@ func needOf(n need, message any) (_ need, instance string) {
 	case interface{ GetResourceName() string }:
 		name := m.GetResourceName()
 		if n.right == Read && isOutputStream(name) {
-			return need{right: Execute, scope: some}, ""
+			return need{right: Execute, scope: some, or: Observe}, ""
 		}
 		return n, instanceOf(name)
 	}

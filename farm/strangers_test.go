@@ -511,6 +511,11 @@ func TestJoinedRunsAreApart(t *testing.T) {
 	if _, err := longrunningpb.NewOperationsClient(one.conn).CancelOperation(t.Context(), &longrunningpb.CancelOperationRequest{Name: first}); err != nil {
 		t.Error(err)
 	}
+	for _, who := range []string{"results", "admin"} { // who may only observe sees it by every call
+		if m, err := longrunningpb.NewOperationsClient(f.dial(who)).GetOperation(t.Context(), &longrunningpb.GetOperationRequest{Name: second}); err != nil || m.GetDone() {
+			t.Errorf("%s gets %v, %v", who, m, err)
+		}
+	}
 	if got := seen(two); !slices.Equal(got, []string{second}) {
 		t.Errorf("when the first has cancelled his, the second sees %q", got)
 	}
