@@ -27,6 +27,9 @@ func RemoveTree(path string) error { return removeTree(path, unlink) }
 // unlink removes a name that is no folder's from the open folder dir.
 func unlink(dir int, name string) error { return unix.Unlinkat(dir, name, 0) }
 
+// errStopped, of an unlink, stops the removal where it is.
+var errStopped = errors.New("the removal was stopped")
+
 // removeTree is RemoveTree with another unlink, where path is a folder.
 func removeTree(path string, unlink func(dir int, name string) error) error {
 	err := os.Remove(path)
@@ -66,7 +69,11 @@ func (r *remover) empty(dir *os.File, open int) (failed error) {
 			return errors.Join(failed, err)
 		}
 		for _, name := range names {
-			if err := r.remove(int(dir.Fd()), name, open); failed == nil {
+			err := r.remove(int(dir.Fd()), name, open)
+			if errors.Is(err, errStopped) {
+				return err
+			}
+			if failed == nil {
 				failed = err
 			}
 		}

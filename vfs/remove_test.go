@@ -126,3 +126,36 @@ func TestKilledWithoutDescriptors(t *testing.T) {
 		t.Error("it is thought to be killed")
 	}
 }
+
+// TestRemoveTreeStops stops in the middle; who comes next removes the rest.
+func TestRemoveTreeStops(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	for i := range 10 {
+		dir := filepath.Join(top, strconv.Itoa(i))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for j := range 10 {
+			if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(j)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	asked := 0
+	err := removeTree(top, func(dir int, name string) error {
+		if asked++; asked > 50 {
+			return errStopped
+		}
+		return unlink(dir, name)
+	})
+	left, _ := filepath.Glob(filepath.Join(top, "*", "*"))
+	if !errors.Is(err, errStopped) || len(left) == 0 || len(left) == 100 {
+		t.Errorf("%d files are left, %v", len(left), err)
+	}
+	if err := RemoveTree(top); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(top); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -23,6 +24,7 @@ type trash struct {
 	log *zap.Logger
 
 	remover sync.WaitGroup // of at most one goroutine, which is there while queue is not empty
+	stopped atomic.Bool    // nothing more is removed
 
 	mu     sync.Mutex
 	serial int
@@ -114,14 +116,26 @@ func (t *trash) removeAll() {
 }
 
 func (t *trash) remove(what rubbish) {
-	if err := removeTree(what.path, what.unlink); err != nil {
+	err := removeTree(what.path, func(dir int, name string) error {
+		if t.stopped.Load() {
+			return errStopped
+		}
+		return what.unlink(dir, name)
+	})
+	if err != nil && !errors.Is(err, errStopped) {
 		t.log.Error("cannot remove what a root left", zap.Error(err))
 	}
 }
 
-// close waits until all is removed. Nothing may be put in at the same time.
+// stop leaves what is still there to the next process.
+func (t *trash) stop() { t.stopped.Store(true) }
+
+// close waits until all is removed, or stop was called. Nothing may be put in at the same time.
 func (t *trash) close() error {
 	t.remover.Wait()
+	if t.stopped.Load() {
+		return nil
+	}
 	if err := unix.Rmdir(t.dir); err != nil && !errors.Is(err, unix.ENOENT) {
 		return &os.PathError{Op: "remove", Path: t.dir, Err: err}
 	}

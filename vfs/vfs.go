@@ -267,6 +267,10 @@ func (f *FS) Close() error {
 	return errors.Join(errs...)
 }
 
+// LeaveTrash stops the removal of what closed roots left, for which Close then does not wait. The next
+// Open of these folders goes on with it. It may be called at any time, and again.
+func (f *FS) LeaveTrash() { f.trash.stop() }
+
 func (f *FS) linkDir() string  { return filepath.Join(f.upperDir, linksName) }
 func (f *FS) plainDir() string { return filepath.Join(f.upperDir, plainName) }
 
