@@ -120,11 +120,10 @@ func completedSize(name resource) int64 {
 	return name.digest.SizeBytes()
 }
 
-// receive writes all that in brings to w.
+// receive writes all that in brings to w, as it comes: a client that sends little holds no buffer.
 func receive(w io.Writer, in *writeReceiver, name resource) error {
 	if name.compressor == repb.Compressor_IDENTITY {
-		_, err := copyChunks(w, in, name.digest.SizeBytes())
-		return err
+		return in.writeTo(w)
 	}
 	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
@@ -133,7 +132,7 @@ func receive(w io.Writer, in *writeReceiver, name resource) error {
 	}
 	defer z.Close()
 	out := &errWriter{w: w}
-	_, err = copyChunks(out, z, name.digest.SizeBytes())
+	_, err = z.WriteTo(out)
 	switch {
 	case out.err != nil:
 		return out.err
@@ -180,12 +179,36 @@ func (in *writeReceiver) accept(r *bytestream.WriteRequest) {
 	in.sinceCheck += int64(len(in.pending))
 }
 
-func (in *writeReceiver) Read(p []byte) (int, error) {
+// fill waits until something is pending, or returns why nothing will be.
+func (in *writeReceiver) fill() error {
 	for len(in.pending) == 0 && in.err == nil {
 		in.err = in.receive()
 	}
 	if len(in.pending) == 0 {
-		return 0, in.err
+		return in.err
+	}
+	return nil
+}
+
+// writeTo writes all that comes to w.
+func (in *writeReceiver) writeTo(w io.Writer) error {
+	for {
+		if err := in.fill(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		piece := in.pending
+		in.pending = nil
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+}
+
+func (in *writeReceiver) Read(p []byte) (int, error) {
+	if err := in.fill(); err != nil {
+		return 0, err
 	}
 	n := copy(p, in.pending)
 	in.pending = in.pending[n:]
