@@ -60,7 +60,7 @@ func startScheduler(t *testing.T, s *Scheduler) string {
 	ctx, stop := context.WithCancel(context.Background())
 	address, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, func(a string) error { address <- s.Scheme() + a; return nil })
+		ended <- s.Run(ctx, context.Background(), func(a string) error { address <- s.Scheme() + a; return nil })
 	}()
 	t.Cleanup(func() {
 		stop()

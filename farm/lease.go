@@ -35,11 +35,11 @@ func (s *Scheduler) leaseTime() time.Duration {
 }
 
 // Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
-// turn begins ends that turn, not Run. ready is called with the address of the gRPC port each time that
-// calls are answered from then on.
-func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (err error) {
+// turn begins ends that turn, not Run. Once abort ends, Run waits for nobody. ready is called with the address
+// of the gRPC port each time that calls are answered from then on.
+func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
-		err := s.serve(ctx, 0, ready)
+		err := s.serve(ctx, abort, 0, ready)
 		if ctx.Err() != nil && status.Code(err) == codes.Canceled {
 			return nil // it was told to end while it waited for the storage
 		}
@@ -61,7 +61,7 @@ func (s *Scheduler) Run(ctx context.Context, ready func(address string) error) (
 		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.leaseTime(), Logger: s.Logger,
 	})
 	for ctx.Err() == nil {
-		err := s.takeTurn(ctx, lease, ready)
+		err := s.takeTurn(ctx, abort, lease, ready)
 		switch away := (unanswered{}); {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, records.ErrLeaseLost) || errors.As(err, &away):
@@ -95,7 +95,7 @@ func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) 
 
 // takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that
 // clients and workers try the next address, but health and metrics can be asked for.
-func (s *Scheduler) takeTurn(ctx context.Context, lease *records.Lease, serves func(address string) error) error {
+func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, serves func(address string) error) error {
 	config, err := s.configured()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *Scheduler) takeTurn(ctx context.Context, lease *records.Lease, serves f
 		if err := stopHTTP(); err != nil {
 			return err
 		}
-		return s.serve(ctx, term, serves)
+		return s.serve(ctx, abort, term, serves)
 	})
 	if waiting {
 		err = errors.Join(err, stopHTTP())

@@ -14,7 +14,7 @@ func TestLeaseNeedsWhatIsShared(t *testing.T) {
 		"HOST:PORT": {State: "redis://h", Storage: "grpcs://h:1"},
 	} {
 		s.Lease, s.Logger = "main", zap.NewNop()
-		if err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

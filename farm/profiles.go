@@ -41,12 +41,12 @@ func (w *Worker) memoryCache() (int64, error) {
 // flushTimeout bounds how long the end of a worker waits for its profiles.
 const flushTimeout = 2 * time.Second
 
-// flushProfiles saves what was learned and not written yet; ctx may have ended.
-func flushProfiles(ctx context.Context, p *prefetch.Profiles) {
+// flushProfiles saves what was learned and not written yet, unless abort ends.
+func flushProfiles(abort context.Context, p *prefetch.Profiles) {
 	if p == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	ctx, cancel := flags.Lastly(abort, flushTimeout)
 	defer cancel()
 	p.Flush(ctx)
 }

@@ -142,7 +142,7 @@ func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.
-func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address string) error) (err error) {
+func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(address string) error) (err error) {
 	config, err := s.configured()
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return err
 	}
 	defer listener.Close()
-	tracer, endTracing, err := s.Tracing.Open(ctx, "forerunner-scheduler", s.Logger)
+	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (s *Scheduler) serve(ctx context.Context, term uint64, ready func(address s
 		return err
 	}
 	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.scrubber}
-	return s.run(ctx, parts, ready)
+	return s.run(ctx, abort, parts, ready)
 }
 
 // schedulerParts are what a Scheduler consists of while it runs.
@@ -243,8 +243,8 @@ type schedulerParts struct {
 	scrubber *cas.Scrubber // nil: none
 }
 
-// run has all parts run until ctx ends, or one of them fails.
-func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(address string) error) error {
+// run has all parts run until ctx ends, or one of them fails. Once abort ends it waits for no call.
+func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready func(address string) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -259,7 +259,7 @@ func (s *Scheduler) run(ctx context.Context, p *schedulerParts, ready func(addre
 	}
 	group.Go(func() error {
 		<-groupCtx.Done()
-		serve.StopGRPC(p.server, p.health)
+		serve.StopGRPC(abort, p.server, p.health)
 		return nil
 	})
 	var readyErr error

@@ -42,9 +42,9 @@ func (w *Worker) protect() (serve.Protection, error) {
 }
 
 // serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
-// is where these find it; empty: they do not.
+// is where these find it; empty: they do not. Once abort ends, stop waits for no call.
 func (w *Worker) serve(
-	ctx context.Context, what serve.Shown, store *cas.Store, readers *serve.Activity,
+	ctx, abort context.Context, what serve.Shown, store *cas.Store, readers *serve.Activity,
 ) (cache string, stop func() error, err error) {
 	protect, err := w.protect()
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *Worker) serve(
 	if err != nil {
 		return "", nil, err
 	}
-	cache, stopCache, err := w.serveCache(ctx, what.Registry, lentStore{store, protect, readers})
+	cache, stopCache, err := w.serveCache(ctx, abort, what.Registry, lentStore{store, protect, readers})
 	if err != nil {
 		return "", nil, errors.Join(err, stopHTTP())
 	}
@@ -70,7 +70,7 @@ type lentStore struct {
 
 // serveCache is the part of serve that is for other workers.
 func (w *Worker) serveCache(
-	ctx context.Context, registry *prometheus.Registry, lent lentStore,
+	ctx, abort context.Context, registry *prometheus.Registry, lent lentStore,
 ) (cache string, stop func() error, err error) {
 	if w.ServeCache == "" {
 		return "", func() error { return nil }, nil
@@ -109,7 +109,7 @@ func (w *Worker) serveCache(
 		cache = w.Ports.Scheme() + net.JoinHostPort(host, port)
 	}
 	return cache, func() error {
-		serve.StopGRPC(server, health)
+		serve.StopGRPC(abort, server, health)
 		if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // it had not begun
 			return err
 		}

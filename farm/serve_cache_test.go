@@ -41,7 +41,7 @@ func storeWith(t *testing.T, text string) (*cas.Store, digest.Digest) {
 func (w *Worker) served(t *testing.T, store *cas.Store) string {
 	t.Helper()
 	w.Logger = zap.NewNop()
-	cache, stop, err := w.serve(t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{})
+	cache, stop, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,13 +136,13 @@ func TestServeCacheIsNamed(t *testing.T) {
 		"10.0.0.1": "missing port", "192.0.2.1:8983": "--insecure-listen",
 	} {
 		w := &Worker{ServeCache: address, Logger: zap.NewNop()}
-		if _, _, err := w.serve(t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil ||
+		if _, _, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil ||
 			!strings.Contains(err.Error(), "--serve-cache") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 	w = &Worker{ConfigFile: "/nowhere", Logger: zap.NewNop()}
-	if _, _, err := w.serve(t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil || !strings.Contains(err.Error(), "--config") {
+	if _, _, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil || !strings.Contains(err.Error(), "--config") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

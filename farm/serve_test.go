@@ -17,7 +17,7 @@ func TestSchedulerThatFailsLeavesNothing(t *testing.T) {
 	s := Scheduler{
 		Listen: freePort(t), HTTP: taken.Addr().String(), Data: t.TempDir(), CacheSize: "10M", Logger: zap.NewNop(),
 	}
-	if err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--http") {
+	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--http") {
 		t.Fatalf("%v, want that --http is in use", err)
 	}
 	for deadline := time.Now().Add(patience); grpcWorkers() > before; time.Sleep(5 * time.Millisecond) {

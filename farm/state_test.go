@@ -130,7 +130,7 @@ func TestStateBehindTLS(t *testing.T) {
 		t.Errorf("an authority that is not there: %v", err)
 	}
 	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
-	if err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("a lease by an authority that is not there: %v", err)
 	}
 }

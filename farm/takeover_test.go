@@ -33,7 +33,9 @@ func serveTerm(t *testing.T, s Scheduler) *term {
 	s.Listen, s.Data, s.Logger = freePort(t), t.TempDir(), zap.NewNop()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() { done <- s.Run(ctx, func(address string) error { ready <- address; return nil }) }()
+	go func() {
+		done <- s.Run(ctx, context.Background(), func(address string) error { ready <- address; return nil })
+	}()
 	var address string
 	select {
 	case address = <-ready:

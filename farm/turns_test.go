@@ -38,7 +38,7 @@ func startTurns(t *testing.T, s Scheduler) *started {
 	f := &started{T: t, logs: logs, ready: make(chan string, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
-		f.err = s.Run(ctx, func(address string) error { f.ready <- address; return nil })
+		f.err = s.Run(ctx, context.Background(), func(address string) error { f.ready <- address; return nil })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -205,7 +205,7 @@ func TestStopWithoutStorage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := Scheduler{Listen: freePort(t), Storage: "grpc://" + l.Addr().String(), Data: t.TempDir(), Logger: zap.NewNop()}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, nil) }()
+	go func() { ended <- s.Run(ctx, context.Background(), nil) }()
 	asks, err := l.Accept()
 	cancel()
 	if ended := <-ended; ended != nil {

@@ -251,7 +251,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close(), roots.Close()) }()
+	defer func() {
+		defer context.AfterFunc(abort, roots.LeaveTrash)()
+		err = errors.Join(err, store.Close(), roots.Close())
+	}()
 	work, err := w.makeWorkDir()
 	if err != nil {
 		return err
@@ -274,7 +277,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	cache, stopServing, err := w.serve(ctx, serve.Shown{Registry: registry, Ready: can}, store, &load.readers)
+	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, store, &load.readers)
 	if err != nil {
 		return err
 	}
@@ -288,10 +291,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return fmt.Errorf("--state: %w", err)
 	}
 	defer func() {
-		flushProfiles(ctx, profiles)
+		flushProfiles(abort, profiles)
 		err = errors.Join(err, closeProfiles())
 	}()
-	tracer, endTracing, err := w.Tracing.Open(ctx, "forerunner-worker", w.Logger)
+	tracer, endTracing, err := w.Tracing.Open(ctx, abort, "forerunner-worker", w.Logger)
 	if err != nil {
 		return err
 	}

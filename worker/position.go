@@ -32,6 +32,8 @@ const (
 	reportTimeout = 30 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
 	leaveTimeout = 5 * time.Second
+	// abortedLeaveTimeout bounds those of one that gave up.
+	abortedLeaveTimeout = 300 * time.Millisecond
 	// everybodyTakes is what every server takes in a message: the least bound there is by default.
 	everybodyTakes = 4 << 20
 	// relaunchTimeout bounds how long a launcher may take to be replaced, which the client of the action
@@ -384,7 +386,11 @@ func (p *position) stopFor(t *task) {
 // leave tells the scheduler that this identity takes no more work, so that it
 // need not wait to find out. Failing to is harmless.
 func (p *position) leave(abort context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(abort), leaveTimeout)
+	most := leaveTimeout
+	if abort.Err() != nil {
+		abort, most = context.WithoutCancel(abort), abortedLeaveTimeout
+	}
+	ctx, cancel := context.WithTimeout(abort, most)
 	defer cancel()
 	if _, err := p.call(ctx, p.report(nil, true)); err != nil {
 		p.log.Debug("could not sign off", zap.Error(err))

@@ -139,7 +139,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 		Config: core.Config{MaxPerClient: 2 * openStreams},
 	}
 	answered := make(chan error, 1)
-	err = s.Run(ctx, func(address string) error {
+	err = s.Run(ctx, ctx, func(address string) error {
 		if err := out.Encode(address); err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func TestLoad(t *testing.T) {
 	defer all.Wait()
 	defer stop()
 	all.Go(func() {
-		if err := s.Run(ctx, func(a string) error { address <- a; return nil }); err != nil {
+		if err := s.Run(ctx, ctx, func(a string) error { address <- a; return nil }); err != nil {
 			t.Error(err)
 		}
 	})

@@ -50,7 +50,7 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 	}
 	address := make(chan string, 1)
 	go func() {
-		f.ended <- scheduler.Run(serving, func(a string) error { address <- a; return nil })
+		f.ended <- scheduler.Run(serving, serving, func(a string) error { address <- a; return nil })
 	}()
 	select {
 	case f.Address = <-address:

@@ -24,7 +24,7 @@ func main() {
 			if s.Logger, err = flags.NewLogger(json); err != nil {
 				return err
 			}
-			ctx, _, release := flags.Signals(cmd.Context())
+			ctx, abort, release := flags.Signals(cmd.Context())
 			defer release()
 			var pacing sync.WaitGroup
 			defer pacing.Wait()
@@ -35,7 +35,7 @@ func main() {
 				return err
 			}
 			pacing.Go(func() { serve.PaceGarbage(ctx, memory) })
-			return s.Run(ctx, func(address string) error {
+			return s.Run(ctx, abort, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil
 			})

@@ -70,7 +70,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	// The scheduler and its storage go on until the worker has drained.
 	l.scheduler.EndsWithReady = true
 	l.scheduler.Join(&l.worker)
-	err = l.scheduler.Run(abort, func(address string) error {
+	err = l.scheduler.Run(abort, abort, func(address string) error {
 		return started.Run(drain, abort, func() { ready(l.scheduler.Scheme() + address) })
 	})
 	return errors.Join(err, started.Close(abort))

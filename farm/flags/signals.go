@@ -7,13 +7,24 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+)
+
+const (
+	// abortPatience is how long a program may take to end after the second signal before it is
+	// ended, whatever it waits for: with what an exit takes, two seconds.
+	abortPatience = 1700 * time.Millisecond
+	// lastWords is how long each of the things may take that a program does after the second signal
+	// for others: to sign off, to deliver what it has learned.
+	lastWords = 300 * time.Millisecond
 )
 
 // errSecondSignal is why abort ends.
 var errSecondSignal = errors.New("second signal")
 
 // Signals returns two contexts: drain ends at the first SIGTERM or SIGINT, abort
-// at the second. release gives the signals back.
+// at the second. A process that is still there abortPatience after that is ended; the next one with
+// its data removes what it left. release gives the signals back.
 func Signals(parent context.Context) (drain, abort context.Context, release func()) {
 	drain, cancelDrain := context.WithCancel(parent)
 	abort, cancelAbort := context.WithCancelCause(context.WithoutCancel(parent))
@@ -25,8 +36,12 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 		for {
 			select {
 			case <-signals:
+				if abort.Err() != nil {
+					continue
+				}
 				if drain.Err() != nil {
 					cancelAbort(errSecondSignal)
+					time.AfterFunc(abortPatience, giveUp)
 					continue
 				}
 				fmt.Fprintln(os.Stderr, "finishing what runs; interrupt once more to give up")
@@ -43,4 +58,20 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 		cancelDrain()
 		cancelAbort(nil)
 	}
+}
+
+// giveUp ends the process. Launchers see that it is gone and kill its commands; mounts and groups are for
+// the next process to remove.
+func giveUp() {
+	fmt.Fprintf(os.Stderr, "gave up after %s; the next start with the same folders removes what is left\n", abortPatience)
+	os.Exit(1)
+}
+
+// Lastly returns a context for something that is to be done before the end: for as long as most, and only until
+// abort ends. What begins after that has lastWords.
+func Lastly(abort context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	if abort.Err() != nil {
+		return context.WithTimeout(context.WithoutCancel(abort), min(most, lastWords))
+	}
+	return context.WithTimeout(abort, most)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/intake"
 )
 
@@ -63,19 +64,19 @@ func NewGRPC(registry *prometheus.Registry, a *Activity, p Protection, c Callers
 	return s, h, nil
 }
 
-// StopGRPC lets calls end by themselves for a while, then ends them.
-func StopGRPC(s *intake.Server, h *health.Server) {
+// StopGRPC lets calls end by themselves for a while, or until abort ends, then ends them.
+func StopGRPC(abort context.Context, s *intake.Server, h *health.Server) {
 	h.Shutdown()
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		s.GracefulStop()
 	}()
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
+	patience, cancel := flags.Lastly(abort, stopTimeout)
+	defer cancel()
 	select {
 	case <-stopped:
-	case <-timer.C:
+	case <-patience.Done():
 		s.Stop()
 		<-stopped
 	}

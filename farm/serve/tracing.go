@@ -15,6 +15,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/farm/flags"
 )
 
 const (
@@ -38,8 +40,8 @@ func (t *Tracing) Flags(f *pflag.FlagSet) {
 }
 
 // Open returns what makes spans of a service, or nil if there are to be none. It never waits for
-// the collector, nor does anything that is traced. close sends what is left.
-func (t *Tracing) Open(ctx context.Context, service string, log *zap.Logger) (_ trace.Tracer, close func() error, err error) {
+// the collector, nor does anything that is traced. close sends what is left, unless abort ends.
+func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logger) (_ trace.Tracer, close func() error, err error) {
 	if t.Endpoint == "" {
 		return nil, func() error { return nil }, nil
 	}
@@ -62,7 +64,7 @@ func (t *Tracing) Open(ctx context.Context, service string, log *zap.Logger) (_ 
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about),
 		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, log: log}, sdktrace.WithMaxQueueSize(maxSpans)))
 	return provider.Tracer("github.com/forerunner-build/forerunner"), func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverTimeout)
+		ctx, cancel := flags.Lastly(abort, deliverTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			log.Warn("the last traces were not delivered", zap.Error(err))
