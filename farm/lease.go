@@ -102,7 +102,7 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 	}
 	ready := &serve.Readiness{}
 	ready.Add("lease "+s.Lease, func() error { return errors.New("another scheduler has it") })
-	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, config.protect, serve.Shown{Registry: serve.NewRegistry(), Ready: ready})
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, config.protect, serve.Shown{Registry: serve.NewRegistry(), Ready: ready})
 	if err != nil {
 		return err
 	}

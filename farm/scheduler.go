@@ -218,13 +218,13 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	can := &serve.Readiness{}
 	can.Add("scheduler", serve.Serving(ctx))
 	can.Add("storage", storage.ready)
-	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, protect, serve.Shown{Registry: registry, Ready: can, Pages: site(protect.Guard, pages)})
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, protect, serve.Shown{Registry: registry, Ready: can, Pages: site(protect.Guard, pages)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopHTTP()) }()
 
-	calls, err := s.Callers.Accept(sched.Watch(listener), server, protect)
+	calls, err := s.Callers.Accept(sched.Watch(listener), server)
 	if err != nil {
 		return err
 	}

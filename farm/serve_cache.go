@@ -50,7 +50,7 @@ func (w *Worker) serve(
 	if err != nil {
 		return "", nil, err
 	}
-	stopHTTP, err := w.Ports.ServeHTTP(ctx, w.HTTP, protect, what)
+	stopHTTP, err := w.Ports.ServeHTTP(ctx, w.HTTP, w.Callers, protect, what)
 	if err != nil {
 		return "", nil, err
 	}
@@ -98,7 +98,7 @@ func (w *Worker) serveCache(
 	if err := errors.Join(w.checkReaders(lent.protect.Guard, host, server), countLoans(registry, lender)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	gated, err := w.Callers.Accept(listener, server, lent.protect)
+	gated, err := w.Callers.Accept(listener, server)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}

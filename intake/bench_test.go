@@ -45,6 +45,6 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-func identifyAll(ctx context.Context, _ string) (context.Context, string, error) {
-	return ctx, "somebody", nil
+func identifyAll(ctx context.Context, _ string) (context.Context, Caller, error) {
+	return ctx, Caller{Name: "somebody"}, nil
 }

@@ -5,11 +5,15 @@ import "time"
 const (
 	// callBytes is what a call in flight costs: its goroutine, its stream and a small request.
 	callBytes = 16 << 10
+	// maxStreams are more than the positions of the largest worker, each of which holds a call.
+	maxStreams = 4096
 	// smallMessage is the size up to which a message is part of that.
 	smallMessage = 16 << 10
-	// uploadBytes is what a stream of requests costs beside its window: what its handler collects, and
-	// the bytes of one frame that wait on each side.
-	uploadBytes = 128 << 10
+	// uploadBytes is what a stream of requests costs beside what it brings: what its handler has open, and
+	// a small message of which a part has come.
+	uploadBytes = 32 << 10
+	// headerBytes leave room for a RequestMetadata of 64 KiB, which travels as base64, and for a token.
+	headerBytes = 128 << 10
 	// connectionBytes is what a connection costs: buffers, goroutines and the state of TLS.
 	connectionBytes = 64 << 10
 	// slowest is the rate in bytes per second that a sender has to keep up.
@@ -29,14 +33,19 @@ type Bounds struct {
 	Streams uint32
 	// Calls in flight.
 	Calls, CallsOfOne int
-	// Uploads are bytes that streams of requests may cost, their windows included.
+	// Uploads are bytes that streams of requests may cost while they wait for their clients.
 	Uploads, UploadsOfOne int64
+	// Windows are bytes that clients may send of such streams while what came before is dealt with.
+	Windows, WindowsOfOne int64
 	// Messages are bytes of requests beyond small ones, from when they are announced until they are dealt with.
 	Messages, MessagesOfOne int64
-	// Waiting calls have no room yet; further ones are refused.
+	// Waiting calls have no room yet; further ones are refused. Each can have brought a window.
 	Waiting, WaitingOfOne int
-	// Window is what a client sends of a call before it is read.
+	// Window is what a client sends of a call before it is read. gRPC has one for all calls, and does not
+	// let it grow but for a message that is longer.
 	Window int32
+	// Headers are the bytes of those of one call, which come before anything is known of it.
+	Headers uint32
 	// Wait is how long a request may take to begin to arrive, and a call to find room.
 	Wait time.Duration
 	// Stall is how long a stream of requests may bring nothing.
@@ -46,29 +55,42 @@ type Bounds struct {
 }
 
 // BoundsFor returns what a process that may use so many bytes of memory can take in: connections, calls,
-// uploads and messages may come to an eighth each.
+// messages and what waits for room may come to an eighth each, uploads and their windows to a sixteenth.
 func BoundsFor(memory int64) Bounds {
 	part := memory / 8
 	b := Bounds{
 		Connections: clamp(part/connectionBytes, 64, 50_000),
-		Streams:     1000,
 		Calls:       clamp(part/callBytes, 512, 1<<20),
-		Window:      int32(clamp(memory>>12, 64<<10, 4<<20)),
-		Uploads:     max(part, 4<<20),
+		Window:      int32(clamp(memory>>14, 64<<10, 1<<20)),
+		Headers:     headerBytes,
+		Uploads:     max(part/2, 4<<20),
+		Windows:     max(part/2, 4<<20),
 		Messages:    max(min(part, 1<<30), 8<<20),
 		Wait:        20 * time.Second, Stall: time.Minute, Guest: time.Minute,
 	}
 	b.ConnectionsOfOne = b.Connections / 2
 	b.Guests, b.GuestsOfOne = b.Connections/4, b.Connections/8
-	b.CallsOfOne, b.UploadsOfOne, b.MessagesOfOne = b.Calls/2, b.Uploads/2, b.Messages/2
-	b.Waiting, b.WaitingOfOne = b.Calls/8, b.Calls/16
+	b.CallsOfOne, b.MessagesOfOne = b.Calls/2, b.Messages/2
+	b.Streams = uint32(min(b.CallsOfOne*3/4, maxStreams)) // a client waits with more, and is not refused
+	b.UploadsOfOne, b.WindowsOfOne = b.Uploads/2, b.Windows/2
+	b.Waiting = clamp(part/int64(b.Window), 64, int64(b.Calls/2))
+	b.WaitingOfOne = b.Waiting / 2
 	return b
 }
 
+// WithWindow returns b for another window: more of it on fewer calls.
+func (b Bounds) WithWindow(bytes int32) Bounds {
+	b.Waiting = int(max(int64(b.Waiting)*int64(b.Window)/int64(bytes), 16))
+	b.WaitingOfOne = b.Waiting / 2
+	b.Window = bytes
+	return b
+}
+
+// yieldsAfter is how long a call has to have waited for a message of its client before it makes room for
+// one of a connection that has less.
+func (b Bounds) yieldsAfter() time.Duration { return b.Wait / 4 }
+
 // MaxMessage returns the largest message that there can be room for, most at best.
 func (b Bounds) MaxMessage(most int) int { return int(min(int64(most), b.MessagesOfOne)) }
-
-// upload is what one stream of requests costs.
-func (b Bounds) upload() int64 { return int64(b.Window) + uploadBytes }
 
 func clamp(n, least, most int64) int { return int(min(max(n, least), most)) }

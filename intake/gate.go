@@ -9,20 +9,22 @@ import (
 // A Gate bounds the connections to listeners. It may be used concurrently.
 type Gate struct {
 	bounds  Bounds
-	guests  bool // connections have to show an identity
 	refused func(reason string)
 
 	mu    sync.Mutex
 	count int            // of connections; guarded by mu, as all below
 	hosts map[string]int // of connections
-	// waiting are those without identity, the oldest first; nil where one has gone.
-	waiting map[uint64]*Conn
-	next    uint64
+	// guests are those that have not been of use so far, idle those that were and are not now.
+	guests, idle map[uint64]*Conn
+	next         uint64
 }
 
-// NewGate returns a Gate. With identities, connections have to show one in time.
-func NewGate(b Bounds, identities bool, refused func(reason string)) *Gate {
-	return &Gate{bounds: b, guests: identities, refused: refused, hosts: map[string]int{}, waiting: map[uint64]*Conn{}}
+// NewGate returns a Gate.
+func NewGate(b Bounds, refused func(reason string)) *Gate {
+	return &Gate{
+		bounds: b, refused: refused,
+		hosts: map[string]int{}, guests: map[uint64]*Conn{}, idle: map[uint64]*Conn{},
+	}
 }
 
 // Listen returns l without the connections that are too many.
@@ -47,14 +49,17 @@ func (l *gated) Accept() (net.Conn, error) {
 	}
 }
 
-// A Conn is a connection that came through a Gate.
+// A Conn is a connection that came through a Gate. It begins as a guest.
 type Conn struct {
 	net.Conn
 	gate  *Gate
 	host  string
-	id    uint64
-	timer *time.Timer // until it has to have shown an identity; nil: it need not
 	close func() error
+
+	id    uint64      // guarded by the gate's mu, as all below; more is younger
+	calls int         // that it is of use for now
+	gone  bool        // it is closed
+	timer *time.Timer // until it has to be of use; nil: it need not
 }
 
 // enter returns conn as one that is counted, nil if it is one too many.
@@ -65,9 +70,9 @@ func (g *Gate) enter(conn net.Conn) *Conn {
 		g.leave(c)
 		return conn.Close()
 	})
-	oldest, ok := g.admit(c)
+	oldest, reason, ok := g.admit(c)
 	if oldest != nil {
-		g.refused("no_identity")
+		g.refused(reason)
 		_ = oldest.Close()
 	}
 	if !ok {
@@ -77,79 +82,132 @@ func (g *Gate) enter(conn net.Conn) *Conn {
 	return c
 }
 
-// admit counts c, if there is room, and returns which has to go for it.
-func (g *Gate) admit(c *Conn) (oldest *Conn, ok bool) {
+// admit counts c, if there is room, and returns which has to go for it, and why.
+func (g *Gate) admit(c *Conn) (oldest *Conn, reason string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.count >= g.bounds.Connections || g.hosts[c.host] >= g.bounds.ConnectionsOfOne {
-		return nil, false
+	oldest, reason = g.crowdedLocked(c.host)
+	if all, own := g.count >= g.bounds.Connections, g.hosts[c.host] >= g.bounds.ConnectionsOfOne; oldest == nil && (all || own) {
+		from := c.host
+		if !own {
+			from = ""
+		}
+		if oldest, _ = oldestOf(g.guests, from); oldest == nil {
+			oldest, _ = oldestOf(g.idle, from)
+		}
+		if oldest == nil {
+			return nil, "", false
+		}
+		reason = "idle"
 	}
-	if g.guests {
-		oldest = g.crowdedLocked(c.host)
+	if oldest != nil {
+		g.forgetLocked(oldest)
 	}
 	g.count++
 	g.hosts[c.host]++
 	g.next++
 	c.id = g.next
-	if g.guests {
-		g.waiting[c.id] = c
+	g.guests[c.id] = c
+	if g.bounds.Guest > 0 {
 		c.timer = time.AfterFunc(g.bounds.Guest, func() {
 			g.refused("no_identity")
 			_ = c.Close()
 		})
 	}
-	return oldest, true
+	return oldest, reason, true
 }
 
-// crowdedLocked returns the connection without identity that makes room for one of host; nil: there is room.
-func (g *Gate) crowdedLocked(host string) (oldest *Conn) {
-	of := 0
-	var all, own *Conn
-	for _, c := range g.waiting {
-		if all == nil || c.id < all.id {
-			all = c
-		}
-		if c.host != host {
+// crowdedLocked returns the guest that makes room for one of host, and why; nil: there is room.
+func (g *Gate) crowdedLocked(host string) (*Conn, string) {
+	own, n := oldestOf(g.guests, host)
+	if n >= g.bounds.GuestsOfOne {
+		return own, "no_identity"
+	}
+	if len(g.guests) >= g.bounds.Guests {
+		all, _ := oldestOf(g.guests, "")
+		return all, "no_identity"
+	}
+	return nil, ""
+}
+
+// oldestOf returns the oldest of some connections, and how many there are; only those of host, if that is not empty.
+func oldestOf(some map[uint64]*Conn, host string) (oldest *Conn, n int) {
+	for _, c := range some {
+		if host != "" && c.host != host {
 			continue
 		}
-		if of++; own == nil || c.id < own.id {
-			own = c
+		if n++; oldest == nil || c.id < oldest.id {
+			oldest = c
 		}
 	}
-	switch {
-	case of >= g.bounds.GuestsOfOne:
-		return own
-	case len(g.waiting) >= g.bounds.Guests:
-		return all
-	}
-	return nil
+	return oldest, n
 }
 
 func (g *Gate) leave(c *Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forgetLocked(c)
+}
+
+// forgetLocked counts c no more.
+func (g *Gate) forgetLocked(c *Conn) {
+	if c.gone {
+		return
+	}
+	c.gone = true
 	g.count--
 	if g.hosts[c.host]--; g.hosts[c.host] == 0 {
 		delete(g.hosts, c.host)
 	}
-	g.knowLocked(c)
+	c.leaveLocked()
 }
 
-func (g *Gate) knowLocked(c *Conn) {
-	delete(g.waiting, c.id)
+// leaveLocked has c make room for nobody.
+func (c *Conn) leaveLocked() {
+	delete(c.gate.guests, c.id)
+	delete(c.gate.idle, c.id)
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 }
 
-// Known says that who connects has shown an identity. It may be called for nil, and again.
+// Known says that who connects has shown an identity: it is no guest. It may be called for nil, and again.
 func (c *Conn) Known() {
-	if c == nil || c.timer == nil {
+	if c == nil {
 		return
 	}
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
-	c.gate.knowLocked(c)
+	if c.calls == 0 && !c.gone {
+		c.leaveLocked()
+		c.gate.idle[c.id] = c
+	}
+}
+
+// Busy says that c is of use, until Idle has been called as often. It may be called for nil.
+func (c *Conn) Busy() {
+	if c == nil {
+		return
+	}
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	c.calls++
+	c.leaveLocked()
+}
+
+// Idle ends what one Busy began.
+func (c *Conn) Idle() {
+	if c == nil {
+		return
+	}
+	g := c.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.calls--; c.calls == 0 && !c.gone {
+		g.next++
+		c.id = g.next
+		g.idle[c.id] = c
+	}
 }
 
 // Close implements net.Conn.

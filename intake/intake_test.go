@@ -45,11 +45,12 @@ func serve(t *testing.T, o Options) (healthpb.HealthClient, *service, *Server) {
 
 func serveConn(t *testing.T, o Options, made *service) (*grpc.ClientConn, *Server) {
 	t.Helper()
-	o.Identify = func(ctx context.Context, _ string) (context.Context, string, error) {
-		return ctx, strings.Join(metadata.ValueFromIncomingContext(ctx, "caller"), ""), nil
+	o.Identify = func(ctx context.Context, _ string) (context.Context, Caller, error) {
+		return ctx, Caller{Name: strings.Join(metadata.ValueFromIncomingContext(ctx, "caller"), "")}, nil
 	}
 	s := NewServer(o)
 	healthpb.RegisterHealthServer(s, made)
+	s.RegisterService(&upload, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +110,7 @@ func TestCallersAreApart(t *testing.T) {
 			ended <- err
 		}()
 	}
-	eventually(t, func() bool {
-		server.ledger.mu.Lock()
-		defer server.ledger.mu.Unlock()
-		return server.ledger.calls == 3
-	})
+	eventually(t, func() bool { return server.ledger.costs()[calls] == 3 })
 	if _, err := client.Check(as(t, "greedy"), request("", 0)); status.Code(err) != codes.ResourceExhausted ||
 		!strings.Contains(err.Error(), "greedy has 3 calls in flight") {
 		t.Errorf("the fourth call: %v", err)
@@ -130,30 +127,42 @@ func TestCallersAreApart(t *testing.T) {
 	if _, err := client.Check(as(t, "greedy"), request("", 50_000)); err != nil {
 		t.Errorf("after that: %v", err)
 	}
-	eventually(t, func() bool {
-		server.ledger.mu.Lock()
-		defer server.ledger.mu.Unlock()
-		return server.ledger.calls == 0 && len(server.ledger.accounts) == 0
-	})
-	if !server.ledger.all[messagePool].TryAcquire(b.Messages) {
-		t.Error("bytes are still reserved")
+	eventually(t, server.ledger.free)
+}
+
+// costs are what all calls take up.
+func (l *ledger) costs() costs {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// free reports whether nobody has anything, and nothing is remembered of who had.
+func (l *ledger) free() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queued := 0
+	for _, q := range l.queue {
+		queued += len(q)
 	}
+	return l.now == costs{} && len(l.accounts) == 0 && queued == 0
 }
 
 // TestNoRoom has requests that do not fit side by side: the second waits, and is refused when that takes too long.
 func TestNoRoom(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.MessagesOfOne, b.Wait = 100_000, 200*time.Millisecond
-	client, service, _ := serve(t, Options{Bounds: b})
+	client, service, server := serve(t, Options{Bounds: b})
 	first := make(chan error, 1)
 	go func() {
 		_, err := client.Check(as(t, "somebody"), request("wait", 60_000))
 		first <- err
 	}()
-	eventually(t, func() bool {
-		_, err := client.Check(as(t, "somebody"), request("", 60_000))
-		return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "no room")
-	})
+	eventually(t, func() bool { return server.ledger.costs()[messages] > 0 })
+	_, err := client.Check(as(t, "somebody"), request("", 60_000))
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "no room") {
+		t.Error(err)
+	}
 	if _, err := client.Check(as(t, "somebody"), request("", 1000)); err != nil {
 		t.Errorf("a small request: %v", err)
 	}
@@ -199,7 +208,7 @@ func TestLook(t *testing.T) {
 // TestGate has more connections than there may be, of one host and of several.
 func TestGate(t *testing.T) {
 	b := Bounds{Connections: 6, ConnectionsOfOne: 4, Guests: 3, GuestsOfOne: 2, Guest: time.Hour}
-	g := NewGate(b, true, func(string) {})
+	g := NewGate(b, func(string) {})
 	enter := func(host string) (*Conn, *fakeConn) {
 		raw := &fakeConn{addr: &net.TCPAddr{IP: net.ParseIP(host), Port: 1}}
 		return g.enter(raw), raw
@@ -210,7 +219,7 @@ func TestGate(t *testing.T) {
 	if _, _ = enter("10.0.0.1"); raw1.closed {
 		t.Error("there was room for two who are not known")
 	}
-	a4, _ := enter("10.0.0.1")
+	a4, raw4 := enter("10.0.0.1")
 	if !raw1.closed || a4 == nil {
 		t.Errorf("the oldest that is not known does not make room: %v", a4)
 	}
@@ -223,14 +232,23 @@ func TestGate(t *testing.T) {
 		if c == nil {
 			t.Fatal("no room within the bounds")
 		}
-		c.Known()
+		c.Busy()
 	}
+	a2.Busy()
+	a4.Busy()
 	if c, _ := enter("10.0.0.1"); c != nil {
 		t.Error("more connections of one host than there may be")
 	}
+	a4.Idle()
+	a5, _ := enter("10.0.0.1")
+	if a5 == nil || !raw4.closed {
+		t.Error("the one that is not of use any more does not make room")
+	}
+	a5.Busy()
 	if err := a2.Close(); err != nil {
 		t.Error(err)
 	}
+	a2.Idle()
 	if c, _ := enter("10.0.0.1"); c == nil {
 		t.Error("the place of one that has gone is not free")
 	}
@@ -240,7 +258,7 @@ func TestGate(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for _, memory := range []int64{0, 32 << 20, 60 << 20, 200 << 20, 24 << 30, 1 << 50} {
 		b := BoundsFor(memory)
-		if b.MaxMessage(16<<20) < customary || b.UploadsOfOne < b.upload() || b.GuestsOfOne < 1 || b.WaitingOfOne < 1 || b.Window < 64<<10 {
+		if b.MaxMessage(16<<20) < customary || b.UploadsOfOne < 64*uploadBytes || b.WindowsOfOne < 16*int64(b.Window) || b.GuestsOfOne < 1 || b.WaitingOfOne < 1 || b.Window < 64<<10 {
 			t.Errorf("%d: %+v", memory, b)
 		}
 	}

@@ -1,147 +1,207 @@
 package intake
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// A pool is bytes that are shared: all of them, and those of one caller.
-type pool int
+// A kind is something that calls take up. Of each there is so much for all callers, and so much for one.
+type kind int
 
 const (
-	uploadPool pool = iota
-	messagePool
-	pools
+	calls    kind = iota // in flight
+	waiting              // calls that wait for room
+	uploads              // bytes that streams of requests take up themselves
+	windows              // bytes that clients may send of streams while nobody reads them
+	messages             // bytes of requests beyond small ones
+	kinds
 )
+
+// costs are how much of each kind somebody takes up.
+type costs [kinds]int64
+
+// most returns the bounds of each kind: of all callers, and of one.
+func (b *Bounds) most() (all, one costs) {
+	return costs{int64(b.Calls), int64(b.Waiting), b.Uploads, b.Windows, b.Messages},
+		costs{int64(b.CallsOfOne), int64(b.WaitingOfOne), b.UploadsOfOne, b.WindowsOfOne, b.MessagesOfOne}
+}
 
 // A ledger knows what each caller costs now. It may be used concurrently.
 type ledger struct {
 	bounds  Bounds
+	all     costs // at most
+	one     costs // of one caller
 	refused func(reason string)
-	all     [pools]*semaphore.Weighted
 
 	mu       sync.Mutex
-	calls    int                 // guarded by mu, as all below
-	waiting  int                 // calls without room
+	now      costs               // guarded by mu, as all below
 	accounts map[string]*account // of those with calls
+	queue    [kinds][]*waiter
 }
 
-// An account is what one caller costs. The ledger's mu guards its numbers.
+// An account is what one caller costs. The ledger's mu guards it, as it does lines and charges.
 type account struct {
-	ledger  *ledger
-	key     string
-	calls   int
-	waiting int
-	own     [pools]*semaphore.Weighted
+	key   string
+	now   costs
+	lines map[string]*line
+	// searched is when no call of its lines was found that makes room for others.
+	searched [kinds]time.Time
 }
+
+// A line is what one connection of a caller costs. Where there is not enough for all, each line gets as
+// much as any other: many clients behind one address are one caller, but not one line.
+type line struct {
+	of   *account
+	key  string
+	now  costs
+	open map[*charge]bool
+}
+
+// A charge is what one call costs.
+type charge struct {
+	of    *line
+	now   costs
+	phase phase
+	since time.Time // of the phase
+	ended bool      // it made room for others, and costs nothing any more
+	// expire ends the call. It is called without mu.
+	expire func()
+}
+
+// A phase is what a call is at.
+type phase int
+
+const (
+	busy     phase = iota // it is being answered
+	arriving              // it waits for its client to send
+	queued                // it waits for room
+)
 
 func newLedger(b Bounds, refused func(reason string)) *ledger {
 	l := &ledger{bounds: b, refused: refused, accounts: map[string]*account{}}
-	l.all = [pools]*semaphore.Weighted{semaphore.NewWeighted(b.Uploads), semaphore.NewWeighted(b.Messages)}
+	l.all, l.one = b.most()
 	return l
 }
 
-// enter charges a call to a caller. Each ends with leave.
-func (l *ledger) enter(key string) (*account, error) {
+// enter charges a call to a connection of a caller. Each ends with leave. expire is to end the call.
+func (l *ledger) enter(caller, connection string, expire func()) (*charge, error) {
+	l.mu.Lock()
+	c := &charge{of: l.lineLocked(caller, connection), phase: arriving, since: time.Now(), expire: expire}
+	ended, ok := l.fitLocked(c, calls, 1)
+	if ok {
+		c.of.open[c] = true
+		l.addLocked(c, calls, 1)
+		if len(ended) > 0 {
+			l.grantLocked(uploads, messages, windows)
+		}
+	} else {
+		l.closeLocked(c.of)
+	}
+	own, all := c.of.of.now[calls], l.now[calls]
+	l.mu.Unlock()
+	l.end(ended)
+	switch {
+	case ok:
+		return c, nil
+	case own >= l.one[calls]:
+		return nil, l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
+			"%s has %d calls in flight: try again later", caller, own))
+	}
+	return nil, l.refuse("calls", status.Errorf(codes.ResourceExhausted,
+		"the server has %d calls in flight: try again later", all))
+}
+
+// lineLocked returns the line of a connection.
+func (l *ledger) lineLocked(caller, connection string) *line {
+	a := l.accounts[caller]
+	if a == nil {
+		a = &account{key: caller, lines: map[string]*line{}}
+		l.accounts[caller] = a
+	}
+	c := a.lines[connection]
+	if c == nil {
+		c = &line{of: a, key: connection, open: map[*charge]bool{}}
+		a.lines[connection] = c
+	}
+	return c
+}
+
+// closeLocked forgets a line, and its account, if it has no calls.
+func (l *ledger) closeLocked(c *line) {
+	if len(c.open) > 0 {
+		return
+	}
+	delete(c.of.lines, c.key)
+	if len(c.of.lines) == 0 {
+		delete(l.accounts, c.of.key)
+	}
+}
+
+// leave ends what enter began, and gives back all that the call has.
+func (l *ledger) leave(c *charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.accounts[key]
-	switch {
-	case l.calls >= l.bounds.Calls:
-		return nil, l.refuse("calls", status.Errorf(codes.ResourceExhausted,
-			"the server has %d calls in flight: try again later", l.calls))
-	case a != nil && a.calls >= l.bounds.CallsOfOne:
-		return nil, l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
-			"%s has %d calls in flight: try again later", key, a.calls))
-	case a == nil:
-		b := l.bounds
-		a = &account{ledger: l, key: key, own: [pools]*semaphore.Weighted{
-			semaphore.NewWeighted(b.UploadsOfOne), semaphore.NewWeighted(b.MessagesOfOne),
-		}}
-		l.accounts[key] = a
+	if !c.ended {
+		l.dropLocked(c)
+		l.grantLocked(uploads, windows, messages)
 	}
-	l.calls++
-	a.calls++
-	return a, nil
+}
+
+// dropLocked takes back all that a call has.
+func (l *ledger) dropLocked(c *charge) {
+	delete(c.of.open, c)
+	l.freeLocked(c, calls, waiting, uploads, windows, messages)
+	l.closeLocked(c.of)
+}
+
+// arrive says that a call waits for its client, and has nothing of what was sent before any more.
+func (l *ledger) arrive(c *charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.freeLocked(c, windows, messages)
+	l.grantLocked(windows, messages)
+	c.enterPhase(arriving)
+}
+
+// enterPhase says what a call is at.
+func (l *ledger) enterPhase(c *charge, p phase) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.enterPhase(p)
+}
+
+// hasEnded reports whether a call made room for others.
+func (l *ledger) hasEnded(c *charge) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return c.ended
+}
+
+func (c *charge) enterPhase(p phase) { c.phase, c.since = p, time.Now() }
+
+// addLocked has a call have n more of a kind.
+func (l *ledger) addLocked(c *charge, k kind, n int64) {
+	for _, of := range []*costs{&l.now, &c.of.of.now, &c.of.now, &c.now} {
+		of[k] += n
+	}
+}
+
+// freeLocked takes back what a call has of some kinds.
+func (l *ledger) freeLocked(c *charge, ks ...kind) {
+	for _, k := range ks {
+		if c.now[k] != 0 {
+			l.addLocked(c, k, -c.now[k])
+		}
+	}
 }
 
 // refuse counts an error for a caller who can come back later, and returns it.
 func (l *ledger) refuse(reason string, err error) error {
 	l.refused(reason)
 	return err
-}
-
-func (a *account) leave() {
-	l := a.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls--
-	if a.calls--; a.calls == 0 {
-		delete(l.accounts, a.key)
-	}
-}
-
-// reserve waits for n bytes of a pool. Who has them gives them back with release; nobody who has any of a
-// pool waits for more of it.
-func (a *account) reserve(ctx context.Context, p pool, n int64) error {
-	if a.own[p].TryAcquire(n) {
-		if a.ledger.all[p].TryAcquire(n) {
-			return nil
-		}
-		a.own[p].Release(n)
-	}
-	if err := a.queue(); err != nil {
-		return err
-	}
-	defer a.unqueue()
-	limited, cancel := context.WithTimeout(ctx, a.ledger.bounds.Wait)
-	defer cancel()
-	err := a.own[p].Acquire(limited, n)
-	if err == nil {
-		if err = a.ledger.all[p].Acquire(limited, n); err != nil {
-			a.own[p].Release(n)
-		}
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	return a.ledger.refuse("no_room", status.Errorf(codes.ResourceExhausted,
-		"there is no room for a request of %d bytes of %s: try again later", n, a.key))
-}
-
-func (a *account) release(p pool, n int64) {
-	a.ledger.all[p].Release(n)
-	a.own[p].Release(n)
-}
-
-// queue counts a call that waits.
-func (a *account) queue() error {
-	l := a.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting >= l.bounds.Waiting || a.waiting >= l.bounds.WaitingOfOne {
-		return l.refuse("waiting", status.Errorf(codes.ResourceExhausted,
-			"%d calls of %s wait for room for their requests: try again later", a.waiting, a.key))
-	}
-	l.waiting++
-	a.waiting++
-	return nil
-}
-
-func (a *account) unqueue() {
-	l := a.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting--
-	a.waiting--
 }
 
 // patience is how long a message of n bytes may take to arrive.

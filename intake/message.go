@@ -29,32 +29,35 @@ type raw interface {
 type receiver struct {
 	grpc.ServerStream
 	raw     raw
-	account *account // nil: it is not bounded
-	limit   int      // of bytes of one message
+	ledger  *ledger
+	charge  *charge // nil: it is not bounded
+	limit   int     // of bytes of one message
 	rest    time.Duration
 	expire  func() // ends the call
 	expired atomic.Bool
-	first   bool  // the next message is the first
-	single  bool  // there is to be one only
-	held    int64 // bytes of the last message, reserved until the next one
-}
-
-// free gives back what the last message reserved.
-func (r *receiver) free() {
-	if r.held > 0 {
-		r.account.release(messagePool, r.held)
-		r.held = 0
-	}
+	first   bool // the next message is the first
+	single  bool // there is to be one only
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (r *receiver) RecvMsg(m any) error {
-	r.free()
-	err := r.receive(m)
-	if err != nil && r.expired.Load() {
-		return status.Error(codes.DeadlineExceeded, "the request did not arrive in time")
+	if r.charge == nil {
+		return r.receive(m)
 	}
-	return err
+	r.ledger.arrive(r.charge)
+	err := r.receive(m)
+	switch {
+	case err != nil && r.expired.Load():
+		return status.Error(codes.DeadlineExceeded, "the request did not arrive in time")
+	case err != nil && r.ledger.hasEnded(r.charge):
+		return errYielded
+	case err != nil:
+		return err
+	case r.single: // its client can send no more
+		r.ledger.enterPhase(r.charge, busy)
+		return nil
+	}
+	return r.ledger.reserve(r.Context(), r.charge, windows, int64(r.bounds().Window))
 }
 
 func (r *receiver) receive(m any) error {
@@ -77,7 +80,7 @@ func (r *receiver) receive(m any) error {
 	if compressed { // what it comes to is known at its end
 		cost = int64(r.limit)
 	}
-	if r.account != nil && (cost > smallMessage || wait == 0) {
+	if r.charge != nil && (cost > smallMessage || wait == 0) {
 		clock.stop()
 		if err := r.reserve(cost); err != nil {
 			return err
@@ -111,10 +114,10 @@ func (r *receiver) reserve(n int64) error {
 	if n <= smallMessage {
 		return nil
 	}
-	if err := r.account.reserve(r.Context(), messagePool, n); err != nil {
+	if err := r.ledger.reserve(r.Context(), r.charge, messages, n); err != nil {
 		return err
 	}
-	r.held = n
+	r.ledger.enterPhase(r.charge, arriving)
 	return nil
 }
 
@@ -132,10 +135,10 @@ func (r *receiver) end() error {
 }
 
 func (r *receiver) bounds() *Bounds {
-	if r.account == nil {
+	if r.charge == nil {
 		return &unbounded
 	}
-	return &r.account.ledger.bounds
+	return &r.ledger.bounds
 }
 
 // unbounded are for callers who are trusted.
@@ -152,12 +155,12 @@ func (c clock) stop() {
 
 // within starts a clock; 0 is for ever.
 func (r *receiver) within(wait time.Duration) clock {
-	if r.account == nil || wait == 0 {
+	if r.charge == nil || wait == 0 {
 		return clock{}
 	}
 	return clock{time.AfterFunc(wait, func() {
 		r.expired.Store(true)
-		r.account.ledger.refused("late")
+		r.ledger.refused("late")
 		r.expire()
 	})}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 )
 
@@ -25,13 +26,21 @@ type Options struct {
 	// Look sees the headers of a call, on the goroutine that reads its connection: it must not block. An
 	// error ends the call. Nil: all calls go on.
 	Look func(ctx context.Context, method string) (context.Context, error)
-	// Identify returns under which name a call is charged; empty: it is not. It may block.
-	Identify func(ctx context.Context, method string) (_ context.Context, name string, _ error)
+	// Identify returns to whom a call is charged. It may block.
+	Identify func(ctx context.Context, method string) (context.Context, Caller, error)
 	// Unary and Stream are interceptors, outermost first. They see calls that have been let in, and refused
 	// ones if they are Outer.
 	OuterUnary, Unary   []grpc.UnaryServerInterceptor
 	OuterStream, Stream []grpc.StreamServerInterceptor
 	Metrics             prometheus.Registerer
+}
+
+// A Caller is whom a call is charged to.
+type Caller struct {
+	// Name tells callers apart; empty: the call is charged to nobody, and not bounded.
+	Name string
+	// Guest has shown no identity where one is asked for: his connection has to make room for others.
+	Guest bool
 }
 
 // A Server is a gRPC server whose calls are bounded. Services are registered with it, not with the
@@ -52,6 +61,7 @@ func NewServer(o Options, more ...grpc.ServerOption) *Server {
 		grpc.InTapHandle(s.tap),
 		grpc.MaxConcurrentStreams(b.Streams),
 		grpc.StaticStreamWindowSize(b.Window),
+		grpc.MaxHeaderListSize(b.Headers),
 	)...)
 	return s
 }
@@ -114,7 +124,7 @@ var errNoRaw = errors.New("this version of gRPC does not show the lengths of mes
 
 // admit lets a call in, and ends what it is charged for.
 func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, handle func(*receiver) error) error {
-	ctx, name, err := s.options.Identify(stream.Context(), info.FullMethod)
+	ctx, caller, err := s.options.Identify(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
@@ -127,29 +137,52 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		limits.Bytes = customary
 	}
 	in := &receiver{
-		ServerStream: &known{stream, ctx}, raw: from, limit: s.options.Bounds.MaxMessage(limits.Bytes),
+		ServerStream: &known{stream, ctx}, raw: from, ledger: s.ledger, limit: s.options.Bounds.MaxMessage(limits.Bytes),
 		expire: expireOf(ctx), first: true, single: !info.IsClientStream,
 	}
-	if name == "" {
+	if caller.Name == "" {
 		in.limit = limits.Bytes
 		return handle(in)
 	}
-	a, err := s.ledger.enter(name)
+	in.charge, err = s.ledger.enter(caller.Name, connectionOf(ctx), in.expire)
 	if err != nil {
 		return err
 	}
-	defer a.leave()
-	in.account = a
-	defer in.free()
-	if info.IsClientStream && !limits.Stalls {
-		in.rest = s.options.Bounds.Stall
-		cost := s.options.Bounds.upload()
-		if err := a.reserve(ctx, uploadPool, cost); err != nil {
+	defer s.ledger.leave(in.charge)
+	if conn := arrivedThrough(ctx); !caller.Guest {
+		conn.Busy()
+		defer conn.Idle()
+	}
+	if info.IsClientStream {
+		if !limits.Stalls {
+			in.rest = s.options.Bounds.Stall
+		}
+		if err := s.ledger.reserve(ctx, in.charge, uploads, uploadBytes); err != nil {
 			return err
 		}
-		defer a.release(uploadPool, cost)
 	}
 	return handle(in)
+}
+
+// An Arrival is what is known of a connection that came through a Gate.
+type Arrival interface{ Through() *Conn }
+
+// arrivedThrough returns the Conn that a call came through; nil: none.
+func arrivedThrough(ctx context.Context) *Conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if a, ok := p.AuthInfo.(Arrival); ok {
+			return a.Through()
+		}
+	}
+	return nil
+}
+
+// connectionOf tells the connections of one caller apart.
+func connectionOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
 }
 
 // known is a stream of a caller who has been identified.
@@ -183,17 +216,22 @@ func chainStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo
 
 // countRefused returns what counts refusals, by reason.
 func countRefused(r prometheus.Registerer) func(reason string) {
+	return counter(r, "forerunner_grpc_refused_total",
+		"Calls and connections that were refused before they were answered, or ended to make room, by reason.",
+		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "waiting", "no_room", "yielded", "late")
+}
+
+// counter returns what counts by reason. Those reasons are shown before there is anything to count.
+func counter(r prometheus.Registerer, name, help string, reasons ...string) func(reason string) {
 	if r == nil {
 		return func(string) {}
 	}
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "forerunner_grpc_refused_total", Help: "Calls and connections that were refused before they were answered, by reason.",
-	}, []string{"reason"})
-	r.MustRegister(refused)
-	for _, reason := range []string{"nobody", "no_identity", "connections", "calls", "calls_of_one", "waiting", "no_room", "late"} {
-		refused.WithLabelValues(reason) // shown before it happens
+	counts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"reason"})
+	r.MustRegister(counts)
+	for _, reason := range reasons {
+		counts.WithLabelValues(reason)
 	}
-	return func(reason string) { refused.WithLabelValues(reason).Inc() }
+	return func(reason string) { counts.WithLabelValues(reason).Inc() }
 }
 
 // Refused returns what counts refusals, for a Gate.

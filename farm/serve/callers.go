@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -16,6 +17,7 @@ import (
 	oldreflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
@@ -25,6 +27,8 @@ type Callers struct {
 	Memory Memory
 	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the memory.
 	MaxConnections, MaxStreams int
+	// UploadWindow has a unit; empty: by the memory. See intake.Bounds.Window.
+	UploadWindow string
 	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
 	ReceiveTimeout time.Duration
 }
@@ -33,9 +37,14 @@ type Callers struct {
 func (c *Callers) Flags(f *pflag.FlagSet) {
 	c.Memory.Flags(f)
 	f.IntVar(&c.MaxConnections, "max-connections", 0, "gRPC connections at a time, half of them from one address (default one for each 512 KiB of --memory-limit)")
-	f.IntVar(&c.MaxStreams, "max-streams", 0, "calls at a time on one connection; clients hold back more (default 1000)")
+	f.IntVar(&c.MaxStreams, "max-streams", 0, "calls at a time on one connection; clients hold back more (default 4096, or three eighths of all calls that there is memory for)")
+	f.StringVar(&c.UploadWindow, "upload-window", "", "what a client may send of a call before it is read, a `size` such as 1M: more is faster over "+
+		"long distances, and lets fewer upload at a time (default a 16384th of --memory-limit, from 64K to 1M)")
 	f.DurationVar(&c.ReceiveTimeout, "receive-timeout", 0, "`time` in which the request of a call has to begin to arrive (default 20s)")
 }
+
+// What --upload-window can be. gRPC takes less than 64 KiB for nothing.
+const minWindow, maxWindow = 64 << 10, 16 << 20
 
 // bounds returns what there is memory for.
 func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
@@ -56,6 +65,16 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	}
 	if c.ReceiveTimeout > 0 {
 		b.Wait = c.ReceiveTimeout
+	}
+	window, err := flags.ParseSize(c.UploadWindow)
+	if err == nil && window != 0 && (window < minWindow || window > maxWindow) {
+		err = errors.New("it has to be from 64K to 16M")
+	}
+	if err != nil {
+		return 0, b, fmt.Errorf("--upload-window: %w", err)
+	}
+	if window > 0 {
+		b = b.WithWindow(int32(window))
 	}
 	return memory, b, nil
 }
@@ -107,12 +126,12 @@ func (p Protection) intake(c *calls, a *Activity) intake.Options {
 
 // identify names who a call is charged to: a user or, where none is known, an address. This process is
 // charged for nothing.
-func (p Protection) identify(ctx context.Context, method string) (context.Context, string, error) {
+func (p Protection) identify(ctx context.Context, method string) (context.Context, intake.Caller, error) {
 	from, ok := peer.FromContext(ctx)
 	if !ok || from.Addr.Network() == InProcessNetwork {
-		return ctx, "", nil
+		return ctx, intake.Caller{}, nil
 	}
-	address := "address " + intake.Host(from.Addr)
+	address := intake.Caller{Name: "address " + intake.Host(from.Addr), Guest: p.Guard != nil}
 	if p.Guard == nil {
 		return ctx, address, nil
 	}
@@ -120,17 +139,14 @@ func (p Protection) identify(ctx context.Context, method string) (context.Contex
 	if err != nil || who == nil {
 		return ctx, address, err
 	}
-	if i, ok := from.AuthInfo.(arrived); ok {
-		i.conn.Known()
-	}
-	return ctx, "user " + who.User, nil
+	return ctx, intake.Caller{Name: "user " + who.User}, nil
 }
 
 // Accept returns l without the connections that are too many.
-func (c *Callers) Accept(l net.Listener, s *intake.Server, p Protection) (net.Listener, error) {
+func (c *Callers) Accept(l net.Listener, s *intake.Server) (net.Listener, error) {
 	_, b, err := c.bounds()
 	if err != nil {
 		return nil, err
 	}
-	return intake.NewGate(b, p.Guard != nil, s.Refused()).Listen(l), nil
+	return intake.NewGate(b, s.Refused()).Listen(l), nil
 }

@@ -120,6 +120,9 @@ type arrived struct {
 	conn *intake.Conn
 }
 
+// Through implements intake.Arrival.
+func (a arrived) Through() *intake.Conn { return a.conn }
+
 // Inner is for auth.Guard.
 func (a arrived) Inner() credentials.AuthInfo { return a.AuthInfo }
 

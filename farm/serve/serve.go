@@ -22,16 +22,15 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// maxHeaderBytes bounds the headers of one call, which anybody can send. It leaves room for a token, and to
-// tell a client that its RequestMetadata is too long, and which bound that has.
-const maxHeaderBytes = 2 << 20
-
 // streamWorkers is how many goroutines wait for calls where there is memory for them; beyond them each call
 // gets a new one, whose stack has to grow first.
 const streamWorkers = 2048
 
 // handshakeTimeout bounds how long a connection may take until it can have calls.
 const handshakeTimeout = 10 * time.Second
+
+// maxScrapes is how many may read the metrics at a time, which all are gathered for each. Others get 503.
+const maxScrapes = 4
 
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
@@ -48,7 +47,6 @@ func NewGRPC(registry *prometheus.Registry, a *Activity, p Protection, c Callers
 	s := intake.NewServer(o,
 		grpc.Creds(p.credentials()),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.StaticConnWindowSize(dial.ConnectionWindow),
 		grpc.NumStreamWorkers(uint32(max(32, min(streamWorkers, memory>>20)))),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
@@ -89,22 +87,25 @@ type Shown struct {
 	Pages    http.Handler // nil: none
 }
 
-// ServeHTTP serves health, readiness, metrics, profiles of the program and pages until stop is called. No
-// address: nothing.
-func (p *Ports) ServeHTTP(ctx context.Context, address string, protect Protection, what Shown) (stop func() error, err error) {
+// ServeHTTP serves health, readiness, metrics, profiles of the program and pages, within what c says, until stop
+// is called. No address: nothing.
+func (p *Ports) ServeHTTP(
+	ctx context.Context, address string, c Callers, protect Protection, what Shown,
+) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
+	}
+	_, bounds, err := c.bounds()
+	if err != nil {
+		return nil, err
 	}
 	listener, err := p.Listen(ctx, "--http", address)
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{
-		Handler:           Handler(address, protect, what),
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-	}
+	server := intake.NewHTTPServer(bounds, Handler(address, protect, what), what.Registry)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(protect.encrypt(listener)) }()
+	go func() { served <- server.Serve(listener, protect.encrypt) }()
 	return func() error {
 		closeErr := server.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -118,7 +119,7 @@ func (p *Ports) ServeHTTP(ctx context.Context, address string, protect Protectio
 func Handler(address string, protect Protection, what Shown) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", protect.pages(auth.Observe,
-		promhttp.HandlerFor(what.Registry, promhttp.HandlerOpts{Registry: what.Registry})))
+		promhttp.HandlerFor(what.Registry, promhttp.HandlerOpts{Registry: what.Registry, MaxRequestsInFlight: maxScrapes})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})

@@ -1,0 +1,83 @@
+package intake
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// TestManyCallsOnOneConnection has more calls that wait for an answer than a connection may have: a build with thousands
+// of jobs, or a worker with thousands of positions. What is too much waits at the client, and all are answered.
+func TestManyCallsOnOneConnection(t *testing.T) {
+	client, service, s := serve(t, Options{Bounds: BoundsFor(1 << 30)})
+	streams := int64(s.options.Bounds.Streams)
+	const more = 500
+	ended := make(chan error)
+	for range streams + more {
+		go func() {
+			_, err := client.Check(as(t, "build"), request("wait", 0))
+			ended <- err
+		}()
+	}
+	eventually(t, func() bool { return s.ledger.costs()[calls] == streams })
+	close(service.release)
+	for range streams + more {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestManyPositions has a worker of 1,000 positions wait for work over one connection: its other calls go on.
+func TestManyPositions(t *testing.T) {
+	client, service, s := serve(t, Options{Bounds: BoundsFor(1 << 30)})
+	var all sync.WaitGroup
+	for range 1000 {
+		all.Go(func() {
+			if _, err := client.Check(as(t, "worker"), request("wait", 0)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, func() bool { return s.ledger.costs()[calls] == 1000 })
+	ctx, cancel := context.WithTimeout(as(t, "worker"), time.Minute)
+	defer cancel()
+	for range 100 {
+		if _, err := client.Check(ctx, request("", 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(service.release)
+	all.Wait()
+}
+
+// TestManyUploads has a build of 1,000 jobs over 100 connections upload 200 KB each, all at the same time, and
+// ask for something else.
+func TestManyUploads(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.Wait = time.Minute // where tests run side by side
+	conn, s := serveConn(t, Options{Bounds: b}, &service{})
+	var all sync.WaitGroup
+	for i := range 100 {
+		own := conn
+		if i > 0 {
+			own = again(t, conn)
+		}
+		for range 10 {
+			all.Go(func() {
+				if err := fill(put(t, own, "build"), 2); err != nil {
+					t.Error(err)
+				}
+				if _, err := healthpb.NewHealthClient(own).Check(as(t, "build"), request("", 100_000), grpc.WaitForReady(true)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	eventually(t, s.ledger.free)
+}

@@ -1,0 +1,95 @@
+package intake
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// pageBytes is what a connection over HTTP costs while it is answered.
+	pageBytes = 256 << 10
+	// formBytes bound the body of a request, headerTime and formTime how long its parts may take to come.
+	formBytes  = 64 << 10
+	headerTime = 10 * time.Second
+	formTime   = 30 * time.Second
+	// answerTime bounds how long an answer may take to be read; who sends without end says so for each part.
+	answerTime = time.Minute
+	// idleTime is how long a connection may wait for its next request.
+	idleTime = time.Minute
+)
+
+// pages returns the bounds of a server of pages with the memory that b is for.
+func (b Bounds) pages() Bounds {
+	n := clamp(b.Messages/4/pageBytes, 64, 1000)
+	return Bounds{Connections: n, ConnectionsOfOne: n / 2, Guests: n / 2, GuestsOfOne: n / 4}
+}
+
+// An HTTPServer answers over HTTP within bounds: of connections, of what a request brings, and of the time that
+// its client takes to send it and to read what comes.
+type HTTPServer struct {
+	*http.Server
+	gate *Gate
+}
+
+// NewHTTPServer returns an HTTPServer for a program with those bounds. metrics, if it is not nil, counts which connections
+// were refused.
+func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer) *HTTPServer {
+	count := counter(metrics, "forerunner_http_refused_total",
+		"Connections over HTTP that were refused, or closed to make room, by reason.", "connections", "no_request", "idle")
+	return &HTTPServer{
+		&http.Server{
+			Handler:           http.MaxBytesHandler(inTime(handler), formBytes),
+			ReadHeaderTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
+			MaxHeaderBytes: headerBytes,
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: 100},
+			ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+				c := through(conn)
+				if t, ok := c.Conn.(*net.TCPConn); ok {
+					_ = t.SetWriteBuffer(pageBytes / 2) // else the kernel keeps megabytes for who does not read
+				}
+				return context.WithValue(ctx, connKey{}, c)
+			},
+		},
+		NewGate(b.pages(), func(reason string) {
+			if reason == "no_identity" { // what shows that a connection is of use here is a request
+				reason = "no_request"
+			}
+			count(reason)
+		}),
+	}
+}
+
+// Serve serves what connects to l, through what encrypt makes of it, until Close.
+func (s *HTTPServer) Serve(l net.Listener, encrypt func(net.Listener) net.Listener) error {
+	return s.Server.Serve(encrypt(s.gate.Listen(l)))
+}
+
+// connKey is where the context of a request has the Conn that it came through.
+type connKey struct{}
+
+// through returns the Conn in a connection.
+func through(conn net.Conn) *Conn {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	c, _ := conn.(*Conn)
+	return c
+}
+
+// inTime has the body of a request come in time, and says that its connection is of use while it is answered.
+func inTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _ := r.Context().Value(connKey{}).(*Conn)
+		conn.Busy()
+		defer conn.Idle()
+		if r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formTime)) // else there is none
+		}
+		next.ServeHTTP(w, r)
+	})
+}
