@@ -38,6 +38,21 @@ var errStreamEnded = errors.New("the server has ended the stream")
 
 // dialRude connects from an address of this machine, with TLS if config is not nil.
 func dialRude(address, from string, config *tls.Config) (*rudeClient, error) {
+	c, err := dialRaw(address, from, config)
+	if err != nil {
+		return nil, err
+	}
+	c.window, c.initial, c.streams, c.next = 65535, 65535, map[uint32]int64{}, 1
+	c.changed = sync.NewCond(&c.mu)
+	if _, err := c.conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")); err != nil {
+		return nil, errors.Join(err, c.conn.Close())
+	}
+	go c.read()
+	return c, c.frame(frameSettings, 0, 0, nil)
+}
+
+// dialRaw connects, with TLS if config is not nil, and says nothing.
+func dialRaw(address, from string, config *tls.Config) (*rudeClient, error) {
 	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := d.Dial("tcp", address)
 	if err != nil {
@@ -52,13 +67,14 @@ func dialRude(address, from string, config *tls.Config) (*rudeClient, error) {
 		_ = conn.SetDeadline(time.Time{})
 		conn = encrypted
 	}
-	c := &rudeClient{conn: conn, window: 65535, initial: 65535, streams: map[uint32]int64{}, next: 1}
-	c.changed = sync.NewCond(&c.mu)
-	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	return &rudeClient{conn: conn}, nil
+}
+
+// say sends text and takes in what comes, until the server ends the connection.
+func (c *rudeClient) say(text string) {
+	if _, err := io.WriteString(c.conn, text); err == nil {
+		_, _ = io.Copy(io.Discard, c.conn)
 	}
-	go c.read()
-	return c, c.frame(frameSettings, 0, 0, nil)
 }
 
 // close ends the connection, and all calls that wait.

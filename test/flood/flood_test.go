@@ -1,6 +1,7 @@
 package flood
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,6 +32,9 @@ type flood struct {
 	// clients at a time; each begins anew when press returns.
 	clients int
 	press   func(c *rudeClient)
+	from    string // the clients' address; empty: another one than that of those who use the farm
+	raw     bool   // nothing is spoken before press, not even TLS
+	pages   bool   // it is for the port of HTTP
 }
 
 const (
@@ -44,20 +48,20 @@ func floods() []flood {
 	short := append(message(15<<20), make([]byte, 15<<20-1)...)
 	long := append(message(0), make([]byte, 4<<20)...)
 	return []flood{
-		{"one byte short", 1, func(c *rudeClient) {
+		{name: "one byte short", clients: 1, press: func(c *rudeClient) {
 			inParallel(60, func() { c.pressCall(methodBatch, short) })
 		}},
-		{"hung writers", 30, func(c *rudeClient) {
-			inParallel(100, func() { c.pressCall(methodWrite, firstOfWrite()) })
+		{name: "hung writers", clients: 30, press: func(c *rudeClient) {
+			inParallel(100, func() { c.pressCall(methodWrite, firstOfWrite(100_000, 60_000)) })
 		}},
-		{"one byte short of a health check", 1, func(c *rudeClient) {
+		{name: "one byte short of a health check", clients: 1, press: func(c *rudeClient) {
 			inParallel(60, func() { c.pressCall(methodHealth, short) })
 		}},
-		{"more than is asked for", 30, func(c *rudeClient) {
+		{name: "more than is asked for", clients: 30, press: func(c *rudeClient) {
 			inParallel(100, func() { c.pressCall(methodExecute, long) })
 		}},
-		{"idle connections", 2000, func(c *rudeClient) { c.wait() }},
-		{"endless headers", 400, func(c *rudeClient) {
+		{name: "idle connections", clients: 2000, press: (*rudeClient).wait},
+		{name: "endless headers", clients: 400, press: func(c *rudeClient) {
 			if c.endlessHeaders(methodHealth, 2<<20-64<<10) == nil {
 				c.wait()
 			}
@@ -74,13 +78,13 @@ func (c *rudeClient) pressCall(method string, data []byte) {
 	_, _ = c.room(stream, 0) // never any: until the stream has ended
 }
 
-// firstOfWrite is a message of an upload whose rest does not come.
-func firstOfWrite() []byte {
+// firstOfWrite is the first message of an upload, with a part of its bytes.
+func firstOfWrite(size, part int) []byte {
 	var hash [32]byte
 	_, _ = rand.Read(hash[:])
 	request, err := proto.Marshal(&bytestream.WriteRequest{
-		ResourceName: fmt.Sprintf("uploads/%x-%x-%x-%x-%x/blobs/%x/100000", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:16], hash),
-		Data:         make([]byte, 60_000),
+		ResourceName: fmt.Sprintf("uploads/%x-%x-%x-%x-%x/blobs/%x/%d", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:16], hash, size),
+		Data:         make([]byte, part),
 	})
 	if err != nil {
 		panic(err)
@@ -181,10 +185,19 @@ func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	open := map[*rudeClient]bool{}
+	dial := dialRude
+	switch {
+	case fl.raw:
+		dial, config = dialRaw, nil
+	case fl.pages:
+		dial, config = dialRaw, config.Clone()
+		config.NextProtos = nil
+	}
+	from := cmp.Or(fl.from, "127.0.0.66")
 	for range fl.clients {
 		all.Go(func() {
 			for !stopped.Load() {
-				c, err := dialRude(address, "127.0.0.66", config)
+				c, err := dial(address, from, config)
 				if err != nil {
 					time.Sleep(100 * time.Millisecond)
 					continue
