@@ -144,8 +144,8 @@ func (s *checker) checkWorkers() string {
 			return fmt.Sprintf("worker %s is not where it belongs", key)
 		case w.timer.slot == 0:
 			return fmt.Sprintf("worker %s has no deadline", key)
-		case w.seat.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
-			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.seat.Waits())
+		case w.entry.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
+			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.entry.Waits())
 		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
 		case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes.counts() && (w.takes == resting) != w.prefersIdle:
@@ -257,7 +257,7 @@ func (s *checker) checkQuotas() string {
 		if sh == nil {
 			continue
 		}
-		if sh.cohort != c || sh.run.Lane != any(w.queue) || sh.line != nil || sh.instance != bounded(t.spec.Instance) {
+		if sh.cohort != c || sh.run.Kind != any(w.queue) || sh.line != nil || sh.instance != bounded(t.spec.Instance) {
 			return fmt.Sprintf("task %s counts elsewhere", t.action)
 		}
 		if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.place != nil || m.last.slot > 0)) {

@@ -177,7 +177,7 @@ func (e Restore) apply(s *State) error {
 	t.operations.add(o)
 	t.pool.cohort.charge(t)
 	t.attach(o)
-	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
+	w.pool.tree.Start(&t.item, &w.entry, s.now, w.queue.cost())
 	s.operations.changed(o)
 	return nil
 }

@@ -63,8 +63,8 @@ type line struct {
 }
 
 // grade admits the branches of instances.
-func (c *cohort) grade(lane uint32, instance string) fair.Grade {
-	switch c.ledger.Standing(instance, c.Cost(lane)) {
+func (c *cohort) grade(kind uint32, instance string) fair.Grade {
+	switch c.ledger.Standing(instance, c.Cost(kind)) {
 	case quota.AtMax:
 		return fair.Wait
 	case quota.BelowMin:
@@ -73,9 +73,9 @@ func (c *cohort) grade(lane uint32, instance string) fair.Grade {
 	return fair.Share
 }
 
-// hasRoom reports whether an instance may ever run something on a queue's workers: one action takes no more
+// admits reports whether an instance may ever run something on a queue's workers: one action takes no more
 // there than its maximum.
-func (q *queue) hasRoom(instance string) bool {
+func (q *queue) admits(instance string) bool {
 	c := q.pool.cohort
 	if c == nil {
 		return true
@@ -133,7 +133,7 @@ func (c *cohort) charge(t *task) {
 	}
 	w, sh := t.worker(), shareOf(t)
 	r := &sh.run
-	r.Instance, r.Lane, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
+	r.Instance, r.Kind, r.Cost, r.Started = sh.instance, w.queue, c.Cost(w.queue.class), t.started
 	r.Preempted, r.Shielded, r.Busy = int(t.preempted), w.spared(), false
 	r.Priority = t.operations.first.spec.Priority
 	for o := range t.operations.all() {
@@ -239,8 +239,8 @@ func (c *cohort) whyHeld(instance string, class uint32) string {
 		u.Used, u.Max, c.unit(), c.Name, c.Cost(class))
 }
 
-// whyNoRoom says why an instance may never start anything there; class is the smallest one.
-func (c *cohort) whyNoRoom(instance string, class uint32) string {
+// whyNever says why an instance may never start anything there; class is the smallest one.
+func (c *cohort) whyNever(instance string, class uint32) string {
 	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, more than the maximum of instance name %q, %d",
 		c.Cost(class), c.unit(), c.Name, instance, c.quotas[instance].Max)
 }

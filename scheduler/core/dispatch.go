@@ -59,8 +59,8 @@ func (d *dispatcher) enqueue(t *task) {
 	q.pool.cohort.enter(t)
 	tree := q.pool.tree
 	tree.Enqueue(&t.item, q.class, t.returned)
-	if seat := tree.Nearest(&t.item, q.class); seat != nil {
-		d.next(seat.Owner.(*worker))
+	if idle := tree.Nearest(&t.item, q.class); idle != nil {
+		d.next(idle.Owner.(*worker))
 	}
 }
 
@@ -136,7 +136,7 @@ func (d *dispatcher) hand(t *task, w *worker) {
 	t.begin(w, d.now)
 	w.task, w.duty = t, assigned
 	t.pool.cohort.charge(t)
-	w.pool.tree.Start(&t.item, &w.seat, d.now, w.queue.cost())
+	w.pool.tree.Start(&t.item, &w.entry, d.now, w.queue.cost())
 	if !t.course.largest() {
 		t.course = asChosen
 		if t.mayHedge() {
@@ -166,7 +166,7 @@ func (d *dispatcher) next(w *worker) bool {
 	if w.takes != serving || d.isSettling() {
 		return false
 	}
-	it := w.pool.tree.Next(&w.seat, d.now)
+	it := w.pool.tree.Next(&w.entry, d.now)
 	if it == nil {
 		return false
 	}
@@ -179,7 +179,7 @@ func (d *dispatcher) nextFor(w *worker, l *line) bool {
 	if l == nil || !l.short() || w.takes != serving || d.isSettling() {
 		return false
 	}
-	it := w.pool.tree.NextOf(&w.seat, l.instance, d.now)
+	it := w.pool.tree.NextOf(&w.entry, l.instance, d.now)
 	if it == nil {
 		return false
 	}
@@ -190,7 +190,7 @@ func (d *dispatcher) nextFor(w *worker, l *line) bool {
 // offer gives a worker whose call is held its next task, or has it wait for one.
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == serving && !d.isSettling() {
-		w.pool.tree.Wait(&w.seat)
+		w.pool.tree.Wait(&w.entry)
 	}
 }
 
@@ -204,8 +204,8 @@ func (d *dispatcher) offerIdle(c *cohort) {
 				if t == nil {
 					break
 				}
-				seat := p.tree.Nearest(&t.item, q.class)
-				if seat == nil || !d.next(seat.Owner.(*worker)) {
+				idle := p.tree.Nearest(&t.item, q.class)
+				if idle == nil || !d.next(idle.Owner.(*worker)) {
 					break
 				}
 			}
@@ -241,5 +241,5 @@ func (d *dispatcher) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
 // setQuota puts a quota in force; the zero Quota is none.
 func (d *dispatcher) setQuota(c *cohort, instance string, q quota.Quota) {
 	c.set(instance, q)
-	d.rehouse(c, instance)
+	d.rematchInstance(c, instance)
 }

@@ -8,10 +8,18 @@
 // action, shared by the operations that asked for the same action at the same
 // time. Workers with the same instance name prefix and platform form a pool;
 // the workers of a pool with the same size class share a queue. Each pool has a
-// fair.Tree, with a lane for each queue, which says whose turn it is; what its
+// fair.Tree, with a kind of workers for each queue, which says whose turn it is; what its
 // branches are is in Config.Queues. Pools whose workers have certain labels are in a
 // cohort, for which a quota.Ledger says which instance names may have more, and what is
 // to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
+//
+// Rooms. State has what follows from an event: clients.go from what clients want, reports.go from what workers say,
+// operators.go from what operators do, runs.go from the end of a run. Below it, and without knowing it, are its objects: the
+// dispatcher has what waits and gives it to workers, calls answers these, cohorts count for quotas, hedges are second
+// runs, the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
+// before anybody asked. They share a clock. A View looks at all of it, Check says whether it is whole.
+//
+// States. A worker has a duty, an availability and a stage; a task is at one place, and has a course; each is one field.
 //
 // The package refuses to guess: a worker takes actions whose platform equals its own, nothing near it.
 package core

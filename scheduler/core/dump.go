@@ -41,7 +41,7 @@ func (s *View) Dump() string {
 		d.cohort(s, c)
 	}
 	for _, r := range s.orphans.order.all() {
-		d.line("brought %s by %s%s", r.action, r.worker, d.timer(r.timer))
+		d.line("orphan result %s by %s%s", r.action, r.worker, d.timer(r.timer))
 	}
 	for _, c := range slices.Sorted(maps.Keys(s.operations.clients)) {
 		d.line("client %q %d", c, s.operations.clients[c])
@@ -103,7 +103,7 @@ func (d *dumper) timer(t timer) string {
 func (d *dumper) worker(w *worker) {
 	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
 		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
-		w.takes == serving, w.prefersIdle, w.takes == drained, w.call, w.held, w.seat.Waits(), d.timer(w.timer))
+		w.takes == serving, w.prefersIdle, w.takes == drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.duty != assigned)
 	}

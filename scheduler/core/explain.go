@@ -9,6 +9,10 @@ import (
 	"strings"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 )
 
 // explainAtMost bounds how many alternatives an explanation lists.
@@ -36,7 +40,7 @@ func (d *dispatcher) explain(spec *Operation) string {
 	}
 	for _, p := range here {
 		if p.serves(spec) && p.cohort != nil {
-			return p.cohort.whyNoRoom(bounded(spec.Instance), p.smallest(0, (*queue).served).class)
+			return p.cohort.whyNever(bounded(spec.Instance), p.smallest(0, (*queue).served).class)
 		}
 	}
 	var missing []string
@@ -121,4 +125,123 @@ func census(pools []*pool, has func(*pool) []string) string {
 		values = append(values, fmt.Sprintf("and %d more", rest))
 	}
 	return strings.Join(values, ", ")
+}
+
+// allHeld is why nothing of a queue may start although something waits.
+const allHeld = "each instance name that waits here is at its maximum"
+
+// WaitsFor says for what an operation waits, and behind whom; empty if it does not wait. It looks
+// at every worker.
+func (s *View) WaitsFor(name string) string {
+	o, ok := s.operations.byName[name]
+	if !ok || o.task == nil || o.task.worker() != nil {
+		return ""
+	}
+	t := o.task
+	q := t.queue()
+	if q == nil {
+		return s.dispatch.explain(t.spec)
+	}
+	if c, instance := q.pool.cohort, bounded(t.spec.Instance); c != nil && c.grade(q.class, instance) == fair.Wait {
+		return c.whyHeld(instance, q.class)
+	}
+	idle := 0
+	for _, w := range s.workers.byKey {
+		if w.queue == q && w.task == nil && w.takes == serving {
+			idle++
+		}
+	}
+	why := s.whyWaits(q, idle) + q.otherClasses(t)
+	if first := q.head(s.now); first != nil && first != t {
+		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.describe())
+	}
+	return why
+}
+
+// describe names an operation for people, by what the client calls it.
+func (op *Operation) describe() string {
+	name := op.Request.Target
+	if name == "" {
+		name = op.Name
+	}
+	if i := op.Request.ToolInvocation; i != "" {
+		name += " of invocation " + i
+	}
+	return name
+}
+
+// whyWaits says for what the first action of a queue waits; idle is how many of its workers that
+// take work have none.
+func (s *View) whyWaits(q *queue, idle int) string {
+	if s.dispatch.isSettling() {
+		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
+			s.timers.when(&s.dispatch.settle).Sub(s.now).Round(time.Second))
+	}
+	if q.away {
+		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",
+			q.class, q.pool.patience)
+	}
+	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
+	if idle > 0 {
+		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", idle, q.serving)
+	}
+	if q.serving == 0 {
+		why = "no worker takes more work for the moment"
+	}
+	if drained := q.workers - q.serving - q.resting; drained > 0 {
+		why += fmt.Sprintf("; %d more are drained", drained)
+	}
+	return why
+}
+
+// otherClasses says, of a task that waits, which workers of other size classes are idle, and why it does
+// not go there. It is empty if there are none.
+func (q *queue) otherClasses(t *task) string {
+	smaller, larger := 0, 0
+	for _, other := range q.pool.queues {
+		idle := q.pool.tree.Idle(other.class)
+		if other.class < q.class {
+			smaller += idle
+		} else if other != q {
+			larger += idle
+		}
+	}
+	text := ""
+	if smaller > 0 {
+		why := "actions start on the largest class unless their runs speak for another"
+		if t.course.largest() {
+			why = "it " + t.why
+		} else if t.spec.Size.Reason != "" {
+			why = t.spec.Size.Reason
+		}
+		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
+	}
+	if larger > 0 {
+		text += fmt.Sprintf("; %d workers of larger classes are idle, kept for what needs them", larger)
+	}
+	return text
+}
+
+// behind says whose actions run, if there is somebody who has most of the workers.
+func (b Branch) behind() string {
+	all := 0
+	for _, child := range b.Children {
+		all += child.Running
+	}
+	var path []string
+	running := 0
+	for level := b.Children; ; {
+		i := slices.IndexFunc(level, func(child Branch) bool { return 2*child.Running > all })
+		if i < 0 || all == 0 {
+			break
+		}
+		if level[i].Key != "" {
+			path = append(path, level[i].Key)
+		}
+		running, level = level[i].Running, level[i].Children
+	}
+	if len(path) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d %% of what runs is of %s", 100*running/all, strings.Join(path, " › "))
 }

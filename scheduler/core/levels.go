@@ -148,7 +148,7 @@ func (c Config) Claims() (names []string) {
 }
 
 // newTree returns the tree of a pool with these levels.
-func newTree(levels []Level, admit func(lane uint32, key string) fair.Grade) *fair.Tree {
+func newTree(levels []Level, admit func(kind uint32, key string) fair.Grade) *fair.Tree {
 	o := fair.Options{Admit: admit}
 	for _, l := range levels {
 		weights := make(map[string]float64, len(l.Weights))

@@ -59,7 +59,7 @@ func (d *dispatcher) sortedPools() []*pool {
 // takes more than its instance's maximum it could wait for ever.
 func (d *dispatcher) match(spec *Operation, class uint32, patient bool) *queue {
 	var open *queue
-	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.hasRoom(spec.Instance) }
+	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.admits(spec.Instance) }
 	for prefix := range prefixes(spec.Instance) {
 		p := d.pools[poolKey{prefix, spec.Platform.Key()}]
 		if p == nil {
@@ -69,7 +69,7 @@ func (d *dispatcher) match(spec *Operation, class uint32, patient bool) *queue {
 			return q
 		}
 		if open == nil {
-			open = p.suited(class, func(q *queue) bool { return q.open() && q.hasRoom(spec.Instance) })
+			open = p.suited(class, func(q *queue) bool { return q.open() && q.admits(spec.Instance) })
 		}
 	}
 	return open
@@ -190,11 +190,11 @@ func (d *dispatcher) watch(q *queue) {
 	}
 }
 
-// rehouse moves what waits of an instance where it has no room, and what waits for it to have some.
-func (d *dispatcher) rehouse(c *cohort, instance string) {
+// rematchInstance moves what waits of an instance where it has no room, and what waits for it to have some.
+func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
-			if l := q.lines[instance]; l != nil && !q.hasRoom(instance) {
+			if l := q.lines[instance]; l != nil && !q.admits(instance) {
 				d.rematch(l.tasks.all())
 			}
 		}

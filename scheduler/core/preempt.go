@@ -156,15 +156,15 @@ func (c *cohort) spare(t *task) {
 	}
 }
 
-// givesWay reports whether a worker has to stop its task now. What need not is spared.
-func (c *cohort) givesWay(w *worker) bool {
+// isPreempted reports whether a worker has to stop its task now. What need not is spared.
+func (c *cohort) isPreempted(w *worker) bool {
 	sh := w.share()
 	if sh == nil {
 		return false
 	}
 	m := sh.mark
 	if m == nil {
-		return c.standsIn(w)
+		return c.replaces(w)
 	}
 	if l := m.claim; !c.ledger.Deserved(&sh.run) || l != nil && l.marked > l.tasks.len() {
 		c.spare(w.task)
@@ -173,8 +173,8 @@ func (c *cohort) givesWay(w *worker) bool {
 	return !c.now.Before(m.deadline)
 }
 
-// standsIn has a worker's task give way at once in the place of another one, whose time is over.
-func (c *cohort) standsIn(w *worker) bool {
+// replaces has a worker's task give way at once in the place of another one, whose time is over.
+func (c *cohort) replaces(w *worker) bool {
 	sh := w.share()
 	ledger := c.ledger
 	for m, ok := w.queue.overdue.front(); ok; m, ok = w.queue.overdue.front() {

@@ -8,7 +8,7 @@ import (
 )
 
 // A queue is what one size class of a pool has to do and who is free to do it: a
-// lane of the pool's tree. Invariants between events: nothing waits or nobody is
+// kind of workers in the pool's tree. Invariants between events: nothing waits or nobody is
 // idle; nothing waits unless it is open or declared.
 type queue struct {
 	pool  *pool
@@ -56,7 +56,7 @@ func (q *queue) left(t *task) {
 // head returns what a worker would get that belongs to no branch; nil if nothing
 // waits that may run.
 func (q *queue) head(now time.Time) *task {
-	it := q.pool.tree.Next(&fair.Seat{Lane: q.class}, now)
+	it := q.pool.tree.Next(&fair.Worker{Kind: q.class}, now)
 	if it == nil {
 		return nil
 	}

@@ -69,7 +69,7 @@ func (s *State) enroll(w *worker, r *Report) *worker {
 	if s.workers.isDrained(w) {
 		w.takes = drained
 	}
-	w.timer.owner, w.seat.Owner, w.seat.Lane = w, w, r.SizeClass
+	w.timer.owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
 	w.queue.workers++
 	s.workers.add(w)
 	return w
@@ -85,7 +85,7 @@ func (s *State) remove(w *worker) {
 		// Before the queue is moved: what ran is older than what waits.
 		s.lose(w)
 	}
-	w.pool.tree.Leave(&w.seat)
+	w.pool.tree.Leave(&w.entry)
 	s.dispatch.vacate(w.queue)
 	s.dispatch.forget(w)
 }
@@ -132,19 +132,19 @@ func (s *State) executes(w *worker, a action) {
 			s.hedges.runs(w)
 		}
 		w.shield()
-		if !s.dispatch.isSettling() && w.pool.cohort.givesWay(w) {
+		if !s.dispatch.isSettling() && w.pool.cohort.isPreempted(w) {
 			s.preempt(w)
 			return
 		}
 	case w.duty == yielding:
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
-	case s.adopt(w, a):
+	case s.resume(w, a):
 	case s.cfg.Apart || w.stopping == a || s.inFlight.running(w.pool, a) != nil:
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
 	default:
-		s.foster(w, a)
+		s.keepOrphan(w, a)
 	}
 	s.calls.answer(w, Reply{Do: Continue, NextSync: s.calls.next(w)})
 }
@@ -169,7 +169,7 @@ func (s *State) completes(w *worker, e ending) {
 	}
 	w.reported = e
 	if !repeated {
-		s.tooLate(w, e)
+		s.takeLate(w, e)
 	}
 	if s.reconcile(w, running) {
 		return
@@ -203,8 +203,8 @@ func (s *State) completes(w *worker, e ending) {
 	}
 }
 
-// tooLate takes the result of a task that a worker was to stop for another one, before it heard of that.
-func (s *State) tooLate(w *worker, e ending) {
+// takeLate takes the result of a task that a worker was to stop for another one, before it heard of that.
+func (s *State) takeLate(w *worker, e ending) {
 	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
 	}
@@ -222,7 +222,7 @@ func (s *State) tooLate(w *worker, e ending) {
 // scheduler was started anew, and somebody will.
 func (s *State) unexpected(w *worker, e ending) {
 	a, resp := e.action, e.response
-	if s.adopt(w, a) {
+	if s.resume(w, a) {
 		s.conclude(w, e)
 	} else if t := s.inFlight.running(w.pool, a); t != nil {
 		s.overtake(t, w, resp)
@@ -256,8 +256,8 @@ func (s *State) reconcile(w *worker, a action) bool {
 	return false
 }
 
-// adopt gives a worker the waiting task of an action that it runs already.
-func (s *State) adopt(w *worker, a action) bool {
+// resume gives a worker the waiting task of an action that it runs already.
+func (s *State) resume(w *worker, a action) bool {
 	t := s.inFlight.waiting(w.pool, a)
 	if t == nil {
 		return false
@@ -279,14 +279,14 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	s.finish(t, resp)
 }
 
-// foster keeps an action that a worker runs and no client has asked for, as
+// keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
-func (s *State) foster(w *worker, a action) {
+func (s *State) keepOrphan(w *worker, a action) {
 	t := &task{action: a, queued: s.now, attempts: 1, pool: w.pool}
 	t.begin(w, s.now)
 	t.run.inherited = true
 	t.timer.owner, t.item.Owner = t, t
-	w.pool.tree.Start(&t.item, &w.seat, s.now, w.queue.cost())
+	w.pool.tree.Start(&t.item, &w.entry, s.now, w.queue.cost())
 	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
 	s.inFlight.add(t)
 	s.dispatch.executing++

@@ -199,7 +199,7 @@ func (t *task) expected(class uint32) time.Duration {
 func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
 	largest = w.queue.class
 	fits := func(q *queue) bool {
-		return (q.served() || !t.impatient && q.declared) && q.hasRoom(t.spec.Instance)
+		return (q.served() || !t.impatient && q.declared) && q.admits(t.spec.Instance)
 	}
 	if q := w.pool.largest(fits); q != nil {
 		largest = max(largest, q.class)
@@ -226,11 +226,11 @@ func (t *task) rival() *worker {
 	if t.pool.cohort != nil || q == nil || q.class <= t.worker().queue.class {
 		return nil
 	}
-	seat := t.pool.tree.Nearest(&t.item, q.class)
-	if seat == nil {
+	idle := t.pool.tree.Nearest(&t.item, q.class)
+	if idle == nil {
 		return nil
 	}
-	return seat.Owner.(*worker)
+	return idle.Owner.(*worker)
 }
 
 // mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be
@@ -246,7 +246,7 @@ func (t *task) recharge(w *worker, now time.Time) {
 		cost += t.run.race.worker.queue.cost()
 	}
 	t.pool.tree.Finish(&t.item)
-	t.pool.tree.Start(&t.item, &w.seat, now, cost)
+	t.pool.tree.Start(&t.item, &w.entry, now, cost)
 }
 
 // decides reports whether what a worker of a race reports ends it: a failure of the first run does not,

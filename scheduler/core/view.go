@@ -203,7 +203,7 @@ func (s *View) SizeClasses(spec *Operation) (classes []SizeClass) {
 		return nil
 	}
 	for _, other := range q.pool.queues {
-		if (other.expected() || other == q) && other.hasRoom(spec.Instance) {
+		if (other.expected() || other == q) && other.admits(spec.Instance) {
 			classes = append(classes, SizeClass{Size: other.class, Wait: other.wait()})
 		}
 	}

@@ -30,9 +30,9 @@ type worker struct {
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
-	// seat is its place in the pool's tree, where it waits while it is idle. A call is
+	// entry is its place in the pool's tree, where it waits while it is idle. A call is
 	// also held, without that, while the worker is drained or State settles.
-	seat fair.Seat
+	entry fair.Worker
 	// timer is the end of the hold, or else of the worker.
 	timer timer
 }
@@ -81,7 +81,7 @@ type ending struct {
 }
 
 // unidle takes a worker from the idle ones, if it is there.
-func (w *worker) unidle() { w.pool.tree.Unwait(&w.seat) }
+func (w *worker) unidle() { w.pool.tree.Unwait(&w.entry) }
 
 // attribute is what patterns see of a worker: its identity.
 func (w *worker) attribute(name string) (string, bool) {

@@ -17,7 +17,7 @@ type branch struct {
 	// order is that of creation.
 	order    uint64
 	children map[string]*branch
-	// refs counts the entries and the seats that are here, not below.
+	// refs counts the entries and the workers that are here, not below.
 	refs int
 
 	weight float64
@@ -27,17 +27,17 @@ type branch struct {
 	// one was that started last.
 	served, clock float64
 
-	// shelves are those lanes in which something waits, or somebody is idle, here
+	// backlogs are those kinds in which something waits, or somebody is idle, here
 	// or below.
-	shelves []*shelf
+	backlogs []*backlog
 }
 
-// A shelf is one lane of a branch.
-type shelf struct {
+// A backlog is what a branch has for one kind of workers.
+type backlog struct {
 	branch *branch
-	lane   uint32
-	// up is the parent's shelf of the same lane.
-	up *shelf
+	kind   uint32
+	// up is the parent's backlog of the same kind.
+	up *backlog
 
 	// queued counts the entries that wait here and below.
 	queued int
@@ -48,7 +48,7 @@ type shelf struct {
 	byTurn heap[byTurn]
 	byBest heap[byBest]
 
-	// turn and rank are the shelf's own places in up; 0 is none.
+	// turn and rank are the backlog's own places in up; 0 is none.
 	turn, rank int32
 	// best is the best priority that waits, factor what it and the weight multiply
 	// running work by, score the product.
@@ -56,30 +56,30 @@ type shelf struct {
 	factor, score float64
 	grade         Grade
 
-	// idle counts the seats that wait here and below; seats are those here, nearer
+	// idle counts the workers that wait here and below; workers are those here, nearer
 	// the children that have some.
-	idle   int
-	seats  list[Seat]
-	nearer list[shelf]
-	beside links[shelf]
+	idle    int
+	workers list[Worker]
+	nearer  list[backlog]
+	beside  links[backlog]
 }
 
-// byTurn orders shelves by who goes first, byBest by priority. They hold what their
-// shelf said when it was placed last.
+// byTurn orders backlogs by who goes first, byBest by priority. They hold what their
+// backlog said when it was placed last.
 type (
 	byTurn struct {
 		grade         Grade
 		score, served float64
 		order         uint64
-		shelf         *shelf
+		backlog       *backlog
 	}
 	byBest struct {
-		best  int32
-		shelf *shelf
+		best    int32
+		backlog *backlog
 	}
 )
 
-func (s *shelf) byTurnNow() byTurn {
+func (s *backlog) byTurnNow() byTurn {
 	return byTurn{s.grade, s.score, s.branch.served, s.branch.order, s}
 }
 
@@ -95,11 +95,11 @@ func (s byTurn) before(o byTurn) bool {
 	return s.order < o.order
 }
 
-func (s byTurn) moved(slot int32) { s.shelf.turn = slot }
+func (s byTurn) moved(slot int32) { s.backlog.turn = slot }
 
 func (s byBest) before(o byBest) bool { return s.best < o.best }
 
-func (s byBest) moved(slot int32) { s.shelf.rank = slot }
+func (s byBest) moved(slot int32) { s.backlog.rank = slot }
 
 // share returns what a priority and a weight multiply running work by.
 func share(priority int32, weight float64) float64 {
@@ -110,56 +110,56 @@ func share(priority int32, weight float64) float64 {
 	return math.Exp2(float64(p)/priorityStep) / weight
 }
 
-// shelf returns the shelf of a lane, nil if there is none.
-func (b *branch) shelf(lane uint32) *shelf {
-	for _, s := range b.shelves {
-		if s.lane == lane {
+// backlog returns the backlog of a kind, nil if there is none.
+func (b *branch) backlog(kind uint32) *backlog {
+	for _, s := range b.backlogs {
+		if s.kind == kind {
 			return s
 		}
 	}
 	return nil
 }
 
-// makeShelf returns the shelf of a lane, made if need be.
-func (b *branch) makeShelf(lane uint32) *shelf {
-	s := b.shelf(lane)
+// makeBacklog returns the backlog of a kind, made if need be.
+func (b *branch) makeBacklog(kind uint32) *backlog {
+	s := b.backlog(kind)
 	if s == nil {
-		s = &shelf{branch: b, lane: lane}
+		s = &backlog{branch: b, kind: kind}
 		if b.parent != nil {
-			s.up = b.parent.makeShelf(lane)
+			s.up = b.parent.makeBacklog(kind)
 		}
-		b.shelves = append(b.shelves, s)
+		b.backlogs = append(b.backlogs, s)
 	}
 	return s
 }
 
-// tidy drops a shelf that is of no use.
-func (s *shelf) tidy() {
+// tidy drops a backlog that is of no use.
+func (s *backlog) tidy() {
 	if s.queued > 0 || s.idle > 0 {
 		return
 	}
-	shelves := s.branch.shelves
-	for i := range shelves {
-		if shelves[i] == s {
-			last := len(shelves) - 1
-			shelves[i], shelves[last] = shelves[last], nil
-			s.branch.shelves = shelves[:last]
+	backlogs := s.branch.backlogs
+	for i := range backlogs {
+		if backlogs[i] == s {
+			last := len(backlogs) - 1
+			backlogs[i], backlogs[last] = backlogs[last], nil
+			s.branch.backlogs = backlogs[:last]
 			return
 		}
 	}
 }
 
 // head returns the best priority of what waits; something does.
-func (s *shelf) head() int32 {
+func (s *backlog) head() int32 {
 	if s.entries.len() > 0 {
 		return s.entries.first().priority
 	}
 	return s.byBest[0].best
 }
 
-// place puts a shelf where it belongs among its siblings, after any change of what
-// waits or runs below it. The root's shelves have no siblings.
-func (t *Tree) place(s *shelf) {
+// place puts a backlog where it belongs among its siblings, after any change of what
+// waits or runs below it. The root's backlogs have no siblings.
+func (t *Tree) place(s *backlog) {
 	up := s.up
 	if up == nil {
 		return
@@ -179,7 +179,7 @@ func (t *Tree) place(s *shelf) {
 	s.score = float64(s.branch.running) * s.factor
 	s.grade = Share
 	if t.admit != nil && up.up == nil {
-		s.grade = t.admit(s.lane, s.branch.key)
+		s.grade = t.admit(s.kind, s.branch.key)
 	}
 	switch {
 	case s.grade == Wait:
@@ -192,16 +192,16 @@ func (t *Tree) place(s *shelf) {
 	}
 }
 
-// takeOut removes a shelf with nothing in it from its siblings.
-func (s *shelf) takeOut() {
+// takeOut removes a backlog with nothing in it from its siblings.
+func (s *backlog) takeOut() {
 	s.takeTurn()
 	if s.rank > 0 {
 		s.up.byBest.remove(s.rank)
 	}
 }
 
-// takeTurn removes a shelf from those that may run.
-func (s *shelf) takeTurn() {
+// takeTurn removes a backlog from those that may run.
+func (s *backlog) takeTurn() {
 	if s.turn > 0 {
 		s.up.byTurn.remove(s.turn)
 	}
@@ -209,7 +209,7 @@ func (s *shelf) takeTurn() {
 
 // catchUp moves a branch that had nothing to run to the time of its siblings.
 func (b *branch) catchUp() {
-	for _, s := range b.shelves {
+	for _, s := range b.backlogs {
 		if s.turn > 0 {
 			return
 		}

@@ -6,8 +6,8 @@ import (
 )
 
 // check returns what is wrong with a tree; "" if nothing is. It is given all
-// entries and seats there are.
-func (t *Tree) check(entries []*Entry, seats []*Seat) string {
+// entries and workers there are.
+func (t *Tree) check(entries []*Entry, workers []*Worker) string {
 	refs := map[*branch]int{}
 	runs := map[*branch]map[*Item]bool{}
 	for _, e := range entries {
@@ -16,7 +16,7 @@ func (t *Tree) check(entries []*Entry, seats []*Seat) string {
 		}
 		refs[e.leaf]++
 		waits := false
-		if s := e.leaf.shelf(e.item.lane); s != nil {
+		if s := e.leaf.backlog(e.item.kind); s != nil {
 			waits = slices.Contains(s.entries.all(), e.place())
 		}
 		if waits != (e.item.stage == waiting) {
@@ -29,7 +29,7 @@ func (t *Tree) check(entries []*Entry, seats []*Seat) string {
 			runs[b][e.item] = true
 		}
 	}
-	for _, s := range seats {
+	for _, s := range workers {
 		if s.home != nil {
 			refs[s.home]++
 		}
@@ -51,36 +51,36 @@ func (t *Tree) checkBranch(b *branch, refs map[*branch]int, runs map[*branch]map
 	case b != t.root && b.running != sum:
 		return fmt.Sprintf("%s: running %d, want %d", name, b.running, sum)
 	}
-	lanes := map[uint32]bool{}
-	for _, s := range b.shelves {
-		if lanes[s.lane] || s.branch != b || s.queued == 0 && s.idle == 0 {
-			return fmt.Sprintf("%s: odd shelf %d: %d queued, %d idle", name, s.lane, s.queued, s.idle)
+	kinds := map[uint32]bool{}
+	for _, s := range b.backlogs {
+		if kinds[s.kind] || s.branch != b || s.queued == 0 && s.idle == 0 {
+			return fmt.Sprintf("%s: odd backlog %d: %d queued, %d idle", name, s.kind, s.queued, s.idle)
 		}
-		lanes[s.lane] = true
+		kinds[s.kind] = true
 		if problem := s.check(); problem != "" {
-			return fmt.Sprintf("%s, lane %d: %s", name, s.lane, problem)
+			return fmt.Sprintf("%s, kind %d: %s", name, s.kind, problem)
 		}
 	}
 	for _, child := range b.children {
 		if problem := t.checkBranch(child, refs, runs); problem != "" {
 			return problem
 		}
-		for _, s := range child.shelves {
-			if s.up != b.shelf(s.lane) || s.up == nil {
-				return name + ": a child's shelf is below no shelf"
+		for _, s := range child.backlogs {
+			if s.up != b.backlog(s.kind) || s.up == nil {
+				return name + ": a child's backlog is below no backlog"
 			}
 		}
 	}
 	return ""
 }
 
-func (s *shelf) check() string {
+func (s *backlog) check() string {
 	queued, idle := s.entries.len(), 0
-	for x := s.seats.first; x != nil; x = x.next {
+	for x := s.workers.first; x != nil; x = x.next {
 		idle++
 	}
 	for _, child := range s.branch.children {
-		c := child.shelf(s.lane)
+		c := child.backlog(s.kind)
 		if c == nil {
 			continue
 		}
@@ -106,13 +106,13 @@ func (s *shelf) check() string {
 		}
 		return true
 	}
-	if !slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].shelf.turn }) ||
-		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].shelf.rank }) {
+	if !slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].backlog.turn }) ||
+		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].backlog.rank }) {
 		return "a slot is wrong"
 	}
 	for _, child := range s.byTurn {
-		if child != child.shelf.byTurnNow() {
-			return fmt.Sprintf("child %q: its turn is out of date", child.shelf.branch.key)
+		if child != child.backlog.byTurnNow() {
+			return fmt.Sprintf("child %q: its turn is out of date", child.backlog.branch.key)
 		}
 	}
 	if problem := s.entries.check(); problem != "" {

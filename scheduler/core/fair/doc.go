@@ -5,7 +5,7 @@
 // what runs belongs to its leaves. In each branch, the child goes first that has
 // the least running work relative to its weight. Within a leaf, it is priority,
 // then what came back from a lost worker, then the longest expected duration,
-// then age. The tree also knows where each worker was of use last (its Seat), to
+// then age. The tree also knows where each worker was of use last, to
 // keep it there for a while, and to find the idle worker nearest to new work.
 //
 // Running work is a sum of costs, numbers of the caller's (size classes). A branch
@@ -28,10 +28,10 @@
 // much it would have running if nobody else had wanted the same, and nobody's
 // account changes when others join or leave.
 //
-// Lanes are kinds of workers that share one account: an item waits in one of them
+// Workers of all kinds share one account: an item waits for one of them
 // (its size class), but what runs counts in all.
 //
-// A branch exists while something below it waits, runs or has a worker's seat; so
+// A branch exists while something below it waits or runs, or a worker belongs to it; so
 // memory is bounded by work and workers. Choosing, starting and ending cost
 // O(levels · log n), and nothing looks at more than one child for each level.
 //

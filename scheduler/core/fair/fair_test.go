@@ -13,7 +13,7 @@ type farm struct {
 	tree *Tree
 	now  time.Time
 	age  uint64
-	runs map[*Seat]*Item
+	runs map[*Worker]*Item
 	// paths tell what an item is for, started counts the starts for each.
 	paths   map[*Item]string
 	started map[string]int
@@ -21,11 +21,11 @@ type farm struct {
 
 func newFarm(o Options, workers int) *farm {
 	f := &farm{
-		tree: New(o), now: time.Unix(1e9, 0), runs: map[*Seat]*Item{},
+		tree: New(o), now: time.Unix(1e9, 0), runs: map[*Worker]*Item{},
 		paths: map[*Item]string{}, started: map[string]int{},
 	}
 	for range workers {
-		f.runs[&Seat{}] = nil
+		f.runs[&Worker{}] = nil
 	}
 	return f
 }
@@ -42,7 +42,7 @@ func (f *farm) add(path string, priority int32, n int) {
 }
 
 // work has a worker end what it runs, and start what is next, which path it returns.
-func (f *farm) work(s *Seat, cost int64) string {
+func (f *farm) work(s *Worker, cost int64) string {
 	if it := f.runs[s]; it != nil {
 		f.tree.Finish(it)
 		f.tree.Detach(it.entries.first.owner)
@@ -133,18 +133,18 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestCosts sees that an item of cost 8 counts as eight of cost 1, in any lane.
+// TestCosts sees that an item of cost 8 counts as eight of cost 1, in any kind.
 func TestCosts(t *testing.T) {
 	f := newFarm(Options{Levels: make([]Level, 1)}, 0)
 	f.add("a", 0, 20)
-	f.work(&Seat{}, 8)
+	f.work(&Worker{}, 8)
 	f.add("b", 0, 20)
 	for range 8 {
-		if got := f.work(&Seat{}, 1); got != "b" {
+		if got := f.work(&Worker{}, 1); got != "b" {
 			t.Fatalf("started %s, want b", got)
 		}
 	}
-	f.work(&Seat{}, 1) // 8 to 8, and b has had as much: a is older
+	f.work(&Worker{}, 1) // 8 to 8, and b has had as much: a is older
 	if f.started["a"] != 2 {
 		t.Errorf("started %v", f.started)
 	}
@@ -163,13 +163,13 @@ func TestJoined(t *testing.T) {
 		f.tree.Attach(&entries[i], it, strings.Split(path, "/"), Rank{Priority: []int32{500, 20, 300}[i], Age: 100})
 	}
 	f.tree.Enqueue(it, 0, false)
-	seat := &Seat{}
-	got := f.work(&Seat{}, 1) + " " + f.work(&Seat{}, 1) + " " + f.work(seat, 1)
+	worker := &Worker{}
+	got := f.work(&Worker{}, 1) + " " + f.work(&Worker{}, 1) + " " + f.work(worker, 1)
 	if got != "a/x b/x joined" {
 		t.Errorf("started %s", got)
 	}
-	if seat.home != f.tree.root {
-		t.Errorf("the worker belongs to %q", seat.home.key)
+	if worker.home != f.tree.root {
+		t.Errorf("the worker belongs to %q", worker.home.key)
 	}
 	running := map[string]int64{}
 	for v := range f.tree.Branches(0) {
@@ -197,23 +197,23 @@ func TestAdmit(t *testing.T) {
 	for i := range 1000 {
 		f.add(fmt.Sprint("held", i), 0, 1)
 	}
-	if got := f.work(&Seat{}, 1); got != "" {
+	if got := f.work(&Worker{}, 1); got != "" {
 		t.Fatalf("started %s", got)
 	}
 	grades["late"], grades["first"] = Share, First
 	f.add("late", 0, 2)
 	asked = 0
-	if got := f.work(&Seat{}, 1); got != "late" || asked > 4 {
+	if got := f.work(&Worker{}, 1); got != "late" || asked > 4 {
 		t.Errorf("started %s and asked %d times", got, asked)
 	}
 	f.add("first", 1000, 2)
-	if got := f.work(&Seat{}, 1) + f.work(&Seat{}, 1); got != "firstfirst" {
+	if got := f.work(&Worker{}, 1) + f.work(&Worker{}, 1); got != "firstfirst" {
 		t.Errorf("started %s", got)
 	}
 	grades["held7"] = First
 	f.tree.Reconsider("held7")
 	f.tree.Reconsider("unknown")
-	if got := f.work(&Seat{}, 1); got != "held7" {
+	if got := f.work(&Worker{}, 1); got != "held7" {
 		t.Errorf("started %s", got)
 	}
 }
@@ -225,14 +225,14 @@ func BenchmarkNextStart(b *testing.B) {
 			for i := range n {
 				f.add(fmt.Sprintf("%d/%d/%d", i%20, i%400, i%10_000), 0, 1)
 			}
-			var seats []*Seat
+			var workers []*Worker
 			for s := range f.runs {
 				f.work(s, 1)
-				seats = append(seats, s)
+				workers = append(workers, s)
 			}
 			i := 0
 			for b.Loop() {
-				s := seats[i%len(seats)]
+				s := workers[i%len(workers)]
 				it := f.runs[s]
 				f.tree.Finish(it)
 				f.tree.Enqueue(it, 0, false)
@@ -252,18 +252,18 @@ func TestNextOf(t *testing.T) {
 	for _, path := range []string{"a/x", "b/x", "b/y", "held/x"} {
 		f.add(path, 0, 2)
 	}
-	seat := &Seat{}
+	worker := &Worker{}
 	for key, want := range map[string]string{"a": "a/x", "b": "b/x", "held": "", "unknown": ""} {
-		if got := f.paths[f.tree.NextOf(seat, key, f.now)]; got != want {
+		if got := f.paths[f.tree.NextOf(worker, key, f.now)]; got != want {
 			t.Errorf("of %q %q is next, want %q", key, got, want)
 		}
 	}
-	if it := f.tree.NextOf(&Seat{Lane: 1}, "a", f.now); it != nil {
-		t.Error("something is next in a lane in which nothing waits")
+	if it := f.tree.NextOf(&Worker{Kind: 1}, "a", f.now); it != nil {
+		t.Error("something is next in a kind in which nothing waits")
 	}
-	it := f.tree.NextOf(seat, "b", f.now)
-	f.tree.Start(it, seat, f.now, 1)
-	if got := f.paths[f.tree.NextOf(seat, "b", f.now)]; got != "b/y" {
+	it := f.tree.NextOf(worker, "b", f.now)
+	f.tree.Start(it, worker, f.now, 1)
+	if got := f.paths[f.tree.NextOf(worker, "b", f.now)]; got != "b/y" {
 		t.Errorf("%q is next after b/x has started", got)
 	}
 }
@@ -273,7 +273,7 @@ func TestNextOf(t *testing.T) {
 func TestTurnsDoNotEnd(t *testing.T) {
 	f := newFarm(Options{Levels: make([]Level, 1)}, 0)
 	f.add("slow", maxSteps, 20_000)
-	var s Seat
+	var s Worker
 	for range 20_000 {
 		f.work(&s, 8)
 	}

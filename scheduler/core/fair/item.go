@@ -9,12 +9,12 @@ type Item struct {
 	Owner any
 
 	stage stage
-	lane  uint32
+	kind  uint32
 	cost  int64
 	// entries are those of the operations that want it.
 	entries list[Entry]
-	// seat is that of the worker that runs it.
-	seat *Seat
+	// worker runs it.
+	worker *Worker
 	// charges counts, while it runs with more than one entry, the entries below
 	// each branch that pays for it.
 	charges map[*branch]int

@@ -15,28 +15,28 @@ type model struct {
 	limit   map[string]int64 // running work of branches of the first level; none: no limit
 	reserve map[string]int64 // below it such a branch goes first
 	items   []*modelItem
-	seats   []*modelSeat
+	workers []*modelWorker
 
-	// What branches remember while they exist, and which lanes of them are open.
+	// What branches remember while they exist, and which kinds of them are open.
 	served, clock map[string]float64
 	order         map[string]int
 	made          int
 	open          map[string]bool
-	// idleSince orders the branches, by lane, that somebody idle is in or below.
-	idleSince map[laneOf]int
+	// idleSince orders the branches, by kind, that somebody idle is in or below.
+	idleSince map[kindOf]int
 	idled     int
 }
 
-type laneOf struct {
+type kindOf struct {
 	branch string
-	lane   uint32
+	kind   uint32
 }
 
 type modelItem struct {
 	stage   stage
-	lane    uint32
+	kind    uint32
 	cost    int64
-	seat    *modelSeat
+	worker  *modelWorker
 	entries []*modelEntry
 }
 
@@ -46,8 +46,8 @@ type modelEntry struct {
 	returned bool
 }
 
-type modelSeat struct {
-	lane  uint32
+type modelWorker struct {
+	kind  uint32
 	home  string
 	since [MaxLevels]time.Time
 	kept  [MaxLevels]bool
@@ -59,7 +59,7 @@ func newModel(levels []Level) *model {
 	return &model{
 		levels: levels, limit: map[string]int64{}, reserve: map[string]int64{},
 		served: map[string]float64{}, clock: map[string]float64{}, order: map[string]int{},
-		open: map[string]bool{}, idleSince: map[laneOf]int{},
+		open: map[string]bool{}, idleSince: map[kindOf]int{},
 	}
 }
 
@@ -102,11 +102,11 @@ func (m *model) running(b string) (sum int64) {
 	return sum
 }
 
-// best returns the best priority that waits below b in a lane.
-func (m *model) best(b string, lane uint32) (best int32, some bool) {
+// best returns the best priority that waits below b in a kind.
+func (m *model) best(b string, kind uint32) (best int32, some bool) {
 	for _, it := range m.items {
 		for _, e := range it.entries {
-			if it.stage == waiting && it.lane == lane && isBelow(e.leaf, b) && (!some || e.Priority < best) {
+			if it.stage == waiting && it.kind == kind && isBelow(e.leaf, b) && (!some || e.Priority < best) {
 				best, some = e.Priority, true
 			}
 		}
@@ -114,8 +114,8 @@ func (m *model) best(b string, lane uint32) (best int32, some bool) {
 	return best, some
 }
 
-func (m *model) factor(b string, lane uint32) float64 {
-	best, _ := m.best(b, lane)
+func (m *model) factor(b string, kind uint32) float64 {
+	best, _ := m.best(b, kind)
 	p := math.Max(-2000, math.Min(2000, float64(best)))
 	return math.Exp2(p/100) / m.weight(b)
 }
@@ -132,15 +132,15 @@ func (m *model) grade(key string) Grade {
 }
 
 // mayRun reports whether something waits below b that is not held.
-func (m *model) mayRun(b string, lane uint32) bool {
-	_, some := m.best(b, lane)
+func (m *model) mayRun(b string, kind uint32) bool {
+	_, some := m.best(b, kind)
 	return some && (depthOf(b) > 1 || m.grade(keyOf(b)) != Wait)
 }
 
 // children returns the branches right below b that may have something start.
-func (m *model) children(b string, lane uint32) (all []string) {
+func (m *model) children(b string, kind uint32) (all []string) {
 	for child := range m.order {
-		if parentOf(child) == b && m.mayRun(child, lane) {
+		if parentOf(child) == b && m.mayRun(child, kind) {
 			all = append(all, child)
 		}
 	}
@@ -148,15 +148,15 @@ func (m *model) children(b string, lane uint32) (all []string) {
 }
 
 // turn returns the child of b whose turn it is; "" if there is none.
-func (m *model) turn(b string, lane uint32) string {
-	children := m.children(b, lane)
+func (m *model) turn(b string, kind uint32) string {
+	children := m.children(b, kind)
 	if len(children) == 0 {
 		return ""
 	}
 	return slices.MinFunc(children, func(x, y string) int {
 		return cmp.Or(
 			-cmp.Compare(m.gradeOf(x), m.gradeOf(y)),
-			cmp.Compare(float64(m.running(x))*m.factor(x, lane), float64(m.running(y))*m.factor(y, lane)),
+			cmp.Compare(float64(m.running(x))*m.factor(x, kind), float64(m.running(y))*m.factor(y, kind)),
 			cmp.Compare(m.served[x], m.served[y]),
 			cmp.Compare(m.order[x], m.order[y]),
 		)
@@ -170,12 +170,12 @@ func (m *model) gradeOf(b string) Grade {
 	return m.grade(keyOf(b))
 }
 
-// next returns what the worker of a seat is to run.
-func (m *model) next(s *modelSeat, now time.Time) *modelItem {
+// next returns what a worker is to run.
+func (m *model) next(s *modelWorker, now time.Time) *modelItem {
 	s.next, s.kept = nil, [MaxLevels]bool{}
 	at := ""
 	for depth, level := range m.levels {
-		turn := m.turn(at, s.lane)
+		turn := m.turn(at, s.kind)
 		if turn == "" {
 			return nil
 		}
@@ -184,7 +184,7 @@ func (m *model) next(s *modelSeat, now time.Time) *modelItem {
 			all := above(s.home)
 			own = all[len(all)-1-depth]
 		}
-		if own != "" && own != turn && m.mayRun(own, s.lane) && m.gradeOf(own) == m.gradeOf(turn) && now.Sub(s.since[depth]) < level.Stickiness {
+		if own != "" && own != turn && m.mayRun(own, s.kind) && m.gradeOf(own) == m.gradeOf(turn) && now.Sub(s.since[depth]) < level.Stickiness {
 			turn, s.kept[depth] = own, true
 		}
 		at = turn
@@ -192,7 +192,7 @@ func (m *model) next(s *modelSeat, now time.Time) *modelItem {
 	var first *modelEntry
 	for _, it := range m.items {
 		for _, e := range it.entries {
-			if it.stage == waiting && it.lane == s.lane && e.leaf == at && (first == nil || e.sooner(first)) {
+			if it.stage == waiting && it.kind == s.kind && e.leaf == at && (first == nil || e.sooner(first)) {
 				first, s.next = e, it
 			}
 		}
@@ -215,8 +215,8 @@ func (e *modelEntry) sooner(f *modelEntry) bool {
 	) < 0
 }
 
-// start has a seat run an item.
-func (m *model) start(it *modelItem, s *modelSeat, now time.Time, cost int64) {
+// start has a worker run an item.
+func (m *model) start(it *modelItem, s *modelWorker, now time.Time, cost int64) {
 	paid := map[string]bool{}
 	for _, e := range it.entries {
 		for _, b := range above(e.leaf) {
@@ -225,10 +225,10 @@ func (m *model) start(it *modelItem, s *modelSeat, now time.Time, cost int64) {
 			}
 			paid[b] = true
 			m.clock[parentOf(b)] = max(m.clock[parentOf(b)], m.served[b])
-			m.served[b] += float64(cost) * m.factor(b, it.lane)
+			m.served[b] += float64(cost) * m.factor(b, it.kind)
 		}
 	}
-	it.stage, it.cost, it.seat = running, cost, s
+	it.stage, it.cost, it.worker = running, cost, s
 	if len(it.entries) == 0 {
 		return
 	}
@@ -256,7 +256,7 @@ func (m *model) join(e *modelEntry, it *modelItem) {
 		}
 	}
 	it.entries = append(it.entries, e)
-	if s := it.seat; s != nil && it.stage == running {
+	if s := it.worker; s != nil && it.stage == running {
 		if len(it.entries) == 1 {
 			s.home = e.leaf
 		} else {
@@ -268,7 +268,7 @@ func (m *model) join(e *modelEntry, it *modelItem) {
 // settle forgets branches of no use and opens those that something may now run of.
 func (m *model) settle() {
 	for b := range m.order {
-		used := slices.ContainsFunc(m.seats, func(s *modelSeat) bool { return isBelow(s.home, b) }) ||
+		used := slices.ContainsFunc(m.workers, func(s *modelWorker) bool { return isBelow(s.home, b) }) ||
 			slices.ContainsFunc(m.items, func(it *modelItem) bool {
 				return slices.ContainsFunc(it.entries, func(e *modelEntry) bool { return isBelow(e.leaf, b) })
 			})
@@ -288,34 +288,34 @@ func (m *model) settle() {
 	}
 }
 
-// wait and unwait make a seat idle or not.
-func (m *model) wait(s *modelSeat) {
+// wait and unwait make a worker idle or not.
+func (m *model) wait(s *modelWorker) {
 	m.idled++
 	s.idle = m.idled
 	for _, b := range append(above(s.home), "") {
-		if m.idleSince[laneOf{b, s.lane}] == 0 {
-			m.idleSince[laneOf{b, s.lane}] = m.idled
+		if m.idleSince[kindOf{b, s.kind}] == 0 {
+			m.idleSince[kindOf{b, s.kind}] = m.idled
 		}
 	}
 }
 
-func (m *model) unwait(s *modelSeat) {
+func (m *model) unwait(s *modelWorker) {
 	s.idle = 0
 	for _, b := range append(above(s.home), "") {
-		if !slices.ContainsFunc(m.seats, func(o *modelSeat) bool {
-			return o.idle > 0 && o.lane == s.lane && isBelow(o.home, b)
+		if !slices.ContainsFunc(m.workers, func(o *modelWorker) bool {
+			return o.idle > 0 && o.kind == s.kind && isBelow(o.home, b)
 		}) {
-			delete(m.idleSince, laneOf{b, s.lane})
+			delete(m.idleSince, kindOf{b, s.kind})
 		}
 	}
 }
 
-// nearest returns the idle seat nearest to an item.
-func (m *model) nearest(it *modelItem, lane uint32) *modelSeat {
+// nearest returns the idle worker nearest to an item.
+func (m *model) nearest(it *modelItem, kind uint32) *modelWorker {
 	near, some := "", false
 	for _, e := range it.entries {
-		for _, s := range m.seats {
-			if s.idle == 0 || s.lane != lane {
+		for _, s := range m.workers {
+			if s.idle == 0 || s.kind != kind {
 				continue
 			}
 			if c := commonOf(s.home, e.leaf); !some || depthOf(c) > depthOf(near) {
@@ -327,10 +327,10 @@ func (m *model) nearest(it *modelItem, lane uint32) *modelSeat {
 		return nil
 	}
 	for {
-		var here *modelSeat
+		var here *modelWorker
 		var child string
-		for _, s := range m.seats {
-			if s.idle == 0 || s.lane != lane || !isBelow(s.home, near) {
+		for _, s := range m.workers {
+			if s.idle == 0 || s.kind != kind || !isBelow(s.home, near) {
 				continue
 			}
 			if s.home == near {
@@ -341,7 +341,7 @@ func (m *model) nearest(it *modelItem, lane uint32) *modelSeat {
 			}
 			all := above(s.home)
 			c := all[len(all)-1-depthOf(near)]
-			if child == "" || m.idleSince[laneOf{c, lane}] < m.idleSince[laneOf{child, lane}] {
+			if child == "" || m.idleSince[kindOf{c, kind}] < m.idleSince[kindOf{child, kind}] {
 				child = c
 			}
 		}

@@ -47,9 +47,9 @@ type (
 		model *modelEntry
 		of    *twinItem
 	}
-	twinSeat struct {
-		*Seat
-		model *modelSeat
+	twinWorker struct {
+		*Worker
+		model *modelWorker
 		runs  *twinItem
 	}
 )
@@ -63,7 +63,7 @@ type life struct {
 
 	items   []*twinItem
 	entries []*twinEntry
-	seats   []*twinSeat
+	workers []*twinWorker
 	age     uint64
 }
 
@@ -127,15 +127,15 @@ func (l *life) step() {
 	}
 }
 
-func (l *life) seat() *twinSeat {
-	if i := l.pick(7); i < len(l.seats) {
-		return l.seats[i]
+func (l *life) worker() *twinWorker {
+	if i := l.pick(7); i < len(l.workers) {
+		return l.workers[i]
 	}
-	lane := uint32(1 + l.pick(4)/3)
-	s := &twinSeat{Seat: &Seat{Lane: lane}, model: &modelSeat{lane: lane}}
+	kind := uint32(1 + l.pick(4)/3)
+	s := &twinWorker{Worker: &Worker{Kind: kind}, model: &modelWorker{kind: kind}}
 	s.Owner = s
-	l.seats = append(l.seats, s)
-	l.model.seats = append(l.model.seats, s.model)
+	l.workers = append(l.workers, s)
+	l.model.workers = append(l.model.workers, s.model)
 	return s
 }
 
@@ -178,31 +178,31 @@ func (l *life) submit() {
 }
 
 func (l *life) enqueue(it *twinItem, returned bool) {
-	lane := uint32(1 + l.pick(4)/3)
-	l.tree.Enqueue(it.Item, lane, returned)
-	it.model.stage, it.model.lane = waiting, lane
+	kind := uint32(1 + l.pick(4)/3)
+	l.tree.Enqueue(it.Item, kind, returned)
+	it.model.stage, it.model.kind = waiting, kind
 	for _, e := range it.model.entries {
 		e.returned = e.returned || returned
 	}
 	l.model.settle()
-	seat, want := l.tree.Nearest(it.Item, lane), l.model.nearest(it.model, lane)
-	if (seat == nil) != (want == nil) || seat != nil && seat.Owner.(*twinSeat).model != want {
-		l.t.Fatalf("nearest is %+v, want %+v", seat, want)
+	worker, want := l.tree.Nearest(it.Item, kind), l.model.nearest(it.model, kind)
+	if (worker == nil) != (want == nil) || worker != nil && worker.Owner.(*twinWorker).model != want {
+		l.t.Fatalf("nearest is %+v, want %+v", worker, want)
 	}
-	if seat != nil {
-		l.start(it, seat.Owner.(*twinSeat))
+	if worker != nil {
+		l.start(it, worker.Owner.(*twinWorker))
 	}
 }
 
-func (l *life) start(it *twinItem, s *twinSeat) {
+func (l *life) start(it *twinItem, s *twinWorker) {
 	if s.Waits() {
-		l.tree.Unwait(s.Seat)
+		l.tree.Unwait(s.Worker)
 		l.model.unwait(s.model)
 	}
 	cost := int64(1 + l.pick(3))
 	s.runs = it
 	// In one go for whoever is asked for a grade.
-	l.tree.Start(it.Item, s.Seat, l.now, cost)
+	l.tree.Start(it.Item, s.Worker, l.now, cost)
 	l.model.start(it.model, s.model, l.now, cost)
 }
 
@@ -249,11 +249,11 @@ func (l *life) drop(it *twinItem) {
 
 // next has a worker that is free start what is next.
 func (l *life) next() {
-	s := l.seat()
+	s := l.worker()
 	if s.runs != nil || s.Waits() {
 		return
 	}
-	it, want := l.tree.Next(s.Seat, l.now), l.model.next(s.model, l.now)
+	it, want := l.tree.Next(s.Worker, l.now), l.model.next(s.model, l.now)
 	if it == nil && want == nil {
 		return
 	}
@@ -265,14 +265,14 @@ func (l *life) next() {
 
 // end ends what a worker runs: it is done, or it is lost and waits again.
 func (l *life) end() {
-	s := l.seat()
+	s := l.worker()
 	it := s.runs
 	if it == nil {
 		return
 	}
 	s.runs = nil
 	l.tree.Finish(it.Item)
-	it.model.stage, it.model.seat = apart, nil
+	it.model.stage, it.model.worker = apart, nil
 	if l.pick(3) > 0 || len(it.model.entries) == 0 {
 		l.drop(it)
 	} else {
@@ -283,23 +283,23 @@ func (l *life) end() {
 
 // idle has a worker wait that is free and has nothing to run.
 func (l *life) idle() {
-	s := l.seat()
+	s := l.worker()
 	if s.runs == nil && !s.Waits() {
-		l.tree.Wait(s.Seat)
+		l.tree.Wait(s.Worker)
 		l.model.wait(s.model)
 	}
 }
 
 func (l *life) rare() {
-	switch s := l.seat(); l.pick(4) {
+	switch s := l.worker(); l.pick(4) {
 	case 0: // the worker goes
 		if s.runs == nil {
 			if s.Waits() {
 				l.model.unwait(s.model)
 			}
-			l.tree.Leave(s.Seat)
-			l.seats = slices.DeleteFunc(l.seats, func(x *twinSeat) bool { return x == s })
-			l.model.seats = slices.DeleteFunc(l.model.seats, func(x *modelSeat) bool { return x == s.model })
+			l.tree.Leave(s.Worker)
+			l.workers = slices.DeleteFunc(l.workers, func(x *twinWorker) bool { return x == s })
+			l.model.workers = slices.DeleteFunc(l.model.workers, func(x *modelWorker) bool { return x == s.model })
 		}
 	case 1: // it brings along an action, nobody's or one that waits
 		if it := l.item(); s.runs == nil && it != nil && it.Waits() {
@@ -331,8 +331,8 @@ func (l *life) rare() {
 // compare looks at what both say about every worker, and checks the tree.
 func (l *life) compare() {
 	l.t.Helper()
-	for _, s := range l.seats {
-		it, want := l.tree.Next(s.Seat, l.now), l.model.next(s.model, l.now)
+	for _, s := range l.workers {
+		it, want := l.tree.Next(s.Worker, l.now), l.model.next(s.model, l.now)
 		if (it == nil) != (want == nil) || it != nil && it.Owner.(*twinItem).model != want {
 			l.t.Fatalf("next is %+v, want %+v", it, want)
 		}
@@ -341,39 +341,39 @@ func (l *life) compare() {
 	for _, e := range l.entries {
 		entries = append(entries, e.Entry)
 	}
-	var seats []*Seat
-	for _, s := range l.seats {
-		seats = append(seats, s.Seat)
+	var workers []*Worker
+	for _, s := range l.workers {
+		workers = append(workers, s.Worker)
 	}
-	if problem := l.tree.check(entries, seats); problem != "" {
+	if problem := l.tree.check(entries, workers); problem != "" {
 		l.t.Fatal(problem)
 	}
-	for lane := range uint32(3) {
+	for kind := range uint32(3) {
 		waiting := 0
 		for _, it := range l.items {
-			if it.Waits() && it.lane == lane && len(it.model.entries) > 0 {
+			if it.Waits() && it.kind == kind && len(it.model.entries) > 0 {
 				waiting++
 			}
 		}
-		if n := len(l.tree.Items(lane)); n != waiting {
-			l.t.Fatalf("%d items in lane %d, want %d", n, lane, waiting)
+		if n := len(l.tree.Items(kind)); n != waiting {
+			l.t.Fatalf("%d items in kind %d, want %d", n, kind, waiting)
 		}
 	}
 }
 
 // finish ends everything: nothing is left of the tree.
 func (l *life) finish() {
-	for _, s := range l.seats {
+	for _, s := range l.workers {
 		if s.runs != nil {
 			l.tree.Finish(s.runs.Item)
 			s.runs.model.stage = apart
 		}
-		l.tree.Leave(s.Seat)
+		l.tree.Leave(s.Worker)
 	}
 	for len(l.items) > 0 {
 		l.drop(l.items[0])
 	}
-	if r := l.tree.root; len(r.children)+len(r.shelves)+r.refs > 0 {
-		l.t.Fatalf("%d branches, %d shelves and %d refs are left at the root", len(r.children), len(r.shelves), r.refs)
+	if r := l.tree.root; len(r.children)+len(r.backlogs)+r.refs > 0 {
+		l.t.Fatalf("%d branches, %d backlogs and %d refs are left at the root", len(r.children), len(r.backlogs), r.refs)
 	}
 }

@@ -37,19 +37,19 @@ const (
 type Options struct {
 	// Levels are those of the trie, the outermost first.
 	Levels []Level
-	// Admit is asked for the grade of a branch of the first level, in a lane,
+	// Admit is asked for the grade of a branch of the first level, in a kind,
 	// whenever what waits or runs below it has changed. Whoever answers calls
 	// Reconsider when his answer for a key changes for another reason. It must not
 	// call the tree. Nil: all share.
-	Admit func(lane uint32, key string) Grade
+	Admit func(kind uint32, key string) Grade
 }
 
-// A Tree holds what waits and what runs. The owner of entries, items and seats
+// A Tree holds what waits and what runs. The owner of entries, items and workers
 // uses each with one tree only, from its Attach (Wait, Start) to its Detach
 // (Leave).
 type Tree struct {
 	levels []Level
-	admit  func(lane uint32, key string) Grade
+	admit  func(kind uint32, key string) Grade
 	root   *branch
 	made   uint64
 }
@@ -125,10 +125,10 @@ func (t *Tree) Attach(e *Entry, it *Item, path []string, r Rank) {
 		t.enqueue(e)
 	case running:
 		t.charge(e)
-		if seat := it.seat; seat != nil && alone {
-			t.move(seat, leaf)
-		} else if seat != nil {
-			t.move(seat, common(seat.homeIn(t), leaf))
+		if worker := it.worker; worker != nil && alone {
+			t.move(worker, leaf)
+		} else if worker != nil {
+			t.move(worker, common(worker.homeIn(t), leaf))
 		}
 	}
 }
@@ -152,11 +152,11 @@ func (t *Tree) Detach(e *Entry) {
 	t.release(leaf)
 }
 
-// Enqueue has an item that is apart wait in a lane. One that is returned goes
+// Enqueue has an item that is apart wait in a kind. One that is returned goes
 // before all others of its priority, from now on.
-func (t *Tree) Enqueue(it *Item, lane uint32, returned bool) {
+func (t *Tree) Enqueue(it *Item, kind uint32, returned bool) {
 	it.must(apart)
-	it.stage, it.lane = waiting, lane
+	it.stage, it.kind = waiting, kind
 	for x := it.entries.first; x != nil; x = x.next {
 		x.owner.returned = x.owner.returned || returned
 		t.enqueue(x.owner)
@@ -172,15 +172,15 @@ func (t *Tree) Dequeue(it *Item) {
 	it.stage = apart
 }
 
-// Start has the worker of a seat run an item that waits, or is apart. The branches
-// above its entries pay cost for it until Finish. The seat moves to the lowest
+// Start has a worker run an item that waits, or is apart. The branches
+// above its entries pay cost for it until Finish. The worker moves to the lowest
 // branch that is above all of the entries; without any it stays.
-func (t *Tree) Start(it *Item, seat *Seat, now time.Time, cost int64) {
+func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 	if it.stage == running {
 		it.must(apart)
 	}
 	waited := it.stage == waiting
-	it.stage, it.cost, it.seat = running, cost, seat
+	it.stage, it.cost, it.worker = running, cost, worker
 	first := it.entries.first
 	if first == nil {
 		return
@@ -197,7 +197,7 @@ func (t *Tree) Start(it *Item, seat *Seat, now time.Time, cost int64) {
 		}
 		home = common(home, x.owner.leaf)
 	}
-	seat.settle(t, it, home, now)
+	worker.settle(t, it, home, now)
 }
 
 // Finish ends the run of an item, which then is apart.
@@ -206,7 +206,7 @@ func (t *Tree) Finish(it *Item) {
 	for x := it.entries.first; x != nil; x = x.next {
 		t.discharge(x.owner)
 	}
-	it.stage, it.seat, it.charges = apart, nil, nil
+	it.stage, it.worker, it.charges = apart, nil, nil
 }
 
 func (it *Item) must(s stage) {
@@ -218,7 +218,7 @@ func (it *Item) must(s stage) {
 // Reconsider asks for the grades of a branch of the first level anew.
 func (t *Tree) Reconsider(key string) {
 	if b := t.root.children[key]; b != nil {
-		for _, s := range b.shelves {
+		for _, s := range b.backlogs {
 			t.place(s)
 		}
 	}
@@ -226,7 +226,7 @@ func (t *Tree) Reconsider(key string) {
 
 // enqueue puts an entry into the ranking of its leaf.
 func (t *Tree) enqueue(e *Entry) {
-	s := e.leaf.makeShelf(e.item.lane)
+	s := e.leaf.makeBacklog(e.item.kind)
 	s.entries.insert(e.place())
 	for ; s != nil; s = s.up {
 		s.queued++
@@ -236,7 +236,7 @@ func (t *Tree) enqueue(e *Entry) {
 
 // dequeue takes an entry out of the ranking of its leaf.
 func (t *Tree) dequeue(e *Entry) {
-	s := e.leaf.shelf(e.item.lane)
+	s := e.leaf.backlog(e.item.kind)
 	s.entries.remove(e.place())
 	for ; s != nil; s = s.up {
 		s.queued--
@@ -250,7 +250,7 @@ func (t *Tree) dequeue(e *Entry) {
 // changes, as heaps need it.
 func (t *Tree) start(e *Entry) {
 	it := e.item
-	s := e.leaf.shelf(it.lane)
+	s := e.leaf.backlog(it.kind)
 	s.entries.remove(e.place())
 	for ; s != nil; s = s.up {
 		b := s.branch
@@ -304,7 +304,7 @@ func (it *Item) pays(b *branch) bool {
 }
 
 func (t *Tree) placeAll(b *branch) {
-	for _, s := range b.shelves {
+	for _, s := range b.backlogs {
 		t.place(s)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A View is one branch as it is in one lane.
+// A View is one branch as it is for one kind of workers.
 type View struct {
 	// Depth is 0 for the root, which has no Key, 1 for branches of the first level.
 	Depth int
 	Key   string
 	// Queued counts the operations that wait below, Running sums up the costs of
-	// what runs (in all lanes; 0 for the root), Idle counts the workers that belong
+	// what runs (in all kinds; 0 for the root), Idle counts the workers that belong
 	// there and are idle.
 	Queued  int
 	Running int64
@@ -28,9 +28,9 @@ type View struct {
 	Held bool
 }
 
-// Idle counts the workers of a lane that are idle.
-func (t *Tree) Idle(lane uint32) int {
-	if s := t.root.shelf(lane); s != nil {
+// Idle counts the workers of a kind that are idle.
+func (t *Tree) Idle(kind uint32) int {
+	if s := t.root.backlog(kind); s != nil {
 		return s.idle
 	}
 	return 0
@@ -38,8 +38,8 @@ func (t *Tree) Idle(lane uint32) int {
 
 // Branches yields the root and all branches, each after its parent, siblings in the
 // order of their keys. It looks at all of the tree, which must not change meanwhile.
-func (t *Tree) Branches(lane uint32) iter.Seq[View] {
-	return func(yield func(View) bool) { t.Root(lane).views(yield) }
+func (t *Tree) Branches(kind uint32) iter.Seq[View] {
+	return func(yield func(View) bool) { t.Root(kind).views(yield) }
 }
 
 func (n Node) views(yield func(View) bool) bool {
@@ -55,20 +55,20 @@ func (n Node) views(yield func(View) bool) bool {
 	return true
 }
 
-// A Node is a branch, to be looked at in one lane as long as the tree does not change.
+// A Node is a branch, to be looked at in one kind as long as the tree does not change.
 type Node struct {
 	branch *branch
-	lane   uint32
+	kind   uint32
 }
 
 // Root is the branch above all others.
-func (t *Tree) Root(lane uint32) Node { return Node{t.root, lane} }
+func (t *Tree) Root(kind uint32) Node { return Node{t.root, kind} }
 
 // Children yields the branches right below, in any order.
 func (n Node) Children() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
 		for _, child := range n.branch.children {
-			if !yield(Node{child, n.lane}) {
+			if !yield(Node{child, n.kind}) {
 				return
 			}
 		}
@@ -82,7 +82,7 @@ func (n Node) View() View {
 	if b.parent != nil {
 		v.Due = b.weight
 	}
-	if s := b.shelf(n.lane); s != nil {
+	if s := b.backlog(n.kind); s != nil {
 		v.Queued, v.Idle, v.Best, v.Score = s.queued, s.idle, s.best, s.score
 		if s.queued > 0 && b.parent != nil {
 			v.Due = 1 / s.factor
@@ -92,10 +92,10 @@ func (n Node) View() View {
 	return v
 }
 
-// Items returns what waits in a lane, each item once, the oldest first.
-func (t *Tree) Items(lane uint32) []*Item {
+// Items returns what waits in a kind, each item once, the oldest first.
+func (t *Tree) Items(kind uint32) []*Item {
 	var entries []*Entry
-	if s := t.root.shelf(lane); s != nil {
+	if s := t.root.backlog(kind); s != nil {
 		entries = s.all(nil)
 	}
 	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.rank.Age, b.rank.Age) })
@@ -108,14 +108,14 @@ func (t *Tree) Items(lane uint32) []*Item {
 	return items
 }
 
-func (s *shelf) all(entries []*Entry) []*Entry {
+func (s *backlog) all(entries []*Entry) []*Entry {
 	for _, chunk := range s.entries.chunks {
 		for _, p := range chunk {
 			entries = append(entries, p.entry)
 		}
 	}
 	for _, child := range s.byBest {
-		entries = child.shelf.all(entries)
+		entries = child.backlog.all(entries)
 	}
 	return entries
 }

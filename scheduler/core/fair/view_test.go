@@ -17,7 +17,7 @@ func TestDue(t *testing.T) {
 		}
 	}
 	expect(map[string]float64{"": 0, "a": 1.5, "b": 2})
-	f.work(&Seat{}, 1)
-	f.work(&Seat{}, 1)
+	f.work(&Worker{}, 1)
+	f.work(&Worker{}, 1)
 	expect(map[string]float64{"": 0, "a": 3, "b": 1})
 }

@@ -49,9 +49,9 @@ const (
 type Run struct {
 	Owner    any
 	Instance string
-	// Lane is which slots can stand for this one; compared by ==.
-	Lane any
-	// Cost is the same for all of a lane.
+	// Kind is which slots can stand for this one; compared by ==.
+	Kind any
+	// Cost is the same for all of a kind.
 	Cost    int64
 	Started time.Time
 
@@ -70,7 +70,7 @@ type Run struct {
 	marked bool
 	forWho *account
 	order  uint64
-	// slot is its place in the heap of its account and lane.
+	// slot is its place in the heap of its account and kind.
 	slot int
 }
 
@@ -82,8 +82,8 @@ type account struct {
 	// used is the cost of its runs, marked that of those which are to be stopped,
 	// promised that of others' runs that are to be stopped for it.
 	used, marked, promised int64
-	// lanes hold its runs.
-	lanes map[any]*runs
+	// kinds hold its runs.
+	kinds map[any]*runs
 }
 
 // A Ledger keeps the account of one cohort.
@@ -91,8 +91,8 @@ type Ledger struct {
 	// limit is how often the same may be stopped.
 	limit    int
 	accounts map[string]*account
-	// lanes are the same runs as in accounts.
-	lanes map[any]map[*account]*runs
+	// kinds are the same runs as in accounts.
+	kinds map[any]map[*account]*runs
 	// largest is the largest cost that somebody has asked about.
 	largest int64
 	started uint64
@@ -101,13 +101,13 @@ type Ledger struct {
 
 // NewLedger returns an empty Ledger, where the same may be stopped limit times.
 func NewLedger(limit int) *Ledger {
-	return &Ledger{limit: limit, accounts: map[string]*account{}, lanes: map[any]map[*account]*runs{}}
+	return &Ledger{limit: limit, accounts: map[string]*account{}, kinds: map[any]map[*account]*runs{}}
 }
 
 func (l *Ledger) account(instance string) *account {
 	a := l.accounts[instance]
 	if a == nil {
-		a = &account{instance: instance, lanes: map[any]*runs{}}
+		a = &account{instance: instance, kinds: map[any]*runs{}}
 		l.accounts[instance] = a
 	}
 	return a
@@ -115,7 +115,7 @@ func (l *Ledger) account(instance string) *account {
 
 // tidy drops an account that is of no use.
 func (l *Ledger) tidy(a *account) {
-	if a.quota == (Quota{}) && len(a.lanes) == 0 && a.promised == 0 {
+	if a.quota == (Quota{}) && len(a.kinds) == 0 && a.promised == 0 {
 		delete(l.accounts, a.instance)
 	}
 }
@@ -194,14 +194,14 @@ func (l *Ledger) Start(r *Run) (changed bool) {
 	a := l.account(r.Instance)
 	l.started++
 	r.account, r.order = a, l.started
-	h := a.lanes[r.Lane]
+	h := a.kinds[r.Kind]
 	if h == nil {
 		h = &runs{limit: l.limit}
-		a.lanes[r.Lane] = h
-		if l.lanes[r.Lane] == nil {
-			l.lanes[r.Lane] = map[*account]*runs{}
+		a.kinds[r.Kind] = h
+		if l.kinds[r.Kind] == nil {
+			l.kinds[r.Kind] = map[*account]*runs{}
 		}
-		l.lanes[r.Lane][a] = h
+		l.kinds[r.Kind][a] = h
 	}
 	h.push(r)
 	a.used += r.Cost
@@ -212,13 +212,13 @@ func (l *Ledger) Start(r *Run) (changed bool) {
 func (l *Ledger) End(r *Run) (changed bool) {
 	l.Unmark(r)
 	a := r.account
-	h := a.lanes[r.Lane]
+	h := a.kinds[r.Kind]
 	h.remove(r)
 	if len(h.list) == 0 {
-		delete(a.lanes, r.Lane)
-		delete(l.lanes[r.Lane], a)
-		if len(l.lanes[r.Lane]) == 0 {
-			delete(l.lanes, r.Lane)
+		delete(a.kinds, r.Kind)
+		delete(l.kinds[r.Kind], a)
+		if len(l.kinds[r.Kind]) == 0 {
+			delete(l.kinds, r.Kind)
 		}
 	}
 	a.used -= r.Cost

@@ -11,8 +11,8 @@ import (
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // run returns one that began so many seconds ago.
-func run(instance string, lane any, cost int64, age int) *Run {
-	return &Run{Instance: instance, Lane: lane, Cost: cost, Started: epoch.Add(-time.Duration(age) * time.Second)}
+func run(instance string, kind any, cost int64, age int) *Run {
+	return &Run{Instance: instance, Kind: kind, Cost: cost, Started: epoch.Add(-time.Duration(age) * time.Second)}
 }
 
 func start(l *Ledger, runs ...*Run) []*Run {
@@ -87,7 +87,7 @@ func TestVictim(t *testing.T) {
 			start(l, run("a", "x", 2, 1), run("a", "x", 2, 1))
 			return nil
 		}},
-		{"none of another lane", func(l *Ledger) *Run {
+		{"none of another kind", func(l *Ledger) *Run {
 			start(l, run("a", "y", 1, 1))
 			return nil
 		}},
@@ -226,12 +226,12 @@ func TestLedgerIsTheModel(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 8))
 		const limit = 2
 		l, m := NewLedger(limit), &model{quotas: map[string]Quota{}, forWho: map[*Run]string{}}
-		lanes := []int64{1, 2, 5}
+		kinds := []int64{1, 2, 5}
 		name := func() string { return string(rune('a' + rnd.IntN(5))) }
 		for step := range 120 {
 			before := map[string]Standing{}
 			for i := range 5 {
-				for _, c := range lanes {
+				for _, c := range kinds {
 					n := string(rune('a' + i))
 					before[fmt.Sprint(n, c)] = l.Standing(n, c)
 				}
@@ -248,7 +248,7 @@ func TestLedgerIsTheModel(t *testing.T) {
 				m.quotas[who] = q
 				l.Set(who, q)
 			case 1, 2:
-				cost := lanes[rnd.IntN(3)]
+				cost := kinds[rnd.IntN(3)]
 				r = run(name(), cost, cost, rnd.IntN(50))
 				r.Priority, r.Preempted, r.Shielded, r.Busy = rnd.Int32N(2), rnd.IntN(3), rnd.IntN(5) == 0, rnd.IntN(2) == 0
 				who = r.Instance
@@ -265,7 +265,7 @@ func TestLedgerIsTheModel(t *testing.T) {
 				delete(m.forWho, r)
 				changed = l.End(r)
 			case 4:
-				if r = l.Victim(lanes[rnd.IntN(3)]); r != nil {
+				if r = l.Victim(kinds[rnd.IntN(3)]); r != nil {
 					who = name()
 					m.forWho[r] = who
 					l.MarkFor(r, who)
@@ -279,7 +279,7 @@ func TestLedgerIsTheModel(t *testing.T) {
 					delete(m.forWho, r)
 				}
 			}
-			compare(t, l, m, lanes, limit)
+			compare(t, l, m, kinds, limit)
 			for k, s := range before {
 				var cost int64
 				fmt.Sscan(k[1:], &cost)
@@ -294,13 +294,13 @@ func TestLedgerIsTheModel(t *testing.T) {
 		for n := range m.quotas {
 			l.Set(n, Quota{})
 		}
-		if len(l.accounts)+len(l.lanes) > 0 || l.Minimums() != 0 {
-			t.Errorf("%d accounts and %d lanes are left of nothing", len(l.accounts), len(l.lanes))
+		if len(l.accounts)+len(l.kinds) > 0 || l.Minimums() != 0 {
+			t.Errorf("%d accounts and %d kinds are left of nothing", len(l.accounts), len(l.kinds))
 		}
 	}
 }
 
-func compare(t *testing.T, l *Ledger, m *model, lanes []int64, limit int) {
+func compare(t *testing.T, l *Ledger, m *model, kinds []int64, limit int) {
 	t.Helper()
 	sum := int64(0)
 	for i := range 5 {
@@ -311,7 +311,7 @@ func compare(t *testing.T, l *Ledger, m *model, lanes []int64, limit int) {
 		if u := l.Of(n); u.Used != used || u.Quota != q || l.Used()[n] != used {
 			t.Fatalf("%s: %+v, want %+v and %d", n, u, q, used)
 		}
-		for _, c := range lanes {
+		for _, c := range kinds {
 			if got, want := l.Standing(n, c), m.standing(n, c); got != want {
 				t.Fatalf("%s with %d of %+v stands at %d, want %d", n, used, q, got, want)
 			}
@@ -327,16 +327,16 @@ func compare(t *testing.T, l *Ledger, m *model, lanes []int64, limit int) {
 	if l.Minimums() != sum {
 		t.Fatalf("minimums sum up to %d, want %d", l.Minimums(), sum)
 	}
-	for _, c := range lanes {
+	for _, c := range kinds {
 		v := l.Victim(c)
-		if v != nil && (!m.open(v, limit) || v.Lane != any(c)) {
+		if v != nil && (!m.open(v, limit) || v.Kind != any(c)) {
 			t.Fatalf("%+v is no victim", v)
 		}
 		for _, r := range m.runs {
-			if r.Lane == any(c) && l.Open(r) != m.open(r, limit) {
+			if r.Kind == any(c) && l.Open(r) != m.open(r, limit) {
 				t.Fatalf("%+v is open: %t", r, l.Open(r))
 			}
-			if r.Lane == any(c) && m.open(r, limit) && (v == nil || m.better(r, v)) {
+			if r.Kind == any(c) && m.open(r, limit) && (v == nil || m.better(r, v)) {
 				t.Fatalf("%+v is a better victim than %+v", r, v)
 			}
 		}

@@ -2,7 +2,7 @@ package quota
 
 import "container/heap"
 
-// runs are those of one account in one lane: a heap with the one on top that is to be
+// runs are those of one account in one kind: a heap with the one on top that is to be
 // stopped first.
 type runs struct {
 	limit int

@@ -1,11 +1,11 @@
 package quota
 
-// Victim returns the run of a lane that is to be stopped for an instance below its
+// Victim returns the run of a kind that is to be stopped for an instance below its
 // minimum; nil if none may be.
-func (l *Ledger) Victim(lane any) *Run {
+func (l *Ledger) Victim(kind any) *Run {
 	var best *account
 	var victim *Run
-	for a, h := range l.lanes[lane] {
+	for a, h := range l.kinds[kind] {
 		r := h.list[0]
 		if h.class(r) != open || a.spare() < r.Cost {
 			continue
@@ -20,7 +20,7 @@ func (l *Ledger) Victim(lane any) *Run {
 // Open reports whether Victim may return a run, if there is no better one.
 func (l *Ledger) Open(r *Run) bool {
 	a := r.account
-	return a.lanes[r.Lane].class(r) == open && a.spare() >= r.Cost
+	return a.kinds[r.Kind].class(r) == open && a.spare() >= r.Cost
 }
 
 // spare is how much of what an account will have, once the marked runs have ended, is
@@ -36,7 +36,7 @@ func (l *Ledger) Excess(instance string) *Run {
 		return nil
 	}
 	var best *Run
-	for _, h := range a.lanes {
+	for _, h := range a.kinds {
 		if r := h.list[0]; h.class(r) != closed && (best == nil || h.before(r, best)) {
 			best = r
 		}
@@ -91,5 +91,5 @@ func (l *Ledger) Deserved(r *Run) bool {
 
 // Fix puts a run in order whose fields have changed.
 func (l *Ledger) Fix(r *Run) {
-	r.account.lanes[r.Lane].fix(r)
+	r.account.kinds[r.Kind].fix(r)
 }

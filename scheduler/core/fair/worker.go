@@ -1,0 +1,204 @@
+package fair
+
+import "time"
+
+// A Worker is what a tree knows of one worker. It lives inside its owner; the zero
+// Worker, with owner and kind filled in, belongs to the root.
+type Worker struct {
+	// Owner is the caller's, Kind what the worker takes items from.
+	Owner any
+	Kind  uint32
+
+	// home is where it was of use last; nil is the root.
+	home *branch
+	// since is, for each level down to home, when fairness sent the worker there
+	// last. It is empty where no level is sticky.
+	since []time.Time
+	// next is what Next chose, kept the levels at which that was not fairness's
+	// choice, one bit each.
+	next *Item
+	kept uint32
+	// beside are the idle workers of the same branch and kind.
+	beside links[Worker]
+}
+
+func (s *Worker) homeIn(t *Tree) *branch {
+	if s.home == nil {
+		return t.root
+	}
+	return s.home
+}
+
+// Next returns the item that a worker is to run, nil if there is none.
+// At each level that is the branch whose turn it is or, if the worker may still be
+// kept for it and the grades are the same, the one that it is in already.
+func (t *Tree) Next(worker *Worker, now time.Time) *Item { return t.next(worker, nil, now) }
+
+// NextOf is Next of what waits below the branch of the first level that has a key. It is nil
+// if nothing of that may start.
+func (t *Tree) NextOf(worker *Worker, key string, now time.Time) *Item {
+	b := t.root.children[key]
+	if b == nil {
+		return nil
+	}
+	s := b.backlog(worker.Kind)
+	if s == nil || s.turn == 0 {
+		return nil
+	}
+	return t.next(worker, s, now)
+}
+
+// next is Next, on the first level of only if that is not nil.
+func (t *Tree) next(worker *Worker, only *backlog, now time.Time) *Item {
+	worker.next, worker.kept = nil, 0
+	s := t.root.backlog(worker.Kind)
+	if s == nil {
+		return nil
+	}
+	home := worker.homeIn(t)
+	for depth := range t.levels {
+		if len(s.byTurn) == 0 {
+			return nil
+		}
+		turn := s.byTurn[0].backlog
+		if depth == 0 && only != nil {
+			turn = only
+		} else if home != nil && depth < home.depth {
+			own := worker.keep(home.ancestor(depth+1), depth, t, now)
+			if own != nil && own != turn && own.grade == turn.grade {
+				turn = own
+				worker.kept |= 1 << depth
+			}
+		}
+		if home != nil && home.ancestor(depth+1) != turn.branch {
+			home = nil
+		}
+		s = turn
+	}
+	if s.entries.len() == 0 {
+		return nil
+	}
+	worker.next = s.entries.first().entry.item
+	return worker.next
+}
+
+// keep returns the backlog of the worker's own branch if it may be kept there.
+func (s *Worker) keep(own *branch, depth int, t *Tree, now time.Time) *backlog {
+	sticky := t.levels[depth].Stickiness
+	if sticky <= 0 || depth >= len(s.since) || now.Sub(s.since[depth]) >= sticky {
+		return nil
+	}
+	if backlog := own.backlog(s.Kind); backlog != nil && backlog.turn > 0 {
+		return backlog
+	}
+	return nil
+}
+
+// settle has a worker belong to home because its worker starts it. What Next kept
+// stays kept since when it was; everything else is as fairness wants it, now.
+func (s *Worker) settle(t *Tree, it *Item, home *branch, now time.Time) {
+	kept := s.kept
+	if s.next != it {
+		kept = 0
+	}
+	s.next, s.kept = nil, 0
+	t.move(s, home)
+	if !t.sticky() {
+		return
+	}
+	if s.since == nil {
+		s.since = make([]time.Time, len(t.levels))
+	}
+	for depth := range s.since {
+		if kept&(1<<depth) == 0 {
+			s.since[depth] = now
+		}
+	}
+}
+
+func (t *Tree) sticky() bool {
+	for _, l := range t.levels {
+		if l.Stickiness > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// move has a worker belong to a branch. An idle one has left its list before.
+func (t *Tree) move(s *Worker, home *branch) {
+	old := s.home
+	if old == home {
+		return
+	}
+	home.refs++
+	s.home = home
+	if old != nil {
+		t.release(old)
+	}
+}
+
+// Leave forgets a worker, idle or not.
+func (t *Tree) Leave(s *Worker) {
+	t.Unwait(s)
+	if s.home != nil {
+		t.release(s.home)
+	}
+	s.home, s.since, s.next, s.kept = nil, nil, nil, 0
+}
+
+// Wait says that a worker is idle. It stays in its branch.
+func (t *Tree) Wait(s *Worker) {
+	backlog := s.homeIn(t).makeBacklog(s.Kind)
+	backlog.workers.pushBack(&s.beside, s)
+	for ; backlog != nil; backlog = backlog.up {
+		backlog.idle++
+		if backlog.idle == 1 && backlog.up != nil {
+			backlog.up.nearer.pushBack(&backlog.beside, backlog)
+		}
+	}
+}
+
+// Waits reports whether a worker is idle.
+func (s *Worker) Waits() bool { return s.beside.owner != nil }
+
+// Unwait says that a worker is not idle, or no longer.
+func (t *Tree) Unwait(s *Worker) {
+	if !s.Waits() {
+		return
+	}
+	backlog := s.homeIn(t).backlog(s.Kind)
+	backlog.workers.remove(&s.beside)
+	for ; backlog != nil; backlog = backlog.up {
+		backlog.idle--
+		if backlog.idle == 0 && backlog.up != nil {
+			backlog.up.nearer.remove(&backlog.beside)
+		}
+		backlog.tidy()
+	}
+}
+
+// Nearest returns the idle worker of a kind that has the most keys in common with one
+// of the entries of an item; nil if no worker of the kind is idle. Of those it is
+// one that belongs to no deeper branch, if there is one, and that has waited
+// longest.
+func (t *Tree) Nearest(it *Item, kind uint32) *Worker {
+	var near *backlog
+	for x := it.entries.first; x != nil; x = x.next {
+		for b := x.owner.leaf; b != nil; b = b.parent {
+			if s := b.backlog(kind); s != nil && s.idle > 0 {
+				if near == nil || b.depth > near.branch.depth {
+					near = s
+				}
+				break
+			}
+		}
+	}
+	if near == nil {
+		return nil
+	}
+	for near.workers.empty() {
+		near = near.nearer.first.owner
+	}
+	return near.workers.first.owner
+}
