@@ -7,6 +7,8 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 // An Event is what a State is told: Submit, Attach, Detach, Cancel and Kill of operations, *Report, Hangup,
@@ -170,3 +172,36 @@ func (PutQuota) isEvent()    {}
 func (DeleteQuota) isEvent() {}
 func (Restore) isEvent()     {}
 func (Tick) isEvent()        {}
+
+// A QuotaKey says whose quota of what.
+type QuotaKey struct{ Cohort, Instance string }
+
+// A QuotaRecord is a quota in force.
+type QuotaRecord struct {
+	QuotaKey
+	quota.Quota
+}
+
+// Errors of PutQuota.
+var (
+	// ErrNoCohort says that there is no cohort of that name.
+	ErrNoCohort = errors.New("no such cohort")
+	// ErrBadQuota says that a quota makes no sense.
+	ErrBadQuota = errors.New("bad quota")
+	// ErrTooManyQuotas says that a cohort has MaxQuotas.
+	ErrTooManyQuotas = errors.New("too many quotas")
+)
+
+// MaxQuotas bounds the quotas of a cohort.
+const MaxQuotas = 10_000
+
+// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
+// it has waiting there.
+type QuotaUse struct {
+	QuotaKey
+	quota.Use
+	Waiting int
+}
+
+// A Pattern picks out workers and operations by their attributes.
+type Pattern = pattern.Pattern
