@@ -26,12 +26,6 @@ const (
 	maxReceiveBytes = 64 << 20
 	// maxDigestsPerCall keeps a FindMissingBlobs below 2 MiB.
 	maxDigestsPerCall = 20000
-	// maxBlobsPerBatch and entryOverhead keep a batch of tiny blobs within the
-	// message limit that goes with the batch limit.
-	maxBlobsPerBatch = 2000
-	entryOverhead    = 100
-	// streamAbove is the size from which a blob goes in a stream of its own.
-	streamAbove = 1 << 20
 )
 
 // ClientOptions are what may be chosen about a Client. Zero values mean the
@@ -254,7 +248,7 @@ func (c *Client) limits(ctx context.Context) (limits, error) {
 
 // limitsOf interprets c; nil is a server that does not say.
 func limitsOf(c *repb.CacheCapabilities, compress bool) limits {
-	known := limits{batchBytes: batchBytes, maxBlobBytes: max(c.GetMaxCasBlobSizeBytes(), 0)}
+	known := limits{batchBytes: BatchBytes, maxBlobBytes: max(c.GetMaxCasBlobSizeBytes(), 0)}
 	if n := c.GetMaxBatchTotalSizeBytes(); n > 0 {
 		known.batchBytes = min(known.batchBytes, n)
 	}

@@ -198,7 +198,7 @@ func TestClientNoticesLies(t *testing.T) {
 			"shorter": func(b []byte) []byte { return b[:len(b)/2] },
 		} {
 			t.Run(fmt.Sprint(what, compress), func(t *testing.T) {
-				small, large, honest := netBytes(1, 2000), netBytes(2, 2*streamAbove), []byte("honest")
+				small, large, honest := netBytes(1, 2000), netBytes(2, 2*StreamAbove), []byte("honest")
 				ds := []digest.Digest{digest.Of(digest.SHA256, small), digest.Of(digest.SHA256, large)}
 				f := netStart(t, netConfig{
 					unary: func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {

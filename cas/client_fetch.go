@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -17,29 +15,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
-
-// maxReported bounds the blobs that the text of a fetchError names.
-const maxReported = 10
-
-// A fetchError says of each blob of a Fetch that failed why it did. Blobs that it
-// does not name and that were not delivered are missing.
-type fetchError struct {
-	blobs map[digest.Digest]error // not empty
-}
-
-func (e *fetchError) Error() string {
-	lines := make([]string, 0, maxReported+1)
-	for d, err := range e.blobs {
-		if len(lines) == maxReported {
-			lines = append(lines, fmt.Sprintf("and %d other blobs", len(e.blobs)-maxReported))
-			break
-		}
-		lines = append(lines, fmt.Sprintf("fetch blob %s: %v", d, err))
-	}
-	return strings.Join(lines, "\n")
-}
-
-func (e *fetchError) Unwrap() []error { return slices.Collect(maps.Values(e.blobs)) }
 
 // Fetch implements Fetcher: small blobs travel in batches, large ones in streams
 // that go on where they broke. What sink reads is verified at the latest by the
@@ -91,13 +66,13 @@ func pack(ds []digest.Digest, limit int64) (batches [][]digest.Digest, large []d
 	var batch []digest.Digest
 	var left int64
 	for _, d := range ds {
-		if d.SizeBytes() > min(limit, streamAbove) {
+		if d.SizeBytes() > min(limit, StreamAbove) {
 			large = append(large, d)
 			continue
 		}
 		// A single blob may use up the limit, overhead or not.
-		need := d.SizeBytes() + entryOverhead
-		if len(batch) > 0 && (need > left || len(batch) >= maxBlobsPerBatch) {
+		need := d.SizeBytes() + EntryOverhead
+		if len(batch) > 0 && (need > left || len(batch) >= MaxBatchBlobs) {
 			batches = append(batches, batch)
 			batch = nil
 		}
@@ -165,7 +140,7 @@ func (f *fetch) result() error {
 	defer f.mu.Unlock()
 	switch {
 	case len(f.failed) > 0:
-		return &fetchError{blobs: f.failed}
+		return &FetchError{Blobs: f.failed}
 	case len(f.missing) > 0:
 		return &MissingError{Digests: f.missing}
 	}

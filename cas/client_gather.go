@@ -166,11 +166,11 @@ func (c *Client) readAll(ctx context.Context, batch []*reading) {
 
 // errorOf is what an error of Fetch says of a blob that was not delivered.
 func errorOf(d digest.Digest, err error) error {
-	var failed *fetchError
+	var failed *FetchError
 	var missing *MissingError
 	switch {
-	case errors.As(err, &failed) && failed.blobs[d] != nil:
-		return &fetchError{blobs: map[digest.Digest]error{d: failed.blobs[d]}}
+	case errors.As(err, &failed) && failed.Blobs[d] != nil:
+		return &FetchError{Blobs: map[digest.Digest]error{d: failed.Blobs[d]}}
 	case errors.As(err, &failed), errors.As(err, &missing):
 		return &MissingError{Digests: []digest.Digest{d}}
 	}
@@ -180,7 +180,7 @@ func errorOf(d digest.Digest, err error) error {
 // readBlob reads all of a blob.
 func readBlob(d digest.Digest, r io.Reader) ([]byte, error) {
 	// The size is only believed as far as bytes arrive.
-	buf := bytes.NewBuffer(make([]byte, 0, min(d.SizeBytes(), streamAbove)+bytes.MinRead))
+	buf := bytes.NewBuffer(make([]byte, 0, min(d.SizeBytes(), StreamAbove)+bytes.MinRead))
 	_, err := buf.ReadFrom(r)
 	return buf.Bytes(), err
 }

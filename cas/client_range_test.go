@@ -127,7 +127,7 @@ func TestClientDownloadsLeaveRoom(t *testing.T) {
 	c := f.client(ClientOptions{MaxConcurrent: 4})
 	var large []digest.Digest
 	for i := range 10 {
-		large = append(large, f.put(t, digest.SHA256, netBytes(uint64(i), streamAbove+1)))
+		large = append(large, f.put(t, digest.SHA256, netBytes(uint64(i), StreamAbove+1)))
 	}
 	small := f.put(t, digest.SHA256, []byte("small"))
 	var sink netSink

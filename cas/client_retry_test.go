@@ -50,7 +50,7 @@ func TestClientTriesAgain(t *testing.T) {
 			},
 		})
 		client := f.client(ClientOptions{})
-		small, large := netBytes(1, 100), netBytes(2, 2*streamAbove)
+		small, large := netBytes(1, 100), netBytes(2, 2*StreamAbove)
 		ds := []digest.Digest{digest.Of(digest.SHA256, small), digest.Of(digest.SHA256, large)}
 		action, root := f.putAction(t, "a"), f.putMessage(t, &repb.Directory{})
 		if err := client.Upload(t.Context(), []Blob{BytesBlob(ds[0], small), BytesBlob(ds[1], large)}, nil); err != nil {
@@ -106,9 +106,9 @@ func TestClientGivesUp(t *testing.T) {
 		{"refused", always(codes.FailedPrecondition), time.Minute, codes.FailedPrecondition, 1},
 	} {
 		client := f.client(ClientOptions{RetryFor: c.retryFor})
-		client.link.known.Store(&limits{batchBytes: batchBytes})
+		client.link.known.Store(&limits{batchBytes: BatchBytes})
 		code.Store(&c.code)
-		large := digest.Of(digest.SHA256, netBytes(1, 2*streamAbove))
+		large := digest.Of(digest.SHA256, netBytes(1, 2*StreamAbove))
 		for what, call := range map[string]func() error{
 			"find":   func() error { return second(client.FindMissing(t.Context(), []digest.Digest{netSHA})) },
 			"read":   func() error { return second(client.Read(t.Context(), netSHA)) },

@@ -63,7 +63,7 @@ func (s *netSink) check(t *testing.T, want map[digest.Digest][]byte) {
 func netBlobs(fn digest.Function) (map[digest.Digest][]byte, []digest.Digest) {
 	blobs := map[digest.Digest][]byte{}
 	var ds []digest.Digest
-	sizes := []int{0, 1, compressAbove - 1, compressAbove, 999, 1000, 1001, streamChunk, streamAbove, streamAbove + 1, 3*streamAbove + 7}
+	sizes := []int{0, 1, compressAbove - 1, compressAbove, 999, 1000, 1001, streamChunk, StreamAbove, StreamAbove + 1, 3*StreamAbove + 7}
 	for i := range 100 {
 		sizes = append(sizes, 10+i)
 	}
@@ -145,7 +145,7 @@ func TestClientRoundTrip(t *testing.T) {
 
 func TestClientUploadsOnlyWhatIsMissing(t *testing.T) {
 	f := netStart(t, netConfig{})
-	there, file := []byte("there"), netBytes(1, 2*streamAbove)
+	there, file := []byte("there"), netBytes(1, 2*StreamAbove)
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
@@ -164,9 +164,9 @@ func TestClientUploadsOnlyWhatIsMissing(t *testing.T) {
 }
 
 func TestClientUploadOfWrongSource(t *testing.T) {
-	f := netStart(t, netConfig{server: ServerOptions{MaxBlobBytes: 3 * streamAbove}})
+	f := netStart(t, netConfig{server: ServerOptions{MaxBlobBytes: 3 * StreamAbove}})
 	client := f.client(ClientOptions{})
-	for _, n := range []int{1000, 2 * streamAbove} {
+	for _, n := range []int{1000, 2 * StreamAbove} {
 		b := netBytes(1, n)
 		d := digest.Of(digest.SHA256, b)
 		other := bytes.Clone(b)
@@ -185,7 +185,7 @@ func TestClientUploadOfWrongSource(t *testing.T) {
 			t.Error("stored what should not be")
 		}
 	}
-	huge := netBytes(1, 3*streamAbove+1)
+	huge := netBytes(1, 3*StreamAbove+1)
 	if err := client.Upload(t.Context(), []Blob{BytesBlob(digest.Of(digest.SHA256, huge), huge)}, nil); err == nil {
 		t.Error("a blob larger than the server allows was uploaded")
 	}
@@ -265,7 +265,7 @@ func TestClientSinkErrorConcernsOneBlob(t *testing.T) {
 	refuse := map[digest.Digest]bool{}
 	want := maps.Clone(blobs)
 	for d := range blobs {
-		if n := d.SizeBytes(); n == 1 || n == streamAbove+1 {
+		if n := d.SizeBytes(); n == 1 || n == StreamAbove+1 {
 			refuse[d] = true
 			delete(want, d)
 		}

@@ -1,8 +1,8 @@
 // Package cas holds content: blobs named by their digest in a folder on disk
-// (Store), the results of actions in another (Actions), a view of a Store that
-// fetches what it lacks (ReadThrough), and the REv2 protocols to get both from
+// (Store), the results of actions in another (Actions), and the REv2 protocols to get both from
 // elsewhere (Client) and to offer them to others (Server). A Lender lets other workers
-// read a Store, which they do as Neighbours before they ask storage.
+// read a Store, which they do as Neighbours before they ask storage. Package cas/fetch is a
+// view of a Store that fetches what it lacks; contracts.go has what it wants of both sides.
 //
 // # What it refuses
 //
@@ -50,42 +50,18 @@
 // be resumed. When a client writes and no blob is left to evict, such uploads go, the
 // longest idle first, before the write fails.
 //
-// A large blob that comes from upstream can be read before it is whole, by those
-// who ask for an Arrival: its file has holes, which are filled from where somebody
-// reads and from the start. It takes room in the store as its bytes come, is
-// hashed in the end like any other, and only then appears. What was read of one
-// that proves wrong cannot be taken back; its readers are told.
-//
-// # Directories
-//
-// Directory messages are kept as they are encoded (cas/tree), in one cache of a
-// Store that all its ReadThroughs share, bounded by the memory that they hold.
-// What is gone from it is read from disk again, or from upstream. Names need not
-// be UTF-8, except where REv2 wants them in another message: then that call fails.
-//
 // # Goroutines
 //
 // A Store has none of its own that lasts. The verifier has one while there is something to
 // verify that nobody waits for, and one for each verification that somebody waits for, as
 // many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer, as is
-// who has which blobs. A fetch
-// from upstream runs in a goroutine that
-// may outlive the caller that started it, for others may have joined: it is
-// cancelled when its last asker leaves, and Store.Close waits for all of them. An
-// arriving blob has one such goroutine, which starts and awaits a few streams.
-//
-// # What nobody waits for
-//
-// Prefetch fills the store ahead of those who will read from it. What waits for its
-// turn has nothing that they could need: calls are bounded for the whole Store, a
-// Client keeps half of its own for others, nothing is pinned, and a blob that
-// somebody asks for leaves its line for the next call. Its calls run in goroutines
-// like those of other fetches.
+// who has which blobs.
 //
 // # Locks
 //
-// landing.mu comes before fetches.mu, that before ledger.mu; upload.io before uploads.mu, that before ledger.mu;
+// upload.io comes before uploads.mu, that before ledger.mu;
 // verifier.mu before ledger.mu; notes.writing and possession.writing before ledger.mu;
-// Vouching.mu, memory.mu, readings.mu, arrival.mu, Arrival.mu, possession.mu, ownTrees.mu and aside.mu are each alone. None is
-// held during I/O, a callback or a wait but upload.io, notes.writing, possession.writing and aside.mu, which serialize what is done with files of their own.
+// Vouching.mu, readings.mu, incoming.mu, possession.mu, ownTrees.mu and aside.mu are each alone. None is held
+// during I/O, a callback or a wait but upload.io, incoming.making, notes.writing, possession.writing and aside.mu,
+// which serialize what is done with files of their own.
 package cas

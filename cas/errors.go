@@ -1,10 +1,8 @@
 package cas
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
@@ -69,37 +67,3 @@ func (e *DamagedError) Error() string {
 
 // Is reports whether target is ErrCorrupt.
 func (e *DamagedError) Is(target error) bool { return target == ErrCorrupt }
-
-// A Fetcher gets blobs from elsewhere; Client is one.
-//
-// Fetch calls sink once for each blob it finds, in any order and possibly
-// concurrently, with a reader of the blob's bytes; sink verifies them, and may
-// return without reading when the blob has come another way meanwhile. An error
-// of sink concerns that blob. After all others were delivered Fetch returns a
-// *MissingError for the blobs that are not there, or another error when some
-// could not be got. It does not return while a call of sink is running.
-type Fetcher interface {
-	Fetch(ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error) error
-}
-
-// A PatientFetcher is a Fetcher that can let some calls give way to others.
-//
-// Behind returns a Fetcher of the same blobs whose calls never take so much of
-// what all share that those of the PatientFetcher have to wait for them. It is a
-// RangeFetcher if the PatientFetcher is one.
-type PatientFetcher interface {
-	Fetcher
-	Behind() Fetcher
-}
-
-// A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one
-// lets large blobs be read while they arrive.
-//
-// FetchFrom writes the bytes of d from offset to its end to w, in their order and
-// from one goroutine. Unlike those of Fetch they are not verified, except that
-// what is too short or too long is ErrCorrupt. An error of w ends it and is
-// wrapped by its own. Of a blob that is not there the error is a *MissingError.
-type RangeFetcher interface {
-	Fetcher
-	FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error
-}

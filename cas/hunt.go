@@ -107,9 +107,9 @@ func (h *hunt) borrow(ctx context.Context, c *Client, ds []digest.Digest) (blobs
 
 // result returns how the hunt for ds ended, if storage ended with err. Nobody takes part any more.
 func (h *hunt) result(ds []digest.Digest, err error) error {
-	var named *fetchError
+	var named *FetchError
 	if errors.As(err, &named) {
-		for d, err := range named.blobs {
+		for d, err := range named.Blobs {
 			if _, ok := h.left[d]; ok {
 				h.failed[d] = err
 			}
@@ -119,7 +119,7 @@ func (h *hunt) result(ds []digest.Digest, err error) error {
 	case len(rest) > 0 && named == nil && err != nil && !errors.Is(err, ErrNotFound):
 		return err
 	case len(h.failed) > 0:
-		return &fetchError{blobs: h.failed}
+		return &FetchError{Blobs: h.failed}
 	case len(rest) > 0:
 		return &MissingError{Digests: rest}
 	}

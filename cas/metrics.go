@@ -7,7 +7,6 @@ type storeMetrics struct {
 	store                            *Store
 	bytes, maxBytes, blobs           *prometheus.Desc
 	lookups, evictions, evictedBytes *prometheus.Desc
-	fetches, fetchedBytes            *prometheus.Desc
 	verified, verifiedBytes          *prometheus.Desc
 	damaged, aside, asideBytes       *prometheus.Desc
 }
@@ -24,8 +23,6 @@ func newStoreMetrics(s *Store) *storeMetrics {
 		lookups:      desc("lookups_total", "Blobs that were looked for, by result: hit, miss.", "result"),
 		evictions:    desc("evictions_total", "Blobs that had to go to make room."),
 		evictedBytes: desc("evicted_bytes_total", "Bytes of those."),
-		fetches:      desc("fetches_total", "Blobs that came from storage elsewhere."),
-		fetchedBytes: desc("fetched_bytes_total", "Bytes of those."),
 
 		verified:      desc("verified_total", "Blobs that were in the store and were read and hashed."),
 		verifiedBytes: desc("verified_bytes_total", "Bytes of those."),
@@ -51,8 +48,6 @@ func (m *storeMetrics) Collect(c chan<- prometheus.Metric) {
 	send(m.lookups, prometheus.CounterValue, s.Misses, "miss")
 	send(m.evictions, prometheus.CounterValue, s.EvictedBlobs)
 	send(m.evictedBytes, prometheus.CounterValue, s.EvictedBytes)
-	send(m.fetches, prometheus.CounterValue, s.FetchedBlobs)
-	send(m.fetchedBytes, prometheus.CounterValue, s.FetchedBytes)
 	send(m.verified, prometheus.CounterValue, s.VerifiedBlobs)
 	send(m.verifiedBytes, prometheus.CounterValue, s.VerifiedBytes)
 	send(m.damaged, prometheus.CounterValue, s.DamagedBlobs)

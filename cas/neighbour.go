@@ -38,7 +38,7 @@ type Neighbour struct {
 // NewNeighbour returns the Neighbour at conn, which is the caller's; name is for the log, which may be nil.
 func NewNeighbour(conn grpc.ClientConnInterface, name string, log *zap.Logger) *Neighbour {
 	l := NewClient(conn, ClientOptions{Logger: log, RetryFor: time.Nanosecond, StallAfter: neighbourStall}).link
-	l.known.Store(&limits{batchBytes: batchBytes}) // of every Lender
+	l.known.Store(&limits{batchBytes: BatchBytes}) // of every Lender
 	return &Neighbour{link: l, name: name}
 }
 

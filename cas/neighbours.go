@@ -39,6 +39,7 @@ type borrowed struct{ blobs, bytes atomic.Int64 }
 var (
 	_ RangeFetcher   = (*Neighbours)(nil)
 	_ PatientFetcher = (*Neighbours)(nil)
+	_ DirectFetcher  = (*Neighbours)(nil)
 )
 
 // Beside returns a Fetcher that asks near before c, under an instance name without c's prefix.
@@ -53,6 +54,9 @@ func (c *Client) Beside(near []*Neighbour, instance string) *Neighbours {
 func (n *Neighbours) Borrowed() (blobs, bytes int64) {
 	return n.borrowed.blobs.Load(), n.borrowed.bytes.Load()
 }
+
+// Direct implements DirectFetcher.
+func (n *Neighbours) Direct() Fetcher { return n.storage }
 
 // Behind implements PatientFetcher.
 func (n *Neighbours) Behind() Fetcher {
@@ -70,7 +74,7 @@ func (n *Neighbours) FetchFrom(ctx context.Context, d digest.Digest, offset int6
 func (n *Neighbours) Fetch(
 	ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error,
 ) error {
-	ds = distinct(ds)
+	ds = digest.Distinct(ds)
 	near, small, bytes := n.worth(ds)
 	if len(near) == 0 || len(small) == 0 {
 		return n.storage.Fetch(ctx, ds, sink)

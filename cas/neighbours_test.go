@@ -103,7 +103,7 @@ func (h *heard) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, c
 // neighboursTexts makes texts of the sizes that are treated differently, but for that which neighbours are
 // not asked for.
 func neighboursTexts() (texts []string) {
-	for _, n := range []int{1, 100, streamAbove + 1} {
+	for _, n := range []int{1, 100, StreamAbove + 1} {
 		texts = append(texts, strings.Repeat("x", n))
 	}
 	return texts
@@ -171,7 +171,7 @@ func TestNeighboursGoBeforeStorage(t *testing.T) {
 		texts := neighboursTexts()
 		c := neighboursStart(t, texts, lendStart(t, texts[1]), lendStart(t, texts...))
 		c.fetch(t, len(texts))
-		if blobs, size := c.neighbours.Borrowed(); blobs != 3 || size != 101+streamAbove+1 {
+		if blobs, size := c.neighbours.Borrowed(); blobs != 3 || size != 101+StreamAbove+1 {
 			t.Errorf("%d blobs, %d bytes", blobs, size)
 		}
 		// What nobody near has is storage's, as is what is large.
@@ -335,7 +335,8 @@ func TestNeighboursAndErrors(t *testing.T) {
 			if err := take(fail); !errors.Is(err, full) || errors.Is(err, ErrNotFound) || len(came) != 2 {
 				t.Errorf("%d came, %v", len(came), err)
 			}
-			if err := whyNotFetched(ds[3], nil, take(fail)); !errors.Is(err, ErrNotFound) {
+			var named *FetchError
+			if err := take(fail); !errors.As(err, &named) || named.Blobs[ds[3]] != nil {
 				t.Errorf("one that is nowhere: %v", err)
 			}
 		}
@@ -343,43 +344,6 @@ func TestNeighboursAndErrors(t *testing.T) {
 		cancel()
 		if err := c.neighbours.Fetch(ctx, ds, nil); !errors.Is(err, context.Canceled) || !near.neighbour.awake() {
 			t.Errorf("cancelled: %v", err)
-		}
-	})
-}
-
-// A Store reads what is small from neighbours, on behalf of who waits and of who does not, and lets what is
-// large arrive from storage.
-func TestStoreThroughNeighbours(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		large := strings.Repeat("x", 3<<20)
-		texts := []string{"a", "b", "c", "d", large}
-		near := lendStart(t, texts...)
-		c := neighboursStart(t, texts, near)
-		s := storeOpen(t, t.TempDir(), StoreOptions{ArriveAbove: 2 << 20})
-		r := s.Through(c.neighbours)
-		ds := neighboursDigests(texts...)
-		if b, err := r.ReadBlob(t.Context(), ds[0]); string(b) != "a" || err != nil {
-			t.Errorf("%q, %v", b, err)
-		}
-		if came, err := r.Prefetch(t.Context(), ds[1:3]); len(came) != 2 || err != nil {
-			t.Errorf("%d came, %v", len(came), err)
-		}
-		if b, err := r.ReadMessage(t.Context(), ds[3]); string(b) != "d" || err != nil {
-			t.Errorf("%q, %v", b, err)
-		}
-		if n := c.storage.blobs; n != 1 {
-			t.Errorf("storage was asked for %d blobs; only the message is not to come from neighbours", n)
-		}
-		file, arrival, err := r.OpenArriving(t.Context(), ds[4])
-		if err != nil || file != nil {
-			t.Fatalf("%v, %v", file, err)
-		}
-		defer arrival.Close()
-		if err := arrival.Wait(t.Context()); err != nil || c.storage.blobs != 2 {
-			t.Errorf("%v; storage was asked for %d blobs", err, c.storage.blobs)
-		}
-		if blobs, _ := c.neighbours.Borrowed(); blobs != 3 {
-			t.Errorf("%d blobs came from neighbours", blobs)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (f *netFarm) has(t *testing.T, instance string, d digest.Digest) bool {
 		t.Fatal(err)
 	}
 	has := len(missing.GetMissingBlobDigests()) == 0
-	if d.SizeBytes() < batchBytes {
+	if d.SizeBytes() < BatchBytes {
 		batch, err := f.cas.BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{
 			InstanceName: instance, Digests: []*repb.Digest{d.Proto()},
 		})

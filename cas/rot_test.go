@@ -202,35 +202,6 @@ func TestUploadsHealWhatIsNotVouchedFor(t *testing.T) {
 	}
 }
 
-// TestDirectoriesInMemoryAreRight: what is kept of a damaged directory would live longer
-// than the damage.
-func TestDirectoriesInMemoryAreRight(t *testing.T) {
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
-	d, b, err := digest.OfMessage(digest.SHA256, &repb.Directory{Files: []*repb.FileNode{
-		{Name: "file", Digest: digest.Of(digest.SHA256, []byte("x")).Proto()},
-	}})
-	if err == nil {
-		err = s.PutBytes(t.Context(), d, b)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	rot(t, s, d)
-	through := s.Through(&Client{})
-	if _, ok := through.LocalDirectory(d); ok {
-		t.Error("a damaged directory is shown")
-	}
-	if got := storeText(s, d); got != "error: "+(&MissingError{Digests: []digest.Digest{d}}).Error() {
-		t.Errorf("read %q", got)
-	}
-	if err := s.PutBytes(t.Context(), d, b); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := through.LocalDirectory(d); !ok {
-		t.Error("the right directory is not shown")
-	}
-}
-
 // TestStoreOpensAgainForItsUser: the file of the empty blob is there and not writable.
 func TestStoreOpensAgainForItsUser(t *testing.T) {
 	dir := t.TempDir()

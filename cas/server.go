@@ -25,9 +25,6 @@ const MaxMessageBytes = 16 << 20
 
 // The named bounds of Server.
 const (
-	// batchBytes leaves room in gRPC's customary 4 MiB for the digests and
-	// statuses of some 2,500 blobs.
-	batchBytes = 4<<20 - 256<<10
 	// maxMessageBlob bounds the blobs that are decoded as Directory or Tree. A
 	// directory of a million files takes some 100 MiB.
 	maxMessageBlob = 256 << 20
@@ -62,7 +59,7 @@ func (o *ServerOptions) validate() {
 		o.Logger = zap.NewNop()
 	}
 	if o.MaxBatchBytes <= 0 {
-		o.MaxBatchBytes = batchBytes
+		o.MaxBatchBytes = BatchBytes
 	}
 	o.MaxBatchBytes = min(o.MaxBatchBytes, MaxMessageBytes)
 	o.MaxBlobBytes = max(o.MaxBlobBytes, 0)

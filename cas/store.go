@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // StoreOptions are what may be chosen about a Store. The zero value works.
@@ -29,13 +28,6 @@ type StoreOptions struct {
 	MaxBytes int64
 	// FreePercent is used when MaxBytes is 0; 0 is 80.
 	FreePercent int
-	// DirectoryCacheBytes bounds the memory of the directories that ReadThroughs
-	// keep at hand for all their users together. What is gone from it is read
-	// again. 0 is 256 MiB.
-	DirectoryCacheBytes int64
-	// ArriveAbove is the size, in bytes, from which on a ReadThrough lets a blob be
-	// read while it arrives, if its upstream can. 0 is 8 MiB.
-	ArriveAbove int64
 	// VerifyEvery is how long a Vouching relies on a verification of a blob, if nothing
 	// changed its file meanwhile. 0 is 24 h; with less than 0 each blob is verified after
 	// each use.
@@ -55,15 +47,8 @@ func (o *StoreOptions) validate() error {
 	if o.FreePercent == 0 {
 		o.FreePercent = 80
 	}
-	if o.MaxBytes < 0 || o.DirectoryCacheBytes < 0 || o.ArriveAbove < 0 {
-		return fmt.Errorf("a store cannot have %d bytes, %d for directories, or let blobs arrive above %d",
-			o.MaxBytes, o.DirectoryCacheBytes, o.ArriveAbove)
-	}
-	if o.ArriveAbove == 0 {
-		o.ArriveAbove = 8 << 20
-	}
-	if o.DirectoryCacheBytes == 0 {
-		o.DirectoryCacheBytes = 256 << 20
+	if o.MaxBytes < 0 {
+		return fmt.Errorf("a store cannot have %d bytes", o.MaxBytes)
 	}
 	if o.VerifyEvery == 0 {
 		o.VerifyEvery = 24 * time.Hour
@@ -91,11 +76,6 @@ type Store struct {
 	buffers sync.Pool // of *[]byte
 	// largeBuffers is of *bufio.Writer.
 	largeBuffers sync.Pool
-	fetches      fetches
-	directories  memory[*tree.Directory]
-	messages     memory[message]
-	arriveAbove  int64
-	fetched      fetched
 
 	verifyEvery time.Duration
 	verifier    *verifier
@@ -109,11 +89,12 @@ type StoreStats struct {
 	Bytes    int64 // the sum of the sizes of the blobs
 	Blobs    int64
 	MaxBytes int64
+	// PinnedBytes is what cannot be evicted, and ReservedBytes what is set aside for what comes.
+	PinnedBytes, ReservedBytes int64
 	// The rest counts since the store was opened: what had to go; what was looked for and
-	// was there, or was not; what ReadThroughs brought.
+	// was there, or was not.
 	EvictedBlobs, EvictedBytes int64
 	Hits, Misses               int64
-	FetchedBlobs, FetchedBytes int64
 	// What was read and hashed again after it had been stored, and what of that was wrong.
 	VerifiedBlobs, VerifiedBytes int64
 	DamagedBlobs                 int64
@@ -141,13 +122,11 @@ func OpenStore(dir string, o StoreOptions) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	s := &Store{files: f, arriveAbove: o.ArriveAbove, verifyEvery: o.VerifyEvery}
+	s := &Store{files: f, verifyEvery: o.VerifyEvery}
 	s.verifier = newVerifier(s)
 	s.notes = &notes{files: f, path: filepath.Join(f.dir, "verified"), log: o.Logger}
 	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
 	s.largeBuffers.New = func() any { return bufio.NewWriterSize(nil, largeWriteBytes) }
-	s.fetches.flights = make(map[digest.Digest]*flight)
-	s.directories.maxBytes, s.messages.maxBytes = o.DirectoryCacheBytes, messageBytes
 	err = s.prepare(o)
 	if err == nil {
 		s.aside, err = openAside(filepath.Join(f.dir, "aside"), min(maxAsideBytes, f.index.max/100), o.Logger)
@@ -185,10 +164,8 @@ func (s *Store) prepare(o StoreOptions) error {
 	return nil
 }
 
-// Close cancels the fetches under way, waits for their end, and lets another
-// process open the store. Afterwards nothing is found and nothing can be put.
+// Close lets another process open the store. Afterwards nothing is found and nothing can be put.
 func (s *Store) Close() error {
-	s.fetches.close()
 	s.verifier.close()
 	s.notes.close()
 	s.possession.close()
@@ -261,9 +238,6 @@ func (s *Store) open(d digest.Digest) (*os.File, error) {
 	return file, nil
 }
 
-// messageBytes bounds the memory of messages that are not in the store.
-const messageBytes = 4 << 20
-
 // Contains reports whether d is there, which counts as a use.
 func (s *Store) Contains(d digest.Digest) bool {
 	return d.IsEmptyBlob() || len(s.files.use([]digest.Digest{d})) == 0
@@ -294,6 +268,15 @@ func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) {
 	return sync.OnceFunc(func() { s.unpin(d) }), true
 }
 
+// Retain keeps d from being evicted until Release is called as often as it returned true.
+func (s *Store) Retain(d digest.Digest) bool { return s.pin(d) }
+
+// Release takes one Retain back.
+func (s *Store) Release(d digest.Digest) { s.unpin(d) }
+
+// Has reports whether d is there, which does not count as a use.
+func (s *Store) Has(d digest.Digest) bool { return d.IsEmptyBlob() || s.files.contains(d) }
+
 func (s *Store) pin(d digest.Digest) bool { return d.IsEmptyBlob() || s.files.pin(d) }
 
 func (s *Store) unpin(d digest.Digest) {
@@ -312,7 +295,7 @@ func (s *Store) Stats() StoreStats {
 		Bytes: x.present, Blobs: x.count, MaxBytes: x.max,
 		EvictedBlobs: x.evicted, EvictedBytes: x.evictedCost,
 		Hits: x.hits, Misses: x.misses,
-		FetchedBlobs: s.fetched.blobs.Load(), FetchedBytes: s.fetched.bytes.Load(),
+		PinnedBytes: x.pinned, ReservedBytes: x.reserved,
 		VerifiedBlobs: s.verifier.blobs.Load(), VerifiedBytes: s.verifier.bytes.Load(),
 		DamagedBlobs: damaged, AsideBlobs: asideBlobs, AsideBytes: asideBytes,
 	}

@@ -17,7 +17,7 @@ import (
 // Bytes that are not d's end in ErrCorrupt, a blob that does not fit in
 // ErrNoSpace, and nothing of it stays behind.
 func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
-	err := s.putPinned(ctx, d, r)
+	err := s.PutPinned(ctx, d, r)
 	if err != nil {
 		return fmt.Errorf("put blob %s: %w", d, err)
 	}
@@ -56,8 +56,8 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	return nil
 }
 
-// putPinned does what Put does and leaves d pinned.
-func (s *Store) putPinned(ctx context.Context, d digest.Digest, r io.Reader) error {
+// PutPinned does what Put does and leaves d retained once.
+func (s *Store) PutPinned(ctx context.Context, d digest.Digest, r io.Reader) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 		}
 	}
 	if len(damaged) > 0 {
-		return &DamagedError{Digests: distinct(damaged)}
+		return &DamagedError{Digests: digest.Distinct(damaged)}
 	}
 	return nil
 }

@@ -458,12 +458,8 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
-	directories, err := s.Callers.Memory.CacheBytes(serve.DirectoryBytes)
-	if err != nil {
-		return nil, err
-	}
 	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
-		MaxBytes: size, FreePercent: s.FreePercent, DirectoryCacheBytes: directories, VerifyEvery: s.VerifyEvery,
+		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: s.VerifyEvery,
 		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.metrics,
 	})
 	if err != nil {

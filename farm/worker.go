@@ -22,6 +22,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm/dial"
@@ -251,8 +252,13 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
+	fetches, err := w.openFetches(store, registry)
+	if err != nil {
+		return errors.Join(err, store.Close(), roots.Close())
+	}
 	defer func() {
 		defer context.AfterFunc(abort, roots.LeaveTrash)()
+		fetches.Close()
 		err = errors.Join(err, store.Close(), roots.Close())
 	}()
 	work, err := w.makeWorkDir()
@@ -310,7 +316,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		ID: id, InstancePrefix: w.InstancePrefix, Platform: client.PlatformOf(w.Platform), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Live:      live.NewOutputsClient(schedulerConn),
-		Store:     store, StoreHealth: blobs.health,
+		Store:     store, StoreHealth: blobs.health, Fetches: fetches,
 		Storage: storage.Client,
 
 		CacheAddress: cache, DialNeighbour: w.dialNeighbour,
@@ -384,18 +390,23 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("input roots: %w", err)
 	}
-	memory, err := w.memoryCache()
-	if err != nil {
-		return nil, nil, errors.Join(err, roots.Close())
-	}
 	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
-		MaxBytes: size, FreePercent: w.FreePercent, DirectoryCacheBytes: memory, VerifyEvery: w.VerifyEvery,
+		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: w.VerifyEvery,
 		Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("worker's store: %w", err), roots.Close())
 	}
 	return roots, store, nil
+}
+
+// openFetches returns what fetches into the store.
+func (w *Worker) openFetches(store *cas.Store, registry prometheus.Registerer) (*fetch.Group, error) {
+	memory, err := w.memoryCache()
+	if err != nil {
+		return nil, err
+	}
+	return fetch.NewGroup(store, fetch.Options{DirectoryCacheBytes: memory, Metrics: registry})
 }
 
 // dial makes the connections to the scheduler and to storage.

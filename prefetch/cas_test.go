@@ -14,9 +14,10 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 )
 
-var _ Source = (*cas.ReadThrough)(nil)
+var _ Source = (*fetch.ReadThrough)(nil)
 
 // far is a storage that is one round trip away, of which a Store keeps a part.
 type far struct {
@@ -114,7 +115,16 @@ func openStore(t testing.TB) *cas.Store {
 	return s
 }
 
-func openAt(t testing.TB, s *cas.ReadThrough, root digest.Digest, path string) {
+func groupOf(t testing.TB, s *cas.Store) *fetch.Group {
+	t.Helper()
+	x, err := fetch.NewGroup(s, fetch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func openAt(t testing.TB, s *fetch.ReadThrough, root digest.Digest, path string) {
 	t.Helper()
 	dir, err := s.Directory(t.Context(), root)
 	for err == nil {
@@ -158,7 +168,8 @@ func TestRaceThroughStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		through := s.Through(upstream)
+		fetches := groupOf(t, s)
+		through := fetches.Through(upstream)
 		profile := profileOf(paths[:len(paths)/2]...)
 		began := time.Now()
 		r := Start(t.Context(), Spec{Root: root, Source: through, Profile: profile})
@@ -182,6 +193,7 @@ func TestRaceThroughStore(t *testing.T) {
 		if o.Hits.Files != 1 || o.Misses.Files != 2 || o.Waste.Files != stats.Files.Files-1 {
 			t.Errorf("%+v", o)
 		}
+		fetches.Close()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -214,7 +226,7 @@ func BenchmarkWarm(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				r := Start(b.Context(), Spec{Root: root, Source: s.Through(nil), Profile: bench.profile})
+				r := Start(b.Context(), Spec{Root: root, Source: groupOf(b, s).Through(nil), Profile: bench.profile})
 				if bench.profile != nil {
 					r.running.Wait()
 				} else {

@@ -9,7 +9,7 @@ import (
 )
 
 // A Source is where a Race has blobs brought. It is shared with those who really
-// need them, and sees to it that they come first. cas.ReadThrough is one.
+// need them, and sees to it that they come first. fetch.ReadThrough is one.
 type Source interface {
 	// LocalDirectory returns the Directory of that digest if it is here and valid. It
 	// waits for nothing but the disk.

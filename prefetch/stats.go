@@ -41,7 +41,7 @@ func (o Outcome) HitRate() float64 {
 // Outcome compares what was fetched ahead with what the run then read: read reports
 // whether it read the path of that hash, as Recorder.Has does. fetched is all that
 // came from storage for the action meanwhile, ahead or not, directories included
-// (cas.ReadThrough.Fetched). It is called after Stop.
+// (fetch.ReadThrough.Fetched). It is called after Stop.
 func (r *Race) Outcome(read func(PathHash) bool, fetched Amount) Outcome {
 	o := Outcome{Stats: r.Stop()}
 	if len(r.fetched) > 0 {

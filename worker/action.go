@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
@@ -35,7 +36,7 @@ type action struct {
 	how     *execution
 	storage *cas.Client      // of the action's instance name and function
 	near    *cas.Neighbours  // before it; nil: there are none
-	inputs  *cas.ReadThrough // the worker's store, backed by these
+	inputs  *fetch.ReadThrough // the worker's store, backed by these
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
 	behind  *hindsight // nil: nothing is reused

@@ -27,6 +27,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -139,9 +140,12 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		cas.NewServer(f.storage, f.actions, cas.ServerOptions{AllowActionUpdates: true}).Register(s)
 	}, grpc.MaxRecvMsgSize(cas.MaxMessageBytes), grpc.UnaryInterceptor(f.reads.unary), grpc.StreamInterceptor(f.reads.stream))
 	schedulerConn := serve(t, func(s *grpc.Server) { remoteworker.RegisterOperationQueueServer(s, f.scheduler) })
+	fetches, err := fetch.NewGroup(f.local, fetch.Options{})
+	check(t, err)
+	t.Cleanup(fetches.Close)
 	options := Options{
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
-		Store: f.local, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
+		Store: f.local, Fetches: fetches, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
 		Roots: roots, Launchers: launchers, Profiles: f.profiles,
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil, Users: users,
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // inputs let an input root read large files while they arrive in the store, and have blobs
 // looked at that it finds wrong.
 type inputs struct {
-	*cas.ReadThrough
+	*fetch.ReadThrough
 	store *cas.Store
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
@@ -128,13 +129,13 @@ func (p *position) call(
 }
 
 // readThrough returns the worker's store over storage and, before that, neighbours.
-func (a *action) readThrough(instance string) *cas.ReadThrough {
+func (a *action) readThrough(instance string) *fetch.ReadThrough {
 	near := a.p.w.neighbours.at(a.task.near)
 	if len(near) == 0 {
-		return a.p.w.opts.Store.Through(a.storage)
+		return a.p.w.opts.Fetches.Through(a.storage)
 	}
 	a.near = a.storage.Beside(near, instance)
-	return a.p.w.opts.Store.Through(a.near)
+	return a.p.w.opts.Fetches.Through(a.near)
 }
 
 // borrowedFields are for the log line of the action, which is at its end.

@@ -43,7 +43,7 @@ type rootSizes struct {
 	sums map[digest.Digest]rootSize // guarded by mu; of whole subtrees
 }
 
-// localDirectories is the part of cas.ReadThrough that a walk needs.
+// localDirectories is the part of fetch.ReadThrough that a walk needs.
 type localDirectories interface {
 	LocalDirectory(d digest.Digest) (*inputtree.Directory, bool)
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/live"
@@ -45,6 +46,8 @@ type Options struct {
 	// where outputs go.
 	Store   *cas.Store
 	Storage *cas.Client
+	// Fetches has what is on its way into Store.
+	Fetches *fetch.Group
 	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.
 	StoreHealth func() *live.StoreHealth
 	// CacheAddress is where a cas.Lender serves Store to other workers. Empty: nowhere.

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -43,6 +44,7 @@ type site struct {
 	log      *zap.Logger
 
 	store  *cas.Store
+	views  *fetch.Group // of store
 	roots  *vfs.FS
 	memory *vfs.FS // its writable layers are in memory; nil until memoryRoots
 
@@ -73,6 +75,9 @@ func openSite(ctx context.Context, dir string) (_ *site, err error) {
 func (s *site) open() (err error) {
 	s.starts++
 	if s.store, err = cas.OpenStore(filepath.Join(s.dir, "cas"), cas.StoreOptions{MaxBytes: storeBytes, Logger: s.log}); err != nil {
+		return err
+	}
+	if s.views, err = fetch.NewGroup(s.store, fetch.Options{}); err != nil {
 		return err
 	}
 	s.roots, err = vfs.Open(vfs.Options{
@@ -194,7 +199,7 @@ func (s *site) spec(ctx context.Context, subtrees []*repb.DirectoryNode) (spec v
 		return spec, err
 	}
 	return vfs.RootSpec{
-		Name: fmt.Sprintf("action-%d", s.actions), Digest: d, Source: s.store.Through(nowhere{}),
+		Name: fmt.Sprintf("action-%d", s.actions), Digest: d, Source: s.views.Through(nowhere{}),
 	}, nil
 }
 

@@ -189,3 +189,16 @@ func (h *Hasher) Digest() Digest {
 	h.hash.Sum(d.hash[:0])
 	return d
 }
+
+// Distinct returns ds without repetitions.
+func Distinct(ds []Digest) []Digest {
+	seen := make(map[Digest]struct{}, len(ds))
+	once := make([]Digest, 0, len(ds))
+	for _, d := range ds {
+		if _, again := seen[d]; !again {
+			seen[d] = struct{}{}
+			once = append(once, d)
+		}
+	}
+	return once
+}

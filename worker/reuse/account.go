@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/reuse"
 )
 
-// Source is where the directories of input trees come from. cas.ReadThrough is one.
+// Source is where the directories of input trees come from. fetch.ReadThrough is one.
 type Source interface {
 	// LocalDirectory returns the Directory of that digest if it is here and valid.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"errors"
@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // TestReadMessage: a small blob is fetched once and is not in the store; a large one is.
 func TestReadMessage(t *testing.T) {
-	large := strings.Repeat("x", smallBlob+1)
+	large := strings.Repeat("x", smallMessage+1)
 	u, ds := storeNewUpstream("small", large, "")
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	s := storeOpen(t, t.TempDir(), storeOptions{})
 	r := s.Through(u)
 	for range 2 {
 		for i, want := range []string{"small", large, ""} {
@@ -40,19 +41,19 @@ func TestReadMessageFails(t *testing.T) {
 	absent := digest.Of(digest.SHA256, []byte("absent"))
 	lies := digest.Of(digest.SHA256, []byte("lies!"))
 	u.texts[lies] = u.texts[ds[0]]
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	s := storeOpen(t, t.TempDir(), storeOptions{})
 	r := s.Through(u)
 	for range 2 {
-		var missing *MissingError
+		var missing *cas.MissingError
 		if _, err := r.ReadMessage(t.Context(), absent); !errors.As(err, &missing) || missing.Digests[0] != absent {
 			t.Errorf("absent: %v", err)
 		}
-		if _, err := r.ReadMessage(t.Context(), lies); !errors.Is(err, ErrCorrupt) {
+		if _, err := r.ReadMessage(t.Context(), lies); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("lies: %v", err)
 		}
 	}
 	silent := storeFetchFunc(func(func(digest.Digest, io.Reader) error) error { return nil })
-	if _, err := s.Through(silent).ReadMessage(t.Context(), absent); !errors.As(err, new(*MissingError)) {
+	if _, err := s.Through(silent).ReadMessage(t.Context(), absent); !errors.As(err, new(*cas.MissingError)) {
 		t.Errorf("not delivered: %v", err)
 	}
 }

@@ -1,15 +1,18 @@
-package cas
+package fetch
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
@@ -42,7 +45,7 @@ func storeLargeDirectory(n int) *repb.Directory {
 }
 
 // storePutDirectory stores m and returns its digest.
-func storePutDirectory(t *testing.T, s *Store, m proto.Message) digest.Digest {
+func storePutDirectory(t *testing.T, s *testStore, m proto.Message) digest.Digest {
 	t.Helper()
 	d, b, err := digest.OfMessage(digest.SHA256, m)
 	if err != nil {
@@ -56,7 +59,7 @@ func storePutDirectory(t *testing.T, s *Store, m proto.Message) digest.Digest {
 
 func TestStoreReadsDirectories(t *testing.T) {
 	ctx := context.Background()
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	s := storeOpen(t, t.TempDir(), storeOptions{})
 	u, missing := storeNewUpstream("missing")
 	delete(u.texts, missing[0])
 	r := s.Through(u)
@@ -87,10 +90,10 @@ func TestStoreReadsDirectories(t *testing.T) {
 		d    digest.Digest
 		want error
 	}{
-		"missing":      {missing[0], ErrNotFound},
-		"not decoding": {storePut(t, s, "this is no message"), ErrInvalidDirectory},
-		"not valid":    {storePutDirectory(t, s, storeDirectory("f:..")), ErrInvalidDirectory},
-		"huge":         {huge, ErrInvalidDirectory},
+		"missing":      {missing[0], cas.ErrNotFound},
+		"not decoding": {storePut(t, s, "this is no message"), tree.ErrInvalid},
+		"not valid":    {storePutDirectory(t, s, storeDirectory("f:..")), tree.ErrInvalid},
+		"huge":         {huge, tree.ErrInvalid},
 	} {
 		if got, err := r.Directory(ctx, c.d); got != nil || !errors.Is(err, c.want) ||
 			!strings.Contains(err.Error(), c.d.Hash()) {
@@ -104,7 +107,7 @@ func TestStoreReadsDirectories(t *testing.T) {
 
 func TestDirectoryCacheIsBounded(t *testing.T) {
 	ctx := context.Background()
-	s := storeOpen(t, t.TempDir(), StoreOptions{DirectoryCacheBytes: 10_000})
+	s := storeOpen(t, t.TempDir(), storeOptions{DirectoryCacheBytes: 10_000})
 	u, _ := storeNewUpstream()
 	r := s.Through(u)
 	var ds []digest.Digest
@@ -152,4 +155,37 @@ func BenchmarkLocalDirectory(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestDirectoriesInMemoryAreRight: what is kept of a damaged directory would live longer
+// than the damage.
+func TestDirectoriesInMemoryAreRight(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), storeOptions{})
+	d, b, err := digest.OfMessage(digest.SHA256, &repb.Directory{Files: []*repb.FileNode{
+		{Name: "file", Digest: digest.Of(digest.SHA256, []byte("x")).Proto()},
+	}})
+	if err == nil {
+		err = s.PutBytes(t.Context(), d, b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file, err := os.OpenFile(filepath.Join(s.Dir(), cas.BlobPath(d)), os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	} else if _, err := file.WriteAt([]byte{b[0] ^ 1}, 0); errors.Join(err, file.Close()) != nil {
+		t.Fatal(err)
+	}
+	through := s.Through(&cas.Client{})
+	if _, ok := through.LocalDirectory(d); ok {
+		t.Error("a damaged directory is shown")
+	}
+	if got := storeText(s, d); got != "error: "+(&cas.MissingError{Digests: []digest.Digest{d}}).Error() {
+		t.Errorf("read %q", got)
+	}
+	if err := s.PutBytes(t.Context(), d, b); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := through.LocalDirectory(d); !ok {
+		t.Error("the right directory is not shown")
+	}
 }

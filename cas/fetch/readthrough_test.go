@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -55,7 +56,7 @@ func (u *storeUpstream) Fetch(ctx context.Context, ds []digest.Digest, sink func
 	if u.err != nil {
 		return u.err
 	}
-	var missing MissingError
+	var missing cas.MissingError
 	var first error
 	for _, d := range ds {
 		u.mu.Lock()
@@ -87,7 +88,7 @@ func (u *storeUpstream) storeSizes() []int {
 func TestStoreLoadBatchesWhatNobodyFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewUpstream("a", "b", "c", "d", "e")
 		u.gate = make(chan struct{})
 		r := s.Through(u)
@@ -119,7 +120,7 @@ func TestStoreLoadBatchesWhatNobodyFetches(t *testing.T) {
 
 func TestStoreFetchesOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewUpstream("text")
 		u.gate = make(chan struct{})
 		var wg sync.WaitGroup
@@ -153,7 +154,7 @@ func TestStoreFetchesOnceForAll(t *testing.T) {
 
 func TestStoreFetchEndsWithItsLastAsker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewUpstream("a", "b")
 		u.gate = make(chan struct{})
 		r := s.Through(u)
@@ -198,7 +199,7 @@ func TestStoreFetchEndsWithItsLastAsker(t *testing.T) {
 
 func TestStoreFailedFetchIsNotRemembered(t *testing.T) {
 	ctx := context.Background()
-	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 100})
+	s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 100})
 	u, ds := storeNewUpstream("a", "b", "c")
 	r := s.Through(u)
 	unavailable := errors.New("upstream is away")
@@ -209,14 +210,14 @@ func TestStoreFailedFetchIsNotRemembered(t *testing.T) {
 	}
 	u.err = nil
 	u.texts[ds[0]] = "tampered"
-	if _, err := r.OpenBlob(ctx, ds[0]); !errors.Is(err, ErrCorrupt) {
+	if _, err := r.OpenBlob(ctx, ds[0]); !errors.Is(err, cas.ErrCorrupt) {
 		t.Errorf("corrupt: %v", err)
 	}
 	delete(u.texts, ds[0])
 	delete(u.texts, ds[2])
 	err := r.Load(ctx, ds)
-	var missing *MissingError
-	if !errors.As(err, &missing) || !errors.Is(err, ErrNotFound) || len(missing.Digests) != 2 ||
+	var missing *cas.MissingError
+	if !errors.As(err, &missing) || !errors.Is(err, cas.ErrNotFound) || len(missing.Digests) != 2 ||
 		!slices.Contains(missing.Digests, ds[0]) || !slices.Contains(missing.Digests, ds[2]) {
 		t.Errorf("missing: %v", err)
 	}
@@ -231,7 +232,7 @@ func TestStoreFailedFetchIsNotRemembered(t *testing.T) {
 }
 
 func TestStoreFetcherThatKeepsSilentMissesTheBlob(t *testing.T) {
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	s := storeOpen(t, t.TempDir(), storeOptions{})
 	_, ds := storeNewUpstream("a")
 	silent := storeFetchFunc(func(sink func(digest.Digest, io.Reader) error) error {
 		if err := sink(digest.BLAKE3.Empty(), strings.NewReader("")); err == nil {
@@ -239,13 +240,13 @@ func TestStoreFetcherThatKeepsSilentMissesTheBlob(t *testing.T) {
 		}
 		return nil
 	})
-	if err := s.Through(silent).Load(context.Background(), ds); !errors.Is(err, ErrNotFound) {
+	if err := s.Through(silent).Load(context.Background(), ds); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestStoreDoesNotFetchWhatHasLanded(t *testing.T) {
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	s := storeOpen(t, t.TempDir(), storeOptions{})
 	u, ds := storeNewUpstream("a")
 	r := s.Through(u)
 	// The blob lands after the caller has looked and before it asks.
@@ -254,7 +255,7 @@ func TestStoreDoesNotFetchWhatHasLanded(t *testing.T) {
 	if err != nil || len(flights) > 0 || !slices.Equal(landed, ds) {
 		t.Errorf("%d flights, landed %v, %v", len(flights), landed, err)
 	}
-	s.fetches.running.Wait()
+	s.running.Wait()
 	if len(u.calls) > 0 {
 		t.Error("fetched")
 	}
@@ -269,14 +270,14 @@ func (f storeFetchFunc) Fetch(_ context.Context, _ []digest.Digest, sink func(di
 func TestStoreTriesItsOwnUpstreamWhenAnotherFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		bad, _ := storeNewUpstream()
 		bad.gate = make(chan struct{})
 		good, ds := storeNewUpstream("a")
 		theirs, ours := s.Through(bad), s.Through(good)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := theirs.Load(ctx, ds); !errors.Is(err, ErrNotFound) {
+			if err := theirs.Load(ctx, ds); !errors.Is(err, cas.ErrNotFound) {
 				t.Errorf("theirs: %v", err)
 			}
 		})
@@ -300,7 +301,7 @@ func TestStoreTriesItsOwnUpstreamWhenAnotherFails(t *testing.T) {
 
 func TestStoreCloseEndsFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewUpstream("a")
 		u.gate = make(chan struct{})
 		r := s.Through(u)
@@ -324,21 +325,21 @@ func TestStoreCloseEndsFetches(t *testing.T) {
 
 func TestStoreLoadMakesAllLocalOrFails(t *testing.T) {
 	ctx := context.Background()
-	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 8})
+	s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 8})
 	u, ds := storeNewUpstream("aaaa", "bbbb", "cccc")
 	r := s.Through(u)
 	if err := r.Load(ctx, ds[:2]); err != nil || !s.Contains(ds[0]) || !s.Contains(ds[1]) {
 		t.Errorf("what fits: %v", err)
 	}
-	if err := r.Load(ctx, ds); !errors.Is(err, ErrNoSpace) {
+	if err := r.Load(ctx, ds); !errors.Is(err, cas.ErrNoSpace) {
 		t.Errorf("what does not: %v", err)
 	}
 	if err := r.Load(ctx, ds[1:]); err != nil {
 		t.Errorf("what fits, again: %v", err)
 	}
 	u.calls = nil
-	s = storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 8})
-	if err := s.Through(u).Load(ctx, ds); !errors.Is(err, ErrNoSpace) || len(u.calls) != 1 {
+	s = storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 8})
+	if err := s.Through(u).Load(ctx, ds); !errors.Is(err, cas.ErrNoSpace) || len(u.calls) != 1 {
 		t.Errorf("what does not, at once: %v after %d fetches", err, len(u.calls))
 	}
 	storeWantConsistent(t, s)
@@ -350,7 +351,7 @@ func TestStoreReadsThroughUnderManyHands(t *testing.T) {
 		texts[i] = fmt.Sprintf("text %02d", i)
 	}
 	u, ds := storeNewUpstream(texts...)
-	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 50 * 7})
+	s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 50 * 7})
 	var wg sync.WaitGroup
 	for hand := range 8 {
 		r := s.Through(u)
@@ -370,6 +371,6 @@ func TestStoreReadsThroughUnderManyHands(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.fetches.running.Wait()
+	s.running.Wait()
 	storeWantConsistent(t, s)
 }

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -91,10 +92,10 @@ func (c *storeCall) end(err error) {
 const storeArriving = 16 << 20
 
 // storeArrive has an upstream, and an Arrival of its one blob.
-func storeArrive(t *testing.T) (*Store, *storeRanges, *Arrival) {
+func storeArrive(t *testing.T) (*testStore, *storeRanges, *Arrival) {
 	t.Helper()
 	u, d := storeNewRanges(netBytes(7, storeArriving))
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
+	s := storeOpen(t, t.TempDir(), storeOptions{})
 	return s, u, storeOpenArriving(t, s.Through(u), d)
 }
 
@@ -139,7 +140,7 @@ func storeWant(t *testing.T, result <-chan error) {
 }
 
 // storeWantWhole waits for the end, reads all and looks at the Store.
-func storeWantWhole(t *testing.T, s *Store, u *storeRanges, a *Arrival) {
+func storeWantWhole(t *testing.T, s *testStore, u *storeRanges, a *Arrival) {
 	t.Helper()
 	if err := a.Wait(context.Background()); err != nil {
 		t.Fatal(err)
@@ -359,10 +360,10 @@ func TestStoreArrivingBlobsThatAreWrong(t *testing.T) {
 	}{
 		"changed": {func(c *storeCall) {
 			_ = c.send(append(bytes.Clone(c.data[1000:len(c.data)-1]), c.data[len(c.data)-1]+1))
-		}, ErrCorrupt},
-		"short":   {func(c *storeCall) { c.end(nil) }, ErrCorrupt},
-		"long":    {func(c *storeCall) { _ = c.send(append(bytes.Clone(c.data[1000:]), 'x')) }, ErrCorrupt},
-		"missing": {func(c *storeCall) { c.end(&MissingError{}) }, ErrNotFound},
+		}, cas.ErrCorrupt},
+		"short":   {func(c *storeCall) { c.end(nil) }, cas.ErrCorrupt},
+		"long":    {func(c *storeCall) { _ = c.send(append(bytes.Clone(c.data[1000:]), 'x')) }, cas.ErrCorrupt},
+		"missing": {func(c *storeCall) { c.end(&cas.MissingError{}) }, cas.ErrNotFound},
 		"broken":  {func(c *storeCall) { c.end(broken) }, broken},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -389,7 +390,7 @@ func TestStoreArrivingBlobsThatAreWrong(t *testing.T) {
 				}
 				a.Close()
 				// Of wrong bytes upstream is asked again, for all of them.
-				if there, again := s.Contains(a.digest), errors.Is(c.want, ErrCorrupt); there != again {
+				if there, again := s.Contains(a.digest), errors.Is(c.want, cas.ErrCorrupt); there != again {
 					t.Errorf("it is stored: %t", there)
 				}
 				// Who has not read is served by its own upstream.
@@ -427,7 +428,7 @@ func TestStoreArrivalEndsWithItsLastAsker(t *testing.T) {
 		}
 		synctest.Wait()
 		storeWantConsistent(t, s)
-		if n := s.files.index.reserved; n != 0 {
+		if n := s.Stats().ReservedBytes; n != 0 {
 			t.Errorf("%d bytes are reserved for nobody", n)
 		}
 		again := storeOpenArriving(t, s.Through(u), a.digest)
@@ -442,7 +443,7 @@ func TestStoreArrivalEndsWithItsLastAsker(t *testing.T) {
 func TestStoreArrivalIsSharedWithWholeReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(netBytes(7, storeArriving))
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -485,8 +486,8 @@ func TestStoreArrivalIsSharedWithWholeReaders(t *testing.T) {
 
 func TestStoreSmallOrRangelessBlobsDoNotArrive(t *testing.T) {
 	u, d := storeNewRanges(netBytes(7, 1000))
-	for above, upstream := range map[int64]Fetcher{1000: u, 999: u.storeUpstream} {
-		s := storeOpen(t, t.TempDir(), StoreOptions{ArriveAbove: above})
+	for above, upstream := range map[int64]cas.Fetcher{1000: u, 999: u.storeUpstream} {
+		s := storeOpen(t, t.TempDir(), storeOptions{ArriveAbove: above})
 		file, a, err := s.Through(upstream).OpenArriving(t.Context(), d)
 		if a != nil || err != nil {
 			t.Fatal(a, err)
@@ -501,7 +502,7 @@ func TestStoreSmallOrRangelessBlobsDoNotArrive(t *testing.T) {
 func TestStoreArrivingTakesRoomAsItComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(netBytes(7, 40<<20))
-		s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 40<<20 + 10})
+		s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 40<<20 + 10})
 		old := storePut(t, s, strings.Repeat("x", 20<<20))
 		a := storeOpenArriving(t, s.Through(u), d)
 		main := <-u.calls
@@ -517,8 +518,8 @@ func TestStoreArrivingTakesRoomAsItComes(t *testing.T) {
 			t.Error("the store holds more than its bound")
 		}
 
-		s = storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 30 << 20})
-		if err := storeOpenArriving(t, s.Through(u), d).Wait(context.Background()); !errors.Is(err, ErrNoSpace) {
+		s = storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 30 << 20})
+		if err := storeOpenArriving(t, s.Through(u), d).Wait(context.Background()); !errors.Is(err, cas.ErrNoSpace) {
 			t.Errorf("more than the store holds: %v", err)
 		}
 	})
@@ -548,12 +549,12 @@ func TestStoreArrivingUnderManyHands(t *testing.T) {
 	f := netStart(t, netConfig{})
 	d := f.put(t, digest.SHA256, data)
 	for round := range 3 {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		var wg sync.WaitGroup
 		for hand := range 6 {
 			wg.Go(func() {
 				for i := range 20 {
-					file, a, err := s.Through(f.client(ClientOptions{})).OpenArriving(t.Context(), d)
+					file, a, err := s.Through(f.client(cas.ClientOptions{})).OpenArriving(t.Context(), d)
 					if err != nil {
 						t.Error(err)
 						return
@@ -576,7 +577,7 @@ func TestStoreArrivingUnderManyHands(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		s.fetches.running.Wait()
+		s.running.Wait()
 		storeWantConsistent(t, s)
 	}
 }

@@ -1,8 +1,9 @@
-package cas
+package fetch
 
 import (
 	"context"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -12,7 +13,7 @@ import (
 const maxGathering = 4
 
 // gathered reports whether d, asked for alone, may wait for others to go with.
-func gathered(d digest.Digest) bool { return d.SizeBytes() <= streamAbove }
+func gathered(d digest.Digest) bool { return d.SizeBytes() <= cas.StreamAbove }
 
 // queueLocked lets fl wait for the next call, which is now while fewer than
 // maxGathering are in flight.
@@ -23,7 +24,7 @@ func (t *ReadThrough) queueLocked(ctx context.Context, fl *flight) {
 	}
 	t.gathering++
 	ctx = context.WithoutCancel(ctx)
-	t.store.fetches.running.Go(func() { t.gather(ctx) })
+	t.running.Go(func() { t.gather(ctx) })
 }
 
 // gather brings what is queued, one call after another, until nothing is left.
@@ -47,10 +48,10 @@ func (t *ReadThrough) gatherOnce(ctx context.Context) bool {
 // lets some that nobody waits for ride along. Without any of the former it returns
 // nil, and the caller is no longer counted.
 func (t *ReadThrough) take(cancel context.CancelFunc) *batch {
-	x := &t.store.fetches
+	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	left := room{blobs: maxBlobsPerBatch, bytes: batchBytes}
+	left := room{blobs: cas.MaxBatchBlobs, bytes: cas.BatchBytes}
 	flights, rest := takeLocked(t.queue, false, 1, &left)
 	t.queue = rest
 	if len(flights) == 0 {
@@ -82,7 +83,7 @@ func takeLocked(queue []*flight, behind bool, least int, left *room) (taken, res
 		if fl.askers == 0 || fl.batch != nil || fl.behind != behind {
 			continue
 		}
-		need := fl.digest.SizeBytes() + entryOverhead
+		need := fl.digest.SizeBytes() + cas.EntryOverhead
 		if len(taken) >= least && need > left.bytes {
 			break
 		}

@@ -1,10 +1,11 @@
-package cas
+package fetch
 
 import (
 	"context"
 	"testing"
 	"testing/synctest"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, ds := storeNewPatient("a", "b", "c", "d", "e")
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		r := s.Through(u)
 		_, wait := storeBehind(r, ds...)
 		var batch *batch
@@ -22,7 +23,7 @@ func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 			if err != nil || len(asked) != 1 || asked[0].batch == nil {
 				t.Fatalf("%d flights, or not on the way: %v", len(asked), err)
 			}
-			defer s.fetches.leave(s, asked[0])
+			defer s.leave(asked[0])
 			batch = asked[0].batch
 		}
 		if !batch.holds() {
@@ -50,7 +51,7 @@ func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 // Large batches are written as they come.
 func TestStoreHoldsLittle(t *testing.T) {
 	d := digest.Of(digest.SHA256, []byte("a"))
-	half, err := digest.Parse(digest.SHA256, d.Hash(), batchBytes/2)
+	half, err := digest.Parse(digest.SHA256, d.Hash(), cas.BatchBytes/2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -9,16 +9,17 @@ import (
 	"os"
 	"sync"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // ranged returns the upstream if d is large enough to be read while it arrives,
 // and upstream can begin inside a blob; else nil.
-func (t *ReadThrough) ranged(d digest.Digest) RangeFetcher {
-	if d.SizeBytes() <= t.store.arriveAbove {
+func (t *ReadThrough) ranged(d digest.Digest) cas.RangeFetcher {
+	if d.SizeBytes() <= t.arriveAbove {
 		return nil
 	}
-	ranged, _ := t.upstream.(RangeFetcher)
+	ranged, _ := t.upstream.(cas.RangeFetcher)
 	return ranged
 }
 
@@ -28,7 +29,7 @@ func (t *ReadThrough) ranged(d digest.Digest) RangeFetcher {
 func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, *Arrival, error) {
 	for {
 		file, err := t.store.OpenBlob(ctx, d)
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, cas.ErrNotFound) {
 			return file, nil, err
 		}
 		if t.ranged(d) == nil {
@@ -46,7 +47,7 @@ func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.Fi
 			return nil, &Arrival{through: t, digest: d, flight: flights[0]}, nil
 		}
 		// Somebody else fetches it in one piece.
-		defer t.store.fetches.leave(t.store, flights[0])
+		defer t.leave(flights[0])
 		file, err = t.OpenBlob(ctx, d)
 		return file, nil, err
 	}
@@ -132,7 +133,7 @@ func (a *Arrival) Close() {
 
 func (t *ReadThrough) discard(fl *flight, file *os.File) {
 	if fl != nil {
-		t.store.fetches.leave(t.store, fl)
+		t.leave(fl)
 	}
 	if file != nil {
 		_ = file.Close()

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -37,13 +38,13 @@ const (
 	askChunk = 1024
 )
 
-// A lane is what a Store prefetches of one kind. fetches.mu guards it.
+// A lane is what a Store prefetches of one kind. flights.mu guards it.
 type lane struct {
 	calls int            // goroutines that bring what waits
 	turns []*ReadThrough // those that have something waiting, who comes next first
 }
 
-// A line is what a ReadThrough has waiting in one lane. fetches.mu guards it.
+// A line is what a ReadThrough has waiting in one lane. flights.mu guards it.
 type line struct {
 	flights []*flight
 	inTurn  bool // it is among the lane's turns
@@ -58,7 +59,7 @@ func (k laneKind) room() room {
 	if k == largeLane {
 		return room{blobs: 1}
 	}
-	return room{blobs: maxBlobsPerBatch, bytes: behindBytes}
+	return room{blobs: cas.MaxBatchBlobs, bytes: behindBytes}
 }
 
 func laneOf(d digest.Digest, directories bool) laneKind {
@@ -101,7 +102,8 @@ func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Diges
 func (t *ReadThrough) prefetch(
 	ctx context.Context, ds []digest.Digest, directories bool,
 ) (brought []digest.Digest, err error) {
-	absent := distinct(t.store.files.use(ds))
+	absent, err := t.store.FindMissing(ctx, ds)
+	absent = digest.Distinct(absent)
 	var flights []*flight
 	for len(absent) > 0 && err == nil {
 		chunk := absent[:min(len(absent), askChunk)]
@@ -113,7 +115,7 @@ func (t *ReadThrough) prefetch(
 	wait(ctx, flights)
 	// The last first: what still waits is not to follow what is cancelled.
 	for _, fl := range slices.Backward(flights) {
-		if ended, failure := t.store.fetches.leaveBehind(t.store, fl); !ended {
+		if ended, failure := t.leaveBehind(fl); !ended {
 			err = context.Cause(ctx)
 		} else if failure != nil {
 			err = failure
@@ -141,7 +143,7 @@ func wait(ctx context.Context, flights []*flight) {
 // askBehind joins the flights of those of ds that are not there. Those that nobody
 // brings get in line. The caller leaves all of them with leaveBehind.
 func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directories bool) ([]*flight, error) {
-	x := &t.store.fetches
+	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -152,13 +154,13 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 	}
 	var asked []*flight
 	for _, d := range ds {
-		fl := x.flights[d]
+		fl := x.flying[d]
 		switch {
-		case d.IsEmptyBlob() || d.IsZero() || fl == nil && t.store.files.contains(d):
+		case d.IsEmptyBlob() || d.IsZero() || fl == nil && t.store.Has(d):
 			continue
 		case fl == nil:
 			fl = &flight{digest: d, by: t, behind: true, done: make(chan struct{})}
-			x.flights[d] = fl
+			x.flying[d] = fl
 			x.lineUpLocked(fl, laneOf(d, directories))
 		case fl.behind && fl.batch == nil && directories:
 			// It may wait as a file. In the other line it will be passed over.
@@ -172,12 +174,12 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 		asked = append(asked, fl)
 	}
 	for k := range laneKind(lanes) {
-		t.store.driveLocked(ctx, k)
+		t.driveLocked(ctx, k)
 	}
 	return asked, nil
 }
 
-func (x *fetches) lineUpLocked(fl *flight, k laneKind) {
+func (x *shared) lineUpLocked(fl *flight, k laneKind) {
 	line := &fl.by.lines[k]
 	line.flights = append(line.flights, fl)
 	if !line.inTurn {
@@ -187,25 +189,25 @@ func (x *fetches) lineUpLocked(fl *flight, k laneKind) {
 }
 
 // driveLocked sees to it that somebody brings what waits in a lane.
-func (s *Store) driveLocked(ctx context.Context, k laneKind) {
-	l := &s.fetches.lanes[k]
+func (x *shared) driveLocked(ctx context.Context, k laneKind) {
+	l := &x.lanes[k]
 	if len(l.turns) == 0 || l.calls == k.maxCalls() {
 		return
 	}
 	l.calls++
 	ctx = context.WithoutCancel(ctx)
-	s.fetches.running.Go(func() {
-		for s.bringNext(ctx, k) {
+	x.running.Go(func() {
+		for x.bringNext(ctx, k) {
 		}
 	})
 }
 
 // bringNext makes one call for what waits in a lane. It returns false when there
 // is nothing, and the caller is no longer counted.
-func (s *Store) bringNext(ctx context.Context, k laneKind) bool {
+func (x *shared) bringNext(ctx context.Context, k laneKind) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t, b := s.takeBehind(ctx, k, cancel)
+	t, b := x.takeBehind(ctx, k, cancel)
 	switch {
 	case b == nil:
 		return false
@@ -218,8 +220,7 @@ func (s *Store) bringNext(ctx context.Context, k laneKind) bool {
 }
 
 // takeBehind makes a batch of what waits in a lane, for the one whose turn it is.
-func (s *Store) takeBehind(ctx context.Context, k laneKind, cancel context.CancelFunc) (*ReadThrough, *batch) {
-	x := &s.fetches
+func (x *shared) takeBehind(ctx context.Context, k laneKind, cancel context.CancelFunc) (*ReadThrough, *batch) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := &x.lanes[k]
@@ -240,13 +241,13 @@ func (s *Store) takeBehind(ctx context.Context, k laneKind, cancel context.Cance
 			continue
 		}
 		if ranged := t.ranged(flights[0].digest); ranged != nil {
-			behind, _ := t.behind.(RangeFetcher)
-			flights[0].arrival = newArrival(s, ranged, behind, flights[0].digest)
+			behind, _ := t.behind.(cas.RangeFetcher)
+			flights[0].arrival = newArrival(x.store, ranged, behind, flights[0].digest)
 		}
 		if x.closed {
 			cancel()
 		}
-		s.driveLocked(ctx, k)
+		x.driveLocked(ctx, k)
 		return t, boardLocked(flights, cancel)
 	}
 	l.calls--

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"container/list"

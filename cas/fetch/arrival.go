@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"sync"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -17,19 +17,13 @@ import (
 // one, starts the streams, hashes what has come without a hole, and ends when that
 // is all. Nothing is written twice: a stream ends where another one was.
 type arrival struct {
-	store    *Store
-	upstream RangeFetcher
-	behind   RangeFetcher // for streams that nobody waits for; may be nil
+	in       cas.Incoming
+	upstream cas.RangeFetcher
+	behind   cas.RangeFetcher // for streams that nobody waits for; may be nil
 	digest   digest.Digest
 
-	// making is held while room is made in the store: it has one place.
-	making   chan struct{}
-	claimed  int64 // bytes that room was made for; guarded by making
-	reserved int64 // of the store's room, at most the size; guarded by making
-
 	mu      sync.Mutex
-	file    *os.File      // guarded by mu; nil until the first bytes have come
-	have    spans         // guarded by mu; what the file holds
+	have    spans         // guarded by mu; what in holds
 	streams []*stream     // guarded by mu; those that run, at most maxStreams+1
 	wants   []*span       // guarded by mu; what readers wait for, the longest wait first
 	serial  int           // guarded by mu; of the newest stream
@@ -37,8 +31,8 @@ type arrival struct {
 	err     error         // guarded by mu; why it failed, for good
 }
 
-func newArrival(s *Store, f, behind RangeFetcher, d digest.Digest) *arrival {
-	return &arrival{store: s, upstream: f, behind: behind, digest: d, making: make(chan struct{}, 1)}
+func newArrival(s Store, f, behind cas.RangeFetcher, d digest.Digest) *arrival {
+	return &arrival{in: s.Receive(d), upstream: f, behind: behind, digest: d}
 }
 
 // bring fills the file and returns when it is the blob, or cannot become it. The
@@ -70,26 +64,29 @@ func (a *arrival) bring(ctx context.Context) error {
 		}
 	}
 	if got := hasher.Digest(); got != a.digest {
-		return fmt.Errorf("%w: it is %s", ErrCorrupt, got)
+		return fmt.Errorf("%w: it is %s", cas.ErrCorrupt, got)
 	}
 	return nil
 }
+
+// buffers are of *[]byte.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
 
 // hashAtOnce bounds what is hashed before readers are looked after again.
 const hashAtOnce = 1 << 20
 
 // hash hashes what follows of the bytes up to p.whole.
 func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
-	buffer := a.store.buffers.Get().(*[]byte)
-	defer a.store.buffers.Put(buffer)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
 	n := min(p.whole-hasher.SizeBytes(), hashAtOnce)
-	_, err := io.CopyBuffer(hasher, io.NewSectionReader(p.file, hasher.SizeBytes(), n), *buffer)
+	_, err := io.CopyBuffer(hasher, io.NewSectionReader(a.in, hasher.SizeBytes(), n), *buffer)
 	return err
 }
 
 // keep makes the file, which bring has filled, the store's, and pins it.
 func (a *arrival) keep(ctx context.Context) error {
-	return a.store.files.settle(ctx, a.digest, a.file.Name(), false)
+	return a.in.Keep(ctx)
 }
 
 // drop removes the file. Readers fail with err from now on.
@@ -97,13 +94,8 @@ func (a *arrival) drop(err error) {
 	a.mu.Lock()
 	a.err = err
 	a.changeLocked()
-	file := a.file
 	a.mu.Unlock()
-	a.store.files.release(a.reserved)
-	if file != nil {
-		_ = file.Close()
-		_ = os.Remove(file.Name())
-	}
+	a.in.Drop()
 }
 
 // close ends the use of the file, which is dropped or kept. A nil a has none.
@@ -112,14 +104,11 @@ func (a *arrival) close() {
 		return
 	}
 	a.mu.Lock()
-	file := a.file
 	if a.err == nil {
 		a.err = fs.ErrClosed
 	}
 	a.mu.Unlock()
-	if file != nil {
-		_ = file.Close()
-	}
+	a.in.Close()
 }
 
 // changeLocked wakes all who wait for a change.
@@ -150,11 +139,10 @@ func (a *arrival) readAt(ctx context.Context, p []byte, off int64) (int, error) 
 	if n == 0 {
 		return 0, err
 	}
-	file, waitErr := a.await(ctx, span{off, off + n})
-	if waitErr != nil {
-		return 0, waitErr
+	if err := a.await(ctx, span{off, off + n}); err != nil {
+		return 0, err
 	}
-	got, readErr := file.ReadAt(p[:n], off)
+	got, readErr := a.in.ReadAt(p[:n], off)
 	if readErr == nil {
 		readErr = err
 	} else if failed := a.failure(); failed != nil {
@@ -169,15 +157,14 @@ func (a *arrival) failure() error {
 	return a.err
 }
 
-// await returns the file once it holds w, at once if it does, even when ctx has
-// ended.
-func (a *arrival) await(ctx context.Context, w span) (*os.File, error) {
+// await returns once w has come, at once if it has, even when ctx has ended.
+func (a *arrival) await(ctx context.Context, w span) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	waits := false
 	for a.err == nil && a.have.end(w.from) < w.to {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		if !waits {
 			waits = true
@@ -193,7 +180,7 @@ func (a *arrival) await(ctx context.Context, w span) (*os.File, error) {
 		}
 		a.mu.Lock()
 	}
-	return a.file, a.err
+	return a.err
 }
 
 func (a *arrival) unwantLocked(w *span) {

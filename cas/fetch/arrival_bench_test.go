@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -29,7 +30,7 @@ func BenchmarkColdRead(b *testing.B) {
 		},
 	})
 	f.put(b, digest.SHA256, data)
-	client := f.client(ClientOptions{NoCompression: true})
+	client := f.client(cas.ClientOptions{NoCompression: true})
 	if _, err := client.FindMissing(b.Context(), []digest.Digest{d}); err != nil {
 		b.Fatal(err) // so that the capabilities are known
 	}
@@ -63,7 +64,7 @@ func BenchmarkColdRead(b *testing.B) {
 	b.Run("all before the first byte", func(b *testing.B) {
 		for range b.N {
 			b.StopTimer()
-			s := storeOpen(b, b.TempDir(), StoreOptions{ArriveAbove: 1 << 40})
+			s := storeOpen(b, b.TempDir(), storeOptions{ArriveAbove: 1 << 40})
 			b.StartTimer()
 			file, err := s.Through(client).OpenBlob(b.Context(), d)
 			if err != nil {
@@ -74,10 +75,10 @@ func BenchmarkColdRead(b *testing.B) {
 	})
 }
 
-func benchOpen(b *testing.B, f *netFarm, client *Client, d digest.Digest) *Arrival {
+func benchOpen(b *testing.B, f *netFarm, client *cas.Client, d digest.Digest) *Arrival {
 	b.Helper()
 	b.StopTimer()
-	s := storeOpen(b, b.TempDir(), StoreOptions{})
+	s := storeOpen(b, b.TempDir(), storeOptions{})
 	b.StartTimer()
 	_, a, err := s.Through(client).OpenArriving(b.Context(), d)
 	if a == nil || err != nil {

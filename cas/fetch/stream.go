@@ -1,12 +1,12 @@
-package cas
+package fetch
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -32,7 +32,7 @@ var errEnough = errors.New("no more is needed")
 // io.Writer of that call.
 type stream struct {
 	a       *arrival
-	from    RangeFetcher
+	from    cas.RangeFetcher
 	serial  int
 	next    int64 // guarded by a.mu for writing; its own call reads it without
 	came    bool  // guarded by a.mu; some of its bytes have, or are being written
@@ -44,7 +44,6 @@ type stream struct {
 // A plan is what bring does next.
 type plan struct {
 	start   []*stream
-	file    *os.File
 	whole   int64           // the file has no hole before
 	changed <-chan struct{} // set when there is nothing to hash
 }
@@ -57,7 +56,7 @@ func (a *arrival) plan(hashed int64) (plan, error) {
 	if a.err != nil {
 		return plan{}, a.err
 	}
-	p := plan{file: a.file, whole: a.have.end(0)}
+	p := plan{whole: a.have.end(0)}
 	if s := a.nearestLocked(p.whole); s != nil && s.next == p.whole {
 		s.until = a.digest.SizeBytes()
 	} else if p.whole < a.digest.SizeBytes() {
@@ -126,15 +125,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		if err != nil {
 			return done, err
 		}
-		file, err := s.a.makeRoom(int64(len(piece)))
-		if err != nil {
-			return done, err
-		}
-		// At a full disk an attempt may have written a part, which is written again.
-		if err := s.a.store.files.withRoom(s.a.digest.SizeBytes()-s.next, func() error {
-			_, err := file.WriteAt(piece, s.next)
-			return err
-		}); err != nil {
+		if _, err := s.a.in.WriteAt(piece, s.next); err != nil {
 			return done, err
 		}
 		s.arrived(int64(len(piece)))
@@ -153,7 +144,7 @@ func (s *stream) admit(p []byte) ([]byte, error) {
 	}
 	if s.next == a.digest.SizeBytes() {
 		s.surplus = true
-		return nil, fmt.Errorf("%w: more than %d bytes came", ErrCorrupt, s.next)
+		return nil, fmt.Errorf("%w: more than %d bytes came", cas.ErrCorrupt, s.next)
 	}
 	n := min(a.limitLocked(s)-s.next, int64(len(p)), streamPiece)
 	if n <= 0 || s.enough {
@@ -191,45 +182,13 @@ func (s *stream) ended(err error) {
 		}
 	}
 	if err == nil && s.next < a.digest.SizeBytes() && !s.enough {
-		err = fmt.Errorf("%w: only %d bytes came", ErrCorrupt, s.next)
+		err = fmt.Errorf("%w: only %d bytes came", cas.ErrCorrupt, s.next)
 	}
 	needed := s.next < a.digest.SizeBytes() && a.have.end(s.next) == s.next
 	if err != nil && !s.enough && a.err == nil && (needed || s.surplus) {
 		a.err = err
 	}
 	a.changeLocked()
-}
-
-// makeRoom makes room for n more bytes, and the file if there is none.
-func (a *arrival) makeRoom(n int64) (*os.File, error) {
-	a.making <- struct{}{}
-	defer func() { <-a.making }()
-	size := a.digest.SizeBytes()
-	if need := a.claimed + n - a.reserved; need > 0 && a.reserved < size {
-		need = min(max(need, reserveBytes), size-a.reserved)
-		if err := a.store.files.reserve(need); err != nil {
-			return nil, err
-		}
-		a.reserved += need
-	}
-	a.claimed += n
-	a.mu.Lock()
-	file := a.file
-	a.mu.Unlock()
-	if file != nil {
-		return file, nil
-	}
-	if err := a.store.files.fits(size); err != nil {
-		return nil, err
-	}
-	file, err := a.store.files.createTemp()
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.file = file
-	return file, nil
 }
 
 // arrive brings the one blob of b, which can be read meanwhile.
@@ -243,7 +202,7 @@ func (t *ReadThrough) arrive(ctx context.Context, b *batch) {
 		err = fmt.Errorf("fetch blob %s: %w", fl.digest, err)
 		fl.arrival.drop(err)
 	}
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, cas.ErrCorrupt) {
 		err = t.doubt(ctx, fl.digest, err)
 	}
 	t.end(fl, err)
@@ -257,8 +216,8 @@ func (t *ReadThrough) doubt(ctx context.Context, d digest.Digest, err error) err
 	again := t.direct.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) error {
 		return t.store.Put(ctx, d, r)
 	})
-	if errors.Is(again, ErrNotFound) {
-		return fmt.Errorf("%w, and then: %w", err, &MissingError{Digests: []digest.Digest{d}})
+	if errors.Is(again, cas.ErrNotFound) {
+		return fmt.Errorf("%w, and then: %w", err, &cas.MissingError{Digests: []digest.Digest{d}})
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
@@ -28,26 +29,26 @@ const maxDirectoryBytes = 128 << 20
 //
 // What Prefetch asks for goes behind all that: see there.
 type ReadThrough struct {
-	store    *Store
-	upstream Fetcher
-	behind   Fetcher // upstream, for what nobody waits for
-	direct   Fetcher // upstream without neighbours, for what they do not keep
-	fetched  fetched
+	*shared
+	upstream cas.Fetcher
+	behind   cas.Fetcher // upstream, for what nobody waits for
+	direct   cas.Fetcher // upstream without neighbours, for what they do not keep
+	own      fetched
 
-	// Guarded by store.fetches.mu.
+	// Guarded by flights.mu.
 	queue     []*flight   // small blobs to be gathered; who goes first is decided by take alone
 	gathering int         // goroutines that bring what is queued
 	lines     [lanes]line // what Prefetch asked for
 }
 
-// Through returns a view of s that reads through to f. It needs no closing, and
+// Through returns a view of the store that reads through to f. It needs no closing, and
 // is cheap enough to have one per action.
-func (s *Store) Through(f Fetcher) *ReadThrough {
-	t := &ReadThrough{store: s, upstream: f, behind: f, direct: f}
-	if n, ok := f.(*Neighbours); ok {
-		t.direct = n.storage
+func (x *Group) Through(f cas.Fetcher) *ReadThrough {
+	t := &ReadThrough{shared: x.shared, upstream: f, behind: f, direct: f}
+	if n, ok := f.(cas.DirectFetcher); ok {
+		t.direct = n.Direct()
 	}
-	if p, ok := f.(PatientFetcher); ok {
+	if p, ok := f.(cas.PatientFetcher); ok {
 		t.behind = p.Behind()
 	}
 	return t
@@ -56,7 +57,7 @@ func (s *Store) Through(f Fetcher) *ReadThrough {
 // Fetched returns how many blobs and bytes came from upstream because of this
 // ReadThrough. What it got by joining a fetch of another one counts there.
 func (t *ReadThrough) Fetched() (blobs, bytes int64) {
-	return t.fetched.blobs.Load(), t.fetched.bytes.Load()
+	return t.own.blobs.Load(), t.own.bytes.Load()
 }
 
 // fetched counts what came from upstream.
@@ -69,15 +70,17 @@ func (f *fetched) add(d digest.Digest) {
 
 // countFetched counts that d came because of t.
 func (t *ReadThrough) countFetched(d digest.Digest) {
+	t.own.add(d)
 	t.fetched.add(d)
-	t.store.fetched.add(d)
 }
 
 // Load makes ds local, with one call of Fetch for all that nobody is fetching
 // yet. A *MissingError names all that upstream does not have. Nothing keeps the
 // blobs from being evicted after Load has returned; the caller may pin them.
 func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
-	t.store.files.use(ds)
+	if _, err := t.store.FindMissing(ctx, ds); err != nil { // which counts as a use
+		return err
+	}
 	release, err := t.hold(ctx, ds)
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
 // OpenBlob opens d for reading, as Store.OpenBlob does, and fetches it first when
 // it is not there.
 func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
-	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, ErrNotFound) {
+	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return file, err
 	}
 	release, err := t.hold(ctx, []digest.Digest{d})
@@ -102,7 +105,7 @@ func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, 
 
 // ReadBlob returns the bytes of d and fetches it first when it is not there.
 func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, ErrNotFound) {
+	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
 	release, err := t.hold(ctx, []digest.Digest{d})
@@ -113,35 +116,38 @@ func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, er
 	return t.store.ReadBlob(ctx, d)
 }
 
+// smallMessage is the size up to which ReadMessage keeps a message in memory.
+const smallMessage = 64 << 10
+
 // ReadMessage returns the bytes of d as ReadBlob does, for a message that hardly anybody
 // reads twice, such as a Command. If it is small and not in the store it does not get
 // there: it is kept in memory, for those who ask soon again. The caller does not change it.
 func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte, error) {
-	if d.SizeBytes() > smallBlob {
+	if d.SizeBytes() > smallMessage {
 		return t.ReadBlob(ctx, d)
 	}
-	if m, ok := t.store.messages.get(d); ok {
+	if m, ok := t.messages.get(d); ok {
 		return m, nil
 	}
-	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, ErrNotFound) {
+	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
 	m, came := message(nil), false
 	err := t.direct.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
-		if m, err = io.ReadAll(io.LimitReader(r, smallBlob+1)); err == nil && digest.Of(d.Function(), m) != d {
-			err = fmt.Errorf("read message %s: %w", d, ErrCorrupt)
+		if m, err = io.ReadAll(io.LimitReader(r, smallMessage+1)); err == nil && digest.Of(d.Function(), m) != d {
+			err = fmt.Errorf("read message %s: %w", d, cas.ErrCorrupt)
 		}
 		came = err == nil
 		return err
 	})
 	if err == nil && !came {
-		err = &MissingError{Digests: []digest.Digest{d}}
+		err = &cas.MissingError{Digests: []digest.Digest{d}}
 	}
 	if err != nil {
 		return nil, err
 	}
 	t.countFetched(d)
-	return t.store.messages.add(d, m), nil
+	return t.messages.add(d, m), nil
 }
 
 // message is what ReadMessage keeps.
@@ -150,50 +156,46 @@ type message []byte
 func (m message) Bytes() int { return len(m) }
 
 // Directory returns the blob d as a Directory. It is kept at hand for the next
-// one who asks, within StoreOptions.DirectoryCacheBytes. Of a blob that is no
+// one who asks, within Options.DirectoryCacheBytes. Of a blob that is no
 // valid directory the error wraps ErrInvalidDirectory.
 func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
-	if dir, ok := t.store.directories.get(d); ok {
+	if dir, ok := t.directories.get(d); ok {
 		return dir, nil
 	}
 	if d.SizeBytes() > maxDirectoryBytes {
 		return nil, fmt.Errorf("read directory %s: %w: it is larger than %d bytes",
-			d, ErrInvalidDirectory, maxDirectoryBytes)
+			d, tree.ErrInvalid, maxDirectoryBytes)
 	}
 	b, err := t.ReadBlob(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
-	return t.store.keepDirectory(d, b)
+	return t.keepDirectory(d, b)
 }
 
 // keepDirectory makes a Directory of the bytes of d, and keeps it at hand.
-func (s *Store) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, error) {
+func (x *shared) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, error) {
 	dir, err := tree.Parse(d.Function(), b)
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
-	return s.directories.add(d, dir), nil
+	return x.directories.add(d, dir), nil
 }
 
 // LocalDirectory returns what Directory would, if that is in memory or in the
 // store. It waits for nothing but the disk.
 func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
-	if dir, ok := t.store.directories.get(d); ok {
+	if dir, ok := t.directories.get(d); ok {
 		return dir, true
 	}
 	if d.SizeBytes() > maxDirectoryBytes {
 		return nil, false
 	}
-	file, err := t.store.open(d)
-	if err != nil {
+	b, ok := t.store.ReadLocal(d)
+	if !ok {
 		return nil, false
 	}
-	b, _, err := readAll(file, d)
-	if err != nil || digest.Of(d.Function(), b) != d {
-		return nil, false
-	}
-	dir, err := t.store.keepDirectory(d, b)
+	dir, err := t.keepDirectory(d, b)
 	return dir, err == nil // else Directory will say what is wrong
 }
 
@@ -201,7 +203,7 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 // until release is called. After an error nothing is pinned.
 func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (release func(), err error) {
 	h := &holding{store: t.store}
-	for need := distinct(ds); len(need) > 0; {
+	for need := digest.Distinct(ds); len(need) > 0; {
 		absent := h.pin(need)
 		flights, landed, err := t.ask(ctx, absent)
 		if err == nil {
@@ -233,7 +235,7 @@ func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) 
 				err = context.Cause(ctx)
 			}
 		}
-		t.store.fetches.leave(t.store, fl)
+		t.leave(fl)
 	}
 	return again, err
 }
@@ -241,7 +243,7 @@ func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) 
 // A holding is what one caller has got so far, and failed to get. It belongs to
 // that caller's goroutine.
 type holding struct {
-	store   *Store
+	store   Store
 	pinned  []digest.Digest
 	missing []digest.Digest
 	failure error // the first other than missing
@@ -250,7 +252,7 @@ type holding struct {
 // pin pins what is there and returns the rest.
 func (h *holding) pin(ds []digest.Digest) (absent []digest.Digest) {
 	for _, d := range ds {
-		if h.store.pin(d) {
+		if h.store.Retain(d) {
 			h.pinned = append(h.pinned, d)
 		} else {
 			absent = append(absent, d)
@@ -269,7 +271,7 @@ func (h *holding) land(t *ReadThrough, fl *flight) (again []digest.Digest) {
 		return h.pin([]digest.Digest{fl.digest})
 	case fl.by != t, fl.behind:
 		return []digest.Digest{fl.digest}
-	case errors.Is(fl.err, ErrNotFound):
+	case errors.Is(fl.err, cas.ErrNotFound):
 		h.missing = append(h.missing, fl.digest)
 	case h.failure == nil:
 		h.failure = fl.err
@@ -284,26 +286,13 @@ func (h *holding) err() error {
 		return h.failure
 	}
 	if len(h.missing) > 0 {
-		return &MissingError{Digests: h.missing}
+		return &cas.MissingError{Digests: h.missing}
 	}
 	return nil
 }
 
 func (h *holding) release() {
 	for _, d := range h.pinned {
-		h.store.unpin(d)
+		h.store.Release(d)
 	}
-}
-
-// distinct returns ds without repetitions.
-func distinct(ds []digest.Digest) []digest.Digest {
-	seen := make(map[digest.Digest]struct{}, len(ds))
-	once := make([]digest.Digest, 0, len(ds))
-	for _, d := range ds {
-		if _, again := seen[d]; !again {
-			seen[d] = struct{}{}
-			once = append(once, d)
-		}
-	}
-	return once
 }

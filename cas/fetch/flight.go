@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -7,19 +7,20 @@ import (
 	"io/fs"
 	"sync"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// fetches are what a Store has under way from upstream: at most one flight per
+// flights are what a Group has under way from upstream: at most one per
 // digest, whoever asks and through whichever ReadThrough. Flights that were asked
 // for together, or were gathered, share a batch, which is one call of Fetch. mu
 // is held without I/O and before the store's own.
-type fetches struct {
+type flights struct {
 	mu      sync.Mutex
-	flights map[digest.Digest]*flight // guarded by mu
+	flying  map[digest.Digest]*flight // guarded by mu
 	lanes   [lanes]lane               // guarded by mu
 	closed  bool                      // guarded by mu
-	running sync.WaitGroup            // batches; close waits for it
+	running sync.WaitGroup            // batches; Close waits for it
 }
 
 // A flight is one blob under way. It ends with the blob in the store and pinned
@@ -28,13 +29,13 @@ type flight struct {
 	digest digest.Digest
 	done   chan struct{} // closed when the flight has ended
 	err    error         // how it ended; set with ended and before done is closed
-	// These are guarded by fetches.mu while batch is nil, and do not change then.
+	// These are guarded by flights.mu while batch is nil, and do not change then.
 	by *ReadThrough
 	// behind: Prefetch asked for it, and nobody else did before it had a batch.
 	behind bool
 	// arrival is the blob as it comes; nil where it can be read only when whole.
 	arrival *arrival
-	// The rest is guarded by fetches.mu.
+	// The rest is guarded by flights.mu.
 	batch   *batch // nil while the flight waits in by.queue or one of by.lines
 	ended   bool
 	pinned  bool // the blob is pinned until only patient askers are left
@@ -48,7 +49,7 @@ type batch struct {
 	// These are fixed when the batch starts.
 	digests []digest.Digest
 	flights map[digest.Digest]*flight
-	// The rest is guarded by fetches.mu.
+	// The rest is guarded by flights.mu.
 	open      int             // flights that have not ended
 	askers    int             // of those
 	abandoned bool            // nobody waited for any of those: cancelled
@@ -63,7 +64,7 @@ type batch struct {
 func (t *ReadThrough) ask(
 	ctx context.Context, ds []digest.Digest,
 ) (asked []*flight, landed []digest.Digest, err error) {
-	x := &t.store.fetches
+	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -74,16 +75,16 @@ func (t *ReadThrough) ask(
 	}
 	var fresh, arriving []*flight
 	for _, d := range ds {
-		fl := x.flights[d]
+		fl := x.flying[d]
 		waits := fl != nil && fl.behind && fl.batch == nil
 		if fl == nil {
 			// Flights land before they end, so what has none is there or is not.
-			if t.store.files.contains(d) {
+			if t.store.Has(d) {
 				landed = append(landed, d)
 				continue
 			}
 			fl = &flight{digest: d, done: make(chan struct{})}
-			x.flights[d] = fl
+			x.flying[d] = fl
 		}
 		if fl.by == nil || waits {
 			// Its place in the line of Prefetch is void.
@@ -122,7 +123,7 @@ func (t *ReadThrough) startLocked(
 ) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := boardLocked(flights, cancel)
-	t.store.fetches.running.Go(func() {
+	t.running.Go(func() {
 		defer cancel()
 		run(ctx, b)
 	})
@@ -146,18 +147,18 @@ func (t *ReadThrough) run(ctx context.Context, b *batch) { t.bring(ctx, t.upstre
 // whyNotFetched is the error for a blob that a Fetch that ended with err did not
 // bring. What is wrong with one blob is not said of another.
 func whyNotFetched(d digest.Digest, refused, err error) error {
-	var named *fetchError
-	var missing *MissingError
+	var named *cas.FetchError
+	var missing *cas.MissingError
 	switch {
 	case refused != nil:
 		return fmt.Errorf("fetch blob %s: %w", d, refused)
 	case errors.As(err, &named):
-		if err := named.blobs[d]; err != nil {
+		if err := named.Blobs[d]; err != nil {
 			return fmt.Errorf("fetch blob %s: %w", d, err)
 		}
-		return &MissingError{Digests: []digest.Digest{d}}
+		return &cas.MissingError{Digests: []digest.Digest{d}}
 	case err == nil || errors.As(err, &missing):
-		return &MissingError{Digests: []digest.Digest{d}}
+		return &cas.MissingError{Digests: []digest.Digest{d}}
 	}
 	return fmt.Errorf("fetch blob %s: %w", d, err)
 }
@@ -165,7 +166,7 @@ func whyNotFetched(d digest.Digest, refused, err error) error {
 // end ends fl, once; without an error the caller has pinned the blob, and end
 // takes that pin.
 func (t *ReadThrough) end(fl *flight, err error) {
-	x := &t.store.fetches
+	x := t.shared
 	x.mu.Lock()
 	first := !fl.ended
 	unpin := err == nil
@@ -176,8 +177,8 @@ func (t *ReadThrough) end(fl *flight, err error) {
 		fl.ended, fl.err = true, err
 		fl.pinned = err == nil && fl.askers > fl.patient
 		unpin = unpin && !fl.pinned
-		if x.flights[fl.digest] == fl {
-			delete(x.flights, fl.digest)
+		if x.flying[fl.digest] == fl {
+			delete(x.flying, fl.digest)
 		}
 		fl.batch.open--
 		fl.batch.askers -= fl.askers
@@ -189,7 +190,7 @@ func (t *ReadThrough) end(fl *flight, err error) {
 		fl.arrival.close()
 	}
 	if unpin {
-		t.store.unpin(fl.digest)
+		t.store.Release(fl.digest)
 	}
 	if first {
 		if err == nil {
@@ -200,26 +201,26 @@ func (t *ReadThrough) end(fl *flight, err error) {
 }
 
 // leave says that one asker of fl, other than Prefetch, needs it no longer.
-func (x *fetches) leave(s *Store, fl *flight) {
+func (x *shared) leave(fl *flight) {
 	x.mu.Lock()
-	act := x.leftLocked(s, fl)
+	act := x.leftLocked(fl)
 	x.mu.Unlock()
 	act()
 }
 
 // leaveBehind is leave for Prefetch. It tells whether fl has ended, and how.
-func (x *fetches) leaveBehind(s *Store, fl *flight) (ended bool, err error) {
+func (x *shared) leaveBehind(fl *flight) (ended bool, err error) {
 	x.mu.Lock()
 	fl.patient--
 	ended, err = fl.ended, fl.err
-	act := x.leftLocked(s, fl)
+	act := x.leftLocked(fl)
 	x.mu.Unlock()
 	act()
 	return ended, err
 }
 
 // leftLocked takes one asker off fl, and returns what is to be done without the lock.
-func (x *fetches) leftLocked(s *Store, fl *flight) func() {
+func (x *shared) leftLocked(fl *flight) func() {
 	fl.askers--
 	unpin := fl.pinned && fl.askers == fl.patient
 	if unpin {
@@ -231,7 +232,7 @@ func (x *fetches) leftLocked(s *Store, fl *flight) func() {
 		fl.batch.askers--
 		x.abandonLocked(fl.batch)
 	case fl.askers == 0:
-		delete(x.flights, fl.digest) // the queue passes over it
+		delete(x.flying, fl.digest) // the queue passes over it
 	}
 	unused := fl.ended && fl.askers == 0
 	return func() {
@@ -239,31 +240,31 @@ func (x *fetches) leftLocked(s *Store, fl *flight) func() {
 			fl.arrival.close()
 		}
 		if unpin {
-			s.unpin(fl.digest)
+			x.store.Release(fl.digest)
 		}
 	}
 }
 
 // abandonLocked cancels b when nobody waits for any of its flights. They leave
 // the map, so that the next asker starts anew.
-func (x *fetches) abandonLocked(b *batch) {
+func (x *shared) abandonLocked(b *batch) {
 	if b.askers > 0 || b.open == 0 || b.abandoned {
 		return
 	}
 	b.abandoned = true
 	for d, fl := range b.flights {
-		if x.flights[d] == fl {
-			delete(x.flights, d)
+		if x.flying[d] == fl {
+			delete(x.flying, d)
 		}
 	}
 	b.cancel()
 }
 
-// close cancels all batches and waits for their end.
-func (x *fetches) close() {
+// Close cancels all fetches and waits for their end. Afterwards nothing is fetched. The store stays open.
+func (x *Group) Close() {
 	x.mu.Lock()
 	x.closed = true
-	for _, fl := range x.flights {
+	for _, fl := range x.flying {
 		if fl.batch != nil { // what waits ends when its turn comes
 			fl.batch.cancel()
 		}

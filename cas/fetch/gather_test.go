@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -30,14 +31,14 @@ func (u *storeUpstream) storeOncePerBlob(t *testing.T, blobs int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := slices.Concat(u.calls...)
-	if len(all) != blobs || len(distinct(all)) != blobs {
-		t.Errorf("%d blobs asked for, %d of them distinct; want %d", len(all), len(distinct(all)), blobs)
+	if len(all) != blobs || len(digest.Distinct(all)) != blobs {
+		t.Errorf("%d blobs asked for, %d of them distinct; want %d", len(all), len(digest.Distinct(all)), blobs)
 	}
 }
 
 func TestStoreGathersColdOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		texts := storeManyTexts(500)
 		u, ds := storeNewUpstream(texts...)
 		u.gate = make(chan struct{})
@@ -80,7 +81,7 @@ func TestStoreGathersColdOpens(t *testing.T) {
 // Who asks while few calls are in flight does not wait for any of them.
 func TestStoreLoneAskGoesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewUpstream(storeManyTexts(maxGathering + 2)...)
 		u.gate = make(chan struct{})
 		r := s.Through(u)
@@ -106,10 +107,10 @@ func TestStoreLoneAskGoesAtOnce(t *testing.T) {
 
 func TestStoreGatheredCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		texts := make([]string, 20)
 		for i := range texts {
-			texts[i] = strings.Repeat(string(rune('a'+i)), streamAbove)
+			texts[i] = strings.Repeat(string(rune('a'+i)), cas.StreamAbove)
 		}
 		u, ds := storeNewUpstream(texts...)
 		u.gate = make(chan struct{})
@@ -126,7 +127,7 @@ func TestStoreGatheredCallsAreBounded(t *testing.T) {
 		close(u.gate)
 		wg.Wait()
 		for _, n := range u.storeSizes() {
-			if n > batchBytes/streamAbove {
+			if n > cas.BatchBytes/cas.StreamAbove {
 				t.Errorf("calls of sizes %v: more than a message holds", u.storeSizes())
 				break
 			}
@@ -149,8 +150,8 @@ func storeFill(t *testing.T, r *ReadThrough, ds []digest.Digest, wg *sync.WaitGr
 
 func TestStoreLargeBlobsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
-		u, ds := storeNewUpstream(append(storeManyTexts(maxGathering+1), strings.Repeat("x", streamAbove+1))...)
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		u, ds := storeNewUpstream(append(storeManyTexts(maxGathering+1), strings.Repeat("x", cas.StreamAbove+1))...)
 		u.gate = make(chan struct{})
 		r := s.Through(u)
 		var wg sync.WaitGroup
@@ -173,7 +174,7 @@ func TestStoreLargeBlobsDoNotWait(t *testing.T) {
 
 func TestStoreCancelledAskerLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		texts := storeManyTexts(maxGathering + 3)
 		u, ds := storeNewUpstream(texts...)
 		u.gate = make(chan struct{})
@@ -217,7 +218,7 @@ func TestStoreCancelledAskerLeavesTheQueue(t *testing.T) {
 
 func TestStoreCloseEndsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewUpstream(storeManyTexts(20)...)
 		u.gate = make(chan struct{})
 		r := s.Through(u)
@@ -243,21 +244,21 @@ func TestStoreGatheredBlobsFailAlone(t *testing.T) {
 	fine := f.put(t, digest.SHA256, []byte("fine"))
 	damaged := f.put(t, digest.SHA256, []byte("damaged"))
 	missing := digest.Of(digest.SHA256, []byte("missing"))
-	s := storeOpen(t, t.TempDir(), StoreOptions{})
-	r := s.Through(f.client(ClientOptions{}))
+	s := storeOpen(t, t.TempDir(), storeOptions{})
+	r := s.Through(f.client(cas.ClientOptions{}))
 	flights, _, err := r.ask(t.Context(), []digest.Digest{fine, damaged, missing})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []error{nil, ErrCorrupt, ErrNotFound} {
+	for i, want := range []error{nil, cas.ErrCorrupt, cas.ErrNotFound} {
 		<-flights[i].done
 		if !errors.Is(flights[i].err, want) {
 			t.Errorf("blob %d: %v, want %v", i, flights[i].err, want)
 		}
-		s.fetches.leave(s, flights[i])
+		s.leave(flights[i])
 	}
-	if err := r.Load(t.Context(), []digest.Digest{damaged, missing}); !errors.Is(err, ErrCorrupt) ||
-		errors.Is(err, ErrNotFound) {
+	if err := r.Load(t.Context(), []digest.Digest{damaged, missing}); !errors.Is(err, cas.ErrCorrupt) ||
+		errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("both: %v, want the worse", err)
 	}
 }

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -25,7 +26,7 @@ type storePatient struct {
 	behind *storeUpstream
 }
 
-func (p *storePatient) Behind() Fetcher { return p.behind }
+func (p *storePatient) Behind() cas.Fetcher { return p.behind }
 
 // storeNewPatient returns an upstream whose calls that stand behind are held: each
 // token in their gate lets one go, and closing it all.
@@ -63,8 +64,8 @@ func storeManyDigests(n int) []digest.Digest {
 }
 
 func TestStorePrefetches(t *testing.T) {
-	s := storeOpen(t, t.TempDir(), StoreOptions{ArriveAbove: 2 * streamAbove})
-	texts := append(storeManyTexts(5000), strings.Repeat("x", streamAbove+1), strings.Repeat("y", 2*streamAbove+1))
+	s := storeOpen(t, t.TempDir(), storeOptions{ArriveAbove: 2 * cas.StreamAbove})
+	texts := append(storeManyTexts(5000), strings.Repeat("x", cas.StreamAbove+1), strings.Repeat("y", 2*cas.StreamAbove+1))
 	u, ds := storeNewUpstream(texts...)
 	r := s.Through(u)
 	storePut(t, s, texts[7])
@@ -84,8 +85,8 @@ func TestStorePrefetches(t *testing.T) {
 	if got, err := r.Prefetch(t.Context(), ds); err != nil || len(got) > 0 {
 		t.Errorf("again: %d blobs came, %v", len(got), err)
 	}
-	if s.files.index.pinned != 0 {
-		t.Errorf("%d bytes are pinned", s.files.index.pinned)
+	if s.Stats().PinnedBytes != 0 {
+		t.Errorf("%d bytes are pinned", s.Stats().PinnedBytes)
 	}
 	storeWantConsistent(t, s)
 }
@@ -93,7 +94,7 @@ func TestStorePrefetches(t *testing.T) {
 // However much is to be prefetched, what somebody asks for is in the next call.
 func TestStoreOpensOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		texts := storeManyTexts(1)
 		u, ds := storeNewPatient(texts...)
 		r := s.Through(u)
@@ -123,8 +124,8 @@ func TestStoreOpensOvertake(t *testing.T) {
 			t.Errorf("%d blobs came because of a Prefetch that brought none, %v", len(got), err)
 		}
 		synctest.Wait()
-		if len(s.fetches.flights) > 0 || len(u.behind.ended) != smallCalls {
-			t.Errorf("%d flights are left, %d calls were cancelled", len(s.fetches.flights), len(u.behind.ended))
+		if len(s.flying) > 0 || len(u.behind.ended) != smallCalls {
+			t.Errorf("%d flights are left, %d calls were cancelled", len(s.flying), len(u.behind.ended))
 		}
 	})
 }
@@ -133,10 +134,10 @@ func TestStoreOpensOvertake(t *testing.T) {
 // and one who needs a blob that waits does not wait for its line.
 func TestStoreLanesArePassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		texts := []string{"directory"}
 		for i := range largeCalls + 2 {
-			texts = append(texts, strings.Repeat("x", streamAbove+1+i))
+			texts = append(texts, strings.Repeat("x", cas.StreamAbove+1+i))
 		}
 		u, ds := storeNewPatient(texts...)
 		r := s.Through(u)
@@ -171,7 +172,7 @@ func TestStoreLanesArePassedOn(t *testing.T) {
 
 func TestStoreReadThroughsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewPatient("mine")
 		cancel, wait := storeBehind(s.Through(u), storeManyDigests(40_000)...)
 		_, waitMine := storeBehind(s.Through(u), ds...)
@@ -195,7 +196,7 @@ func TestStoreReadThroughsTakeTurns(t *testing.T) {
 
 func TestStoreCancelledPrefetchLeavesWhatOthersWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, ds := storeNewPatient("asked for", "alone")
 		r := s.Through(u)
 		cancel, wait := storeBehind(r, ds...)
@@ -231,7 +232,7 @@ func TestStoreFailedPrefetchFailsNobody(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := storeOpen(t, t.TempDir(), StoreOptions{})
+				s := storeOpen(t, t.TempDir(), storeOptions{})
 				u, ds := storeNewPatient("a", "b")
 				fail(u.behind, ds)
 				r := s.Through(u)
@@ -260,7 +261,7 @@ func TestStoreFailedPrefetchIsFollowed(t *testing.T) {
 		data := netBytes(7, storeArriving)
 		front, d := storeNewRanges(data)
 		behind, _ := storeNewRanges(data)
-		r := storeOpen(t, t.TempDir(), StoreOptions{}).Through(storePatientRanges{front, behind})
+		r := storeOpen(t, t.TempDir(), storeOptions{}).Through(storePatientRanges{front, behind})
 		_, wait := storeBehind(r, d)
 		a := storeOpenArriving(t, r, d)
 		defer a.Close()
@@ -293,7 +294,7 @@ func (h storeHalf) Fetch(ctx context.Context, ds []digest.Digest, sink func(dige
 // A full store takes in what an action needs, whatever is being prefetched.
 func TestStorePrefetchPinsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 8})
+		s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 8})
 		u, ds := storeNewUpstream("aaaa", "bbbb")
 		u.gate = make(chan struct{})
 		_, wait := storeBehind(s.Through(storeHalf{u}), ds...)
@@ -311,7 +312,7 @@ func TestStorePrefetchPinsNothing(t *testing.T) {
 
 func TestStoreCloseEndsPrefetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), StoreOptions{})
+		s := storeOpen(t, t.TempDir(), storeOptions{})
 		u, _ := storeNewPatient()
 		r := s.Through(u)
 		_, wait := storeBehind(r, storeManyDigests(20_000)...)
@@ -334,7 +335,7 @@ func TestStorePrefetchedArrivalIsRead(t *testing.T) {
 		data := netBytes(7, storeArriving)
 		front, d := storeNewRanges(data)
 		behind, _ := storeNewRanges(data)
-		r := storeOpen(t, t.TempDir(), StoreOptions{}).Through(storePatientRanges{front, behind})
+		r := storeOpen(t, t.TempDir(), storeOptions{}).Through(storePatientRanges{front, behind})
 		_, wait := storeBehind(r, d)
 		if len(behind.calls) != 1 {
 			t.Fatalf("%d streams behind, want one", len(behind.calls))
@@ -365,13 +366,13 @@ type storePatientRanges struct {
 	behind *storeRanges
 }
 
-func (p storePatientRanges) Behind() Fetcher { return p.behind }
+func (p storePatientRanges) Behind() cas.Fetcher { return p.behind }
 
 func TestStorePrefetchesUnderManyHands(t *testing.T) {
 	texts := storeManyTexts(100)
-	texts = append(texts, strings.Repeat("x", streamAbove+1), strings.Repeat("y", streamAbove+2))
+	texts = append(texts, strings.Repeat("x", cas.StreamAbove+1), strings.Repeat("y", cas.StreamAbove+2))
 	u, ds := storeNewUpstream(texts...)
-	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: streamAbove + 500})
+	s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: cas.StreamAbove + 500})
 	var wg sync.WaitGroup
 	for hand := range 8 {
 		r := s.Through(u)
@@ -390,7 +391,7 @@ func TestStorePrefetchesUnderManyHands(t *testing.T) {
 				default:
 					b, err := r.ReadBlob(ctx, ds[from])
 					if err == nil && string(b) != texts[from] ||
-						err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNoSpace) {
+						err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, cas.ErrNoSpace) {
 						t.Errorf("read %.10q, %v", b, err)
 					}
 				}
@@ -399,11 +400,11 @@ func TestStorePrefetchesUnderManyHands(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.fetches.running.Wait()
-	if s.files.index.pinned != 0 || len(s.fetches.flights) > 0 {
-		t.Errorf("%d bytes are pinned, %d flights are left", s.files.index.pinned, len(s.fetches.flights))
+	s.running.Wait()
+	if s.Stats().PinnedBytes != 0 || len(s.flying) > 0 {
+		t.Errorf("%d bytes are pinned, %d flights are left", s.Stats().PinnedBytes, len(s.flying))
 	}
-	for k, l := range s.fetches.lanes {
+	for k, l := range s.lanes {
 		if l.calls != 0 || len(l.turns) > 0 {
 			t.Errorf("lane %d: %d calls, %d turns", k, l.calls, len(l.turns))
 		}
@@ -426,8 +427,8 @@ func TestClientKeepsCallsFromThoseBehind(t *testing.T) {
 	for _, text := range storeManyTexts(6) {
 		ds = append(ds, f.put(t, digest.SHA256, []byte(text)))
 	}
-	large := f.put(t, digest.SHA256, netBytes(1, streamAbove+1))
-	c := f.client(ClientOptions{MaxConcurrent: 4})
+	large := f.put(t, digest.SHA256, netBytes(1, cas.StreamAbove+1))
+	c := f.client(cas.ClientOptions{MaxConcurrent: 4})
 	behind := c.WithInstance("behind", digest.SHA256).Behind()
 	var wg sync.WaitGroup
 	for _, d := range append(ds, large) {

@@ -1,4 +1,4 @@
-package cas
+package fetch
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -27,7 +28,7 @@ type landing struct {
 
 // holds reports whether the blobs of b are kept in memory first: they fit into one message.
 func (b *batch) holds() bool {
-	left := int64(batchBytes)
+	left := int64(cas.BatchBytes)
 	for _, d := range b.digests {
 		left -= d.SizeBytes()
 	}
@@ -35,7 +36,7 @@ func (b *batch) holds() bool {
 }
 
 // bring brings the blobs of b from f.
-func (t *ReadThrough) bring(ctx context.Context, f Fetcher, b *batch) {
+func (t *ReadThrough) bring(ctx context.Context, f cas.Fetcher, b *batch) {
 	l := &landing{t: t, b: b, more: make(chan struct{}, 1), refused: map[digest.Digest]error{}}
 	take, finish := l.write, func() {}
 	if b.holds() {
@@ -101,7 +102,7 @@ func (l *landing) hold(_ context.Context, d digest.Digest, r io.Reader) error {
 
 // write brings a blob into the store.
 func (l *landing) write(ctx context.Context, d digest.Digest, r io.Reader) error {
-	if err := l.t.store.putPinned(ctx, d, r); err != nil {
+	if err := l.t.store.PutPinned(ctx, d, r); err != nil {
 		return l.refuse(d, err)
 	}
 	l.t.end(l.b.flights[d], nil)
@@ -121,7 +122,7 @@ func (l *landing) next() (digest.Digest, []byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		d, ok := l.t.store.fetches.wanted(l.b)
+		d, ok := l.t.wanted(l.b)
 		if !ok && len(l.order) > 0 {
 			d, ok = l.order[0], true
 			l.order = l.order[1:]
@@ -138,7 +139,7 @@ func (l *landing) next() (digest.Digest, []byte, bool) {
 
 // wanted takes out one of the blobs of b that somebody came to wait for after it had
 // started, the latest first.
-func (x *fetches) wanted(b *batch) (d digest.Digest, ok bool) {
+func (x *shared) wanted(b *batch) (d digest.Digest, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	last := len(b.wanted) - 1

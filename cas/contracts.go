@@ -1,0 +1,107 @@
+package cas
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A Fetcher gets blobs from elsewhere; Client is one.
+//
+// Fetch calls sink once for each blob it finds, in any order and possibly
+// concurrently, with a reader of the blob's bytes; sink verifies them, and may
+// return without reading when the blob has come another way meanwhile. An error
+// of sink concerns that blob. After all others were delivered Fetch returns a
+// *MissingError for the blobs that are not there, or another error when some
+// could not be got. It does not return while a call of sink is running.
+type Fetcher interface {
+	Fetch(ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error) error
+}
+
+// A PatientFetcher is a Fetcher that can let some calls give way to others.
+//
+// Behind returns a Fetcher of the same blobs whose calls never take so much of
+// what all share that those of the PatientFetcher have to wait for them. It is a
+// RangeFetcher if the PatientFetcher is one.
+type PatientFetcher interface {
+	Fetcher
+	Behind() Fetcher
+}
+
+// A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one
+// lets large blobs be read while they arrive.
+//
+// FetchFrom writes the bytes of d from offset to its end to w, in their order and
+// from one goroutine. Unlike those of Fetch they are not verified, except that
+// what is too short or too long is ErrCorrupt. An error of w ends it and is
+// wrapped by its own. Of a blob that is not there the error is a *MissingError.
+type RangeFetcher interface {
+	Fetcher
+	FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error
+}
+
+// A DirectFetcher is a Fetcher that asks others before it asks storage. Direct returns
+// a Fetcher that asks storage alone, for what the others do not keep.
+type DirectFetcher interface {
+	Fetcher
+	Direct() Fetcher
+}
+
+// An Incoming is a blob on its way into a store, whose bytes may come in any order and from several
+// goroutines. It takes room as they come. Either Keep or Drop ends it; then Close, once nobody reads
+// it any more.
+type Incoming interface {
+	// WriteAt writes bytes that were not written before. What does not fit is ErrNoSpace.
+	io.WriterAt
+	// ReadAt reads what was written, before and after Keep, until Close.
+	io.ReaderAt
+	// Keep makes a blob of what was written, all of which the caller has hashed, and leaves it
+	// retained once.
+	Keep(ctx context.Context) error
+	// Drop gives it up. The bytes are gone.
+	Drop()
+	Close()
+}
+
+// The bounds of what goes in one call, for who asks for many blobs.
+const (
+	// BatchBytes leaves room in gRPC's customary 4 MiB for the digests and
+	// statuses of some 2,500 blobs.
+	BatchBytes = 4<<20 - 256<<10
+	// MaxBatchBlobs and EntryOverhead keep a batch of tiny blobs within the
+	// message limit that goes with the batch limit.
+	MaxBatchBlobs = 2000
+	EntryOverhead = 100
+	// StreamAbove is the size from which a blob goes in a stream of its own.
+	StreamAbove = 1 << 20
+)
+
+// maxReported bounds the blobs that the text of a FetchError names.
+const maxReported = 10
+
+// A FetchError says of each blob of a Fetch that failed why it did. Blobs that it
+// does not name and that were not delivered are missing.
+type FetchError struct {
+	Blobs map[digest.Digest]error // not empty
+}
+
+// Error has a line for each of the first blobs.
+func (e *FetchError) Error() string {
+	lines := make([]string, 0, maxReported+1)
+	for d, err := range e.Blobs {
+		if len(lines) == maxReported {
+			lines = append(lines, fmt.Sprintf("and %d other blobs", len(e.Blobs)-maxReported))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("fetch blob %s: %v", d, err))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the errors of all blobs.
+func (e *FetchError) Unwrap() []error { return slices.Collect(maps.Values(e.Blobs)) }
