@@ -57,7 +57,7 @@ func TestMessages(t *testing.T) {
 func messages(t *testing.T) map[string]string {
 	t.Helper()
 	said := map[string]string{}
-	elsewhere := []string{"bench", "client", "cmd/bench", "cmd/forerunner", "proto", "test"}
+	elsewhere := []string{"cas/castest", "bench", "client", "cmd/bench", "cmd/forerunner", "proto", "test"}
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
