@@ -271,12 +271,8 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	defer schedulerConn.Close()
 	defer storage.Close()
-	can := &serve.Readiness{}
-	can.Add("worker", serve.Serving(ctx))
-	can.Add("input roots", roots.Check)
-	can.Add("store", func() error { return serve.Writable(store.TempDir()) })
-	can.Add("work folder", func() error { return serve.Writable(work) })
 	started := &atomic.Pointer[worker.Worker]{}
+	can := readiness(ctx, roots, store, work)
 	can.Add("scheduler "+w.Scheduler, taken(schedulerConn, started))
 	load := &workerLoad{worker: started}
 	blobs, err := w.Scrub.open(store, nil, scrubLoad{load.busy, w.Logger, registry})
@@ -341,6 +337,16 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	started.Store(work1)
 	return work1.Run(ctx, abort)
+}
+
+// readiness returns what a worker checks of itself.
+func readiness(ctx context.Context, roots *vfs.FS, store *cas.Store, work string) *serve.Readiness {
+	can := &serve.Readiness{}
+	can.Add("worker", serve.Serving(ctx))
+	can.Add("input roots", roots.Check)
+	can.Add("store", func() error { return serve.Writable(store.TempDir()) })
+	can.Add("work folder", func() error { return serve.Writable(work) })
+	return can
 }
 
 // taken returns a probe that fails while the scheduler does not take the worker's calls.

@@ -34,8 +34,8 @@ type action struct {
 	message *repb.Action
 	command *command
 	how     *execution
-	storage *cas.Client      // of the action's instance name and function
-	near    *cas.Neighbours  // before it; nil: there are none
+	storage *cas.Client        // of the action's instance name and function
+	near    *cas.Neighbours    // before it; nil: there are none
 	inputs  *fetch.ReadThrough // the worker's store, backed by these
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
