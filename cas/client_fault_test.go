@@ -347,17 +347,3 @@ func TestClientGetTreeWithChangedDirectories(t *testing.T) {
 		t.Errorf("changed root: %v, %v", tree, err)
 	}
 }
-
-// failEntry makes the entry of one text fail in every BatchReadBlobs.
-func failEntry(text string, code codes.Code) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
-		m, err := call(ctx, r)
-		answer, _ := m.(*repb.BatchReadBlobsResponse)
-		for _, e := range answer.GetResponses() {
-			if string(e.GetData()) == text {
-				e.Data, e.Status = nil, status.New(code, text).Proto()
-			}
-		}
-		return m, err
-	}
-}

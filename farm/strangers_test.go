@@ -41,7 +41,6 @@ access:
 type thing struct {
 	operation                        string
 	blob, directory, command, action *repb.Digest
-	blobText                         []byte // of blob; not what nobody has
 }
 
 // An asker is who asks for a thing, and for which instance name.

@@ -47,7 +47,11 @@ type systemCall struct{ number, a1, a2, a3, a4 uintptr }
 
 // cloneArgs are those of clone3(2).
 type cloneArgs struct {
-	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+	flags      uint64
+	_          [3]uint64 // pidfd, child_tid, parent_tid
+	exitSignal uint64
+	_          [5]uint64 // stack, stack_size, tls, set_tid, set_tid_size
+	cgroup     uint64
 }
 
 // forkInto is syscall.ForkExec for the commands of a sandbox; the child ends with the calling thread.

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
-
-	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 )

@@ -50,8 +50,20 @@ type consequence interface {
 }
 
 var _ = []consequence{
-	Submit{}, Attach{}, Detach{}, Cancel{}, Kill{}, &Report{}, Hangup{}, Disconnect{}, Drain{}, Undrain{}, PutQuota{},
-	DeleteQuota{}, Restore{}, Tick{},
+	Submit{},
+	Attach{},
+	Detach{},
+	Cancel{},
+	Kill{},
+	&Report{},
+	Hangup{},
+	Disconnect{},
+	Drain{},
+	Undrain{},
+	PutQuota{},
+	DeleteQuota{},
+	Restore{},
+	Tick{},
 }
 
 func (Tick) apply(*State) error { return nil }

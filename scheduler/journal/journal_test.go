@@ -127,13 +127,21 @@ func TestEveryEventIsRecorded(t *testing.T) {
 	}
 	known := map[string]bool{"start": true, "end": true}
 	for _, e := range []core.Event{
-		core.Submit{Operation: one}, core.Attach{Name: "a"}, core.Detach{Name: "b"}, core.Cancel{Name: "c"},
-		core.Kill{Names: []string{"a", "b"}, Reason: "c"}, &core.Report{
+		core.Submit{Operation: one},
+		core.Attach{Name: "a"},
+		core.Detach{Name: "b"},
+		core.Cancel{Name: "c"},
+		core.Kill{Names: []string{"a", "b"}, Reason: "c"},
+		&core.Report{
 			Call: 1, Worker: "w", ID: map[string]string{"a": "b"}, Connection: 2, Prefix: "p", SizeClass: 3, Doing: core.Executing,
 			Action: d, PreferIdle: true, Stage: core.Uploading,
 		},
-		core.Hangup{Worker: "w", Call: 1}, core.Disconnect{Connection: 1}, core.Drain{Pattern: host},
-		core.Undrain{Pattern: host}, core.DeleteQuota{QuotaKey: quotaKey}, core.Tick{},
+		core.Hangup{Worker: "w", Call: 1},
+		core.Disconnect{Connection: 1},
+		core.Drain{Pattern: host},
+		core.Undrain{Pattern: host},
+		core.DeleteQuota{QuotaKey: quotaKey},
+		core.Tick{},
 		core.PutQuota{QuotaRecord: core.QuotaRecord{QuotaKey: quotaKey, Quota: quota.Quota{Min: 1, Max: 2}}, Preempt: true},
 		core.Restore{Held: core.Held{
 			Operation: one, Queued: epoch, Started: epoch.Add(1), Attempts: 2, Worker: "w", ID: map[string]string{"a": "b"},

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"google.golang.org/genproto/googleapis/bytestream"
-	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -65,8 +64,6 @@ func TestRestartedWorker(t *testing.T) {
 	worker.Drain()
 	scheduler.Drain()
 }
-
-type splitConn struct{ execution, storage *grpc.ClientConn }
 
 // uploadHalf sends the first half of a blob and leaves it at that.
 func uploadHalf(f *programs.Test, address string, d digest.Digest, text string) {
