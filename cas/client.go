@@ -48,6 +48,9 @@ type ClientOptions struct {
 	// StallAfter is how long an attempt may hear nothing from the server before
 	// it is broken off; default 1 minute.
 	StallAfter time.Duration
+	// BatchBytes is what the server takes in a batch, if that is known: then it is not asked what it can
+	// do, and nothing is compressed. 0: it is asked.
+	BatchBytes int64
 	// NoCompression leaves zstd unused though the server offers it, as pays where
 	// the network is faster than the compressor.
 	NoCompression bool
@@ -150,8 +153,14 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) *Client {
 		asking:       make(chan struct{}, 1),
 		firstPause:   100 * time.Millisecond,
 	}
+	if o.BatchBytes > 0 {
+		l.known.Store(&limits{batchBytes: o.BatchBytes})
+	}
 	return &Client{link: l, instance: o.InstanceName, fn: o.Function}
 }
+
+// Function returns the digest function of c.
+func (c *Client) Function() digest.Function { return c.fn }
 
 // WithInstance returns a Client for another instance name and digest function on
 // the same connection, under the same bound on calls. It takes the server's

@@ -7,9 +7,11 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // GetActionResult returns the result of an action, or ErrNotFound. Nothing in it
@@ -159,4 +161,12 @@ func (t *treeReader) ordered() ([]*repb.Directory, error) {
 		}
 	}
 	return tree, nil
+}
+
+// WithGrant has calls with ctx show a grant; none if it is empty.
+func WithGrant(ctx context.Context, grant string) context.Context {
+	if grant == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, names.GrantHeader, grant)
 }

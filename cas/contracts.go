@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -66,6 +67,48 @@ type Incoming interface {
 	// Drop gives it up. The bytes are gone.
 	Drop()
 	Close()
+}
+
+// A Readable is what blobs are read from. Of a blob that is not there the error is a *MissingError.
+type Readable interface {
+	// FindMissing returns those of ds that are not there, in their order.
+	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
+	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
+	// ReadBlob hashes what it returns.
+	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
+	// Reading is called before all of d is read from a file that OpenBlob opened. Who finds that it is right calls
+	// sound; who finds that it is not asks for a Verdict.
+	Reading(d digest.Digest, file *os.File) (sound func(), err error)
+	// Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing from now on, which is
+	// the error.
+	Verdict(ctx context.Context, d digest.Digest) error
+}
+
+// A Content is the blobs that an instance name has.
+type Content interface {
+	Readable
+	// Contains reports whether d is there.
+	Contains(d digest.Digest) bool
+	// ContainsSound does, of a blob that is vouched for.
+	ContainsSound(ctx context.Context, d digest.Digest) (bool, error)
+	// PutBytes stores d, whose bytes are b.
+	PutBytes(ctx context.Context, d digest.Digest, b []byte) error
+	// Arriving is called when all of d has come in a stream, before it is put into its place, and Gained
+	// when it is there.
+	Arriving(ctx context.Context, d digest.Digest) error
+	Gained(d digest.Digest) error
+}
+
+// A Writer takes the bytes of a blob in their order. It takes room as they come; what does not fit is ErrNoSpace.
+// Keep, if it returns nil, or Drop ends it.
+type Writer interface {
+	io.Writer
+	// Keep makes a blob of what was written, all of which the caller has hashed, and leaves it retained once.
+	Keep(ctx context.Context) error
+	// Drop gives it up. The bytes are gone.
+	Drop()
+	// GiveBack gives the room back, ahead of Drop.
+	GiveBack()
 }
 
 // The bounds of what goes in one call, for who asks for many blobs.

@@ -22,14 +22,16 @@ var (
 	ErrInvalidDirectory = tree.ErrInvalid
 )
 
-// A neverFitsError is an ErrNoSpace that says nothing of the store's state: a blob is larger than all of it.
-type neverFitsError struct{ maxBytes int64 }
+// A NeverFitsError is an ErrNoSpace that says nothing of the store's state: a blob is larger than all of it.
+type NeverFitsError struct{ MaxBytes int64 }
 
-func (e *neverFitsError) Error() string {
-	return fmt.Sprintf("%v: it is larger than all of the store, %d", ErrNoSpace, e.maxBytes)
+// Error says how large the store is.
+func (e *NeverFitsError) Error() string {
+	return fmt.Sprintf("%v: it is larger than all of the store, %d", ErrNoSpace, e.MaxBytes)
 }
 
-func (e *neverFitsError) Is(target error) bool { return target == ErrNoSpace }
+// Is reports whether target is ErrNoSpace.
+func (e *NeverFitsError) Is(target error) bool { return target == ErrNoSpace }
 
 // A MissingError names the blobs that are not there. errors.Is(err, ErrNotFound)
 // holds for it.

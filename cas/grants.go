@@ -68,11 +68,3 @@ func (g *Grants) given(ctx context.Context, instance string, action digest.Diges
 	shown := metadata.ValueFromIncomingContext(ctx, names.GrantHeader)
 	return len(shown) == 1 && hmac.Equal([]byte(shown[0]), []byte(g.Of(instance, action)))
 }
-
-// WithGrant has calls with ctx show a grant; none if it is empty.
-func WithGrant(ctx context.Context, grant string) context.Context {
-	if grant == "" {
-		return ctx
-	}
-	return metadata.AppendToOutgoingContext(ctx, names.GrantHeader, grant)
-}

@@ -15,9 +15,29 @@ type held struct {
 	name  holders.Name
 }
 
-var _ content = held{}
+var (
+	_ Content = (*Store)(nil)
+	_ Content = held{}
+)
 
-// FindMissing implements readable.
+// Arriving implements Content: whoever begins to bring d has had it looked at.
+func (s *Store) Arriving(context.Context, digest.Digest) error { return nil }
+
+// Gained implements Content: all that is there is everybody's.
+func (s *Store) Gained(digest.Digest) error { return nil }
+
+// Isolated reports whether blobs belong to the instance names that have shown all of their bytes.
+func (s *Store) Isolated() bool { return s.possession != nil }
+
+// Of returns the blobs that an instance name has.
+func (s *Store) Of(instance string) Content {
+	if s.possession == nil {
+		return s
+	}
+	return held{s, holders.NameOf(instance)}
+}
+
+// FindMissing implements Readable.
 func (h held) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
@@ -27,7 +47,7 @@ func (h held) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Dig
 	return append(missing, gone...), err
 }
 
-// OpenBlob implements readable.
+// OpenBlob implements Readable.
 func (h held) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	if !h.Contains(d) {
 		return nil, &MissingError{Digests: []digest.Digest{d}}
@@ -35,7 +55,7 @@ func (h held) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	return h.store.OpenBlob(ctx, d)
 }
 
-// ReadBlob implements readable.
+// ReadBlob implements Readable.
 func (h held) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if !h.Contains(d) {
 		return nil, &MissingError{Digests: []digest.Digest{d}}
@@ -43,36 +63,38 @@ func (h held) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	return h.store.ReadBlob(ctx, d)
 }
 
-// noteSound implements readable.
-func (h held) noteSound(d digest.Digest, p proof) { h.store.noteSound(d, p) }
+// Reading implements Readable.
+func (h held) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
+	return h.store.Reading(d, file)
+}
 
-// verdict implements readable.
-func (h held) verdict(ctx context.Context, d digest.Digest) error { return h.store.verdict(ctx, d) }
+// Verdict implements Readable.
+func (h held) Verdict(ctx context.Context, d digest.Digest) error { return h.store.Verdict(ctx, d) }
 
-// Contains implements content.
+// Contains implements Content.
 func (h held) Contains(d digest.Digest) bool { return h.store.possession.has(d, h.name) }
 
-// containsSound implements content.
-func (h held) containsSound(ctx context.Context, d digest.Digest) (bool, error) {
+// ContainsSound implements Content.
+func (h held) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
 	if !h.Contains(d) {
 		return false, nil
 	}
-	return h.store.containsSound(ctx, d)
+	return h.store.ContainsSound(ctx, d)
 }
 
-// PutBytes implements content.
+// PutBytes implements Content.
 func (h held) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if err := h.store.PutBytes(ctx, d, b); err != nil {
 		return err
 	}
-	return h.gained(d)
+	return h.Gained(d)
 }
 
-// arriving implements content: what others have may be damaged, and would stay in the place of what comes.
-func (h held) arriving(ctx context.Context, d digest.Digest) error {
-	_, err := h.store.containsSound(ctx, d)
+// Arriving implements Content: what others have may be damaged, and would stay in the place of what comes.
+func (h held) Arriving(ctx context.Context, d digest.Digest) error {
+	_, err := h.store.ContainsSound(ctx, d)
 	return err
 }
 
-// gained implements content.
-func (h held) gained(d digest.Digest) error { return h.store.possession.gain(d, h.name) }
+// Gained implements Content.
+func (h held) Gained(d digest.Digest) error { return h.store.possession.gain(d, h.name) }

@@ -307,7 +307,7 @@ func (l *ledger[K]) fits(cost int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if cost > l.index.max {
-		return &neverFitsError{l.index.max}
+		return &NeverFitsError{l.index.max}
 	}
 	return nil
 }

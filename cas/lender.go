@@ -2,9 +2,6 @@ package cas
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"sync/atomic"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -20,18 +17,6 @@ import (
 // maxLoans bounds the calls that a Lender answers at a time.
 const maxLoans = 32
 
-// readable is what blobs are read from.
-type readable interface {
-	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
-	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
-	// ReadBlob hashes what it returns.
-	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
-	// Who reads all of what OpenBlob opened tells the store what came of it: that it was
-	// right, or that d is to be looked at.
-	noteSound(d digest.Digest, p proof)
-	verdict(ctx context.Context, d digest.Digest) error
-}
-
 // A Lender lets others read what is in a Store now: it serves FindMissingBlobs, BatchReadBlobs and
 // ByteStream's Read, as it is on disk; all other methods are UNIMPLEMENTED. A Neighbour is who asks it.
 //
@@ -39,24 +24,31 @@ type readable interface {
 // read has nothing evicted that the Store's own users need, nor does it stay for them. Of calls beyond a bound
 // each is answered at once with RESOURCE_EXHAUSTED. A Lender has no goroutines and needs no closing.
 type Lender struct {
-	server       *Server
+	reader       *Reader
 	slots        chan struct{} // a token for each call
 	blobs, bytes atomic.Int64
 }
 
 // NewLender returns a Lender of s, which stays the caller's to close after the gRPC server has stopped.
-func NewLender(s *Store, log *zap.Logger) *Lender {
+func NewLender(s Lent, log *zap.Logger) *Lender {
 	l := &Lender{slots: make(chan struct{}, maxLoans)}
-	o := ServerOptions{Logger: log}
-	o.validate()
-	l.server = &Server{lends: lent{s, l}, options: o, log: o.Logger}
+	l.reader = NewReader(s.Peek(func(d digest.Digest) {
+		l.blobs.Add(1)
+		l.bytes.Add(d.SizeBytes())
+	}), log)
 	return l
+}
+
+// Lent is what can be lent.
+type Lent interface {
+	// Peek returns the same blobs, on which reading leaves no trace; opened is called for each that is opened.
+	Peek(opened func(d digest.Digest)) Readable
 }
 
 // Register adds the services to g.
 func (l *Lender) Register(g grpc.ServiceRegistrar) {
 	repb.RegisterContentAddressableStorageServer(g, &lentStorage{l: l})
-	g.RegisterService(byteStreamDesc(), &lentStreams{l: l})
+	g.RegisterService(ByteStreamDesc(), &lentStreams{l: l})
 }
 
 // Lent returns how many blobs, and bytes of them, were read until now.
@@ -87,7 +79,7 @@ func (v *lentStorage) FindMissingBlobs(
 		return nil, err
 	}
 	defer end()
-	return (&storageService{s: v.l.server}).FindMissingBlobs(ctx, r)
+	return v.l.reader.FindMissingBlobs(ctx, r)
 }
 
 // BatchReadBlobs implements repb.ContentAddressableStorageServer. Nothing is compressed.
@@ -99,8 +91,7 @@ func (v *lentStorage) BatchReadBlobs(
 		return nil, err
 	}
 	defer end()
-	r.AcceptableCompressors = nil
-	return (&storageService{s: v.l.server}).BatchReadBlobs(ctx, r)
+	return v.l.reader.BatchReadBlobs(ctx, r)
 }
 
 // lentStreams is the part of ByteStream that reads.
@@ -116,59 +107,5 @@ func (v *lentStreams) Read(r *bytestream.ReadRequest, stream bytestream.ByteStre
 		return err
 	}
 	defer end()
-	return (&byteStreamService{s: v.l.server}).Read(r, stream)
+	return v.l.reader.Read(r, stream)
 }
-
-// lent is a Store on which reading leaves no trace.
-type lent struct {
-	store *Store
-	l     *Lender
-}
-
-// FindMissing implements readable.
-func (v lent) FindMissing(ctx context.Context, ds []digest.Digest) (missing []digest.Digest, _ error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("find missing blobs: %w", err)
-	}
-	for _, d := range ds {
-		if !d.IsEmptyBlob() && !v.store.files.contains(d) {
-			missing = append(missing, d)
-		}
-	}
-	return missing, nil
-}
-
-// OpenBlob implements readable.
-func (v lent) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open blob %s: %w", d, err)
-	}
-	if d.IsEmptyBlob() {
-		return v.store.open(d)
-	}
-	file, err := v.store.files.peek(d)
-	if errors.Is(err, ErrNotFound) {
-		return nil, &MissingError{Digests: []digest.Digest{d}}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open blob %s: %w", d, err)
-	}
-	v.l.blobs.Add(1)
-	v.l.bytes.Add(d.SizeBytes())
-	return file, nil
-}
-
-// ReadBlob implements readable.
-func (v lent) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	return readSound(ctx, d, v.store, func() ([]byte, uint64, error) {
-		file, err := v.OpenBlob(ctx, d)
-		if err != nil {
-			return nil, 0, err
-		}
-		return readAll(file, d)
-	})
-}
-
-func (v lent) noteSound(d digest.Digest, p proof) { v.store.noteSound(d, p) }
-
-func (v lent) verdict(ctx context.Context, d digest.Digest) error { return v.store.verdict(ctx, d) }

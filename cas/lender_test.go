@@ -56,7 +56,7 @@ func TestLenderLendsNothingHalf(t *testing.T) {
 	reads := func() bool {
 		t.Helper()
 		var sink netSink
-		c := &Client{link: f.neighbour.link, fn: digest.SHA256}
+		c := f.neighbour.client
 		_ = c.Fetch(t.Context(), []digest.Digest{d}, sink.take)
 		if b, ok := sink.got[d]; ok && !bytes.Equal(b, whole) {
 			t.Errorf("read %q", b)
@@ -89,7 +89,7 @@ func TestLenderIsNoUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.store.Close()
-	l := lent{f.store, f.lender}
+	l := f.store.Peek(func(digest.Digest) {})
 	var ds []digest.Digest
 	for _, text := range []string{"0123456789", "abcdefghij", "ABCDEFGHIJ"} {
 		ds = append(ds, f.put(t, digest.SHA256, []byte(text)))
@@ -107,7 +107,7 @@ func TestLenderIsNoUser(t *testing.T) {
 	defer file.Close()
 	f.put(t, digest.SHA256, []byte("one more, "))
 	for i, d := range ds {
-		if f.store.files.contains(d) != (i > 0) {
+		if f.store.Has(d) != (i > 0) {
 			t.Errorf("blob %d is there: %t", i, i == 0)
 		}
 	}

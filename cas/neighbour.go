@@ -26,8 +26,9 @@ const (
 // nothing depends on it: when it was slower than storage, failed, or had nothing of what it was
 // asked for several times, it is left alone for a while. It may be used concurrently.
 type Neighbour struct {
-	link *link
-	name string
+	client *Client
+	name   string
+	log    *zap.Logger
 
 	mu     sync.Mutex
 	until  time.Time     // it is left alone until then; guarded by mu
@@ -37,9 +38,12 @@ type Neighbour struct {
 
 // NewNeighbour returns the Neighbour at conn, which is the caller's; name is for the log, which may be nil.
 func NewNeighbour(conn grpc.ClientConnInterface, name string, log *zap.Logger) *Neighbour {
-	l := NewClient(conn, ClientOptions{Logger: log, RetryFor: time.Nanosecond, StallAfter: neighbourStall}).link
-	l.known.Store(&limits{batchBytes: BatchBytes}) // of every Lender
-	return &Neighbour{link: l, name: name}
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &Neighbour{name: name, log: log, client: NewClient(conn, ClientOptions{
+		Logger: log, RetryFor: time.Nanosecond, StallAfter: neighbourStall, BatchBytes: BatchBytes, // of every Lender
+	})}
 }
 
 // awake reports whether it is worth asking now.
@@ -49,18 +53,17 @@ func (n *Neighbour) awake() bool {
 	return !time.Now().Before(n.until)
 }
 
-// bring has the Neighbour bring for h what it has of ds, as a Client like as would. When ctx ends that is
+// bring has the Neighbour bring for h what it has of ds, asked as by as. When ctx ends that is
 // because h has come to its end without it, unless whole has ended, too.
-func (n *Neighbour) bring(ctx, whole context.Context, as Client, ds []digest.Digest, h *hunt) {
-	as.link = n.link
+func (n *Neighbour) bring(ctx, whole context.Context, as asker, ds []digest.Digest, h *hunt) {
 	began := time.Now()
-	blobs, err := h.borrow(ctx, &as, ds)
+	blobs, err := h.borrow(ctx, as.of(n.client), ds)
 	if whole.Err() != nil || ctx.Err() != nil && time.Since(began) < headStart(0) {
 		return // which says nothing of it
 	}
 	corrupt := errors.Is(err, ErrCorrupt)
 	if corrupt {
-		n.link.log.Warn("a neighbour sent what was not asked for, which is not used",
+		n.log.Warn("a neighbour sent what was not asked for, which is not used",
 			zap.String("neighbour", n.name), zap.Error(err))
 	}
 	n.mu.Lock()

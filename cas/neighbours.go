@@ -29,7 +29,7 @@ func headStart(bytes int64) time.Duration {
 type Neighbours struct {
 	near     []*Neighbour
 	storage  *Client
-	asker    Client // as whom neighbours are asked; it has no link
+	asker    asker
 	borrowed *borrowed
 }
 
@@ -42,11 +42,27 @@ var (
 	_ DirectFetcher  = (*Neighbours)(nil)
 )
 
+// An asker is as whom neighbours are asked.
+type asker struct {
+	instance string
+	fn       digest.Function
+	behind   bool
+}
+
+// of returns a Client that asks for a.
+func (a asker) of(c *Client) *Client {
+	c = c.WithInstance(a.instance, a.fn)
+	if a.behind {
+		c = c.Behind().(*Client)
+	}
+	return c
+}
+
 // Beside returns a Fetcher that asks near before c, under an instance name without c's prefix.
-func (c *Client) Beside(near []*Neighbour, instance string) *Neighbours {
+func Beside(c *Client, near []*Neighbour, instance string) *Neighbours {
 	return &Neighbours{
 		near: near, storage: c, borrowed: &borrowed{},
-		asker: Client{instance: instance, fn: c.fn, behind: c.behind},
+		asker: asker{instance: instance, fn: c.Function()},
 	}
 }
 

@@ -135,7 +135,7 @@ func neighboursStart(t *testing.T, texts []string, near ...*lendFarm) *neighbour
 	for _, f := range near {
 		list = append(list, f.neighbour)
 	}
-	c.neighbours = c.farm.client(ClientOptions{NoCompression: true}).Beside(list, "main")
+	c.neighbours = Beside(c.farm.client(ClientOptions{NoCompression: true}), list, "main")
 	return c
 }
 

@@ -28,9 +28,6 @@ const (
 	// maxMessageBlob bounds the blobs that are decoded as Directory or Tree. A
 	// directory of a million files takes some 100 MiB.
 	maxMessageBlob = 256 << 20
-	// maxZstdWindow bounds what a compressed upload can make the server allocate;
-	// it is the window of zstd's strongest level.
-	maxZstdWindow = 128 << 20
 )
 
 // ServerOptions are what may be chosen about a Server. Zero values mean the
@@ -71,15 +68,31 @@ func (o *ServerOptions) validate() {
 	}
 }
 
-// A Server serves a Store and Actions as REv2's ContentAddressableStorage,
+// Served is what a Server serves; the store on disk is one.
+type Served interface {
+	Receiver
+	// Isolated reports whether blobs belong to the instance names that have shown all of their bytes.
+	Isolated() bool
+	// Of returns the blobs that an instance name has: all, if it is not Isolated.
+	Of(instance string) Content
+}
+
+// Results are the results of actions, by instance name.
+type Results interface {
+	// Get returns the result, which is the caller's, or an error that wraps ErrNotFound.
+	Get(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error)
+	Put(ctx context.Context, instance string, d digest.Digest, r *repb.ActionResult) error
+}
+
+// A Server serves a store and results as REv2's ContentAddressableStorage,
 // ByteStream and ActionCache. It starts no goroutines and needs no closing; its
 // unfinished uploads lie in the Store's TempDir. Action results belong to their instance name. Blobs are shared by all,
 // unless StoreOptions.Isolate says otherwise: then an instance name has those that it has uploaded, and all others are
 // missing to it as if they were not there.
 type Server struct {
-	store   *Store   // only for its room; see content
-	lends   readable // of a Lender; nil: what is read depends on the instance name
-	actions *Actions
+	store   Served   // only for its room; see content
+	lends   Readable // of a Lender; nil: what is read depends on the instance name
+	actions Results
 	trees   ownTrees
 	options ServerOptions
 	log     *zap.Logger
@@ -92,36 +105,17 @@ type Server struct {
 
 // NewServer returns a Server over s and a, which stay the caller's to close
 // after the gRPC server has stopped.
-func NewServer(s *Store, a *Actions, o ServerOptions) *Server {
+func NewServer(s Served, a Results, o ServerOptions) *Server {
 	o.validate()
 	return &Server{
 		store:   s,
 		actions: a,
 		options: o,
 		log:     o.Logger,
-		uploads: newUploads(s.files, o.MaxPartialUploads, o.PartialUploadAge),
+		uploads: newUploads(s, o.MaxPartialUploads, o.PartialUploadAge),
 		decoder: newBatchDecoder(),
 		encoder: newBatchEncoder(),
 	}
-}
-
-// newBatchDecoder returns a decoder whose DecodeAll fails when the result does
-// not fit the capacity it is given.
-func newBatchDecoder() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0),
-		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
-	if err != nil {
-		panic(err) // options that never fail
-	}
-	return d
-}
-
-func newBatchEncoder() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
-	if err != nil {
-		panic(err) // options that never fail
-	}
-	return e
 }
 
 // Register adds the three services to g. Capabilities is one service for storage
@@ -129,7 +123,7 @@ func newBatchEncoder() *zstd.Encoder {
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	repb.RegisterContentAddressableStorageServer(g, &storageService{s: s})
 	repb.RegisterActionCacheServer(g, &actionService{s: s})
-	g.RegisterService(byteStreamDesc(), &byteStreamService{s: s})
+	g.RegisterService(ByteStreamDesc(), &byteStreamService{s: s})
 }
 
 // CacheCapabilities returns what the Server can do, for ServerCapabilities. The
@@ -167,7 +161,7 @@ func (s *Server) checkUploadSize(d digest.Digest) error {
 	if limit := s.options.MaxBlobBytes; limit > 0 && d.SizeBytes() > limit {
 		return status.Errorf(codes.InvalidArgument, "blob %s is larger than the limit of %d bytes", d, limit)
 	}
-	if err := s.store.files.fits(d.SizeBytes()); err != nil {
+	if err := s.store.Fits(d.SizeBytes()); err != nil {
 		return fmt.Errorf("blob %s: %w", d, err)
 	}
 	return nil
@@ -206,7 +200,7 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 		code = codes.ResourceExhausted
 	}
 	switch {
-	case errors.As(err, new(*neverFitsError)):
+	case errors.As(err, new(*NeverFitsError)):
 		s.log.Debug("refused what is larger than the store", zap.Error(err))
 	case code == codes.Internal, code == codes.DataLoss, code == codes.ResourceExhausted:
 		s.log.Error("storage request failed", zap.Stringer("code", code), zap.Error(err))

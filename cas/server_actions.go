@@ -187,7 +187,7 @@ func (c catalog) checkAction(ctx context.Context, d digest.Digest) error {
 }
 
 // storeInline turns what result carries inline into blobs.
-func (v *actionService) storeInline(ctx context.Context, blobs content, fn digest.Function, result *repb.ActionResult) error {
+func (v *actionService) storeInline(ctx context.Context, blobs Content, fn digest.Function, result *repb.ActionResult) error {
 	store := func(raw *[]byte, m **repb.Digest) error {
 		if len(*raw) == 0 {
 			return nil

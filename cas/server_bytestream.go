@@ -21,13 +21,13 @@ type (
 
 // RegisterByteStream adds a ByteStream to g.
 func RegisterByteStream(g grpc.ServiceRegistrar, s bytestream.ByteStreamServer) {
-	g.RegisterService(byteStreamDesc(), s)
+	g.RegisterService(ByteStreamDesc(), s)
 }
 
-// byteStreamDesc describes the service to gRPC. The generated
+// ByteStreamDesc describes the service to gRPC. The generated
 // RegisterByteStreamServer takes a *grpc.Server only; this works with every
 // grpc.ServiceRegistrar.
-func byteStreamDesc() *grpc.ServiceDesc {
+func ByteStreamDesc() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "google.bytestream.ByteStream",
 		HandlerType: (*bytestream.ByteStreamServer)(nil),

@@ -371,7 +371,7 @@ func TestServerWriteStartsAnewAtZero(t *testing.T) {
 func TestUploadsAreBounded(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), StoreOptions{})
 	now := time.Unix(1e9, 0)
-	a := newUploads(s.files, 3, time.Minute)
+	a := newUploads(s, 3, time.Minute)
 	a.now = func() time.Time { return now }
 	name := func(i int) resource { return resource{uuid: strconv.Itoa(i), digest: netSHA} }
 	for i := range 5 {
@@ -424,7 +424,7 @@ func TestUploadsAreBounded(t *testing.T) {
 
 func TestUploadTurnIsTakenAway(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), StoreOptions{})
-	a := newUploads(s.files, 1, time.Minute)
+	a := newUploads(s, 1, time.Minute)
 	name := resource{uuid: netTestUUID, digest: netSHA}
 	older, err := a.begin(name, 0)
 	if err != nil {

@@ -12,9 +12,6 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// compressAbove is the size from which a blob in a batch is worth compressing.
-const compressAbove = 512
-
 // storageService is REv2's ContentAddressableStorage. SplitBlob and SpliceBlob
 // are not announced and answer UNIMPLEMENTED.
 type storageService struct {
@@ -102,7 +99,7 @@ func (s *Server) checkBatch(n int, size func(int) int64) error {
 }
 
 func (v *storageService) update(
-	ctx context.Context, blobs content, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
+	ctx context.Context, blobs Content, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
 ) error {
 	d, err := digest.FromProto(fn, e.GetDigest())
 	if err != nil {
@@ -157,7 +154,7 @@ func (v *storageService) BatchReadBlobs(
 	return resp, nil
 }
 
-func readEntry(ctx context.Context, blobs readable, fn digest.Function, e *repb.BatchReadBlobsResponse_Response) error {
+func readEntry(ctx context.Context, blobs Readable, fn digest.Function, e *repb.BatchReadBlobsResponse_Response) error {
 	d, err := digest.FromProto(fn, e.Digest)
 	if err != nil || d.IsEmptyBlob() {
 		return err

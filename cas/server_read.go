@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/klauspost/compress/zstd"
@@ -18,9 +17,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
-
-// streamChunk is how much data one message of a stream carries.
-const streamChunk = 256 << 10
 
 // Read sends a blob, or a part of it. The offset counts bytes of the blob also
 // when what is sent is compressed.
@@ -68,7 +64,7 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 	}
 	n, err := send(stream, part, length, copyChunks)
 	if err == nil && n < length {
-		if err = blobs.verdict(stream.Context(), d); err == nil {
+		if err = blobs.Verdict(stream.Context(), d); err == nil {
 			err = fmt.Errorf("file ends %d bytes early: %w", length-n, ErrCorrupt)
 		}
 	}
@@ -86,18 +82,18 @@ type openBlob struct {
 
 // readWhole has all of a blob sent with a copier that keeps the end back until it
 // knows that the bytes are right. A damaged blob is missing then.
-func readWhole(ctx context.Context, blobs readable, b openBlob, send func(copier) error) error {
-	began, d := time.Now(), b.digest
-	m, err := markOfOpen(b.file.Fd())
+func readWhole(ctx context.Context, blobs Readable, b openBlob, send func(copier) error) error {
+	d := b.digest
+	sound, err := blobs.Reading(d, b.file)
 	if err == nil {
 		err = send(func(w io.Writer, r io.Reader, _ int64) (int64, error) { return copySound(w, r, d) })
 	}
 	if err == nil {
-		blobs.noteSound(d, proof{began.Unix(), m})
+		sound()
 		return nil
 	}
 	if errors.Is(err, errUnsound) {
-		if failed := blobs.verdict(ctx, d); failed != nil {
+		if failed := blobs.Verdict(ctx, d); failed != nil {
 			err = failed
 		} else {
 			err = status.Errorf(codes.Unavailable, "blob %s changed while it was read, try again", d)
@@ -166,31 +162,6 @@ func copySound(w io.Writer, r io.Reader, d digest.Digest) (int64, error) {
 			last = make([]byte, size)
 		}
 		next, last = last[:cap(last)], next[:n]
-	}
-}
-
-// copyChunks copies in full chunks, or smaller ones if r is to have no more than size
-// bytes, and returns how much it has read. io.CopyBuffer would not do: it lets a
-// reader or writer with shortcuts choose the sizes.
-func copyChunks(w io.Writer, r io.Reader, size int64) (int64, error) {
-	// With one byte more the first read sees the end.
-	buf := make([]byte, min(streamChunk-1, size)+1)
-	var total int64
-	for {
-		n, err := io.ReadFull(r, buf)
-		total += int64(n)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return total, err
-			}
-		}
-		switch err {
-		case nil:
-		case io.EOF, io.ErrUnexpectedEOF:
-			return total, nil
-		default:
-			return total, err
-		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // and may be resumed. They live in memory and in temporary files of the store, whose
 // room they take: a server that is started again knows none, and clients begin anew.
 type uploads struct {
-	files  *files[digest.Digest]
+	store  Receiver
 	max    int           // how many idle ones are kept
 	maxAge time.Duration // for how long
 	now    func() time.Time
@@ -36,7 +36,7 @@ type upload struct {
 
 	// io serializes what is done with the file. It is taken before uploads.mu.
 	io     sync.Mutex
-	room   *roomWriter    // nil before the first byte and after the end
+	room   Writer         // nil before the first byte and after the end
 	hasher *digest.Hasher // of the bytes in room
 	ended  bool           // complete or discarded; it takes no more
 
@@ -50,8 +50,18 @@ type turn struct {
 	u   *upload
 }
 
-func newUploads(f *files[digest.Digest], limit int, maxAge time.Duration) *uploads {
-	return &uploads{files: f, max: limit, maxAge: maxAge, now: time.Now, byName: map[resource]*upload{}}
+// A Receiver is what uploads are written to.
+type Receiver interface {
+	// Create takes a blob in.
+	Create(d digest.Digest) (Writer, error)
+	// Release takes back that the blob is retained once, as it is when it was kept.
+	Release(d digest.Digest)
+	// Fits says why a blob of so many bytes can never be put.
+	Fits(bytes int64) error
+}
+
+func newUploads(s Receiver, limit int, maxAge time.Duration) *uploads {
+	return &uploads{store: s, max: limit, maxAge: maxAge, now: time.Now, byName: map[resource]*upload{}}
 }
 
 // begin makes the caller the one who writes to the named upload, from offset. An
@@ -154,7 +164,7 @@ func (a *uploads) evictLocked(u *upload) {
 	delete(a.byName, u.name)
 	// Without upload.io: nobody has a turn, and nobody can get one any more.
 	if u.room != nil {
-		u.room.release()
+		u.room.GiveBack()
 	}
 	a.evicted.Add(1) // last: who has seen this, finds the room
 }
@@ -235,7 +245,7 @@ func (t *turn) write(p []byte) (int, error) {
 		return 0, fmt.Errorf("upload %s: %w: more bytes than its size", u.name, ErrCorrupt)
 	}
 	if u.room == nil {
-		w, err := newRoomWriter(t.all.files, u.name.digest)
+		w, err := t.all.store.Create(u.name.digest)
 		if err != nil {
 			return 0, fmt.Errorf("upload %s: %w", u.name, err)
 		}
@@ -251,7 +261,7 @@ func (t *turn) write(p []byte) (int, error) {
 
 // finish verifies the upload and makes it one of blobs. Whatever comes out,
 // the upload is over.
-func (t *turn) finish(ctx context.Context, blobs content) error {
+func (t *turn) finish(ctx context.Context, blobs Content) error {
 	u := t.u
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -261,19 +271,19 @@ func (t *turn) finish(ctx context.Context, blobs content) error {
 	defer t.all.remove(u)
 	err := u.verifyLocked()
 	if err == nil {
-		err = blobs.arriving(ctx, u.name.digest)
+		err = blobs.Arriving(ctx, u.name.digest)
 	}
 	if err == nil {
 		// It brings its room along, and needs none besides.
-		err = u.room.keep(ctx)
+		err = u.room.Keep(ctx)
 	}
 	if err != nil {
 		u.discardLocked()
 		return fmt.Errorf("upload %s: %w", u.name, err)
 	}
 	u.room, u.ended = nil, true
-	err = blobs.gained(u.name.digest)
-	t.all.files.unpin(u.name.digest)
+	err = blobs.Gained(u.name.digest)
+	t.all.store.Release(u.name.digest)
 	return err
 }
 
@@ -327,7 +337,7 @@ func (u *upload) discardLocked() {
 // emptyLocked removes the file.
 func (u *upload) emptyLocked() {
 	if u.room != nil {
-		u.room.drop()
+		u.room.Drop()
 		u.room = nil
 	}
 }

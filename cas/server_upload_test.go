@@ -177,7 +177,7 @@ func TestServerUploadsToAFullDisk(t *testing.T) {
 func TestUploadsThatGoOnDoNotGiveWay(t *testing.T) {
 	const size = 600
 	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: 1000})
-	a := newUploads(s.files, 3, time.Minute)
+	a := newUploads(s, 3, time.Minute)
 	first, second := uploadOf(0, size), uploadOf(1, size)
 	running := uploadBegin(t, a, first, size-1)
 	waiting := uploadBegin(t, a, second, 0)
@@ -219,7 +219,7 @@ func uploadBegin(t *testing.T, a *uploads, b uploadBlob, bytes int) *turn {
 // When one gave way to another caller meanwhile, there may be room without the next.
 func TestUploadsGiveWayNoMoreThanNeeded(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), StoreOptions{})
-	a := newUploads(s.files, 3, time.Minute)
+	a := newUploads(s, 3, time.Minute)
 	older, newer := uploadOf(0, 1000), uploadOf(1, 1000)
 	uploadBegin(t, a, older, 10).release()
 	uploadBegin(t, a, newer, 10).release()
@@ -242,7 +242,7 @@ func TestUploadsGiveWayNoMoreThanNeeded(t *testing.T) {
 func TestUploadsGiveWayAtOnce(t *testing.T) {
 	const size = 1000
 	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: size})
-	a := newUploads(s.files, 3, time.Minute)
+	a := newUploads(s, 3, time.Minute)
 	idle, next := uploadOf(0, size), uploadOf(1, size)
 	uploadBegin(t, a, idle, 10).release()
 	removing := &a.byName[idle.name].io
@@ -262,7 +262,7 @@ func TestUploadsGiveWayAtOnce(t *testing.T) {
 func TestUploadsAtOnceFindRoom(t *testing.T) {
 	const size, fit = 64 << 10, 8
 	s := storeOpen(t, t.TempDir(), StoreOptions{MaxBytes: size * fit})
-	a := newUploads(s.files, 100, time.Minute)
+	a := newUploads(s, 100, time.Minute)
 	for round := range 5 {
 		for i := range fit {
 			uploadBegin(t, a, uploadOf(i, size), size-1).release()
@@ -345,7 +345,7 @@ func TestUploadsGiveTheirRoomBack(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), StoreOptions{})
-			a := newUploads(s.files, 1, time.Minute)
+			a := newUploads(s, 1, time.Minute)
 			a.now = func() time.Time { now = now.Add(time.Second); return now }
 			turn := uploadBegin(t, a, b, size/2)
 			if got := storeReserved(s); got != size {

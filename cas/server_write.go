@@ -50,7 +50,7 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 		return 0, err
 	}
 	blobs := v.s.content(name.instance)
-	there, err := blobs.containsSound(stream.Context(), name.digest)
+	there, err := blobs.ContainsSound(stream.Context(), name.digest)
 	if err != nil {
 		return 0, err
 	}
@@ -256,7 +256,7 @@ func (v *byteStreamService) QueryWriteStatus(
 	if err != nil {
 		return nil, v.s.writeStatus(err)
 	}
-	there, err := v.s.content(name.instance).containsSound(ctx, name.digest)
+	there, err := v.s.content(name.instance).ContainsSound(ctx, name.digest)
 	if err != nil {
 		return nil, v.s.writeStatus(err)
 	}

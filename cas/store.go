@@ -212,7 +212,7 @@ func (s *Store) mendEmpty() error {
 }
 
 // OpenBlob opens d for reading, which counts as a use; the caller closes it. The
-// file stays readable when the blob is evicted. Of a blob that is not there, or
+// file stays Readable when the blob is evicted. Of a blob that is not there, or
 // whose file turns out to be damaged, the error is a *MissingError.
 func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	if err := ctx.Err(); err != nil {

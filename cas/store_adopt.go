@@ -158,7 +158,7 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 			return d, nil
 		}
 	}
-	w.drop()
+	w.Drop()
 	return d, err
 }
 
@@ -166,7 +166,7 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 func (w *roomWriter) keepAs(ctx context.Context, d digest.Digest) error {
 	w.files.release(w.reserved - d.SizeBytes()) // what the file became shorter by
 	w.reserved, w.digest = d.SizeBytes(), d
-	return w.keep(ctx)
+	return w.Keep(ctx)
 }
 
 // hashInto writes all of r to w and returns its digest. The end of ctx ends it between two pieces.

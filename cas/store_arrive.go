@@ -57,7 +57,7 @@ func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// createTemp creates a file to be written, readable by all and writable by none
+// createTemp creates a file to be written, Readable by all and writable by none
 // once it is closed.
 func (f *files[K]) createTemp() (*os.File, error) {
 	path := filepath.Join(f.tempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))

@@ -232,7 +232,7 @@ func TestStoreMakesRoomOnAFullDisk(t *testing.T) {
 			return err
 		},
 		"size=4m": func(s *Store, d digest.Digest, b []byte) error {
-			turn, err := newUploads(s.files, 1, time.Minute).begin(resource{digest: d}, 0)
+			turn, err := newUploads(s, 1, time.Minute).begin(resource{digest: d}, 0)
 			if err != nil {
 				return err
 			}

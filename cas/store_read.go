@@ -50,7 +50,7 @@ func readSound(
 			s.noteSound(d, proof{began.Unix(), m})
 			return b, nil
 		}
-		if failed := s.verdict(ctx, d); failed != nil {
+		if failed := s.Verdict(ctx, d); failed != nil {
 			return nil, failed
 		}
 		if err != nil {
@@ -60,9 +60,16 @@ func readSound(
 	return nil, fmt.Errorf("read blob %s: %w: it changes", d, ErrCorrupt)
 }
 
-// verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing
+// Reading says that all of a file of d is read now; sound, that it was right.
+func (s *Store) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
+	began := time.Now()
+	m, err := markOfOpen(file.Fd())
+	return func() { s.noteSound(d, proof{began.Unix(), m}) }, err
+}
+
+// Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing
 // from now on.
-func (s *Store) verdict(ctx context.Context, d digest.Digest) error {
+func (s *Store) Verdict(ctx context.Context, d digest.Digest) error {
 	err := s.Verify(ctx, d)
 	if errors.Is(err, ErrCorrupt) {
 		return &MissingError{Digests: []digest.Digest{d}}

@@ -38,7 +38,7 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if got := digest.Of(d.Function(), b); got != d {
 		return fmt.Errorf("put blob %s: %w: it is %s", d, ErrCorrupt, got)
 	}
-	there, err := s.containsSound(ctx, d)
+	there, err := s.ContainsSound(ctx, d)
 	if err != nil {
 		return fmt.Errorf("put blob %s: %w", d, err)
 	}
@@ -131,10 +131,10 @@ func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWrite
 	}
 	err = fill(w)
 	if err == nil {
-		err = w.keep(ctx)
+		err = w.Keep(ctx)
 	}
 	if err != nil {
-		w.drop()
+		w.Drop()
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWrite
 const reserveBytes = 16 << 20
 
 // A roomWriter writes a blob to a temporary file, reserves room in the store as it
-// goes and makes room when the disk is full. keep or drop ends it.
+// goes and makes room when the disk is full. Keep or Drop ends it.
 type roomWriter struct {
 	files    *files[digest.Digest]
 	file     *os.File
@@ -152,6 +152,18 @@ type roomWriter struct {
 	written  int64
 	reserved int64 // the reservation, which is the size once all is written
 }
+
+// Create takes d in, whose bytes are written in their order. What can never fit is refused.
+func (s *Store) Create(d digest.Digest) (Writer, error) {
+	w, err := newRoomWriter(s.files, d)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Fits says why a blob of so many bytes can never be put.
+func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
 
 func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error) {
 	if err := f.fits(d.SizeBytes()); err != nil {
@@ -164,9 +176,9 @@ func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error
 	return &roomWriter{files: f, file: file, digest: d}, nil
 }
 
-// keep makes the file, which is written wholly, the blob, and pins it. After an
-// error drop is still to be called.
-func (w *roomWriter) keep(ctx context.Context) error {
+// Keep makes the file, which is written wholly, the blob, and pins it. After an
+// error Drop is still to be called.
+func (w *roomWriter) Keep(ctx context.Context) error {
 	// Closed before it becomes a blob: a file that is open for writing cannot be
 	// executed (ETXTBSY).
 	if err := w.file.Close(); err != nil {
@@ -175,15 +187,15 @@ func (w *roomWriter) keep(ctx context.Context) error {
 	return w.files.settle(ctx, w.digest, w.file.Name(), false)
 }
 
-// drop removes the file and gives its room back.
-func (w *roomWriter) drop() {
+// Drop removes the file and gives its room back.
+func (w *roomWriter) Drop() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
-	w.release()
+	w.GiveBack()
 }
 
-// release gives the room back before the file is removed.
-func (w *roomWriter) release() {
+// GiveBack gives the room back before the file is removed.
+func (w *roomWriter) GiveBack() {
 	w.files.release(w.reserved)
 	w.reserved = 0
 }

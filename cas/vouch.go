@@ -261,9 +261,9 @@ func (s *Store) verifyDoubtful(ctx context.Context, d digest.Digest, after uint6
 	}
 }
 
-// containsSound reports whether d is there, which counts as a use, and vouched for. It
+// ContainsSound reports whether d is there, which counts as a use, and vouched for. It
 // looks at one that is not: a wrong one is not there any more.
-func (s *Store) containsSound(ctx context.Context, d digest.Digest) (bool, error) {
+func (s *Store) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
 	if !s.Contains(d) {
 		return false, nil
 	}
@@ -280,7 +280,7 @@ func (s *Store) verifyLate(ctx context.Context, d digest.Digest) (bool, error) {
 	return present, err
 }
 
-// pinSound does what containsSound does and leaves d pinned.
+// pinSound does what ContainsSound does and leaves d pinned.
 func (s *Store) pinSound(ctx context.Context, d digest.Digest) (bool, error) {
 	if !s.pin(d) {
 		return false, nil

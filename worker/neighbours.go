@@ -134,7 +134,7 @@ func (a *action) readThrough(instance string) *fetch.ReadThrough {
 	if len(near) == 0 {
 		return a.p.w.opts.Fetches.Through(a.storage)
 	}
-	a.near = a.storage.Beside(near, instance)
+	a.near = cas.Beside(a.storage, near, instance)
 	return a.p.w.opts.Fetches.Through(a.near)
 }
 
