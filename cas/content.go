@@ -1,7 +1,5 @@
 package cas
 
-import ()
-
 // content returns the blobs that an instance name has. All that a Server does with blobs it does through the
 // content of the request's instance name.
 func (s *Server) content(instance string) Content { return s.store.Of(instance) }
