@@ -38,9 +38,11 @@ var floors = map[string]int{
 
 	"auth/certtest":     1, // for tests
 	"auth/reload":       1,
+	"cas":               1, // contracts
 	"cas/holders":       1,
 	"cas/scrub":         1,
 	"cas/tree":          1,
+	"cas/wire":          1,
 	"proto/admin":       1, // shows messages of others
 	"cgroup":            1,
 	"intake":            1,
@@ -52,7 +54,10 @@ var floors = map[string]int{
 
 	"auth":                2,
 	"auth/certs":          2,
-	"cas":                 2,
+	"cas/client":          2,
+	"cas/disk":            2,
+	"cas/fetch":           2,
+	"cas/server":          2,
 	"vfs":                 2,
 	"prefetch":            2,
 	"records":             2,
@@ -62,9 +67,9 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 
-	// What stands on the store.
-	"cas/fetch":   3,
-	"cas/castest": 3, // for tests
+	"cas/peer":              3, // has a client and is a server
+	"cas/castest":           3, // for tests
+	"cas/server/servertest": 3, // for tests
 
 	"worker":              4,
 	"scheduler":           4,
@@ -104,8 +109,10 @@ var tools = []string{"", "proto/generate"}
 // scheduler and the storage by their protocols alone. Names that both sides write are in
 // proto/names.
 var forbidden = map[string][]string{
-	"scheduler": {"vfs", "prefetch", "runner", "cgroup", "cas"},
-	"web":       {"scheduler", "cas"},
+	"scheduler": {
+		"vfs", "prefetch", "runner", "cgroup", "cas", "cas/disk", "cas/client", "cas/server", "cas/fetch", "cas/peer",
+	},
+	"web": {"scheduler", "cas", "cas/disk", "cas/client", "cas/server", "cas/fetch", "cas/peer"},
 }
 
 // A goPackage is what "go list" tells about a package; names are relative to the module.
@@ -130,9 +137,9 @@ func TestFloorFaults(t *testing.T) {
 	}{
 		{"down", "worker", []string{"cas", "cas/digest", "vfs", "proto/fsac"}, ""},
 		{"down by four", "cmd/forerunner", []string{"farm", "cgroup"}, ""},
-		{"sideways", "vfs", []string{"cas"}, "vfs (floor 2) imports cas (floor 2)"},
+		{"sideways", "vfs", []string{"cas/disk"}, "vfs (floor 2) imports cas/disk (floor 2)"},
 		{"between the halves", "worker", []string{"scheduler"}, "worker (floor 4) imports scheduler (floor 4)"},
-		{"up", "cas", []string{"worker"}, "cas (floor 2) imports worker (floor 4)"},
+		{"up", "cas", []string{"worker"}, "cas (floor 1) imports worker (floor 4)"},
 		{"allowed by floor only", "scheduler", []string{"runner"}, "scheduler may not import runner"},
 		{"pages of a scheduler", "web", []string{"scheduler"}, "web may not import scheduler"},
 		{"unknown package", "util", nil, "util is on no floor"},

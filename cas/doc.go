@@ -1,67 +1,15 @@
-// Package cas holds content: blobs named by their digest in a folder on disk
-// (Store), the results of actions in another (Actions), and the REv2 protocols to get both from
-// elsewhere (Client) and to offer them to others (Server). A Lender lets other workers
-// read a Store, which they do as Neighbours before they ask storage. Package cas/fetch is a
-// view of a Store that fetches what it lacks; contracts.go has what it wants of both sides.
+// Package cas has the words about content: what digests name is a blob, what is wrong with one is
+// one of a few kinds of errors, and contracts.go says what stores, those who fetch and those who
+// serve may expect of each other. The rooms below it do the work:
 //
-// # What it refuses
+//   - disk keeps blobs in a folder, and the results of actions in another.
+//   - client gets them from elsewhere by the protocols of REv2, server offers them to others; wire is
+//     what both have to write alike.
+//   - fetch is a view of a store that gets what it lacks.
+//   - peer lets workers read each other's stores before they ask storage.
+//   - tree reads directories, holders says who has which blobs, scrub reads all of a store over and
+//     over.
 //
-// A Store never shows a blob that is not whole or whose bytes it has not hashed. A file of
-// somebody else becomes a blob (Take) while a lease keeps it as it was hashed, or
-// by copy. It never exceeds its bound,
-// what is being written included, and rather fails a write than evict a pinned
-// blob. It does not sync to disk: it is a cache, which after a loss of power may have
-// forgotten the latest blobs but shows no broken ones. For that it hashes again what was
-// written last before the machine was started. A folder belongs to one process at
-// a time. Actions does not look at the blobs a result names; Server does.
-//
-// # Verification
-//
-// A disk may return other bytes than were written. An index has a proof for each blob: when
-// it was hashed last, and the mark (device, inode, size, change time) of its file then.
-// ReadBlob, Server and Lender hash what they read whole, and give out nothing that is
-// wrong. OpenBlob and reads of parts do not: who uses such bytes has a Vouching, which
-// verifies in the background what was not lately, and whose Wait says whether all that was
-// used is right. What is uploaded while it is there is verified first, if it is not vouched
-// for, so that an upload heals what is damaged. A damaged file is moved to the folder
-// aside, and its blob is absent from then on. Proofs outlive the program in one file
-// (notes), and the machine's being started in none.
-//
-// A key may have one file after another, which their generations tell apart. A file whose
-// mark has changed is read once more before it is evicted, because those who used it can
-// ask no other.
-//
-// # Instance names
-//
-// A Store shows its blobs to all, unless StoreOptions.Isolate is set. Then each blob has a set of holders in the
-// index (cas/holders): the instance names for which all of its bytes have come and were hashed. A Server
-// does whatever it does with blobs through the content of the request's instance name, to which the blobs of others are
-// missing. A blob that leaves has no holders any more. Server.MissingInputs says before an action runs
-// what its instance name lacks of its inputs, because workers share theirs.
-//
-// # Life of a file
-//
-// A file is written under tmp, then renamed to its name, which carries its
-// digest and with it its size; it never changes afterwards. Evicting removes the
-// name; who has it open reads on. A crash leaves nothing but files under tmp,
-// which the next start removes. A full disk evicts before it fails.
-//
-// An upload to a Server that broke off keeps its file, and its room in the store, to
-// be resumed. When a client writes and no blob is left to evict, such uploads go, the
-// longest idle first, before the write fails.
-//
-// # Goroutines
-//
-// A Store has none of its own that lasts. The verifier has one while there is something to
-// verify that nobody waits for, and one for each verification that somebody waits for, as
-// many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer, as is
-// who has which blobs.
-//
-// # Locks
-//
-// upload.io comes before uploads.mu, that before ledger.mu;
-// verifier.mu before ledger.mu; notes.writing and possession.writing before ledger.mu;
-// Vouching.mu, readings.mu, incoming.mu, possession.mu, ownTrees.mu and aside.mu are each alone. None is held
-// during I/O, a callback or a wait but upload.io, incoming.making, notes.writing, possession.writing and aside.mu,
-// which serialize what is done with files of their own.
+// Package castest has what every store has to pass. The package itself does nothing: it has no
+// goroutines, locks or I/O.
 package cas

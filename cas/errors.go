@@ -5,11 +5,10 @@ import (
 	"fmt"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // The kinds of errors that callers branch on with errors.Is. An error about a
-// malformed digest is digest.ErrInvalid.
+// malformed digest is digest.ErrInvalid, one about a malformed Directory tree.ErrInvalid.
 var (
 	// ErrNotFound: the blob or action result is not there.
 	ErrNotFound = digest.ErrNotFound
@@ -18,8 +17,6 @@ var (
 	// ErrNoSpace: the blob does not fit, because it is larger than the whole
 	// store, because what is there is in use, or because the disk is full.
 	ErrNoSpace = errors.New("no space in the store")
-	// ErrInvalidDirectory: a blob is no Directory message, or breaks a rule of REv2.
-	ErrInvalidDirectory = tree.ErrInvalid
 )
 
 // A NeverFitsError is an ErrNoSpace that says nothing of the store's state: a blob is larger than all of it.

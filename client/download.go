@@ -9,7 +9,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -23,7 +23,7 @@ import (
 // does, or that is absolute, is an error, and then nothing is written at all. An
 // error while writing leaves what has been written, but no file with wrong bytes.
 func Download(
-	ctx context.Context, client *cas.Client, fn digest.Function, result *repb.ActionResult, dir string,
+	ctx context.Context, client *casclient.Client, fn digest.Function, result *repb.ActionResult, dir string,
 ) error {
 	p := &plan{client: client, fn: fn, limit: maxOutputs}
 	if err := p.addResult(ctx, result); err != nil {
@@ -46,7 +46,7 @@ func Download(
 // Output returns a stream that an ActionResult holds inline as raw or names by
 // d; without either it is empty. fn is the digest function that client uses.
 func Output(
-	ctx context.Context, client *cas.Client, fn digest.Function, raw []byte, d *repb.Digest,
+	ctx context.Context, client *casclient.Client, fn digest.Function, raw []byte, d *repb.Digest,
 ) ([]byte, error) {
 	if len(raw) > 0 || d == nil {
 		return raw, nil

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 )
@@ -67,7 +67,7 @@ func ExampleExecute() {
 	if outcome.Status != nil {
 		log.Fatal(outcome.Status) // the farm could not run it
 	}
-	storage := cas.NewClient(conn, cas.ClientOptions{})
+	storage := casclient.New(conn, casclient.Options{})
 	if err := client.Download(ctx, storage, digest.SHA256, outcome.Result, "made"); err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -30,9 +30,9 @@ type execution struct {
 	server   repb.ExecutionClient
 	running  longrunningpb.OperationsClient
 	streams  bytestream.ByteStreamClient
-	storage  *cas.Client
+	storage  *casclient.Client
 	req      Request
-	blobs    []cas.Blob // all that the action needs
+	blobs    []casclient.Blob // all that the action needs
 	action   digest.Digest
 	metadata string // RequestMetadata, encoded
 	last     Stage  // reported last
@@ -60,7 +60,7 @@ func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error
 		server:  repb.NewExecutionClient(conn),
 		running: longrunningpb.NewOperationsClient(conn),
 		streams: bytestream.NewByteStreamClient(conn),
-		storage: cas.NewClient(conn, cas.ClientOptions{
+		storage: casclient.New(conn, casclient.Options{
 			InstanceName: req.Instance, Function: req.Function, Logger: req.Logger,
 		}),
 		req:   req,
@@ -116,7 +116,7 @@ func (x *execution) add(m proto.Message) (digest.Digest, error) {
 	if err != nil {
 		return digest.Digest{}, err
 	}
-	x.blobs = append(x.blobs, cas.BytesBlob(d, b))
+	x.blobs = append(x.blobs, casclient.BytesBlob(d, b))
 	return d, nil
 }
 
@@ -173,7 +173,7 @@ func (x *execution) upload(ctx context.Context) error {
 		wanted[d] = struct{}{}
 		total += d.SizeBytes()
 	}
-	blobs := slices.DeleteFunc(slices.Clone(x.blobs), func(b cas.Blob) bool {
+	blobs := slices.DeleteFunc(slices.Clone(x.blobs), func(b casclient.Blob) bool {
 		_, want := wanted[b.Digest]
 		return !want
 	})

@@ -13,29 +13,31 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 )
 
 // A farm is storage, and perhaps an Execution server, in memory.
 type farm struct {
-	store *cas.Store
+	store *disk.Store
 	conn  *grpc.ClientConn
 }
 
 // newFarm serves real storage and, unless nil, execution.
 func newFarm(t testing.TB, execution repb.ExecutionServer) *farm {
 	t.Helper()
-	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 26})
+	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 26})
 	if err != nil {
 		t.Fatal(err)
 	}
-	actions, err := cas.OpenActions(t.TempDir(), cas.ActionsOptions{})
+	actions, err := disk.OpenActions(t.TempDir(), disk.ActionsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	cas.NewServer(store, actions, cas.ServerOptions{}).Register(server)
+	casserver.New(store, actions, casserver.Options{}).Register(server)
 	if execution != nil {
 		repb.RegisterExecutionServer(server, execution)
 		if o, ok := execution.(longrunningpb.OperationsServer); ok {
@@ -66,8 +68,8 @@ func newFarm(t testing.TB, execution repb.ExecutionServer) *farm {
 	return &farm{store: store, conn: conn}
 }
 
-func (f *farm) client(fn digest.Function) *cas.Client {
-	return cas.NewClient(f.conn, cas.ClientOptions{Function: fn})
+func (f *farm) client(fn digest.Function) *casclient.Client {
+	return casclient.New(f.conn, casclient.Options{Function: fn})
 }
 
 // put stores b and returns its digest as a message.

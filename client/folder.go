@@ -13,7 +13,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
@@ -63,7 +63,7 @@ func (f *folder) descend(prefix string) (*folder, error) {
 // uploaded.
 type encoder struct {
 	fn    digest.Function
-	blobs []cas.Blob
+	blobs []casclient.Blob
 	seen  map[digest.Digest]struct{} // what blobs holds, and the empty blob
 }
 
@@ -91,18 +91,18 @@ func (e *encoder) encode(f *folder, at string) (digest.Digest, error) {
 	if err != nil {
 		return digest.Digest{}, fmt.Errorf("input folder %q: %w", at, err)
 	}
-	e.add(d, func() cas.Blob { return cas.BytesBlob(d, b) })
+	e.add(d, func() casclient.Blob { return casclient.BytesBlob(d, b) })
 	return d, nil
 }
 
 func (e *encoder) addFiles(files []*hashedFile) {
 	for _, f := range files {
-		e.add(f.digest, func() cas.Blob { return cas.FileBlob(f.digest, f.path) })
+		e.add(f.digest, func() casclient.Blob { return casclient.FileBlob(f.digest, f.path) })
 	}
 }
 
 // add adds a blob unless it is there.
-func (e *encoder) add(d digest.Digest, blob func() cas.Blob) {
+func (e *encoder) add(d digest.Digest, blob func() casclient.Blob) {
 	if _, twice := e.seen[d]; twice {
 		return
 	}

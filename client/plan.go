@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
@@ -29,7 +30,7 @@ const (
 // A plan lists what a result has to be written, all of it checked. Paths are
 // relative, clean, and slash-separated.
 type plan struct {
-	client *cas.Client
+	client *casclient.Client
 	fn     digest.Function
 	limit  int // of dirs, files and links together
 	dirs   []string

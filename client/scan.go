@@ -13,7 +13,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -34,7 +34,7 @@ type Inputs struct {
 	Root digest.Digest
 	// Blobs are the Directory messages and the files below Root, each digest
 	// once, directories first. The empty blob is left out: every storage has it.
-	Blobs []cas.Blob
+	Blobs []casclient.Blob
 	// Files counts the files, and Bytes sums their sizes; a file that is there
 	// twice counts twice. Directories and symlinks are not counted.
 	Files int

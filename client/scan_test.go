@@ -11,12 +11,12 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // checkBlobs fails unless each blob occurs once and is what its digest says.
-func checkBlobs(t *testing.T, fn digest.Function, blobs []cas.Blob) {
+func checkBlobs(t *testing.T, fn digest.Function, blobs []casclient.Blob) {
 	t.Helper()
 	seen := map[digest.Digest]bool{}
 	for _, b := range blobs {

@@ -17,8 +17,10 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
@@ -240,7 +242,7 @@ type schedulerParts struct {
 	health   *health.Server
 	sched    *scheduler.Server
 	pages    *web.Site
-	scrubber *cas.Scrubber // nil: none
+	scrubber *disk.Scrubber // nil: none
 }
 
 // run has all parts run until ctx ends, or one of them fails. Once abort ends it waits for no call.
@@ -403,7 +405,7 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 			"which decides itself what each instance name sees")
 	}
 	s.Client.Logger = s.Logger
-	remote, err := s.Client.OpenStorage(spec, s.ActionCache, cas.ClientOptions{Logger: s.Logger, MaxConcurrent: storageCalls})
+	remote, err := s.Client.OpenStorage(spec, s.ActionCache, casclient.Options{Logger: s.Logger, MaxConcurrent: storageCalls})
 	if err != nil {
 		return nil, err
 	}
@@ -458,14 +460,14 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
-	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{
+	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
 		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: s.VerifyEvery,
 		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	actions, err := cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{Logger: s.Logger})
+	actions, err := disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{Logger: s.Logger})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
 	}
@@ -473,15 +475,15 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	if err != nil {
 		return nil, errors.Join(err, actions.Close(), store.Close())
 	}
-	options := cas.ServerOptions{Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients}
+	options := casserver.Options{Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients}
 	var grant func(string, digest.Digest) string
 	if !options.AllowActionUpdates {
-		if options.Grants, err = cas.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
+		if options.Grants, err = casserver.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
 			return nil, errors.Join(err, actions.Close(), store.Close())
 		}
 		grant = options.Grants.Of
 	}
-	served := cas.NewServer(store, actions, options)
+	served := casserver.New(store, actions, options)
 	return &storage{
 		grant:    grant,
 		register: served.Register,
@@ -501,7 +503,7 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 // embedded is the scheduler's view of storage in its own process: no call goes over
 // the network.
 type embedded struct {
-	served   *cas.Server
+	served   *casserver.Server
 	instance string
 }
 

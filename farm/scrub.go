@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/scrub"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
@@ -36,8 +36,8 @@ func (s *Scrub) Flags(f *pflag.FlagSet) {
 
 // A scrubbed is a store, and what reads it again; that is nil if nothing does.
 type scrubbed struct {
-	store    *cas.Store
-	scrubber *cas.Scrubber
+	store    *disk.Store
+	scrubber *disk.Scrubber
 }
 
 // A scrubLoad is what tells a Scrubber of others.
@@ -48,7 +48,7 @@ type scrubLoad struct {
 }
 
 // open makes the Scrubber of a store and, unless that is nil, of results.
-func (s *Scrub) open(store *cas.Store, actions *cas.Actions, l scrubLoad) (scrubbed, error) {
+func (s *Scrub) open(store *disk.Store, actions *disk.Actions, l scrubLoad) (scrubbed, error) {
 	rate, err := flags.ParseSize(s.Rate)
 	if err != nil {
 		return scrubbed{}, fmt.Errorf("--scrub-rate: %w", err)
@@ -59,7 +59,7 @@ func (s *Scrub) open(store *cas.Store, actions *cas.Actions, l scrubLoad) (scrub
 	if s.Every < 0 {
 		return scrubbed{}, fmt.Errorf("--scrub-every: %s", s.Every)
 	}
-	scrubber, err := cas.NewScrubber(store, actions, scrub.Options{
+	scrubber, err := disk.NewScrubber(store, actions, scrub.Options{
 		Every: s.Every, Rate: rate, Busy: l.busy, Logger: l.log, Metrics: l.metrics,
 	})
 	return scrubbed{store, scrubber}, err

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
@@ -44,7 +45,7 @@ func (w *Worker) protect() (serve.Protection, error) {
 // serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
 // is where these find it; empty: they do not. Once abort ends, stop waits for no call.
 func (w *Worker) serve(
-	ctx, abort context.Context, what serve.Shown, store *cas.Store, readers *serve.Activity,
+	ctx, abort context.Context, what serve.Shown, store *disk.Store, readers *serve.Activity,
 ) (cache string, stop func() error, err error) {
 	protect, err := w.protect()
 	if err != nil {
@@ -63,7 +64,7 @@ func (w *Worker) serve(
 
 // A lentStore is a store that other workers read.
 type lentStore struct {
-	*cas.Store
+	*disk.Store
 	protect serve.Protection
 	readers *serve.Activity // see their calls
 }
@@ -93,7 +94,7 @@ func (w *Worker) serveCache(
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	lender := cas.NewLender(lent.Store, w.Logger)
+	lender := peer.NewLender(lent.Store, w.Logger)
 	lender.Register(server)
 	if err := errors.Join(w.checkReaders(lent.protect.Guard, host, server), countLoans(registry, lender)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
@@ -146,7 +147,7 @@ func (w *Worker) reaches(host string) bool {
 }
 
 // countLoans registers metrics of what is lent.
-func countLoans(registry *prometheus.Registry, l *cas.Lender) error {
+func countLoans(registry *prometheus.Registry, l *peer.Lender) error {
 	return errors.Join(
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_worker_lent_blobs_total",

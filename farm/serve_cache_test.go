@@ -16,16 +16,17 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
 // storeWith opens a store that has a blob.
-func storeWith(t *testing.T, text string) (*cas.Store, digest.Digest) {
+func storeWith(t *testing.T, text string) (*disk.Store, digest.Digest) {
 	t.Helper()
-	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 20})
+	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func storeWith(t *testing.T, text string) (*cas.Store, digest.Digest) {
 }
 
 // served has a worker serve a store until the test ends, and returns where others find it.
-func (w *Worker) served(t *testing.T, store *cas.Store) string {
+func (w *Worker) served(t *testing.T, store *disk.Store) string {
 	t.Helper()
 	w.Logger = zap.NewNop()
 	cache, stop, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{})
@@ -61,7 +62,7 @@ func lend(t *testing.T, w *Worker, cache string, d digest.Digest) (string, error
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	text, err := cas.NewClient(conn, cas.ClientOptions{InstanceName: "main"}).Read(t.Context(), d)
+	text, err := casclient.New(conn, casclient.Options{InstanceName: "main"}).Read(t.Context(), d)
 	return string(text), err
 }
 

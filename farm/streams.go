@@ -4,7 +4,7 @@ import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
@@ -27,7 +27,7 @@ func (r streamsRegistrar) RegisterService(d *grpc.ServiceDesc, service any) {
 // which may be nothing, and the streams of the scheduler.
 func (s *storage) serveStreams(g grpc.ServiceRegistrar, sched *scheduler.Server) {
 	if s.register == nil {
-		cas.RegisterByteStream(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
+		casserver.RegisterByteStream(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
 		return
 	}
 	s.register(streamsRegistrar{g, sched})

@@ -20,8 +20,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/client"
@@ -340,7 +341,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 }
 
 // readiness returns what a worker checks of itself.
-func readiness(ctx context.Context, roots *vfs.FS, store *cas.Store, work string) *serve.Readiness {
+func readiness(ctx context.Context, roots *vfs.FS, store *disk.Store, work string) *serve.Readiness {
 	can := &serve.Readiness{}
 	can.Add("worker", serve.Serving(ctx))
 	can.Add("input roots", roots.Check)
@@ -368,7 +369,7 @@ func taken(conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func()
 
 // openRoots opens what input roots are made in, and the store that they are made of. Who gets them
 // closes the store first.
-func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *cas.Store, error) {
+func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
 	w := s.w
 	size, err := flags.ParseSize(w.CacheSize)
 	if err != nil {
@@ -379,13 +380,13 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		return nil, nil, fmt.Errorf("--cache-dir: %w", err)
 	}
 	// Roots first: what a dead worker left mounted may be below the store.
-	var store *cas.Store
+	var store *disk.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: w.VerifyEvery,
 		Namespaces: s.isolation.namespaces,
 		Blobs: &vfs.BlobFolder{
-			Dir: cacheDir, Path: cas.BlobPath, Parse: cas.ParseBlobPath,
+			Dir: cacheDir, Path: disk.BlobPath, Parse: disk.ParseBlobPath,
 			Used: func(d digest.Digest) {
 				if store != nil { // else roots are only being tried out
 					store.Contains(d)
@@ -396,7 +397,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("input roots: %w", err)
 	}
-	store, err = cas.OpenStore(cacheDir, cas.StoreOptions{
+	store, err = disk.Open(cacheDir, disk.Options{
 		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: w.VerifyEvery,
 		Logger: w.Logger, Metrics: registry,
 	})
@@ -407,7 +408,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 }
 
 // openFetches returns what fetches into the store.
-func (w *Worker) openFetches(store *cas.Store, registry prometheus.Registerer) (*fetch.Group, error) {
+func (w *Worker) openFetches(store *disk.Store, registry prometheus.Registerer) (*fetch.Group, error) {
 	memory, err := w.memoryCache()
 	if err != nil {
 		return nil, err
@@ -421,7 +422,7 @@ func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *dial.Storage, err 
 	if scheduler, err = w.Client.Dial(w.Scheduler); err != nil {
 		return nil, nil, fmt.Errorf("--scheduler: %w", err)
 	}
-	storage, err = w.Client.OpenStorage(w.Storage, w.ActionCache, cas.ClientOptions{Logger: w.Logger, NoCompression: w.NoCompression})
+	storage, err = w.Client.OpenStorage(w.Storage, w.ActionCache, casclient.Options{Logger: w.Logger, NoCompression: w.NoCompression})
 	if err != nil {
 		return nil, nil, errors.Join(err, scheduler.Close())
 	}

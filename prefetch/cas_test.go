@@ -12,8 +12,8 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 )
 
@@ -21,7 +21,7 @@ var _ Source = (*fetch.ReadThrough)(nil)
 
 // far is a storage that is one round trip away, of which a Store keeps a part.
 type far struct {
-	store *cas.Store
+	store *disk.Store
 	mu    sync.Mutex
 	calls int // guarded by mu
 }
@@ -51,7 +51,7 @@ func (f *far) Fetch(ctx context.Context, ds []digest.Digest, sink func(digest.Di
 
 // sdk fills a store with a tree of about the shape of a Go SDK: so many levels, of
 // 167 directories each with nine files. It returns all files.
-func sdk(t testing.TB, s *cas.Store, levels int) (root digest.Digest, paths []string) {
+func sdk(t testing.TB, s *disk.Store, levels int) (root digest.Digest, paths []string) {
 	t.Helper()
 	put := func(b []byte) *repb.Digest {
 		d := digest.Of(digest.SHA256, b)
@@ -101,9 +101,9 @@ func sdk(t testing.TB, s *cas.Store, levels int) (root digest.Digest, paths []st
 	return root, paths
 }
 
-func openStore(t testing.TB) *cas.Store {
+func openStore(t testing.TB) *disk.Store {
 	t.Helper()
-	s, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 30})
+	s, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func openStore(t testing.TB) *cas.Store {
 	return s
 }
 
-func groupOf(t testing.TB, s *cas.Store) *fetch.Group {
+func groupOf(t testing.TB, s *disk.Store) *fetch.Group {
 	t.Helper()
 	x, err := fetch.NewGroup(s, fetch.Options{})
 	if err != nil {
@@ -164,7 +164,7 @@ func TestRaceThroughStore(t *testing.T) {
 	root, paths := sdk(t, upstream.store, levels)
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := cas.OpenStore(dir, cas.StoreOptions{MaxBytes: 1 << 30})
+		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ var denied = map[string][]string{
 
 // lasting are those of io_uring, which nothing allows and which fail as if the kernel did not have them.
 // What a command has asked of the kernel through it is done after its last process has ended: also
-// reads, into the pages of a mapped file, which nothing of the file tells (cas.Store.Take). All other
+// reads, into the pages of a mapped file, which nothing of the file tells (disk.Store.Take). All other
 // requests of a process end before it does (aio(7), io_destroy(2)).
 var lasting = []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}
 

@@ -29,7 +29,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// Storage is what a Server needs of the storage; cas.Client has it. What is
+// Storage is what a Server needs of the storage; a Client of cas/client has it. What is
 // not there is an error for which errors.Is(err, digest.ErrNotFound) holds.
 type Storage interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)

@@ -15,10 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -34,8 +35,8 @@ type action struct {
 	message *repb.Action
 	command *command
 	how     *execution
-	storage *cas.Client        // of the action's instance name and function
-	near    *cas.Neighbours    // before it; nil: there are none
+	storage *casclient.Client  // of the action's instance name and function
+	near    *peer.Neighbours   // before it; nil: there are none
 	inputs  *fetch.ReadThrough // the worker's store, backed by these
 	root    *vfs.Root
 	ahead   *foresight // nil: nothing is fetched ahead
@@ -88,7 +89,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 	response.Result.ExecutionMetadata = a.metadata(response.Result.ExecutionMetadata)
 	if err == nil && a.mayCache(response) {
-		if err := a.storage.UpdateActionResult(cas.WithGrant(ctx, a.task.grant), a.digest, response.GetResult()); err != nil {
+		if err := a.storage.UpdateActionResult(casclient.WithGrant(ctx, a.task.grant), a.digest, response.GetResult()); err != nil {
 			a.log.Warn("result was not written to the action cache", zap.Error(err))
 		}
 	}

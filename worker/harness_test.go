@@ -25,9 +25,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -44,9 +46,9 @@ const patience = 60 * time.Second
 // A farm is a Worker, with one position unless a test wants more, real storage and a
 // fake scheduler.
 type farm struct {
-	storage   *cas.Store // what clients upload to
-	actions   *cas.Actions
-	local     *cas.Store // the worker's own
+	storage   *disk.Store // what clients upload to
+	actions   *disk.Actions
+	local     *disk.Store // the worker's own
 	roots     *vfs.FS
 	profiles  *prefetch.Profiles // nil unless the test gave them
 	scheduler *fakeScheduler
@@ -121,13 +123,13 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	}
 	f.storage = openStore(t, filepath.Join(dir, "storage"))
 	var err error
-	f.actions, err = cas.OpenActions(filepath.Join(dir, "actions"), cas.ActionsOptions{})
+	f.actions, err = disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{})
 	check(t, err)
 	t.Cleanup(func() { check(t, f.actions.Close()) })
 	dir = cmp.Or(few.disk, dir)
 	f.local = openStore(t, filepath.Join(dir, "local"))
 	o.MountDir, o.UpperDir, o.Logger = filepath.Join(dir, "mount"), filepath.Join(dir, "upper"), log
-	o.Blobs = &vfs.BlobFolder{Dir: f.local.Dir(), Path: cas.BlobPath, Parse: cas.ParseBlobPath}
+	o.Blobs = &vfs.BlobFolder{Dir: f.local.Dir(), Path: disk.BlobPath, Parse: disk.ParseBlobPath}
 	roots, err := vfs.Open(o)
 	unavailable(t, err)
 	f.roots = roots
@@ -137,15 +139,15 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	})
 
 	storageConn := serve(t, func(s *grpc.Server) {
-		cas.NewServer(f.storage, f.actions, cas.ServerOptions{AllowActionUpdates: true}).Register(s)
-	}, grpc.MaxRecvMsgSize(cas.MaxMessageBytes), grpc.UnaryInterceptor(f.reads.unary), grpc.StreamInterceptor(f.reads.stream))
+		casserver.New(f.storage, f.actions, casserver.Options{AllowActionUpdates: true}).Register(s)
+	}, grpc.MaxRecvMsgSize(casserver.MaxMessageBytes), grpc.UnaryInterceptor(f.reads.unary), grpc.StreamInterceptor(f.reads.stream))
 	schedulerConn := serve(t, func(s *grpc.Server) { remoteworker.RegisterOperationQueueServer(s, f.scheduler) })
 	fetches, err := fetch.NewGroup(f.local, fetch.Options{})
 	check(t, err)
 	t.Cleanup(fetches.Close)
 	options := Options{
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
-		Store: f.local, Fetches: fetches, Storage: cas.NewClient(storageConn, cas.ClientOptions{RetryFor: time.Second}),
+		Store: f.local, Fetches: fetches, Storage: casclient.New(storageConn, casclient.Options{RetryFor: time.Second}),
 		Roots: roots, Launchers: launchers, Profiles: f.profiles,
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil, Users: users,
 	}
@@ -210,9 +212,9 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func openStore(t *testing.T, dir string) *cas.Store {
+func openStore(t *testing.T, dir string) *disk.Store {
 	t.Helper()
-	s, err := cas.OpenStore(dir, cas.StoreOptions{MaxBytes: 1 << 30})
+	s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
 	return s

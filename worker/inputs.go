@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -15,7 +15,7 @@ import (
 // looked at that it finds wrong.
 type inputs struct {
 	*fetch.ReadThrough
-	store *cas.Store
+	store *disk.Store
 }
 
 var (

@@ -12,7 +12,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -42,7 +42,7 @@ func TestSandboxedAction(t *testing.T) {
 					t.Errorf("outputs %v", o)
 				}
 			}
-			blob, err := os.ReadFile(filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes("input"))))
+			blob, err := os.ReadFile(filepath.Join(f.local.Dir(), disk.BlobPath(digestOfBytes("input"))))
 			if err != nil || string(blob) != "input" {
 				t.Errorf("the local store has %q, %v", blob, err)
 			}
@@ -107,7 +107,7 @@ func testOutputsOpen(t *testing.T, f *farm, moved, held bool) {
 	release()
 	assertOK(t, j.result(t))
 	for i, o := range outputs {
-		blob := filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes(o.content)))
+		blob := filepath.Join(f.local.Dir(), disk.BlobPath(digestOfBytes(o.content)))
 		is, err := os.Lstat(blob)
 		check(t, err)
 		if os.SameFile(were[i], is) != moved {

@@ -15,8 +15,9 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -32,7 +33,7 @@ const notPermitted = 77
 func lateWriter(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "latewriter")
-	out, err := exec.Command("gcc", "-Os", "-s", "-o", program, "../cas/testdata/latewriter.c").CombinedOutput()
+	out, err := exec.Command("gcc", "-Os", "-s", "-o", program, "../cas/disk/testdata/latewriter.c").CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -124,7 +125,7 @@ func TestDescriptorsPassedAway(t *testing.T) {
 }
 
 // assertStaysRight hashes all blobs of a store several times: writers that are late have their time.
-func assertStaysRight(t *testing.T, s *cas.Store) {
+func assertStaysRight(t *testing.T, s *disk.Store) {
 	t.Helper()
 	for range 4 {
 		assertAllRight(t, s)
@@ -136,7 +137,7 @@ func assertStaysRight(t *testing.T, s *cas.Store) {
 }
 
 // assertAllRight hashes all blobs of a store.
-func assertAllRight(t *testing.T, s *cas.Store) (blobs int) {
+func assertAllRight(t *testing.T, s *disk.Store) (blobs int) {
 	t.Helper()
 	check(t, filepath.WalkDir(s.Dir(), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -146,7 +147,7 @@ func assertAllRight(t *testing.T, s *cas.Store) (blobs int) {
 		if err != nil {
 			return err
 		}
-		want, ok := cas.ParseBlobPath(filepath.ToSlash(name))
+		want, ok := disk.ParseBlobPath(filepath.ToSlash(name))
 		if !ok {
 			return nil
 		}
@@ -188,12 +189,15 @@ func TestSparseOutput(t *testing.T) {
 func TestHashingEnds(t *testing.T) {
 	for name, sandbox := range map[string]*runner.Sandbox{"moved": {}, "copied": nil} {
 		t.Run(name, func(t *testing.T) {
-			disk := t.TempDir()
-			store, err := cas.OpenStore(filepath.Join(disk, "vast"), cas.StoreOptions{MaxBytes: 1 << 60})
+			dir := t.TempDir()
+			store, err := disk.Open(filepath.Join(dir, "vast"), disk.Options{MaxBytes: 1 << 60})
 			check(t, err)
 			t.Cleanup(func() { check(t, store.Close()) })
+			fetches, err := fetch.NewGroup(store, fetch.Options{})
+			check(t, err)
+			t.Cleanup(fetches.Close)
 			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
-				sandbox: sandbox, disk: disk, change: func(o *Options) { o.Store = store },
+				sandbox: sandbox, disk: dir, change: func(o *Options) { o.Store, o.Fetches = store, fetches },
 			})
 			endless := spec{shell: "truncate -s 8T out", paths: []string{"out"}}
 			j := f.start(t, endless)

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/fetch"
+	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
@@ -33,7 +33,7 @@ type neighbours struct {
 }
 
 type neighbour struct {
-	*cas.Neighbour
+	*peer.Neighbour
 	conn  *grpc.ClientConn
 	named time.Time // last; guarded by neighbours.mu
 }
@@ -43,7 +43,7 @@ func newNeighbours(o *Options) *neighbours {
 }
 
 // at returns those at addresses, as far as they can be asked. It waits for none of them.
-func (n *neighbours) at(addresses []string) (near []*cas.Neighbour) {
+func (n *neighbours) at(addresses []string) (near []*peer.Neighbour) {
 	if n.dial == nil || len(addresses) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (n *neighbours) at(addresses []string) (near []*cas.Neighbour) {
 				n.log.Debug("neighbour is not asked", zap.String("neighbour", address), zap.Error(err))
 				continue
 			}
-			x = n.add(address, &neighbour{cas.NewNeighbour(conn, address, n.log), conn, time.Now()})
+			x = n.add(address, &neighbour{peer.NewNeighbour(conn, address, n.log), conn, time.Now()})
 		}
 		near = append(near, x.Neighbour)
 	}
@@ -134,7 +134,7 @@ func (a *action) readThrough(instance string) *fetch.ReadThrough {
 	if len(near) == 0 {
 		return a.p.w.opts.Fetches.Through(a.storage)
 	}
-	a.near = cas.Beside(a.storage, near, instance)
+	a.near = peer.Beside(a.storage, near, instance)
 	return a.p.w.opts.Fetches.Through(a.near)
 }
 

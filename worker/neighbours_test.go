@@ -16,13 +16,14 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // lendTo serves the store of a worker to others, who find it over the connection.
-func lendTo(t *testing.T, store *cas.Store, options ...grpc.ServerOption) *grpc.ClientConn {
-	return serve(t, func(s *grpc.Server) { cas.NewLender(store, nil).Register(s) }, options...)
+func lendTo(t *testing.T, store *disk.Store, options ...grpc.ServerOption) *grpc.ClientConn {
+	return serve(t, func(s *grpc.Server) { peer.NewLender(store, nil).Register(s) }, options...)
 }
 
 // garble has each blob that is read be another one.

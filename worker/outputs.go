@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -27,7 +27,7 @@ const maxInlineBytes = 4 << 10
 type outputs struct {
 	a      *action
 	result *repb.ActionResult
-	blobs  map[digest.Digest]cas.Blob
+	blobs  map[digest.Digest]casclient.Blob
 	// needs has all blobs that the result needs: those, and those of unchanged inputs.
 	needs map[digest.Digest]struct{}
 	unpin []func()
@@ -43,7 +43,7 @@ type outputs struct {
 
 func newOutputs(a *action) *outputs {
 	return &outputs{
-		a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]cas.Blob{},
+		a: a, result: &repb.ActionResult{}, blobs: map[digest.Digest]casclient.Blob{},
 		needs: map[digest.Digest]struct{}{}, taken: map[string]digest.Digest{},
 	}
 }
@@ -261,7 +261,7 @@ func (o *outputs) keep(ctx context.Context, d digest.Digest) error {
 	}
 	o.unpin = append(o.unpin, unpin)
 	o.needs[d] = struct{}{}
-	o.blobs[d] = cas.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return store.OpenBlob(ctx, d) }}
+	o.blobs[d] = casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return store.OpenBlob(ctx, d) }}
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (o *outputs) release() {
 
 // upload sends what storage lacks.
 func (o *outputs) upload(ctx context.Context) error {
-	blobs := make([]cas.Blob, 0, len(o.blobs))
+	blobs := make([]casclient.Blob, 0, len(o.blobs))
 	for _, b := range o.blobs {
 		blobs = append(blobs, b)
 	}

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -264,7 +264,7 @@ func TestWorkingDirectory(t *testing.T) {
 // TestOutputsAreLetGo: when what a command printed cannot be stored whole, nothing of it stays
 // pinned in the worker's store.
 func TestOutputsAreLetGo(t *testing.T) {
-	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 150_000})
+	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 150_000})
 	check(t, err)
 	t.Cleanup(func() { check(t, store.Close()) })
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) { o.Store = store }})

@@ -12,8 +12,9 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -281,12 +282,12 @@ func TestActionWhoseSlotWasRecalled(t *testing.T) {
 }
 
 func TestNegativeWidth(t *testing.T) {
-	store, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 1 << 20})
+	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20})
 	check(t, err)
 	defer store.Close()
 	o := Options{
 		Launchers: make([]*runner.Launcher, 1), ID: map[string]string{"a": "b"}, WorkDir: t.TempDir(),
-		Scheduler: &loyalClient{}, Store: store, Storage: &cas.Client{}, Roots: &vfs.FS{},
+		Scheduler: &loyalClient{}, Store: store, Storage: &casclient.Client{}, Roots: &vfs.FS{},
 	}
 	for _, width := range []*int{&o.FetchWidth, &o.ReportWidth} {
 		*width = -1

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -274,7 +275,7 @@ func TestReuseNeedsFUSE(t *testing.T) {
 func (f *farm) lose(t *testing.T, content string) {
 	t.Helper()
 	d := digest.Of(digest.SHA256, []byte(content))
-	for _, s := range []*cas.Store{f.storage, f.local} {
+	for _, s := range []*disk.Store{f.storage, f.local} {
 		names, err := filepath.Glob(filepath.Join(s.Dir(), "*", "*", d.Hash()+"*"))
 		check(t, err)
 		for _, name := range names {

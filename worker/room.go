@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/runner"
 )
 
@@ -32,7 +33,7 @@ const (
 // of them would fail, and the sooner they fail the more of them it would be given.
 type room struct {
 	dir   string
-	store *cas.Store // on the same disk, gives way; nil: it is on another
+	store *disk.Store // on the same disk, gives way; nil: it is on another
 	log   *zap.Logger
 
 	mu sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -85,7 +85,7 @@ func flip(t *testing.T, name string) {
 // rot flips a byte of the blob in the worker's store.
 func (f *farm) rot(t *testing.T, content string) {
 	t.Helper()
-	flip(t, filepath.Join(f.local.Dir(), cas.BlobPath(digestOfBytes(content))))
+	flip(t, filepath.Join(f.local.Dir(), disk.BlobPath(digestOfBytes(content))))
 }
 
 // rotCopy flips a byte of every copy of it that hard links lead to.
@@ -111,7 +111,7 @@ func (f *farm) rotCopy(t *testing.T, content string) {
 // forget takes a blob from storage.
 func (f *farm) forget(t *testing.T, content string) {
 	t.Helper()
-	check(t, os.Remove(filepath.Join(f.storage.Dir(), cas.BlobPath(digestOfBytes(content)))))
+	check(t, os.Remove(filepath.Join(f.storage.Dir(), disk.BlobPath(digestOfBytes(content)))))
 }
 
 // assertOutput fails the test unless the action's only output file is content, for the client and
@@ -229,7 +229,7 @@ func TestRotOfADirectory(t *testing.T) {
 			check(t, f.local.PutBytes(t.Context(), root, raw))
 			// Each name becomes the other one.
 			b := bytes.Replace(bytes.Replace(raw, []byte("\x01a"), []byte("\x01c"), 1), []byte("\x01b"), []byte("\x01d"), 1)
-			file, err := os.OpenFile(filepath.Join(f.local.Dir(), cas.BlobPath(root)), os.O_WRONLY, 0)
+			file, err := os.OpenFile(filepath.Join(f.local.Dir(), disk.BlobPath(root)), os.O_WRONLY, 0)
 			check(t, err)
 			_, err = file.Write(b)
 			check(t, err)
@@ -245,7 +245,7 @@ func TestRotOfADirectory(t *testing.T) {
 func TestRotAgainAndAgain(t *testing.T) {
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
 	d := digestOfBytes("never right")
-	blob := filepath.Join(f.local.Dir(), cas.BlobPath(d))
+	blob := filepath.Join(f.local.Dir(), disk.BlobPath(d))
 	j := f.start(t, spec{
 		inputs: tree{"in": "never right"}, paths: []string{"out"}, env: map[string]string{"BLOB": blob},
 		shell: `cat in > out; printf X | dd of="$BLOB" conv=notrunc status=none`,
@@ -355,7 +355,7 @@ func TestRotBehindAnImage(t *testing.T) {
 // TestRotOfAnImage: an image that shows one file as another is not shown again.
 func TestRotOfAnImage(t *testing.T) {
 	f, in := newImageFarm(t)
-	rotImage(t, f.local.Dir(), cas.BlobPath(digestOfBytes("library 7")), cas.BlobPath(digestOfBytes("library 8")))
+	rotImage(t, f.local.Dir(), disk.BlobPath(digestOfBytes("library 7")), disk.BlobPath(digestOfBytes("library 8")))
 	j := f.start(t, spec{inputs: in("own"), shell: "cat sdk/lib7/file > out", paths: []string{"out"}})
 	f.assertOutput(t, j, j.result(t), "library 7")
 	f.assertRuns(t, 1, 0)

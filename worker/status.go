@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	castree "github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // A failure is an error that knows the gRPC code its action ends with.
@@ -43,7 +44,7 @@ func statusOf(ctx context.Context, err error) *status.Status {
 		return status.New(f.code, err.Error())
 	}
 	switch {
-	case errors.Is(err, cas.ErrInvalidDirectory), errors.Is(err, digest.ErrInvalid):
+	case errors.Is(err, castree.ErrInvalid), errors.Is(err, digest.ErrInvalid):
 		return status.New(codes.InvalidArgument, err.Error())
 	case errors.Is(err, cas.ErrCorrupt):
 		return status.New(codes.DataLoss, err.Error())

@@ -5,24 +5,24 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 )
 
 // A vouching is for the blobs that one run of an action used: those of its command are looked at
 // while the outputs are stored. All but used is for the action's goroutine.
 type vouching struct {
-	store  *cas.Store
+	store  *disk.Store
 	cancel context.CancelFunc // nil until the command has ended
 	ended  chan struct{}      // closed when of is vouched for, or err says why not
-	of     *cas.Vouching      // what the command used
+	of     *disk.Vouching     // what the command used
 	err    error              // valid once ended is closed
 
 	mu  sync.Mutex
-	now *cas.Vouching // guarded by mu
+	now *disk.Vouching // guarded by mu
 }
 
-func newVouching(s *cas.Store) *vouching { return &vouching{store: s, now: s.Vouch()} }
+func newVouching(s *disk.Store) *vouching { return &vouching{store: s, now: s.Vouch()} }
 
 // used says that the bytes of d are about to be read. It may be called concurrently.
 func (v *vouching) used(d digest.Digest) {

@@ -14,7 +14,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/prefetch"
@@ -44,13 +45,13 @@ type Options struct {
 	Live live.OutputsClient
 	// Store holds blobs on this machine; Storage is where it gets them from and
 	// where outputs go.
-	Store   *cas.Store
-	Storage *cas.Client
+	Store   *disk.Store
+	Storage *casclient.Client
 	// Fetches has what is on its way into Store.
 	Fetches *fetch.Group
 	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.
 	StoreHealth func() *live.StoreHealth
-	// CacheAddress is where a cas.Lender serves Store to other workers. Empty: nowhere.
+	// CacheAddress is where a peer.Lender serves Store to other workers. Empty: nowhere.
 	CacheAddress string
 	// DialNeighbour connects to the address at which another worker serves its own, as the scheduler names
 	// it. It does not wait for the other side. Nil: none is asked.

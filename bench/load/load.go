@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm/dial"
@@ -98,11 +98,11 @@ func (l *Load) newAction(i, invocation int) (a Action, err error) {
 
 // Upload brings all actions to a storage.
 func (l *Load) Upload(ctx context.Context, conn *grpc.ClientConn) error {
-	blobs := make([]cas.Blob, 0, 2*len(l.Actions))
+	blobs := make([]casclient.Blob, 0, 2*len(l.Actions))
 	for _, a := range l.Actions {
-		blobs = append(blobs, cas.BytesBlob(a.Digest, a.action), cas.BytesBlob(a.commandDigest, a.command))
+		blobs = append(blobs, casclient.BytesBlob(a.Digest, a.action), casclient.BytesBlob(a.commandDigest, a.command))
 	}
-	return cas.NewClient(conn, cas.ClientOptions{NoCompression: true}).Upload(ctx, blobs, nil)
+	return casclient.New(conn, casclient.Options{NoCompression: true}).Upload(ctx, blobs, nil)
 }
 
 // Connect opens connections for so many streams.

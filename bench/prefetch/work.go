@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 )
@@ -131,7 +131,7 @@ func cxxAction(ctx context.Context, f *testbed.Farm, args []string, headers dige
 	if err != nil {
 		return nil, err
 	}
-	err = f.Storage.Upload(ctx, []cas.Blob{cas.BytesBlob(file, source), cas.BytesBlob(root, raw)}, nil)
+	err = f.Storage.Upload(ctx, []casclient.Blob{casclient.BytesBlob(file, source), casclient.BytesBlob(root, raw)}, nil)
 	return &testbed.Action{
 		Root:    root,
 		Command: testbed.NewCommand(append(slices.Clone(args), "-c", "-o", "made.o", name), "made.o", "PATH=/usr/bin:/bin"),

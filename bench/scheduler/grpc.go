@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
-	"github.com/forerunner-build/forerunner/cas"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 )
 
 // What is simulated.
@@ -235,7 +235,7 @@ func (b *grpcBench) serveStorage() (address string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(cas.MaxMessageBytes))
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(casserver.MaxMessageBytes))
 	load.NewStorage(b.load).Register(s)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.Serve(listener) }()

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/bench/report"
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
@@ -67,7 +67,7 @@ func benchScrub(ctx context.Context, o *report.Options, w io.Writer) (err error)
 	}
 	defer func() { err = errors.Join(err, leave()) }()
 	facts := report.Machine(dir)
-	store, err := cas.OpenStore(filepath.Join(dir, "cas"), cas.StoreOptions{MaxBytes: 4 * scrubBytes})
+	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{MaxBytes: 4 * scrubBytes})
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func benchScrub(ctx context.Context, o *report.Options, w io.Writer) (err error)
 	return errors.Join(printErr, report.Print(w, rows), report.Write(o.Out, o.File("scrub", nil), rows))
 }
 
-func fillForScrub(ctx context.Context, store *cas.Store) error {
+func fillForScrub(ctx context.Context, store *disk.Store) error {
 	for i := range uint64(scrubLarge + scrubSmall) {
 		b := make([]byte, scrubSmallBytes)
 		if i < scrubLarge {
@@ -117,7 +117,7 @@ func fillForScrub(ctx context.Context, store *cas.Store) error {
 
 // scrubOnce has all blobs, none of which is in memory, read at a rate, and returns how fast that was in MiB a second
 // and how many seconds of CPU it took for a GiB.
-func scrubOnce(ctx context.Context, store *cas.Store, rate int64) (speed, cpu float64, err error) {
+func scrubOnce(ctx context.Context, store *disk.Store, rate int64) (speed, cpu float64, err error) {
 	if err := dropBlobs(store.Dir()); err != nil {
 		return 0, 0, err
 	}
@@ -129,7 +129,7 @@ func scrubOnce(ctx context.Context, store *cas.Store, rate int64) (speed, cpu fl
 	if err := os.RemoveAll(filepath.Join(store.Dir(), "scrub")); err != nil {
 		return 0, 0, err
 	}
-	scrubber, err := cas.NewScrubber(store, nil, scrub.Options{Rate: rate})
+	scrubber, err := disk.NewScrubber(store, nil, scrub.Options{Rate: rate})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
@@ -30,7 +30,7 @@ type Farm struct {
 	Log     *zap.Logger
 	Address string
 	Conn    *grpc.ClientConn
-	Storage *cas.Client
+	Storage *casclient.Client
 	Starts  int // of workers
 	stop    context.CancelFunc
 	ended   chan error
@@ -61,7 +61,7 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 	if f.Conn, err = dial.Dial(f.Address); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	f.Storage = cas.NewClient(f.Conn, cas.ClientOptions{NoCompression: true})
+	f.Storage = casclient.New(f.Conn, casclient.Options{NoCompression: true})
 	return f, nil
 }
 

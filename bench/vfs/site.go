@@ -19,7 +19,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/runner"
@@ -43,7 +45,7 @@ type site struct {
 	launcher *runner.Launcher
 	log      *zap.Logger
 
-	store  *cas.Store
+	store  *disk.Store
 	views  *fetch.Group // of store
 	roots  *vfs.FS
 	memory *vfs.FS // its writable layers are in memory; nil until memoryRoots
@@ -74,7 +76,7 @@ func openSite(ctx context.Context, dir string) (_ *site, err error) {
 
 func (s *site) open() (err error) {
 	s.starts++
-	if s.store, err = cas.OpenStore(filepath.Join(s.dir, "cas"), cas.StoreOptions{MaxBytes: storeBytes, Logger: s.log}); err != nil {
+	if s.store, err = disk.Open(filepath.Join(s.dir, "cas"), disk.Options{MaxBytes: storeBytes, Logger: s.log}); err != nil {
 		return err
 	}
 	if s.views, err = fetch.NewGroup(s.store, fetch.Options{}); err != nil {
@@ -85,7 +87,7 @@ func (s *site) open() (err error) {
 		UpperDir: filepath.Join(s.dir, fmt.Sprintf("upper-%d", s.starts)),
 		Logger:   s.log,
 		Blobs: &vfs.BlobFolder{
-			Dir: s.store.Dir(), Path: cas.BlobPath, Parse: cas.ParseBlobPath,
+			Dir: s.store.Dir(), Path: disk.BlobPath, Parse: disk.ParseBlobPath,
 			Used: func(d digest.Digest) { s.store.Contains(d) },
 		},
 	})
@@ -158,7 +160,7 @@ func (s *site) upload(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (s *site) put(ctx context.Context, blobs []cas.Blob) error {
+func (s *site) put(ctx context.Context, blobs []casclient.Blob) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.NumCPU())
 	for _, b := range blobs {

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
@@ -75,7 +75,7 @@ func (b *workerBench) measure(ctx context.Context) (err error) {
 // store brings n actions to the storage that differ in their environment only.
 func (b *workerBench) store(ctx context.Context, n int, command *repb.Command) ([]digest.Digest, error) {
 	var actions []digest.Digest
-	var blobs []cas.Blob
+	var blobs []casclient.Blob
 	given := command.GetEnvironmentVariables()
 	for i := range n {
 		command.EnvironmentVariables = append(slices.Clone(given),
@@ -90,7 +90,7 @@ func (b *workerBench) store(ctx context.Context, n int, command *repb.Command) (
 		if err != nil {
 			return nil, err
 		}
-		blobs = append(blobs, cas.BytesBlob(cd, raw), cas.BytesBlob(ad, rawAction))
+		blobs = append(blobs, casclient.BytesBlob(cd, raw), casclient.BytesBlob(ad, rawAction))
 		actions = append(actions, ad)
 	}
 	return actions, b.farm.Storage.Upload(ctx, blobs, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
 )
@@ -81,7 +81,7 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 // storeHeaders brings actions to the storage, each of which reads some headers of its own and some that
 // the ones before it read.
 func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error) {
-	var blobs []cas.Blob
+	var blobs []casclient.Blob
 	var headers []*repb.FileNode
 	for i := range b.o.headers*headersNew + headersRead {
 		content := make([]byte, headerBytes)
@@ -89,7 +89,7 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 			binary.LittleEndian.PutUint64(content[at:], uint64(i)<<32|uint64(at))
 		}
 		d := digest.Of(testbed.Function, content)
-		blobs = append(blobs, cas.BytesBlob(d, content))
+		blobs = append(blobs, casclient.BytesBlob(d, content))
 		headers = append(headers, &repb.FileNode{Name: fmt.Sprintf("%08d.h", i), Digest: d.Proto()})
 	}
 	command := testbed.NewCommand([]string{"/bin/sh", "-c", headerScript}, "out", "PATH=/usr/bin:/bin")
@@ -97,7 +97,7 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 	if err != nil {
 		return nil, err
 	}
-	blobs = append(blobs, cas.BytesBlob(cd, raw))
+	blobs = append(blobs, casclient.BytesBlob(cd, raw))
 	var actions []digest.Digest
 	for i := range b.o.headers {
 		at := i * headersNew
@@ -111,7 +111,7 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 		if err != nil {
 			return nil, err
 		}
-		blobs = append(blobs, cas.BytesBlob(rd, raw), cas.BytesBlob(ad, rawAction))
+		blobs = append(blobs, casclient.BytesBlob(rd, raw), casclient.BytesBlob(ad, rawAction))
 		actions = append(actions, ad)
 	}
 	return actions, b.farm.Storage.Upload(ctx, blobs, nil)

@@ -9,28 +9,29 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 // BenchmarkColdRead reads a blob of 100 MiB that is not local, over an upstream
 // that takes 10 ms for each call.
 func BenchmarkColdRead(b *testing.B) {
 	const trip = 10 * time.Millisecond
-	data := netBytes(1, 100<<20)
+	data := servertest.Bytes(1, 100<<20)
 	d := digest.Of(digest.SHA256, data)
-	f := netStart(b, netConfig{
-		unary: func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
+	f := servertest.Start(b, servertest.Config{
+		Unary: func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
 			time.Sleep(trip)
 			return call(ctx, r)
 		},
-		stream: func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, call grpc.StreamHandler) error {
+		Stream: func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, call grpc.StreamHandler) error {
 			time.Sleep(trip)
 			return call(srv, s)
 		},
 	})
-	f.put(b, digest.SHA256, data)
-	client := f.client(cas.ClientOptions{NoCompression: true})
+	f.Put(b, digest.SHA256, data)
+	client := clientOf(f, client.Options{NoCompression: true})
 	if _, err := client.FindMissing(b.Context(), []digest.Digest{d}); err != nil {
 		b.Fatal(err) // so that the capabilities are known
 	}
@@ -75,7 +76,7 @@ func BenchmarkColdRead(b *testing.B) {
 	})
 }
 
-func benchOpen(b *testing.B, f *netFarm, client *cas.Client, d digest.Digest) *Arrival {
+func benchOpen(b *testing.B, f *servertest.Farm, client *client.Client, d digest.Digest) *Arrival {
 	b.Helper()
 	b.StopTimer()
 	s := storeOpen(b, b.TempDir(), storeOptions{})

@@ -9,27 +9,30 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/castest"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 var (
-	_ Store = (*cas.Store)(nil)
+	_ Store = (*disk.Store)(nil)
 	_ Store = (*castest.Memory)(nil)
 )
 
 // TestAnotherStore fetches into a store that is no folder: what is asked for comes, also in pieces, and
 // nothing stays retained.
 func TestAnotherStore(t *testing.T) {
-	f := netStart(t, netConfig{})
+	f := servertest.Start(t, servertest.Config{})
 	store := castest.NewMemory(t.TempDir(), 64<<20)
 	x, err := NewGroup(store, Options{ArriveAbove: 2 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := x.Through(f.client(cas.ClientOptions{}))
+	r := x.Through(clientOf(f, client.Options{}))
 	var small []digest.Digest
 	for n := range 100 {
-		small = append(small, f.put(t, digest.SHA256, netBytes(uint64(n), 100+n)))
+		small = append(small, f.Put(t, digest.SHA256, servertest.Bytes(uint64(n), 100+n)))
 	}
 	if err := r.Load(t.Context(), small[:50]); err != nil {
 		t.Error(err)
@@ -40,8 +43,8 @@ func TestAnotherStore(t *testing.T) {
 	if missing, err := store.FindMissing(t.Context(), small); len(missing) > 0 || err != nil {
 		t.Errorf("missing are %v, %v", missing, err)
 	}
-	data := netBytes(1, 5<<20)
-	large := f.put(t, digest.SHA256, data)
+	data := servertest.Bytes(1, 5<<20)
+	large := f.Put(t, digest.SHA256, data)
 	file, arrival, err := r.OpenArriving(t.Context(), large)
 	if err != nil || file != nil {
 		t.Fatalf("%v, %v", file, err)

@@ -16,7 +16,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 // storePatient is a storeUpstream that has calls which stand behind made by
@@ -258,7 +260,7 @@ func TestStoreFailedPrefetchFailsNobody(t *testing.T) {
 // Nor to those who wait for bytes of an arriving one.
 func TestStoreFailedPrefetchIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		data := netBytes(7, storeArriving)
+		data := servertest.Bytes(7, storeArriving)
 		front, d := storeNewRanges(data)
 		behind, _ := storeNewRanges(data)
 		r := storeOpen(t, t.TempDir(), storeOptions{}).Through(storePatientRanges{front, behind})
@@ -332,7 +334,7 @@ func TestStoreCloseEndsPrefetches(t *testing.T) {
 // comes later, and what it asks for goes the way of those who wait.
 func TestStorePrefetchedArrivalIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		data := netBytes(7, storeArriving)
+		data := servertest.Bytes(7, storeArriving)
 		front, d := storeNewRanges(data)
 		behind, _ := storeNewRanges(data)
 		r := storeOpen(t, t.TempDir(), storeOptions{}).Through(storePatientRanges{front, behind})
@@ -416,7 +418,7 @@ func TestStorePrefetchesUnderManyHands(t *testing.T) {
 func TestClientKeepsCallsFromThoseBehind(t *testing.T) {
 	held := make(chan struct{})
 	arrived := make(chan struct{}, 10)
-	f := netStart(t, netConfig{unary: func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
+	f := servertest.Start(t, servertest.Config{Unary: func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
 		if m, ok := r.(*repb.BatchReadBlobsRequest); ok && m.GetInstanceName() == "behind" {
 			arrived <- struct{}{}
 			<-held
@@ -425,10 +427,10 @@ func TestClientKeepsCallsFromThoseBehind(t *testing.T) {
 	}})
 	ds := []digest.Digest{}
 	for _, text := range storeManyTexts(6) {
-		ds = append(ds, f.put(t, digest.SHA256, []byte(text)))
+		ds = append(ds, f.Put(t, digest.SHA256, []byte(text)))
 	}
-	large := f.put(t, digest.SHA256, netBytes(1, cas.StreamAbove+1))
-	c := f.client(cas.ClientOptions{MaxConcurrent: 4})
+	large := f.Put(t, digest.SHA256, servertest.Bytes(1, cas.StreamAbove+1))
+	c := clientOf(f, client.Options{MaxConcurrent: 4})
 	behind := c.WithInstance("behind", digest.SHA256).Behind()
 	var wg sync.WaitGroup
 	for _, d := range append(ds, large) {

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
@@ -170,12 +172,12 @@ func TestDirectoriesInMemoryAreRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if file, err := os.OpenFile(filepath.Join(s.Dir(), cas.BlobPath(d)), os.O_RDWR, 0); err != nil {
+	if file, err := os.OpenFile(filepath.Join(s.Dir(), disk.BlobPath(d)), os.O_RDWR, 0); err != nil {
 		t.Fatal(err)
 	} else if _, err := file.WriteAt([]byte{b[0] ^ 1}, 0); errors.Join(err, file.Close()) != nil {
 		t.Fatal(err)
 	}
-	through := s.Through(&cas.Client{})
+	through := s.Through(&client.Client{})
 	if _, ok := through.LocalDirectory(d); ok {
 		t.Error("a damaged directory is shown")
 	}

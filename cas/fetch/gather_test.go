@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 func storeManyTexts(n int) []string {
@@ -240,12 +242,12 @@ func TestStoreCloseEndsTheQueue(t *testing.T) {
 
 // Blobs that travel together do not share their errors.
 func TestStoreGatheredBlobsFailAlone(t *testing.T) {
-	f := netStart(t, netConfig{unary: failEntry("damaged", codes.DataLoss)})
-	fine := f.put(t, digest.SHA256, []byte("fine"))
-	damaged := f.put(t, digest.SHA256, []byte("damaged"))
+	f := servertest.Start(t, servertest.Config{Unary: failEntry("damaged", codes.DataLoss)})
+	fine := f.Put(t, digest.SHA256, []byte("fine"))
+	damaged := f.Put(t, digest.SHA256, []byte("damaged"))
 	missing := digest.Of(digest.SHA256, []byte("missing"))
 	s := storeOpen(t, t.TempDir(), storeOptions{})
-	r := s.Through(f.client(cas.ClientOptions{}))
+	r := s.Through(clientOf(f, client.Options{}))
 	flights, _, err := r.ask(t.Context(), []digest.Digest{fine, damaged, missing})
 	if err != nil {
 		t.Fatal(err)

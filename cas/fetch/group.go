@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Store is what a Group fills and reads; cas.Store is one. Its methods may be called concurrently.
+// A Store is what a Group fills and reads; disk.Store is one. Its methods may be called concurrently.
 type Store interface {
 	Reader
 	Holder

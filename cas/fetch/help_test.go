@@ -3,14 +3,8 @@ package fetch
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math/rand/v2"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,17 +12,18 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/castest"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 // A testStore is a store on disk and its Group.
 type testStore struct {
-	*cas.Store
+	*disk.Store
 	*Group
 }
 
@@ -47,7 +42,7 @@ func storeOpen(t testing.TB, dir string, o storeOptions) *testStore {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 1 << 30
 	}
-	store, err := cas.OpenStore(dir, cas.StoreOptions{MaxBytes: o.MaxBytes})
+	store, err := disk.Open(dir, disk.Options{MaxBytes: o.MaxBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,105 +78,12 @@ func storeText(s *testStore, d digest.Digest) string {
 	return string(b)
 }
 
-// storeWantConsistent checks that the store has what is on disk, and nothing pinned or reserved, when
-// nothing is going on.
 func storeWantConsistent(t *testing.T, s *testStore) {
 	t.Helper()
-	var blobs, size int64
-	err := filepath.WalkDir(s.Dir(), func(path string, e fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(s.Dir(), path)
-		if d, ok := cas.ParseBlobPath(name); ok && err == nil {
-			blobs, size = blobs+1, size+d.SizeBytes()
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.Stats(); got.Bytes != size || got.Blobs != blobs || got.ReservedBytes != 0 || got.PinnedBytes != 0 || got.Bytes > got.MaxBytes {
-		t.Errorf("store: %+v; disk: %d bytes, %d blobs", got, size, blobs)
-	}
-	if names, err := os.ReadDir(s.TempDir()); err != nil || len(names) > 0 {
-		t.Errorf("left behind: %v, %v", names, err)
-	}
+	castest.WantConsistent(t, s.Store)
 }
 
-// netConfig says what server a test wants. The interceptors inject faults.
-type netConfig struct {
-	unary  grpc.UnaryServerInterceptor
-	stream grpc.StreamServerInterceptor
-}
-
-// A netFarm is a server over a fresh store, and a connection to it.
-type netFarm struct {
-	store *cas.Store
-	conn  *grpc.ClientConn
-}
-
-func netStart(t testing.TB, c netConfig) *netFarm {
-	t.Helper()
-	store, err := cas.OpenStore(filepath.Join(t.TempDir(), "blobs"), cas.StoreOptions{MaxBytes: 256 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	actions, err := cas.OpenActions(filepath.Join(t.TempDir(), "actions"), cas.ActionsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(cas.MaxMessageBytes)}
-	if c.unary != nil {
-		options = append(options, grpc.UnaryInterceptor(c.unary))
-	}
-	if c.stream != nil {
-		options = append(options, grpc.StreamInterceptor(c.stream))
-	}
-	g := grpc.NewServer(options...)
-	cas.NewServer(store, actions, cas.ServerOptions{}).Register(g)
-	t.Cleanup(func() {
-		if err := errors.Join(actions.Close(), store.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	pipe := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(pipe) }()
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return &netFarm{store, conn}
-}
-
-func (f *netFarm) client(o cas.ClientOptions) *cas.Client { return cas.NewClient(f.conn, o) }
-
-// put stores b on the server's side.
-func (f *netFarm) put(t testing.TB, fn digest.Function, b []byte) digest.Digest {
-	t.Helper()
-	d := digest.Of(fn, b)
-	if err := f.store.PutBytes(t.Context(), d, b); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// netBytes returns n bytes, most of them compressible, that differ for each seed.
-func netBytes(seed uint64, n int) []byte {
-	b := make([]byte, n)
-	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
-	_, _ = r.Read(b[:n/8])
-	for i := n / 8; i < n; i++ {
-		b[i] = byte(i >> 6)
-	}
-	return b
-}
+func clientOf(f *servertest.Farm, o client.Options) *client.Client { return client.New(f.Conn, o) }
 
 // A netSink gathers what a Fetch delivers.
 type netSink struct {

@@ -5,12 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk"
 )
 
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s, err := cas.OpenStore(t.TempDir(), cas.StoreOptions{MaxBytes: 100})
+	s, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

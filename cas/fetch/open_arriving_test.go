@@ -14,7 +14,9 @@ import (
 	"testing/synctest"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 // storeRanges is an upstream whose FetchFrom does what the test says, call by
@@ -94,7 +96,7 @@ const storeArriving = 16 << 20
 // storeArrive has an upstream, and an Arrival of its one blob.
 func storeArrive(t *testing.T) (*testStore, *storeRanges, *Arrival) {
 	t.Helper()
-	u, d := storeNewRanges(netBytes(7, storeArriving))
+	u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
 	s := storeOpen(t, t.TempDir(), storeOptions{})
 	return s, u, storeOpenArriving(t, s.Through(u), d)
 }
@@ -442,7 +444,7 @@ func TestStoreArrivalEndsWithItsLastAsker(t *testing.T) {
 
 func TestStoreArrivalIsSharedWithWholeReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, d := storeNewRanges(netBytes(7, storeArriving))
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
 		s := storeOpen(t, t.TempDir(), storeOptions{})
 		var wg sync.WaitGroup
 		for range 3 {
@@ -485,7 +487,7 @@ func TestStoreArrivalIsSharedWithWholeReaders(t *testing.T) {
 }
 
 func TestStoreSmallOrRangelessBlobsDoNotArrive(t *testing.T) {
-	u, d := storeNewRanges(netBytes(7, 1000))
+	u, d := storeNewRanges(servertest.Bytes(7, 1000))
 	for above, upstream := range map[int64]cas.Fetcher{1000: u, 999: u.storeUpstream} {
 		s := storeOpen(t, t.TempDir(), storeOptions{ArriveAbove: above})
 		file, a, err := s.Through(upstream).OpenArriving(t.Context(), d)
@@ -501,7 +503,7 @@ func TestStoreSmallOrRangelessBlobsDoNotArrive(t *testing.T) {
 
 func TestStoreArrivingTakesRoomAsItComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, d := storeNewRanges(netBytes(7, 40<<20))
+		u, d := storeNewRanges(servertest.Bytes(7, 40<<20))
 		s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 40<<20 + 10})
 		old := storePut(t, s, strings.Repeat("x", 20<<20))
 		a := storeOpenArriving(t, s.Through(u), d)
@@ -545,16 +547,16 @@ func TestStoreCloseEndsArrivals(t *testing.T) {
 
 // TestStoreArrivingUnderManyHands has readers come and go at random.
 func TestStoreArrivingUnderManyHands(t *testing.T) {
-	data := netBytes(9, 20<<20)
-	f := netStart(t, netConfig{})
-	d := f.put(t, digest.SHA256, data)
+	data := servertest.Bytes(9, 20<<20)
+	f := servertest.Start(t, servertest.Config{})
+	d := f.Put(t, digest.SHA256, data)
 	for round := range 3 {
 		s := storeOpen(t, t.TempDir(), storeOptions{})
 		var wg sync.WaitGroup
 		for hand := range 6 {
 			wg.Go(func() {
 				for i := range 20 {
-					file, a, err := s.Through(f.client(cas.ClientOptions{})).OpenArriving(t.Context(), d)
+					file, a, err := s.Through(clientOf(f, client.Options{})).OpenArriving(t.Context(), d)
 					if err != nil {
 						t.Error(err)
 						return

@@ -157,7 +157,7 @@ func (m message) Bytes() int { return len(m) }
 
 // Directory returns the blob d as a Directory. It is kept at hand for the next
 // one who asks, within Options.DirectoryCacheBytes. Of a blob that is no
-// valid directory the error wraps ErrInvalidDirectory.
+// valid directory the error wraps tree.ErrInvalid.
 func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	if dir, ok := t.directories.get(d); ok {
 		return dir, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
@@ -130,7 +130,7 @@ func (d *demo) build(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	progress.end()
-	storage := cas.NewClient(conn, cas.ClientOptions{NoCompression: true})
+	storage := casclient.New(conn, casclient.Options{NoCompression: true})
 	if outcome.Status != nil || outcome.Result.GetExitCode() != 0 {
 		stderr, _ := client.Output(ctx, storage, digest.SHA256, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
 		return "", fmt.Errorf("go build failed with exit code %d: %w\n%s", outcome.Result.GetExitCode(),

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm/dial"
@@ -146,7 +146,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	progress.end()
-	return e.finish(ctx, cas.NewClient(conn, cas.ClientOptions{InstanceName: e.instance}), outcome, shown)
+	return e.finish(ctx, casclient.New(conn, casclient.Options{InstanceName: e.instance}), outcome, shown)
 }
 
 // A printed is what exec has printed while the command ran; nil: nothing.
@@ -196,7 +196,7 @@ func greet(ctx context.Context, conn *grpc.ClientConn) error {
 
 // finish prints what the command printed and was not seen yet, brings its outputs back and turns
 // its exit code into ours.
-func (e *execution) finish(ctx context.Context, storage *cas.Client, outcome *client.Outcome, shown printed) error {
+func (e *execution) finish(ctx context.Context, storage *casclient.Client, outcome *client.Outcome, shown printed) error {
 	result := outcome.Result
 	stdout, outErr := client.Output(ctx, storage, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 	stderr, errErr := client.Output(ctx, storage, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())

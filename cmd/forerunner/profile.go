@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
@@ -114,7 +114,7 @@ func (v *profileView) print(ctx context.Context, name string, out io.Writer) err
 type profileFarm struct {
 	instance       string
 	conn, profiles *grpc.ClientConn
-	blobs          *cas.Client
+	blobs          *casclient.Client
 }
 
 func (v *profileView) open() (*profileFarm, error) {
@@ -124,7 +124,7 @@ func (v *profileView) open() (*profileFarm, error) {
 	}
 	f := &profileFarm{
 		instance: v.instance, conn: conn, profiles: conn,
-		blobs: cas.NewClient(conn, cas.ClientOptions{InstanceName: v.instance}),
+		blobs: casclient.New(conn, casclient.Options{InstanceName: v.instance}),
 	}
 	if v.profiles != "" {
 		if f.profiles, err = v.client.Dial(v.profiles); err != nil {

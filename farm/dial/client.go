@@ -19,7 +19,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/reload"
-	"github.com/forerunner-build/forerunner/cas"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 )
 
 // What a server sends of one call, and of all calls of a connection, before this side has said that it has
@@ -115,7 +115,7 @@ func Dial(address string) (*grpc.ClientConn, error) { return (&Client{}).Dial(ad
 // dialOptions are those of every connection.
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cas.MaxMessageBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(casserver.MaxMessageBytes)),
 		// Soon after the other side is back, so are we.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{

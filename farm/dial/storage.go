@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
@@ -32,7 +32,7 @@ type endpoint struct {
 	target      string // grpc://HOST:PORT or grpcs://HOST:PORT
 	connections int
 	token       string // file; empty: that of the Client
-	options     cas.ClientOptions
+	options     casclient.Options
 }
 
 // endpointOptions are what may follow an address, as in grpcs://HOST:PORT?instance=main&connections=4.
@@ -73,7 +73,7 @@ func endpointOptions(e *endpoint) map[string]func(value string) error {
 }
 
 // parseEndpoint reads an address with options; o has those that it does not say.
-func parseEndpoint(spec string, o cas.ClientOptions) (endpoint, error) {
+func parseEndpoint(spec string, o casclient.Options) (endpoint, error) {
 	target, query, _ := strings.Cut(spec, "?")
 	e := endpoint{target: target, connections: 1, options: o}
 	values, err := url.ParseQuery(query)
@@ -98,7 +98,7 @@ func parseEndpoint(spec string, o cas.ClientOptions) (endpoint, error) {
 
 // A Storage is storage elsewhere.
 type Storage struct {
-	*cas.Client
+	*casclient.Client
 	Blobs, results *connections // results is nil if they are where the blobs are
 	Prefix         string       // of instance names
 }
@@ -108,7 +108,7 @@ func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.
 
 // OpenStorage connects to storage, and to the action cache if that is elsewhere (else
 // it is empty). It does not wait for them. o is for what the addresses do not say.
-func (c *Client) OpenStorage(storage, actionCache string, o cas.ClientOptions) (*Storage, error) {
+func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (*Storage, error) {
 	e, err := parseEndpoint(storage, o)
 	if err != nil {
 		return nil, fmt.Errorf("--storage: %w", err)
@@ -130,7 +130,7 @@ func (c *Client) OpenStorage(storage, actionCache string, o cas.ClientOptions) (
 		}
 		e.options.ActionCache = s.results
 	}
-	s.Client = cas.NewClient(s.Blobs, e.options)
+	s.Client = casclient.New(s.Blobs, e.options)
 	return s, nil
 }
 

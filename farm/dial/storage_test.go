@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -86,7 +86,7 @@ func TestStorageOfTwoEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := (&Client{}).OpenStorage("grpc://"+blobs.address+"?instance=prod/eu&connections=3",
-		"grpc://"+results.address+"?token-file="+secret, cas.ClientOptions{})
+		"grpc://"+results.address+"?token-file="+secret, casclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestStorageOfTwoEndpoints(t *testing.T) {
 }
 
 func TestEndpoints(t *testing.T) {
-	e, err := parseEndpoint("grpcs://h:1?compression=off&retry=5m&stall=10s", cas.ClientOptions{MaxConcurrent: 7})
-	want := cas.ClientOptions{MaxConcurrent: 7, NoCompression: true, RetryFor: 5 * time.Minute, StallAfter: 10 * time.Second}
+	e, err := parseEndpoint("grpcs://h:1?compression=off&retry=5m&stall=10s", casclient.Options{MaxConcurrent: 7})
+	want := casclient.Options{MaxConcurrent: 7, NoCompression: true, RetryFor: 5 * time.Minute, StallAfter: 10 * time.Second}
 	if err != nil || e.target != "grpcs://h:1" || e.connections != 1 || e.options != want {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if e, err := parseEndpoint("grpc://h:1?compression=zstd", cas.ClientOptions{NoCompression: true}); err != nil || e.options.NoCompression {
+	if e, err := parseEndpoint("grpc://h:1?compression=zstd", casclient.Options{NoCompression: true}); err != nil || e.options.NoCompression {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for spec, want := range map[string]string{
@@ -142,11 +142,11 @@ func TestEndpoints(t *testing.T) {
 		"grpcs://h:1?token-file=/nowhere/at/all":   "/nowhere/at/all",
 		"grpc://192.0.2.1:1?token-file=storage.go": "in the clear",
 	} {
-		if _, err := (&Client{}).OpenStorage(spec, "", cas.ClientOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (&Client{}).OpenStorage(spec, "", casclient.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", spec, err, want)
 		}
 	}
-	if _, err := (&Client{}).OpenStorage("grpc://h:1", "grpc://h:2?instance=x", cas.ClientOptions{}); err == nil || !strings.Contains(err.Error(), "--action-cache: ") {
+	if _, err := (&Client{}).OpenStorage("grpc://h:1", "grpc://h:2?instance=x", casclient.Options{}); err == nil || !strings.Contains(err.Error(), "--action-cache: ") {
 		t.Errorf("an action cache with options of storage: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	oldreflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -104,7 +104,7 @@ func methodLimits() map[string]intake.Limits {
 		repb.ActionCache_UpdateActionResult_FullMethodName,
 		remoteworker.OperationQueue_Synchronize_FullMethodName,
 	} {
-		limits[m] = intake.Limits{Bytes: cas.MaxMessageBytes}
+		limits[m] = intake.Limits{Bytes: casserver.MaxMessageBytes}
 	}
 	return limits
 }

@@ -12,7 +12,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 )
@@ -91,7 +91,7 @@ func (c *cluster) execute(ctx context.Context, w work) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	storage, result := cas.NewClient(c.calls, cas.ClientOptions{}), outcome.Result
+	storage, result := casclient.New(c.calls, casclient.Options{}), outcome.Result
 	printed, err := client.Output(ctx, storage, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 	if err != nil {
 		return "", err

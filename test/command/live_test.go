@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -51,7 +51,7 @@ func startedOver(f *programs.Test) {
 		return f.Exec(address, append(args, "--timeout", "50s", "--input", "in", "--", "/bin/sh", "-c", script)...)
 	}
 	run("cat text").Expect(0, right)
-	blob := filepath.Join(data, "worker", "cas", filepath.FromSlash(cas.BlobPath(digest.Of(digest.SHA256, []byte(right)))))
+	blob := filepath.Join(data, "worker", "cas", filepath.FromSlash(disk.BlobPath(digest.Of(digest.SHA256, []byte(right)))))
 	if b, err := os.ReadFile(blob); err != nil || !bytes.Equal(b, []byte(right)) {
 		f.Fatalf("the worker has %q of the input: %v", b, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -35,7 +35,7 @@ func TestRemoteStorage(t *testing.T) {
 			f.Fatalf("execute: %v, %v", err, outcome)
 		}
 		result := outcome.Result
-		stored := cas.NewClient(conn, cas.ClientOptions{})
+		stored := casclient.New(conn, casclient.Options{})
 		stdout, err := client.Output(f.Context(), stored, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
 		if err != nil || string(stdout) != "hello\n" || result.GetExitCode() != 0 || outcome.Cached != cached {
 			f.Errorf("standard output %q, %v, exit code %d, from the cache: %v, want %v",

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -144,8 +144,8 @@ func writeResult(ctx context.Context, conn *grpc.ClientConn, name string, r *rep
 	if err != nil {
 		return err
 	}
-	blobs := []cas.Blob{cas.BytesBlob(d, action), cas.BytesBlob(digest.Of(digest.SHA256, command), command)}
-	if err := cas.NewClient(conn, cas.ClientOptions{}).Upload(ctx, blobs, nil); err != nil {
+	blobs := []casclient.Blob{casclient.BytesBlob(d, action), casclient.BytesBlob(digest.Of(digest.SHA256, command), command)}
+	if err := casclient.New(conn, casclient.Options{}).Upload(ctx, blobs, nil); err != nil {
 		return err
 	}
 	_, err = repb.NewActionCacheClient(conn).UpdateActionResult(ctx, &repb.UpdateActionResultRequest{ActionDigest: d.Proto(), ActionResult: r})

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -36,7 +37,7 @@ const (
 type rotTools struct {
 	content [][]byte
 	dir     digest.Digest
-	blobs   []cas.Blob
+	blobs   []casclient.Blob
 }
 
 func rotContent(seed, kind, number uint64) []byte {
@@ -65,7 +66,7 @@ func newRotTools(seed uint64) *rotTools {
 		b := rotContent(seed, 1, uint64(i))
 		d := digest.Of(digest.SHA256, b)
 		t.content = append(t.content, b)
-		t.blobs = append(t.blobs, cas.BytesBlob(d, b))
+		t.blobs = append(t.blobs, casclient.BytesBlob(d, b))
 		dir.Files = append(dir.Files, &repb.FileNode{Name: toolName(i), Digest: d.Proto()})
 	}
 	d, b, err := digest.OfMessage(digest.SHA256, dir)
@@ -73,7 +74,7 @@ func newRotTools(seed uint64) *rotTools {
 		panic(err)
 	}
 	t.dir = d
-	t.blobs = append(t.blobs, cas.BytesBlob(d, b))
+	t.blobs = append(t.blobs, casclient.BytesBlob(d, b))
 	return t
 }
 
@@ -144,9 +145,9 @@ func (t *rotTest) inputs(a *rotAction, prev []byte) *client.Inputs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blobs := append([]cas.Blob{cas.BytesBlob(root, encoded), cas.BytesBlob(own, a.own)}, t.tools.blobs...)
+	blobs := append([]casclient.Blob{casclient.BytesBlob(root, encoded), casclient.BytesBlob(own, a.own)}, t.tools.blobs...)
 	if a.before == nil {
-		blobs = append(blobs, cas.BytesBlob(before, prev))
+		blobs = append(blobs, casclient.BytesBlob(before, prev))
 	}
 	return &client.Inputs{Root: root, Blobs: blobs}
 }

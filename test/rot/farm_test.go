@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -23,7 +23,7 @@ type rotFarm struct {
 	storage, scheduler *rotProgram
 	workers            []*rotProgram
 	conn               *programs.SplitConn
-	client             *cas.Client
+	client             *casclient.Client
 	total              map[string]float64 // metrics of programs that have ended
 }
 
@@ -65,7 +65,7 @@ func newRotFarm(f *programs.Test) *rotFarm {
 		f.Cleanup(func() { programs.ExpectNoMounts(f.T, filepath.Join(w.disk.dir, "mount")) })
 	}
 	r.conn = &programs.SplitConn{Execution: f.Dial(scheduler), Storage: f.Dial(storage)}
-	r.client = cas.NewClient(r.conn, cas.ClientOptions{})
+	r.client = casclient.New(r.conn, casclient.Options{})
 	return r
 }
 

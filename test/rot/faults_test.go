@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -108,7 +108,7 @@ func (t *rotTest) pick(r *rand.Rand, dir string) string {
 
 // toolBlob returns the blob of a tool, as it is or would be.
 func (t *rotTest) toolBlob(r *rand.Rand, dir string) string {
-	return filepath.Join(dir, cas.BlobPath(digest.Of(digest.SHA256, t.tools.content[anyTool(r)])))
+	return filepath.Join(dir, disk.BlobPath(digest.Of(digest.SHA256, t.tools.content[anyTool(r)])))
 }
 
 // linkedInput returns an input of a linked folder, which an action has or the next ones will.

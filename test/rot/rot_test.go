@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -156,7 +156,7 @@ func (t *rotTest) expectWhole() {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, ok := cas.ParseBlobPath(name)
+			want, ok := disk.ParseBlobPath(name)
 			content, err := os.ReadFile(path)
 			if got := digest.Of(digest.SHA256, content); err != nil || !ok || got != want {
 				t.Errorf("seed %d: %s of %s has the bytes of %s after a scrub: %v", t.seed, name, p.name, got, err)

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -205,7 +205,7 @@ func (a *soakAction) lacking(ctx context.Context) error {
 		without := r
 		inputs := *r.Inputs
 		d := digest.Of(digest.SHA256, content)
-		inputs.Blobs = slices.DeleteFunc(slices.Clone(inputs.Blobs), func(b cas.Blob) bool { return b.Digest == d })
+		inputs.Blobs = slices.DeleteFunc(slices.Clone(inputs.Blobs), func(b casclient.Blob) bool { return b.Digest == d })
 		without.Inputs = &inputs
 		_, err = a.execute(ctx, without, 0, want)
 		if err == nil {
@@ -263,7 +263,7 @@ func (a *soakAction) cancelled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	blobs := append(r.Inputs.Blobs, cas.BytesBlob(command, rawCommand), cas.BytesBlob(action, rawAction))
+	blobs := append(r.Inputs.Blobs, casclient.BytesBlob(command, rawCommand), casclient.BytesBlob(action, rawAction))
 	if err := a.client.Upload(ctx, blobs, nil); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -44,7 +44,7 @@ type soakFarm struct {
 	wires              []*wire
 	disk               string // of the first worker's cache
 	conn               *programs.SplitConn
-	client             *cas.Client
+	client             *casclient.Client
 	groups             map[string]bool // names of cgroups that workers had
 }
 
@@ -75,7 +75,7 @@ func startSoakFarm(f *programs.Test) *soakFarm {
 		}, more...)...))
 	}
 	s.conn = &programs.SplitConn{Execution: f.Dial(s.wire(scheduler)), Storage: f.Dial(s.wire(storage))}
-	s.client = cas.NewClient(s.conn, cas.ClientOptions{})
+	s.client = casclient.New(s.conn, casclient.Options{})
 	return s
 }
 
@@ -199,7 +199,7 @@ func (s *soakFarm) evict(random *rand.Rand) {
 			junk[i], junk[i+1], junk[i+2], junk[i+3] = byte(random.Uint32()), byte(random.Uint32()), byte(i), byte(i>>8)
 		}
 		d := digest.Of(digest.SHA256, junk)
-		if err := s.client.Upload(ctx, []cas.Blob{cas.BytesBlob(d, junk)}, nil); err != nil {
+		if err := s.client.Upload(ctx, []casclient.Blob{casclient.BytesBlob(d, junk)}, nil); err != nil {
 			s.Errorf("upload junk: %v", err)
 			return
 		}

@@ -32,7 +32,7 @@ const (
 // errNotKept is about a run that cannot be remembered, which is no fault of anything.
 var errNotKept = errors.New("too much was looked at to be remembered")
 
-// Storage tells which blobs are gone. cas.Client is one.
+// Storage tells which blobs are gone. A Client of cas/client is one.
 type Storage interface {
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 }

@@ -1,0 +1,316 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Fetch implements Fetcher: small blobs travel in batches, large ones in streams
+// that go on where they broke. What sink reads is verified at the latest by the
+// last read, which fails with ErrCorrupt. Sink may hold one of the Client's calls
+// while it runs, so it must not call the Client.
+//
+// An error of sink, or a blob that is ErrCorrupt, does not keep other blobs from
+// being delivered; a server that cannot be reached does.
+func (c *Client) Fetch(
+	ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error,
+) error {
+	ds, err := c.unique(ds)
+	if err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	if len(ds) == 0 {
+		return nil
+	}
+	known, err := c.limits(ctx)
+	if err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	f := &fetch{c: c, known: known, sink: sink}
+	if err := f.all(ctx, ds); err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	return f.result()
+}
+
+// Read returns the bytes of a blob, which are not to be changed: others may have them, too. Small
+// blobs that are read at the same time travel together.
+func (c *Client) Read(ctx context.Context, d digest.Digest) (b []byte, err error) {
+	if d.SizeBytes() <= gatherBelow && d.Function() == c.fn {
+		return c.readGathered(ctx, d)
+	}
+	err = c.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
+		b, err = readBlob(d, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// pack divides blobs into batches, each within the server's limit, and those that
+// go in streams.
+func pack(ds []digest.Digest, limit int64) (batches [][]digest.Digest, large []digest.Digest) {
+	var batch []digest.Digest
+	var left int64
+	for _, d := range ds {
+		if d.SizeBytes() > min(limit, cas.StreamAbove) {
+			large = append(large, d)
+			continue
+		}
+		// A single blob may use up the limit, overhead or not.
+		need := d.SizeBytes() + cas.EntryOverhead
+		if len(batch) > 0 && (need > left || len(batch) >= cas.MaxBatchBlobs) {
+			batches = append(batches, batch)
+			batch = nil
+		}
+		if len(batch) == 0 {
+			left = limit
+		}
+		batch = append(batch, d)
+		left -= need
+	}
+	if len(batch) > 0 {
+		batches = append(batches, batch)
+	}
+	return batches, large
+}
+
+// A fetch is one call of Fetch.
+type fetch struct {
+	c     *Client
+	known limits
+	sink  func(d digest.Digest, r io.Reader) error
+
+	mu      sync.Mutex
+	missing []digest.Digest         // guarded by mu
+	failed  map[digest.Digest]error // guarded by mu
+}
+
+func (f *fetch) isMissing(d digest.Digest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.missing = append(f.missing, d)
+}
+
+// all delivers blobs. An error is one of the connection.
+func (f *fetch) all(ctx context.Context, ds []digest.Digest) error {
+	batches, large := pack(ds, f.known.batchBytes)
+	if len(batches) == 1 && len(large) == 0 {
+		return f.batch(ctx, batches[0]) // needs no goroutine
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(f.c.link.options.MaxConcurrent)
+	for _, batch := range batches {
+		g.Go(func() error { return f.batch(gctx, batch) })
+	}
+	for _, d := range large {
+		g.Go(func() error { return f.stream(gctx, d) })
+	}
+	return g.Wait()
+}
+
+// fail notes an error about one blob; nil is none.
+func (f *fetch) fail(d digest.Digest, err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		f.failed = make(map[digest.Digest]error)
+	}
+	f.failed[d] = err
+}
+
+func (f *fetch) result() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case len(f.failed) > 0:
+		return &cas.FetchError{Blobs: f.failed}
+	case len(f.missing) > 0:
+		return &cas.MissingError{Digests: f.missing}
+	}
+	return nil
+}
+
+// batch delivers small blobs. An error is one of the connection.
+func (f *fetch) batch(ctx context.Context, ds []digest.Digest) error {
+	pending := map[digest.Digest]struct{}{}
+	for _, d := range ds {
+		if d.IsEmptyBlob() {
+			f.fail(d, f.sink(d, bytes.NewReader(nil)))
+			continue
+		}
+		pending[d] = struct{}{}
+	}
+	b := f.c.link.newBudget()
+	for len(pending) > 0 {
+		ds = slices.DeleteFunc(ds, func(d digest.Digest) bool { _, left := pending[d]; return !left })
+		answer, err := f.readBatch(ctx, ds)
+		if batchRefused(err) {
+			return f.streamAll(ctx, pending)
+		}
+		if err == nil {
+			before := len(pending)
+			if err = f.deliver(ctx, answer, pending); err == nil {
+				// What the server left out it may have in another way.
+				return f.streamAll(ctx, pending)
+			}
+			if len(pending) < before {
+				b.progress()
+			}
+		}
+		if err := b.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fetch) readBatch(
+	ctx context.Context, ds []digest.Digest,
+) (answer *repb.BatchReadBlobsResponse, err error) {
+	r := &repb.BatchReadBlobsRequest{InstanceName: f.c.instance, DigestFunction: f.c.fn.Proto()}
+	if f.known.zstdStreams {
+		r.AcceptableCompressors = []repb.Compressor_Value{repb.Compressor_IDENTITY, repb.Compressor_ZSTD}
+	}
+	for _, d := range ds {
+		r.Digests = append(r.Digests, d.Proto())
+	}
+	release, err := f.c.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	err = f.c.link.once(ctx, func(ctx context.Context) (err error) {
+		answer, err = f.c.link.storage.BatchReadBlobs(ctx, r, callOptions()...)
+		return err
+	})
+	return answer, err
+}
+
+// deliver passes on what the answer holds and takes it off pending. The error is
+// that of a blob which may be had by asking again, or of the context.
+func (f *fetch) deliver(
+	ctx context.Context, answer *repb.BatchReadBlobsResponse, pending map[digest.Digest]struct{},
+) error {
+	var again error
+	for _, e := range answer.GetResponses() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d, err := digest.FromProto(f.c.fn, e.GetDigest())
+		if err != nil {
+			return fmt.Errorf("answer of the server: %w", err)
+		}
+		if _, asked := pending[d]; !asked {
+			continue
+		}
+		st := status.FromProto(e.GetStatus())
+		if st.Code() == codes.OK {
+			data, err := f.c.link.open(d, e.GetData(), e.GetCompressor())
+			if err == nil {
+				err = f.sink(d, bytes.NewReader(data))
+			}
+			f.fail(d, err)
+		} else if st.Code() == codes.NotFound {
+			f.isMissing(d)
+		} else if _, ok := retriable(st.Err()); ok {
+			again = fmt.Errorf("blob %s: %w", d, st.Err())
+			continue
+		} else {
+			f.fail(d, blobError(st.Err()))
+		}
+		delete(pending, d)
+	}
+	return again
+}
+
+// open decompresses and verifies the data of a batch entry.
+func (l *link) open(d digest.Digest, data []byte, z repb.Compressor_Value) ([]byte, error) {
+	switch z {
+	case repb.Compressor_IDENTITY:
+	case repb.Compressor_ZSTD:
+		var err error
+		if data, err = l.decoder.DecodeAll(data, make([]byte, 0, d.SizeBytes())); err != nil {
+			return nil, fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
+		}
+	default:
+		return nil, fmt.Errorf("%w: compressor %s was not asked for", cas.ErrCorrupt, z)
+	}
+	if got := digest.Of(d.Function(), data); got != d {
+		return nil, fmt.Errorf("%w: the server sent %s", cas.ErrCorrupt, got)
+	}
+	return data, nil
+}
+
+func (f *fetch) streamAll(ctx context.Context, ds map[digest.Digest]struct{}) error {
+	if len(ds) == 0 {
+		return nil // as nearly always
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(f.c.link.options.MaxConcurrent)
+	for d := range ds {
+		g.Go(func() error { return f.stream(gctx, d) })
+	}
+	return g.Wait()
+}
+
+// stream delivers one blob in a stream. An error is one of the connection.
+func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
+	release, err := f.c.downloadSlot(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r := newBlobReader(ctx, f.c, f.known, d, 0)
+	r.hasher = digest.NewHasher(d.Function())
+	defer r.close()
+	// Sink is called only for blobs that are there.
+	if r.begin(); r.err == nil || r.err == io.EOF {
+		if err := f.sink(d, r); err != nil && (r.err == nil || r.err == io.EOF) {
+			f.fail(d, err)
+			return nil
+		}
+	}
+	switch {
+	case r.err == nil, r.err == io.EOF:
+	case status.Code(r.err) == codes.NotFound:
+		f.isMissing(d)
+	case isConnectionError(ctx, r.err):
+		return fmt.Errorf("blob %s: %w", d, r.err)
+	default:
+		f.fail(d, blobError(r.err))
+	}
+	return nil
+}
+
+// isConnectionError reports whether err is not about one blob: the time for
+// trying again has run out, or the caller's.
+func isConnectionError(ctx context.Context, err error) bool {
+	_, again := retriable(err)
+	return again || ctx.Err() != nil
+}
+
+// blobError gives the server's complaint that it has a damaged blob its kind.
+func blobError(err error) error {
+	if status.Code(err) == codes.DataLoss {
+		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
+	"github.com/forerunner-build/forerunner/cas/wire"
+)
+
+func TestClientFetchFromResumes(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		var mu sync.Mutex
+		var offsets []int64
+		f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+			var sent int
+			s.received = func(m any) error {
+				mu.Lock()
+				defer mu.Unlock()
+				offsets = append(offsets, m.(*bytestream.ReadRequest).GetReadOffset())
+				return nil
+			}
+			s.sending = func(any) error {
+				if sent++; sent > 2 {
+					return errNetBroken
+				}
+				return nil
+			}
+		})})
+		data := netNoise(12 * wire.StreamChunk)
+		d := f.Put(t, digest.SHA256, data)
+		for _, from := range []int64{0, 1, 5*wire.StreamChunk + 3, int64(len(data)) - 1, int64(len(data))} {
+			offsets = nil
+			var got bytes.Buffer
+			if err := clientOf(f, Options{NoCompression: !compress}).FetchFrom(t.Context(), d, from, &got); err != nil ||
+				!bytes.Equal(got.Bytes(), data[from:]) {
+				t.Errorf("from %d: %d bytes, %v", from, got.Len(), err)
+			}
+			if from < 6*wire.StreamChunk && len(offsets) < 3 {
+				t.Errorf("only %d streams, the fault did not happen", len(offsets))
+			}
+			for i, o := range offsets {
+				if i == 0 && o != from || i > 0 && o <= offsets[i-1] {
+					t.Errorf("from %d: streams began at %v", from, offsets)
+				}
+			}
+		}
+	}
+}
+
+// fullWriter takes so many bytes.
+type fullWriter int
+
+func (w *fullWriter) Write(p []byte) (int, error) {
+	n := min(int(*w), len(p))
+	*w -= fullWriter(n)
+	if n < len(p) {
+		return n, errNetDrop
+	}
+	return n, nil
+}
+
+func TestClientFetchFromFails(t *testing.T) {
+	f := servertest.Start(t, servertest.Config{})
+	data := netNoise(12 * wire.StreamChunk)
+	d := f.Put(t, digest.SHA256, data)
+	missing := digest.Of(digest.SHA256, []byte("missing"))
+	c := clientOf(f, Options{})
+	full := fullWriter(wire.StreamChunk)
+	if err := c.FetchFrom(t.Context(), d, 10, &full); !errors.Is(err, errNetDrop) || full != 0 {
+		t.Errorf("full writer: %v, %d left", err, full)
+	}
+	var named *cas.MissingError
+	if err := c.FetchFrom(t.Context(), missing, 3, &bytes.Buffer{}); !errors.As(err, &named) ||
+		len(named.Digests) != 1 || named.Digests[0] != missing {
+		t.Errorf("missing: %v", err)
+	}
+	for _, from := range []int64{-1, d.SizeBytes() + 1} {
+		if err := c.FetchFrom(t.Context(), d, from, &bytes.Buffer{}); err == nil {
+			t.Errorf("from %d", from)
+		}
+	}
+}
+
+func TestClientFetchFromNoticesTheLength(t *testing.T) {
+	for what, lie := range map[string]func(*bytestream.ReadResponse) error{
+		"longer": func(r *bytestream.ReadResponse) error {
+			r.Data = append(bytes.Clone(r.Data), "longer"...)
+			return nil
+		},
+		"shorter": func(r *bytestream.ReadResponse) error {
+			r.Data = r.Data[:len(r.Data)/2]
+			return nil
+		},
+		"damaged": func(*bytestream.ReadResponse) error { return status.Error(codes.DataLoss, "damaged") },
+	} {
+		f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+			s.sending = func(m any) error { return lie(m.(*bytestream.ReadResponse)) }
+		})})
+		d := f.Put(t, digest.SHA256, netNoise(5*wire.StreamChunk))
+		c := clientOf(f, Options{NoCompression: true, RetryFor: 20 * time.Millisecond})
+		err := c.FetchFrom(t.Context(), d, wire.StreamChunk, &bytes.Buffer{})
+		if !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), d.Hash()) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Large downloads leave calls for small ones.
+func TestClientDownloadsLeaveRoom(t *testing.T) {
+	gate, reading := make(chan struct{}), make(chan struct{}, 100)
+	f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+		s.received = func(any) error {
+			reading <- struct{}{}
+			<-gate
+			return nil
+		}
+	})})
+	c := clientOf(f, Options{MaxConcurrent: 4})
+	var large []digest.Digest
+	for i := range 10 {
+		large = append(large, f.Put(t, digest.SHA256, servertest.Bytes(uint64(i), cas.StreamAbove+1)))
+	}
+	small := f.Put(t, digest.SHA256, []byte("small"))
+	var sink netSink
+	failed := make(chan error, 11)
+	go func() { failed <- c.Fetch(t.Context(), large, sink.take) }()
+	for _, d := range large {
+		go func() { failed <- c.FetchFrom(t.Context(), d, 5, &bytes.Buffer{}) }()
+	}
+	for range 3 {
+		<-reading
+	}
+	if b, err := c.Read(t.Context(), small); string(b) != "small" || err != nil {
+		t.Errorf("read %q, %v", b, err)
+	}
+	if n := len(reading); n > 0 {
+		t.Errorf("%d downloads more than the bound", n)
+	}
+	close(gate)
+	for i := range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(fmt.Errorf("download %d: %w", i, err))
+		}
+	}
+}

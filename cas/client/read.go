@@ -1,0 +1,210 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/wire"
+)
+
+// A blobReader reads one blob from as many ByteStream.Read streams as it takes,
+// each going on where the one before broke. It ends with io.EOF only if what was
+// read is the blob; else with ErrCorrupt or the error of the last attempt. One
+// that begins inside the blob can tell only by the length.
+type blobReader struct {
+	ctx    context.Context // of the Fetch that the reader lives in
+	c      *Client
+	name   wire.Resource
+	at     int64          // offset of the next byte
+	hasher *digest.Hasher // of all before at; nil when it is not verified
+	budget *budget
+
+	attempt *readAttempt // nil between two streams
+	ahead   []byte       // read by begin, not yet delivered
+	err     error        // once set, for good
+}
+
+// newBlobReader returns a reader of d from the offset at on, without a hasher.
+func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest, at int64) *blobReader {
+	r := &blobReader{
+		ctx:    ctx,
+		c:      c,
+		name:   wire.Resource{Instance: c.instance, Digest: d},
+		at:     at,
+		budget: c.link.newBudget(),
+	}
+	if known.zstdStreams && d.SizeBytes()-at >= wire.CompressAbove {
+		r.name.Compressor = repb.Compressor_ZSTD
+	}
+	return r
+}
+
+// begin reads a first piece, so that r.err tells whether the blob is there.
+func (r *blobReader) begin() {
+	buf := make([]byte, 32<<10)
+	n, _ := r.Read(buf)
+	r.ahead = buf[:n]
+}
+
+func (r *blobReader) Read(p []byte) (int, error) {
+	if len(r.ahead) > 0 {
+		n := copy(p, r.ahead)
+		r.ahead = r.ahead[n:]
+		return n, nil
+	}
+	for r.err == nil && len(p) > 0 {
+		n, err := r.next(p)
+		if n > 0 {
+			return r.deliver(p[:n])
+		}
+		if err != nil {
+			r.ended(err)
+		}
+	}
+	return 0, r.err
+}
+
+// deliver accounts for bytes that have arrived.
+func (r *blobReader) deliver(p []byte) (int, error) {
+	d := r.name.Digest
+	if int64(len(p)) > d.SizeBytes()-r.at {
+		r.err = fmt.Errorf("blob %s: %w: the server sent more than its size", d, cas.ErrCorrupt)
+		return 0, r.err
+	}
+	r.at += int64(len(p))
+	if r.hasher != nil {
+		_, _ = r.hasher.Write(p)
+	}
+	r.budget.progress()
+	return len(p), nil
+}
+
+// next reads from the stream, which it opens if there is none. When all bytes are
+// there it does not wait for the stream to end.
+func (r *blobReader) next(p []byte) (int, error) {
+	d := r.name.Digest
+	if r.at == d.SizeBytes() && (r.at > 0 || d.IsEmptyBlob()) {
+		return 0, io.EOF
+	}
+	if r.attempt == nil {
+		a, err := r.c.link.openRead(r.ctx, r.name, r.at)
+		if err != nil {
+			return 0, err
+		}
+		r.attempt = a
+	}
+	return r.attempt.Read(p)
+}
+
+// ended decides what follows when a stream has ended with err: the end, an
+// error, or after a pause another stream.
+func (r *blobReader) ended(err error) {
+	r.close()
+	d := r.name.Digest
+	switch {
+	case err == io.EOF && r.at < d.SizeBytes():
+		r.err = fmt.Errorf("blob %s: %w: the server sent only %d bytes", d, cas.ErrCorrupt, r.at)
+	case err == io.EOF && r.hasher != nil && r.hasher.Digest() != d:
+		r.err = fmt.Errorf("blob %s: %w: the server sent %s", d, cas.ErrCorrupt, r.hasher.Digest())
+	case err == io.EOF:
+		r.err = io.EOF
+	case r.name.Compressor != repb.Compressor_IDENTITY && compressionRefused(err):
+		r.name.Compressor = repb.Compressor_IDENTITY
+	default:
+		r.err = r.budget.pause(r.ctx, err)
+	}
+}
+
+// compressionRefused reports whether a server that announced zstd does not want
+// to read or write this blob with it.
+func compressionRefused(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unimplemented || code == codes.InvalidArgument
+}
+
+func (r *blobReader) close() {
+	if r.attempt != nil {
+		r.attempt.close()
+		r.attempt = nil
+	}
+}
+
+// A readAttempt is one ByteStream.Read stream.
+type readAttempt struct {
+	in *streamReader
+	z  *zstd.Decoder // nil when the data is not compressed
+}
+
+func (l *link) openRead(ctx context.Context, name wire.Resource, offset int64) (*readAttempt, error) {
+	in := &streamReader{watch: newWatch(ctx, l.options.StallAfter)}
+	err := in.watch.step(func() (err error) {
+		r := &bytestream.ReadRequest{ResourceName: name.String(), ReadOffset: offset}
+		in.stream, err = l.streams.Read(in.watch.ctx, r, callOptions()...)
+		return err
+	})
+	a := &readAttempt{in: in}
+	if err == nil && name.Compressor == repb.Compressor_ZSTD {
+		a.z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.MaxZstdWindow))
+	}
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *readAttempt) Read(p []byte) (int, error) {
+	if a.z == nil {
+		return a.in.Read(p)
+	}
+	n, err := a.z.Read(p)
+	switch {
+	case n > 0 || err == nil || err == io.EOF:
+		return n, err
+	case a.in.err != nil && a.in.err != io.EOF:
+		// The decoder only saw that its input stopped.
+		return 0, a.in.err
+	}
+	return 0, fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
+}
+
+func (a *readAttempt) close() {
+	if a.z != nil {
+		a.z.Close()
+	}
+	a.in.watch.stop()
+}
+
+// A streamReader reads the data of a Read stream.
+type streamReader struct {
+	watch   *watch
+	stream  bytestream.ByteStream_ReadClient
+	pending []byte
+	err     error // once set, for good
+}
+
+func (s *streamReader) Read(p []byte) (int, error) {
+	for len(s.pending) == 0 && s.err == nil {
+		s.err = s.watch.step(func() error {
+			r, err := s.stream.Recv()
+			s.pending = r.GetData()
+			return err
+		})
+	}
+	if len(s.pending) == 0 {
+		return 0, s.err
+	}
+	n := copy(p, s.pending)
+	s.pending = s.pending[n:]
+	return n, nil
+}

@@ -1,0 +1,173 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// longestPause bounds the pause between two attempts, unless the server asks for
+// a longer one.
+const longestPause = 10 * time.Second
+
+var errStalled = errors.New("no answer from the server")
+
+// retry makes a call, in a slot, until it succeeds, fails for good, or the budget
+// is used up. An attempt is broken off after StallAfter.
+func (l *link) retry(ctx context.Context, call func(context.Context) error) error {
+	b := l.newBudget()
+	for {
+		err := l.once(ctx, call)
+		if err == nil {
+			return nil
+		}
+		if err := b.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// once makes one attempt of a call that has one answer.
+func (l *link) once(ctx context.Context, call func(context.Context) error) error {
+	release, err := l.slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, l.options.StallAfter)
+	defer cancel()
+	return call(ctx)
+}
+
+// A budget decides whether and when a failed call is tried again. The clock runs
+// from the start or from the last progress.
+type budget struct {
+	limit      time.Duration
+	firstPause time.Duration
+	since      time.Time
+	attempts   int
+}
+
+func (l *link) newBudget() *budget {
+	return &budget{limit: l.options.RetryFor, firstPause: l.firstPause, since: time.Now()}
+}
+
+// progress makes the budget whole again.
+func (b *budget) progress() { b.since, b.attempts = time.Now(), 0 }
+
+// pause waits until the call that failed with err may be tried again. It returns
+// an error, which wraps err, when it may not.
+func (b *budget) pause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	asked, ok := retriable(err)
+	if !ok {
+		return err
+	}
+	b.attempts++
+	wait := max(asked, b.nextPause())
+	if left := b.limit - time.Since(b.since); wait > left {
+		return fmt.Errorf("gave up after %s and %d attempts: %w",
+			time.Since(b.since).Round(time.Millisecond), b.attempts, err)
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+}
+
+// nextPause doubles with each attempt, with jitter over its upper half.
+func (b *budget) nextPause() time.Duration {
+	d := longestPause
+	if shift := b.attempts - 1; shift < 16 {
+		d = min(d, b.firstPause<<shift)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// retriable reports whether a call that failed with err may succeed when it is
+// tried again, and the pause that the server asks for, if any. Errors that are
+// not the server's or the connection's are final.
+func retriable(err error) (asked time.Duration, ok bool) {
+	st, isStatus := status.FromError(err)
+	if !isStatus {
+		return 0, false
+	}
+	for _, d := range st.Details() {
+		if info, has := d.(*errdetails.RetryInfo); has {
+			return max(info.GetRetryDelay().AsDuration(), 0), true
+		}
+	}
+	switch st.Code() {
+	case codes.Unavailable, codes.Aborted, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
+		// Deadline and cancellation are of the attempt or of a proxy: the caller's
+		// own are looked at before.
+		return 0, true
+	case codes.ResourceExhausted:
+		return 0, !tooLarge(st)
+	}
+	return 0, false
+}
+
+// tooLarge reports whether a message exceeded a limit of gRPC, which has the code
+// of an overloaded server but does not pass.
+func tooLarge(st *status.Status) bool {
+	return st.Code() == codes.ResourceExhausted &&
+		(strings.Contains(st.Message(), "larger than max") || strings.Contains(st.Message(), "exceeds maximum"))
+}
+
+// batchRefused reports whether the server takes no such batch at all, so that
+// its blobs must be streamed one by one.
+func batchRefused(err error) bool {
+	st, ok := status.FromError(err)
+	if !ok {
+		return false
+	}
+	return st.Code() == codes.Unimplemented || st.Code() == codes.InvalidArgument || tooLarge(st)
+}
+
+// A watch breaks an attempt off when one of its steps takes too long. Between the
+// steps the caller may take its time.
+type watch struct {
+	ctx    context.Context // of the attempt
+	cancel context.CancelCauseFunc
+	limit  time.Duration
+	timer  *time.Timer
+}
+
+func newWatch(ctx context.Context, limit time.Duration) *watch {
+	w := &watch{limit: limit}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.timer = time.AfterFunc(limit, func() { w.cancel(errStalled) })
+	w.timer.Stop()
+	return w
+}
+
+// step runs one call on the stream of the attempt.
+func (w *watch) step(call func() error) error {
+	w.timer.Reset(w.limit)
+	err := call()
+	w.timer.Stop()
+	if err != nil && context.Cause(w.ctx) == errStalled {
+		return status.Errorf(codes.Unavailable, "%v for %s", errStalled, w.limit)
+	}
+	return err
+}
+
+// stop ends the attempt.
+func (w *watch) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
+}

@@ -1,0 +1,210 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// ActionsOptions are what may be chosen about Actions. The zero value works.
+type ActionsOptions struct {
+	// MaxEntries bounds the number of results; 0 is 500,000. A result takes one
+	// file, most often of one block.
+	MaxEntries int64
+	// Logger may be nil.
+	Logger *zap.Logger
+}
+
+func (o *ActionsOptions) validate() error {
+	if o.MaxEntries < 0 {
+		return fmt.Errorf("an action cache cannot have %d entries", o.MaxEntries)
+	}
+	if o.MaxEntries == 0 {
+		o.MaxEntries = 500_000
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return nil
+}
+
+// Actions keeps the results of actions as files of one folder, bounded in number,
+// the one unused for longest going first. It says nothing about whether the blobs
+// that a result names are there. Its methods may be called concurrently.
+//
+// A file holds a mark, a SHA-256 of the rest together with the key, and the
+// message. Nothing is synced to disk: what a loss of power damaged is noticed by
+// the sum when it is read, and is then as if it had never been.
+type Actions struct{ files *files[actionKey] }
+
+// An actionKey is the SHA-256 of the instance name and the action's digest.
+type actionKey [sha256.Size]byte
+
+// actionMark begins each file; it changes with the format.
+const actionMark = "FwAR1\n"
+
+const actionHeaderBytes = len(actionMark) + sha256.Size
+
+// OpenActions opens the action cache in dir, which it creates if needed and keeps
+// locked until Close. It must not be the folder of a Store itself.
+func OpenActions(dir string, o ActionsOptions) (*Actions, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("open action cache %s: %w", dir, err)
+	}
+	f, err := openFiles(dir, actionLayout(), o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open action cache %s: %w", dir, err)
+	}
+	f.limit(o.MaxEntries)
+	return &Actions{files: f}, nil
+}
+
+// Close lets another process open the action cache. Afterwards nothing is found
+// and nothing can be put.
+func (a *Actions) Close() error { return a.files.close() }
+
+// Get returns the result of action d in an instance, which counts as a use. It is
+// the caller's own copy. The error of one that is not there is ErrNotFound.
+func (a *Actions) Get(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error) {
+	r, err := a.get(ctx, keyOfAction(instance, d))
+	if err != nil {
+		return nil, fmt.Errorf("get action result %s: %w", d, err)
+	}
+	return r, nil
+}
+
+func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	file, generation, err := a.files.open(k)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(file)
+	if err != nil {
+		return nil, err
+	}
+	if r := k.decode(b); r != nil {
+		return r, nil
+	}
+	a.files.drop(k, generation, "is damaged")
+	return nil, cas.ErrNotFound
+}
+
+// decode returns the result in a file's bytes; nil if they are damaged.
+func (k actionKey) decode(b []byte) *repb.ActionResult {
+	r := new(repb.ActionResult)
+	if encoded, ok := k.unseal(b); ok && proto.Unmarshal(encoded, r) == nil {
+		return r
+	}
+	return nil
+}
+
+// Put keeps r as the result of action d in an instance, in place of one that is
+// there.
+func (a *Actions) Put(ctx context.Context, instance string, d digest.Digest, r *repb.ActionResult) error {
+	if d.IsZero() {
+		return fmt.Errorf("put action result: %w: it is not set", digest.ErrInvalid)
+	}
+	encoded, err := proto.Marshal(r)
+	if err == nil {
+		k := keyOfAction(instance, d)
+		err = a.put(ctx, k, k.seal(encoded))
+	}
+	if err != nil {
+		return fmt.Errorf("put action result %s: %w", d, err)
+	}
+	return nil
+}
+
+func (a *Actions) put(ctx context.Context, k actionKey, b []byte) error {
+	if err := a.files.reserve(1); err != nil {
+		return err
+	}
+	err := a.writeReserved(ctx, k, b)
+	if err != nil {
+		a.files.release(1)
+		return err
+	}
+	a.files.unpin(k)
+	return nil
+}
+
+func (a *Actions) writeReserved(ctx context.Context, k actionKey, b []byte) error {
+	temp, err := a.files.createTemp()
+	if err != nil {
+		return err
+	}
+	err = a.files.withRoom(1, func() error {
+		_, err := temp.WriteAt(b, 0)
+		return err
+	})
+	err = errors.Join(err, temp.Close())
+	if err == nil {
+		err = a.files.settle(ctx, k, temp.Name(), true)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+	}
+	return err
+}
+
+func keyOfAction(instance string, d digest.Digest) actionKey {
+	// The digest comes first and has no line break, so no two keys share a text.
+	return sha256.Sum256([]byte(d.Function().String() + "/" + d.String() + "\n" + instance))
+}
+
+func (k actionKey) sum(encoded []byte) [sha256.Size]byte {
+	return sha256.Sum256(append(k[:], encoded...))
+}
+
+func (k actionKey) seal(encoded []byte) []byte {
+	sum := k.sum(encoded)
+	return append(append([]byte(actionMark), sum[:]...), encoded...)
+}
+
+// unseal returns the message in a file's bytes; ok is false if they are damaged.
+func (k actionKey) unseal(b []byte) (encoded []byte, ok bool) {
+	if len(b) < actionHeaderBytes || !strings.HasPrefix(string(b[:actionHeaderBytes]), actionMark) {
+		return nil, false
+	}
+	sum := k.sum(b[actionHeaderBytes:])
+	return b[actionHeaderBytes:], bytes.Equal(sum[:], b[len(actionMark):actionHeaderBytes])
+}
+
+func actionLayout() layout[actionKey] {
+	return layout[actionKey]{
+		groups: []string{"results"},
+		path:   actionPath,
+		parse: func(path string) (k actionKey, ok bool) {
+			b, err := hex.DecodeString(path[strings.LastIndexByte(path, '/')+1:])
+			if err != nil || len(b) != len(k) {
+				return k, false
+			}
+			copy(k[:], b)
+			return k, actionPath(k) == path
+		},
+		whole: func(_ actionKey, bytes int64) bool { return bytes >= int64(actionHeaderBytes) },
+		cost:  func(actionKey) int64 { return 1 },
+	}
+}
+
+func actionPath(k actionKey) string {
+	h := hex.EncodeToString(k[:])
+	return "results/" + h[:2] + "/" + h
+}

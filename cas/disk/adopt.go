@@ -1,0 +1,273 @@
+package disk
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Take makes the finished file at path a blob and returns its digest. It moves the file if
+// nobody else has it open, which a lease proves that it holds from before the hash until the
+// file is in its place; otherwise, and from another file system, of another user's file, or of one
+// with other hard links, it copies like TakeCopy. So nobody can write to the blob through what he has
+// opened or asked of the kernel, with two exceptions, for which the caller vouches or uses TakeCopy: a
+// descriptor that was opened with O_PATH can be opened again, and pages of a mapping into which
+// io_uring reads stay the target of that read when mapping and file are closed.
+//
+// It fails with ErrNoSpace before it reads anything of a file that the store cannot hold. After
+// success path is gone; after an error it is where it was.
+func (s *Store) Take(ctx context.Context, path string, fn digest.Function) (digest.Digest, error) {
+	d, err := s.take(ctx, path, fn)
+	if err != nil {
+		return digest.Digest{}, fmt.Errorf("take %s as a blob: %w", path, err)
+	}
+	s.unpin(d)
+	return d, nil
+}
+
+// TakeCopy makes a blob of what file has and returns its digest. The bytes that are
+// hashed are the bytes that are stored, also if somebody goes on writing: then they are a mixture.
+// It reads no more than file has at the start, and fails with ErrNoSpace at once if that is more
+// than the store can hold. file stays open and where it is.
+func (s *Store) TakeCopy(ctx context.Context, file *os.File, fn digest.Function) (digest.Digest, error) {
+	info, err := outputInfo(file)
+	var d digest.Digest
+	if err == nil {
+		d, err = s.takeCopy(ctx, file, fn, info.Size())
+	}
+	if err != nil {
+		return digest.Digest{}, fmt.Errorf("copy %s as a blob: %w", file.Name(), err)
+	}
+	s.unpin(d)
+	return d, nil
+}
+
+// outputInfo is the attributes of what can become a blob.
+func outputInfo(file *os.File) (os.FileInfo, error) {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("it is not a regular file (%s)", info.Mode())
+	case isMetacopy(file):
+		return nil, errors.New("it is the metadata of a file below an overlay, without its bytes")
+	}
+	return info, nil
+}
+
+// take does what Take does and leaves the blob pinned.
+func (s *Store) take(ctx context.Context, path string, fn digest.Function) (digest.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return digest.Digest{}, context.Cause(ctx)
+	}
+	// Not to wait for a writer should it be a pipe, not to follow should it be a link.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	defer file.Close()
+	info, err := outputInfo(file)
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	if info.Size() > 0 && info.Sys().(*syscall.Stat_t).Nlink == 1 {
+		if d, taken, err := s.takeLeased(ctx, file, fn, info.Size()); taken || err != nil {
+			return d, err
+		}
+	}
+	d, err := s.takeCopy(ctx, file, fn, info.Size())
+	if err != nil {
+		return d, err
+	}
+	return d, s.discard(path, d)
+}
+
+// takeLeased hashes and moves file while a lease keeps it as it is. Without an error and
+// without taken there is no lease, or it was broken, or the file cannot be moved.
+func (s *Store) takeLeased(
+	ctx context.Context, file *os.File, fn digest.Function, size int64,
+) (d digest.Digest, taken bool, err error) {
+	if err := s.files.fits(size); err != nil {
+		return d, false, err
+	}
+	l, ok := leaseOf(file)
+	if !ok {
+		return d, false, nil
+	}
+	defer l.release()
+	if d, err = s.hashInto(ctx, io.Discard, file, fn); err != nil || d.SizeBytes() != size || !l.holds() {
+		return d, false, err
+	}
+	if there, err := s.pinSound(ctx, d); err != nil {
+		return d, false, err
+	} else if there {
+		return d, true, s.discard(file.Name(), d)
+	}
+	moved, err := s.move(ctx, file, d)
+	if err != nil || !moved {
+		return d, false, err
+	}
+	if !l.holds() { // somebody found the file before it moved, and waits to have it for writing
+		if generation, ok := s.files.pinFile(d); ok {
+			s.files.drop(d, generation, "was opened for writing while it became a blob")
+			s.unpin(d)
+		}
+		s.unpin(d)
+		d, err = s.takeCopy(ctx, file, fn, size)
+		return d, err == nil, err
+	}
+	return d, true, nil
+}
+
+// takeCopy stores the first size bytes of file, hashed as they pass, and leaves the blob pinned.
+func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function, size int64) (digest.Digest, error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return digest.Digest{}, err
+	}
+	if size == 0 {
+		return fn.Empty(), nil
+	}
+	// The name of a blob whose size alone is known: it reserves room.
+	unknown, err := digest.Parse(fn, strings.Repeat("0", 2*digest.HashSize), size)
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	w, err := newRoomWriter(s.files, unknown)
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	d, err := s.hashInto(ctx, w, io.LimitReader(file, size), fn)
+	there := false
+	if err == nil {
+		there, err = s.pinSound(ctx, d) // the empty blob always is
+	}
+	if err == nil && !there {
+		if err = w.keepAs(ctx, d); err == nil {
+			return d, nil
+		}
+	}
+	w.Drop()
+	return d, err
+}
+
+// keepAs makes what was written the blob d, which it is, and leaves it pinned.
+func (w *roomWriter) keepAs(ctx context.Context, d digest.Digest) error {
+	w.files.release(w.reserved - d.SizeBytes()) // what the file became shorter by
+	w.reserved, w.digest = d.SizeBytes(), d
+	return w.Keep(ctx)
+}
+
+// hashInto writes all of r to w and returns its digest. The end of ctx ends it between two pieces.
+func (s *Store) hashInto(ctx context.Context, w io.Writer, r io.Reader, fn digest.Function) (digest.Digest, error) {
+	buffer := s.buffers.Get().(*[]byte)
+	defer s.buffers.Put(buffer)
+	hasher := digest.NewHasher(fn)
+	flush := func() error { return nil }
+	if room, ok := w.(*roomWriter); ok && room.digest.SizeBytes() >= largeWriteBytes {
+		large := s.largeBuffers.Get().(*bufio.Writer)
+		defer s.largeBuffers.Put(large)
+		large.Reset(w)
+		w, flush = large, large.Flush
+	}
+	if w == io.Discard {
+		w = hasher
+	} else {
+		w = io.MultiWriter(hasher, w)
+	}
+	_, err := io.CopyBuffer(w, untilDone{ctx, r}, *buffer)
+	return hasher.Digest(), errors.Join(err, flush())
+}
+
+// discard removes path, whose blob d is there and pinned.
+func (s *Store) discard(path string, d digest.Digest) error {
+	err := os.Remove(path)
+	if err != nil {
+		s.unpin(d)
+	}
+	return err
+}
+
+// move renames file to its place in the store. Without an error and without
+// moved, the file is on another file system or belongs to another user.
+func (s *Store) move(ctx context.Context, file *os.File, d digest.Digest) (moved bool, err error) {
+	if err := s.files.reserve(d.SizeBytes()); err != nil {
+		return false, err
+	}
+	defer func() {
+		if !moved {
+			s.files.release(d.SizeBytes())
+		}
+	}()
+	err = protect(file)
+	if err == nil {
+		err = s.files.settle(ctx, d, file.Name(), false)
+	}
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, fs.ErrPermission) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// protect makes file what a blob is: owned by this process's user, not writable,
+// used now.
+func protect(file *os.File) error {
+	if err := file.Chown(os.Geteuid(), os.Getegid()); err != nil {
+		return err
+	}
+	if err := file.Chmod(0o444); err != nil {
+		return err
+	}
+	now := time.Now()
+	return os.Chtimes(file.Name(), now, now)
+}
+
+// A lease of a file (fcntl(2), F_SETLEASE): while it holds, whoever opens the file for writing
+// waits, or is refused.
+type lease struct{ fd int }
+
+// leaseOf takes a lease of file, which is open for reading only. The kernel refuses it while anything
+// else has the file open: a descriptor, a mapping, a request that is queued and whose process has
+// long ended. It refuses it as well on some file systems, and for files of other users
+// without CAP_LEASE.
+func leaseOf(file *os.File) (l lease, ok bool) {
+	l.fd = int(file.Fd())
+	// This kind is refused for descriptors to read, too: they can be opened again for writing.
+	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		return l, false
+	}
+	// And this kind makes those wait no more who open it for reading.
+	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+		l.release()
+		return l, false
+	}
+	return l, true
+}
+
+// holds reports whether nobody waits for the file to be given up, nor has waited for so long
+// that the kernel gave it to him. The process gets SIGIO then, which a Go program does not feel.
+func (l lease) holds() bool {
+	kind, err := unix.FcntlInt(uintptr(l.fd), unix.F_GETLEASE, 0)
+	return err == nil && kind == unix.F_RDLCK
+}
+
+// release gives it up. Closing the file does, too.
+func (l lease) release() { _, _ = unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_UNLCK) }
+
+// isMetacopy reports whether file, of an overlay's upper folder, has the right
+// size but no bytes, which are still below (overlayfs, "Metadata only copy up").
+func isMetacopy(file *os.File) bool {
+	_, err := unix.Fgetxattr(int(file.Fd()), "trusted.overlay.metacopy", nil)
+	return err == nil
+}

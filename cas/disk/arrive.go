@@ -1,0 +1,142 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas"
+)
+
+// reserve makes room for a file, or a part of one, of that cost. admitted, within
+// settle, or release ends the reservation.
+func (f *files[K]) reserve(cost int64) error {
+	victims, err := f.claim(cost)
+	f.remove(victims)
+	return err
+}
+
+// fullShare: so large a share of the store, one in 64, goes at least where its disk is full.
+const fullShare = 64
+
+// withRoom does op, and once more after making room when the disk is full.
+// Sizes on disk are larger than those the bound counts, and the disk may be
+// shared, so a disk can be full before the store is.
+func (f *files[K]) withRoom(cost int64, op func() error) error {
+	err := op()
+	if !diskFull(err) {
+		return err
+	}
+	victims, _ := f.evict(cost, fullShare)
+	f.log.Warn("the disk is full before the store is", zap.String("dir", f.dir),
+		zap.Int("evicted", len(victims)))
+	f.remove(victims)
+	if len(victims) > 0 {
+		err = op()
+	}
+	if diskFull(err) {
+		return fmt.Errorf("%w: %w", cas.ErrNoSpace, err)
+	}
+	return err
+}
+
+// MakeRoom gives up blobs of at least that many bytes, the longest unused first, as far as there are any
+// that nobody uses, and returns the sum of their sizes.
+func (s *Store) MakeRoom(bytes int64) int64 {
+	victims, made := s.files.evict(bytes, 0)
+	s.files.remove(victims)
+	return made
+}
+
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// createTemp creates a file to be written, Readable by all and writable by none
+// once it is closed.
+func (f *files[K]) createTemp() (*os.File, error) {
+	path := filepath.Join(f.tempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))
+	var file *os.File
+	err := f.withRoom(1, func() (err error) {
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+		return err
+	})
+	return file, err
+}
+
+// settle moves the whole file at from, whose bytes the caller vouches for, to its place,
+// whose cost was reserved, and leaves it pinned once. When k is there already, from is removed or, if replace
+// is set, takes its place. After an error the reservation and from are still there.
+func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) error {
+	for {
+		wait, exists := f.admit(k)
+		switch {
+		case wait != nil:
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		case exists:
+			return f.settleAgain(k, from, replace)
+		default:
+			return f.settleNew(k, from)
+		}
+	}
+}
+
+func (f *files[K]) settleNew(k K, from string) error {
+	now := time.Now().Unix()
+	err := f.rename(from, f.path(k))
+	known := proof{at: now}
+	if err == nil {
+		var markErr error
+		if known.mark, markErr = markOf(f.path(k)); markErr != nil {
+			known = proof{}
+		}
+	}
+	if err != nil {
+		f.abort(k)
+		return err
+	}
+	f.admitted(k, f.layout.cost(k), now, known)
+	return nil
+}
+
+// settleAgain disposes of from for a k that is there, and pinned by the caller.
+func (f *files[K]) settleAgain(k K, from string, replace bool) error {
+	var err error
+	if replace {
+		err = f.rename(from, f.path(k))
+	} else {
+		err = os.Remove(from)
+	}
+	if err != nil {
+		f.unpin(k)
+		return err
+	}
+	f.use([]K{k})
+	f.release(f.layout.cost(k))
+	return nil
+}
+
+// rename moves from to path, whose folder it creates when it is the first there.
+func (f *files[K]) rename(from, path string) error {
+	return f.withRoom(1, func() error {
+		err := os.Rename(from, path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		return os.Rename(from, path)
+	})
+}

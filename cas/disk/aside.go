@@ -1,0 +1,159 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// The bounds of what is kept aside, which is beside the bound of the store.
+const (
+	maxAsideFiles = 64
+	maxAsideBytes = 1 << 30 // and at most a hundredth of the store's bound
+)
+
+// aside keeps damaged files for the operator in a folder, the oldest going first. A name
+// is the time in Unix nanoseconds and the blob it was kept for.
+type aside struct {
+	dir      string
+	maxBytes int64
+	log      *zap.Logger
+
+	mu    sync.Mutex // held for moving and removing files: damage is rare
+	kept  []asideFile
+	bytes int64 // of kept
+	count int64 // of damaged files since the start
+	last  int64 // time in the name of the latest
+}
+
+type asideFile struct {
+	name  string
+	bytes int64
+}
+
+// openAside opens the folder, if there is one. It is made when it is needed.
+func openAside(dir string, maxBytes int64, log *zap.Logger) (*aside, error) {
+	a := &aside{dir: dir, maxBytes: maxBytes, log: log}
+	entries, err := os.ReadDir(dir) // in the order of their names
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		at, _, _ := strings.Cut(e.Name(), "-")
+		info, err := e.Info()
+		if n, parseErr := strconv.ParseInt(at, 10, 64); err != nil || parseErr != nil || n <= 0 {
+			continue // somebody else's
+		}
+		a.kept = append(a.kept, asideFile{e.Name(), info.Size()})
+		a.bytes += info.Size()
+	}
+	a.trim()
+	return a, nil
+}
+
+// take moves the damaged file of d to the folder.
+func (a *aside) take(d digest.Digest, path, found string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count++
+	device := deviceOf(path)
+	a.last = max(a.last+1, time.Now().UnixNano())
+	f := asideFile{name: fmt.Sprintf("%d-%s-%s-%d", a.last, d.Function(), d.Hash(), d.SizeBytes())}
+	kept := filepath.Join(a.dir, f.name)
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if f.bytes = st.Size; err == nil && f.bytes <= a.maxBytes {
+		err = os.MkdirAll(a.dir, 0o700)
+		if err == nil {
+			err = os.Rename(path, kept)
+		}
+	} else if err == nil {
+		err = errors.New("it is larger than what is kept")
+	}
+	if err == nil {
+		a.kept = append(a.kept, f)
+		a.bytes += f.bytes
+		a.trim()
+	} else {
+		kept = ""
+		if removeErr := os.RemoveAll(path); removeErr != nil {
+			a.log.Error("cannot remove a damaged file from the store", zap.Error(removeErr))
+		}
+	}
+	a.log.Warn("a blob in the store is damaged",
+		zap.Stringer("digest", d), zap.String("file", path), zap.String("device", device),
+		zap.String("it", found), zap.String("kept_as", kept), zap.NamedError("not_kept", err))
+}
+
+// miss tells of blobs whose files somebody has removed from a folder. They count as damaged.
+func (a *aside) miss(ds []digest.Digest, folder string) {
+	if len(ds) == 0 {
+		return
+	}
+	const most = 5 // named in the log
+	var names []string
+	for _, d := range ds[:min(len(ds), most)] {
+		names = append(names, d.String())
+	}
+	a.mu.Lock()
+	a.count += int64(len(ds))
+	a.mu.Unlock()
+	a.log.Warn("files of blobs are gone from the store; the blobs are missing from now on", zap.Int("blobs", len(ds)),
+		zap.Strings("digests", names), zap.String("folder", folder), zap.String("device", deviceOf(folder)))
+}
+
+// trim removes the oldest files until the rest is within the bounds.
+func (a *aside) trim() {
+	for len(a.kept) > maxAsideFiles || a.bytes > a.maxBytes {
+		oldest := a.kept[0]
+		if err := os.RemoveAll(filepath.Join(a.dir, oldest.name)); err != nil {
+			a.log.Error("cannot remove a damaged file from the store", zap.Error(err))
+		}
+		a.kept = a.kept[1:]
+		a.bytes -= oldest.bytes
+	}
+}
+
+// stats returns how many files were damaged since the start, and what is kept.
+func (a *aside) stats() (damaged, files, bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count, int64(len(a.kept)), a.bytes
+}
+
+// deviceOf names what the folder of path lies on: the source, type and number of the
+// mount with the longest path, of those that the kernel shows.
+func deviceOf(path string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Dir(path), &st); err != nil {
+		return "unknown"
+	}
+	number := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	device, longest := number, -1
+	for line := range strings.Lines(string(mounts)) {
+		// proc_pid_mountinfo(5): id, parent, number, root, mount point, options, optional
+		// fields, "-", type, source, options.
+		before, after, _ := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 2 || left[2] != number {
+			continue
+		}
+		point := strings.TrimSuffix(left[4], "/")
+		if (path == point || strings.HasPrefix(path, point+"/")) && len(point) > longest {
+			device, longest = right[1]+" ("+right[0]+", "+number+")", len(point)
+		}
+	}
+	return device
+}

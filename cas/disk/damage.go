@@ -1,0 +1,36 @@
+package disk
+
+// maxDamage bounds how many damaged files an index remembers.
+const maxDamage = 1 << 14
+
+// damage remembers which keys had files that were damaged, the latest ones: who read
+// such a file asks later, when the key may have a good one again.
+type damage[K comparable] struct {
+	count  uint64 // of all since the start
+	forgot uint64 // how many of them, the oldest, are not remembered
+	last   map[K]uint64
+	order  []K // of those remembered, a key as often as it was added
+}
+
+func (m *damage[K]) add(k K) {
+	if m.last == nil {
+		m.last = map[K]uint64{}
+	}
+	m.count++
+	m.last[k] = m.count
+	m.order = append(m.order, k)
+	if len(m.order) <= maxDamage {
+		return
+	}
+	m.forgot++
+	if m.last[m.order[0]] == m.forgot {
+		delete(m.last, m.order[0])
+	}
+	m.order = m.order[1:]
+}
+
+// since reports whether a file of k was damaged after so many others were. When that is
+// not known any more, the answer is that of all keys that may have been.
+func (m *damage[K]) since(k K, count uint64) bool {
+	return m.last[k] > count || m.forgot > count
+}

@@ -1,0 +1,61 @@
+package disk
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestDamageRemembersTheLatest compares it with a plain list of all that happened.
+func TestDamageRemembersTheLatest(t *testing.T) {
+	random := rand.New(rand.NewPCG(16, 1))
+	var m damage[int]
+	var all []int
+	for range 3 * maxDamage {
+		k := random.IntN(2 * maxDamage)
+		m.add(k)
+		all = append(all, k)
+	}
+	if len(m.last) > maxDamage || len(m.order) != maxDamage {
+		t.Errorf("%d keys and %d entries are kept", len(m.last), len(m.order))
+	}
+	last := map[int]int{}
+	for i, k := range all {
+		last[k] = i + 1
+	}
+	for range 1000 {
+		k, count := random.IntN(2*maxDamage), random.IntN(len(all)+1)
+		want := last[k] > count || count < len(all)-maxDamage // in doubt it was
+		if got := m.since(k, uint64(count)); got != want {
+			t.Fatalf("since(%d, %d): %t", k, count, got)
+		}
+	}
+}
+
+// TestIndexTellsFilesOfAKeyApart: no two files that a key had share a generation, and what
+// is known of one is not said of the next.
+func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
+	x := newIndex[byte](10, 0)
+	seen := map[uint64]bool{}
+	for i := range 20 {
+		if _, ok := x.reserve(1); !ok {
+			t.Fatal("no room")
+		}
+		x.admit(1)
+		x.finish(1, 1, 0)
+		e := x.lookup(1)
+		if seen[e.generation] || e.generation == 0 || e.proof != (proof{}) {
+			t.Fatalf("generation %d again, or %+v is known", e.generation, e.proof)
+		}
+		seen[e.generation] = true
+		e.proof = proof{1, 2}
+		if i%2 == 0 {
+			x.drop(1)
+		} else {
+			x.evict(1)
+		}
+		x.gone(1)
+		if x.damaged.since(1, uint64((i+1)/2)) != (i%2 == 0) {
+			t.Errorf("step %d: %+v", i, x.damaged)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas"
+)
+
+// A layout says how the files of a folder are named and counted.
+type layout[K comparable] struct {
+	groups []string       // the folders right below, each with one folder per first hash byte
+	path   func(K) string // relative to the folder: group/xx/name
+	// parse is the inverse of path; ok is false for a name that path never makes.
+	parse func(path string) (k K, ok bool)
+	// whole reports whether a file of that many bytes can be the one of k.
+	whole func(k K, bytes int64) bool
+	// right reports whether these are the bytes of k. Nil: who reads them sees it.
+	right func(k K, r io.Reader) bool
+	cost  func(K) int64
+}
+
+// files is a bounded folder of files that never change, named by a key: what
+// Store and Actions have in common. The folder is locked against other
+// processes. What it holds is in its ledger.
+type files[K comparable] struct {
+	dir    string
+	layout layout[K]
+	log    *zap.Logger
+	lock   *os.File
+	serial atomic.Int64 // names temporary files; they are removed at the start
+	// setAside takes a damaged file out of its place. Nil: it is removed.
+	setAside func(k K, path, found string)
+
+	ledger[K]
+}
+
+func (f *files[K]) path(k K) string { return filepath.Join(f.dir, f.layout.path(k)) }
+
+func (f *files[K]) tempDir() string { return filepath.Join(f.dir, "tmp") }
+
+// close lets another process have the folder.
+func (f *files[K]) close() error {
+	if !f.end() {
+		return nil
+	}
+	return f.lock.Close()
+}
+
+// useChunk is how many keys are looked up in one hold of the lock.
+const useChunk = 256
+
+// use counts as a use of each of ks and returns those that are not there.
+func (f *files[K]) use(ks []K) (missing []K) {
+	now := time.Now()
+	for len(ks) > 0 {
+		chunk := ks[:min(len(ks), useChunk)]
+		ks = ks[len(chunk):]
+		lost, stamps := f.touch(chunk, now.Unix())
+		missing = append(missing, lost...)
+		for _, k := range stamps {
+			f.stamp(k, now)
+		}
+	}
+	return missing
+}
+
+// stamp records the time of use in the file itself, for the next start. A file
+// evicted meanwhile is not there; that, and any other failure, only costs order.
+func (f *files[K]) stamp(k K, now time.Time) {
+	before, _ := markOf(f.path(k))
+	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.log.Warn("cannot record the use of a file", zap.Error(err))
+	}
+	after, _ := markOf(f.path(k)) // of a file that is gone nobody asks
+	f.restamped(k, before, after)
+}
+
+// open opens the file of k for reading, which counts as a use, and tells its generation.
+// A file that is gone or has the wrong size is dropped and reported as ErrNotFound.
+func (f *files[K]) open(k K) (file *os.File, generation uint64, err error) {
+	f.use([]K{k})
+	generation, ok := f.pinFile(k)
+	if !ok {
+		return nil, 0, cas.ErrNotFound
+	}
+	defer f.unpin(k)
+	file, wrong, err := f.openWhole(k)
+	if wrong != "" {
+		f.drop(k, generation, wrong)
+		return nil, 0, cas.ErrNotFound
+	}
+	return file, generation, err
+}
+
+// peek opens the file of k for reading, which does not count as a use and does not keep it from being
+// evicted. It is never one that is being written.
+func (f *files[K]) peek(k K) (*os.File, error) {
+	if !f.contains(k) {
+		return nil, cas.ErrNotFound
+	}
+	file, wrong, err := f.openWhole(k)
+	if wrong != "" {
+		return nil, cas.ErrNotFound
+	}
+	return file, err
+}
+
+// openWhole opens the file of k for reading, or says what is wrong with it.
+func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
+	// Nonblocking, so that what is no file does not hold anybody up.
+	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil, "is gone or replaced", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() && f.layout.whole(k, info.Size()) {
+		return file, "", nil
+	}
+	_ = file.Close()
+	if err != nil {
+		return nil, "", err
+	}
+	return nil, "has the wrong size", nil
+}
+
+// read returns the size bytes of the file of k, and its mark before they were read. It
+// does what open does and reads, with fewer system calls; it is for small files.
+func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
+	f.use([]K{k})
+	generation, ok := f.pinFile(k)
+	if !ok {
+		return nil, 0, cas.ErrNotFound
+	}
+	defer f.unpin(k)
+	path := f.path(k)
+	// Nonblocking, so that what is no file does not hold anybody up.
+	fd, err := ignoringEINTR(func() (int, error) {
+		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) {
+		f.drop(k, generation, "is gone or replaced")
+		return nil, 0, cas.ErrNotFound
+	}
+	if err != nil {
+		return nil, 0, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	b := make([]byte, size+1) // one more, to see that there are no more
+	n := 0
+	for n < len(b) {
+		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
+		if err != nil {
+			f.drop(k, generation, fmt.Sprintf("cannot be read: %v", err))
+			return nil, 0, cas.ErrNotFound
+		}
+		if m == 0 {
+			break
+		}
+		n += m
+	}
+	if int64(n) != size {
+		f.drop(k, generation, "has the wrong size")
+		return nil, 0, cas.ErrNotFound
+	}
+	return b[:n:n], mark(&st), nil
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// drop forgets k if its file, which is damaged, still is the one of that generation, and
+// sets the file aside or removes it. It reports whether it was.
+func (f *files[K]) drop(k K, generation uint64, why string) bool {
+	if !f.leave(k, generation) {
+		return false
+	}
+	if f.setAside == nil {
+		f.log.Warn("dropped a file that "+why, zap.String("path", f.path(k)))
+		f.remove([]K{k})
+		return true
+	}
+	f.setAside(k, f.path(k), why)
+	f.gone(k)
+	return true
+}
+
+// remove removes the files of keys that are leaving.
+func (f *files[K]) remove(ks []K) {
+	for _, k := range ks {
+		found := f.damageOf(k)
+		if found != "" {
+			f.setAside(k, f.path(k), found)
+		} else if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.log.Error("cannot remove a file from the store", zap.Error(err))
+		}
+		if found != "" {
+			f.noteDamage([]K{k})
+		}
+		f.gone(k)
+	}
+}
+
+// damageOf says what is wrong with the file of k, which is leaving: for those who used it
+// this is the last occasion. It is read only if it was changed after it had been verified.
+func (f *files[K]) damageOf(k K) string {
+	if f.setAside == nil {
+		return ""
+	}
+	known := f.leaving(k)
+	m, err := markOf(f.path(k))
+	if known.at == 0 || err == nil && m == known.mark {
+		return ""
+	}
+	file, found, err := f.openWhole(k)
+	if err != nil || found != "" {
+		return found
+	}
+	defer file.Close()
+	if !f.layout.right(k, file) {
+		return "has other bytes than when it was verified"
+	}
+	return ""
+}

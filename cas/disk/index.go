@@ -1,0 +1,273 @@
+package disk
+
+import "github.com/forerunner-build/forerunner/cas/holders"
+
+// An index knows which files a bounded folder holds and decides which of them
+// goes when room is needed: the one unused for longest that nobody has pinned.
+// It does no I/O, reads no clock and takes no lock; files guards it with a mutex
+// and acts on what it says.
+//
+// Files cannot appear and vanish under a lock, so an entry passes through two
+// states that are seen by writers only: arriving while its file is renamed into
+// place, and leaving while its file is removed. At any moment at most one caller
+// changes the file of a key.
+type index[K comparable] struct {
+	max     int64
+	entries map[K]*entry[K]
+	// idle is the ring of present entries without pins, idle.next being the one
+	// used last and idle.prev the one to evict first.
+	idle entry[K]
+
+	present  int64 // cost of all present entries
+	pinned   int64 // cost of the present entries that have pins
+	reserved int64 // cost of what is being written
+	count    int64 // present entries
+
+	generation uint64 // of the file that came last
+	damaged    damage[K]
+
+	// left is told of each entry that leaves and has holders. Nil: none has.
+	left func(K, *holders.Set)
+
+	evicted     int64 // entries that had to go since the start
+	evictedCost int64
+	// What use found, and did not find.
+	hits, misses int64
+}
+
+type entry[K comparable] struct {
+	key   K
+	cost  int64
+	pins  int32
+	state state
+	// stamping: the store is changing the mark of the file.
+	stamping bool
+	// strange counts how often a verification found the file changed, and not by the store: nobody
+	// knows what was read of it in between.
+	strange uint16
+	// stamped is the modification time of the file in Unix seconds, as far as
+	// known: what is left of the order of use after a restart.
+	stamped int64
+	// generation tells the file from all others that had or will have the key's place.
+	generation uint64
+	proof      proof
+	// holders are the instance names that have a blob; nil: none, or nobody asks.
+	holders *holders.Set
+	// settled is closed when arriving or leaving ends, and nil otherwise.
+	settled    chan struct{}
+	prev, next *entry[K] // in the ring; nil outside it
+}
+
+type state uint8
+
+const (
+	absent   state = iota // no file; the entry exists because of its pins
+	arriving              // its file is being renamed into place
+	present               // the only state that readers see
+	leaving               // its file is being removed
+)
+
+// A proof says that the bytes of a file were hashed, and are those of its key.
+type proof struct {
+	at   int64  // Unix seconds; 0: they were not
+	mark uint64 // the mark of the file then, or, if at is 0, of the file that was found
+}
+
+// stampEvery is how many seconds the modification time of a used file may lag.
+const stampEvery = 3600
+
+// newIndex returns an empty index with memory for so many entries.
+func newIndex[K comparable](maxCost int64, entries int) *index[K] {
+	x := &index[K]{max: maxCost, entries: make(map[K]*entry[K], entries)}
+	x.idle.prev, x.idle.next = &x.idle, &x.idle
+	return x
+}
+
+func (x *index[K]) lookup(k K) *entry[K] {
+	if e := x.entries[k]; e != nil && e.state == present {
+		return e
+	}
+	return nil
+}
+
+// use marks k as used now. stamp asks the caller to set the file's modification
+// time.
+func (x *index[K]) use(k K, now int64) (hit, stamp bool) {
+	e := x.lookup(k)
+	if e == nil {
+		x.misses++
+		return false, false
+	}
+	x.hits++
+	if e.pins == 0 {
+		x.unlink(e)
+		x.link(e)
+	}
+	if now-e.stamped < stampEvery {
+		return true, false
+	}
+	e.stamped = now
+	return true, true
+}
+
+// pin keeps k from being evicted until unpin is called as often as pin returned
+// true.
+func (x *index[K]) pin(k K) bool {
+	e := x.lookup(k)
+	if e == nil {
+		return false
+	}
+	if e.pins == 0 {
+		x.unlink(e)
+		x.pinned += e.cost
+	}
+	e.pins++
+	return true
+}
+
+// unpin takes one pin back, which counts as a use.
+func (x *index[K]) unpin(k K) {
+	e := x.entries[k]
+	if e == nil || e.pins == 0 {
+		panic("cas: unpin without a pin")
+	}
+	if e.pins--; e.pins > 0 {
+		return
+	}
+	switch e.state {
+	case present:
+		x.pinned -= e.cost
+		x.link(e)
+	case absent:
+		delete(x.entries, k)
+	}
+}
+
+// reserve sets cost aside for a file to be written. The caller removes the files
+// of the victims and calls gone for each, then finish or release. Without ok
+// nothing has changed: the room cannot be made.
+func (x *index[K]) reserve(cost int64) (victims []K, ok bool) {
+	// Two subtractions, for cost is a stranger's number and may be near the largest.
+	over := cost - (x.max - x.present - x.reserved)
+	if cost > x.max || over > x.present-x.pinned {
+		return nil, false
+	}
+	victims = x.evict(over)
+	x.reserved += cost
+	return victims, true
+}
+
+// release gives back what reserve set aside.
+func (x *index[K]) release(cost int64) { x.reserved -= cost }
+
+// evict makes entries leave until their cost is at least the given one or none
+// is left that may go. The caller removes their files and calls gone for each.
+func (x *index[K]) evict(cost int64) (victims []K) {
+	for cost > 0 && x.idle.prev != &x.idle {
+		e := x.idle.prev
+		cost -= e.cost
+		x.evicted++
+		x.evictedCost += e.cost
+		victims = append(victims, e.key)
+		x.leave(e)
+	}
+	return victims
+}
+
+// drop makes k leave although it may have pins, for its file turned out to be
+// damaged. After true the caller removes the file and calls gone.
+func (x *index[K]) drop(k K) bool {
+	e := x.lookup(k)
+	if e == nil {
+		return false
+	}
+	x.leave(e)
+	x.damaged.add(k)
+	return true
+}
+
+func (x *index[K]) leave(e *entry[K]) {
+	if e.pins > 0 {
+		x.pinned -= e.cost
+	} else {
+		x.unlink(e)
+	}
+	x.present -= e.cost
+	x.count--
+	e.state, e.settled = leaving, make(chan struct{})
+	if e.holders != nil {
+		x.left(e.key, e.holders)
+		e.holders = nil
+	}
+}
+
+// gone ends the leaving of k.
+func (x *index[K]) gone(k K) { x.settleAbsent(x.entries[k]) }
+
+// admit lets the caller bring the file of k. When another caller is changing it
+// now, wait is a channel to wait on before asking again; when it is present
+// already, exists is true; otherwise the caller moves the file into place and
+// then calls finish or abort.
+func (x *index[K]) admit(k K) (wait <-chan struct{}, exists bool) {
+	e := x.entries[k]
+	if e == nil {
+		e = &entry[K]{key: k}
+		x.entries[k] = e
+	}
+	switch e.state {
+	case present:
+		return nil, true
+	case arriving, leaving:
+		return e.settled, false
+	}
+	e.state, e.settled = arriving, make(chan struct{})
+	return nil, false
+}
+
+// finish ends the arrival of k, whose cost was reserved.
+func (x *index[K]) finish(k K, cost, now int64) {
+	e := x.entries[k]
+	close(e.settled)
+	e.state, e.settled, e.cost, e.stamped = present, nil, cost, now
+	x.generation++
+	e.generation, e.proof, e.strange = x.generation, proof{}, 0
+	x.reserved -= cost
+	x.present += cost
+	x.count++
+	if e.pins > 0 {
+		x.pinned += cost
+	} else {
+		x.link(e)
+	}
+}
+
+// abort ends the arrival of k without a file. What was reserved stays reserved.
+func (x *index[K]) abort(k K) { x.settleAbsent(x.entries[k]) }
+
+func (x *index[K]) settleAbsent(e *entry[K]) {
+	close(e.settled)
+	e.state, e.settled = absent, nil
+	if e.pins == 0 {
+		delete(x.entries, e.key)
+	}
+}
+
+// load adds a file found on disk as the one used last, whatever the bound.
+func (x *index[K]) load(k K, cost, stamped int64) {
+	x.generation++
+	e := &entry[K]{key: k, cost: cost, state: present, stamped: stamped, generation: x.generation}
+	x.entries[k] = e
+	x.present += cost
+	x.count++
+	x.link(e)
+}
+
+func (x *index[K]) link(e *entry[K]) {
+	e.prev, e.next = &x.idle, x.idle.next
+	e.prev.next, e.next.prev = e, e
+}
+
+func (x *index[K]) unlink(e *entry[K]) {
+	e.prev.next, e.next.prev = e.next, e.prev
+	e.prev, e.next = nil, nil
+}

@@ -1,0 +1,386 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas"
+)
+
+// A ledger is an index with its lock: what is known of the files of a folder, for all who
+// bring, use and remove them at the same time. It looks and decides only. It does no I/O, so
+// its lock is never held during any; files acts on what it says.
+type ledger[K comparable] struct {
+	mu     sync.Mutex
+	index  *index[K] // guarded by mu
+	closed bool      // guarded by mu
+	proved bool      // guarded by mu; proofs have changed since this was set to false
+}
+
+// end has nothing be found any more. It reports whether that is news.
+func (l *ledger[K]) end() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.closed
+	l.closed = true
+	return !was
+}
+
+// contains reports whether k is there, without counting as a use.
+func (l *ledger[K]) contains(k K) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.closed && l.index.lookup(k) != nil
+}
+
+// touch counts as a use of each of ks at that time, in Unix seconds. It returns those that are not
+// there, and those whose files are to be stamped with it.
+func (l *ledger[K]) touch(ks []K, now int64) (missing, stamps []K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range ks {
+		var hit, stamp bool
+		if !l.closed {
+			hit, stamp = l.index.use(k, now)
+		}
+		if !hit {
+			missing = append(missing, k)
+		}
+		if stamp {
+			l.index.entries[k].stamping = true
+			stamps = append(stamps, k)
+		}
+	}
+	return missing, stamps
+}
+
+// look tells the generation of the file of k and what is known of it. Other than a pin it does not count as
+// a use: a walk over all files leaves their order as it is, and keeps none from being evicted.
+func (l *ledger[K]) look(k K) (generation uint64, p proof, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.index.lookup(k)
+	if l.closed || e == nil {
+		return 0, proof{}, false
+	}
+	return e.generation, e.proof, true
+}
+
+// holds returns how many files there are, and what they cost.
+func (l *ledger[K]) holds() (count, cost int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.count, l.index.present
+}
+
+// pin keeps k from being evicted until unpin is called as often.
+func (l *ledger[K]) pin(k K) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.closed && l.index.pin(k)
+}
+
+// pinFile pins k and tells which generation of its files that is.
+func (l *ledger[K]) pinFile(k K) (generation uint64, ok bool) {
+	generation, _, ok = l.pinProof(k)
+	return generation, ok
+}
+
+// pinProof pins k and tells which generation of its files that is, and what is known of
+// that one.
+func (l *ledger[K]) pinProof(k K) (generation uint64, p proof, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.index.pin(k) {
+		return 0, proof{}, false
+	}
+	e := l.index.entries[k]
+	return e.generation, e.proof, true
+}
+
+func (l *ledger[K]) unpin(k K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index.unpin(k)
+}
+
+// has reports whether the file of k is the one of that generation.
+func (l *ledger[K]) has(k K, generation uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.index.lookup(k)
+	return e != nil && e.generation == generation
+}
+
+// prove notes what is known of the file of k, if it still is the one of that generation.
+func (l *ledger[K]) prove(k K, generation uint64, p proof) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.index.lookup(k); e != nil && e.generation == generation {
+		e.prove(p)
+		l.proved = true
+	}
+}
+
+// prove notes what was found out about the file of e.
+func (e *entry[K]) prove(p proof) {
+	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
+		e.strange++
+	}
+	e.proof = p
+}
+
+// strange returns how often the file of k was found changed by others than the store, if it still is
+// the one of that generation, or that is 0.
+func (l *ledger[K]) strange(k K, generation uint64) (times uint16, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.index.lookup(k)
+	if e == nil || generation != 0 && e.generation != generation {
+		return 0, false
+	}
+	return e.strange, true
+}
+
+// proveRead notes what is known of a file of k that somebody has read. If it is not the one that k has now,
+// the mark tells. What is known already and not older by so many seconds stays.
+func (l *ledger[K]) proveRead(k K, p proof, again int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.index.lookup(k); e != nil && (e.proof.mark != p.mark || p.at-e.proof.at > again) {
+		e.prove(p)
+		l.proved = true
+	}
+}
+
+// restamped says that the store is done with changing the file of k, whose mark was before and is
+// after that; 0: it is not known.
+func (l *ledger[K]) restamped(k K, before, after uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.index.lookup(k)
+	if e == nil {
+		return
+	}
+	e.stamping = false
+	if after != 0 && e.proof.mark == before {
+		e.proof.mark, l.proved = after, true
+	}
+}
+
+// believe takes over those of notes whose keys have the files that they are about, and have not been
+// verified meanwhile. It returns how many these are.
+func (l *ledger[K]) believe(notes []proven[K]) (count int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range notes {
+		if e := l.index.lookup(n.key); e != nil && e.proof.at == 0 && e.proof.mark == n.proof.mark {
+			e.proof = n.proof
+			count++
+		}
+	}
+	return count
+}
+
+// haveProved reports whether proofs have changed since it was called last, unless the ledger has ended.
+func (l *ledger[K]) haveProved() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changed := l.proved && !l.closed
+	l.proved = false
+	return changed
+}
+
+// proven is a file that was verified.
+type proven[K comparable] struct {
+	key   K
+	proof proof
+}
+
+// proofs yields what is known of all files that were verified, as walk does.
+func (l *ledger[K]) proofs(n int) iter.Seq[[]proven[K]] {
+	return walk(l, n, func(e *entry[K]) (proven[K], bool) {
+		return proven[K]{e.key, e.proof}, e.state == present && e.proof.at != 0
+	})
+}
+
+// walk yields what pick makes of the entries of l and wants, of up to n entries at a time. The lock is held
+// for so many and not while they are yielded. What comes and goes meanwhile may be among them or not. The
+// slice is overwritten by the next one.
+func walk[K comparable, T any](l *ledger[K], n int, pick func(*entry[K]) (T, bool)) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		chunk, looked := make([]T, 0, n), 0
+		l.mu.Lock()
+		for _, e := range l.index.entries {
+			if one, wanted := pick(e); wanted {
+				chunk = append(chunk, one)
+			}
+			if looked++; looked%n != 0 {
+				continue
+			}
+			// A map may change while it is walked, if not at the same time.
+			l.mu.Unlock()
+			if !yield(chunk) {
+				return
+			}
+			chunk = chunk[:0]
+			l.mu.Lock()
+		}
+		l.mu.Unlock()
+		yield(chunk)
+	}
+}
+
+// noteDamage notes that files of ks were damaged, which are none of the index's.
+func (l *ledger[K]) noteDamage(ks []K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range ks {
+		l.index.damaged.add(k)
+	}
+}
+
+// damages returns how many files were damaged since the start.
+func (l *ledger[K]) damages() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.damaged.count
+}
+
+// damagedSince returns those of ks that had a damaged file after so many others had.
+func (l *ledger[K]) damagedSince(ks []K, count uint64) (damaged []K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range ks {
+		if l.index.damaged.since(k, count) {
+			damaged = append(damaged, k)
+		}
+	}
+	return damaged
+}
+
+// leave has k leave if its file, which is damaged, still is the one of that generation. After true the caller
+// takes the file away and calls gone.
+func (l *ledger[K]) leave(k K, generation uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.index.lookup(k)
+	return e != nil && e.generation == generation && l.index.drop(k)
+}
+
+// leaving returns what is known of the file of k, which is leaving.
+func (l *ledger[K]) leaving(k K) proof {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.entries[k].proof
+}
+
+// gone says that the file of k, which was leaving, is not in its place any more.
+func (l *ledger[K]) gone(k K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index.gone(k)
+}
+
+// left waits until k is not leaving any more, and reports whether it was.
+func (l *ledger[K]) left(ctx context.Context, k K) (bool, error) {
+	l.mu.Lock()
+	var settled <-chan struct{}
+	if e := l.index.entries[k]; e != nil && e.state == leaving {
+		settled = e.settled
+	}
+	l.mu.Unlock()
+	if settled == nil {
+		return false, nil
+	}
+	select {
+	case <-settled:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// fits says why a file of that cost can never be put.
+func (l *ledger[K]) fits(cost int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cost > l.index.max {
+		return &cas.NeverFitsError{MaxBytes: l.index.max}
+	}
+	return nil
+}
+
+// claim sets cost aside for a file, or a part of one, once the victims are gone, which the caller removes. admitted,
+// or release, ends that.
+func (l *ledger[K]) claim(cost int64) (victims []K, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, fs.ErrClosed
+	}
+	victims, ok := l.index.reserve(cost)
+	if !ok {
+		err = fmt.Errorf("%w: %d wanted, of %d are %d in use and %d being written",
+			cas.ErrNoSpace, cost, l.index.max, l.index.pinned, l.index.reserved)
+	}
+	return victims, err
+}
+
+// release gives back what claim set aside.
+func (l *ledger[K]) release(cost int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index.release(cost)
+}
+
+// evict makes files leave that cost that much together, as far as there are any that may go, or
+// share of all if that is more; 0 is none. The caller removes them. made is what they cost.
+func (l *ledger[K]) evict(cost, share int64) (victims []K, made int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if share > 0 {
+		cost = max(cost, l.index.present/share)
+	}
+	before := l.index.evictedCost
+	victims = l.index.evict(cost)
+	return victims, l.index.evictedCost - before
+}
+
+// bound sets the bound. The caller removes the victims.
+func (l *ledger[K]) bound(maxCost int64) (victims []K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index.max = maxCost
+	return l.index.evict(l.index.present - maxCost)
+}
+
+// admit lets the caller bring the file of k, as index.admit does, or pins the one that is there.
+func (l *ledger[K]) admit(k K) (wait <-chan struct{}, exists bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wait, exists = l.index.admit(k)
+	if exists {
+		l.index.pin(k)
+	}
+	return wait, exists
+}
+
+// admitted says that the file of k, whose cost was claimed, is in its place, and pins it.
+func (l *ledger[K]) admitted(k K, cost, now int64, p proof) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index.finish(k, cost, now)
+	l.index.entries[k].proof, l.proved = p, true
+	l.index.pin(k)
+}
+
+// abort says that the file of k, which was admitted, does not come.
+func (l *ledger[K]) abort(k K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index.abort(k)
+}

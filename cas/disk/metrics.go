@@ -1,0 +1,56 @@
+package disk
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// storeMetrics tells what Stats does, when it is asked.
+type storeMetrics struct {
+	store                            *Store
+	bytes, maxBytes, blobs           *prometheus.Desc
+	lookups, evictions, evictedBytes *prometheus.Desc
+	verified, verifiedBytes          *prometheus.Desc
+	damaged, aside, asideBytes       *prometheus.Desc
+}
+
+func newStoreMetrics(s *Store) *storeMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("forerunner_store_"+name, help, labels, nil)
+	}
+	return &storeMetrics{
+		store:        s,
+		bytes:        desc("bytes", "Sum of the sizes of the blobs in the store."),
+		maxBytes:     desc("max_bytes", "What that may be at most."),
+		blobs:        desc("blobs", "Blobs in the store."),
+		lookups:      desc("lookups_total", "Blobs that were looked for, by result: hit, miss.", "result"),
+		evictions:    desc("evictions_total", "Blobs that had to go to make room."),
+		evictedBytes: desc("evicted_bytes_total", "Bytes of those."),
+
+		verified:      desc("verified_total", "Blobs that were in the store and were read and hashed."),
+		verifiedBytes: desc("verified_bytes_total", "Bytes of those."),
+		damaged:       desc("damaged_total", "Blobs in the store that turned out to be damaged."),
+		aside:         desc("aside_blobs", "Damaged blobs that are kept aside."),
+		asideBytes:    desc("aside_bytes", "Bytes of those."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *storeMetrics) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, c) }
+
+// Collect implements prometheus.Collector.
+func (m *storeMetrics) Collect(c chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, value int64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, kind, float64(value), labels...)
+	}
+	s := m.store.Stats()
+	send(m.bytes, prometheus.GaugeValue, s.Bytes)
+	send(m.maxBytes, prometheus.GaugeValue, s.MaxBytes)
+	send(m.blobs, prometheus.GaugeValue, s.Blobs)
+	send(m.lookups, prometheus.CounterValue, s.Hits, "hit")
+	send(m.lookups, prometheus.CounterValue, s.Misses, "miss")
+	send(m.evictions, prometheus.CounterValue, s.EvictedBlobs)
+	send(m.evictedBytes, prometheus.CounterValue, s.EvictedBytes)
+	send(m.verified, prometheus.CounterValue, s.VerifiedBlobs)
+	send(m.verifiedBytes, prometheus.CounterValue, s.VerifiedBytes)
+	send(m.damaged, prometheus.CounterValue, s.DamagedBlobs)
+	send(m.aside, prometheus.GaugeValue, s.AsideBlobs)
+	send(m.asideBytes, prometheus.GaugeValue, s.AsideBytes)
+}

@@ -1,0 +1,194 @@
+package disk
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// notesEvery is how often what was verified is written down.
+const notesEvery = 10 * time.Minute
+
+// notes keep over a restart of the program which blobs were verified, when, and the marks
+// of their files then: in one file, which is written anew and renamed. They are believed
+// if they are whole and were written since the machine was started by this very program.
+//
+// The file has a heading in lines of text, a record for each blob, and a SHA-256 of all
+// that. A record is the digest function, the hash, and the size, the time in Unix seconds
+// and the mark, with eight bytes each in little endian.
+type notes struct {
+	files *files[digest.Digest]
+	path  string
+	log   *zap.Logger
+
+	loading sync.WaitGroup // nothing is written before all is loaded
+	writing sync.Mutex     // held while the file is written; before files.mu
+	mu      sync.Mutex
+	timer   *time.Timer // guarded by mu; of the next write
+	closed  bool        // guarded by mu
+}
+
+const noteBytes = 1 + digest.HashSize + 3*8
+
+// notesChunk is how many blobs are looked at in one hold of the store's lock.
+const notesChunk = 1024
+
+// notesHeading is what notes begin with that are to be believed, and empty if none can be.
+func notesHeading() string {
+	boot := bootID()
+	program, err := programID()
+	if boot == "" || err != nil {
+		return ""
+	}
+	return "forerunner verified blobs 1\n" + boot + "\n" + program + "\n"
+}
+
+// programID tells the file of this program from all others on this machine.
+func programID() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	m, err := markOfOpen(f.Fd())
+	return fmt.Sprintf("%016x", m), err
+}
+
+// load tells the store what is noted. Why notes are not believed is of no interest to
+// anybody: the blobs are verified when they are used.
+func (n *notes) load() (blobs int) {
+	heading := notesHeading()
+	b, err := os.ReadFile(n.path)
+	if err != nil || heading == "" || len(b) < len(heading)+sha256.Size {
+		return 0
+	}
+	whole, sum := b[:len(b)-sha256.Size], b[len(b)-sha256.Size:]
+	records, ours := bytes.CutPrefix(whole, []byte(heading))
+	if got := sha256.Sum256(whole); !ours || !bytes.Equal(got[:], sum) {
+		return 0
+	}
+	for len(records) >= noteBytes {
+		chunk := records[:min(len(records)/noteBytes, notesChunk)*noteBytes]
+		records = records[len(chunk):]
+		blobs += n.believe(chunk)
+	}
+	return blobs
+}
+
+// believe has the store take over records.
+func (n *notes) believe(records []byte) (blobs int) {
+	some := make([]proven[digest.Digest], 0, len(records)/noteBytes)
+	for ; len(records) > 0; records = records[noteBytes:] {
+		if d, known, err := parseNote(records[:noteBytes]); err == nil {
+			some = append(some, proven[digest.Digest]{d, known})
+		}
+	}
+	return n.files.believe(some)
+}
+
+func appendNote(b []byte, d digest.Digest, p proof) []byte {
+	b = d.AppendHash(append(b, byte(d.Function())))
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.SizeBytes()))
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.at))
+	return binary.LittleEndian.AppendUint64(b, p.mark)
+}
+
+func parseNote(b []byte) (d digest.Digest, p proof, err error) {
+	numbers := b[1+digest.HashSize:]
+	size := int64(binary.LittleEndian.Uint64(numbers))
+	p = proof{int64(binary.LittleEndian.Uint64(numbers[8:])), binary.LittleEndian.Uint64(numbers[16:])}
+	d, err = digest.FromHash(digest.Function(b[0]), [digest.HashSize]byte(b[1:]), size)
+	return d, p, err
+}
+
+// start has the notes loaded, which nobody waits for: a million take as long as a third of
+// opening their store. They are written from time to time, until close.
+func (n *notes) start() {
+	n.loading.Go(func() {
+		if blobs := n.load(); blobs > 0 {
+			n.log.Info("blobs that were verified before are known again",
+				zap.String("dir", n.files.dir), zap.Int("blobs", blobs))
+		}
+	})
+	n.schedule()
+}
+
+// schedule has the notes written some time later, and again.
+func (n *notes) schedule() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closed {
+		n.timer = time.AfterFunc(notesEvery, func() { n.write(); n.schedule() })
+	}
+}
+
+// close writes the notes for the last time.
+func (n *notes) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.timer.Stop()
+	n.mu.Unlock()
+	n.write()
+}
+
+// write writes the notes, if they have changed. That they cannot be written, as on a
+// full disk, costs verifications after the next start.
+func (n *notes) write() {
+	n.loading.Wait()
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	changed := n.files.haveProved()
+	heading := notesHeading()
+	if !changed || heading == "" {
+		return
+	}
+	temp := filepath.Join(n.files.tempDir(), "incoming-notes")
+	err := n.writeTo(temp, heading)
+	if err == nil {
+		err = os.Rename(temp, n.path)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		n.log.Warn("cannot note which blobs were verified", zap.Error(err))
+	}
+}
+
+func (n *notes) writeTo(path, heading string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(sum, file), largeWriteBytes)
+	_, err = out.WriteString(heading)
+	for chunk := range n.files.proofs(notesChunk) {
+		record := make([]byte, 0, noteBytes)
+		for _, one := range chunk {
+			if _, err = out.Write(appendNote(record, one.key, one.proof)); err != nil {
+				return err
+			}
+		}
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		_, err = file.Write(sum.Sum(nil))
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	return err
+}

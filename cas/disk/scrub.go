@@ -1,0 +1,294 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/scrub"
+)
+
+// A Scrubber reads all of a Store over and over, and verifies it.
+type Scrubber = scrub.Scrubber
+
+// NewScrubber returns a Scrubber of s and, unless that is nil, of a. Blobs that are wrong are set aside as
+// Store.Verify does; results that are wrong are removed. Both outlive its Run.
+func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
+	shelves := []scrub.Shelf{&blobShelf{store: s}}
+	if a != nil {
+		shelves = append(shelves, resultShelf{a})
+	}
+	if o.Logger == nil {
+		o.Logger = s.files.log
+	}
+	return scrub.New(filepath.Join(s.Dir(), "scrub"), o, shelves...)
+}
+
+// shards lists the folders that files are in.
+func (f *files[K]) shards() (all []string, err error) {
+	for _, group := range f.layout.groups {
+		entries, err := os.ReadDir(filepath.Join(f.dir, group))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				all = append(all, group+"/"+e.Name())
+			}
+		}
+	}
+	return all, nil
+}
+
+// shard lists the paths of what is in such a folder.
+func (f *files[K]) shard(name string) ([]string, error) {
+	dir, err := os.Open(filepath.Join(f.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	for i := range names {
+		names[i] = name + "/" + names[i]
+	}
+	return names, nil
+}
+
+// blobShelf is a Store that is scrubbed.
+type blobShelf struct {
+	store *Store
+	gone  map[string]bool // files of the shard that was listed last which were not there
+	// known are the blobs that the store had, when it was asked, of the shards of near that were not listed yet: whose
+	// names differ in the last digit. So the index is walked once for 16 shards.
+	known map[string][]digest.Digest
+	near  string
+}
+
+// Shards implements scrub.Shelf. There are also those that the store has blobs of and the disk nothing.
+func (v *blobShelf) Shards() ([]string, error) {
+	all, err := v.store.files.shards()
+	if err != nil {
+		return nil, err
+	}
+	v.known, v.near = nil, "" // of the pass before
+	there := map[string]bool{}
+	for _, shard := range all {
+		there[shard] = true
+	}
+	for ds := range walk(&v.store.files.ledger, notesChunk, presentKey) {
+		for _, d := range ds {
+			if shard := path.Dir(BlobPath(d)); !there[shard] {
+				there[shard] = true
+				all = append(all, shard)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Files implements scrub.Shelf. Blobs whose files somebody has removed are among them; the store does not have
+// them any more.
+func (v *blobShelf) Files(shard string) ([]string, error) {
+	names, err := v.store.files.shard(shard)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+	}
+	v.gone = map[string]bool{}
+	var lost []digest.Digest
+	for _, d := range v.take(shard) {
+		if name := BlobPath(d); !there[name] && v.store.files.dropGone(d) {
+			names, lost = append(names, name), append(lost, d)
+			v.gone[name] = true
+		}
+	}
+	v.store.aside.miss(lost, filepath.Join(v.store.Dir(), shard))
+	return names, nil
+}
+
+// take returns the blobs that the store has in a shard, or had when it was asked for another one like it.
+func (v *blobShelf) take(shard string) []digest.Digest {
+	if near := shard[:len(shard)-1]; near != v.near {
+		v.known, v.near = map[string][]digest.Digest{}, near
+		for ds := range walk(&v.store.files.ledger, notesChunk, keyNear(shard)) {
+			for _, d := range ds {
+				of := path.Dir(BlobPath(d))
+				v.known[of] = append(v.known[of], d)
+			}
+		}
+	}
+	ds := v.known[shard]
+	delete(v.known, shard)
+	return ds
+}
+
+// presentKey picks the keys of all files.
+func presentKey[K comparable](e *entry[K]) (K, bool) { return e.key, e.state == present }
+
+// keyNear picks the blobs of a shard and of those whose hashes have the same first digit.
+func keyNear(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
+	group, digits, _ := strings.Cut(shard, "/")
+	first, err := hex.DecodeString(digits)
+	return func(e *entry[digest.Digest]) (digest.Digest, bool) {
+		var room [digest.HashSize]byte
+		within := e.state == present && err == nil && len(first) == 1 &&
+			e.key.Function().String() == group && e.key.AppendHash(room[:0])[0]>>4 == first[0]>>4
+		return e.key, within
+	}
+}
+
+// dropGone forgets k if its file is not there, and reports whether that is so. It is not there if the disk says so
+// while k has the same file before and after.
+func (f *files[K]) dropGone(k K) bool {
+	generation, _, ok := f.look(k)
+	if !ok {
+		return false
+	}
+	if _, err := os.Lstat(f.path(k)); !errors.Is(err, os.ErrNotExist) || !f.leave(k, generation) {
+		return false
+	}
+	f.gone(k)
+	return true
+}
+
+// Holds implements scrub.Shelf.
+func (v *blobShelf) Holds() (files, bytes int64) { return v.store.files.holds() }
+
+// Check implements scrub.Shelf.
+func (v *blobShelf) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+	if v.gone[name] {
+		return scrub.Damaged, nil
+	}
+	d, ok := ParseBlobPath(name)
+	if !ok || v.store.verifiedSince(d, since) {
+		return scrub.Passed, nil
+	}
+	switch err := v.read(ctx, d, r); {
+	case err == nil:
+		return scrub.Whole, nil
+	case errors.Is(err, scrub.ErrGone), errors.Is(err, cas.ErrNotFound):
+		return scrub.Passed, nil
+	case ctx.Err() != nil:
+		return scrub.Passed, ctx.Err()
+	}
+	// What is wrong is looked at once more, by who sets it aside.
+	switch err := v.store.Verify(ctx, d); {
+	case err == nil:
+		return scrub.Whole, nil
+	case errors.Is(err, cas.ErrNotFound):
+		return scrub.Passed, nil
+	case ctx.Err() != nil:
+		return scrub.Passed, ctx.Err()
+	case !errors.Is(err, cas.ErrCorrupt): // which has been told of
+		v.store.files.log.Warn("cannot read a blob of the store", zap.Stringer("digest", d), zap.Error(err))
+	}
+	return scrub.Damaged, nil
+}
+
+// read reads the file of d, and notes that it is right or fails.
+func (v *blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
+	f := v.store.files
+	generation, _, ok := f.look(d)
+	if !ok {
+		return cas.ErrNotFound
+	}
+	file, found, err := f.openWhole(d)
+	if found != "" {
+		return cas.ErrCorrupt
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	began := time.Now()
+	before, err := markOfOpen(file.Fd())
+	if err != nil {
+		return err
+	}
+	hasher := digest.NewHasher(d.Function())
+	if _, err := r.Copy(ctx, hasher, file, func() bool { return f.has(d, generation) }); err != nil {
+		return err
+	}
+	v.store.verifier.count(hasher.SizeBytes())
+	if hasher.Digest() != d {
+		return cas.ErrCorrupt
+	}
+	f.prove(d, generation, proof{began.Unix(), before})
+	return nil
+}
+
+// verifiedSince reports whether d is gone, or was verified at that time or later and not changed afterwards.
+func (s *Store) verifiedSince(d digest.Digest, since time.Time) bool {
+	_, known, ok := s.files.look(d)
+	if !ok {
+		return true
+	}
+	if known.at == 0 || known.at < since.Unix() {
+		return false
+	}
+	m, err := markOf(s.files.path(d))
+	return err == nil && m == known.mark
+}
+
+// resultShelf is Actions that are scrubbed.
+type resultShelf struct{ actions *Actions }
+
+// Shards implements scrub.Shelf.
+func (v resultShelf) Shards() ([]string, error) { return v.actions.files.shards() }
+
+// Files implements scrub.Shelf.
+func (v resultShelf) Files(shard string) ([]string, error) { return v.actions.files.shard(shard) }
+
+// Holds implements scrub.Shelf. What a file costs in bytes is less than what it counts for.
+func (v resultShelf) Holds() (files, bytes int64) {
+	files, _ = v.actions.files.holds()
+	return files, 0
+}
+
+// Check implements scrub.Shelf.
+func (v resultShelf) Check(ctx context.Context, name string, _ time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+	f := v.actions.files
+	k, ok := f.layout.parse(name)
+	if !ok {
+		return scrub.Passed, nil
+	}
+	generation, _, ok := f.look(k)
+	if !ok {
+		return scrub.Passed, nil
+	}
+	file, wrong, err := f.openWhole(k)
+	var content bytes.Buffer
+	if file != nil {
+		_, err = r.Copy(ctx, &content, file, nil)
+		err = errors.Join(err, file.Close())
+	}
+	switch {
+	case ctx.Err() != nil:
+		return scrub.Passed, ctx.Err()
+	case err != nil:
+		f.log.Warn("cannot read a result of the action cache", zap.String("path", f.path(k)), zap.Error(err))
+		return scrub.Damaged, nil
+	case wrong == "" && k.decode(content.Bytes()) != nil:
+		return scrub.Whole, nil
+	}
+	f.drop(k, generation, "is damaged")
+	return scrub.Damaged, nil
+}

@@ -1,0 +1,313 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// A Vouching vouches for the blobs that one reader, such as an action, used. Its
+// methods may be called concurrently. The caller ends it with Close.
+//
+// A blob is vouched for if its bytes were hashed, by this program and since the machine
+// was started, not longer ago than Options.VerifyEvery, and the kernel has known of no
+// change of its file from then until Wait. Not covered is what changes bytes without the
+// kernel's knowledge after that: a disk that returns wrong bytes later (for the pages
+// that the page cache no longer holds), memory that flips bits, a write to the block
+// device; nor a write to the file within the same tick of the kernel's clock as the
+// verification, where the file system keeps times that coarsely.
+type Vouching struct {
+	store *Store
+	began uint64 // how many damaged files there had been
+
+	mu     sync.Mutex
+	used   map[version]*use // guarded by mu
+	order  []version        // guarded by mu; of used
+	pinned []digest.Digest  // guarded by mu; with VerifyEvery less than 0
+	closed bool             // guarded by mu
+}
+
+// A use is what is known of a version that the reader used.
+type use struct {
+	check   *check // of what was stale, else nil
+	strange uint16 // how often its file had been found changed by strangers
+}
+
+// Vouch begins a Vouching. What is used from now on can be vouched for.
+func (s *Store) Vouch() *Vouching {
+	return &Vouching{store: s, began: s.files.damages(), used: map[version]*use{}}
+}
+
+// Used says that the reader read, or is about to read, some of d. It never waits for
+// the disk. A blob whose last verification is older than Options.VerifyEvery is
+// verified in the background, and not evicted before. It is called before the blob is
+// opened or while it is pinned: what is evicted before it is named here cannot be looked
+// at any more. One that is not there counts as on its way, and is verified when it has come.
+func (v *Vouching) Used(d digest.Digest) {
+	s := v.store
+	if d.IsZero() {
+		return
+	}
+	generation, known, present := uint64(0), proof{}, false
+	if !d.IsEmptyBlob() {
+		generation, known, present = s.files.pinProof(d)
+	}
+	ver := version{d, generation}
+	before, _ := s.files.strange(d, generation)
+	fresh := s.fresh(known)
+	v.mu.Lock()
+	_, again := v.used[ver]
+	wanted := present && !fresh && !again && !v.closed
+	if !again && !v.closed {
+		v.used[ver] = &use{}
+		if present {
+			v.used[ver].strange = before
+		}
+		v.order = append(v.order, ver)
+		if wanted && s.verifyEvery < 0 {
+			v.pinned = append(v.pinned, d)
+		}
+	}
+	v.mu.Unlock()
+	switch {
+	case !present:
+	case !wanted:
+		s.unpin(d)
+	case s.verifyEvery >= 0:
+		v.check(ver)
+	}
+}
+
+// check has ver, which is pinned, verified in the background.
+func (v *Vouching) check(ver version) {
+	c := v.store.verifier.ask(ver)
+	v.mu.Lock()
+	closed := v.closed
+	if !closed {
+		v.used[ver].check = c
+	}
+	v.mu.Unlock()
+	if closed {
+		v.store.verifier.leave(c)
+		return
+	}
+	v.store.verifier.queueUp(c)
+}
+
+// Wait verifies what has not been verified yet of the blobs that were used. Nil means
+// that each of them is vouched for. The error is a *DamagedError when some are not: those
+// that are wrong are set aside, so that they are fetched again; the files of others were changed and are
+// right again, which leaves open what was read meanwhile. Every later Wait of this Vouching says so too. It does not wait for other readers.
+func (v *Vouching) Wait(ctx context.Context) error {
+	s := v.store
+	after := s.verifier.begun()
+	v.mu.Lock()
+	used := slices.Clone(v.order)
+	v.mu.Unlock()
+	wrong := make([]bool, len(used))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, ver := range used {
+		if err := ctx.Err(); err != nil {
+			_ = group.Wait()
+			return context.Cause(ctx)
+		}
+		if s.unchanged(ver) {
+			continue
+		}
+		group.Go(func() error {
+			sound, err := v.sound(ctx, ver, after)
+			wrong[i] = !sound
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	ds := make([]digest.Digest, len(used))
+	for i, ver := range used {
+		ds[i] = ver.digest
+	}
+	damaged := s.files.damagedSince(ds, v.began)
+	for i, ver := range used {
+		if wrong[i] || v.changed(ver) {
+			damaged = append(damaged, ver.digest)
+		}
+	}
+	if len(damaged) > 0 {
+		return &cas.DamagedError{Digests: digest.Distinct(damaged)}
+	}
+	return nil
+}
+
+// changed reports whether strangers changed the file of ver since it was used. It may be right now,
+// and have been wrong when it was read.
+func (v *Vouching) changed(ver version) bool {
+	now, ok := v.store.files.strange(ver.digest, ver.generation)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return ok && now != v.used[ver].strange
+}
+
+// sound reports whether ver, or what came after it, is right.
+func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, error) {
+	present, err := v.store.verifyDoubtful(ctx, ver.digest, after)
+	var damaged *cas.DamagedError
+	if errors.As(err, &damaged) {
+		return false, nil
+	}
+	if err != nil || present && v.store.files.has(ver.digest, ver.generation) {
+		return err == nil, err
+	}
+	// Its file is gone. It was verified when it was used or, which kept it from being
+	// evicted, later.
+	v.mu.Lock()
+	c := v.used[ver].check
+	v.mu.Unlock()
+	if c == nil {
+		return true, nil
+	}
+	select {
+	case <-c.done:
+		return c.err == nil, nil
+	default:
+		return false, nil
+	}
+}
+
+// Close ends v: what nobody else wants is not verified any more. Calling it again does
+// nothing.
+func (v *Vouching) Close() {
+	v.mu.Lock()
+	var checks []*check
+	if !v.closed {
+		for _, u := range v.used {
+			if u.check != nil {
+				checks = append(checks, u.check)
+			}
+		}
+	}
+	pinned := v.pinned
+	v.pinned, v.closed = nil, true
+	v.mu.Unlock()
+	for _, c := range checks {
+		v.store.verifier.leave(c)
+	}
+	for _, d := range pinned {
+		v.store.unpin(d)
+	}
+}
+
+// fresh reports whether what was verified then need not be verified again, if nobody
+// changed it.
+func (s *Store) fresh(p proof) bool {
+	if p.at == 0 || s.verifyEvery < 0 {
+		return false
+	}
+	age := time.Since(time.Unix(p.at, 0))
+	return -time.Second <= age && age <= s.verifyEvery
+}
+
+// unchanged reports whether ver is in its place, was verified lately, and has not been
+// changed since.
+func (s *Store) unchanged(ver version) bool {
+	if ver.digest.IsEmptyBlob() {
+		return false
+	}
+	generation, known, ok := s.files.pinProof(ver.digest)
+	if !ok {
+		return false
+	}
+	defer s.unpin(ver.digest)
+	if generation != ver.generation || !s.fresh(known) {
+		return false
+	}
+	m, err := markOf(s.files.path(ver.digest))
+	return err == nil && m == known.mark
+}
+
+// verifyDoubtful verifies d if it is there and not vouched for. A verification counts
+// that was done lately, or began after that many others.
+func (s *Store) verifyDoubtful(ctx context.Context, d digest.Digest, after uint64) (present bool, err error) {
+	if d.IsEmptyBlob() {
+		return true, s.mendEmpty()
+	}
+	for {
+		generation, known, ok := s.files.pinProof(d)
+		if !ok {
+			// Whether one that leaves is damaged is known in a moment.
+			if left, err := s.files.left(ctx, d); !left || err != nil {
+				return false, err
+			}
+			continue
+		}
+		if s.fresh(known) {
+			if m, err := markOf(s.files.path(d)); err == nil && m == known.mark {
+				s.unpin(d)
+				return true, nil
+			}
+		}
+		later, err := s.verifier.wait(ctx, s.verifier.ask(version{d, generation}), after)
+		if err != nil || later {
+			return err == nil, err
+		}
+	}
+}
+
+// ContainsSound reports whether d is there, which counts as a use, and vouched for. It
+// looks at one that is not: a wrong one is not there any more.
+func (s *Store) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
+	if !s.Contains(d) {
+		return false, nil
+	}
+	return s.verifyLate(ctx, d)
+}
+
+// verifyLate verifies d if it is there and not vouched for, and reports whether it is
+// there then.
+func (s *Store) verifyLate(ctx context.Context, d digest.Digest) (bool, error) {
+	present, err := s.verifyDoubtful(ctx, d, 0)
+	if errors.Is(err, cas.ErrCorrupt) {
+		return d.IsEmptyBlob(), nil // which was mended
+	}
+	return present, err
+}
+
+// pinSound does what ContainsSound does and leaves d pinned.
+func (s *Store) pinSound(ctx context.Context, d digest.Digest) (bool, error) {
+	if !s.pin(d) {
+		return false, nil
+	}
+	sound, err := s.verifyLate(ctx, d)
+	if !sound {
+		s.unpin(d)
+	}
+	return sound, err
+}
+
+// Verify reads d and hashes it now. One that is wrong is set aside and the error is a
+// *DamagedError, one that is not there is a *MissingError. It does not count as a use, and does not keep d
+// from being evicted.
+func (s *Store) Verify(ctx context.Context, d digest.Digest) error {
+	if d.IsEmptyBlob() {
+		return s.mendEmpty()
+	}
+	for {
+		generation, _, ok := s.files.look(d)
+		if !ok {
+			return &cas.MissingError{Digests: []digest.Digest{d}}
+		}
+		err := s.verifier.now(ctx, version{d, generation})
+		if !errors.Is(err, errReplaced) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,533 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// rot changes one byte of the file of d in its place, as a disk or a stranger would,
+// with the same size and modification time.
+func rot(t testing.TB, s *Store, d digest.Digest) {
+	t.Helper()
+	rotFile(t, s.files.path(d))
+}
+
+func rotFile(t testing.TB, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		b[len(b)/2] ^= 1
+		err = os.Chmod(path, 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(path, b, 0)
+	}
+	if err == nil {
+		err = errors.Join(os.Chtimes(path, info.ModTime(), info.ModTime()), os.Chmod(path, 0o444))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forget has the store not know any more that d was verified.
+func forget(t testing.TB, s *Store, d digest.Digest) {
+	t.Helper()
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	s.files.index.lookup(d).proof = proof{}
+}
+
+// rotSilently changes a byte in a way that the mark does not show, as only a disk does.
+func rotSilently(t testing.TB, s *Store, d digest.Digest) {
+	t.Helper()
+	rot(t, s, d)
+	m, err := markOf(s.files.path(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	s.files.index.lookup(d).proof.mark = m
+}
+
+// wantDamaged fails unless err names just ds as damaged.
+func wantDamaged(t testing.TB, err error, ds ...digest.Digest) {
+	t.Helper()
+	var damaged *cas.DamagedError
+	if !errors.As(err, &damaged) || !errors.Is(err, cas.ErrCorrupt) || len(damaged.Digests) != len(ds) {
+		t.Fatalf("%v, want %d damaged", err, len(ds))
+	}
+	for i, d := range ds {
+		if damaged.Digests[i] != d {
+			t.Errorf("damaged is %s, want %s", damaged.Digests[i], d)
+		}
+	}
+}
+
+func wantVouched(t testing.TB, v *Vouching) {
+	t.Helper()
+	if err := v.Wait(t.Context()); err != nil {
+		t.Errorf("not vouched for: %v", err)
+	}
+}
+
+func TestVouchingNoticesWhatChangesWhileTheStoreIsOpen(t *testing.T) {
+	other := strings.Repeat("other ", 1000)
+	for what, change := range map[string]func(t *testing.T, s *Store, d digest.Digest){
+		"a byte": func(t *testing.T, s *Store, d digest.Digest) { rot(t, s, d) },
+		"of old, silently": func(t *testing.T, s *Store, d digest.Digest) {
+			rotSilently(t, s, d)
+			forget(t, s, d)
+		},
+		"truncated": func(t *testing.T, s *Store, d digest.Digest) {
+			if err := os.Truncate(s.files.path(d), 17); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"swapped": func(t *testing.T, s *Store, d digest.Digest) {
+			o := storePut(t, s, other)
+			if err := os.Rename(s.files.path(o), s.files.path(d)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed": func(t *testing.T, s *Store, d digest.Digest) {
+			if err := os.Remove(s.files.path(d)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for _, every := range []time.Duration{0, -1} {
+			t.Run(fmt.Sprint(what, every), func(t *testing.T) {
+				s := storeOpen(t, t.TempDir(), Options{VerifyEvery: every})
+				text := strings.Repeat("right ", 1000)
+				d, fine := storePut(t, s, text), storePut(t, s, "fine")
+				v := s.Vouch()
+				defer v.Close()
+				v.Used(fine)
+				v.Used(d)
+				wantVouched(t, v)
+				change(t, s, d)
+				wantDamaged(t, v.Wait(t.Context()), d)
+				if s.Contains(d) || !s.Contains(fine) {
+					t.Error("it is there still, or what is fine is not")
+				}
+				storePut(t, s, text)
+				// It was used all the same.
+				wantDamaged(t, v.Wait(t.Context()), d)
+				again := s.Vouch()
+				defer again.Close()
+				again.Used(d)
+				wantVouched(t, again)
+			})
+		}
+	}
+}
+
+func TestVouchingOfWhatWasFoundAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	s := storeOpen(t, dir, Options{})
+	fine, rotten := storePut(t, s, "fine"), storePut(t, s, "rotten")
+	unused := storePut(t, s, "unused")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "verified")); err != nil {
+		t.Fatal(err)
+	}
+	rotFile(t, filepath.Join(dir, BlobPath(rotten)))
+	rotFile(t, filepath.Join(dir, BlobPath(unused)))
+	s = storeOpen(t, dir, Options{})
+	v, w := s.Vouch(), s.Vouch()
+	defer v.Close()
+	defer w.Close()
+	for _, v := range []*Vouching{v, w} {
+		v.Used(fine)
+		v.Used(rotten)
+	}
+	wantDamaged(t, v.Wait(t.Context()), rotten)
+	wantDamaged(t, w.Wait(t.Context()), rotten)
+	if got := s.Stats(); got.VerifiedBlobs != 2 || got.DamagedBlobs != 1 || got.AsideBlobs != 1 || got.Blobs != 2 {
+		t.Errorf("each is to be verified once: %+v", got)
+	}
+	if s.files.index.pinned != 0 {
+		t.Errorf("%d bytes are pinned", s.files.index.pinned)
+	}
+}
+
+// TestVouchingOfWhatIsRightAgain: nobody knows what was read while it was wrong. Who uses it afterwards
+// reads what is right.
+func TestVouchingOfWhatIsRightAgain(t *testing.T) {
+	for name, back := range map[string]func(path string){
+		"written": func(path string) { rotFile(t, path) },
+		"replaced": func(path string) {
+			rotFile(t, path)
+			if err := errors.Join(os.Rename(path, path+"~"), os.Rename(path+"~", path)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "right, wrong, right")
+			v := s.Vouch()
+			defer v.Close()
+			v.Used(d)
+			rot(t, s, d)
+			back(s.files.path(d))
+			wantDamaged(t, v.Wait(t.Context()), d)
+			wantDamaged(t, v.Wait(t.Context()), d)
+			later := s.Vouch()
+			defer later.Close()
+			later.Used(d)
+			wantVouched(t, later)
+			if !s.Contains(d) || s.Stats().DamagedBlobs != 0 {
+				t.Errorf("what is right is gone: %+v", s.Stats())
+			}
+		})
+	}
+}
+
+// TestVouchingIsNotMisledByTheStore, which notes uses in the times of files.
+func TestVouchingIsNotMisledByTheStore(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "used")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	s.files.mu.Lock()
+	s.files.index.lookup(d).stamped -= 2 * stampEvery
+	s.files.mu.Unlock()
+	before, err1 := markOf(s.files.path(d))
+	present := s.Contains(d)
+	after, err2 := markOf(s.files.path(d))
+	if err := errors.Join(err1, err2); err != nil || !present || before == after {
+		t.Fatalf("the use was not noted: %v", err)
+	}
+	wantVouched(t, v)
+}
+
+// TestVouchingRemembersWhoUsedADamagedFile: another reader sets it aside and fetches the
+// right bytes before the first one asks.
+func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	before := s.Vouch()
+	defer before.Close()
+	before.Used(d)
+	rot(t, s, d)
+	if got := storeText(s, d); !strings.Contains(got, "not found") {
+		t.Errorf("read %q", got)
+	}
+	storePut(t, s, "text")
+	after := s.Vouch()
+	defer after.Close()
+	after.Used(d)
+	before.Used(d) // the new one, too
+	wantDamaged(t, before.Wait(t.Context()), d)
+	wantVouched(t, after)
+}
+
+func TestVouchingOfWhatIsEvicted(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
+	d := storePut(t, s, "aaaa")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	for i := range 4 {
+		storePut(t, s, fmt.Sprintf("%04d", i))
+	}
+	if s.Contains(d) {
+		t.Fatal("it is not evicted")
+	}
+	wantVouched(t, v)
+	storePut(t, s, "aaaa")
+	wantVouched(t, v)
+}
+
+// TestVouchingKeepsWhatIsNotVerifiedYet: it could not be looked at once it is evicted.
+func TestVouchingKeepsWhatIsNotVerifiedYet(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12, VerifyEvery: -1})
+	d := storePut(t, s, "aaaa")
+	v := s.Vouch()
+	v.Used(d)
+	v.Used(d)
+	for i := range 4 {
+		storePut(t, s, fmt.Sprintf("%04d", i))
+	}
+	if !s.Contains(d) {
+		t.Fatal("it is evicted")
+	}
+	wantVouched(t, v)
+	v.Close()
+	v.Close()
+	v.Used(d)
+	if s.files.index.pinned != 0 {
+		t.Errorf("%d bytes are pinned", s.files.index.pinned)
+	}
+}
+
+func TestVouchingOfTheEmptyBlob(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	v := s.Vouch()
+	defer v.Close()
+	empty := digest.SHA256.Empty()
+	v.Used(empty)
+	wantVouched(t, v)
+	if err := os.Chmod(s.emptyPath(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.emptyPath(), []byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	wantDamaged(t, v.Wait(t.Context()), empty)
+	if info, err := os.Stat(s.emptyPath()); err != nil || info.Size() != 0 || info.Mode() != 0o444 {
+		t.Errorf("afterwards %v, %v", info, err)
+	}
+	wantDamaged(t, v.Wait(t.Context()), empty)
+}
+
+func TestVouchingEndsWithItsContextAndTheStore(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := v.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("without a context: %v", err)
+	}
+	if err := s.Verify(t.Context(), d); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestVerifyIsNoUse: what goes first goes first, however often it was verified.
+func TestVerifyIsNoUse(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
+	var all []digest.Digest
+	for i := range 3 {
+		all = append(all, storePut(t, s, fmt.Sprintf("%04d", i)))
+	}
+	for _, d := range []digest.Digest{all[1], all[0], all[0]} {
+		if err := s.Verify(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if s.files.index.pinned != 0 {
+			t.Errorf("%d bytes are pinned", s.files.index.pinned)
+		}
+	}
+	for i, d := range all {
+		storePut(t, s, fmt.Sprintf("%04d", 10+i))
+		for j, other := range all {
+			if _, _, ok := s.files.look(other); ok != (j > i) {
+				t.Errorf("after %d blobs more %s, which came as number %d, is there: %t", i+1, d, j, ok)
+			}
+		}
+	}
+}
+
+// TestVerifyWhileItIsReplaced: a blob that goes and comes while it is read is what it is in the end.
+func TestVerifyWhileItIsReplaced(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 20})
+	d := digest.Of(digest.SHA256, make([]byte, 1<<19))
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			if err := s.PutBytes(t.Context(), d, make([]byte, 1<<19)); err != nil {
+				t.Error(err)
+			}
+			s.MakeRoom(1)
+		}
+	})
+	for range 200 {
+		if err := s.Verify(t.Context(), d); err != nil && !errors.Is(err, cas.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	group.Wait()
+	if err := s.Verify(ctx, d); !errors.Is(err, context.Canceled) && !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	if st := s.Stats(); st.DamagedBlobs != 0 || len(s.verifier.direct) != 0 {
+		t.Errorf("%+v, %d are verified", st, len(s.verifier.direct))
+	}
+}
+
+func TestStoreSetsAsideWhatIsDamaged(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 20, Logger: zap.New(core)})
+	text := func(i int) string { return fmt.Sprintf("%04d %0200d", i, i) }
+	var first digest.Digest
+	for i := range maxAsideFiles + 3 {
+		d := storePut(t, s, text(i))
+		rot(t, s, d)
+		wantDamaged(t, s.Verify(t.Context(), d), d)
+		if i == 0 {
+			first = d
+		}
+	}
+	large := digest.Of(digest.SHA256, make([]byte, 20_000)) // more than a hundredth of the store
+	if err := s.PutBytes(t.Context(), large, make([]byte, 20_000)); err != nil {
+		t.Fatal(err)
+	}
+	rot(t, s, large)
+	wantDamaged(t, s.Verify(t.Context(), large), large)
+	names, err := os.ReadDir(filepath.Join(s.Dir(), "aside"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Stats()
+	if got.DamagedBlobs != maxAsideFiles+4 || got.AsideBlobs > maxAsideFiles || got.AsideBytes > 1<<20/100 ||
+		int(got.AsideBlobs) != len(names) || len(names) < 40 {
+		t.Errorf("%d files aside, %+v", len(names), got)
+	}
+	for _, n := range names {
+		if strings.Contains(n.Name(), first.Hash()) {
+			t.Error("the first is kept still")
+		}
+	}
+	entry := logs.FilterMessage("a blob in the store is damaged").All()[0].ContextMap()
+	if entry["digest"] != first.String() || entry["file"] != s.files.path(first) ||
+		!strings.Contains(fmt.Sprint(entry["it"]), "has 205 bytes of the hash ") ||
+		!strings.Contains(fmt.Sprint(entry["device"]), ":") || !strings.Contains(fmt.Sprint(entry["kept_as"]), "/aside/") {
+		t.Errorf("logged %v", entry)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = storeOpen(t, s.Dir(), Options{MaxBytes: 1 << 20})
+	if again := s.Stats(); again.AsideBlobs != got.AsideBlobs || again.AsideBytes != got.AsideBytes {
+		t.Errorf("after a restart %+v", again)
+	}
+}
+
+// TestVouchingUnderAll has everything happen at once: uses, evictions, rot, reads, uploads
+// and waits. No Vouching may vouch for bytes that were wrong when they were read.
+func TestVouchingUnderAll(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 40_000})
+	const blobs = 32
+	texts := make([][]byte, blobs)
+	ds := make([]digest.Digest, blobs)
+	for i := range texts {
+		texts[i] = bytes.Repeat([]byte{byte(i)}, 2000)
+		ds[i] = digest.Of(digest.SHA256, texts[i])
+	}
+	var rotting sync.Mutex // a file that is being changed has no truth
+	var group sync.WaitGroup
+	var caught, vouched int64
+	var counts sync.Mutex
+	for worker := range 8 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 16))
+			for range 150 {
+				v, wrong := s.Vouch(), false
+				for range 4 {
+					i := random.IntN(blobs)
+					if err := s.PutBytes(t.Context(), ds[i], texts[i]); err != nil && !errors.Is(err, cas.ErrNoSpace) {
+						t.Error(err)
+					}
+					if random.IntN(6) == 0 {
+						rotting.Lock()
+						if file, err := s.open(ds[i]); err == nil && s.pin(ds[i]) {
+							_ = file.Chmod(0o644)
+							if w, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_WRONLY, 0); err == nil {
+								_, _ = w.WriteAt([]byte{0xff}, 1000)
+								_ = w.Close()
+							}
+							_ = file.Close()
+							s.unpin(ds[i])
+						}
+						rotting.Unlock()
+					}
+					v.Used(ds[i])
+					file, err := s.OpenBlob(t.Context(), ds[i])
+					if err != nil {
+						continue
+					}
+					b := make([]byte, 2000)
+					_, err = file.ReadAt(b, 0)
+					_ = file.Close()
+					wrong = wrong || err != nil || !bytes.Equal(b, texts[i])
+				}
+				err := v.Wait(t.Context())
+				if wrong && err == nil {
+					t.Error("wrong bytes were vouched for")
+				}
+				if err != nil && !errors.Is(err, cas.ErrCorrupt) {
+					t.Error(err)
+				}
+				counts.Lock()
+				if err == nil {
+					vouched++
+				} else {
+					caught++
+				}
+				counts.Unlock()
+				v.Close()
+			}
+		})
+	}
+	group.Wait()
+	if vouched == 0 || caught == 0 {
+		t.Errorf("%d vouched for, %d caught", vouched, caught)
+	}
+	t.Logf("%d vouched for, %d caught", vouched, caught)
+	if s.files.index.pinned != 0 || storeReserved(s) != 0 || len(s.verifier.checks) != 0 {
+		t.Errorf("%d bytes pinned, %d reserved, %d checks", s.files.index.pinned, storeReserved(s), len(s.verifier.checks))
+	}
+	storeWantConsistent(t, s)
+}
+
+// TestVouchingVerifiesInTheBackground: nobody waits for it, and the blob stays until then.
+func TestVouchingVerifiesInTheBackground(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 4 << 20})
+	large := strings.Repeat("x", 3<<20)
+	d := storePut(t, s, large)
+	forget(t, s, d)
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	v.mu.Lock()
+	c := v.used[v.order[0]].check
+	v.mu.Unlock()
+	if c == nil {
+		t.Fatal("nobody verifies it")
+	}
+	<-c.done
+	if got := s.Stats(); got.VerifiedBlobs != 1 || got.VerifiedBytes != 3<<20 || !s.unchanged(c.version) {
+		t.Errorf("%+v", got)
+	}
+	wantVouched(t, v)
+	if got := s.Stats(); got.VerifiedBlobs != 1 || s.files.index.pinned != 0 {
+		t.Errorf("afterwards %+v, %d pinned", got, s.files.index.pinned)
+	}
+}

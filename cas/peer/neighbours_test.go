@@ -1,0 +1,387 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/castest"
+	"github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
+)
+
+// A lendFarm is a store that is lent to others.
+type lendFarm struct {
+	*servertest.Farm
+	lender    *Lender
+	neighbour *Neighbour
+	asked     atomic.Int64 // calls
+	// answer, if set, takes the place of the Lender in calls that are not streams.
+	answer func(ctx context.Context, call func() (any, error)) (any, error)
+	// garble has streams bring something else.
+	garble bool
+}
+
+func lendStart(t *testing.T, texts ...string) *lendFarm {
+	t.Helper()
+	f := &lendFarm{Farm: &servertest.Farm{Store: castest.OpenDisk(t, t.TempDir(), disk.Options{})}}
+	f.lender = NewLender(f.Store, nil)
+	for _, text := range texts {
+		f.Put(t, digest.SHA256, []byte(text))
+	}
+	g := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
+			f.asked.Add(1)
+			if f.answer == nil {
+				return call(ctx, r)
+			}
+			return f.answer(ctx, func() (any, error) { return call(ctx, r) })
+		}),
+		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, call grpc.StreamHandler) error {
+			f.asked.Add(1)
+			if f.garble {
+				s = garbled{s}
+			}
+			return call(srv, s)
+		}))
+	f.lender.Register(g)
+	f.Conn = servertest.Serve(t, g)
+	f.neighbour = NewNeighbour(f.Conn, "test", nil)
+	return f
+}
+
+// garbled changes the first byte of each message that is sent.
+type garbled struct{ grpc.ServerStream }
+
+func (g garbled) SendMsg(m any) error {
+	if r, ok := m.(interface{ GetData() []byte }); ok && len(r.GetData()) > 0 {
+		r.GetData()[0] ^= 1
+	}
+	return g.ServerStream.SendMsg(m)
+}
+
+// A heard is what storage was asked for.
+type heard struct {
+	mu    sync.Mutex
+	blobs int
+	gate  chan struct{} // nil, or closed when storage answers
+}
+
+func (h *heard) unary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
+	if read, ok := r.(*repb.BatchReadBlobsRequest); ok {
+		h.mu.Lock()
+		h.blobs += len(read.GetDigests())
+		h.mu.Unlock()
+		if h.gate != nil {
+			select {
+			case <-h.gate:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return call(ctx, r)
+}
+
+func (h *heard) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, call grpc.StreamHandler) error {
+	h.mu.Lock()
+	h.blobs++
+	h.mu.Unlock()
+	return call(srv, s)
+}
+
+// neighboursTexts makes texts of the sizes that are treated differently, but for that which neighbours are
+// not asked for.
+func neighboursTexts() (texts []string) {
+	for _, n := range []int{1, 100, cas.StreamAbove + 1} {
+		texts = append(texts, strings.Repeat("x", n))
+	}
+	return texts
+}
+
+func neighboursDigests(texts ...string) (ds []digest.Digest) {
+	for _, text := range texts {
+		ds = append(ds, digest.Of(digest.SHA256, []byte(text)))
+	}
+	return ds
+}
+
+// neighboursCase is a Fetch of texts, which storage has all.
+type neighboursCase struct {
+	storage    heard
+	farm       *servertest.Farm
+	neighbours *Neighbours
+	texts      []string
+}
+
+func neighboursStart(t *testing.T, texts []string, near ...*lendFarm) *neighboursCase {
+	t.Helper()
+	c := &neighboursCase{texts: texts}
+	c.farm = servertest.Start(t, servertest.Config{Unary: c.storage.unary, Stream: c.storage.stream})
+	for _, text := range texts {
+		c.farm.Put(t, digest.SHA256, []byte(text))
+	}
+	var list []*Neighbour
+	for _, f := range near {
+		list = append(list, f.neighbour)
+	}
+	c.neighbours = Beside(client.New(c.farm.Conn, client.Options{NoCompression: true}), list, "main")
+	return c
+}
+
+// fetch fetches everything, and fails unless so much of it came from neighbours, and storage was asked for
+// the rest.
+func (c *neighboursCase) fetch(t *testing.T, borrowed int) {
+	t.Helper()
+	before, _ := c.neighbours.Borrowed()
+	c.storage.blobs = 0
+	c.fetchAll(t)
+	after, _ := c.neighbours.Borrowed()
+	if got := int(after - before); got != borrowed || c.storage.blobs != len(c.texts)-borrowed {
+		t.Errorf("%d blobs came from neighbours, want %d; storage was asked for %d of %d",
+			got, borrowed, c.storage.blobs, len(c.texts))
+	}
+}
+
+func (c *neighboursCase) fetchAll(t *testing.T) {
+	t.Helper()
+	want := map[digest.Digest][]byte{}
+	for i, d := range neighboursDigests(c.texts...) {
+		want[d] = []byte(c.texts[i])
+	}
+	var sink netSink
+	if err := c.neighbours.Fetch(t.Context(), neighboursDigests(c.texts...), sink.take); err != nil {
+		t.Fatal(err)
+	}
+	sink.check(t, want)
+}
+
+func TestNeighboursGoBeforeStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		texts := neighboursTexts()
+		c := neighboursStart(t, texts, lendStart(t, texts[1]), lendStart(t, texts...))
+		c.fetch(t, len(texts))
+		if blobs, size := c.neighbours.Borrowed(); blobs != 3 || size != 101+cas.StreamAbove+1 {
+			t.Errorf("%d blobs, %d bytes", blobs, size)
+		}
+		// What nobody near has is storage's, as is what is large.
+		large := strings.Repeat("x", maxBorrowed+1)
+		c = neighboursStart(t, append(texts, large), lendStart(t, texts[1], large))
+		c.fetch(t, 1)
+		// So are ranges.
+		var tail bytes.Buffer
+		if err := c.neighbours.FetchFrom(t.Context(), neighboursDigests(large)[0], maxBorrowed, &tail); err != nil || tail.String() != large[maxBorrowed:] {
+			t.Errorf("%d bytes, %v", tail.Len(), err)
+		}
+	})
+}
+
+// A neighbour that fails, lies or is slow changes nothing but who brings the blobs, and is not asked again
+// at once.
+func TestBadNeighbours(t *testing.T) {
+	texts := neighboursTexts()
+	unavailable := status.Error(codes.Unavailable, "as the test wants")
+	for what, spoil := range map[string]func(f *lendFarm){
+		"fails": func(f *lendFarm) {
+			f.answer = func(context.Context, func() (any, error)) (any, error) { return nil, unavailable }
+		},
+		"is away": func(f *lendFarm) { _ = f.Conn.Close() },
+		"lies": func(f *lendFarm) {
+			f.garble = true
+			f.answer = func(_ context.Context, call func() (any, error)) (any, error) {
+				answer, err := call()
+				for _, r := range answer.(*repb.BatchReadBlobsResponse).GetResponses() {
+					r.Data = append(r.Data[:len(r.Data)-1], '?')
+				}
+				return answer, err
+			}
+		},
+		"sends what nobody wants": func(f *lendFarm) {
+			f.garble = true
+			f.answer = func(_ context.Context, call func() (any, error)) (any, error) {
+				answer, err := call()
+				for _, r := range answer.(*repb.BatchReadBlobsResponse).GetResponses() {
+					r.Data = append(r.Data, make([]byte, 1<<20)...)
+				}
+				return answer, err
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bad, good := lendStart(t, texts...), lendStart(t, texts[:2]...)
+				spoil(bad)
+				c := neighboursStart(t, texts, bad, good)
+				began := time.Now()
+				c.fetch(t, 2)
+				asked := bad.asked.Load()
+				c.fetch(t, 2)
+				if bad.asked.Load() != asked {
+					t.Error("it was asked again at once")
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("it cost %s", took)
+				}
+				time.Sleep(longestRest)
+				c.fetchAll(t)
+				if what != "is away" && bad.asked.Load() == asked {
+					t.Error("it was never asked again")
+				}
+			})
+		})
+	}
+}
+
+func TestSlowNeighbours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, good := lendStart(t, "a", "b"), lendStart(t, "a", "b")
+		slow.answer = func(ctx context.Context, _ func() (any, error)) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c := neighboursStart(t, []string{"a", "b"}, slow, good)
+		began := time.Now()
+		c.fetch(t, 0)
+		if took := time.Since(began); took != headStart(2) {
+			t.Errorf("it cost %s, want %s", took, headStart(2))
+		}
+		c.fetch(t, 2)
+		// The longer it is slow, the longer it is left alone.
+		rests := 0
+		for range 60 {
+			time.Sleep(time.Second)
+			asked := slow.asked.Load()
+			c.fetchAll(t)
+			rests += int(slow.asked.Load() - asked)
+		}
+		if rests == 0 || rests > 7 {
+			t.Errorf("it was asked %d times in a minute", rests)
+		}
+	})
+}
+
+// Storage that is slower than a neighbour is not waited for.
+func TestNeighboursOvertakeStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := lendStart(t, "a", "b")
+		near.answer = func(_ context.Context, call func() (any, error)) (any, error) {
+			time.Sleep(time.Second)
+			return call()
+		}
+		c := neighboursStart(t, []string{"a", "b"}, near)
+		c.storage.gate = make(chan struct{})
+		began := time.Now()
+		c.fetchAll(t)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("took %s", took)
+		}
+		if blobs, _ := c.neighbours.Borrowed(); blobs != 2 || !near.neighbour.awake() {
+			t.Errorf("%d blobs came from a neighbour, which is left alone: %t", blobs, !near.neighbour.awake())
+		}
+		close(c.storage.gate)
+	})
+}
+
+// A neighbour that never has anything is hardly asked.
+func TestNeighboursInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := lendStart(t)
+		c := neighboursStart(t, []string{"a"}, near)
+		for range 2 * maxInVain {
+			c.fetch(t, 0)
+		}
+		if n := near.asked.Load(); n != maxInVain {
+			t.Errorf("it was asked %d times, want %d", n, maxInVain)
+		}
+	})
+}
+
+// What is missing everywhere and what cannot be stored is told apart.
+func TestNeighboursAndErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := lendStart(t, "a", "b")
+		c := neighboursStart(t, []string{"b", "c"}, near)
+		ds := neighboursDigests("a", "b", "c", "d")
+		full := errors.New("disk is full")
+		var came []digest.Digest
+		var mu sync.Mutex
+		take := func(fail digest.Digest) error {
+			came = nil
+			return c.neighbours.Fetch(t.Context(), ds, func(d digest.Digest, _ io.Reader) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if d == fail {
+					return full
+				}
+				came = append(came, d)
+				return nil
+			})
+		}
+		var missing *cas.MissingError
+		if err := take(digest.Digest{}); !errors.As(err, &missing) || len(missing.Digests) != 1 || missing.Digests[0] != ds[3] || len(came) != 3 {
+			t.Errorf("%d came, %v", len(came), err)
+		}
+		for _, fail := range []digest.Digest{ds[0], ds[2]} { // from the neighbour, and from storage
+			if err := take(fail); !errors.Is(err, full) || errors.Is(err, cas.ErrNotFound) || len(came) != 2 {
+				t.Errorf("%d came, %v", len(came), err)
+			}
+			var named *cas.FetchError
+			if err := take(fail); !errors.As(err, &named) || named.Blobs[ds[3]] != nil {
+				t.Errorf("one that is nowhere: %v", err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.neighbours.Fetch(ctx, ds, nil); !errors.Is(err, context.Canceled) || !near.neighbour.awake() {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
+// A netSink gathers what a Fetch delivers.
+type netSink struct {
+	mu  sync.Mutex
+	got map[digest.Digest][]byte
+}
+
+func (s *netSink) take(d digest.Digest, r io.Reader) error {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("sink: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, twice := s.got[d]; twice {
+		return errors.New("delivered twice")
+	}
+	if s.got == nil {
+		s.got = map[digest.Digest][]byte{}
+	}
+	s.got[d] = b
+	return nil
+}
+
+// check fails unless just want was delivered.
+func (s *netSink) check(t *testing.T, want map[digest.Digest][]byte) {
+	t.Helper()
+	if !maps.EqualFunc(s.got, want, bytes.Equal) {
+		t.Errorf("%d blobs were delivered, want %d, or their bytes differ", len(s.got), len(want))
+	}
+}

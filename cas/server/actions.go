@@ -1,0 +1,218 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// inlineBytes bounds what a GetActionResult answer carries inline.
+const inlineBytes = 1 << 20
+
+// actionService is REv2's ActionCache.
+type actionService struct {
+	repb.UnimplementedActionCacheServer
+	s *Server
+}
+
+// Lookup returns the result of the action d under an instance name, if it is
+// known, its exit code is 0 and the instance name has every blob it refers to: files, stdout
+// and stderr, Trees and what is in them, root directories and what is below them. Else
+// the error is ErrNotFound. Looking counts as use of all these blobs. The result must
+// not be changed; it holds nothing inline.
+func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error) {
+	r, err := s.actions.Get(ctx, instance, d)
+	if err != nil {
+		return nil, err
+	}
+	if code := r.GetExitCode(); code != 0 { // Server takes none
+		return nil, fmt.Errorf("action result %s has exit code %d: %w", d, code, cas.ErrNotFound)
+	}
+	missing, err := s.catalog(instance).missingOf(ctx, d.Function(), r)
+	if err != nil {
+		return nil, fmt.Errorf("check action result %s: %w", d, err)
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("action result %s: %w", d, &cas.MissingError{Digests: missing})
+	}
+	return r, nil
+}
+
+// GetActionResult answers a lookup. What the client asks to have inline is, as
+// long as it is small.
+func (v *actionService) GetActionResult(
+	ctx context.Context, r *repb.GetActionResultRequest,
+) (*repb.ActionResult, error) {
+	fn, err := request(r.GetInstanceName(), r.GetDigestFunction())
+	if err != nil {
+		return nil, v.s.readStatus(err)
+	}
+	d, err := digest.FromProto(fn, r.GetActionDigest())
+	if err != nil {
+		return nil, v.s.readStatus(err)
+	}
+	result, err := v.s.Lookup(ctx, r.GetInstanceName(), d)
+	if err != nil {
+		return nil, v.s.readStatus(err)
+	}
+	result = proto.CloneOf(result)
+	if err := v.inline(ctx, fn, r, result); err != nil {
+		return nil, v.s.readStatus(err)
+	}
+	return result, nil
+}
+
+// inline fills in what r asks for, in that order, while there is room.
+func (v *actionService) inline(
+	ctx context.Context, fn digest.Function, r *repb.GetActionResultRequest, result *repb.ActionResult,
+) error {
+	left := int64(inlineBytes)
+	blobs := v.s.content(r.GetInstanceName())
+	fill := func(to *[]byte, m *repb.Digest) error {
+		d, err := digest.FromProto(fn, m)
+		if m == nil || err == nil && d.SizeBytes() > left {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		left -= d.SizeBytes()
+		*to, err = blobs.ReadBlob(ctx, d)
+		return err
+	}
+	if r.GetInlineStdout() {
+		if err := fill(&result.StdoutRaw, result.GetStdoutDigest()); err != nil {
+			return err
+		}
+	}
+	if r.GetInlineStderr() {
+		if err := fill(&result.StderrRaw, result.GetStderrDigest()); err != nil {
+			return err
+		}
+	}
+	wanted := make(map[string]struct{}, len(r.GetInlineOutputFiles()))
+	for _, path := range r.GetInlineOutputFiles() {
+		wanted[path] = struct{}{}
+	}
+	for _, f := range result.GetOutputFiles() {
+		if _, ok := wanted[f.GetPath()]; ok {
+			if err := fill(&f.Contents, f.GetDigest()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// UpdateActionResult stores the result of a success whose action, command and outputs
+// have been uploaded. What it carries inline becomes a blob.
+func (v *actionService) UpdateActionResult(
+	ctx context.Context, r *repb.UpdateActionResultRequest,
+) (*repb.ActionResult, error) {
+	result, err := v.update(ctx, r)
+	if err != nil {
+		return nil, v.s.writeStatus(err)
+	}
+	return result, nil
+}
+
+func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRequest) (*repb.ActionResult, error) {
+	fn, err := request(r.GetInstanceName(), r.GetDigestFunction())
+	if err != nil {
+		return nil, err
+	}
+	d, err := digest.FromProto(fn, r.GetActionDigest())
+	if err != nil {
+		return nil, fmt.Errorf("action_digest: %w", err)
+	}
+	switch result := r.GetActionResult(); {
+	case !v.s.options.AllowActionUpdates && !v.s.options.Grants.given(ctx, r.GetInstanceName(), d):
+		return nil, status.Errorf(codes.PermissionDenied, "action result %s: only the worker that ran the action may write it "+
+			"(in Bazel: --noremote_upload_local_results; see docs/SECURITY.md)", d)
+	case result == nil:
+		return nil, status.Errorf(codes.InvalidArgument, "action result %s is not set", d)
+	case result.GetExitCode() != 0:
+		return nil, status.Errorf(codes.InvalidArgument, "action result %s has exit code %d: failures are not cached", d, result.GetExitCode())
+	}
+	if err := checkResult(fn, r.GetActionResult()); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "action result %s: %v", d, err)
+	}
+	own := v.s.catalog(r.GetInstanceName())
+	if err := own.checkAction(ctx, d); err != nil {
+		return nil, err
+	}
+	result := proto.CloneOf(r.GetActionResult())
+	if err := v.storeInline(ctx, own, fn, result); err != nil {
+		return nil, fmt.Errorf("action result %s: %w", d, err)
+	}
+	missing, err := own.missingOf(ctx, fn, result)
+	if err != nil {
+		return nil, fmt.Errorf("action result %s: %w", d, err)
+	}
+	if len(missing) > 0 {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"action result %s: upload its outputs first: %v", d, &cas.MissingError{Digests: missing})
+	}
+	if err := v.s.actions.Put(ctx, r.GetInstanceName(), d, result); err != nil {
+		return nil, fmt.Errorf("store action result %s: %w", d, err)
+	}
+	return result, nil
+}
+
+// checkAction fails unless the action d and its command are there.
+func (c catalog) checkAction(ctx context.Context, d digest.Digest) error {
+	action := new(repb.Action)
+	err := c.readMessage(ctx, d, action)
+	if errors.Is(err, cas.ErrNotFound) {
+		return status.Errorf(codes.FailedPrecondition, "upload action %s before its result", d)
+	}
+	if err != nil {
+		return err
+	}
+	command, err := digest.FromProto(d.Function(), action.GetCommandDigest())
+	if err != nil {
+		return fmt.Errorf("action %s: command: %w", d, err)
+	}
+	if !c.Contains(command) {
+		return status.Errorf(codes.FailedPrecondition, "upload command %s of action %s before its result", command, d)
+	}
+	return nil
+}
+
+// storeInline turns what result carries inline into blobs.
+func (v *actionService) storeInline(ctx context.Context, blobs cas.Content, fn digest.Function, result *repb.ActionResult) error {
+	store := func(raw *[]byte, m **repb.Digest) error {
+		if len(*raw) == 0 {
+			return nil
+		}
+		d := digest.Of(fn, *raw)
+		if *m != nil && !proto.Equal(*m, d.Proto()) {
+			return fmt.Errorf("%w: inline content of %s has the digest %s", cas.ErrCorrupt, (*m).GetHash(), d)
+		}
+		if err := v.s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, *raw) }); err != nil {
+			return err
+		}
+		*raw, *m = nil, d.Proto()
+		return nil
+	}
+	if err := store(&result.StdoutRaw, &result.StdoutDigest); err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
+	if err := store(&result.StderrRaw, &result.StderrDigest); err != nil {
+		return fmt.Errorf("stderr: %w", err)
+	}
+	for _, f := range result.GetOutputFiles() {
+		if err := store(&f.Contents, &f.Digest); err != nil {
+			return fmt.Errorf("output file %q: %w", f.GetPath(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/bytestream"
+
+	"github.com/forerunner-build/forerunner/cas"
+)
+
+// A Reader answers as a Server does to those who only read, whatever the instance name. It is for who serves less
+// than all of a Server.
+type Reader struct{ server *Server }
+
+// NewReader returns a Reader of blobs; log may be nil.
+func NewReader(blobs cas.Readable, log *zap.Logger) *Reader {
+	o := Options{Logger: log}
+	o.validate()
+	return &Reader{&Server{lends: blobs, options: o, log: o.Logger}}
+}
+
+// FindMissingBlobs is that of REv2's ContentAddressableStorage.
+func (r *Reader) FindMissingBlobs(
+	ctx context.Context, req *repb.FindMissingBlobsRequest,
+) (*repb.FindMissingBlobsResponse, error) {
+	return (&storageService{s: r.server}).FindMissingBlobs(ctx, req)
+}
+
+// BatchReadBlobs is that of REv2's ContentAddressableStorage. Nothing is compressed.
+func (r *Reader) BatchReadBlobs(
+	ctx context.Context, req *repb.BatchReadBlobsRequest,
+) (*repb.BatchReadBlobsResponse, error) {
+	req.AcceptableCompressors = nil
+	return (&storageService{s: r.server}).BatchReadBlobs(ctx, req)
+}
+
+// Read is that of ByteStream.
+func (r *Reader) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
+	return (&byteStreamService{s: r.server}).Read(req, stream)
+}

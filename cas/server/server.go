@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/cas/wire"
+)
+
+// MaxMessageBytes is what a gRPC server that registers a Server should accept in
+// one message (grpc.MaxRecvMsgSize): a full batch and its overhead, or a
+// FindMissingBlobs of some 200,000 digests.
+const MaxMessageBytes = 16 << 20
+
+// The named bounds of Server.
+const (
+	// maxMessageBlob bounds the blobs that are decoded as Directory or Tree. A
+	// directory of a million files takes some 100 MiB.
+	maxMessageBlob = 256 << 20
+)
+
+// Options are what may be chosen about a Server. Zero values mean the
+// defaults.
+type Options struct {
+	Logger *zap.Logger
+	// MaxBatchBytes bounds the blobs of one BatchReadBlobs or BatchUpdateBlobs;
+	// default 3.75 MiB.
+	MaxBatchBytes int64
+	// MaxBlobBytes bounds one uploaded blob; 0 means only by the Store.
+	MaxBlobBytes int64
+	// AllowActionUpdates lets all who call write to the action cache. Else those may who
+	// show what Grants gave them, for that action. No Grants: nobody may.
+	AllowActionUpdates bool
+	Grants             *Grants
+	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
+	// (default 128), PartialUploadAge for how long (default 30 minutes; an
+	// expired one goes when the next upload begins or breaks off). They take room in
+	// the Store, and go sooner, the oldest first, when an upload finds none.
+	MaxPartialUploads int
+	PartialUploadAge  time.Duration
+}
+
+func (o *Options) validate() {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.MaxBatchBytes <= 0 {
+		o.MaxBatchBytes = cas.BatchBytes
+	}
+	o.MaxBatchBytes = min(o.MaxBatchBytes, MaxMessageBytes)
+	o.MaxBlobBytes = max(o.MaxBlobBytes, 0)
+	if o.MaxPartialUploads <= 0 {
+		o.MaxPartialUploads = 128
+	}
+	if o.PartialUploadAge <= 0 {
+		o.PartialUploadAge = 30 * time.Minute
+	}
+}
+
+// Store is what a Server serves; the store on disk is one.
+type Store interface {
+	Receiver
+	// Isolated reports whether blobs belong to the instance names that have shown all of their bytes.
+	Isolated() bool
+	// Of returns the blobs that an instance name has: all, if it is not Isolated.
+	Of(instance string) cas.Content
+}
+
+// Results are the results of actions, by instance name.
+type Results interface {
+	// Get returns the result, which is the caller's, or an error that wraps ErrNotFound.
+	Get(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error)
+	Put(ctx context.Context, instance string, d digest.Digest, r *repb.ActionResult) error
+}
+
+// A Server serves a store and results as REv2's ContentAddressableStorage,
+// ByteStream and ActionCache. It starts no goroutines and needs no closing; its
+// unfinished uploads lie in the Store's TempDir. Action results belong to their instance name. Blobs are shared by all,
+// unless disk.Options.Isolate says otherwise: then an instance name has those that it has uploaded, and all others are
+// missing to it as if they were not there.
+type Server struct {
+	store   Store        // only for its room; see content
+	lends   cas.Readable // of a Lender; nil: what is read depends on the instance name
+	actions Results
+	trees   ownTrees
+	options Options
+	log     *zap.Logger
+	uploads *uploads
+	// decoder and encoder serve the entries of batches. Both may be used
+	// concurrently (DecodeAll, EncodeAll).
+	decoder *zstd.Decoder
+	encoder *zstd.Encoder
+}
+
+// New returns a Server over s and a, which stay the caller's to close
+// after the gRPC server has stopped.
+func New(s Store, a Results, o Options) *Server {
+	o.validate()
+	return &Server{
+		store:   s,
+		actions: a,
+		options: o,
+		log:     o.Logger,
+		uploads: newUploads(s, o.MaxPartialUploads, o.PartialUploadAge),
+		decoder: wire.NewBatchDecoder(),
+		encoder: wire.NewBatchEncoder(),
+	}
+}
+
+// Register adds the three services to g. Capabilities is one service for storage
+// and execution, so it is left to the caller; see CacheCapabilities.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	repb.RegisterContentAddressableStorageServer(g, &storageService{s: s})
+	repb.RegisterActionCacheServer(g, &actionService{s: s})
+	g.RegisterService(ByteStreamDesc(), &byteStreamService{s: s})
+}
+
+// CacheCapabilities returns what the Server can do, for ServerCapabilities. The
+// message is the caller's.
+func (s *Server) CacheCapabilities() *repb.CacheCapabilities {
+	c := &repb.CacheCapabilities{
+		ActionCacheUpdateCapabilities: &repb.ActionCacheUpdateCapabilities{
+			UpdateEnabled: s.options.AllowActionUpdates,
+		},
+		CachePriorityCapabilities: &repb.PriorityCapabilities{
+			Priorities: []*repb.PriorityCapabilities_PriorityRange{{}},
+		},
+		MaxBatchTotalSizeBytes:          s.options.MaxBatchBytes,
+		MaxCasBlobSizeBytes:             s.options.MaxBlobBytes,
+		SymlinkAbsolutePathStrategy:     repb.SymlinkAbsolutePathStrategy_ALLOWED,
+		SupportedCompressors:            []repb.Compressor_Value{repb.Compressor_ZSTD},
+		SupportedBatchUpdateCompressors: []repb.Compressor_Value{repb.Compressor_ZSTD},
+	}
+	for _, fn := range digest.Functions() {
+		c.DigestFunctions = append(c.DigestFunctions, fn.Proto())
+	}
+	return c
+}
+
+// request checks what every request carries.
+func request(name string, fn repb.DigestFunction_Value) (digest.Function, error) {
+	if err := instance.Check(name); err != nil {
+		return 0, err
+	}
+	return digest.FunctionFromProto(fn)
+}
+
+// checkUploadSize refuses what MaxBlobBytes does, and what never fits in the Store.
+func (s *Server) checkUploadSize(d digest.Digest) error {
+	if limit := s.options.MaxBlobBytes; limit > 0 && d.SizeBytes() > limit {
+		return status.Errorf(codes.InvalidArgument, "blob %s is larger than the limit of %d bytes", d, limit)
+	}
+	if err := s.store.Fits(d.SizeBytes()); err != nil {
+		return fmt.Errorf("blob %s: %w", d, err)
+	}
+	return nil
+}
+
+// readStatus converts an error of reading into a gRPC status error.
+func (s *Server) readStatus(err error) error { return s.statusOf(err, codes.DataLoss) }
+
+// writeStatus converts an error of uploading into a gRPC status error.
+func (s *Server) writeStatus(err error) error { return s.statusOf(err, codes.InvalidArgument) }
+
+// statusOf converts err; nil stays nil. corrupt is the code for ErrCorrupt. What
+// is the server's own fault is logged here, as the client cannot mend it. A size that no store of this bound could
+// take is the client's: anybody can announce one as often as he likes.
+func (s *Server) statusOf(err error, corrupt codes.Code) error {
+	if err == nil {
+		return nil
+	}
+	if st, ok := status.FromError(err); ok {
+		return st.Err()
+	}
+	code := codes.Internal
+	switch {
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	case errors.Is(err, wire.ErrInvalidName), errors.Is(err, instance.ErrInvalid), errors.Is(err, digest.ErrInvalid),
+		errors.Is(err, tree.ErrInvalid):
+		code = codes.InvalidArgument
+	case errors.Is(err, cas.ErrCorrupt):
+		code = corrupt
+	case errors.Is(err, cas.ErrNotFound):
+		code = codes.NotFound
+	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		code = codes.ResourceExhausted
+	}
+	switch {
+	case errors.As(err, new(*cas.NeverFitsError)):
+		s.log.Debug("refused what is larger than the store", zap.Error(err))
+	case code == codes.Internal, code == codes.DataLoss, code == codes.ResourceExhausted:
+		s.log.Error("storage request failed", zap.Stringer("code", code), zap.Error(err))
+	}
+	return status.Error(code, err.Error())
+}
