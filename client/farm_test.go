@@ -1,8 +1,6 @@
 package client
 
 import (
-	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,13 +8,12 @@ import (
 	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	casserver "github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 // A farm is storage, and perhaps an Execution server, in memory.
@@ -44,28 +41,12 @@ func newFarm(t testing.TB, execution repb.ExecutionServer) *farm {
 			longrunningpb.RegisterOperationsServer(server, o)
 		}
 	}
-	listener := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///farm",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return listener.DialContext(ctx)
-		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		_ = conn.Close()
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &farm{store: store, conn: conn}
+	return &farm{store: store, conn: rpctest.Serve(t, server)}
 }
 
 func (f *farm) client(fn digest.Function) *casclient.Client {

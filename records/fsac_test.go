@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -15,13 +14,12 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 // fsacServer serves s and returns a connection to it.
@@ -29,31 +27,7 @@ func fsacServer(t *testing.T, s Hints) *grpc.ClientConn {
 	t.Helper()
 	server := grpc.NewServer()
 	RegisterFSAC(server, s)
-	return serve(t, server)
-}
-
-// serve runs a server as long as the test and returns a connection to it.
-func serve(t *testing.T, server *grpc.Server) *grpc.ClientConn {
-	t.Helper()
-	listener := bufconn.Listen(1 << 16)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///kv",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return listener.DialContext(ctx)
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return conn
+	return rpctest.Serve(t, server)
 }
 
 // A rawCodec leaves messages as they are on the wire.
@@ -123,7 +97,7 @@ func TestFSACClientSpeaksBuildbarnsBytes(t *testing.T) {
 			}
 			return stream.SendMsg(&answer)
 		}))
-	s, k := NewFSAC(serve(t, server), FSACOptions{}), fsacRecord(t)
+	s, k := NewFSAC(rpctest.Serve(t, server), FSACOptions{}), fsacRecord(t)
 	put(t, s, k, []byte(fsacProfile+fsacStrange))
 	expect(t, s, k, []byte(fsacProfile+fsacStrange))
 	for i, want := range []string{
@@ -227,7 +201,7 @@ func (s failingStore) Put(ctx context.Context, k Key, _ []byte) error {
 func TestFSACSaysThatTheServiceIsAway(t *testing.T) {
 	closed := fsacServer(t, NewMemory(0))
 	_ = closed.Close()
-	empty := serve(t, grpc.NewServer())
+	empty := rpctest.Serve(t, grpc.NewServer())
 	for name, c := range map[string]struct {
 		conn *grpc.ClientConn
 		want codes.Code
@@ -263,7 +237,7 @@ func (largeFilters) GetFileSystemAccessProfile(
 func TestFSACOfOthers(t *testing.T) {
 	server := grpc.NewServer()
 	fsac.RegisterFileSystemAccessCacheServer(server, largeFilters{})
-	s := NewFSAC(serve(t, server), FSACOptions{Timeout: time.Minute})
+	s := NewFSAC(rpctest.Serve(t, server), FSACOptions{Timeout: time.Minute})
 	value, err := s.Get(t.Context(), fsacRecord(t))
 	if err != nil || len(value) < 2*MaxValueBytes {
 		t.Fatalf("%d bytes, %v", len(value), err)

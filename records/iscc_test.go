@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/iscc"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 // isccServer serves s and returns a connection to it.
@@ -22,7 +23,7 @@ func isccServer(t *testing.T, s Hints) *grpc.ClientConn {
 	t.Helper()
 	server := grpc.NewServer()
 	RegisterISCC(server, s)
-	return serve(t, server)
+	return rpctest.Serve(t, server)
 }
 
 // The wire format, written by hand, as that of fsacGet is. The statistics are of size class 4: failed,
@@ -84,7 +85,7 @@ func TestISCCClientSpeaksBuildbarnsBytes(t *testing.T) {
 			}
 			return stream.SendMsg(&answer)
 		}))
-	s, k := NewISCC(serve(t, server), ISCCOptions{}), isccRecord(t)
+	s, k := NewISCC(rpctest.Serve(t, server), ISCCOptions{}), isccRecord(t)
 	put(t, s, k, []byte(isccStats+isccStrange))
 	expect(t, s, k, []byte(isccStats+isccStrange))
 	for i, want := range []string{

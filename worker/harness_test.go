@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,9 +19,6 @@ import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
@@ -33,6 +29,7 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/rpctest"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -223,23 +220,9 @@ func openStore(t *testing.T, dir string) *disk.Store {
 // serve runs a gRPC server until the test ends and returns a connection to it.
 func serve(t *testing.T, register func(*grpc.Server), options ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	listener := bufconn.Listen(1 << 20)
 	s := grpc.NewServer(options...)
 	register(s)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///test",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	check(t, err)
-	t.Cleanup(func() {
-		if err := conn.Close(); status.Code(err) != codes.Canceled { // whom a worker dials it closes itself
-			check(t, err)
-		}
-		s.Stop()
-		check(t, <-served)
-	})
-	return conn
+	return rpctest.Serve(t, s)
 }
 
 func assertNoMounts(t *testing.T, dir string) {

@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 	"github.com/forerunner-build/forerunner/cas/wire"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 // rotReadStream reads a resource whole and returns its bytes and the code at the end.
@@ -36,7 +37,7 @@ func TestServerNeverReadsOutRot(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{})
 	g := grpc.NewServer()
 	peer.NewLender(f.Store, nil).Register(g)
-	lent := &servertest.Farm{Conn: servertest.Serve(t, g)}
+	lent := &servertest.Farm{Conn: rpctest.Serve(t, g)}
 	lent.Blobs = repb.NewContentAddressableStorageClient(lent.Conn)
 	lent.Streams = bytestream.NewByteStreamClient(lent.Conn)
 	ways := map[string]func(t *testing.T, d digest.Digest) codes.Code{}

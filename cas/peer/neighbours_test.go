@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 // A lendFarm is a store that is lent to others.
@@ -62,7 +63,7 @@ func lendStart(t *testing.T, texts ...string) *lendFarm {
 			return call(srv, s)
 		}))
 	f.lender.Register(g)
-	f.Conn = servertest.Serve(t, g)
+	f.Conn = rpctest.Serve(t, g)
 	f.neighbour = NewNeighbour(f.Conn, "test", nil)
 	return f
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,13 +19,12 @@ import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 const netTestUUID = "3d1a3c1e-5a3f-4d5f-9c80-0123456789ab"
@@ -105,32 +103,11 @@ func netStart(t testing.TB, c netConfig) *netFarm {
 			t.Error(err)
 		}
 	})
-	f.conn = netServe(t, g)
+	f.conn = rpctest.Serve(t, g)
 	f.cas = repb.NewContentAddressableStorageClient(f.conn)
 	f.actions = repb.NewActionCacheClient(f.conn)
 	f.streams = bytestream.NewByteStreamClient(f.conn)
 	return f
-}
-
-// netServe serves g in memory until the end of the test, and returns a connection to it.
-func netServe(t testing.TB, g *grpc.Server) *grpc.ClientConn {
-	t.Helper()
-	pipe := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(pipe) }()
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return conn
 }
 
 // put stores b on the server's side.

@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/rpctest"
 )
 
 // A Config says what server a test wants. The interceptors inject faults.
@@ -88,31 +86,10 @@ func Start(t testing.TB, c Config) *Farm {
 			t.Error(err)
 		}
 	})
-	f.Conn = Serve(t, g)
+	f.Conn = rpctest.Serve(t, g)
 	f.Blobs = repb.NewContentAddressableStorageClient(f.Conn)
 	f.Streams = bytestream.NewByteStreamClient(f.Conn)
 	return f
-}
-
-// Serve serves g in memory until the end of the test, and returns a connection to it.
-func Serve(t testing.TB, g *grpc.Server) *grpc.ClientConn {
-	t.Helper()
-	pipe := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(pipe) }()
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return conn
 }
 
 // Put stores b on the server's side.
