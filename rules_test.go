@@ -49,6 +49,7 @@ var floors = map[string]int{
 	"records/record":    1,
 	"scheduler/core":    1,
 	"vfs/erofs":         1,
+	"vfs/mounts":        1,
 	"records/redistest": 1, // for tests
 	"rpctest":           1, // for tests
 

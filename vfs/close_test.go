@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // released checks that nothing of a root is left.
 func released(t *testing.T, r *Root) {
 	t.Helper()
-	if left, err := mountsBelow(r.fs.pointDir); err != nil || len(left) > 0 {
+	if left, err := mounts.Below(r.fs.pointDir); err != nil || len(left) > 0 {
 		t.Errorf("mounts left: %q, %v", left, err)
 	}
 	for _, p := range []string{filepath.Dir(r.Path()), r.layerPath()} {
@@ -80,7 +81,7 @@ func TestCloseReleases(t *testing.T) {
 			}
 		},
 		"unmounted by the action": func(t *testing.T, _ *helper, r *Root) {
-			if err := detachBelow(r.fs.pointDir); err != nil {
+			if err := mounts.Detach(r.fs.pointDir); err != nil {
 				t.Error(err)
 			}
 		},

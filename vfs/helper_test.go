@@ -27,6 +27,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // fakeSource holds trees in memory and blobs in files. Tests make it fail or wait.
@@ -274,9 +275,9 @@ func openFS(t testing.TB, o Options) *FS {
 		if err := f.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if left, err := mountsBelow(f.mountDir); err != nil || len(left) > 0 {
+		if left, err := mounts.Below(f.mountDir); err != nil || len(left) > 0 {
 			t.Errorf("mounts left: %q, %v", left, err)
-			_ = detachBelow(f.mountDir)
+			_ = mounts.Detach(f.mountDir)
 		}
 		for _, dir := range []string{f.mountDir, f.upperDir} {
 			if left, _ := os.ReadDir(dir); len(left) > 0 {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // shownTo returns where the image is mounted as what belongs to owner. All images are made for
@@ -58,7 +60,7 @@ func (img *image) conceal() error {
 	defer img.shown.Unlock()
 	var errs []error
 	for _, point := range img.as {
-		errs = append(errs, unmount(point, unix.MNT_DETACH), os.Remove(point))
+		errs = append(errs, mounts.Unmount(point, unix.MNT_DETACH), os.Remove(point))
 	}
 	img.as = nil
 	return errors.Join(errs...)

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 const (
@@ -223,6 +224,6 @@ func (img *image) check(ctx context.Context) error {
 
 // close takes the image away. Overlays that still show it keep it alive.
 func (img *image) close() error {
-	return errors.Join(img.conceal(), unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
+	return errors.Join(img.conceal(), mounts.Unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
 		os.Remove(filepath.Dir(img.point)), img.file.Close())
 }

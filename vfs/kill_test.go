@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // What a process that is going to be killed does when it says that it is ready.
@@ -111,8 +113,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		phase := phases[round%len(phases)]
 		delay := time.Duration(r.IntN(60_000)) * time.Microsecond
 		if !t.Run(fmt.Sprintf("%d %s %s", round, phase, delay), func(t *testing.T) {
-			mounts, took := killOnce(t, o, phase, delay, helpers)
-			longest, most = max(longest, took), max(most, mounts)
+			left, took := killOnce(t, o, phase, delay, helpers)
+			longest, most = max(longest, took), max(most, left)
 		}) {
 			return
 		}
@@ -120,9 +122,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	t.Logf("up to %d mounts were left, and cleared away in at most %s", most, longest)
 }
 
-func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helpers []*helper) (mounts int, took time.Duration) {
+func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helpers []*helper) (left int, took time.Duration) {
 	server := startChild(t, "killed", o.MountDir, o.UpperDir, phase)
-	t.Cleanup(func() { _ = detachBelow(o.MountDir) }) // or nobody would see the end of one that waits for itself
+	t.Cleanup(func() { _ = mounts.Detach(o.MountDir) }) // or nobody would see the end of one that waits for itself
 	if got := server.answer(); got != "ready" {
 		t.Fatal(got)
 	}
@@ -138,24 +140,24 @@ func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helper
 		}
 	}
 	time.Sleep(delay) // the moment is the point of the test
-	mounts, took = killAndClear(t, o, server, func() {
+	left, took = killAndClear(t, o, server, func() {
 		for i, h := range helpers {
 			if got := h.answer(); i%3 == 0 && !strings.HasPrefix(got, "error: ") {
 				t.Errorf("what never came was read: %q", got)
 			}
 		}
 	})
-	return mounts, took
+	return left, took
 }
 
 // killAndClear kills a process, which had as many mounts as it returns, and has another
 // FS clear up after it. check is called when that has been done.
-func killAndClear(t *testing.T, o Options, server *helper, check func()) (mounts int, took time.Duration) {
+func killAndClear(t *testing.T, o Options, server *helper, check func()) (were int, took time.Duration) {
 	if err := server.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the end of the killed process", func() bool { return dying(server.cmd.Process.Pid) })
-	left, err := mountsBelow(o.MountDir)
+	waitUntil(t, "the end of the killed process", func() bool { return mounts.Dying(server.cmd.Process.Pid) })
+	left, err := mounts.Below(o.MountDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +165,12 @@ func killAndClear(t *testing.T, o Options, server *helper, check func()) (mounts
 	f, err := Open(o)
 	took = time.Since(start)
 	if err != nil {
-		_ = detachBelow(o.MountDir)
+		_ = mounts.Detach(o.MountDir)
 		t.Fatalf("open after %d mounts were left: %v", len(left), err)
 	}
-	_ = server.cmd.Wait() // it may wait for itself, see lockFolder
+	_ = server.cmd.Wait() // it may wait for itself, see mounts.Lock
 	check()
-	if again, err := mountsBelow(filepath.Join(o.MountDir, pointsName)); len(again) > 0 || err != nil {
+	if again, err := mounts.Below(filepath.Join(o.MountDir, pointsName)); len(again) > 0 || err != nil {
 		t.Errorf("mounts left: %q, %v", again, err)
 	}
 	if err := f.Close(); err != nil {

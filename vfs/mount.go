@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 const (
@@ -155,7 +156,7 @@ func abort(conn uint32, dir string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil // it ended already
 	}
-	return errors.Join(err, unmount(dir, unix.MNT_DETACH))
+	return errors.Join(err, mounts.Unmount(dir, unix.MNT_DETACH))
 }
 
 func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
@@ -207,13 +208,13 @@ func (r *Root) mountOverlay() error {
 
 // unmountOverlay takes the overlay away, now or when the last of its users is gone.
 func (r *Root) unmountOverlay() error {
-	err := unmount(r.Path(), 0)
+	err := mounts.Unmount(r.Path(), 0)
 	if err == nil {
 		return nil
 	}
 	r.fs.log.Warn("input root is still in use; whoever is in it loses it",
 		zap.String("root", r.spec.Name), zap.Error(err))
-	return unmount(r.Path(), unix.MNT_DETACH)
+	return mounts.Unmount(r.Path(), unix.MNT_DETACH)
 }
 
 // overlayLayers lists what lies below the writable layer. With images it is the
@@ -266,7 +267,7 @@ func (r *Root) removeFolders() error {
 	var errs []error
 	switch {
 	case r.layerUp:
-		errs = append(errs, unmount(r.layerPath(), unix.MNT_DETACH), removeIfThere(r.layerPath()))
+		errs = append(errs, mounts.Unmount(r.layerPath(), unix.MNT_DETACH), removeIfThere(r.layerPath()))
 	case r.layerMade && r.inMemory():
 		errs = append(errs, removeIfThere(r.layerPath()))
 	case r.layerMade:
@@ -280,16 +281,6 @@ func (r *Root) removeFolders() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// unmount unmounts path. That nothing is mounted there (EINVAL) is no error:
-// the action may have been faster.
-func unmount(path string, flags int) error {
-	err := unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW)
-	if err != nil && !errors.Is(err, unix.EINVAL) {
-		return &os.PathError{Op: "unmount", Path: path, Err: err}
-	}
-	return nil
 }
 
 // mountError says which mount failed; probe turns it into advice.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // openPlain makes a root without inputs.
@@ -127,7 +128,7 @@ func TestPlainRootOutputs(t *testing.T) {
 	if n := r.WrittenBytes(); n <= 0 {
 		t.Errorf("%d bytes were written", n)
 	}
-	if mounts, err := mountsBelow(f.pointDir); err != nil || len(mounts) > 0 {
-		t.Errorf("there are mounts: %v, %v", mounts, err)
+	if left, err := mounts.Below(f.pointDir); err != nil || len(left) > 0 {
+		t.Errorf("there are mounts: %v, %v", left, err)
 	}
 }

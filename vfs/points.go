@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // pointsName is the folder for mount points in Options.MountDir.
@@ -37,7 +38,7 @@ func (f *FS) openPoints() error {
 func (f *FS) closePoints() error {
 	if f.pointsUp {
 		f.pointsUp = false
-		if err := unmount(f.pointDir, unix.MNT_DETACH); err != nil {
+		if err := mounts.Unmount(f.pointDir, unix.MNT_DETACH); err != nil {
 			return err
 		}
 	}
@@ -46,7 +47,7 @@ func (f *FS) closePoints() error {
 
 // cleanPoints takes away what a killed process left mounted, and the folders of its mount points.
 func (f *FS) cleanPoints() error {
-	if err := detachBelow(f.mountDir); err != nil {
+	if err := mounts.Detach(f.mountDir); err != nil {
 		return fmt.Errorf("clean up mounts below %s: %w", f.mountDir, err)
 	}
 	points := filepath.Join(f.mountDir, pointsName)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // limitDescriptors allows this process so many more than it has, until the test ends.
@@ -122,7 +124,7 @@ func TestKilledWithoutDescriptors(t *testing.T) {
 		}
 		defer f.Close()
 	}
-	if killed(thread) {
+	if mounts.Killed(thread) {
 		t.Error("it is thought to be killed")
 	}
 }

@@ -1,91 +1,14 @@
 package vfs
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
-
-// maxDetachRounds bounds how often the table of mounts is read again; each
-// round takes away all mounts that it found, so one is enough unless somebody mounts meanwhile.
-const maxDetachRounds = 16
-
-// detachBelow takes away all mounts below dir, the newest first, so overlays
-// before what they lie on. It looks at no mount point: a dead one answers with errors.
-func detachBelow(dir string) error {
-	for range maxDetachRounds {
-		points, err := mountsBelow(dir)
-		if err != nil {
-			return err
-		}
-		if len(points) == 0 {
-			return nil
-		}
-		for _, p := range slices.Backward(points) {
-			// MNT_FORCE aborts FUSE for those who still wait for an answer;
-			// other file systems do not know it.
-			if err := unmount(p, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
-				return err
-			}
-		}
-	}
-	return fmt.Errorf("mounts come back as fast as they are taken away")
-}
-
-func mountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return parseMountInfo(f, dir)
-}
-
-// parseMountInfo returns the mount points below dir, oldest first. The fifth
-// field of a line is the mount point, see proc_pid_mountinfo(5).
-func parseMountInfo(r io.Reader, dir string) ([]string, error) {
-	var points []string
-	lines := bufio.NewReader(r)
-	for {
-		line, err := lines.ReadString('\n')
-		if fields := strings.SplitN(line, " ", 6); len(fields) > 4 {
-			if p := unescapeOctal(fields[4]); strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {
-				points = append(points, p)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return points, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// unescapeOctal turns \040 and the like back into the character.
-func unescapeOctal(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
 
 // removeMountPoints removes the folders that roots left below dir. Only empty
 // ones: what else is there is not ours, and stays.

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // stuckSource is a probeSource whose directory "dir" never comes.
@@ -86,8 +85,8 @@ func TestOpenAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = server.cmd.Wait()
-	if mounts, _ := mountsBelow(o.MountDir); len(mounts) != 5 {
-		t.Errorf("the killed process left %q, want 5 mounts", mounts)
+	if left, _ := mounts.Below(o.MountDir); len(left) != 5 {
+		t.Errorf("the killed process left %q, want 5 mounts", left)
 	}
 	if got := stuck.answer(); !strings.HasPrefix(got, "error: ") {
 		t.Errorf("an access without a server succeeded: %q", got)
@@ -109,7 +108,7 @@ func TestOpenAfterKill(t *testing.T) {
 
 func TestStrangersAreLeftAlone(t *testing.T) {
 	dir := t.TempDir()
-	mounts, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
+	points, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
 	for _, p := range []string{
 		"mounts/mine/keep", "upper/mine/keep", "upper/links/lower/a/x", "upper/.links/3/7", "upper/.trash/1/x",
 		"upper/stale/upper/x", "upper/stale/work/work/y", "mounts/roots/stale/root/", "mounts/roots/stale/lower/",
@@ -129,12 +128,12 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range []string{mounts, upper} {
+	for _, p := range []string{points, upper} {
 		if err := os.WriteFile(filepath.Join(p, "file"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f, err := Open(Options{MountDir: mounts, UpperDir: upper})
+	f, err := Open(Options{MountDir: points, UpperDir: upper})
 	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -147,7 +146,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 			t.Errorf("root %s was mounted over what was there", name)
 		}
 	}
-	if err := os.Remove(filepath.Join(mounts, "file")); err != nil { // taken by the layer alone
+	if err := os.Remove(filepath.Join(points, "file")); err != nil { // taken by the layer alone
 		t.Fatal(err)
 	}
 	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "file", Digest: src.tree(t, "x"), Source: src}); err == nil {
@@ -161,50 +160,5 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}
 	if got := walk(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
-	}
-}
-
-func TestParseMountInfo(t *testing.T) {
-	const table = `22 28 0:21 / /sys rw,relatime - sysfs sysfs rw
-30 28 0:50 / /m rw - tmpfs tmpfs rw
-31 28 0:50 / /mine rw - tmpfs tmpfs rw
-32 30 0:51 / /m/a/lower ro,nodev shared:3 - fuse.forerunner forerunner ro
-33 30 0:52 / /m/a/root rw,nodev - overlay forerunner rw,lowerdir=/m/x
-34 30 0:53 / /m/with\040space\134and\011tab rw - overlay forerunner rw
-35 30 0:54 / /m/cut\04 rw - overlay forerunner rw
-short line
-36 30 0:55 / /m/last rw - overlay x rw`
-	for dir, want := range map[string][]string{
-		"/m":   {"/m/a/lower", "/m/a/root", "/m/with space\\and\ttab", `/m/cut\04`, "/m/last"},
-		"/m/a": {"/m/a/lower", "/m/a/root"},
-		"/":    {"/sys", "/m", "/mine", "/m/a/lower", "/m/a/root", "/m/with space\\and\ttab", `/m/cut\04`, "/m/last"},
-		"/no":  nil,
-	} {
-		got, err := parseMountInfo(strings.NewReader(table), dir)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("below %s: %q, %v; want %q", dir, got, err, want)
-		}
-	}
-}
-
-func TestDetachBelowStackedMounts(t *testing.T) {
-	dir := t.TempDir()
-	p := filepath.Join(dir, "a,b:c \\d")
-	if err := os.Mkdir(p, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := unix.Mount("test", p, "tmpfs", 0, ""); err != nil {
-			if os.Getenv("CI") == "" {
-				t.Skipf("mount: %v", err)
-			}
-			t.Fatal(err)
-		}
-	}
-	if err := detachBelow(dir); err != nil {
-		t.Error(err)
-	}
-	if left, err := mountsBelow(dir); len(left) > 0 || err != nil {
-		t.Errorf("left: %q, %v", left, err)
 	}
 }

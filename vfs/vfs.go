@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // ErrUnavailable is wrapped by the errors of Open that say what this machine
@@ -216,7 +217,7 @@ func (f *FS) claim(dir string, to *string) error {
 	if mountDir == "" {
 		mountDir = dir
 	}
-	if err := lockFolder(lock, mountDir); err != nil {
+	if err := mounts.Lock(lock, mountDir); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return fmt.Errorf("lock %s: another process (or another FS) uses it", dir)

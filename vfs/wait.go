@@ -1,19 +1,14 @@
 package vfs
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // killPoll is how often an interrupted access looks whether its process is
@@ -73,35 +68,10 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 			poll = t.C
 		case <-poll:
 		}
-		if cancel == nil && killed(a.thread) {
+		if cancel == nil && mounts.Killed(a.thread) {
 			return v, nil, false
 		}
 	}
-}
-
-// killed reports whether the thread has a SIGKILL pending, or is gone. A signal
-// whose default action ends the process shows as SIGKILL of all its threads.
-func killed(thread uint32) bool {
-	if thread == 0 {
-		return false
-	}
-	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(thread), 10) + "/status")
-	if err != nil {
-		// Anything else, such as no descriptor for the file, says nothing of it.
-		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
-	}
-	const sigkill = 1 << (9 - 1)
-	for line := range bytes.Lines(status) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if string(name) != "SigPnd" && string(name) != "ShdPnd" {
-			continue
-		}
-		set, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
-		if err == nil && set&sigkill != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // read returns what the FUSE layer shows of directory n. It waits only where the

@@ -1,4 +1,4 @@
-package vfs
+package mounts
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -23,12 +24,12 @@ const (
 	aliveWait = 100 * time.Millisecond
 )
 
-// lockFolder takes the lock of a folder. A process that was killed while one of
+// Lock takes the lock of a folder. A process that was killed while one of
 // its own threads waited for a FUSE mount that it served itself cannot end: the
 // request was taken by a thread that is gone, and what would end the connection
 // is the end of the thread that waits. Such a process still has its locks, so
 // the mounts below mountDir, which are its own, are aborted to let it go.
-func lockFolder(lock *os.File, mountDir string) error {
+func Lock(lock *os.File, mountDir string) error {
 	try := func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 	err := try()
 	alive := time.Now().Add(aliveWait)
@@ -37,8 +38,8 @@ func lockFolder(lock *os.File, mountDir string) error {
 		switch {
 		case holderErr != nil:
 			return errors.Join(err, holderErr)
-		case pid != 0 && dying(pid):
-			if err := detachBelow(mountDir); err != nil {
+		case pid != 0 && Dying(pid):
+			if err := Detach(mountDir); err != nil {
 				return fmt.Errorf("free process %d, which was killed: %w", pid, err)
 			}
 		case time.Now().After(alive):
@@ -81,14 +82,39 @@ func parseLocks(r io.Reader, st *unix.Stat_t) (pid int, err error) {
 	return 0, lines.Err()
 }
 
-// dying reports whether a process was killed and has not ended yet. Its main
+// Dying reports whether a process was killed and has not ended yet. Its main
 // thread is a zombie then, or waits with the signal pending.
-func dying(pid int) bool {
+func Dying(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
 	// The state comes after the name, which may hold anything.
 	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
-	return bytes.HasPrefix(rest, []byte("Z")) || killed(uint32(pid))
+	return bytes.HasPrefix(rest, []byte("Z")) || Killed(uint32(pid))
+}
+
+// Killed reports whether the thread has a SIGKILL pending, or is gone. A signal
+// whose default action ends the process shows as SIGKILL of all its threads.
+func Killed(thread uint32) bool {
+	if thread == 0 {
+		return false
+	}
+	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(thread), 10) + "/status")
+	if err != nil {
+		// Anything else, such as no descriptor for the file, says nothing of it.
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+	}
+	const sigkill = 1 << (9 - 1)
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "SigPnd" && string(name) != "ShdPnd" {
+			continue
+		}
+		set, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
+		if err == nil && set&sigkill != 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -1,0 +1,11 @@
+// Package mounts knows the mounts below a folder, and takes away those of a process that is dead.
+//
+// A process that is killed while one of its own threads waits for a FUSE mount that it serves
+// itself cannot end: the request was taken by a thread that is gone, and the connection ends
+// only with the last thread, which is the one that waits. The kernel makes such requests even
+// in mount(2), for an overlay that lies on FUSE. Somebody else has to abort the connection.
+// [Lock] does it, for a process that wants the dead one's folder.
+//
+// It looks at no mount point, since a dead one answers with errors or never. It starts no goroutines
+// and has no locks of its own.
+package mounts
