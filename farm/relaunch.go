@@ -68,13 +68,16 @@ func (s *Started) replaceSlot(ctx context.Context, i int) error {
 	return nil
 }
 
-// Close ends the launchers and removes their cgroups. What the kernel holds is left to it, and
+// Close ends the guard and the launchers, and removes their cgroups. What the kernel holds is left to it, and
 // a cgroup with a process in it to the next worker with these data.
 func (s *Started) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
 	left := s.retired.close()
 	errs := []error{s.isolation.close()}
+	if s.guard != nil {
+		errs = append(errs, s.guard.Close())
+	}
 	for _, l := range s.launcher {
 		if err := l.Close(ctx); errors.Is(err, runner.ErrUnkillable) {
 			s.w.Logger.Warn("left a launcher to the kernel, which holds a process of it", zap.Error(err))

@@ -34,6 +34,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
@@ -166,6 +167,7 @@ type Started struct {
 	plan      slotPlan
 	slots     []*cgroup.Slot
 	launcher  []*runner.Launcher
+	guard     *mounts.Guard // nil: there are no mounts to guard
 	isolation isolation
 	retired   retired
 	replaced  int // how many groups of slots were left to the kernel
@@ -191,6 +193,10 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if err := w.absolute(); err != nil {
 		return nil, err
 	}
+	// A dead worker that cannot end has more than its mounts: groups, files, locks.
+	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
+		return nil, err
+	}
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(w.Data))
 	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
@@ -201,6 +207,11 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	if s.isolation.sandbox == nil {
 		if err := s.doWithoutSandbox(); err != nil {
+			return nil, err
+		}
+	}
+	if w.ExecFilesystem != vfs.HardLink {
+		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount")); err != nil {
 			return nil, err
 		}
 	}

@@ -127,8 +127,8 @@
 //
 // A process that is killed while it looks into one of its own roots, which the
 // kernel does for it even when it mounts one, may be left waiting for itself and
-// never end. The next Open of the same folders aborts its mounts; until then
-// whoever waits for the end of the process waits in vain.
+// never end. The guard that was started before (mounts.StartGuard) aborts its mounts, or the next
+// Open of the same folders does.
 //
 // # Goroutines
 //

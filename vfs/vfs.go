@@ -199,15 +199,9 @@ func (f *FS) prepare(o Options) error {
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.
 func (f *FS) claim(dir string, to *string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("create %s: %w", dir, err)
-	}
-	dir, err := filepath.Abs(dir)
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
+	dir, err := mounts.Folder(dir)
 	if err != nil {
-		return fmt.Errorf("resolve folder: %w", err)
+		return err
 	}
 	lock, err := os.Open(dir)
 	if err != nil {

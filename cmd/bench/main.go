@@ -22,10 +22,12 @@ import (
 	"github.com/forerunner-build/forerunner/bench/vfs"
 	"github.com/forerunner-build/forerunner/bench/worker"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 func main() {
 	runner.MainIfLauncher()
+	mounts.MainIfGuard()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	root := &cobra.Command{
 		Use: "bench", Short: "measure parts of Forerunner on this machine",

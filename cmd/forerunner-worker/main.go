@@ -14,10 +14,12 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 func main() {
 	runner.MainIfLauncher()
+	mounts.MainIfGuard()
 	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
 	var json bool
 	cmd := flags.NewCommand("forerunner-worker", "run actions for a scheduler", "",

@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 func main() {
 	runner.MainIfLauncher()
+	mounts.MainIfGuard()
 	root := &cobra.Command{
 		Use:           "forerunner",
 		Short:         "remote execution that runs ahead of the action",

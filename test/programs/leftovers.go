@@ -17,6 +17,7 @@ import (
 // A Trace is what a running worker has on its machine besides its files.
 type Trace struct {
 	Launchers []int
+	Guards    []int    // processes that take its mounts away if it cannot
 	Groups    []string // names of its cgroups, without the path
 }
 
@@ -30,7 +31,13 @@ func TraceOf(t *testing.T, worker *Process) Trace {
 	}
 	for _, dir := range processes {
 		pid, err := strconv.Atoi(path.Base(dir))
-		if err != nil || !isLauncher(pid) || parentOf(pid) != worker.Pid() {
+		if err != nil || parentOf(pid) != worker.Pid() {
+			continue
+		}
+		if isGuard(pid) {
+			found.Guards = append(found.Guards, pid)
+		}
+		if !isLauncher(pid) {
 			continue
 		}
 		found.Launchers = append(found.Launchers, pid)
@@ -48,9 +55,14 @@ func TraceOf(t *testing.T, worker *Process) Trace {
 }
 
 // isLauncher reports whether a process is there and a launcher.
-func isLauncher(pid int) bool {
+func isLauncher(pid int) bool { return isCalled(pid, "forerunner-launcher") }
+
+// isGuard does the same of guards.
+func isGuard(pid int) bool { return isCalled(pid, "forerunner-guard") }
+
+func isCalled(pid int, name string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && bytes.HasPrefix(line, []byte("forerunner-launcher\x00"))
+	return err == nil && bytes.HasPrefix(line, []byte(name+"\x00"))
 }
 
 // parentOf returns the pid of the parent of a process, 0 if it has ended.
@@ -68,9 +80,13 @@ func parentOf(pid int) int {
 	return 0
 }
 
-// ExpectNoLaunchers waits until the launchers have ended, which a dead worker cannot wait for.
+// ExpectNoLaunchers waits until the launchers and the guard have ended, which a dead worker cannot wait for.
 func (f *Test) ExpectNoLaunchers(was Trace) {
 	f.Helper()
+	if len(was.Guards) != 1 {
+		f.Errorf("the worker had guards %v, want one", was.Guards)
+	}
+	f.Eventually("its guard has ended", func() bool { return !slices.ContainsFunc(was.Guards, isGuard) })
 	f.Eventually("launchers have ended", func() bool { return !slices.ContainsFunc(was.Launchers, isLauncher) })
 }
 

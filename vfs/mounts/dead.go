@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ const (
 	// one that has just been killed does so for a moment.
 	aliveWait = 100 * time.Millisecond
 )
+
+// errUnending: whatever such a process waits for is no mount that is known here.
+var errUnending = errors.New("it is locked by a process that was killed, but does not end")
 
 // Lock takes the lock of a folder. A process that was killed while one of
 // its own threads waited for a FUSE mount that it served itself cannot end: the
@@ -46,11 +50,35 @@ func Lock(lock *os.File, mountDir string) error {
 			return try() // it may have ended between the two looks
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("process %d was killed, but does not end: %w", pid, err)
+			return fmt.Errorf("%w: process %d", errUnending, pid)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return err
+}
+
+// Free has the process end that holds the lock of dir, if it was killed and cannot, and waits for its end. Whoever
+// wants something else that such a process may hold calls it first. That a living one has the lock is no error.
+func Free(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("free %s: %w", dir, err)
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("free %s: %w", dir, err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := Lock(lock, dir); err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("free %s: %w", dir, err)
+	}
+	return nil
 }
 
 // lockHolder returns the process that has the lock of flock(2) on file, 0 if

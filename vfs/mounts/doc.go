@@ -4,7 +4,8 @@
 // itself cannot end: the request was taken by a thread that is gone, and the connection ends
 // only with the last thread, which is the one that waits. The kernel makes such requests even
 // in mount(2), for an overlay that lies on FUSE. Somebody else has to abort the connection.
-// [Lock] does it, for a process that wants the dead one's folder.
+// A [Guard] does it, a process beside the one that has the mounts. Where the guard was killed, too, whoever wants the dead
+// one's folder does, by [Free] or [Lock].
 //
 // It looks at no mount point, since a dead one answers with errors or never. It starts no goroutines
 // and has no locks of its own.

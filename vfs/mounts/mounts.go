@@ -20,23 +20,31 @@ const maxDetachRounds = 16
 // Detach takes away all mounts below dir, the newest first, so overlays
 // before what they lie on. It looks at no mount point: a dead one answers with errors.
 func Detach(dir string) error {
+	_, err := detachWhile(dir, func() bool { return true })
+	return err
+}
+
+// detachWhile does what Detach does as long as wanted returns true, which it asks before each of them. It
+// returns how many mounts it found.
+func detachWhile(dir string, wanted func() bool) (found int, err error) {
 	for range maxDetachRounds {
 		points, err := Below(dir)
-		if err != nil {
-			return err
-		}
-		if len(points) == 0 {
-			return nil
+		if err != nil || len(points) == 0 {
+			return found, err
 		}
 		for _, p := range slices.Backward(points) {
-			// MNT_FORCE aborts FUSE for those who still wait for an answer;
-			// other file systems do not know it.
-			if err := Unmount(p, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
-				return err
+			if !wanted() {
+				return found, nil
 			}
+			// MNT_FORCE aborts FUSE for those who still wait for an answer, even when it fails with
+			// EBUSY; other file systems do not know it.
+			if err := Unmount(p, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+				return found, err
+			}
+			found++
 		}
 	}
-	return fmt.Errorf("mounts come back as fast as they are taken away")
+	return found, fmt.Errorf("mounts come back as fast as they are taken away")
 }
 
 // Below returns the mount points below dir, oldest first. dir is absolute and has no symlinks.
@@ -86,11 +94,11 @@ func unescapeOctal(s string) string {
 	return b.String()
 }
 
-// Unmount unmounts path. That nothing is mounted there (EINVAL) is no error:
-// the action may have been faster.
+// Unmount unmounts path. That nothing is mounted there (EINVAL), or that it is not there, is no error:
+// the action, or another process that clears up, may have been faster.
 func Unmount(path string, flags int) error {
 	err := unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW)
-	if err != nil && !errors.Is(err, unix.EINVAL) {
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return &os.PathError{Op: "unmount", Path: path, Err: err}
 	}
 	return nil

@@ -1,0 +1,134 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// guardName is the argv[0] of a guard.
+	guardName = "forerunner-guard"
+	// guardEvery is how often a guard looks at its worker. Who looks dead twice is dead:
+	// a process that ends as it should looks so for a moment.
+	guardEvery = time.Second
+)
+
+// A Guard is a process that outlives this one. If this one is killed and cannot end, since it
+// waits for a mount that it served itself, the guard takes its mounts away.
+type Guard struct {
+	proc *os.Process
+	link *os.File
+}
+
+// StartGuard starts the guard of the mounts below dir, which it creates if need be, and waits until it is ready. The main function
+// of the binary must begin with MainIfGuard. Like everything that forks it comes before
+// the first FUSE mount.
+func StartGuard(dir string) (_ *Guard, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start the guard of %s: %w", dir, err)
+		}
+	}()
+	if dir, err = Folder(dir); err != nil {
+		return nil, err
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{link: os.NewFile(uintptr(fds[0]), "guard")}
+	theirs := os.NewFile(uintptr(fds[1]), "guard's end")
+	defer theirs.Close()
+	g.proc, err = os.StartProcess("/proc/self/exe", []string{guardName, dir}, &os.ProcAttr{
+		Dir:   "/",
+		Files: []*os.File{theirs, os.Stderr, os.Stderr},
+		Sys:   &syscall.SysProcAttr{Setsid: true}, // Ctrl-C is for this process
+	})
+	if err != nil {
+		return nil, errors.Join(err, g.link.Close())
+	}
+	_ = theirs.Close() // or its end would not be seen
+	if _, err := g.link.Read(make([]byte, 1)); err != nil {
+		return nil, errors.Join(fmt.Errorf("it ended (is MainIfGuard the first call of main?): %w", err), g.Close())
+	}
+	return g, nil
+}
+
+// Close ends the guard and waits for its end. The mounts are gone, or somebody else's to take away.
+func (g *Guard) Close() error {
+	err := g.link.Close()
+	_, waitErr := g.proc.Wait()
+	return errors.Join(err, waitErr)
+}
+
+// MainIfGuard must be called first in main, and in TestMain of packages that start guards, beside runner.MainIfLauncher. In a process
+// that was started as a guard it does a guard's work and never returns; in every other it returns at once.
+func MainIfGuard() {
+	if len(os.Args) != 2 || os.Args[0] != guardName {
+		return
+	}
+	// A service manager's SIGTERM goes to all processes of a service, and the worker still drains then.
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	if err := keepGuard(os.Args[1], os.Getppid()); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// keepGuard returns when the worker has ended: only then its end of standard input is closed.
+func keepGuard(dir string, worker int) error {
+	if _, err := os.Stdin.Write([]byte{1}); err != nil {
+		return nil // it has ended already
+	}
+	dead := false
+	for !closed(guardEvery) {
+		was := dead
+		if dead = Dying(worker); !dead || !was {
+			continue
+		}
+		points, err := detachWhile(dir, func() bool { return !closed(0) })
+		if err != nil {
+			return fmt.Errorf("free process %d, which was killed: %w", worker, err)
+		}
+		if points > 0 {
+			fmt.Fprintf(os.Stderr, "%s: process %d was killed while it waited for input roots that it served itself: took away %d mounts below %s\n",
+				guardName, worker, points, dir)
+		}
+	}
+	return nil
+}
+
+// closed waits for the end of standard input so long at most.
+func closed(wait time.Duration) bool {
+	until := time.Now().Add(wait)
+	for {
+		fds := []unix.PollFd{{Fd: 0, Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(max(time.Until(until), 0)/time.Millisecond))
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0 // nothing is ever written
+		}
+	}
+}
+
+// Folder creates dir if need be and returns its absolute path, free of symlinks.
+func Folder(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("create %s: %w", dir, err)
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("resolve folder: %w", err)
+	}
+	return dir, nil
+}
