@@ -62,13 +62,14 @@ var floors = map[string]int{
 	"vfs":                 2,
 	"prefetch":            2,
 	"records":             2,
-	"runner":              2,
+	"sandbox":             2,
 	"scheduler/journal":   2,
 	"scheduler/sizeclass": 2,
 	"worker/reuse":        2,
 	"web/text":            2,
 
 	"cas/peer":              3, // has a client and is a server
+	"runner":                3,
 	"cas/castest":           3, // for tests
 	"cas/server/servertest": 3, // for tests
 
@@ -111,7 +112,7 @@ var tools = []string{"", "proto/generate"}
 // proto/names.
 var forbidden = map[string][]string{
 	"scheduler": {
-		"vfs", "prefetch", "runner", "cgroup", "cas", "cas/disk", "cas/client", "cas/server", "cas/fetch", "cas/peer",
+		"vfs", "prefetch", "runner", "sandbox", "cgroup", "cas", "cas/disk", "cas/client", "cas/server", "cas/fetch", "cas/peer",
 	},
 	"web": {"scheduler", "cas", "cas/disk", "cas/client", "cas/server", "cas/fetch", "cas/peer"},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
@@ -61,10 +62,10 @@ func freezeSleep(slot *cgroup.Slot, freeze func(pid string)) bool {
 // the slot: the command is over within its bounds, and the next one runs in a new launcher
 // while the first is still there. What is left of it goes when the kernel lets go.
 func TestUnkillable(t *testing.T) {
-	for _, sandbox := range []string{sandboxNamespaces, sandboxNone} {
-		t.Run(sandbox, func(t *testing.T) {
+	for _, kind := range []string{sandboxNamespaces, sandboxNone} {
+		t.Run(kind, func(t *testing.T) {
 			freeze, thaw := frozen(t)
-			w := &Worker{Slots: 1, Data: t.TempDir(), Sandbox: sandbox, Cgroup: cgroupAuto, Logger: zaptest.NewLogger(t)}
+			w := &Worker{Slots: 1, Data: t.TempDir(), Sandbox: kind, Cgroup: cgroupAuto, Logger: zaptest.NewLogger(t)}
 			s, err := w.Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +80,7 @@ func TestUnkillable(t *testing.T) {
 			}
 			root, temp := t.TempDir(), t.TempDir()
 			command := runner.Command{
-				Args: []string{"/bin/sh", "-c", "sleep 1000 & wait"}, Dir: root, Root: root, TempDir: temp,
+				Args: []string{"/bin/sh", "-c", "sleep 1000 & wait"}, Dir: root, Folders: sandbox.Folders{Root: root, TempDir: temp},
 				Timeout: 2 * time.Second, Grace: 100 * time.Millisecond,
 			}
 			go func() {
@@ -103,7 +104,7 @@ func TestUnkillable(t *testing.T) {
 			if r, err := launcher.Run(t.Context(), command); err != nil || r.ExitCode != 7 {
 				t.Errorf("the next command: %+v, %v", r, err)
 			}
-			if sandbox == sandboxNamespaces {
+			if kind == sandboxNamespaces {
 				select {
 				case <-held.Gone():
 					t.Error("the process was not held: this tests nothing")

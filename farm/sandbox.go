@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
 )
@@ -43,7 +44,7 @@ func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
 
 // isolation is what the flags come to on this machine.
 type isolation struct {
-	sandbox    *runner.Sandbox // nil: none
+	sandbox    *sandbox.Options // nil: none
 	users      *worker.Users
 	namespaces map[vfs.Owner]*os.File // of users
 	own        *ownIDs                // users are these; nil: they are not the worker's own
@@ -70,7 +71,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 		return is, nil
 	}
 	is.noNetwork = w.Network != networkOn
-	is.sandbox = &runner.Sandbox{Show: w.Show}
+	is.sandbox = &sandbox.Options{Show: w.Show}
 	if is.sandbox.Hide, err = w.hidden(); err != nil {
 		return is, err
 	}
@@ -89,7 +90,7 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	}
 	is.users = worker.OwnUsers(is.own.first, is.own.each, is.own.count)
 	is.namespaces, err = is.users.Namespaces()
-	if errors.Is(err, runner.ErrNoUserNamespace) {
+	if errors.Is(err, sandbox.ErrNoUserNamespace) {
 		w.Logger.Warn("no user namespaces: each action is of a user of its own and is not root", zap.NamedError("missing", err),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
 			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
@@ -162,7 +163,7 @@ func makeFile(file string) {
 // isListed reports whether a folder as such is for commands to see: what else is in it is not hidden
 // with a file.
 func (w *Worker) isListed(dir string) bool {
-	listed := append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, runner.DefaultShow...)
+	listed := append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, sandbox.DefaultShow...)
 	for _, path := range w.Show {
 		listed = append(listed, filepath.Clean(path))
 	}
@@ -177,7 +178,7 @@ func (w *Worker) isListed(dir string) bool {
 // this machine; then none has, if the flags allow it.
 func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error) {
 	launcher, err := s.launch(ctx, i)
-	if !errors.Is(err, runner.ErrNoSandbox) || s.w.Sandbox == sandboxNamespaces || i > 0 || len(s.w.Show) > 0 {
+	if !errors.Is(err, sandbox.ErrUnavailable) || s.w.Sandbox == sandboxNamespaces || i > 0 || len(s.w.Show) > 0 {
 		return launcher, err
 	}
 	if missing := s.doWithoutSandbox(); missing != nil {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // Without a sandbox commands of another user must get to their input roots.
@@ -110,7 +111,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{
-		Sandbox: &runner.Sandbox{Show: w.Show, Hide: hide}, Logger: zaptest.NewLogger(t),
+		Sandbox: &sandbox.Options{Show: w.Show, Hide: hide}, Logger: zaptest.NewLogger(t),
 	})
 	if err != nil {
 		t.Skip(err)
@@ -124,7 +125,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	for _, path := range named {
 		r, err := l.Run(t.Context(), runner.Command{
 			Args: []string{"/bin/sh", "-c", "ls " + shown + "/elsewhere >/dev/null || exit 7; if [ -d $1 ]; then [ -n \"$(ls -A $1)\" ]; else [ -s $1 ]; fi", "sh", path},
-			Dir:  root, Root: root, TempDir: root,
+			Dir:  root, Folders: sandbox.Folders{Root: root, TempDir: root},
 		})
 		if err != nil || r.ExitCode != 1 {
 			t.Errorf("a command finds %s: %+v, %v", path, r, err)

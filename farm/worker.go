@@ -87,7 +87,7 @@ type Worker struct {
 	// a sandbox); User a name, UID:GID or FIRST-LAST; Policies a file. See IsolationFlags.
 	Sandbox, Network, User, Policies string
 	// Hide are more files and folders that commands are not to see; Show those of the machine that
-	// they see besides runner.DefaultShow.
+	// they see besides sandbox.DefaultShow.
 	Hide, Show []string
 	// HideFiles are files that the program reads, with what is beside them.
 	HideFiles []string

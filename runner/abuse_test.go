@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // abuseVar has this test binary, as a command, try what it names.
@@ -339,7 +340,7 @@ type other struct {
 	end       func(t *testing.T) // asserts that nothing happened to it
 }
 
-func otherSlot(t *testing.T, l *Launcher, u *User) other {
+func otherSlot(t *testing.T, l *Launcher, u *sandbox.User) other {
 	t.Helper()
 	cmd := sandboxed(t, l, shell(t, "touch ready; while ! [ -e go ]; do sleep 0.01; done; exit 5"))
 	cmd.User = u
@@ -369,7 +370,7 @@ func otherSlot(t *testing.T, l *Launcher, u *User) other {
 
 // Without a sandbox two slots see each other, and their users keep them apart.
 func TestUsersApart(t *testing.T) {
-	other := otherSlot(t, newLauncher(t, nil), &User{UID: 70001, GID: 70001})
+	other := otherSlot(t, newLauncher(t, nil), &sandbox.User{UID: 70001, GID: 70001})
 	l := newLauncher(t, nil)
 	const denied, notPermitted = "permission denied", "operation not permitted"
 	for _, c := range []struct{ name, want string }{
@@ -382,7 +383,7 @@ func TestUsersApart(t *testing.T) {
 	} {
 		for whose, pid := range map[string]string{"command": other.pid, "launcher": strconv.Itoa(l.proc.Pid)} {
 			cmd := abuse(t, c.name, pid)
-			cmd.User = &User{UID: 70002, GID: 70002}
+			cmd.User = &sandbox.User{UID: 70002, GID: 70002}
 			openParents(t, cmd.Dir)
 			if got := say(t, l, cmd); !strings.Contains(got, c.want) {
 				t.Errorf("%s of the %s: got %q, want %q", c.name, whose, got, c.want)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // attempt is one command as the worker sees it.
@@ -31,7 +32,7 @@ type attempt struct {
 }
 
 func (a *attempt) run(ctx context.Context) (Result, error) {
-	request, err := a.l.request(a.c)
+	request, err := a.request()
 	if err != nil {
 		request.closeFiles()
 		return Result{}, err
@@ -74,6 +75,44 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 			return Result{}, fmt.Errorf("%w: the launcher, process %d", ErrUnkillable, a.l.proc.Pid)
 		}
 	}
+}
+
+// request makes the message that has the command run. Its descriptors are the caller's to
+// close, also after an error.
+func (a *attempt) request() (message, error) {
+	c := a.c
+	r := &runRequest{
+		Args: c.Args, Env: c.Env, Dir: c.Dir, Root: c.Root,
+		MaxOutputBytes: c.MaxOutputBytes, Grace: c.Grace, Nice: c.Nice, Policy: c.Policy,
+	}
+	m := message{Kind: kindRun, Run: r}
+	for _, o := range []struct {
+		kind fileKind
+		path string
+	}{{fileStdout, c.Stdout}, {fileStderr, c.Stderr}} {
+		if o.path == "" {
+			continue
+		}
+		fd, err := unix.Open(o.path, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+		if err != nil {
+			return m, &os.PathError{Op: "create output file", Path: o.path, Err: err}
+		}
+		m.addFile(o.kind, fd)
+	}
+	if a.l.sandbox == nil {
+		return m, nil
+	}
+	var err error
+	r.Mounts, err = sandbox.Take(c.Folders, &c.Policy)
+	for _, mount := range r.Mounts {
+		m.addFile(fileMount, mount.FD)
+	}
+	if err != nil {
+		return m, err
+	}
+	r.Root = sandbox.Root
+	r.Dir, err = c.Inside(c.Dir)
+	return m, err
 }
 
 func (a *attempt) stop(why Cause) {
@@ -161,7 +200,7 @@ func (a *attempt) notShown(missing string) string {
 		}
 	}
 	for _, path := range tried {
-		if path = filepath.Clean(path); !filepath.IsAbs(path) || isBelow(path, building) || a.l.sandbox.shows(path) {
+		if path = filepath.Clean(path); !a.l.sandbox.Lacks(path) {
 			continue
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // BenchmarkRun is a whole Run of /bin/true with both output files; "bare" is only the
@@ -27,7 +28,7 @@ func BenchmarkRun(b *testing.B) {
 		group     int // cgroup version; -1 is no group
 		sandbox   bool
 		noNetwork bool
-		user      *User
+		user      *sandbox.User
 	}{
 		{"no group", -1, false, false, nil},
 		{"v2", 2, false, false, nil},
@@ -35,7 +36,7 @@ func BenchmarkRun(b *testing.B) {
 		{"sandbox", -1, true, false, nil},
 		{"sandbox v2", 2, true, false, nil},
 		{"sandbox v2 no network", 2, true, true, nil},
-		{"sandbox v2 user", 2, true, false, &User{UID: 70000, GID: 70000}},
+		{"sandbox v2 user", 2, true, false, &sandbox.User{UID: 70000, GID: 70000}},
 		{"sandbox v2 own", 2, true, false, ownIDs},
 		{"sandbox v2 own no network", 2, true, true, ownIDs},
 	} {
@@ -46,12 +47,12 @@ func BenchmarkRun(b *testing.B) {
 			}
 			o := LauncherOptions{Cgroup: slot}
 			if c.sandbox {
-				o.Sandbox = &Sandbox{}
+				o.Sandbox = &sandbox.Options{}
 			}
 			l := startLauncher(b, o)
 			dir := b.TempDir()
 			cmd := Command{
-				Args: []string{"/bin/true"}, Dir: dir, NoNetwork: c.noNetwork, User: c.user,
+				Args: []string{"/bin/true"}, Dir: dir, Policy: sandbox.Policy{NoNetwork: c.noNetwork, User: c.user},
 				Stdout: filepath.Join(dir, "out"), Stderr: filepath.Join(dir, "err"),
 			}
 			cmd = sandboxed(b, l, cmd)

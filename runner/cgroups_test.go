@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // TestOwnCgroups: a command is in the root of a cgroup namespace, in a group of its own in each hierarchy that
@@ -17,8 +19,8 @@ func TestOwnCgroups(t *testing.T) {
 
 func testOwnCgroups(t *testing.T, version int) {
 	slot, limits := newLimitedSlot(t, version)
-	l := startLauncher(t, LauncherOptions{Cgroup: slot, Sandbox: &Sandbox{}})
-	for name, user := range map[string]*User{"root": nil, "own": ownIDs, "user": {UID: 70000, GID: 70000}} {
+	l := startLauncher(t, LauncherOptions{Cgroup: slot, Sandbox: &sandbox.Options{}})
+	for name, user := range map[string]*sandbox.User{"root": nil, "own": ownIDs, "user": {UID: 70000, GID: 70000}} {
 		t.Run(name, func(t *testing.T) {
 			look := shell(t, `cut -d: -f3- /proc/self/cgroup | sort -u; find /sys/fs/cgroup/ -mindepth 2 -type d
 cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; cat /proc/$PPID/cgroup | grep -c /slot- || :`)

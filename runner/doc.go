@@ -19,7 +19,7 @@
 // group and round by round. When the worker dies the launcher sees its socket
 // close, kills everything and exits. When the launcher dies the command dies with
 // it (PDEATHSIG), Run kills the slot's group, and without a group descendants
-// that detached survive: have a group, or a sandbox. In a [Sandbox] the launcher is
+// that detached survive: have a group, or a sandbox. In a sandbox the launcher is
 // the first process of its process namespace: one signal reaches all others, none
 // can leave, and the kernel ends them with the launcher.
 //
@@ -47,26 +47,7 @@
 // Its maximum resident set size is never less than the launcher's, some 10 MB: the
 // kernel starts the count in the forking process.
 //
-// In a [Sandbox] it sees besides:
-//
-//   - its input root at [SandboxRoot], whichever launcher runs it;
-//   - Command.TempDir as /tmp and /var/tmp, and an empty /dev/shm;
-//   - of the machine [DefaultShow] and Sandbox.Show, read-only, as they were mounted when the
-//     launcher started, and what the C library, certificates and runtimes need of /etc and
-//     /sys; never Sandbox.Hide. Of /dev the usual eight and terminals of its own;
-//   - no process but the launcher, itself and what it starts; no System V memory,
-//     queue or semaphore of anybody; with Command.NoNetwork no network but a
-//     loopback device, else the machine's, of which Landlock closes the sockets
-//     of the abstract namespace (Launcher.NotApart, if it cannot).
-//
-// It has no io_uring, by which it could ask the kernel for what is done after its end. It has no new
-// privileges (setuid programs give none), and as root no capability beyond those of a package
-// manager: it cannot mount, trace the launcher, make devices, open files by handle, or change the
-// network or the machine. A User with IDs
-// has these in a user namespace only, and is nobody outside. A filter denies the system calls
-// that container engines deny (Command.Allow). The launcher is put together once, a command
-// costs some mounts and two namespaces; those of users and of networks are there before it.
-//
+// With [LauncherOptions].Sandbox it lives in a sandbox: package sandbox says what it sees and may do there.
 // The process numbers that Command.Stuck and ErrUnkillable tell are then those of
 // the sandbox.
 //

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // helperVar makes this test binary a worker that is there to be killed. Its value is
@@ -56,13 +57,13 @@ func helperWorker(value string) error {
 		}
 	}
 	if version == inSandbox {
-		o.Sandbox = &Sandbox{}
+		o.Sandbox = &sandbox.Options{}
 	}
 	l, err := StartLauncher(ctx, o)
 	if err != nil {
 		return err
 	}
 	dir := os.Getenv("ROOT")
-	_, err = l.Run(ctx, Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: dir, Root: dir, TempDir: dir})
+	_, err = l.Run(ctx, Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: dir, Folders: sandbox.Folders{Root: dir, TempDir: dir}})
 	return err
 }

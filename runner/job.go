@@ -80,13 +80,13 @@ func (s *server) run(m *message) message {
 // processes that cannot be killed.
 func (j *job) supervise(files []uintptr) (stuck []int) {
 	startc := make(chan started, 1)
-	f, err := j.s.forker(j.req.Allow)
+	f, err := j.s.forker(&j.req.Policy)
 	if err != nil {
 		j.fault = fmt.Errorf("start command: %w", err)
 		return nil
 	}
 	f.do <- func() {
-		pid, err := j.s.start(f.inside, j.m, files)
+		pid, err := j.s.start(f.sandbox, j.m, files)
 		startc <- started{pid, err}
 	}
 	var diedc <-chan death
@@ -192,7 +192,7 @@ func (j *job) kill() {
 
 // strikeAll sends SIGKILL to whatever belongs to the command.
 func (j *job) strikeAll() {
-	if j.s.sandbox != nil {
+	if j.s.box != nil {
 		// As the first process of its namespace this one reaches all others in one
 		// step that no fork slips through, and none can leave. ESRCH: there is none.
 		_ = unix.Kill(-1, unix.SIGKILL)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 const (
@@ -30,7 +31,7 @@ type LauncherOptions struct {
 	// says what belongs to a command.
 	Cgroup *cgroup.Slot
 	// Sandbox keeps the commands in namespaces. Nil: they see what the worker sees.
-	Sandbox *Sandbox
+	Sandbox *sandbox.Options
 	Logger  *zap.Logger // nil logs nothing
 }
 
@@ -43,7 +44,7 @@ type Launcher struct {
 	meter *cgroup.Meter
 	log   *zap.Logger
 
-	sandbox  *Sandbox // nil: none
+	sandbox  *sandbox.Options // nil: none
 	notApart error
 
 	replies chan message  // closed when the launcher process has ended what it had to say
@@ -61,7 +62,7 @@ type Launcher struct {
 // The main function of the binary must begin with MainIfLauncher. Call it before the
 // first FUSE mount is made; a launcher that died may be replaced later, since the
 // binary and the directory it runs in are on no such mount. An error that wraps
-// ErrNoSandbox means that this machine can do it without a Sandbox only.
+// sandbox.ErrUnavailable means that this machine can do it without a sandbox only.
 func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -109,7 +110,7 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	// Away from the terminal: Ctrl-C is for the worker, which then drains.
 	sys := &syscall.SysProcAttr{Setsid: true}
 	if sandboxed {
-		sys.Cloneflags = sandboxFlags
+		sys.Cloneflags = sandbox.CloneFlags
 	}
 	proc, err := os.StartProcess("/proc/self/exe", []string{launcherName}, &os.ProcAttr{
 		Dir:   "/",
@@ -118,7 +119,7 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	})
 	if err != nil {
 		if sandboxed {
-			err = noSandbox(err)
+			err = sandbox.Unavailable(err)
 		}
 		return nil, nil, errors.Join(err, lk.close())
 	}
@@ -160,7 +161,7 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 		case !ok:
 			return fmt.Errorf("%w: is MainIfLauncher the first call of main?", ErrLauncherDied)
 		case m.NoSandbox:
-			return fmt.Errorf("%w: %s", ErrNoSandbox, m.Fault)
+			return fmt.Errorf("%w: %s", sandbox.ErrUnavailable, m.Fault)
 		case m.Fault != "":
 			return errors.New(m.Fault)
 		}
@@ -191,7 +192,7 @@ func (l *Launcher) Limits() cgroup.Limits {
 // launcher), ErrBusy, ErrClosed, an output file that cannot be written, or no memory,
 // process or group to start it in.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
-	if err := errors.Join(c.validate(), c.checkSandboxed(l.sandbox != nil)); err != nil {
+	if err := errors.Join(c.validate(), c.check(l.sandbox != nil)); err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)
 	}
 	id, err := l.acquire()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 const limitedMemory = 48 << 20
@@ -57,7 +58,7 @@ func TestOutOfMemory(t *testing.T) {
 			slot, limits := newLimitedSlot(t, version)
 			o := LauncherOptions{Cgroup: slot}
 			if name == "sandbox" {
-				o.Sandbox = &Sandbox{}
+				o.Sandbox = &sandbox.Options{}
 			}
 			l := startLauncher(t, o)
 			for _, c := range cases {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // TestMain also asserts at the end that no process that a test started is left:
@@ -109,14 +110,14 @@ func newLauncher(t testing.TB, slot *cgroup.Slot) *Launcher {
 // newSandbox is a launcher whose commands are in namespaces.
 func newSandbox(t testing.TB, slot *cgroup.Slot, hide ...string) *Launcher {
 	t.Helper()
-	return startLauncher(t, LauncherOptions{Cgroup: slot, Sandbox: &Sandbox{Hide: hide}})
+	return startLauncher(t, LauncherOptions{Cgroup: slot, Sandbox: &sandbox.Options{Hide: hide}})
 }
 
 func startLauncher(t testing.TB, o LauncherOptions) *Launcher {
 	t.Helper()
 	o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
 	l, err := StartLauncher(t.Context(), o)
-	if errors.Is(err, ErrNoSandbox) && os.Getenv("CI") == "" {
+	if errors.Is(err, sandbox.ErrUnavailable) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // The worker and its launcher talk over a socket pair in gob, which keeps bytes that
@@ -35,12 +36,12 @@ const (
 // message is every message; which fields count depends on its kind.
 type message struct {
 	Kind      kind
-	ID        uint64        // run, stop, stuck, done: of the command
-	Fault     string        // ready, done: what went wrong with the machinery
-	NoSandbox bool          // ready: that was the sandbox
-	NotApart  string        // ready: why commands may share sockets with others
-	Place     *cgroup.Place // setup; nil: no group
-	Sandbox   *Sandbox      // setup; nil: none
+	ID        uint64           // run, stop, stuck, done: of the command
+	Fault     string           // ready, done: what went wrong with the machinery
+	NoSandbox bool             // ready: that was the sandbox
+	NotApart  string           // ready: why commands may share sockets with others
+	Place     *cgroup.Place    // setup; nil: no group
+	Sandbox   *sandbox.Options // setup; nil: none
 	Run       *runRequest
 	Pids      []int // stuck; done: those that could not be killed
 	Done      *outcome
@@ -57,18 +58,32 @@ type fileKind byte
 const (
 	fileStdout fileKind = iota + 1
 	fileStderr
-	fileRoot    // a detached mount of the input root
-	fileTempDir // a detached mount of the temporary folder
-	fileResolv  // a detached mount of networkFiles
-	fileHosts   // the same
+	fileMount // those of runRequest.Mounts, in their order
 )
 
-// file returns the descriptor of that kind, or -1.
+func (m *message) addFile(k fileKind, fd int) {
+	m.Files, m.files = append(m.Files, k), append(m.files, fd)
+}
+
+// file returns the first descriptor of that kind, or -1.
 func (m *message) file(k fileKind) int {
 	if i := slices.Index(m.Files, k); i >= 0 {
 		return m.files[i]
 	}
 	return -1
+}
+
+// mounts are those of the command, with the descriptors that came for them.
+func (m *message) mounts() []sandbox.Mount {
+	mounts := slices.Clone(m.Run.Mounts)
+	next := 0
+	for i, k := range m.Files {
+		if k == fileMount && next < len(mounts) {
+			mounts[next].FD = m.files[i]
+			next++
+		}
+	}
+	return mounts[:next]
 }
 
 // take is file for who closes it.
@@ -96,10 +111,9 @@ type runRequest struct {
 	Dir, Root      string // as the command sees them
 	MaxOutputBytes int64
 	Grace          time.Duration
-	User           *User
 	Nice           int
-	NoNetwork      bool
-	Allow          []string
+	Policy         sandbox.Policy
+	Mounts         []sandbox.Mount // none without a sandbox
 }
 
 type outcome struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // DefaultPath is searched for commands whose environment has no PATH. It does not
@@ -35,18 +36,11 @@ type Command struct {
 	Args []string // Args[0] is resolved as the package comment says
 	Env  []string // "name=value", exactly what the command gets
 	Dir  string   // working directory
-	Root string   // input root; shortens paths in Result.Err; may be empty without a Sandbox
-	// TempDir is a fresh folder that a command in a Sandbox finds as /tmp and
-	// /var/tmp. Without a Sandbox it has the machine's, and this counts for nothing.
-	TempDir string
-	// NoNetwork leaves the command nothing but a loopback device of its own. It
-	// needs a Sandbox.
-	NoNetwork bool
-	// Allow are system calls that commands in a Sandbox cannot make else, by the words of
-	// CheckAllowed, in order. Without a Sandbox it counts for nothing.
-	Allow []string
-	User  *User // whom it runs as; nil: the worker's user
-	Nice  int   // added to the worker's own niceness
+	// Folders are what a command in a sandbox sees of its own. Without one it has the machine's
+	// folders for temporary files, and Root, which may be empty, only shortens paths in Result.Err.
+	sandbox.Folders
+	sandbox.Policy     // what it may do
+	Nice           int // added to the worker's own niceness
 
 	Stdout, Stderr string // files to create; empty discards
 	MaxOutputBytes int64  // per stream; the rest is dropped; 0 is no bound
@@ -80,6 +74,15 @@ func (c *Command) validate() error {
 		c.Grace = DefaultGrace
 	}
 	return nil
+}
+
+// check says what c lacks, or asks too much, for a launcher with or without a sandbox.
+func (c *Command) check(sandboxed bool) error {
+	if !sandboxed {
+		return c.CheckWithout()
+	}
+	_, err := c.Inside(c.Dir)
+	return err
 }
 
 // Cause says why a command ended.

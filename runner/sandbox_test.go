@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // say runs a script and returns what it prints.
@@ -174,7 +175,7 @@ func TestUserOfACommand(t *testing.T) {
 	const nobody = 65534
 	eachKind(t, func(t *testing.T, l *Launcher) {
 		cmd := shell(t, "id -u; id -g; id -G; touch mine; grep CapEff /proc/self/status | cut -f2; cat secret 2>/dev/null || echo denied")
-		cmd.User = &User{UID: nobody, GID: 12345, Groups: []uint32{7}}
+		cmd.User = &sandbox.User{UID: nobody, GID: 12345, Groups: []uint32{7}}
 		secret := filepath.Join(cmd.Dir, "secret")
 		if err := os.WriteFile(secret, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -236,7 +237,7 @@ func TestInvalidCommandsInASandbox(t *testing.T) {
 }
 
 func TestFolderToHideMustBeThere(t *testing.T) {
-	l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: &Sandbox{Hide: []string{"/no/such/folder"}}})
+	l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: &sandbox.Options{Hide: []string{"/no/such/folder"}}})
 	if err == nil {
 		t.Fatal(l.Close(t.Context()))
 	}

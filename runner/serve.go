@@ -11,13 +11,11 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 const (
@@ -28,8 +26,6 @@ const (
 	// collectAbove is how much heap a launcher may use before it collects garbage
 	// between two commands.
 	collectAbove = 16 << 20
-	// savedGroup is nobody's. Exec forgets it.
-	savedGroup = 65534
 )
 
 // MainIfLauncher must be the first call of main, and of TestMain in packages that
@@ -50,17 +46,10 @@ func MainIfLauncher() {
 type server struct {
 	link     *link
 	slot     *cgroup.Slot
-	sandbox  *Sandbox       // nil: none
+	box      *sandbox.Box   // nil: none
 	requests <-chan message // closed when the worker is gone
-	networks *networks      // nil: no sandbox
-	// namespaces are those of users with IDs.
-	namespaces map[[3]uint32]*os.File
-	// nofile and cgroupsFilter are of commands in a sandbox.
-	nofile        func() (unix.Rlimit, error)
-	cgroupsFilter func() (*unix.SockFprog, error)
-	shared        error // why the commands may share sockets with others; nil: they do not
-	// forkers are the threads that fork, by what their commands may besides the usual; the first
-	// one is that of most.
+	shared   error          // why the commands may share sockets with others; nil: they do not
+	// forkers are the threads that fork, by Policy.Thread of their commands; the first one is that of most.
 	forkers  map[string]*forker
 	oomScore []byte // of each command, at its start
 }
@@ -80,15 +69,13 @@ func serveControl() error {
 	}
 	requests := make(chan message, 4)
 	s := &server{
-		link: lk, sandbox: setup.Sandbox, requests: requests, forkers: map[string]*forker{},
-		namespaces: map[[3]uint32]*os.File{}, nofile: sync.OnceValues(inheritedFiles),
-		cgroupsFilter: sync.OnceValues(ownCgroups),
+		link: lk, requests: requests, forkers: map[string]*forker{},
 	}
 	if setup.Place != nil {
 		s.slot = cgroup.Attach(*setup.Place)
 	}
-	if err := s.prepare(); err != nil {
-		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, ErrNoSandbox)})
+	if err := s.prepare(setup.Sandbox); err != nil {
+		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, sandbox.ErrUnavailable)})
 	}
 	// No goroutine is waited for: the process ends with the main goroutine.
 	go func() {
@@ -110,7 +97,7 @@ func serveControl() error {
 // notApart says why the commands may share sockets with others; empty: they do not.
 func (s *server) notApart() string {
 	switch {
-	case s.sandbox == nil:
+	case s.box == nil:
 		return "they have no sandbox"
 	case s.shared != nil:
 		return s.shared.Error()
@@ -139,7 +126,7 @@ func (s *server) serve() error {
 }
 
 // prepare makes the process what commands are to inherit from.
-func (s *server) prepare() error {
+func (s *server) prepare(o *sandbox.Options) error {
 	// A thread that waits in vfork for an exec cannot be stopped for the collector,
 	// and keeps its processor (P) meanwhile: hence no collections by themselves, and
 	// processors enough for the rest to go on.
@@ -160,42 +147,31 @@ func (s *server) prepare() error {
 	if err := s.chooseOOMScore(); err != nil {
 		return err
 	}
-	if s.sandbox != nil {
-		if err := s.enterSandbox(); err != nil {
-			return fmt.Errorf("%w: %w", ErrNoSandbox, err)
+	if o != nil {
+		if err := s.enterSandbox(o); err != nil {
+			return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 		}
-		s.networks = newNetworks()
 	}
 	if s.slot != nil {
 		if err := s.slot.Settle(); err != nil {
 			return err
 		}
 	}
-	first, err := s.forker(nil)
-	if err == nil && first.inside != nil {
-		s.shared = first.inside.notApart
+	first, err := s.forker(&sandbox.Policy{})
+	if err == nil && first.sandbox != nil {
+		s.shared = first.sandbox.NotApart()
 	}
 	return err
 }
 
 // enterSandbox takes this process to where commands are to live.
-func (s *server) enterSandbox() error {
-	if !forksInto {
-		return errors.New("no sandbox on " + runtime.GOARCH)
-	}
+func (s *server) enterSandbox(o *sandbox.Options) error {
 	groups, err := s.holdGroups()
 	if err != nil {
 		return err
 	}
-	if err := s.sandbox.newRoot(groups); err != nil {
-		return err
-	}
-	// Whoever has the user and the group of a process, in all three forms, may set its
-	// resource limits (prlimit(2)), which all later commands would inherit.
-	if err := syscall.Setresgid(-1, -1, savedGroup); err != nil {
-		return fmt.Errorf("set saved group: %w", err)
-	}
-	return nil
+	s.box, err = sandbox.Enter(o, groups)
+	return err
 }
 
 // holdGroups returns the cgroups that commands are to see, and keeps hold of those that this process
@@ -213,14 +189,13 @@ func (s *server) holdGroups() ([]cgroup.Group, error) {
 
 // A forker is a thread that forks commands.
 type forker struct {
-	inside *inside // nil: no sandbox
-	do     chan<- func()
+	sandbox *sandbox.Thread // nil: none
+	do      chan<- func()
 }
 
-// forker returns the thread for commands that may make these system calls besides the usual. Policies
-// have few such sets; a thread cannot be made another's.
-func (s *server) forker(allow []string) (*forker, error) {
-	key := strings.Join(allow, " ")
+// forker returns the thread for commands of this policy.
+func (s *server) forker(p *sandbox.Policy) (*forker, error) {
+	key := p.Thread()
 	if f := s.forkers[key]; f != nil {
 		return f, nil
 	}
@@ -228,7 +203,7 @@ func (s *server) forker(allow []string) (*forker, error) {
 	f := &forker{do: do}
 	go forkThread(do)
 	made := make(chan error)
-	do <- func() { made <- s.equip(f, allow) }
+	do <- func() { made <- s.equip(f, p) }
 	if err := <-made; err != nil {
 		return nil, err
 	}
@@ -237,10 +212,10 @@ func (s *server) forker(allow []string) (*forker, error) {
 }
 
 // equip makes the calling thread what commands are to inherit from.
-func (s *server) equip(f *forker, allow []string) (err error) {
-	if s.sandbox != nil {
-		if f.inside, err = enterSandbox(allow, s.networks); err != nil {
-			return fmt.Errorf("%w: %w", ErrNoSandbox, err)
+func (s *server) equip(f *forker, p *sandbox.Policy) (err error) {
+	if s.box != nil {
+		if f.sandbox, err = s.box.Thread(p); err != nil {
+			return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 		}
 	}
 	if s.slot != nil {

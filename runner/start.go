@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // As in a shell.
@@ -44,16 +46,16 @@ var machineryErrors = []error{
 // start forks and executes on the calling thread. It may take as long as the file
 // systems take that the program and its directory are on. What is wrong is found out
 // only after exec has failed: looking first would cost every command.
-func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err error) {
+func (s *server) start(in *sandbox.Thread, m *message, files []uintptr) (pid int, err error) {
 	if err := checkStrings(m.Run); err != nil {
 		return 0, err
 	}
 	if err := s.setOOMScore(); err != nil {
 		return 0, err
 	}
-	var c *child
+	var c *sandbox.Child
 	if in != nil {
-		if c, err = s.child(m.Run.User); err != nil {
+		if c, err = s.box.Child(m.Run.Policy.User); err != nil {
 			return 0, err
 		}
 	}
@@ -63,7 +65,7 @@ func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err er
 			return err
 		}
 		if in != nil {
-			return in.with(m, fork)
+			return in.Enter(&m.Run.Policy, m.mounts(), fork)
 		}
 		return fork()
 	}
@@ -76,7 +78,7 @@ func (s *server) start(in *inside, m *message, files []uintptr) (pid int, err er
 }
 
 // forkExec starts the command where the calling thread is; c is nil without a sandbox.
-func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *child) (pid int, err error) {
+func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *sandbox.Child) (pid int, err error) {
 	program, err := resolve(req)
 	if err != nil {
 		return 0, err
@@ -84,7 +86,7 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *child) (pid int
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env, Files: files,
 		Sys: &syscall.SysProcAttr{
-			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: req.User.credential(),
+			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: req.Policy.User.Credential(),
 			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD,
 		},
 	}
@@ -97,7 +99,7 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *child) (pid int
 	}
 	if c != nil {
 		attr.Sys.Cloneflags = unix.CLONE_NEWIPC
-		pid, err = forkInto(program, req, attr, c)
+		pid, err = c.Fork(program, req.Args, attr)
 	} else {
 		pid, err = syscall.ForkExec(program, req.Args, attr)
 	}

@@ -4,15 +4,17 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // ownIDs are what commands have by default: root of a user namespace, and nobody outside.
-var ownIDs = &User{UID: 1900000000, GID: 1900000000, IDs: 65536}
+var ownIDs = &sandbox.User{UID: 1900000000, GID: 1900000000, IDs: 65536}
 
 // needUserNamespaces skips a test where root cannot make them.
 func needUserNamespaces(t testing.TB) {
 	t.Helper()
-	f, err := UserNamespace(ownIDs)
+	f, err := sandbox.UserNamespace(ownIDs)
 	if err == nil {
 		_ = f.Close()
 		return

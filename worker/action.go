@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -278,14 +279,14 @@ func (a *action) makeRoot(ctx context.Context) error {
 	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Source: inputs{a.inputs, a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
-		OnBlob: a.vouch.used, Owner: ownerOf(a.how.user),
+		OnBlob: a.vouch.used, Owner: ownerOf(a.how.sandbox.User),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
 	a.times.enter(stagePrepare)
 	return a.inRoot(func(root *os.Root) error {
-		return as(a.how.user, func() error { return a.command.prepare(root) })
+		return as(a.how.sandbox.User, func() error { return a.command.prepare(root) })
 	})
 }
 
@@ -301,13 +302,10 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	command := runner.Command{
 		Args:           a.how.args,
 		Env:            a.how.env,
-		User:           a.how.user,
+		Policy:         a.how.sandbox,
 		Nice:           a.how.nice,
-		NoNetwork:      a.how.noNetwork,
-		Allow:          a.how.allow,
-		Root:           a.root.Path(),
+		Folders:        sandbox.Folders{Root: a.root.Path(), TempDir: a.work.temp.Path()},
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
-		TempDir:        a.work.temp.Path(),
 		Stdout:         a.work.stdout(),
 		Stderr:         a.work.stderr(),
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
@@ -333,7 +331,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	}
 	// All processes of it are gone; what they had open only if they could not hand it on, which takes
 	// a sandbox, where none has io_uring.
-	if a.how.noNetwork || slot.launcher.NotApart() == nil {
+	if a.how.sandbox.NoNetwork || slot.launcher.NotApart() == nil {
 		a.vacated = true
 		a.root.Vacated()
 	}
@@ -361,7 +359,7 @@ func (a *action) part(left *runner.Launcher) {
 	if !a.p.w.opts.Sandboxed {
 		gone = nil
 	}
-	if u := a.how.user; u != nil && !a.how.users.part(a.p.index, gone) {
+	if u := a.how.sandbox.User; u != nil && !a.how.users.part(a.p.index, gone) {
 		a.p.log.Warn("a process cannot be ended, and later actions are of its user: there is no other",
 			zap.Uint32("uid", u.UID), zap.String("to_have_it", "a range of more users than actions at a time, in --user"))
 	}

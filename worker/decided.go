@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // A Setting is what decides what commands do and no other Option says. Runs are reused
@@ -20,7 +21,7 @@ type Setting struct {
 	// Epoch is what the operator changes when something else of the machine has changed.
 	Epoch string
 	// Sandbox is that of the Launchers; nil: none.
-	Sandbox *runner.Sandbox
+	Sandbox *sandbox.Options
 }
 
 // circumstances are all that a run takes place in, its inputs aside.
@@ -55,30 +56,30 @@ const (
 func decisions() map[string]map[string]decision {
 	return map[string]map[string]decision{
 		"worker.execution": {
-			"args":      inKey(func(c *circumstances) []string { return c.how.args }),
-			"env":       inKey(func(c *circumstances) []string { return c.how.env }),
-			"nice":      out(notSpeed),
-			"noNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.noNetwork)} }),
-			"unasked":   out("what a client is told of a run that failed"),
-			"allow":     inKey(func(c *circumstances) []string { return c.how.allow }),
-			"user":      out("users has it; which one of a range is for an action to find, not to count on"),
-			"users":     inKey(func(c *circumstances) []string { return c.how.users.key() }),
+			"args":    inKey(func(c *circumstances) []string { return c.how.args }),
+			"env":     inKey(func(c *circumstances) []string { return c.how.env }),
+			"nice":    out(notSpeed),
+			"sandbox": out("a type of its own"),
+			"unasked": out("what a client is told of a run that failed"),
+			"users":   inKey(func(c *circumstances) []string { return c.how.users.key() }),
 		},
 		"runner.Command": {
-			"Args":      out("execution.args"),
-			"Env":       out("execution.env"),
-			"Dir":       out("below Root, as the Command says, which is in the key"),
-			"Root":      out("in a sandbox the same for all; else " + freshPath),
-			"TempDir":   out(freshPath),
-			"NoNetwork": out("execution.noNetwork"),
-			"Allow":     out("execution.allow"),
-			"User":      out("execution.users"),
-			"Nice":      out(notSpeed),
-			"Stdout":    out(freshPath), "Stderr": out(freshPath),
+			"Args":    out("execution.args"),
+			"Env":     out("execution.env"),
+			"Dir":     out("below Root, as the Command says, which is in the key"),
+			"Folders": out("in a sandbox at the same place for all; else " + freshPath),
+			"Policy":  out("a type of its own"),
+			"Nice":    out(notSpeed),
+			"Stdout":  out(freshPath), "Stderr": out(freshPath),
 			"MaxOutputBytes": out("Options.MaxOutputBytes"),
 			"Timeout":        out(ended), "Stalled": out(ended), "MaxStalled": out(ended), "Grace": out(ended), "Stuck": out(ended),
 		},
-		"runner.Sandbox": {
+		"sandbox.Policy": {
+			"User":      out("execution.users has it; which one of a range is for an action to find, not to count on"),
+			"NoNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.sandbox.NoNetwork)} }),
+			"Allow":     inKey(func(c *circumstances) []string { return c.how.sandbox.Allow }),
+		},
+		"sandbox.Options": {
 			"Show": inKey(func(c *circumstances) []string {
 				if c.options.Setting.Sandbox == nil {
 					return nil
@@ -124,7 +125,7 @@ func optionDecisions() map[string]decision {
 		"Reuse":          out(takesPart),
 		"Setting":        out("a type of its own"),
 		"Sandboxed":      inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Sandboxed)} }),
-		"NoNetwork":      out("execution.noNetwork"),
+		"NoNetwork":      out("sandbox.Policy.NoNetwork"),
 		"Users":          out("execution.users"),
 		"Policies":       out("what they come to for the action is in execution"),
 		"MaxStall":       out(ended),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestDecisions(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{
-		execution{}, runner.Command{}, runner.Sandbox{}, cgroup.Limits{}, OutputPolicy{}, Setting{}, Options{},
+		execution{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, OutputPolicy{}, Setting{}, Options{},
 	} {
 		types[fmt.Sprintf("%T", v)] = reflect.TypeOf(v)
 	}
@@ -58,7 +59,7 @@ func TestKeyOfARun(t *testing.T) {
 		t.Cleanup(func() { check(t, fs.Close()) })
 		return fs
 	}
-	slot := func(sandbox *runner.Sandbox) *runner.Launcher {
+	slot := func(sandbox *sandbox.Options) *runner.Launcher {
 		l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Sandbox: sandbox})
 		check(t, err)
 		t.Cleanup(func() { check(t, l.Close(context.Background())) })
@@ -79,7 +80,7 @@ func TestKeyOfARun(t *testing.T) {
 	key := func(change func(*Options), position int) []byte {
 		o := Options{
 			Sandboxed: true, Roots: usual, Launchers: []*runner.Launcher{one}, MaxOutputBytes: 1,
-			Setting: Setting{Program: "one", Sandbox: &runner.Sandbox{Hide: []string{"/a", "/b"}}},
+			Setting: Setting{Program: "one", Sandbox: &sandbox.Options{Hide: []string{"/a", "/b"}}},
 		}
 		if change != nil {
 			change(&o)
@@ -105,10 +106,10 @@ func TestKeyOfARun(t *testing.T) {
 		"network":                 {func(o *Options) { o.NoNetwork = true }, 0, false},
 		"user":                    {func(o *Options) { o.Users = users("7:7") }, 0, false},
 		"sandbox":                 {func(o *Options) { o.Sandboxed, o.Setting.Sandbox = false, nil }, 0, false},
-		"what the sandbox hides":  {func(o *Options) { o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/a"}} }, 0, false},
-		"hidden in another order": {func(o *Options) { o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/b", "/a"}} }, 0, true},
+		"what the sandbox hides":  {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a"}} }, 0, false},
+		"hidden in another order": {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/b", "/a"}} }, 0, true},
 		"what the sandbox shows": {func(o *Options) {
-			o.Setting.Sandbox = &runner.Sandbox{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
+			o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
 		}, 0, false},
 		"policy's system calls":     {func(o *Options) { o.Policies = policies("allow: [perf]") }, 0, false},
 		"root of a namespace":       {func(o *Options) { o.Users = OwnUsers(1900000000, 1<<16, 4) }, 0, false},

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -35,10 +35,10 @@ func TestOutputPolicy(t *testing.T) {
 func TestScratchPolicy(t *testing.T) {
 	for name, few := range map[string]struct {
 		roots   vfs.Options
-		sandbox *runner.Sandbox
+		sandbox *sandbox.Options
 	}{
 		"FUSE":       {roots: vfs.Options{Method: vfs.FUSE}},
-		"sandbox":    {vfs.Options{Method: vfs.FUSE}, &runner.Sandbox{}},
+		"sandbox":    {vfs.Options{Method: vfs.FUSE}, &sandbox.Options{}},
 		"memory":     {roots: vfs.Options{Method: vfs.FUSE, UpperMemory: 64 << 20}},
 		"links":      {roots: vfs.Options{Method: vfs.HardLink}},
 		"bare links": {roots: vfs.Options{Method: vfs.HardLink, DisableOverlay: true}},

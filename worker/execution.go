@@ -5,9 +5,8 @@ import (
 	"strconv"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"google.golang.org/grpc/codes"
-
-	"github.com/forerunner-build/forerunner/runner"
 )
 
 // ActionProperties are the platform properties that say how an action is run, not
@@ -26,24 +25,23 @@ const (
 type execution struct {
 	args, env []string
 	nice      int
-	noNetwork bool
-	unasked   bool         // noNetwork is what this worker is set to: the action said nothing
-	users     *Users       // whom it may run as
-	user      *runner.User // the one of these; nil: the worker's
-	allow     []string     // system calls besides the usual ones
+	sandbox   sandbox.Policy
+	unasked   bool   // sandbox.NoNetwork is what this worker is set to: the action said nothing
+	users     *Users // whom it may run as; sandbox.User is one of these
 }
 
 // plan decides how a command is run: what a policy says counts before what the
 // platform says, and that before what the worker is set to.
 func (o *Options) plan(c *command, platform *repb.Platform, position int) (*execution, error) {
-	e := &execution{args: c.args, env: c.env, noNetwork: o.NoNetwork, unasked: o.NoNetwork, users: o.Users}
+	e := &execution{args: c.args, env: c.env, unasked: o.NoNetwork, users: o.Users}
+	e.sandbox.NoNetwork = o.NoNetwork
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
 		return nil, failf(codes.InvalidArgument, "%w", err)
 	}
 	if said {
-		e.noNetwork, e.unasked = off, false
+		e.sandbox.NoNetwork, e.unasked = off, false
 	}
 	if p := o.Policies.choose(asked); p != nil {
 		if e.args, err = p.wrap(e.args, asked); err != nil {
@@ -51,15 +49,15 @@ func (o *Options) plan(c *command, platform *repb.Platform, position int) (*exec
 		}
 		e.env, e.nice = p.addEnvironment(e.env), p.nice
 		if p.network != nil {
-			e.noNetwork, e.unasked = !*p.network, false
+			e.sandbox.NoNetwork, e.unasked = !*p.network, false
 		}
-		e.allow = p.allow
+		e.sandbox.Allow = p.allow
 		if p.users != nil {
 			e.users = p.users
 		}
 	}
-	e.user = e.users.at(position)
-	if e.noNetwork && !o.Sandboxed {
+	e.sandbox.User = e.users.at(position)
+	if e.sandbox.NoNetwork && !o.Sandboxed {
 		return nil, failf(codes.InvalidArgument,
 			"action is to have no network, which a worker without a sandbox cannot take from it")
 	}

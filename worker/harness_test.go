@@ -32,6 +32,7 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -65,7 +66,7 @@ func newFarm(t *testing.T) *farm {
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink})
 	case "sandbox", "own":
 		return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
-			sandbox: &runner.Sandbox{Show: []string{gates(t)}}, own: os.Getenv(rootsVariable) == "own",
+			sandbox: &sandbox.Options{Show: []string{gates(t)}}, own: os.Getenv(rootsVariable) == "own",
 		})
 	case "bare links":
 		return newFarmOn(t, vfs.Options{Method: vfs.HardLink, DisableOverlay: true})
@@ -85,11 +86,11 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 
 // farmOptions is what few farms have.
 type farmOptions struct {
-	slot    *cgroup.Slot    // nil: no group
-	sandbox *runner.Sandbox // nil: none
-	own     bool            // commands are root of user namespaces
-	slots   int             // 0 is one
-	disk    string          // for all that is the worker's; empty: that of the test
+	slot    *cgroup.Slot     // nil: no group
+	sandbox *sandbox.Options // nil: none
+	own     bool             // commands are root of user namespaces
+	slots   int              // 0 is one
+	disk    string           // for all that is the worker's; empty: that of the test
 	change  func(*Options)
 }
 

@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/disk"
-	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
 func newSandboxedFarm(t *testing.T, method vfs.Method, adjust func(*Options)) *farm {
 	t.Helper()
-	return newFarmWith(t, vfs.Options{Method: method}, nil, farmOptions{sandbox: &runner.Sandbox{}, change: adjust})
+	return newFarmWith(t, vfs.Options{Method: method}, nil, farmOptions{sandbox: &sandbox.Options{}, change: adjust})
 }
 
 // The command is at the same place in every run, and what it writes, to inputs too,
@@ -54,9 +54,9 @@ func TestSandboxedAction(t *testing.T) {
 // rewrite. Any other is moved where nothing of a command can be at work after its end.
 func TestOutputsThatOthersHaveOpen(t *testing.T) {
 	for name, c := range map[string]struct {
-		sandbox   *runner.Sandbox
+		sandbox   *sandbox.Options
 		noNetwork bool
-	}{"no sandbox": {}, "sandbox": {sandbox: &runner.Sandbox{}}, "no network": {&runner.Sandbox{}, true}} {
+	}{"no sandbox": {}, "sandbox": {sandbox: &sandbox.Options{}}, "no network": {&sandbox.Options{}, true}} {
 		for _, held := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/held %v", name, held), func(t *testing.T) {
 				apart := c.noNetwork
@@ -236,7 +236,7 @@ policies:
 		if len(e.args) > 1 {
 			e.args[0] = "/" + filepath.Base(e.args[0])
 		}
-		if e.noNetwork != c.noNetwork || strings.Join(e.args, " ") != c.args || strings.Join(e.env, " ") != c.env {
+		if e.sandbox.NoNetwork != c.noNetwork || strings.Join(e.args, " ") != c.args || strings.Join(e.env, " ") != c.env {
 			t.Errorf("%s: %+v", c.platform, e)
 		}
 	}

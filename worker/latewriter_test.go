@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
-	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -55,14 +55,14 @@ func lateOutputPaths() (paths []string) {
 // lateFarms are the ways in which an output becomes a blob.
 var lateFarms = map[string]struct {
 	roots   vfs.Options
-	sandbox *runner.Sandbox
+	sandbox *sandbox.Options
 	inputs  tree // with none a root is a plain folder
 }{
-	"plain":             {vfs.Options{Method: vfs.FUSE}, &runner.Sandbox{}, nil},
-	"overlay":           {vfs.Options{Method: vfs.FUSE}, &runner.Sandbox{}, tree{"in": "input"}},
-	"links":             {vfs.Options{Method: vfs.HardLink}, &runner.Sandbox{}, tree{"in": "input"}},
-	"bare links":        {vfs.Options{Method: vfs.HardLink, DisableOverlay: true}, &runner.Sandbox{}, tree{"in": "input"}},
-	"memory":            {vfs.Options{Method: vfs.FUSE, UpperMemory: 96 << 20}, &runner.Sandbox{}, nil},
+	"plain":             {vfs.Options{Method: vfs.FUSE}, &sandbox.Options{}, nil},
+	"overlay":           {vfs.Options{Method: vfs.FUSE}, &sandbox.Options{}, tree{"in": "input"}},
+	"links":             {vfs.Options{Method: vfs.HardLink}, &sandbox.Options{}, tree{"in": "input"}},
+	"bare links":        {vfs.Options{Method: vfs.HardLink, DisableOverlay: true}, &sandbox.Options{}, tree{"in": "input"}},
+	"memory":            {vfs.Options{Method: vfs.FUSE, UpperMemory: 96 << 20}, &sandbox.Options{}, nil},
 	"no sandbox, plain": {vfs.Options{Method: vfs.FUSE}, nil, nil},
 	"no sandbox":        {vfs.Options{Method: vfs.FUSE}, nil, tree{"in": "input"}},
 	"no sandbox, links": {vfs.Options{Method: vfs.HardLink, DisableOverlay: true}, nil, tree{"in": "input"}},
@@ -187,7 +187,7 @@ func TestSparseOutput(t *testing.T) {
 // TestHashingEnds: an output that takes an hour to hash holds nobody up: neither the next action when
 // nobody wants it any more, nor the worker that is to end at once.
 func TestHashingEnds(t *testing.T) {
-	for name, sandbox := range map[string]*runner.Sandbox{"moved": {}, "copied": nil} {
+	for name, sandbox := range map[string]*sandbox.Options{"moved": {}, "copied": nil} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			store, err := disk.Open(filepath.Join(dir, "vast"), disk.Options{MaxBytes: 1 << 60})

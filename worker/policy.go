@@ -15,9 +15,8 @@ import (
 	"text/template"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/forerunner-build/forerunner/runner"
 )
 
 // Policies say how the actions of a worker are run, by what their platforms ask for:
@@ -128,7 +127,7 @@ func (e *policyEntry) check() (policy, error) {
 			return p, fmt.Errorf("user: %w", err)
 		}
 	}
-	if err := runner.CheckAllowed(e.Allow); err != nil {
+	if err := sandbox.CheckAllowed(e.Allow); err != nil {
 		return p, fmt.Errorf("allow: %w", err)
 	}
 	p.allow = e.Allow

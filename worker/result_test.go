@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
-	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -115,7 +115,7 @@ func TestTimeout(t *testing.T) {
 // for ever; and a command that waits is ended like any other.
 func TestTimeoutAndStorage(t *testing.T) {
 	const timeout, stall = 300 * time.Millisecond, time.Second
-	for name, sandbox := range map[string]*runner.Sandbox{"none": nil, "namespaces": {}} {
+	for name, sandbox := range map[string]*sandbox.Options{"none": nil, "namespaces": {}} {
 		f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
 			sandbox: sandbox, change: func(o *Options) { o.MaxStall = stall },
 		})

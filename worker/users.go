@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -19,9 +19,9 @@ import (
 // for each action that the worker has at a time, so that no action is of the user of
 // another.
 type Users struct {
-	Name  string      // as they were asked for
-	first runner.User // the only one, or the first of the range
-	count int         // of the range; 0: there is none
+	Name  string       // as they were asked for
+	first sandbox.User // the only one, or the first of the range
+	count int          // of the range; 0: there is none
 
 	mu sync.Mutex
 	// seats say which of the range a position has, and stuck of which ones a process is left that cannot
@@ -31,12 +31,12 @@ type Users struct {
 }
 
 // OwnUsers are a range of count users that nobody else is, from first on. With ids each is root
-// of a user namespace that has so many ids (runner.User); without, a user like any other.
+// of a user namespace that has so many ids (sandbox.User); without, a user like any other.
 func OwnUsers(first, ids uint32, count int) *Users {
 	last := uint64(first) + uint64(count)*uint64(max(ids, 1)) - 1
 	return &Users{
 		Name:  fmt.Sprintf("%d-%d", first, last),
-		first: runner.User{UID: first, GID: first, IDs: ids}, count: count,
+		first: sandbox.User{UID: first, GID: first, IDs: ids}, count: count,
 	}
 }
 
@@ -49,7 +49,7 @@ func (u *Users) Namespaces() (map[vfs.Owner]*os.File, error) {
 	}
 	for i := range u.count {
 		one := u.nth(i)
-		f, err := runner.UserNamespace(one)
+		f, err := sandbox.UserNamespace(one)
 		if err != nil {
 			return made, err
 		}
@@ -99,7 +99,7 @@ func (u *Users) parseRange(first, last string) (err error) {
 	return nil
 }
 
-func parseUser(uid, gid string) (u runner.User, err error) {
+func parseUser(uid, gid string) (u sandbox.User, err error) {
 	for _, id := range []struct {
 		text string
 		to   *uint32
@@ -113,10 +113,10 @@ func parseUser(uid, gid string) (u runner.User, err error) {
 	return u, nil
 }
 
-func lookUpUser(name string) (runner.User, error) {
+func lookUpUser(name string) (sandbox.User, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
-		return runner.User{}, err
+		return sandbox.User{}, err
 	}
 	u, err := parseUser(found.Uid, found.Gid)
 	if err != nil {
@@ -137,7 +137,7 @@ func lookUpUser(name string) (runner.User, error) {
 }
 
 // at returns whom the actions of a position are of; nil is the worker's user.
-func (u *Users) at(position int) *runner.User {
+func (u *Users) at(position int) *sandbox.User {
 	switch {
 	case u == nil:
 		return nil
@@ -198,7 +198,7 @@ func (u *Users) seatLocked(position int) bool {
 }
 
 // nth is one of the range, or the only one.
-func (u *Users) nth(i int) *runner.User {
+func (u *Users) nth(i int) *sandbox.User {
 	one := u.first
 	step := uint32(i) * max(one.IDs, 1)
 	one.UID += step
@@ -225,7 +225,7 @@ func (u *Users) suffice(positions int) error {
 }
 
 // ownerOf is whom the input root of an action of u belongs to.
-func ownerOf(u *runner.User) *vfs.Owner {
+func ownerOf(u *sandbox.User) *vfs.Owner {
 	if u == nil {
 		return nil
 	}
@@ -234,7 +234,7 @@ func ownerOf(u *runner.User) *vfs.Owner {
 
 // as calls f on a thread whose access to files is u's, so that what f makes belongs
 // to u; nil is the worker's user. The thread keeps its identity otherwise.
-func as(u *runner.User, f func() error) error {
+func as(u *sandbox.User, f func() error) error {
 	if u == nil {
 		return f()
 	}

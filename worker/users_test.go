@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -105,7 +106,7 @@ func TestUsersOfARange(t *testing.T) {
 // In a sandbox they have each what one user has.
 func TestUsersOfARangeInASandbox(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
-		slots: 2, sandbox: &runner.Sandbox{},
+		slots: 2, sandbox: &sandbox.Options{},
 		change: func(o *Options) {
 			var err error
 			o.FetchWidth = 1
@@ -176,7 +177,7 @@ func TestPart(t *testing.T) {
 func TestUserOfAnUnkillable(t *testing.T) {
 	mark := newMark("unkillable")
 	freeze, thaw := frozen(t)
-	sandbox := &runner.Sandbox{}
+	sandbox := &sandbox.Options{}
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: sandbox, own: true, change: func(o *Options) {
 		o.Users = OwnUsers(1900000000, 1<<16, 2)
 		held := o.Launchers[0]

@@ -84,7 +84,7 @@ type Options struct {
 	// Setting says under what else runs are remembered. It is required with Reuse.
 	Setting Setting
 
-	// Sandboxed tells that the Launchers have a runner.Sandbox.
+	// Sandboxed tells that the Launchers have a sandbox.Options.
 	Sandboxed bool
 	// NoNetwork is for actions whose platform and policy say nothing about it. It
 	// needs Sandboxed.

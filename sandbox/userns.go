@@ -1,4 +1,4 @@
-package runner
+package sandbox
 
 import (
 	"errors"
@@ -12,6 +12,9 @@ import (
 
 // namespaceName is the argv[0] of a process that never runs: it is born stopped, and looked at.
 const namespaceName = "forerunner-user-namespace"
+
+// ErrNoUserNamespace is wrapped by errors that say what this machine lacks for users with IDs.
+var ErrNoUserNamespace = errors.New("no user namespaces")
 
 // UserNamespace returns a user namespace in which the ids from 0 on are those of u, with
 // User.IDs of them. It starts a process for a moment, so it comes before the first FUSE mount.
@@ -38,44 +41,6 @@ func (u *User) namespace(sys *syscall.SysProcAttr) {
 	sys.GidMappings = []syscall.SysProcIDMap{{HostID: int(u.GID), Size: ids}}
 	sys.GidMappingsEnableSetgroups = true
 	sys.Credential = &syscall.Credential{}
-}
-
-// child is what a command in a sandbox is made beside what syscall.ProcAttr says.
-type child struct {
-	namespace *os.File // of users, of which it is root; nil: it is the user of the ProcAttr
-	// nofile is what it is to have of open files: the runtime raises that of this process, and lowers
-	// it for the children that it forks itself.
-	nofile unix.Rlimit
-	filter *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
-}
-
-// child returns what commands of u are made.
-func (s *server) child(u *User) (_ *child, err error) {
-	c := &child{}
-	if c.nofile, err = s.nofile(); err != nil {
-		return nil, fmt.Errorf("find the limit of open files: %w", err)
-	}
-	switch {
-	case u.isRoot():
-		c.filter, err = s.cgroupsFilter()
-	case u.IDs > 0:
-		c.namespace, err = s.namespace(u)
-	}
-	return c, err
-}
-
-// namespace returns that of u, which the first command of u makes. There are as many as actions at a time.
-func (s *server) namespace(u *User) (*os.File, error) {
-	key := [3]uint32{u.UID, u.GID, u.IDs}
-	if f := s.namespaces[key]; f != nil {
-		return f, nil
-	}
-	f, err := UserNamespace(u)
-	if err != nil {
-		return nil, err
-	}
-	s.namespaces[key] = f
-	return f, nil
 }
 
 // inheritedFiles asks what a child gets.

@@ -1,4 +1,4 @@
-package runner
+package sandbox
 
 import (
 	"errors"
@@ -25,13 +25,13 @@ const (
 )
 
 // ownFolders are made anew, whatever the machine has there.
-var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp", strings.TrimPrefix(SandboxRoot, "/")}
+var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp", strings.TrimPrefix(Root, "/")}
 
 // newRoot gives the calling process, which has a mount namespace of its own, a new
 // root, in which is what view shows of the machine, read-only, and what is made
 // anew. Of the machine's own mounts none is left. groups are the cgroups that commands see.
-func (sb *Sandbox) newRoot(groups []cgroup.Group) error {
-	hidden, err := sb.hidden() // while there is a /tmp yet to be resolved
+func (o *Options) newRoot(groups []cgroup.Group) error {
+	hidden, err := o.hidden() // while there is a /tmp yet to be resolved
 	if err != nil {
 		return fmt.Errorf("hide folders: %w", err)
 	}
@@ -44,7 +44,7 @@ func (sb *Sandbox) newRoot(groups []cgroup.Group) error {
 		{"mount a root", func() error {
 			return unix.Mount(names.MountSource, building, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
 		}},
-		{"show the machine's folders", func() error { return v.showMachine(sb.Show) }},
+		{"show the machine's folders", func() error { return v.showMachine(o.Show) }},
 		{"make /etc", v.makeEtc},
 		{"let go of input roots", dropRoots},
 		{"make folders", makeFolders},
@@ -94,9 +94,9 @@ func dropRoots() error {
 
 // hidden lists what is to be out of sight, but for what is in others of the
 // list, real paths all of them.
-func (sb *Sandbox) hidden() ([]string, error) {
+func (o *Options) hidden() ([]string, error) {
 	var above []string
-	for _, dir := range sb.Hide {
+	for _, dir := range o.Hide {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			return nil, err

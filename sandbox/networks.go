@@ -1,4 +1,4 @@
-package runner
+package sandbox
 
 import (
 	"fmt"
@@ -59,4 +59,18 @@ func (n *networks) enter() error {
 		return fmt.Errorf("enter network namespace: %w", err)
 	}
 	return nil
+}
+
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }

@@ -1,4 +1,4 @@
-package runner
+package sandbox
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 )
 
 // denied are the system calls that commands in a sandbox cannot make, by the word that allows
-// them (Command.Allow): what container engines deny by default, and what has let people out of
+// them (Policy.Allow): what container engines deny by default, and what has let people out of
 // namespaces most often. They fail as not permitted.
 //
 // Those by which a command makes namespaces and mounts in them are not among them, as sandboxes
@@ -58,7 +58,7 @@ const (
 // network namespace. The others speak with the machine: its devices, audit, connector.
 var usefulNetlink = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG}
 
-// CheckAllowed returns an error for a word that Command.Allow does not know.
+// CheckAllowed returns an error for a word that Policy.Allow does not know.
 func CheckAllowed(words []string) error {
 	known := slices.Sorted(maps.Keys(denied))
 	known = append(known, vsock, netlink, terminals)

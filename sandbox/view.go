@@ -1,4 +1,4 @@
-package runner
+package sandbox
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -156,7 +155,7 @@ func makeSymlink(target, path string) error {
 	return nil
 }
 
-// showMachine shows the list, and Sandbox.Show, which must be there.
+// showMachine shows the list, and Options.Show, which must be there.
 func (v *view) showMachine(show []string) error {
 	for _, path := range DefaultShow {
 		if err := v.show(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -293,15 +292,3 @@ func (v *view) hide() error {
 
 // nothing is an empty file that is shown in the place of one that is hidden.
 const nothing = ".nothing"
-
-// shows reports whether a command finds the machine's file or folder at path.
-func (sb *Sandbox) shows(path string) bool {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(append(slices.Clone(DefaultShow), sb.Show...), func(s string) bool {
-		shown, err := filepath.EvalSymlinks(s)
-		return err == nil && isBelow(real, shown)
-	}) || strings.HasPrefix(real, "/etc/")
-}

@@ -1,6 +1,6 @@
 //go:build amd64 || arm64
 
-package runner
+package sandbox
 
 import (
 	"fmt"
@@ -54,13 +54,16 @@ type cloneArgs struct {
 	cgroup     uint64
 }
 
-// forkInto is syscall.ForkExec for the commands of a sandbox; the child ends with the calling thread.
+// Fork is syscall.ForkExec for the commands of a sandbox; the child ends with the calling thread.
 // It is in a cgroup namespace of its own. With a user namespace it is root there, where it keeps
 // no capability but those that commands have.
-func forkInto(program string, req *runRequest, attr *syscall.ProcAttr, c *child) (int, error) {
+func (c *Child) Fork(program string, args []string, attr *syscall.ProcAttr) (int, error) {
 	b := &birth{}
 	defer b.pin.Unpin()
-	if err := b.prepare(program, req, attr, c); err != nil {
+	if err := b.prepare(attr, c); err != nil {
+		return 0, err
+	}
+	if err := b.execute(program, args, attr.Env); err != nil {
 		return 0, err
 	}
 	syscall.ForkLock.Lock()
@@ -80,7 +83,7 @@ func forkInto(program string, req *runRequest, attr *syscall.ProcAttr, c *child)
 }
 
 // prepare makes the list of what the child does.
-func (b *birth) prepare(program string, req *runRequest, attr *syscall.ProcAttr, c *child) error {
+func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 	flags := unix.CLONE_VFORK | unix.CLONE_VM | attr.Sys.Cloneflags
 	b.clone = systemCall{number: syscall.SYS_CLONE, a1: flags | uintptr(syscall.SIGCHLD)}
 	if attr.Sys.UseCgroupFD {
@@ -91,7 +94,7 @@ func (b *birth) prepare(program string, req *runRequest, attr *syscall.ProcAttr,
 	}
 	b.add(unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	b.become(c, attr.Sys.Credential)
-	dir, err := syscall.BytePtrFromString(req.Dir)
+	dir, err := syscall.BytePtrFromString(attr.Dir)
 	if err != nil {
 		return err
 	}
@@ -106,11 +109,11 @@ func (b *birth) prepare(program string, req *runRequest, attr *syscall.ProcAttr,
 	if c.filter != nil {
 		b.add(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, address(b, c.filter))
 	}
-	return b.execute(program, req)
+	return nil
 }
 
 // become gives the child its user. What it may do in a user namespace is bounded there.
-func (b *birth) become(c *child, who *syscall.Credential) {
+func (b *birth) become(c *Child, who *syscall.Credential) {
 	if c.namespace != nil {
 		b.add(unix.SYS_SETNS, c.namespace.Fd(), unix.CLONE_NEWUSER)
 		who = &syscall.Credential{}
@@ -132,16 +135,16 @@ func (b *birth) become(c *child, who *syscall.Credential) {
 	b.add(unix.SYS_SETRESUID, uintptr(who.Uid), uintptr(who.Uid), uintptr(who.Uid))
 }
 
-func (b *birth) execute(program string, req *runRequest) error {
+func (b *birth) execute(program string, args, env []string) error {
 	path, err := syscall.BytePtrFromString(program)
 	if err != nil {
 		return err
 	}
-	argv, err := syscall.SlicePtrFromStrings(req.Args)
+	argv, err := syscall.SlicePtrFromStrings(args)
 	if err != nil {
 		return err
 	}
-	envv, err := syscall.SlicePtrFromStrings(req.Env)
+	envv, err := syscall.SlicePtrFromStrings(env)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+)
+
+// Folders are what a command sees of its own, by their paths outside of the sandbox.
+type Folders struct {
+	Root    string // the input root, which it finds at Root
+	TempDir string // a fresh folder, which it finds as /tmp and /var/tmp
+}
+
+// Inside is where a command finds path, which is in f.Root, or an error.
+func (f Folders) Inside(path string) (string, error) {
+	switch {
+	case !filepath.IsAbs(f.Root) || !filepath.IsAbs(f.TempDir):
+		return "", errors.New("a sandbox needs an input root and a temporary folder")
+	case !isBelow(filepath.Clean(path), filepath.Clean(f.Root)):
+		return "", fmt.Errorf("working directory %q is not in the input root", path)
+	}
+	return filepath.Join(Root, strings.TrimPrefix(path, f.Root)), nil
+}
+
+// Mount is a file or folder of a command as a mount that is nowhere yet. Its descriptor travels to
+// the launcher, which lives among other mounts, where paths of the worker lead nowhere.
+type Mount struct {
+	FD       int
+	At       string // where the command finds it
+	ReadOnly bool
+}
+
+// networkFiles are those of the machine's by which a command with its network finds others.
+var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
+
+// Take makes the mounts of a command. Their descriptors are the caller's to close, also after an error.
+func Take(f Folders, p *Policy) ([]Mount, error) {
+	var mounts []Mount
+	for _, d := range []struct{ path, at string }{{f.Root, Root}, {f.TempDir, "/tmp"}} {
+		fd, err := openTree(d.path)
+		if err != nil {
+			return mounts, &os.PathError{Op: "take a mount of", Path: d.path, Err: err}
+		}
+		mounts = append(mounts, Mount{FD: fd, At: d.at})
+	}
+	if p.NoNetwork {
+		return mounts, nil
+	}
+	for _, path := range networkFiles { // as they are now; a machine may lack one
+		if fd, err := openTree(path); err == nil {
+			mounts = append(mounts, Mount{FD: fd, At: path, ReadOnly: true})
+		}
+	}
+	return mounts, nil
+}
+
+func openTree(path string) (int, error) {
+	return unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+}
+
+// attach puts it where it belongs.
+func (m Mount) attach() error {
+	var attributes uint64 = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	if m.ReadOnly {
+		attributes = noMore
+	}
+	err := unix.MountSetattr(m.FD, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes})
+	if err == nil {
+		err = unix.MoveMount(m.FD, "", unix.AT_FDCWD, m.At, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	if err != nil {
+		return &os.PathError{Op: "mount", Path: m.At, Err: err}
+	}
+	return nil
+}
+
+// mount completes what the launcher's root is to this command.
+func mount(mounts []Mount, p *Policy) error {
+	for _, m := range mounts {
+		if err := m.attach(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("/tmp", varTmp, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "mount", Path: varTmp, Err: err}
+	}
+	if p.User.isRoot() {
+		if err := protectKernel(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount(names.MountSource, "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		return &os.PathError{Op: "mount", Path: "/dev/shm", Err: err}
+	}
+	return nil
+}
+
+// kernelFiles in /proc change the machine when root writes to them, whatever
+// capabilities it has lost. Other users cannot, nor root of a namespace, who could not mount a
+// /proc of their own if these were covered.
+var kernelFiles = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "dynamic_debug"}
+
+// protectKernel makes them read-only.
+func protectKernel() error {
+	for _, name := range kernelFiles {
+		path := "/proc/" + name
+		err := unix.Mount(path, path, "", unix.MS_BIND, "")
+		if errors.Is(err, unix.ENOENT) {
+			continue // not every kernel has it
+		}
+		if err == nil {
+			err = setAttributes(path, unix.MOUNT_ATTR_RDONLY, 0)
+		}
+		if err != nil {
+			return &os.PathError{Op: "protect", Path: path, Err: err}
+		}
+	}
+	return nil
+}

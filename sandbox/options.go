@@ -1,0 +1,60 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root is where the commands of a sandbox find their input root, whichever launcher runs them.
+const Root = "/forerunner"
+
+// ErrUnavailable is wrapped by errors that say what this machine lacks for a sandbox:
+// privilege, or a kind of namespace.
+var ErrUnavailable = errors.New("no namespaces")
+
+// Options are what all commands of a launcher see.
+type Options struct {
+	// Show are files and folders of the machine that commands see besides DefaultShow, as they
+	// are there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in /var/tmp.
+	Show []string
+	// Hide are files and folders that commands find empty, with what is mounted below, if
+	// they are in what is shown. They must exist when the launcher starts. What is in them
+	// cannot be shown.
+	Hide []string
+}
+
+// CloneFlags are the namespaces that a launcher is born into. It is the first
+// process of its process namespace: whatever loses its parent becomes its child, and
+// the kernel ends all of it when the launcher dies.
+const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID
+
+// Unavailable makes an error of starting a process with CloneFlags wrap ErrUnavailable, if it says that.
+func Unavailable(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("%w: make mount and process namespaces: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// Lacks reports whether a command finds the machine's file or folder at path neither there nor in what
+// is its own.
+func (o *Options) Lacks(path string) bool {
+	path = filepath.Clean(path)
+	return filepath.IsAbs(path) && !isBelow(path, building) && !o.shows(path)
+}
+
+func (o *Options) shows(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(append(slices.Clone(DefaultShow), o.Show...), func(s string) bool {
+		shown, err := filepath.EvalSymlinks(s)
+		return err == nil && isBelow(real, shown)
+	}) || strings.HasPrefix(real, "/etc/")
+}

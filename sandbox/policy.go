@@ -1,0 +1,54 @@
+package sandbox
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+)
+
+// Policy is what one command may do. Without a sandbox only the ids of User count.
+type Policy struct {
+	User *User // whom it runs as; nil: the worker's user
+	// NoNetwork leaves the command nothing but a loopback device of its own.
+	NoNetwork bool
+	// Allow are system calls that commands cannot make else, by the words of CheckAllowed, in order.
+	Allow []string
+}
+
+// User is whom a command runs as.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32 // supplementary
+	// IDs, if not 0, makes the command root in a user namespace of its own, whose ids from 0
+	// on are those from UID and GID on, so many of each: it may be these users and groups, and
+	// outside it is root to nobody. It needs a sandbox.
+	IDs uint32
+}
+
+// CheckWithout returns an error if p asks for what only a sandbox can give.
+func (p *Policy) CheckWithout() error {
+	switch {
+	case p.User != nil && p.User.IDs > 0:
+		return errors.New("a user namespace can only be had in a sandbox")
+	case p.NoNetwork:
+		return errors.New("the network can only be taken from a command in a sandbox")
+	}
+	return nil
+}
+
+// Thread names the Thread that forks commands of p: those of one name share one. A thread cannot be
+// made another's, but the policies of a farm have few different ones.
+func (p *Policy) Thread() string { return strings.Join(p.Allow, " ") }
+
+// Credential is u for the standard library, nil for the worker's user.
+func (u *User) Credential() *syscall.Credential {
+	if u == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+}
+
+// isRoot reports whether u is the machine's root.
+func (u *User) isRoot() bool {
+	return u == nil || u.UID == 0 && u.IDs == 0
+}

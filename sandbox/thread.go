@@ -1,0 +1,71 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Thread forks commands into a sandbox. Its methods are called on the thread that made it, which is locked.
+type Thread struct {
+	box             *Box
+	mounts, network int // namespaces to come back to
+	notApart        error
+}
+
+// Thread prepares the calling thread: what it has lost, all that it forks has lost. It forks the
+// commands of all policies with p.Thread, and keeps its own capabilities, because a bound is felt by exec only.
+func (b *Box) Thread(p *Policy) (*Thread, error) {
+	t := &Thread{box: b}
+	for _, n := range []struct {
+		path string
+		to   *int
+	}{{"/proc/thread-self/ns/mnt", &t.mounts}, {"/proc/thread-self/ns/net", &t.network}} {
+		var err error
+		if *n.to, err = unix.Open(n.path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, &os.PathError{Op: "open namespace", Path: n.path, Err: err}
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("forgo new privileges: %w", err)
+	}
+	t.notApart = apart()
+	if err := boundCapabilities(); err != nil {
+		return nil, err
+	}
+	return t, restrict(p.Allow)
+}
+
+// NotApart says why commands may share sockets of the abstract namespace with others; nil: they cannot.
+func (t *Thread) NotApart() error { return t.notApart }
+
+// Enter calls fork in mount and network namespaces that are made for one command and
+// end with its last process, and brings the thread back.
+func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
+	if err := newKeyring(); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make mount namespace: %w", err)
+	}
+	defer t.comeBack(t.mounts, unix.CLONE_NEWNS)
+	if err := mount(mounts, p); err != nil {
+		return err
+	}
+	if p.NoNetwork {
+		if err := t.box.networks.enter(); err != nil {
+			return err
+		}
+		defer t.comeBack(t.network, unix.CLONE_NEWNET)
+	}
+	return fork()
+}
+
+func (t *Thread) comeBack(namespace, kind int) {
+	if err := unix.Setns(namespace, kind); err != nil {
+		// The next command would start in this one's. The worker notices the death
+		// of the launcher and starts another.
+		panic(fmt.Sprintf("leave namespace %#x: %v", kind, err))
+	}
+}
