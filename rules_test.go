@@ -47,6 +47,7 @@ var floors = map[string]int{
 	"cgroup":            1,
 	"intake":            1,
 	"records/record":    1,
+	"sandbox":           1,
 	"scheduler/core":    1,
 	"vfs/erofs":         1,
 	"vfs/mounts":        1,
@@ -62,14 +63,13 @@ var floors = map[string]int{
 	"vfs":                 2,
 	"prefetch":            2,
 	"records":             2,
-	"sandbox":             2,
+	"runner":              2,
 	"scheduler/journal":   2,
 	"scheduler/sizeclass": 2,
 	"worker/reuse":        2,
 	"web/text":            2,
 
 	"cas/peer":              3, // has a client and is a server
-	"runner":                3,
 	"cas/castest":           3, // for tests
 	"cas/server/servertest": 3, // for tests
 

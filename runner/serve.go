@@ -170,7 +170,11 @@ func (s *server) enterSandbox(o *sandbox.Options) error {
 	if err != nil {
 		return err
 	}
-	s.box, err = sandbox.Enter(o, groups)
+	var seen []sandbox.Cgroup
+	for _, g := range groups {
+		seen = append(seen, sandbox.Cgroup(g))
+	}
+	s.box, err = sandbox.Enter(o, seen)
 	return err
 }
 

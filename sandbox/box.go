@@ -9,8 +9,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/forerunner-build/forerunner/cgroup"
 )
 
 // savedGroup is nobody's. Exec forgets it.
@@ -29,7 +27,7 @@ type Box struct {
 
 // Enter takes the calling process, which was born with CloneFlags, to where commands are to live. groups are
 // the cgroups that they see.
-func Enter(o *Options, groups []cgroup.Group) (*Box, error) {
+func Enter(o *Options, groups []Cgroup) (*Box, error) {
 	if !forksInto {
 		return nil, errors.New("no sandbox on " + runtime.GOARCH)
 	}

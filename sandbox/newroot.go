@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -30,7 +29,7 @@ var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp",
 // newRoot gives the calling process, which has a mount namespace of its own, a new
 // root, in which is what view shows of the machine, read-only, and what is made
 // anew. Of the machine's own mounts none is left. groups are the cgroups that commands see.
-func (o *Options) newRoot(groups []cgroup.Group) error {
+func (o *Options) newRoot(groups []Cgroup) error {
 	hidden, err := o.hidden() // while there is a /tmp yet to be resolved
 	if err != nil {
 		return fmt.Errorf("hide folders: %w", err)

@@ -28,6 +28,9 @@ type Options struct {
 	Hide []string
 }
 
+// Cgroup is a control group that commands see, the folder Dir of the machine, at Point.
+type Cgroup struct{ Point, Dir string }
+
 // CloneFlags are the namespaces that a launcher is born into. It is the first
 // process of its process namespace: whatever loses its parent becomes its child, and
 // the kernel ends all of it when the launcher dies.

@@ -9,8 +9,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/forerunner-build/forerunner/cgroup"
 )
 
 // DefaultShow are the folders of the machine that commands see, where there are such: those of
@@ -222,7 +220,7 @@ func (v *view) showEtc(name string) error {
 }
 
 // makeSys shows what commands see of the machine's.
-func makeSys(groups []cgroup.Group) error {
+func makeSys(groups []Cgroup) error {
 	for _, path := range shownInSys {
 		if err := bindAt(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
