@@ -66,6 +66,7 @@ var floors = map[string]int{
 	"runner":              2,
 	"scheduler/journal":   2,
 	"scheduler/sizeclass": 2,
+	"worker/fault":        2,
 	"worker/reuse":        2,
 	"web/text":            2,
 

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/forerunner-build/forerunner/sandbox"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // attacks are programs that end with 0 if they got what they wanted, and with 1 if not. A command

@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 // An action is one run of one command, from start to report.
@@ -81,7 +82,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 		if response == nil {
 			response = &repb.ExecuteResponse{}
 		}
-		response.Status = statusOf(ctx, a.allMissing(ctx, err)).Proto()
+		response.Status = fault.Status(ctx, a.allMissing(ctx, err)).Proto()
 		// It may quote a name, which may be anything, and must be a message again.
 		response.Status.Message = strings.ToValidUTF8(response.Status.Message, "\ufffd")
 	}
@@ -188,11 +189,11 @@ func (a *action) accept(ctx context.Context) error {
 	desired := a.task.desired
 	fn, err := digest.FunctionFromProto(desired.GetDigestFunction())
 	if err != nil {
-		return failf(codes.InvalidArgument, "digest function: %w", err)
+		return fault.Errorf(codes.InvalidArgument, "digest function: %w", err)
 	}
 	a.fn = fn
 	if a.digest, err = digest.FromProto(fn, desired.GetActionDigest()); err != nil {
-		return failf(codes.InvalidArgument, "action digest: %w", err)
+		return fault.Errorf(codes.InvalidArgument, "action digest: %w", err)
 	}
 	a.log = a.log.With(zap.String("action", a.digest.String()))
 	if err := a.refuse(); err != nil {
@@ -202,7 +203,7 @@ func (a *action) accept(ctx context.Context) error {
 		return err
 	}
 	if a.message.GetTimeout().AsDuration() <= 0 { // to the runner, 0 is no bound
-		return failf(codes.InvalidArgument, "action has no timeout above zero: the scheduler must set one")
+		return fault.Errorf(codes.InvalidArgument, "action has no timeout above zero: the scheduler must set one")
 	}
 	instance := instance.Join(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
 	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
@@ -210,7 +211,7 @@ func (a *action) accept(ctx context.Context) error {
 	a.lookAhead(ctx)
 	commandDigest, err := digest.FromProto(fn, a.message.GetCommandDigest())
 	if err != nil {
-		return failf(codes.InvalidArgument, "command digest: %w", err)
+		return fault.Errorf(codes.InvalidArgument, "command digest: %w", err)
 	}
 	raw, err := a.inputs.ReadMessage(ctx, commandDigest)
 	if err != nil {
@@ -218,14 +219,14 @@ func (a *action) accept(ctx context.Context) error {
 	}
 	message := &repb.Command{}
 	if err := proto.Unmarshal(raw, message); err != nil {
-		return failf(codes.InvalidArgument, "command %s cannot be decoded: %w", commandDigest, err)
+		return fault.Errorf(codes.InvalidArgument, "command %s cannot be decoded: %w", commandDigest, err)
 	}
 	asked := platformOf(a.message, message)
 	if err := a.p.w.opts.serves(asked); err != nil {
 		return err
 	}
 	if a.command, err = parseCommand(message); err != nil {
-		return failf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
+		return fault.Errorf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
 	a.ahead.knowTool(a.command.args[0])
 	a.how, err = a.p.w.opts.plan(a.command, asked, a.p.index)
@@ -264,7 +265,7 @@ func (o *Options) serves(asked *repb.Platform) error {
 func (a *action) makeRoot(ctx context.Context) error {
 	rootDigest, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if err != nil {
-		return failf(codes.InvalidArgument, "input root digest: %w", err)
+		return fault.Errorf(codes.InvalidArgument, "input root digest: %w", err)
 	}
 	name := fmt.Sprintf("%d-%d", a.p.index, a.p.count)
 	if a.runs > 1 {
@@ -324,7 +325,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		if errors.Is(err, runner.ErrUnkillable) {
 			a.part(left)
 		}
-		return result, failf(codes.Unavailable, "run command: %w", err)
+		return result, fault.Errorf(codes.Unavailable, "run command: %w", err)
 	}
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
@@ -341,13 +342,13 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	if err := a.root.Intact(); err != nil {
 		// Nobody knows who did it, and who else shares the input fails as well:
 		// for those another try is right.
-		return result, failf(codes.Aborted, "run command: %w", err)
+		return result, fault.Errorf(codes.Aborted, "run command: %w", err)
 	}
 	switch result.Cause {
 	case runner.NotStarted:
-		return result, failf(codes.InvalidArgument, "%s", result.Err)
+		return result, fault.Errorf(codes.InvalidArgument, "%s", result.Err)
 	case runner.Cancelled:
-		return result, failf(codes.Canceled, "action was cancelled")
+		return result, fault.Errorf(codes.Canceled, "action was cancelled")
 	}
 	return result, nil
 }
@@ -393,7 +394,7 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 	}
 	a.behind.collected(out)
 	if result.Cause == runner.TimedOut {
-		return response, failf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
+		return response, fault.Errorf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
 			a.message.GetTimeout().AsDuration())
 	}
 	if result.Signal != "" {
@@ -429,7 +430,7 @@ func (a *action) inRoot(f func(*os.Root) error) error {
 	}
 	err = f(root)
 	// The file system says only that an input could not be read, the root why.
-	if cause := a.root.Err(); cause != nil && isReadFault(err) {
+	if cause := a.root.Err(); cause != nil && fault.IsUnreadable(err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return errors.Join(err, root.Close())

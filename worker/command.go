@@ -11,6 +11,8 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 // How an output path was asked for. Clients of API 2.1 and later use
@@ -106,7 +108,7 @@ func (c *command) prepare(root *os.Root) error {
 		err = errors.New("not a directory")
 	}
 	if errors.Is(err, fs.ErrNotExist) && c.workingDirectory != "." {
-		return failf(codes.InvalidArgument, "working directory %q is not in the input root", c.workingDirectory)
+		return fault.Errorf(codes.InvalidArgument, "working directory %q is not in the input root", c.workingDirectory)
 	}
 	if err != nil {
 		return c.pathFault("working directory", c.workingDirectory, err)
@@ -131,8 +133,8 @@ func (c *command) prepare(root *os.Root) error {
 // pathFault blames the client for a path that cannot be, and storage for one
 // that could not be read.
 func (c *command) pathFault(what, p string, err error) error {
-	if isReadFault(err) {
+	if fault.IsUnreadable(err) {
 		return fmt.Errorf("%s %.200q: %w", what, p, err)
 	}
-	return failf(codes.InvalidArgument, "%s %.200q: %w", what, p, err)
+	return fault.Errorf(codes.InvalidArgument, "%s %.200q: %w", what, p, err)
 }

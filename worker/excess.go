@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 // An OutputPolicy bounds what one action may write and return. Inputs that it returns
@@ -94,7 +95,7 @@ func (a *action) refuse() error {
 	if left == 0 {
 		return nil
 	}
-	return failf(codes.ResourceExhausted, "this action wrote or returned more than the worker allows when it last ran here; "+
+	return fault.Errorf(codes.ResourceExhausted, "this action wrote or returned more than the worker allows when it last ran here; "+
 		"it is not run again for %s", left.Round(time.Second))
 }
 
@@ -123,5 +124,5 @@ func (o *outputs) admitNames(n int) error {
 // excess is the fault of an action that returns too much, and has it remembered.
 func (o *outputs) excess(format string, args ...any) error {
 	o.a.p.w.excesses.add(o.a.digest, time.Now())
-	return failf(codes.ResourceExhausted, format, args...)
+	return fault.Errorf(codes.ResourceExhausted, format, args...)
 }

@@ -5,8 +5,10 @@ import (
 	"strconv"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/forerunner-build/forerunner/sandbox"
 	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 // ActionProperties are the platform properties that say how an action is run, not
@@ -38,14 +40,14 @@ func (o *Options) plan(c *command, platform *repb.Platform, position int) (*exec
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
-		return nil, failf(codes.InvalidArgument, "%w", err)
+		return nil, fault.Errorf(codes.InvalidArgument, "%w", err)
 	}
 	if said {
 		e.sandbox.NoNetwork, e.unasked = off, false
 	}
 	if p := o.Policies.choose(asked); p != nil {
 		if e.args, err = p.wrap(e.args, asked); err != nil {
-			return nil, failf(codes.InvalidArgument, "execution policy %q: %w", p.name, err)
+			return nil, fault.Errorf(codes.InvalidArgument, "execution policy %q: %w", p.name, err)
 		}
 		e.env, e.nice = p.addEnvironment(e.env), p.nice
 		if p.network != nil {
@@ -58,7 +60,7 @@ func (o *Options) plan(c *command, platform *repb.Platform, position int) (*exec
 	}
 	e.sandbox.User = e.users.at(position)
 	if e.sandbox.NoNetwork && !o.Sandboxed {
-		return nil, failf(codes.InvalidArgument,
+		return nil, fault.Errorf(codes.InvalidArgument,
 			"action is to have no network, which a worker without a sandbox cannot take from it")
 	}
 	return e, nil

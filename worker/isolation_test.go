@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 func newSandboxedFarm(t *testing.T, method vfs.Method, adjust func(*Options)) *farm {
@@ -224,7 +225,7 @@ policies:
 		platform := platformFrom(c.platform)
 		e, err := c.o.plan(&command{args: []string{"cmd"}, env: []string{"A=1"}}, platform, 0)
 		if c.fault != "" {
-			if err == nil || !strings.Contains(err.Error(), c.fault) || statusOf(t.Context(), err).Code() != codes.InvalidArgument {
+			if err == nil || !strings.Contains(err.Error(), c.fault) || fault.Status(t.Context(), err).Code() != codes.InvalidArgument {
 				t.Errorf("%s: %v, want %q", c.platform, err, c.fault)
 			}
 			continue

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 // maxInlineBytes is up to which size stdout and stderr travel in the result.
@@ -141,7 +142,7 @@ func (o *outputs) add(ctx context.Context, root *os.Root, at foundOutput) error 
 	switch {
 	case at.info.Mode().IsRegular():
 		if at.kind == directoryOutput {
-			return failf(codes.InvalidArgument, "is a file, a directory was asked for")
+			return fault.Errorf(codes.InvalidArgument, "is a file, a directory was asked for")
 		}
 		node, err := o.fileNode(ctx, root, at.full, at.info)
 		if err != nil {
@@ -152,7 +153,7 @@ func (o *outputs) add(ctx context.Context, root *os.Root, at foundOutput) error 
 		})
 	case at.info.IsDir():
 		if at.kind == fileOutput {
-			return failf(codes.InvalidArgument, "is a directory, a file was asked for")
+			return fault.Errorf(codes.InvalidArgument, "is a directory, a file was asked for")
 		}
 		return o.addDirectory(ctx, root, at.output)
 	default:
@@ -295,15 +296,9 @@ func (o *outputs) upload(ctx context.Context) error {
 
 // notPlain is the fault of an output that a result cannot hold.
 func notPlain(info fs.FileInfo) error {
-	return failf(codes.InvalidArgument, "is a %s; only files, directories and symlinks can be outputs",
+	return fault.Errorf(codes.InvalidArgument, "is a %s; only files, directories and symlinks can be outputs",
 		map[fs.FileMode]string{
 			fs.ModeNamedPipe: "named pipe", fs.ModeSocket: "socket",
 			fs.ModeDevice: "block device", fs.ModeDevice | fs.ModeCharDevice: "character device",
 		}[info.Mode().Type()])
-}
-
-// isReadFault reports whether err says that an input could not be read, rather
-// than that a path makes no sense.
-func isReadFault(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN)
 }

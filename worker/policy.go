@@ -15,8 +15,9 @@ import (
 	"text/template"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/forerunner-build/forerunner/sandbox"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // Policies say how the actions of a worker are run, by what their platforms ask for:

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 const (
@@ -188,7 +189,7 @@ var errCrowdedOut = errors.New("the disk of this worker was full")
 func (a *action) crowdedOut(ctx context.Context, response *repb.ExecuteResponse, err error) bool {
 	failed := response.GetResult().GetExitCode() != 0 && a.ran.Cause != runner.OutOfMemory
 	if err != nil {
-		failed = errors.Is(err, cas.ErrNoSpace) || statusOf(ctx, err).Code() == codes.Internal
+		failed = errors.Is(err, cas.ErrNoSpace) || fault.Status(ctx, err).Code() == codes.Internal
 	}
 	return failed && a.stay.crowded() && (a.root == nil || a.written() <= a.stay.free/2)
 }

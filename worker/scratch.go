@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 const (
@@ -36,7 +37,7 @@ func (a *action) runBounded(
 		return result, err
 	}
 	a.p.w.excesses.add(a.digest, time.Now())
-	return result, failf(codes.ResourceExhausted,
+	return result, fault.Errorf(codes.ResourceExhausted,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files", most)
 }
 

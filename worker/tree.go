@@ -18,6 +18,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
 // maxTreeDepth bounds how deep an output directory may be nested. A path of the
@@ -67,7 +68,7 @@ func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) 
 // before.
 func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.Directory, digest.Digest, error) {
 	if depth > maxTreeDepth {
-		return nil, digest.Digest{}, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
+		return nil, digest.Digest{}, fault.Errorf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, digest.Digest{}, err
@@ -121,7 +122,7 @@ func (b *treeBuilder) finish(ctx context.Context, m *repb.Directory, d digest.Di
 // encoded in the usual way.
 func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int) (m *repb.Directory, ok bool, err error) {
 	if depth > maxTreeDepth {
-		return nil, false, failf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
+		return nil, false, fault.Errorf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
 	if b.seen[d] {
 		return nil, true, nil
@@ -158,7 +159,7 @@ func (b *treeBuilder) addEntry(
 ) error {
 	name := entry.Name()
 	if !utf8.ValidString(name) {
-		return failf(codes.InvalidArgument, "%.200q: its name is not UTF-8, which a result cannot hold", full)
+		return fault.Errorf(codes.InvalidArgument, "%.200q: its name is not UTF-8, which a result cannot hold", full)
 	}
 	switch entry.Type() {
 	case fs.ModeDir:
@@ -198,7 +199,7 @@ func (b *treeBuilder) addEntry(
 func readlink(root *os.Root, full string) (string, error) {
 	target, err := root.Readlink(full)
 	if err == nil && !utf8.ValidString(target) {
-		err = failf(codes.InvalidArgument, "its target %.200q is not UTF-8, which a result cannot hold", target)
+		err = fault.Errorf(codes.InvalidArgument, "its target %.200q is not UTF-8, which a result cannot hold", target)
 	}
 	return target, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
@@ -39,7 +40,7 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 		}
 		a.p.w.metrics.damagedRuns.Inc()
 		if a.runs == maxRuns {
-			return nil, failf(codes.Unavailable, "what the command read was damaged on this worker in each of %d runs: %w",
+			return nil, fault.Errorf(codes.Unavailable, "what the command read was damaged on this worker in each of %d runs: %w",
 				maxRuns, damage)
 		}
 		a.log.Warn("what the command read was damaged; it is run again and nobody is told of this run",
@@ -140,7 +141,7 @@ func (o *outputs) useInputs() {
 // verify looks at the outputs when storage did not take them, as err says, if it may be that
 // it found them wrong. Then they are damaged.
 func (o *outputs) verify(ctx context.Context, err error) error {
-	switch code := statusOf(ctx, err).Code(); {
+	switch code := fault.Status(ctx, err).Code(); {
 	case errors.Is(err, cas.ErrCorrupt), code == codes.DataLoss, code == codes.InvalidArgument:
 	default:
 		return nil

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -247,4 +250,13 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	w.neighbours.part(0)
 	w.log.Info("worker has drained")
 	return nil
+}
+
+// workerName is the identity as ExecutedActionMetadata shows it.
+func workerName(id map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(id)) {
+		parts = append(parts, k+"="+id[k])
+	}
+	return strings.Join(parts, ",")
 }

@@ -1,12 +1,10 @@
-package worker
+package fault
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
+	"syscall"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -26,14 +24,15 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-func failf(code codes.Code, format string, args ...any) error {
+// Errorf is fmt.Errorf for an action that ends with code.
+func Errorf(code codes.Code, format string, args ...any) error {
 	return &failure{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// statusOf is the gRPC edge: it decides what a client is told, and so whether
+// Status is the gRPC edge: it decides what a client is told, and so whether
 // the client uploads again (missing inputs), tries again (the farm's fault) or
 // gives up (its own fault).
-func statusOf(ctx context.Context, err error) *status.Status {
+func Status(ctx context.Context, err error) *status.Status {
 	if ctx.Err() != nil {
 		return status.New(codes.Canceled, "action was cancelled")
 	}
@@ -76,11 +75,8 @@ func missingStatus(err error, missing []digest.Digest) *status.Status {
 	return s
 }
 
-// workerName is the identity as ExecutedActionMetadata shows it.
-func workerName(id map[string]string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(id)) {
-		parts = append(parts, k+"="+id[k])
-	}
-	return strings.Join(parts, ",")
+// IsUnreadable reports whether err says that an input could not be read, rather
+// than that a path makes no sense.
+func IsUnreadable(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN)
 }
