@@ -70,6 +70,7 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 
+	"worker/policy":         3,
 	"cas/peer":              3, // has a client and is a server
 	"cas/castest":           3, // for tests
 	"cas/server/servertest": 3, // for tests

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
-	"github.com/forerunner-build/forerunner/worker"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // The values of --sandbox and of --network.
@@ -45,10 +45,10 @@ func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
 // isolation is what the flags come to on this machine.
 type isolation struct {
 	sandbox    *sandbox.Options // nil: none
-	users      *worker.Users
+	users      *policy.Users
 	namespaces map[vfs.Owner]*os.File // of users
 	own        *ownIDs                // users are these; nil: they are not the worker's own
-	policies   *worker.Policies
+	policies   *policy.Set
 	noNetwork  bool
 }
 
@@ -58,12 +58,12 @@ func (w *Worker) checkIsolation() (isolation, error) {
 	is := isolation{noNetwork: w.Network == networkOff}
 	var err error
 	if w.Policies != "" {
-		if is.policies, err = worker.LoadPolicies(w.Policies); err != nil {
+		if is.policies, err = policy.Load(w.Policies); err != nil {
 			return is, fmt.Errorf("--policies: %w", err)
 		}
 	}
 	if w.User != "" {
-		if is.users, err = worker.LookUpUsers(w.User); err != nil {
+		if is.users, err = policy.LookUpUsers(w.User); err != nil {
 			return is, fmt.Errorf("--user: %w", err)
 		}
 	}
@@ -88,13 +88,13 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 		w.Logger.Warn("commands run as root of this machine (--user takes somebody else)", zap.NamedError("missing", err))
 		return nil
 	}
-	is.users = worker.OwnUsers(is.own.first, is.own.each, is.own.count)
+	is.users = policy.OwnUsers(is.own.first, is.own.each, is.own.count)
 	is.namespaces, err = is.users.Namespaces()
 	if errors.Is(err, sandbox.ErrNoUserNamespace) {
 		w.Logger.Warn("no user namespaces: each action is of a user of its own and is not root", zap.NamedError("missing", err),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
 			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
-		is.users, err = worker.OwnUsers(is.own.first, 0, is.own.count), nil
+		is.users, err = policy.OwnUsers(is.own.first, 0, is.own.count), nil
 	}
 	return err
 }

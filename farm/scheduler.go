@@ -32,7 +32,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/web"
-	"github.com/forerunner-build/forerunner/worker"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // A Scheduler is the configuration of a scheduler and of the storage that it
@@ -119,7 +119,7 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that an action may run, whatever the client sets")
 	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
-	f.StringSliceVar(&s.Config.ActionProperties, "action-properties", worker.ActionProperties,
+	f.StringSliceVar(&s.Config.ActionProperties, "action-properties", policy.ActionProperties,
 		"platform property `names` that say how an action is run, not where: no worker needs to have them")
 	f.IntVar(&s.Config.MaxAttempts, "max-attempts", 3, "how many workers an action may lose before it fails")
 	f.DurationVar(&s.Config.WorkerSlack, "worker-slack", 25*time.Second, "`time` that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken")

@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // An action is one run of one command, from start to report.
@@ -36,7 +37,7 @@ type action struct {
 	digest  digest.Digest
 	message *repb.Action
 	command *command
-	how     *execution
+	how     *policy.Execution
 	storage *casclient.Client  // of the action's instance name and function
 	near    *peer.Neighbours   // before it; nil: there are none
 	inputs  *fetch.ReadThrough // the worker's store, backed by these
@@ -229,7 +230,7 @@ func (a *action) accept(ctx context.Context) error {
 		return fault.Errorf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
 	a.ahead.knowTool(a.command.args[0])
-	a.how, err = a.p.w.opts.plan(a.command, asked, a.p.index)
+	a.how, err = a.p.w.opts.isolation().Plan(a.command.args, a.command.env, asked, a.p.index)
 	return err
 }
 
@@ -280,14 +281,14 @@ func (a *action) makeRoot(ctx context.Context) error {
 	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Source: inputs{a.inputs, a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
-		OnBlob: a.vouch.used, Owner: ownerOf(a.how.sandbox.User),
+		OnBlob: a.vouch.used, Owner: policy.OwnerOf(a.how.Sandbox.User),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
 	a.times.enter(stagePrepare)
 	return a.inRoot(func(root *os.Root) error {
-		return as(a.how.sandbox.User, func() error { return a.command.prepare(root) })
+		return policy.As(a.how.Sandbox.User, func() error { return a.command.prepare(root) })
 	})
 }
 
@@ -301,10 +302,10 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	})
 	defer func() { a.watched = show() }()
 	command := runner.Command{
-		Args:           a.how.args,
-		Env:            a.how.env,
-		Policy:         a.how.sandbox,
-		Nice:           a.how.nice,
+		Args:           a.how.Args,
+		Env:            a.how.Env,
+		Policy:         a.how.Sandbox,
+		Nice:           a.how.Nice,
 		Folders:        sandbox.Folders{Root: a.root.Path(), TempDir: a.work.temp.Path()},
 		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
 		Stdout:         a.work.stdout(),
@@ -332,7 +333,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	}
 	// All processes of it are gone; what they had open only if they could not hand it on, which takes
 	// a sandbox, where none has io_uring.
-	if a.how.sandbox.NoNetwork || slot.launcher.NotApart() == nil {
+	if a.how.Sandbox.NoNetwork || slot.launcher.NotApart() == nil {
 		a.vacated = true
 		a.root.Vacated()
 	}
@@ -360,7 +361,7 @@ func (a *action) part(left *runner.Launcher) {
 	if !a.p.w.opts.Sandboxed {
 		gone = nil
 	}
-	if u := a.how.sandbox.User; u != nil && !a.how.users.part(a.p.index, gone) {
+	if u := a.how.Sandbox.User; u != nil && !a.how.Users.Part(a.p.index, gone) {
 		a.p.log.Warn("a process cannot be ended, and later actions are of its user: there is no other",
 			zap.Uint32("uid", u.UID), zap.String("to_have_it", "a range of more users than actions at a time, in --user"))
 	}
@@ -399,8 +400,8 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 	}
 	if result.Signal != "" {
 		response.Message = fmt.Sprintf("command was ended by signal %s", result.Signal)
-	} else if result.ExitCode != 0 && a.how.unasked {
-		response.Message = noNetworkHint
+	} else if result.ExitCode != 0 && a.how.Unasked {
+		response.Message = policy.NoNetworkHint
 	}
 	return response, nil
 }

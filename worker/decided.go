@@ -2,8 +2,6 @@ package worker
 
 import (
 	"encoding/binary"
-	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // A Setting is what decides what commands do and no other Option says. Runs are reused
@@ -26,7 +25,7 @@ type Setting struct {
 
 // circumstances are all that a run takes place in, its inputs aside.
 type circumstances struct {
-	how     *execution
+	how     *policy.Execution
 	options *Options
 }
 
@@ -55,17 +54,17 @@ const (
 // field that is new there gets its line here: TestDecisions fails until it has one.
 func decisions() map[string]map[string]decision {
 	return map[string]map[string]decision{
-		"worker.execution": {
-			"args":    inKey(func(c *circumstances) []string { return c.how.args }),
-			"env":     inKey(func(c *circumstances) []string { return c.how.env }),
-			"nice":    out(notSpeed),
-			"sandbox": out("a type of its own"),
-			"unasked": out("what a client is told of a run that failed"),
-			"users":   inKey(func(c *circumstances) []string { return c.how.users.key() }),
+		"policy.Execution": {
+			"Args":    inKey(func(c *circumstances) []string { return c.how.Args }),
+			"Env":     inKey(func(c *circumstances) []string { return c.how.Env }),
+			"Nice":    out(notSpeed),
+			"Sandbox": out("a type of its own"),
+			"Unasked": out("what a client is told of a run that failed"),
+			"Users":   inKey(func(c *circumstances) []string { return c.how.Users.Key() }),
 		},
 		"runner.Command": {
-			"Args":    out("execution.args"),
-			"Env":     out("execution.env"),
+			"Args":    out("policy.Execution.Args"),
+			"Env":     out("policy.Execution.Env"),
 			"Dir":     out("below Root, as the Command says, which is in the key"),
 			"Folders": out("in a sandbox at the same place for all; else " + freshPath),
 			"Policy":  out("a type of its own"),
@@ -75,9 +74,9 @@ func decisions() map[string]map[string]decision {
 			"Timeout":        out(ended), "Stalled": out(ended), "MaxStalled": out(ended), "Grace": out(ended), "Stuck": out(ended),
 		},
 		"sandbox.Policy": {
-			"User":      out("execution.users has it; which one of a range is for an action to find, not to count on"),
-			"NoNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.sandbox.NoNetwork)} }),
-			"Allow":     inKey(func(c *circumstances) []string { return c.how.sandbox.Allow }),
+			"User":      out("policy.Execution.Users has it; which one of a range is for an action to find, not to count on"),
+			"NoNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.Sandbox.NoNetwork)} }),
+			"Allow":     inKey(func(c *circumstances) []string { return c.how.Sandbox.Allow }),
 		},
 		"sandbox.Options": {
 			"Show": inKey(func(c *circumstances) []string {
@@ -126,8 +125,8 @@ func optionDecisions() map[string]decision {
 		"Setting":        out("a type of its own"),
 		"Sandboxed":      inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Sandboxed)} }),
 		"NoNetwork":      out("sandbox.Policy.NoNetwork"),
-		"Users":          out("execution.users"),
-		"Policies":       out("what they come to for the action is in execution"),
+		"Users":          out("policy.Execution.Users"),
+		"Policies":       out("what they come to for the action is in policy.Execution"),
 		"MaxStall":       out(ended),
 		"MaxOutputBytes": inKey(func(c *circumstances) []string { return numbers(c.options.MaxOutputBytes) }),
 		"Outputs":        out("a type of its own"),
@@ -197,16 +196,4 @@ func limitsKey(all []cgroup.Limits) (kinds []string) {
 	}
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
-}
-
-// key says whom u are, by number: a name can become another user's.
-func (u *Users) key() []string {
-	if u == nil {
-		groups, _ := os.Getgroups() // never fails for a process that asks for its own
-		return []string{"worker's", fmt.Sprint(os.Getuid(), os.Getgid(), groups)}
-	}
-	if u.first.IDs > 0 {
-		return []string{"root of a namespace", fmt.Sprint(u.first.IDs)} // of what it is outside it sees nothing
-	}
-	return []string{"own", fmt.Sprint(u.first.UID, u.first.GID, u.first.Groups, u.count)}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // TestDecisions wants a decision for each field of all that says how commands are run, and a field for each
@@ -20,7 +21,7 @@ import (
 func TestDecisions(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{
-		execution{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, OutputPolicy{}, Setting{}, Options{},
+		policy.Execution{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, OutputPolicy{}, Setting{}, Options{},
 	} {
 		types[fmt.Sprintf("%T", v)] = reflect.TypeOf(v)
 	}
@@ -67,13 +68,13 @@ func TestKeyOfARun(t *testing.T) {
 	}
 	one, other := slot(nil), slot(nil)
 	usual, inMemory := roots(vfs.Options{Method: vfs.FUSE}), roots(vfs.Options{Method: vfs.FUSE, UpperMemory: 1 << 20})
-	users := func(text string) *Users {
-		u, err := LookUpUsers(text)
+	users := func(text string) *policy.Users {
+		u, err := policy.LookUpUsers(text)
 		check(t, err)
 		return u
 	}
-	policies := func(text string) *Policies {
-		p, err := parsePolicies([]byte("policies:\n  - name: all\n    " + text))
+	policies := func(text string) *policy.Set {
+		p, err := policy.Parse([]byte("policies:\n  - name: all\n    " + text))
 		check(t, err)
 		return p
 	}
@@ -85,7 +86,7 @@ func TestKeyOfARun(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		how, err := o.plan(&command{args: []string{"a", "b"}, env: []string{"A=b"}}, &repb.Platform{}, position)
+		how, err := o.isolation().Plan([]string{"a", "b"}, []string{"A=b"}, &repb.Platform{}, position)
 		check(t, err)
 		return (&circumstances{how, &o}).key()
 	}
@@ -112,7 +113,7 @@ func TestKeyOfARun(t *testing.T) {
 			o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
 		}, 0, false},
 		"policy's system calls":     {func(o *Options) { o.Policies = policies("allow: [perf]") }, 0, false},
-		"root of a namespace":       {func(o *Options) { o.Users = OwnUsers(1900000000, 1<<16, 4) }, 0, false},
+		"root of a namespace":       {func(o *Options) { o.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
 		"program":                   {func(o *Options) { o.Setting.Program = "two" }, 0, false},
 		"epoch":                     {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
 		"bound of stdout":           {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
@@ -151,14 +152,14 @@ func TestKeyOfARun(t *testing.T) {
 // Texts of the key run into no other's.
 func TestKeyOfARunIsUnambiguous(t *testing.T) {
 	o := &Options{Roots: new(vfs.FS)}
-	seen := map[string]*execution{}
-	for _, how := range []*execution{
-		{args: []string{"ab"}},
-		{args: []string{"a", "b"}},
-		{args: []string{"a"}, env: []string{"b"}},
-		{args: []string{"a b"}},
-		{env: []string{"a", "b"}},
-		{args: []string{""}},
+	seen := map[string]*policy.Execution{}
+	for _, how := range []*policy.Execution{
+		{Args: []string{"ab"}},
+		{Args: []string{"a", "b"}},
+		{Args: []string{"a"}, Env: []string{"b"}},
+		{Args: []string{"a b"}},
+		{Env: []string{"a", "b"}},
+		{Args: []string{""}},
 		{},
 	} {
 		k := string((&circumstances{how, o}).key())

@@ -64,30 +64,3 @@ func FuzzCommand(f *testing.F) {
 		}
 	})
 }
-
-// FuzzPolicies reads any file of execution policies, and has actions of some platforms choose.
-func FuzzPolicies(f *testing.F) {
-	text, err := os.ReadFile("../docs/ISOLATION.md")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for i, part := range strings.Split(string(text), "```yaml\n") {
-		if example, _, closed := strings.Cut(part, "```"); i > 0 && closed {
-			f.Add([]byte(example))
-		}
-	}
-	f.Add([]byte("policies:\n- {name: a, match: {x: '*'}, wrappers: [[/bin/sh, -c, '{{.Memory}}']], nice: 20}"))
-	f.Add([]byte("policies:\n- {name: a, environment: {'': x}, network: maybe, user: '0:0'}"))
-	f.Add([]byte("policies: &a\n- {name: a, wrappers: [[/bin/true, '{{range $x := .}}{{end}}']]}\n- *a"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := parsePolicies(text)
-		if err != nil {
-			return
-		}
-		for _, properties := range []map[string]string{nil, {"x": "y"}} {
-			if chosen := p.choose(properties); chosen != nil && (chosen.name == "" || chosen.nice < -20 || chosen.nice > 19) {
-				t.Errorf("policy %+v", chosen)
-			}
-		}
-	})
-}

@@ -34,6 +34,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
@@ -112,9 +113,9 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		launchers = append(launchers, launcher)
 	}
 
-	var users *Users
+	var users *policy.Users
 	if few.own {
-		users = OwnUsers(1900000000, 1<<16, max(1, few.slots))
+		users = policy.OwnUsers(1900000000, 1<<16, max(1, few.slots))
 		namespaces, err := users.Namespaces()
 		unavailable(t, err)
 		o.Namespaces = namespaces

@@ -9,13 +9,10 @@ import (
 	"testing"
 	"time"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
-
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
-	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 func newSandboxedFarm(t *testing.T, method vfs.Method, adjust func(*Options)) *farm {
@@ -141,7 +138,7 @@ func openOnly(t *testing.T, pattern string) *os.File {
 
 // A user without rights on this machine can do with its root what root can.
 func TestActionOfAUser(t *testing.T) {
-	user, err := LookUpUsers("12345:12346")
+	user, err := policy.LookUpUsers("12345:12346")
 	check(t, err)
 	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
 		t.Run(string(method), func(t *testing.T) {
@@ -162,7 +159,7 @@ func TestActionOfAUser(t *testing.T) {
 }
 
 func TestWrappedAction(t *testing.T) {
-	policies, err := parsePolicies([]byte(`
+	policies, err := policy.Parse([]byte(`
 policies:
   - name: coloured
     match: {color: "*"}
@@ -187,103 +184,4 @@ policies:
 	if len(r.GetResult().GetOutputFiles()) != 1 {
 		t.Errorf("outputs %v", r.GetResult())
 	}
-}
-
-func TestPlan(t *testing.T) {
-	policies, err := parsePolicies([]byte(`
-policies:
-  - {name: one, match: {a: "1"}, wrappers: [[env, '{{.Property "b"}}']]}
-  - {name: two, match: {a: "2"}, network: on}
-  - {name: rest, environment: {X: "1"}}
-`))
-	check(t, err)
-	cases := []struct {
-		platform  string // name=value, …
-		o         Options
-		noNetwork bool
-		args, env string
-		fault     string
-	}{
-		{"", Options{}, false, "cmd", "A=1", ""},
-		{"", Options{Sandboxed: true, NoNetwork: true}, true, "cmd", "A=1", ""},
-		{"network=on", Options{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
-		{"network=off", Options{Sandboxed: true}, true, "cmd", "A=1", ""},
-		{"dockerNetwork=off", Options{Sandboxed: true}, true, "cmd", "A=1", ""},
-		{"dockerNetwork=standard", Options{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
-		{"block-network=true", Options{Sandboxed: true}, true, "cmd", "A=1", ""},
-		{"block-network=false", Options{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
-		{"network=on,dockerNetwork=off", Options{Sandboxed: true}, false, "cmd", "A=1", ""},
-		{"network=maybe", Options{Sandboxed: true}, false, "", "", `property network is "maybe"`},
-		{"block-network=maybe", Options{Sandboxed: true}, false, "", "", `property block-network is "maybe"`},
-		{"network=off", Options{}, false, "", "", "without a sandbox"},
-		{"a=1,b=v", Options{Policies: policies}, false, "/env v cmd", "A=1", ""},
-		{"a=1", Options{Policies: policies}, false, "", "", `no platform property "b"`},
-		{"a=2,network=off", Options{Policies: policies, Sandboxed: true}, false, "cmd", "A=1", ""},
-		{"a=3", Options{Policies: policies}, false, "cmd", "A=1 X=1", ""},
-	}
-	for _, c := range cases {
-		platform := platformFrom(c.platform)
-		e, err := c.o.plan(&command{args: []string{"cmd"}, env: []string{"A=1"}}, platform, 0)
-		if c.fault != "" {
-			if err == nil || !strings.Contains(err.Error(), c.fault) || fault.Status(t.Context(), err).Code() != codes.InvalidArgument {
-				t.Errorf("%s: %v, want %q", c.platform, err, c.fault)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", c.platform, err)
-			continue
-		}
-		if len(e.args) > 1 {
-			e.args[0] = "/" + filepath.Base(e.args[0])
-		}
-		if e.sandbox.NoNetwork != c.noNetwork || strings.Join(e.args, " ") != c.args || strings.Join(e.env, " ") != c.env {
-			t.Errorf("%s: %+v", c.platform, e)
-		}
-	}
-}
-
-func TestBadPolicies(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "policies.yaml")
-	cases := map[string]string{
-		"policies:\n  - name: a\n    wrapers: []": `line 3: field "wrapers"`,
-		"polices: []":                                              "line 1: field polices not found",
-		"policies:\n  - match: {a: b}":                             `line 2: policy "": name: is missing`,
-		"policies:\n  - {name: a, nice: 40}":                       `line 2: policy "a": nice: 40`,
-		"policies:\n  - {name: a, nice: b}":                        "line 2: cannot unmarshal",
-		"policies:\n  - {name: a, network: no}":                    `line 2: policy "a": network: "no" is neither on nor off`,
-		"policies:\n  - {name: a, user: nobody-such}":              `user: "nobody-such" is neither`,
-		"policies:\n  - {name: a, user: '1:x'}":                    `user: "1:x" is neither`,
-		"policies:\n  - {name: a, environment: {'A=B': c}}":        `environment: variable "A=B"`,
-		"policies:\n  - name: a\n  - name: b":                      `line 2: policy "a": match: matches every action`,
-		"policies:\n  - {name: a, wrappers: [[]]}":                 "wrappers[0]: has no program",
-		"policies:\n  - {name: a, wrappers: [[no-such-wrapper]]}":  `wrappers[0]: exec: "no-such-wrapper": executable file not found`,
-		"policies:\n  - {name: a, wrappers: [[/etc/passwd]]}":      `wrappers[0]: exec: "/etc/passwd": permission denied`,
-		"policies:\n  - {name: a, wrappers: [[env, '{{.Prop}}']]}": "wrappers[0]: argument 1: ",
-		"policies:\n  - {name: a, wrappers: [[env, '{{']]}":        "wrappers[0]: argument 1: ",
-	}
-	for text, want := range cases {
-		check(t, os.WriteFile(file, []byte(text), 0o600))
-		if _, err := LoadPolicies(file); err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-	if _, err := LoadPolicies(file + ".gone"); err == nil {
-		t.Error("there is no such file")
-	}
-	check(t, os.WriteFile(file, nil, 0o600))
-	if p, err := LoadPolicies(file); err != nil || p.choose(nil) != nil {
-		t.Errorf("an empty file: %v, %v", p, err)
-	}
-}
-
-// platformFrom reads "name=value,name=value".
-func platformFrom(text string) *repb.Platform {
-	p := &repb.Platform{}
-	for pair := range strings.SplitSeq(text, ",") {
-		if name, value, ok := strings.Cut(pair, "="); ok {
-			p.Properties = append(p.Properties, &repb.Platform_Property{Name: name, Value: value})
-		}
-	}
-	return p
 }

@@ -18,38 +18,14 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/policy"
 )
-
-func TestLookUpUsers(t *testing.T) {
-	u, err := LookUpUsers("root")
-	if one := u.at(3); err != nil || one.UID != 0 || one.GID != 0 || !slices.Contains(one.Groups, 0) || u.Owner() == nil {
-		t.Errorf("root is %+v, %v", u, err)
-	}
-	u, err = LookUpUsers("5:6")
-	if one := u.at(3); err != nil || one.UID != 5 || one.GID != 6 || len(one.Groups) != 0 || *u.Owner() != (vfs.Owner{UID: 5, GID: 6}) {
-		t.Errorf("5:6 is %+v, %v", u, err)
-	}
-	u, err = LookUpUsers("100-103")
-	if one := u.nth(3); err != nil || one.UID != 103 || one.GID != 103 || len(one.Groups) != 0 || u.Owner() != nil {
-		t.Errorf("100-103 is %+v, %v", u, err)
-	}
-	if u.suffice(4) != nil || u.suffice(5) == nil {
-		t.Errorf("of 100-103: four %v, five %v", u.suffice(4), u.suffice(5))
-	}
-	for _, name := range []string{
-		"", ":", "-1:0", "5:", "no such user", "5", "-", "5-", "-5", "6-5", "0-5", "5-6:7", "5-99999999999", "5-root",
-	} {
-		if u, err := LookUpUsers(name); err == nil {
-			t.Errorf("%q is %+v", name, u)
-		}
-	}
-}
 
 // A range that is too small stops the worker at its start, also in a policy.
 func TestUsersMustSuffice(t *testing.T) {
-	users, err := LookUpUsers("100-104")
+	users, err := policy.LookUpUsers("100-104")
 	check(t, err)
-	policies, err := parsePolicies([]byte("policies: [{name: few, user: 100-104}]"))
+	policies, err := policy.Parse([]byte("policies: [{name: few, user: 100-104}]"))
 	check(t, err)
 	for _, o := range []Options{{Users: users}, {Policies: policies}} {
 		for report, fault := range map[int]bool{2: false, 3: true} {
@@ -74,7 +50,7 @@ func TestUsersOfARange(t *testing.T) {
 			t.Cleanup(func() { check(t, os.RemoveAll(shared)) })
 			check(t, os.Chmod(shared, 0o777))
 			f := newFarmWith(t, o, nil, farmOptions{slots: 2, change: func(o *Options) {
-				o.Users, err = LookUpUsers("70000-70001")
+				o.Users, err = policy.LookUpUsers("70000-70001")
 				check(t, err)
 				openParents(t, filepath.Dir(o.WorkDir))
 			}})
@@ -110,7 +86,7 @@ func TestUsersOfARangeInASandbox(t *testing.T) {
 		change: func(o *Options) {
 			var err error
 			o.FetchWidth = 1
-			o.Users, err = LookUpUsers("70000-70002")
+			o.Users, err = policy.LookUpUsers("70000-70002")
 			check(t, err)
 		},
 	})
@@ -141,45 +117,13 @@ func openParents(t *testing.T, dir string) {
 	}
 }
 
-// TestPart: a position whose user cannot be rid of a process gets another one, which no position has, and that
-// user is free again when the process has ended.
-func TestPart(t *testing.T) {
-	u := OwnUsers(1000, 10, 3)
-	expect := func(want ...uint32) {
-		t.Helper()
-		if got := []uint32{u.at(0).UID, u.at(1).UID}; !slices.Equal(got, want) {
-			t.Errorf("users are %v, want %v", got, want)
-		}
-	}
-	expect(1000, 1010)
-	gone := make(chan struct{})
-	if !u.part(0, gone) {
-		t.Error("a position keeps the user")
-	}
-	expect(1020, 1010)
-	if u.part(1, nil) {
-		t.Error("a position gets a user who is not free")
-	}
-	expect(1020, 1010)
-	close(gone)
-	if !u.part(1, nil) {
-		t.Error("the first user is not free again")
-	}
-	expect(1020, 1000)
-	one, err := LookUpUsers("5:6")
-	check(t, err)
-	if one.part(0, nil) || (*Users)(nil).part(0, nil) {
-		t.Error("an only user is replaced")
-	}
-}
-
 // TestUserOfAnUnkillable: an action is not of the user of whom the kernel holds a process.
 func TestUserOfAnUnkillable(t *testing.T) {
 	mark := newMark("unkillable")
 	freeze, thaw := frozen(t)
 	sandbox := &sandbox.Options{}
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: sandbox, own: true, change: func(o *Options) {
-		o.Users = OwnUsers(1900000000, 1<<16, 2)
+		o.Users = policy.OwnUsers(1900000000, 1<<16, 2)
 		held := o.Launchers[0]
 		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
 			closing, cancel := context.WithTimeout(ctx, time.Second)

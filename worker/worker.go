@@ -26,6 +26,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
@@ -94,8 +95,8 @@ type Options struct {
 	NoNetwork bool
 	// Users are whom commands run as unless a policy says otherwise; Roots are best
 	// made for Users.Owner. Nil is the user of this process.
-	Users    *Users
-	Policies *Policies // nil: none
+	Users    *policy.Users
+	Policies *policy.Set // nil: none
 	// MaxStall bounds the time for which the clock of an action's timeout stands
 	// still because the command waits for storage; 0 means an hour.
 	MaxStall time.Duration
@@ -173,7 +174,12 @@ func (o *Options) checkReuse() error {
 // checkUsers refuses to give several actions at a time one user of a range.
 func (o *Options) checkUsers() error {
 	positions := o.FetchWidth + len(o.Launchers) + o.ReportWidth
-	return errors.Join(o.Users.suffice(positions), o.Policies.suffice(positions))
+	return o.isolation().Suffice(positions)
+}
+
+// isolation is what decides how actions are kept apart, where neither they nor a policy do.
+func (o *Options) isolation() *policy.Defaults {
+	return &policy.Defaults{Sandboxed: o.Sandboxed, NoNetwork: o.NoNetwork, Users: o.Users, Policies: o.Policies}
 }
 
 // A Worker runs actions. Make one with New and call Run once.

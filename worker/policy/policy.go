@@ -1,4 +1,4 @@
-package worker
+package policy
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// Policies say how the actions of a worker are run, by what their platforms ask for:
-// the first Policy that matches counts. docs/ISOLATION.md describes the file. The
-// zero Policies have none.
-type Policies struct{ list []policy }
+// A Set says how the actions of a worker are run, by what their platforms ask for:
+// the first policy that matches counts. docs/ISOLATION.md describes the file. The
+// zero Set has none.
+type Set struct{ list []policy }
 
 // A policy is one entry of the file, checked.
 type policy struct {
@@ -67,21 +67,22 @@ func (e *policyEntry) UnmarshalYAML(n *yaml.Node) error {
 
 var policyFields = []string{"name", "match", "wrappers", "environment", "nice", "network", "user", "allow"}
 
-// LoadPolicies reads a file. Its errors name the file, and the line and field that
+// Load reads a file. Its errors name the file, and the line and field that
 // are wrong. A wrapper that this machine does not have is an error.
-func LoadPolicies(file string) (*Policies, error) {
+func Load(file string) (*Set, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	p, err := parsePolicies(text)
+	p, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return p, nil
 }
 
-func parsePolicies(text []byte) (*Policies, error) {
+// Parse is Load of what is in a file.
+func Parse(text []byte) (*Set, error) {
 	var written struct {
 		Policies []policyEntry `yaml:"policies"`
 	}
@@ -90,7 +91,7 @@ func parsePolicies(text []byte) (*Policies, error) {
 	if err := d.Decode(&written); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	p := &Policies{}
+	p := &Set{}
 	for i, e := range written.Policies {
 		checked, err := e.check()
 		if err == nil && len(e.Match) == 0 && i < len(written.Policies)-1 {
@@ -205,13 +206,13 @@ func properties(platform *repb.Platform) map[string]string {
 	return m
 }
 
-// suffice returns an error if a policy has fewer users than there are positions.
-func (p *Policies) suffice(positions int) error {
+// Suffice returns an error if a policy has fewer users than there are positions.
+func (p *Set) Suffice(positions int) error {
 	if p == nil {
 		return nil
 	}
 	for i := range p.list {
-		if err := p.list[i].users.suffice(positions); err != nil {
+		if err := p.list[i].users.Suffice(positions); err != nil {
 			return fmt.Errorf("policy %q: %w", p.list[i].name, err)
 		}
 	}
@@ -219,7 +220,7 @@ func (p *Policies) suffice(positions int) error {
 }
 
 // choose returns the policy for an action, or nil.
-func (p *Policies) choose(properties map[string]string) *policy {
+func (p *Set) choose(properties map[string]string) *policy {
 	if p == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package worker
+package policy
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func (u *Users) Namespaces() (map[vfs.Owner]*os.File, error) {
 		if err != nil {
 			return made, err
 		}
-		made[*ownerOf(one)] = f
+		made[*OwnerOf(one)] = f
 	}
 	return made, nil
 }
@@ -136,8 +136,8 @@ func lookUpUser(name string) (sandbox.User, error) {
 	return u, nil
 }
 
-// at returns whom the actions of a position are of; nil is the worker's user.
-func (u *Users) at(position int) *sandbox.User {
+// At returns whom the actions of a position are of; nil is the worker's user.
+func (u *Users) At(position int) *sandbox.User {
 	switch {
 	case u == nil:
 		return nil
@@ -152,9 +152,9 @@ func (u *Users) at(position int) *sandbox.User {
 	return u.nth(u.seats[position])
 }
 
-// part takes a position's user from it: a process of that user cannot be ended before gone is closed. It
+// Part takes a position's user from it: a process of that user cannot be ended before gone is closed. It
 // reports false if there is no other one, and the position goes on with the same.
-func (u *Users) part(position int, gone <-chan struct{}) bool {
+func (u *Users) Part(position int, gone <-chan struct{}) bool {
 	if u == nil || u.count == 0 {
 		return false
 	}
@@ -212,11 +212,11 @@ func (u *Users) Owner() *vfs.Owner {
 	if u == nil || u.count > 0 {
 		return nil
 	}
-	return ownerOf(&u.first)
+	return OwnerOf(&u.first)
 }
 
-// suffice returns an error if there are fewer users than positions.
-func (u *Users) suffice(positions int) error {
+// Suffice returns an error if there are fewer users than positions.
+func (u *Users) Suffice(positions int) error {
 	if u == nil || u.count == 0 || u.count >= positions {
 		return nil
 	}
@@ -224,17 +224,17 @@ func (u *Users) suffice(positions int) error {
 		u.Name, u.count, positions)
 }
 
-// ownerOf is whom the input root of an action of u belongs to.
-func ownerOf(u *sandbox.User) *vfs.Owner {
+// OwnerOf is whom the input root of an action of u belongs to.
+func OwnerOf(u *sandbox.User) *vfs.Owner {
 	if u == nil {
 		return nil
 	}
 	return &vfs.Owner{UID: u.UID, GID: u.GID}
 }
 
-// as calls f on a thread whose access to files is u's, so that what f makes belongs
+// As calls f on a thread whose access to files is u's, so that what f makes belongs
 // to u; nil is the worker's user. The thread keeps its identity otherwise.
-func as(u *sandbox.User, f func() error) error {
+func As(u *sandbox.User, f func() error) error {
 	if u == nil {
 		return f()
 	}
@@ -251,4 +251,16 @@ func as(u *sandbox.User, f func() error) error {
 	}
 	defer func() { _, _ = unix.SetfsuidRetUid(uid) }()
 	return f()
+}
+
+// Key says whom u are, by number: a name can become another user's.
+func (u *Users) Key() []string {
+	if u == nil {
+		groups, _ := os.Getgroups() // never fails for a process that asks for its own
+		return []string{"worker's", fmt.Sprint(os.Getuid(), os.Getgid(), groups)}
+	}
+	if u.first.IDs > 0 {
+		return []string{"root of a namespace", fmt.Sprint(u.first.IDs)} // of what it is outside it sees nothing
+	}
+	return []string{"own", fmt.Sprint(u.first.UID, u.first.GID, u.first.Groups, u.count)}
 }

@@ -1,6 +1,7 @@
-package worker
+package policy
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -23,52 +24,72 @@ const (
 	blockNetworkProperty  = "block-network"
 )
 
-// execution is how an action is run.
-type execution struct {
-	args, env []string
-	nice      int
-	sandbox   sandbox.Policy
-	unasked   bool   // sandbox.NoNetwork is what this worker is set to: the action said nothing
-	users     *Users // whom it may run as; sandbox.User is one of these
+// An Execution is how an action is run.
+type Execution struct {
+	Args, Env []string
+	Nice      int
+	Sandbox   sandbox.Policy
+	Unasked   bool   // Sandbox.NoNetwork is what this worker is set to: the action said nothing
+	Users     *Users // whom it may run as; Sandbox.User is one of these
 }
 
-// plan decides how a command is run: what a policy says counts before what the
-// platform says, and that before what the worker is set to.
-func (o *Options) plan(c *command, platform *repb.Platform, position int) (*execution, error) {
-	e := &execution{args: c.args, env: c.env, unasked: o.NoNetwork, users: o.Users}
-	e.sandbox.NoNetwork = o.NoNetwork
+// Defaults are what a worker is set to.
+type Defaults struct {
+	// Sandboxed tells that commands run in a sandbox, without which the network cannot be taken from them.
+	Sandboxed bool
+	NoNetwork bool   // for actions that say nothing
+	Users     *Users // whom commands run as; nil: the user of this process
+	Policies  *Set   // nil: none
+}
+
+// Suffice returns an error if there are fewer users than positions, also of a policy.
+func (d *Defaults) Suffice(positions int) error {
+	return errors.Join(d.Users.Suffice(positions), d.Policies.Suffice(positions))
+}
+
+// Plan decides how a command is run for an action of a position. Its errors are for the client.
+func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position int) (*Execution, error) {
+	e := &Execution{Args: args, Env: env, Unasked: d.NoNetwork, Users: d.Users}
+	e.Sandbox.NoNetwork = d.NoNetwork
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
 		return nil, fault.Errorf(codes.InvalidArgument, "%w", err)
 	}
 	if said {
-		e.sandbox.NoNetwork, e.unasked = off, false
+		e.Sandbox.NoNetwork, e.Unasked = off, false
 	}
-	if p := o.Policies.choose(asked); p != nil {
-		if e.args, err = p.wrap(e.args, asked); err != nil {
+	if p := d.Policies.choose(asked); p != nil {
+		if err := p.apply(e, asked); err != nil {
 			return nil, fault.Errorf(codes.InvalidArgument, "execution policy %q: %w", p.name, err)
 		}
-		e.env, e.nice = p.addEnvironment(e.env), p.nice
-		if p.network != nil {
-			e.sandbox.NoNetwork, e.unasked = !*p.network, false
-		}
-		e.sandbox.Allow = p.allow
-		if p.users != nil {
-			e.users = p.users
-		}
 	}
-	e.sandbox.User = e.users.at(position)
-	if e.sandbox.NoNetwork && !o.Sandboxed {
+	e.Sandbox.User = e.Users.At(position)
+	if e.Sandbox.NoNetwork && !d.Sandboxed {
 		return nil, fault.Errorf(codes.InvalidArgument,
 			"action is to have no network, which a worker without a sandbox cannot take from it")
 	}
 	return e, nil
 }
 
-// noNetworkHint is what clients are told of a command that failed without a network that nobody took
+// apply has p decide what it says something about.
+func (p *policy) apply(e *Execution, asked map[string]string) (err error) {
+	if e.Args, err = p.wrap(e.Args, asked); err != nil {
+		return err
+	}
+	e.Env, e.Nice, e.Sandbox.Allow = p.addEnvironment(e.Env), p.nice, p.allow
+	if p.network != nil {
+		e.Sandbox.NoNetwork, e.Unasked = !*p.network, false
+	}
+	if p.users != nil {
+		e.Users = p.users
+	}
+	return nil
+}
+
+// NoNetworkHint is what clients are told of a command that failed without a network that nobody took
 // from it on purpose.
-const noNetworkHint = "the command had no network, as is the default here; if it needs the network, " +
+const NoNetworkHint = "the command had no network, as is the default here; if it needs the network, " +
 	"give the action the platform property network=on"
 
 // asksNoNetwork reports what a platform says about the network, and whether it does.

@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBadPolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	cases := map[string]string{
+		"policies:\n  - name: a\n    wrapers: []": `line 3: field "wrapers"`,
+		"polices: []":                                              "line 1: field polices not found",
+		"policies:\n  - match: {a: b}":                             `line 2: policy "": name: is missing`,
+		"policies:\n  - {name: a, nice: 40}":                       `line 2: policy "a": nice: 40`,
+		"policies:\n  - {name: a, nice: b}":                        "line 2: cannot unmarshal",
+		"policies:\n  - {name: a, network: no}":                    `line 2: policy "a": network: "no" is neither on nor off`,
+		"policies:\n  - {name: a, user: nobody-such}":              `user: "nobody-such" is neither`,
+		"policies:\n  - {name: a, user: '1:x'}":                    `user: "1:x" is neither`,
+		"policies:\n  - {name: a, environment: {'A=B': c}}":        `environment: variable "A=B"`,
+		"policies:\n  - name: a\n  - name: b":                      `line 2: policy "a": match: matches every action`,
+		"policies:\n  - {name: a, wrappers: [[]]}":                 "wrappers[0]: has no program",
+		"policies:\n  - {name: a, wrappers: [[no-such-wrapper]]}":  `wrappers[0]: exec: "no-such-wrapper": executable file not found`,
+		"policies:\n  - {name: a, wrappers: [[/etc/passwd]]}":      `wrappers[0]: exec: "/etc/passwd": permission denied`,
+		"policies:\n  - {name: a, wrappers: [[env, '{{.Prop}}']]}": "wrappers[0]: argument 1: ",
+		"policies:\n  - {name: a, wrappers: [[env, '{{']]}":        "wrappers[0]: argument 1: ",
+	}
+	for text, want := range cases {
+		check(t, os.WriteFile(file, []byte(text), 0o600))
+		if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Load(file + ".gone"); err == nil {
+		t.Error("there is no such file")
+	}
+	check(t, os.WriteFile(file, nil, 0o600))
+	if p, err := Load(file); err != nil || p.choose(nil) != nil {
+		t.Errorf("an empty file: %v, %v", p, err)
+	}
+}
+
+// FuzzPolicies reads any file of execution policies, and has actions of some platforms choose.
+func FuzzPolicies(f *testing.F) {
+	text, err := os.ReadFile("../../docs/ISOLATION.md")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i, part := range strings.Split(string(text), "```yaml\n") {
+		if example, _, closed := strings.Cut(part, "```"); i > 0 && closed {
+			f.Add([]byte(example))
+		}
+	}
+	f.Add([]byte("policies:\n- {name: a, match: {x: '*'}, wrappers: [[/bin/sh, -c, '{{.Memory}}']], nice: 20}"))
+	f.Add([]byte("policies:\n- {name: a, environment: {'': x}, network: maybe, user: '0:0'}"))
+	f.Add([]byte("policies: &a\n- {name: a, wrappers: [[/bin/true, '{{range $x := .}}{{end}}']]}\n- *a"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, properties := range []map[string]string{nil, {"x": "y"}} {
+			if chosen := p.choose(properties); chosen != nil && (chosen.name == "" || chosen.nice < -20 || chosen.nice > 19) {
+				t.Errorf("policy %+v", chosen)
+			}
+		}
+	})
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
