@@ -67,10 +67,12 @@ var floors = map[string]int{
 	"scheduler/journal":   2,
 	"scheduler/sizeclass": 2,
 	"worker/fault":        2,
+	"worker/live":         2,
 	"worker/reuse":        2,
 	"web/text":            2,
 
 	"worker/policy":         3,
+	"worker/vouching":       3,
 	"cas/peer":              3, // has a client and is a server
 	"cas/castest":           3, // for tests
 	"cas/server/servertest": 3, // for tests

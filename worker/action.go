@@ -25,7 +25,9 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/policy"
+	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
 // An action is one run of one command, from start to report.
@@ -42,11 +44,11 @@ type action struct {
 	near    *peer.Neighbours   // before it; nil: there are none
 	inputs  *fetch.ReadThrough // the worker's store, backed by these
 	root    *vfs.Root
-	ahead   *foresight // nil: nothing is fetched ahead
-	behind  *hindsight // nil: nothing is reused
-	vouch   *vouching  // of this run of the command; nil before the first
-	runs    int        // of the command, this one included
-	depart  func()     // lets another run of the same action begin; nil: it could already
+	ahead   *foresight         // nil: nothing is fetched ahead
+	behind  *hindsight         // nil: nothing is reused
+	vouch   *vouching.Vouching // of this run of the command; nil before the first
+	runs    int                // of the command, this one included
+	depart  func()             // lets another run of the same action begin; nil: it could already
 	work    *workFolder
 	times   timeline
 	stay    stay // zero: it has no place yet
@@ -142,7 +144,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	result, err := a.runCommand(ctx)
 	a.ran = result
 	a.measure()
-	a.vouch.end(ctx)
+	a.vouch.End(ctx)
 	a.endRace()
 	a.task.enter(uploadingOutputs())
 	a.times.enter(stageUpload)
@@ -281,7 +283,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Source: inputs{a.inputs, a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
-		OnBlob: a.vouch.used, Owner: policy.OwnerOf(a.how.Sandbox.User),
+		OnBlob: a.vouch.Used, Owner: policy.OwnerOf(a.how.Sandbox.User),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
@@ -297,8 +299,8 @@ func (a *action) makeRoot(ctx context.Context) error {
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := a.task.place.slot
 	a.limits = slot.launcher.Limits()
-	show := a.p.w.live.begin(a.p.index, printing{
-		action: a.digest.String(), stdout: a.work.stdout(), stderr: a.work.stderr(),
+	show := a.p.w.live.Begin(a.p.index, live.Printing{
+		Action: a.digest.String(), Stdout: a.work.stdout(), Stderr: a.work.stderr(),
 	})
 	defer func() { a.watched = show() }()
 	command := runner.Command{

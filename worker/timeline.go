@@ -90,7 +90,7 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, a.task.desired.GetAuxiliaryMetadata()...)
 	m.AuxiliaryMetadata = a.appendReuse(m.AuxiliaryMetadata)
 	if a.root != nil {
-		a.p.w.fare.count(a)
+		a.p.w.totals.count(a)
 		m.AuxiliaryMetadata = a.appendRace(a.appendInputUse(m.AuxiliaryMetadata))
 	}
 	return m

@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/reuse"
+	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
 // maxRuns is how often a command is run, at most, because what it read was wrong.
@@ -29,13 +30,13 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 	}
 	for {
 		a.runs++
-		a.vouch = newVouching(a.p.w.opts.Store)
+		a.vouch = vouching.New(a.p.w.opts.Store)
 		response, err := a.run(ctx)
 		damage := a.vouchFor(ctx, err)
 		switch {
 		case damage == nil:
 			return response, err
-		case !isDamage(damage):
+		case !vouching.IsDamage(damage):
 			return nil, errors.Join(err, damage)
 		}
 		a.p.w.metrics.damagedRuns.Inc()
@@ -44,7 +45,7 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 				maxRuns, damage)
 		}
 		a.log.Warn("what the command read was damaged; it is run again and nobody is told of this run",
-			zap.Int("run", a.runs), zap.Strings("blobs", damagedBlobs(damage)), zap.String("folder", a.p.w.opts.Store.Dir()),
+			zap.Int("run", a.runs), zap.Strings("blobs", vouching.DamagedBlobs(damage)), zap.String("folder", a.p.w.opts.Store.Dir()),
 			zap.Error(damage))
 		if err := a.again(ctx); err != nil {
 			return nil, err
@@ -55,7 +56,7 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 // vouchFor waits until all that this run used is known to be right. err is how it ended; it may be
 // that itself which says that something was not.
 func (a *action) vouchFor(ctx context.Context, err error) error {
-	if isDamage(err) {
+	if vouching.IsDamage(err) {
 		return err
 	}
 	if errors.Is(err, vfs.ErrInputChanged) {
@@ -65,31 +66,7 @@ func (a *action) vouchFor(ctx context.Context, err error) error {
 	if a.root != nil {
 		damage = a.root.Vouch(ctx) // first: it tells what was used
 	}
-	return errors.Join(damage, a.vouch.wait(ctx))
-}
-
-// isDamage reports whether err says that bytes were found wrong that the action used, and that
-// nobody gets again.
-func isDamage(err error) bool {
-	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError))
-}
-
-// damagedBlobs are the digests that err names, of whichever of the errors in it.
-func damagedBlobs(err error) (names []string) {
-	if damaged, ok := err.(*cas.DamagedError); ok {
-		for _, d := range damaged.Digests {
-			names = append(names, d.String())
-		}
-	}
-	switch wraps := err.(type) {
-	case interface{ Unwrap() error }:
-		names = append(names, damagedBlobs(wraps.Unwrap())...)
-	case interface{ Unwrap() []error }:
-		for _, inner := range wraps.Unwrap() {
-			names = append(names, damagedBlobs(inner)...)
-		}
-	}
-	return names
+	return errors.Join(damage, a.vouch.Wait(ctx))
 }
 
 // again makes the action what it was when its input root was to be made. Its place may be one
@@ -124,7 +101,7 @@ func (a *action) leaveRun() {
 		a.work = nil
 	}
 	if a.vouch != nil {
-		a.vouch.close()
+		a.vouch.Close()
 		a.vouch = nil
 	}
 }
@@ -133,7 +110,7 @@ func (a *action) leaveRun() {
 func (o *outputs) useInputs() {
 	for d := range o.needs {
 		if _, made := o.blobs[d]; !made {
-			o.a.vouch.used(d)
+			o.a.vouch.Used(d)
 		}
 	}
 }

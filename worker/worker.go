@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,10 +23,12 @@ import (
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/prefetch"
-	"github.com/forerunner-build/forerunner/proto/live"
+	livepb "github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
@@ -46,7 +49,7 @@ type Options struct {
 	Scheduler remoteworker.OperationQueueClient
 	// Live is the scheduler's service for those who watch what commands print. Nil:
 	// nobody can.
-	Live live.OutputsClient
+	Live livepb.OutputsClient
 	// Store holds blobs on this machine; Storage is where it gets them from and
 	// where outputs go.
 	Store   *disk.Store
@@ -54,7 +57,7 @@ type Options struct {
 	// Fetches has what is on its way into Store.
 	Fetches *fetch.Group
 	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.
-	StoreHealth func() *live.StoreHealth
+	StoreHealth func() *livepb.StoreHealth
 	// CacheAddress is where a peer.Lender serves Store to other workers. Empty: nowhere.
 	CacheAddress string
 	// DialNeighbour connects to the address at which another worker serves its own, as the scheduler names
@@ -191,8 +194,8 @@ type Worker struct {
 	pipeline *pipeline
 	room     *room
 	sizes    rootSizes
-	live     *liveOutputs
-	fare     fare
+	live     *live.Outputs
+	totals   totals
 
 	neighbours *neighbours
 	actions    atomic.Int64 // that it has
@@ -229,7 +232,7 @@ func New(o Options) (*Worker, error) {
 		opts: o, log: o.Logger, metrics: m, pipeline: newPipeline(&o, m.inStage), room: room,
 		neighbours: newNeighbours(&o),
 	}
-	w.live = newLiveOutputs(o.Live, w.fares, o.Logger)
+	w.live = live.New(o.Live, w.report, o.Logger)
 	return w, nil
 }
 
@@ -247,7 +250,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer watched.Wait()
 	defer stop() // what runs while the worker drains can be watched, too
-	watched.Go(func() { w.live.run(watching, w.opts.InstancePrefix, ids) })
+	watched.Go(func() { w.live.Run(watching, w.opts.InstancePrefix, ids) })
 	watched.Go(func() { w.room.watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
@@ -265,4 +268,11 @@ func workerName(id map[string]string) string {
 		parts = append(parts, k+"="+id[k])
 	}
 	return strings.Join(parts, ",")
+}
+
+// positionID is the identity of a position.
+func (w *Worker) positionID(index int) map[string]string {
+	id := maps.Clone(w.opts.ID)
+	id[names.PositionKey] = strconv.Itoa(index)
+	return id
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
-
-	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -72,19 +69,5 @@ func TestWorkFolder(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(f.temp.Path(), "left"), nil, 0o600))
 	if f.clear() {
 		t.Error("a folder with something in it is clear")
-	}
-}
-
-// TestWatched: a worker knows whether somebody asked for what a command prints, who may
-// go on reading it after its end.
-func TestWatched(t *testing.T) {
-	l := newLiveOutputs(live.NewOutputsClient(nil), nil, zap.NewNop()) // it is not called
-	for _, asks := range []string{"", "another", "this"} {
-		end := l.begin(3, printing{action: "this"})
-		l.find(&live.Watch{Worker: 3, Action: asks})
-		l.find(&live.Watch{Worker: 2, Action: "this"})
-		if watched := end(); watched != (asks == "this") {
-			t.Errorf("asked for action %q: watched %v", asks, watched)
-		}
 	}
 }

@@ -1,13 +1,11 @@
-package worker
+package live
 
 import (
 	"context"
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -15,11 +13,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/proto/live"
-	"github.com/forerunner-build/forerunner/proto/names"
+	livepb "github.com/forerunner-build/forerunner/proto/live"
 )
 
 const (
+	// A scheduler that does not answer is asked again after minBackoff, then after twice as long, up to maxBackoff.
+	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
 	// maxWatches is how many streams of output a worker shows at once.
 	maxWatches = 32
 	// chunkBytes is the most that it sends at once of one of them.
@@ -29,33 +28,35 @@ const (
 	growthInterval, askInterval = 50 * time.Millisecond, time.Second
 )
 
-// A liveOutputs shows what commands print to those who ask the scheduler for it.
+// Outputs show what commands print to those who ask the scheduler for it.
 // It is a hint: none of its failures reaches an action, and a slow reader holds up
 // nothing but the goroutine that reads for it.
-type liveOutputs struct {
-	client live.OutputsClient // nil: nobody can ask
-	fares  func() *live.Report
+type Outputs struct {
+	client livepb.OutputsClient // nil: nobody can ask
+	report func() *livepb.Report
 	log    *zap.Logger
 
 	mu      sync.Mutex
-	running map[int]*printing // by position; guarded by mu
+	running map[int]*Printing // by position; guarded by mu
 }
 
-// A printing is one command that runs.
-type printing struct {
-	action         string // "<hash>/<size>"
-	stdout, stderr string // the files that it prints to
+// A Printing is one command that runs.
+type Printing struct {
+	Action         string // "<hash>/<size>"
+	Stdout, Stderr string // the files that it prints to
 	ended          chan struct{}
-	watched        bool // guarded by liveOutputs.mu
+	watched        bool // guarded by Outputs.mu
 }
 
-func newLiveOutputs(client live.OutputsClient, fares func() *live.Report, log *zap.Logger) *liveOutputs {
-	return &liveOutputs{client: client, fares: fares, log: log, running: map[int]*printing{}}
+// New returns Outputs that nobody can ask for before Run. Without a client nobody can at all. report is what
+// people are shown of the worker; it may be called concurrently.
+func New(client livepb.OutputsClient, report func() *livepb.Report, log *zap.Logger) *Outputs {
+	return &Outputs{client: client, report: report, log: log, running: map[int]*Printing{}}
 }
 
-// begin shows a command of a position until end is called, which reports whether
+// Begin shows a command of a position until end is called, which reports whether
 // anybody asked for it, and may go on reading its files. They may not be there yet.
-func (l *liveOutputs) begin(position int, p printing) (end func() (watched bool)) {
+func (l *Outputs) Begin(position int, p Printing) (end func() (watched bool)) {
 	if l.client == nil {
 		return func() bool { return false }
 	}
@@ -74,25 +75,25 @@ func (l *liveOutputs) begin(position int, p printing) (end func() (watched bool)
 }
 
 // find returns the command that a watch is for; nil: it does not run now.
-func (l *liveOutputs) find(w *live.Watch) *printing {
+func (l *Outputs) find(w *livepb.Watch) *Printing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.running[int(w.GetWorker())]; p != nil && p.action == w.GetAction() {
+	if p := l.running[int(w.GetWorker())]; p != nil && p.Action == w.GetAction() {
 		p.watched = true
 		return p
 	}
 	return nil
 }
 
-// run serves watches until ctx ends. A scheduler that does not know the service is
+// Run serves watches until ctx ends. A scheduler that does not know the service is
 // not asked again.
-func (l *liveOutputs) run(ctx context.Context, prefix string, positions []map[string]string) {
+func (l *Outputs) Run(ctx context.Context, prefix string, positions []map[string]string) {
 	if l.client == nil {
 		return
 	}
-	hello := &live.ServeRequest{InstanceNamePrefix: prefix}
+	hello := &livepb.ServeRequest{InstanceNamePrefix: prefix}
 	for _, id := range positions {
-		hello.Workers = append(hello.Workers, &live.Identity{WorkerId: id})
+		hello.Workers = append(hello.Workers, &livepb.Identity{WorkerId: id})
 	}
 	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
 		began := time.Now()
@@ -113,7 +114,7 @@ func (l *liveOutputs) run(ctx context.Context, prefix string, positions []map[st
 }
 
 // serve makes one call and shows what is asked for, until the call breaks.
-func (l *liveOutputs) serve(ctx context.Context, hello *live.ServeRequest) error {
+func (l *Outputs) serve(ctx context.Context, hello *livepb.ServeRequest) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -136,13 +137,13 @@ func (l *liveOutputs) serve(ctx context.Context, hello *live.ServeRequest) error
 				l.show(ctx, w)
 			})
 		default:
-			l.push(ctx, &live.Chunk{Id: w.GetId(), Refused: true})
+			l.push(ctx, &livepb.Chunk{Id: w.GetId(), Refused: true})
 		}
 	}
 }
 
 // show sends what a command prints until it ends, or nobody wants it any more.
-func (l *liveOutputs) show(ctx context.Context, w *live.Watch) {
+func (l *Outputs) show(ctx context.Context, w *livepb.Watch) {
 	ticker := time.NewTicker(growthInterval)
 	defer ticker.Stop()
 	f := &growing{}
@@ -158,7 +159,7 @@ func (l *liveOutputs) show(ctx context.Context, w *live.Watch) {
 			return
 		}
 		if n > 0 || end || time.Since(asked) >= askInterval {
-			if !l.push(ctx, &live.Chunk{Id: w.GetId(), Data: buffer[:n], End: end}) || end {
+			if !l.push(ctx, &livepb.Chunk{Id: w.GetId(), Data: buffer[:n], End: end}) || end {
 				return
 			}
 			offset, asked = offset+int64(n), time.Now()
@@ -175,14 +176,14 @@ func (l *liveOutputs) show(ctx context.Context, w *live.Watch) {
 }
 
 // push sends a chunk and reports whether another one is wanted.
-func (l *liveOutputs) push(ctx context.Context, c *live.Chunk) bool {
+func (l *Outputs) push(ctx context.Context, c *livepb.Chunk) bool {
 	pushed, err := l.client.Push(ctx, c)
 	return err == nil && !pushed.GetDone()
 }
 
 // A growing is a file that a command prints to. Zero: the command has not begun.
 type growing struct {
-	of   *printing
+	of   *Printing
 	file *os.File // nil: it was not there yet
 }
 
@@ -198,9 +199,9 @@ func (g *growing) readAt(b []byte, offset int64, stderr bool) (n int, end bool, 
 	default:
 	}
 	if g.file == nil {
-		name := g.of.stdout
+		name := g.of.Stdout
 		if stderr {
-			name = g.of.stderr
+			name = g.of.Stderr
 		}
 		if g.file, err = os.Open(name); err != nil && !end && errors.Is(err, fs.ErrNotExist) {
 			return 0, false, nil
@@ -218,11 +219,4 @@ func (g *growing) close() {
 	if g.file != nil {
 		_ = g.file.Close() // it was only read
 	}
-}
-
-// positionID is the identity of a position.
-func (w *Worker) positionID(index int) map[string]string {
-	id := maps.Clone(w.opts.ID)
-	id[names.PositionKey] = strconv.Itoa(index)
-	return id
 }

@@ -1,4 +1,4 @@
-package worker
+package live
 
 import (
 	"bytes"
@@ -18,30 +18,30 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/proto/live"
+	livepb "github.com/forerunner-build/forerunner/proto/live"
 )
 
 // fakeOutputs is a scheduler that wants to see what commands print.
 type fakeOutputs struct {
 	grpc.ClientStream
-	watches chan *live.Watch // for the worker; closed: the call breaks
-	fault   func() error     // of a call of Serve; nil: none
+	watches chan *livepb.Watch // for the worker; closed: the call breaks
+	fault   func() error       // of a call of Serve; nil: none
 
 	mu     sync.Mutex
-	chunks map[string][]*live.Chunk // by id; guarded by mu
-	done   map[string]bool          // nobody wants more; guarded by mu
-	told   []*live.Report           // guarded by mu
-	early  int                      // so many reports come before the call of Serve; guarded by mu
-	read   int64                    // what the worker has to tell; guarded by mu
+	chunks map[string][]*livepb.Chunk // by id; guarded by mu
+	done   map[string]bool            // nobody wants more; guarded by mu
+	told   []*livepb.Report           // guarded by mu
+	early  int                        // so many reports come before the call of Serve; guarded by mu
+	read   int64                      // what the worker has to tell; guarded by mu
 }
 
 func newFakeOutputs() *fakeOutputs {
-	return &fakeOutputs{watches: make(chan *live.Watch), chunks: map[string][]*live.Chunk{}, done: map[string]bool{}}
+	return &fakeOutputs{watches: make(chan *livepb.Watch), chunks: map[string][]*livepb.Chunk{}, done: map[string]bool{}}
 }
 
 func (f *fakeOutputs) Serve(
-	ctx context.Context, hello *live.ServeRequest, _ ...grpc.CallOption,
-) (grpc.ServerStreamingClient[live.Watch], error) {
+	ctx context.Context, hello *livepb.ServeRequest, _ ...grpc.CallOption,
+) (grpc.ServerStreamingClient[livepb.Watch], error) {
 	if f.fault != nil {
 		return nil, f.fault()
 	}
@@ -51,15 +51,15 @@ func (f *fakeOutputs) Serve(
 	return &fakeServing{f, ctx}, nil
 }
 
-func (f *fakeOutputs) Push(_ context.Context, c *live.Chunk, _ ...grpc.CallOption) (*live.Pushed, error) {
+func (f *fakeOutputs) Push(_ context.Context, c *livepb.Chunk, _ ...grpc.CallOption) (*livepb.Pushed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.Data = bytes.Clone(c.GetData()) // the worker uses its buffer again
 	f.chunks[c.GetId()] = append(f.chunks[c.GetId()], c)
-	return &live.Pushed{Done: f.done[c.GetId()]}, nil
+	return &livepb.Pushed{Done: f.done[c.GetId()]}, nil
 }
 
-func (f *fakeOutputs) Tell(_ context.Context, r *live.Report, _ ...grpc.CallOption) (*live.Told, error) {
+func (f *fakeOutputs) Tell(_ context.Context, r *livepb.Report, _ ...grpc.CallOption) (*livepb.Told, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.early > 0 {
@@ -67,13 +67,13 @@ func (f *fakeOutputs) Tell(_ context.Context, r *live.Report, _ ...grpc.CallOpti
 		return nil, status.Error(codes.FailedPrecondition, "no call of Serve")
 	}
 	f.told = append(f.told, r)
-	return &live.Told{}, nil
+	return &livepb.Told{}, nil
 }
 
-func (f *fakeOutputs) fares() *live.Report {
+func (f *fakeOutputs) report() *livepb.Report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &live.Report{FilesRead: f.read}
+	return &livepb.Report{FilesRead: f.read}
 }
 
 type fakeServing struct {
@@ -81,7 +81,7 @@ type fakeServing struct {
 	ctx context.Context
 }
 
-func (f *fakeServing) Recv() (*live.Watch, error) {
+func (f *fakeServing) Recv() (*livepb.Watch, error) {
 	select {
 	case w, ok := <-f.watches:
 		if !ok {
@@ -116,14 +116,14 @@ func (f *fakeOutputs) expect(t *testing.T, id, want string, wantEnd bool) {
 	}
 }
 
-// serveLive runs a liveOutputs for the time of the test, which is in a bubble.
-func serveLive(t *testing.T) (*liveOutputs, *fakeOutputs) {
+// serveLive runs Outputs for the time of the test, which is in a bubble.
+func serveLive(t *testing.T) (*Outputs, *fakeOutputs) {
 	t.Helper()
 	f := newFakeOutputs()
-	l := newLiveOutputs(f, f.fares, zap.NewNop())
+	l := New(f, f.report, zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { l.run(ctx, "acme", []map[string]string{{"position": "0"}, {"position": "1"}}) })
+	wg.Go(func() { l.Run(ctx, "acme", []map[string]string{{"position": "0"}, {"position": "1"}}) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -147,15 +147,15 @@ func TestOutputIsShownAsItGrows(t *testing.T) {
 	stdout, stderr := filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
 	synctest.Test(t, func(t *testing.T) {
 		l, f := serveLive(t)
-		f.watches <- &live.Watch{Id: "out", Worker: 1, Action: "a/1", Offset: 2}
-		f.watches <- &live.Watch{Id: "err", Worker: 1, Action: "a/1", Stderr: true}
-		f.watches <- &live.Watch{Id: "other", Worker: 1, Action: "b/1"}
-		f.watches <- &live.Watch{Id: "elsewhere", Worker: 0, Action: "a/1"}
+		f.watches <- &livepb.Watch{Id: "out", Worker: 1, Action: "a/1", Offset: 2}
+		f.watches <- &livepb.Watch{Id: "err", Worker: 1, Action: "a/1", Stderr: true}
+		f.watches <- &livepb.Watch{Id: "other", Worker: 1, Action: "b/1"}
+		f.watches <- &livepb.Watch{Id: "elsewhere", Worker: 0, Action: "a/1"}
 		time.Sleep(3 * askInterval)
 		if _, asked, _ := f.shown(t, "out"); asked < 2 {
 			t.Errorf("the worker asked %d times whether anybody still reads", asked)
 		}
-		end := l.begin(1, printing{action: "a/1", stdout: stdout, stderr: stderr})
+		end := l.Begin(1, Printing{Action: "a/1", Stdout: stdout, Stderr: stderr})
 		time.Sleep(askInterval)
 		f.expect(t, "out", "", false)
 		appendTo(t, stdout, "abcdef")
@@ -185,14 +185,14 @@ func TestTooManyWatches(t *testing.T) {
 		}
 		f.done["0"] = true
 		for i := range maxWatches + 1 {
-			f.watches <- &live.Watch{Id: string(rune('0' + i)), Action: "a/1"}
+			f.watches <- &livepb.Watch{Id: string(rune('0' + i)), Action: "a/1"}
 			synctest.Wait()
 			if got := refused(string(rune('0' + i))); got != (i == maxWatches) {
 				t.Errorf("watch %d is refused: %t", i, got)
 			}
 		}
 		time.Sleep(2 * askInterval) // the first one hears that nobody reads
-		f.watches <- &live.Watch{Id: "late", Action: "a/1"}
+		f.watches <- &livepb.Watch{Id: "late", Action: "a/1"}
 		synctest.Wait()
 		if refused("late") {
 			t.Error("a watch is refused though one has gone")
@@ -212,28 +212,28 @@ func TestLiveCallBreaks(t *testing.T) {
 			}
 			return status.Error(codes.Unavailable, "away")
 		}
-		newLiveOutputs(f, f.fares, zap.NewNop()).run(t.Context(), "acme", nil)
+		New(f, f.report, zap.NewNop()).Run(t.Context(), "acme", nil)
 		if took := time.Since(began); calls != 10 || took < 5*maxBackoff || took > 10*maxBackoff {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 	})
 	// Without a scheduler that knows it nothing is kept.
-	l := newLiveOutputs(nil, nil, zap.NewNop())
-	l.run(t.Context(), "acme", nil)
-	l.begin(0, printing{})()
+	l := New(nil, nil, zap.NewNop())
+	l.Run(t.Context(), "acme", nil)
+	l.Begin(0, Printing{})()
 	if len(l.running) > 0 {
 		t.Error("a command is kept for nobody")
 	}
 }
 
-// TestLiveTell has a worker tell how it fares: once it can, and again when that has changed.
+// TestLiveTell has a worker tell how it report: once it can, and again when that has changed.
 func TestLiveTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeOutputs()
 		f.early = 2
 		ctx, cancel := context.WithCancel(t.Context())
 		var worker sync.WaitGroup
-		worker.Go(func() { newLiveOutputs(f, f.fares, zap.NewNop()).run(ctx, "acme", nil) })
+		worker.Go(func() { New(f, f.report, zap.NewNop()).Run(ctx, "acme", nil) })
 		told := func() (reads []int64) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -256,4 +256,25 @@ func TestLiveTell(t *testing.T) {
 		cancel()
 		worker.Wait()
 	})
+}
+
+// TestWatched: a worker knows whether somebody asked for what a command prints, who may
+// go on reading it after its end.
+func TestWatched(t *testing.T) {
+	l := New(livepb.NewOutputsClient(nil), nil, zap.NewNop()) // it is not called
+	for _, asks := range []string{"", "another", "this"} {
+		end := l.Begin(3, Printing{Action: "this"})
+		l.find(&livepb.Watch{Worker: 3, Action: asks})
+		l.find(&livepb.Watch{Worker: 2, Action: "this"})
+		if watched := end(); watched != (asks == "this") {
+			t.Errorf("asked for action %q: watched %v", asks, watched)
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

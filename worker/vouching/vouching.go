@@ -1,4 +1,4 @@
-package worker
+package vouching
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 )
 
-// A vouching is for the blobs that one run of an action used: those of its command are looked at
-// while the outputs are stored. All but used is for the action's goroutine.
-type vouching struct {
+// A Vouching is for the blobs that one run of an action used: those of its command are looked at
+// while the outputs are stored. All but Used is for the action's goroutine.
+type Vouching struct {
 	store  *disk.Store
 	cancel context.CancelFunc // nil until the command has ended
 	ended  chan struct{}      // closed when of is vouched for, or err says why not
@@ -22,19 +22,20 @@ type vouching struct {
 	now *disk.Vouching // guarded by mu
 }
 
-func newVouching(s *disk.Store) *vouching { return &vouching{store: s, now: s.Vouch()} }
+// New begins with nothing used.
+func New(s *disk.Store) *Vouching { return &Vouching{store: s, now: s.Vouch()} }
 
-// used says that the bytes of d are about to be read. It may be called concurrently.
-func (v *vouching) used(d digest.Digest) {
+// Used says that the bytes of d are about to be read. It may be called concurrently.
+func (v *Vouching) Used(d digest.Digest) {
 	v.mu.Lock()
 	now := v.now
 	v.mu.Unlock()
 	now.Used(d)
 }
 
-// end begins to look at what the command used, which has ended. What is used from then on is
-// for wait.
-func (v *vouching) end(ctx context.Context) {
+// End begins to look at what the command used, which has ended. What is used from then on is
+// for Wait.
+func (v *Vouching) End(ctx context.Context) {
 	ctx, v.cancel = context.WithCancel(ctx)
 	v.ended = make(chan struct{})
 	v.mu.Lock()
@@ -46,8 +47,8 @@ func (v *vouching) end(ctx context.Context) {
 	}()
 }
 
-// wait returns nil when all that was used is vouched for.
-func (v *vouching) wait(ctx context.Context) error {
+// Wait returns nil when all that was used is vouched for.
+func (v *Vouching) Wait(ctx context.Context) error {
 	err := v.now.Wait(ctx)
 	if v.cancel != nil {
 		<-v.ended
@@ -56,8 +57,8 @@ func (v *vouching) wait(ctx context.Context) error {
 	return err
 }
 
-// close ends it. Nothing is used any more.
-func (v *vouching) close() {
+// Close ends it. Nothing is used any more.
+func (v *Vouching) Close() {
 	if v.cancel != nil {
 		v.cancel()
 		<-v.ended

@@ -1,0 +1,32 @@
+package vouching
+
+import (
+	"errors"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// IsDamage reports whether err says that bytes were found wrong that the action used, and that
+// nobody gets again.
+func IsDamage(err error) bool {
+	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError))
+}
+
+// DamagedBlobs are the digests that err names, of whichever of the errors in it.
+func DamagedBlobs(err error) (names []string) {
+	if damaged, ok := err.(*cas.DamagedError); ok {
+		for _, d := range damaged.Digests {
+			names = append(names, d.String())
+		}
+	}
+	switch wraps := err.(type) {
+	case interface{ Unwrap() error }:
+		names = append(names, DamagedBlobs(wraps.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, inner := range wraps.Unwrap() {
+			names = append(names, DamagedBlobs(inner)...)
+		}
+	}
+	return names
+}
