@@ -71,6 +71,8 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 
+	"worker/diskguard":      3,
+	"worker/pipeline":       3,
 	"worker/policy":         3,
 	"worker/vouching":       3,
 	"cas/peer":              3, // has a client and is a server

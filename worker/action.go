@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/cas"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/fetch"
@@ -24,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/policy"
@@ -51,7 +53,7 @@ type action struct {
 	depart  func()             // lets another run of the same action begin; nil: it could already
 	work    *workFolder
 	times   timeline
-	stay    stay // zero: it has no place yet
+	disk    diskguard.Period // zero: it has no place yet
 
 	ran    runner.Result // zero: the command did not run
 	limits cgroup.Limits // of the slot that it ran in
@@ -74,9 +76,9 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	a.times.begin(t.desired.GetQueuedTimestamp())
 	response, err := a.runVouched(ctx)
 	if a.crowdedOut(ctx, response, err) {
-		err = errors.Join(errCrowdedOut, err)
+		err = errors.Join(diskguard.ErrFull, err)
 	}
-	if errors.Is(err, errOtherPlatform) || errors.Is(err, errCrowdedOut) {
+	if errors.Is(err, errOtherPlatform) || errors.Is(err, diskguard.ErrFull) {
 		a.endRace()
 		a.log.Warn("action was sent back to the scheduler", zap.Error(err))
 		return nil, a.release
@@ -136,7 +138,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 		return nil, err
 	}
 	a.times.enter(stageWait)
-	if err := a.task.place.execute(ctx); err != nil {
+	if err := a.task.place.Execute(ctx); err != nil {
 		return nil, err
 	}
 	a.task.enter(runningCommand())
@@ -151,7 +153,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.task.place.report(ctx); err != nil {
+	if err := a.task.place.Report(ctx); err != nil {
 		return nil, err
 	}
 	response, err := a.report(ctx, result)
@@ -176,14 +178,14 @@ func (a *action) seesReads() bool { return a.p.w.opts.Roots.Method() != vfs.Hard
 // work that was not asked for.
 func (a *action) enter(ctx context.Context) (err error) {
 	if a.task.place == nil {
-		if a.task.place, err = a.p.w.pipeline.enter(ctx); err != nil {
+		if a.task.place, err = a.p.w.pipeline.Enter(ctx); err != nil {
 			return err
 		}
 	}
-	if err := a.task.place.begin(ctx); err != nil {
+	if err := a.task.place.Begin(ctx); err != nil {
 		return err
 	}
-	a.stay = a.p.w.room.stay()
+	a.disk = a.p.w.disk.Begin()
 	return nil
 }
 
@@ -202,7 +204,7 @@ func (a *action) accept(ctx context.Context) error {
 	if err := a.refuse(); err != nil {
 		return err
 	}
-	if a.depart, err = a.p.w.pipeline.alone(ctx, a.digest); err != nil {
+	if a.depart, err = a.p.w.pipeline.Alone(ctx, a.digest); err != nil {
 		return err
 	}
 	if a.message.GetTimeout().AsDuration() <= 0 { // to the runner, 0 is no bound
@@ -297,8 +299,8 @@ func (a *action) makeRoot(ctx context.Context) error {
 // runCommand runs the command under the action's timeout, whose clock stands
 // still while the command waits for storage.
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
-	slot := a.task.place.slot
-	a.limits = slot.launcher.Limits()
+	slot := a.task.place.Slot()
+	a.limits = slot.Launcher.Limits()
 	show := a.p.w.live.Begin(a.p.index, live.Printing{
 		Action: a.digest.String(), Stdout: a.work.stdout(), Stderr: a.work.stderr(),
 	})
@@ -320,10 +322,10 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		Stuck: func([]int) { _ = a.root.Close() },
 	}
 	result, err := a.runBounded(ctx, func(ctx context.Context) (runner.Result, error) {
-		return slot.launcher.Run(ctx, command)
+		return slot.Launcher.Run(ctx, command)
 	})
 	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) || errors.Is(err, runner.ErrClosed) {
-		left := slot.launcher
+		left := slot.Launcher
 		a.p.w.relaunch(ctx, slot)
 		if errors.Is(err, runner.ErrUnkillable) {
 			a.part(left)
@@ -335,7 +337,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	}
 	// All processes of it are gone; what they had open only if they could not hand it on, which takes
 	// a sandbox, where none has io_uring.
-	if a.how.Sandbox.NoNetwork || slot.launcher.NotApart() == nil {
+	if a.how.Sandbox.NoNetwork || slot.Launcher.NotApart() == nil {
 		a.vacated = true
 		a.root.Vacated()
 	}
@@ -412,7 +414,7 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 // with exit code 0, had room for all it wrote, and nothing forbids it.
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
-		!a.stay.crowded()
+		!a.disk.WasFull()
 }
 
 // release takes the input root and the temporary files away, and gives up the place.
@@ -473,4 +475,14 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	}
 	a.trace(ctx, outcome, message)
 	a.log.Info("action finished", fields...)
+}
+
+// crowdedOut reports whether an action may have failed for lack of room that it has not taken itself: most
+// of what was free at its start.
+func (a *action) crowdedOut(ctx context.Context, response *repb.ExecuteResponse, err error) bool {
+	failed := response.GetResult().GetExitCode() != 0 && a.ran.Cause != runner.OutOfMemory
+	if err != nil {
+		failed = errors.Is(err, cas.ErrNoSpace) || fault.Status(ctx, err).Code() == codes.Internal
+	}
+	return failed && a.disk.WasFull() && (a.root == nil || a.written() <= a.disk.Free()/2)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/pipeline"
 )
 
 // untilOpen is a script that ends when the file $GATE is there.
@@ -82,8 +83,8 @@ func TestRelaunchOfACancelledAction(t *testing.T) {
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := &slot{}
-	if w.relaunch(ctx, s); s.launcher != launcher {
+	s := &pipeline.Slot{}
+	if w.relaunch(ctx, s); s.Launcher != launcher {
 		t.Error("the launcher was not replaced")
 	}
 }

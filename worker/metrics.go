@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/worker/pipeline"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
@@ -90,7 +91,7 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 	for _, name := range stageNames {
 		m.stage.WithLabelValues(name)
 	}
-	for _, name := range []string{placeFetch, placeSlot, placeReport} {
+	for _, name := range pipeline.Stages {
 		m.inStage.WithLabelValues(name)
 	}
 	if r == nil {

@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"context"
-	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/prometheus/client_golang/prometheus"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -205,79 +202,6 @@ func (f *farm) assertTakesNothing(t *testing.T) {
 	case f.scheduler.work <- f.job(t, spec{shell: "echo too many"}):
 		t.Fatal("the worker took more than its pipeline holds")
 	case <-time.After(10 * fakeInterval):
-	}
-}
-
-func TestPlacesAreGivenBack(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry, 2)
-	check(t, err)
-	o := Options{FetchWidth: 1, Launchers: make([]*runner.Launcher, 2), ReportWidth: 1}
-	p := newPipeline(&o, m.inStage)
-	var held []*place
-	steps := []func(*place) error{
-		func(*place) error { return nil },
-		func(l *place) error { return l.execute(t.Context()) },
-		func(l *place) error { return l.execute(t.Context()) },
-		func(l *place) error {
-			if err := l.execute(t.Context()); err != nil {
-				return err
-			}
-			return l.report(t.Context())
-		},
-	}
-	for i := len(steps) - 1; i >= 0; i-- {
-		l := p.tryEnter()
-		if l == nil {
-			t.Fatalf("no place is left with %d taken", len(held))
-		}
-		if !l.occupy() {
-			t.Fatal("a place is none")
-		}
-		check(t, steps[i](l))
-		held = append(held, l)
-	}
-	if p.tryEnter() != nil {
-		t.Fatal("a full pipeline has a place")
-	}
-	families, err := registry.Gather()
-	check(t, err)
-	inStage := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() == "forerunner_worker_stage_actions" {
-			for _, m := range family.GetMetric() {
-				inStage[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
-			}
-		}
-	}
-	if want := map[string]float64{"fetch": 1, "execute": 2, "report": 1}; !maps.Equal(inStage, want) {
-		t.Errorf("in the stages are %v, want %v", inStage, want)
-	}
-	for _, l := range held {
-		l.leave()
-	}
-	if len(p.fetch) != 1 || len(p.slots) != 2 || len(p.report) != 1 {
-		t.Errorf("free places are %d, %d and %d", len(p.fetch), len(p.slots), len(p.report))
-	}
-}
-
-// TestActionWhoseSlotWasRecalled gets one although all are kept for actions that may never come.
-func TestActionWhoseSlotWasRecalled(t *testing.T) {
-	m, err := newMetrics(prometheus.NewRegistry(), 2)
-	check(t, err)
-	p := newPipeline(&Options{Launchers: make([]*runner.Launcher, 2), ReportWidth: 1}, m.inStage)
-	kept := []*place{p.tryEnter(), p.tryEnter()}
-	rerun := &place{p: p, occupied: true}
-	check(t, rerun.again(t.Context()))
-	rerun.leave()
-	p.tryEnter() // by another position, which waits for the scheduler
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for _, l := range kept {
-		check(t, l.begin(ctx))
-		if l.slot == nil || !l.occupied {
-			t.Errorf("an action has the place %+v", l)
-		}
 	}
 }
 

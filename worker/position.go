@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/worker/diskguard"
+	"github.com/forerunner-build/forerunner/worker/pipeline"
 )
 
 const (
@@ -50,7 +52,7 @@ type position struct {
 	log   *zap.Logger
 	count int // actions started, to name their folders
 	// next is the place of the action to come; nil: it has none.
-	next *place
+	next *pipeline.Place
 	// work is the folder of the action to come; nil: it makes one.
 	work *workFolder
 	// near are the neighbours that the scheduler named with its last answer.
@@ -64,7 +66,7 @@ type task struct {
 	desired *remoteworker.DesiredState_Executing
 	near    []string // addresses of neighbours to ask
 	grant   string   // shown to storage with the result; empty: none
-	place   *place
+	place   *pipeline.Place
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the response is there
 	changed chan struct{} // gets a token when the stage changes
@@ -99,10 +101,10 @@ func (t *task) leave() {
 	t.mu.Unlock()
 	switch {
 	case t.place == nil:
-	case kept && t.place.stage == placeSlot:
-		t.place.vacate()
+	case kept && t.place.Slot() != nil:
+		t.place.Vacate()
 	default:
-		t.place.leave()
+		t.place.Leave()
 	}
 }
 
@@ -151,7 +153,7 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		report := p.report(current, p.full(current, draining))
 		response, err := p.synchronize(ctx, abort, report)
-		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, errCrowdedOut)) {
+		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, diskguard.ErrFull)) {
 			continue // the drain cut the call off, or the disk
 		}
 		p.heard(err)
@@ -223,12 +225,12 @@ func (p *position) full(current *task, draining bool) bool {
 	if current != nil && !current.completed() {
 		return false
 	}
-	if p.w.room.full() != nil {
+	if p.w.disk.Full() != nil {
 		p.giveBack()
 		return true
 	}
 	if p.next == nil {
-		p.next = p.w.pipeline.tryEnter()
+		p.next = p.w.pipeline.TryEnter()
 	}
 	return p.next == nil
 }
@@ -236,7 +238,7 @@ func (p *position) full(current *task, draining bool) bool {
 // giveBack gives up the place of the action to come.
 func (p *position) giveBack() {
 	if p.next != nil {
-		p.next.leave()
+		p.next.Leave()
 		p.next = nil
 	}
 }
@@ -261,7 +263,7 @@ func (p *position) report(current *task, full bool) *remoteworker.SynchronizeReq
 
 // synchronize makes the call. One that the scheduler may hold, because the
 // position has nothing to do, ends when the worker begins to drain, or when its disk is full
-// (errCrowdedOut).
+// (diskguard.ErrFull).
 func (p *position) synchronize(
 	ctx, abort context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
@@ -269,11 +271,11 @@ func (p *position) synchronize(
 	if (executing == nil || executing.GetCompleted() != nil) && !report.GetPreferBeingIdle() {
 		// Held when there is no further work. A call cut off is made again with
 		// prefer_being_idle, so that a result arrives.
-		call, done := p.w.room.calling(ctx)
+		call, done := p.w.disk.Calling(ctx)
 		defer done()
 		response, err := p.call(call, report)
-		if err != nil && errors.Is(context.Cause(call), errCrowdedOut) {
-			err = errors.Join(errCrowdedOut, err)
+		if err != nil && errors.Is(context.Cause(call), diskguard.ErrFull) {
+			err = errors.Join(diskguard.ErrFull, err)
 		}
 		return response, err
 	}
@@ -288,10 +290,10 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
 	var changed, done, fetch, roomy <-chan struct{}
-	var slots <-chan *slot
+	var slots <-chan *pipeline.Slot
 	if current == nil && p.next == nil && ctx.Err() == nil {
-		if roomy = p.w.room.full(); roomy == nil {
-			fetch, slots = p.w.pipeline.entrance()
+		if roomy = p.w.disk.Full(); roomy == nil {
+			fetch, slots = p.w.pipeline.Entrance()
 		}
 	}
 	if current != nil {
@@ -308,9 +310,9 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 		select {
 		case <-timer.C:
 		case <-fetch:
-			p.next = p.w.pipeline.kept(nil)
+			p.next = p.w.pipeline.Kept(nil)
 		case s := <-slots:
-			p.next = p.w.pipeline.kept(s)
+			p.next = p.w.pipeline.Kept(s)
 		case <-changed:
 			if current.completed() {
 				return
@@ -378,7 +380,7 @@ func (p *position) stopFor(t *task) {
 	kept := t.kept
 	t.mu.Unlock()
 	p.stop(t)
-	if kept && t.place != nil && t.place.stage == placeSlot {
+	if kept && t.place.Slot() != nil {
 		p.next = t.place
 	}
 }
@@ -400,18 +402,18 @@ func (p *position) leave(abort context.Context) {
 // relaunch replaces the launcher of a slot, so that the next action has one that
 // works, be the one that found out cancelled or not. If that fails, the next one tries
 // again. The caller has the slot.
-func (w *Worker) relaunch(ctx context.Context, s *slot) {
+func (w *Worker) relaunch(ctx context.Context, s *pipeline.Slot) {
 	if w.opts.Relaunch == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relaunchTimeout)
 	defer cancel()
-	launcher, err := w.opts.Relaunch(ctx, s.index)
+	launcher, err := w.opts.Relaunch(ctx, s.Index)
 	if err != nil {
-		w.log.Error("launcher was not replaced; the next action on the slot tries again", zap.Int("slot", s.index), zap.Error(err))
+		w.log.Error("launcher was not replaced; the next action on the slot tries again", zap.Int("slot", s.Index), zap.Error(err))
 		return
 	}
-	s.launcher = launcher
+	s.Launcher = launcher
 }
 
 // The stages that an action enters on its way.

@@ -85,7 +85,7 @@ func (a *action) again(ctx context.Context) error {
 	a.p.w.excesses.remove(a.digest)
 	a.times.again()
 	a.task.enter(fetchingInputs())
-	return a.task.place.again(ctx)
+	return a.task.place.Again(ctx)
 }
 
 // leaveRun takes away what one run of the command had. It may be called again.

@@ -28,7 +28,9 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/live"
+	"github.com/forerunner-build/forerunner/worker/pipeline"
 	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
@@ -191,8 +193,8 @@ type Worker struct {
 	log      *zap.Logger
 	metrics  *metrics
 	excesses excesses
-	pipeline *pipeline
-	room     *room
+	pipeline *pipeline.Pipeline
+	disk     *diskguard.Guard
 	sizes    rootSizes
 	live     *live.Outputs
 	totals   totals
@@ -224,12 +226,13 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	room, err := newRoom(&o)
+	guard, err := diskguard.New(o.WorkDir, o.Store, o.Logger)
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		opts: o, log: o.Logger, metrics: m, pipeline: newPipeline(&o, m.inStage), room: room,
+		opts: o, log: o.Logger, metrics: m, disk: guard,
+		pipeline:   pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		neighbours: newNeighbours(&o),
 	}
 	w.live = live.New(o.Live, w.report, o.Logger)
@@ -242,7 +245,7 @@ func New(o Options) (*Worker, error) {
 func (w *Worker) Run(ctx, abort context.Context) error {
 	var wg, watched sync.WaitGroup
 	var ids []map[string]string
-	for i := range w.pipeline.size() {
+	for i := range w.pipeline.Size() {
 		p := &position{w: w, id: w.positionID(i), index: i, log: w.log.With(zap.Int("position", i))}
 		ids = append(ids, p.id)
 		wg.Go(func() { p.run(ctx, abort) })
@@ -251,7 +254,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	defer watched.Wait()
 	defer stop() // what runs while the worker drains can be watched, too
 	watched.Go(func() { w.live.Run(watching, w.opts.InstancePrefix, ids) })
-	watched.Go(func() { w.room.watch(watching) })
+	watched.Go(func() { w.disk.Watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))

@@ -1,4 +1,4 @@
-package worker
+package pipeline
 
 import (
 	"context"
@@ -11,48 +11,51 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 )
 
-// A pipeline bounds how many actions are in each stage: input fetch, execute,
+// A Pipeline bounds how many actions are in each stage: input fetch, execute,
 // report. An action has a place in exactly one stage, and gets one in the next
 // before it gives up its own. So a stage that is full holds up the one before
-// it and, in the end, the calls for work: nothing is accepted that has no place.
+// it and, in the end, the calls for work: nothing is accepted that has no Place.
 //
 // Input fetch and report may have no places of their own; what belongs to them
 // is then done in the slot that the command runs in.
-type pipeline struct {
+type Pipeline struct {
 	// Each channel holds the free places of a stage, and has room for all.
 	fetch, report chan struct{}
-	slots         chan *slot
-	// inStage counts the actions in a stage, by place.stage.
+	slots         chan *Slot
+	// inStage counts the actions in a stage, by Place.stage.
 	inStage *prometheus.GaugeVec
 
 	mu sync.Mutex
 	// idle has the places with a slot that are kept for an action to come. Such an action may be long in
 	// coming: who has to run a command again takes the slot away. added is closed when there is another one;
 	// nil: nobody waits.
-	idle  map[*place]struct{} // guarded by mu
+	idle  map[*Place]struct{} // guarded by mu
 	added chan struct{}       // guarded by mu
 	// running holds the actions in the pipeline; a channel is closed when its
 	// action has left.
 	running map[digest.Digest]chan struct{} // guarded by mu
 }
 
-// A slot is where commands run, one at a time.
-type slot struct {
-	index    int
-	launcher *runner.Launcher
+// A Slot is where commands run, one at a time.
+type Slot struct {
+	Index int
+	// Launcher starts the commands. Who has the slot may replace it.
+	Launcher *runner.Launcher
 }
 
-func newPipeline(o *Options, inStage *prometheus.GaugeVec) *pipeline {
-	p := &pipeline{
-		fetch:   places(o.FetchWidth),
-		report:  places(o.ReportWidth),
-		slots:   make(chan *slot, len(o.Launchers)),
+// New returns a pipeline with a slot for each launcher and so many places in the other stages.
+// inStage counts the actions in each of Stages.
+func New(launchers []*runner.Launcher, fetch, report int, inStage *prometheus.GaugeVec) *Pipeline {
+	p := &Pipeline{
+		fetch:   places(fetch),
+		report:  places(report),
+		slots:   make(chan *Slot, len(launchers)),
 		inStage: inStage,
-		idle:    map[*place]struct{}{},
+		idle:    map[*Place]struct{}{},
 		running: map[digest.Digest]chan struct{}{},
 	}
-	for i, l := range o.Launchers {
-		p.slots <- &slot{index: i, launcher: l}
+	for i, l := range launchers {
+		p.slots <- &Slot{Index: i, Launcher: l}
 	}
 	return p
 }
@@ -69,25 +72,25 @@ func places(n int) chan struct{} {
 	return c
 }
 
-// size is how many actions the pipeline can hold.
-func (p *pipeline) size() int { return cap(p.fetch) + cap(p.slots) + cap(p.report) }
+// Size is how many actions the pipeline can hold.
+func (p *Pipeline) Size() int { return cap(p.fetch) + cap(p.slots) + cap(p.report) }
 
-// entrance returns where the first place of an action comes from, one of which
-// is nil. Who takes a value from it calls kept.
-func (p *pipeline) entrance() (fetch <-chan struct{}, slots <-chan *slot) {
+// Entrance returns where the first place of an action comes from, one of which
+// is nil. Who takes a value from it calls Kept.
+func (p *Pipeline) Entrance() (fetch <-chan struct{}, slots <-chan *Slot) {
 	if p.fetch == nil {
 		return nil, p.slots
 	}
 	return p.fetch, nil
 }
 
-// kept returns the place that a value of entrance stands for; s is nil for one
+// Kept returns the place that a value of Entrance stands for; s is nil for one
 // in the first stage.
-func (p *pipeline) kept(s *slot) *place {
+func (p *Pipeline) Kept(s *Slot) *Place {
 	if s == nil {
-		return &place{p: p, stage: placeFetch}
+		return &Place{p: p, stage: placeFetch}
 	}
-	l := &place{p: p, stage: placeSlot, slot: s}
+	l := &Place{p: p, stage: placeSlot, slot: s}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle[l] = struct{}{}
@@ -100,7 +103,7 @@ func (p *pipeline) kept(s *slot) *place {
 
 // recall takes the slot away from a place that no action has, if there is one. Else added is closed
 // when it is worth another try.
-func (p *pipeline) recall() (s *slot, added <-chan struct{}) {
+func (p *Pipeline) recall() (s *Slot, added <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.idle {
@@ -115,42 +118,42 @@ func (p *pipeline) recall() (s *slot, added <-chan struct{}) {
 }
 
 // keep says that l is not for an action to come any more. It reports false if its slot was recalled.
-func (p *pipeline) keep(l *place) bool {
+func (p *Pipeline) keep(l *Place) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.idle, l)
 	return l.stage != placeNone
 }
 
-// tryEnter returns a place to begin at, or nil if all are taken.
-func (p *pipeline) tryEnter() *place {
-	fetch, slots := p.entrance()
+// TryEnter returns a place to begin at, or nil if all are taken.
+func (p *Pipeline) TryEnter() *Place {
+	fetch, slots := p.Entrance()
 	select {
 	case <-fetch:
-		return p.kept(nil)
+		return p.Kept(nil)
 	case s := <-slots:
-		return p.kept(s)
+		return p.Kept(s)
 	default:
 		return nil
 	}
 }
 
-// enter is tryEnter that waits.
-func (p *pipeline) enter(ctx context.Context) (*place, error) {
-	fetch, slots := p.entrance()
+// Enter is TryEnter that waits.
+func (p *Pipeline) Enter(ctx context.Context) (*Place, error) {
+	fetch, slots := p.Entrance()
 	select {
 	case <-fetch:
-		return p.kept(nil), nil
+		return p.Kept(nil), nil
 	case s := <-slots:
-		return p.kept(s), nil
+		return p.Kept(s), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a place in the pipeline: %w", ctx.Err())
 	}
 }
 
-// alone returns when no other run of the same action is in the pipeline; leave
+// Alone returns when no other run of the same action is in the pipeline; leave
 // ends that. Two are there at once when a scheduler took the first for lost.
-func (p *pipeline) alone(ctx context.Context, d digest.Digest) (leave func(), err error) {
+func (p *Pipeline) Alone(ctx context.Context, d digest.Digest) (leave func(), err error) {
 	for {
 		p.mu.Lock()
 		other, found := p.running[d]
@@ -182,19 +185,30 @@ const (
 	placeReport = "report"
 )
 
-// A place is what one action holds of the pipeline. It is not safe for
+// Stages are the names of those that have places.
+var Stages = []string{placeFetch, placeSlot, placeReport}
+
+// A Place is what one action holds of the pipeline. It is not safe for
 // concurrent use.
-type place struct {
-	p     *pipeline
+type Place struct {
+	p     *Pipeline
 	stage string
-	slot  *slot // while the stage is placeSlot
+	slot  *Slot // while the stage is placeSlot
 	// occupied: an action is in it; before, it is only kept for one.
 	occupied bool
 }
 
+// Slot is the one that the action has, or nil.
+func (l *Place) Slot() *Slot {
+	if l == nil || l.stage != placeSlot {
+		return nil
+	}
+	return l.slot
+}
+
 // occupy says that there is an action now. It reports false, and does nothing, if the place is
 // none any more.
-func (l *place) occupy() bool {
+func (l *Place) occupy() bool {
 	if !l.p.keep(l) {
 		return false
 	}
@@ -203,27 +217,27 @@ func (l *place) occupy() bool {
 	return true
 }
 
-// begin is occupy that gets another slot if that of l was recalled. All slots may be kept by positions
+// Begin is occupy that gets another slot if that of l was recalled. All slots may be kept by positions
 // that have no action, and may wait for one for ever.
-func (l *place) begin(ctx context.Context) error {
+func (l *Place) Begin(ctx context.Context) error {
 	for !l.occupy() {
-		if err := l.again(ctx); err != nil {
+		if err := l.Again(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// vacate says that there is no action any more. The place is kept for another one.
-func (l *place) vacate() {
+// Vacate says that there is no action any more. The place is kept for another one.
+func (l *Place) Vacate() {
 	if l.occupied {
 		l.occupied = false
 		l.p.inStage.WithLabelValues(l.stage).Dec()
 	}
 }
 
-// execute waits for a slot, and moves there.
-func (l *place) execute(ctx context.Context) error {
+// Execute waits for a slot, and moves there.
+func (l *Place) Execute(ctx context.Context) error {
 	if l.stage == placeSlot {
 		return nil
 	}
@@ -236,9 +250,9 @@ func (l *place) execute(ctx context.Context) error {
 	}
 }
 
-// report waits for a place in the last stage, and moves there: the slot is free
+// Report waits for a place in the last stage, and moves there: the slot is free
 // for the next command. Without such places the action stays.
-func (l *place) report(ctx context.Context) error {
+func (l *Place) Report(ctx context.Context) error {
 	if l.p.report == nil {
 		return nil
 	}
@@ -251,8 +265,8 @@ func (l *place) report(ctx context.Context) error {
 	}
 }
 
-// again gives the place up unless it is a slot, and waits for one.
-func (l *place) again(ctx context.Context) error {
+// Again gives the place up unless it is a slot, and waits for one.
+func (l *Place) Again(ctx context.Context) error {
 	if l.stage == placeSlot {
 		return nil
 	}
@@ -274,14 +288,14 @@ func (l *place) again(ctx context.Context) error {
 	}
 }
 
-// leave gives the place up.
-func (l *place) leave() {
+// Leave gives the place up.
+func (l *Place) Leave() {
 	if l.p.keep(l) {
 		l.move(placeNone, nil)
 	}
 }
 
-func (l *place) move(stage string, s *slot) {
+func (l *Place) move(stage string, s *Slot) {
 	old, oldSlot := l.stage, l.slot
 	l.stage, l.slot = stage, s
 	if l.occupied {

@@ -1,0 +1,88 @@
+package pipeline
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forerunner-build/forerunner/runner"
+)
+
+func TestPlacesAreGivenBack(t *testing.T) {
+	inStage := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "in_stage"}, []string{"stage"})
+	registry := prometheus.NewRegistry()
+	check(t, registry.Register(inStage))
+	p := New(make([]*runner.Launcher, 2), 1, 1, inStage)
+	var held []*Place
+	steps := []func(*Place) error{
+		func(*Place) error { return nil },
+		func(l *Place) error { return l.Execute(t.Context()) },
+		func(l *Place) error { return l.Execute(t.Context()) },
+		func(l *Place) error {
+			if err := l.Execute(t.Context()); err != nil {
+				return err
+			}
+			return l.Report(t.Context())
+		},
+	}
+	for i := len(steps) - 1; i >= 0; i-- {
+		l := p.TryEnter()
+		if l == nil {
+			t.Fatalf("no place is left with %d taken", len(held))
+		}
+		if !l.occupy() {
+			t.Fatal("a place is none")
+		}
+		check(t, steps[i](l))
+		held = append(held, l)
+	}
+	if p.TryEnter() != nil {
+		t.Fatal("a full pipeline has a place")
+	}
+	counted := map[string]float64{}
+	families, err := registry.Gather()
+	check(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			counted[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	if want := map[string]float64{"fetch": 1, "execute": 2, "report": 1}; !maps.Equal(counted, want) {
+		t.Errorf("in the stages are %v, want %v", counted, want)
+	}
+	for _, l := range held {
+		l.Leave()
+	}
+	if len(p.fetch) != 1 || len(p.slots) != 2 || len(p.report) != 1 {
+		t.Errorf("free places are %d, %d and %d", len(p.fetch), len(p.slots), len(p.report))
+	}
+}
+
+// TestActionWhoseSlotWasRecalled gets one although all are kept for actions that may never come.
+func TestActionWhoseSlotWasRecalled(t *testing.T) {
+	inStage := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "in_stage"}, []string{"stage"})
+	p := New(make([]*runner.Launcher, 2), 0, 1, inStage)
+	kept := []*Place{p.TryEnter(), p.TryEnter()}
+	rerun := &Place{p: p, occupied: true}
+	check(t, rerun.Again(t.Context()))
+	rerun.Leave()
+	p.TryEnter() // by another position, which waits for the scheduler
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, l := range kept {
+		check(t, l.Begin(ctx))
+		if l.slot == nil || !l.occupied {
+			t.Errorf("an action has the place %+v", l)
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
