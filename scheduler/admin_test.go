@@ -36,7 +36,7 @@ func matching(pairs ...string) *admin.Pattern {
 }
 
 // operator returns what an operator calls.
-func (f *farm) operator() adminService { return adminService{Server: f.server} }
+func (f *farm) operator() admin.SchedulerServer { return f.server.Admin() }
 
 // expectStates checks what an operator is shown of each worker.
 func (f *farm) expectStates(want string) {
@@ -96,12 +96,12 @@ func TestDrainsAreKept(t *testing.T) {
 		Storage:    func(string, digest.Function) Storage { return nil },
 		KeepDrains: func(ps []core.Pattern) error { kept = ps; return nil },
 	}
-	first := adminService{Server: must(NewServer(o))}
+	first := must(NewServer(o)).Admin()
 	asked(t, first.Drain, &admin.DrainRequest{Pattern: matching("host=a")})
 	asked(t, first.Drain, &admin.DrainRequest{Pattern: matching("host=b")})
 	asked(t, first.Undrain, &admin.UndrainRequest{Pattern: matching("host=a")})
 	o.Drains = kept
-	second := adminService{Server: must(NewServer(o))}
+	second := must(NewServer(o)).Admin()
 	list := asked(t, second.ListWorkers, &admin.ListWorkersRequest{})
 	if len(list.GetDrains()) != 1 || list.GetDrains()[0].GetAttributes()["host"] != "b" {
 		t.Errorf("drains %v", list)
@@ -194,13 +194,13 @@ func TestKillMany(t *testing.T) {
 	server := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return nil }}))
 	const n = 2*maxPage + 50
 	for i := range n {
-		if err := server.feed(core.Submit{Operation: &core.Operation{
+		if err := server.engine.feed(core.Submit{Operation: &core.Operation{
 			Name: fmt.Sprint("op", i), Digest: digest.Of(digest.SHA256, fmt.Append(nil, i%1000)), Action: &repb.Action{},
 		}}).Err; err != nil {
 			t.Fatal(err)
 		}
 	}
-	o := adminService{Server: server}
+	o := server.Admin()
 	seen := map[string]bool{}
 	for req := (&admin.ListOperationsRequest{}); ; {
 		list := asked(t, o.ListOperations, req)

@@ -13,7 +13,7 @@ import (
 
 // capabilitiesService is REv2's Capabilities, for execution and, as far as the
 // options say, for the cache.
-type capabilitiesService struct{ *Server }
+type capabilitiesService struct{ cache *repb.CacheCapabilities }
 
 // GetCapabilities is the same for every instance name.
 func (s capabilitiesService) GetCapabilities(
@@ -24,7 +24,7 @@ func (s capabilitiesService) GetCapabilities(
 		functions = append(functions, fn.Proto())
 	}
 	return &repb.ServerCapabilities{
-		CacheCapabilities: s.options.CacheCapabilities,
+		CacheCapabilities: s.cache,
 		ExecutionCapabilities: &repb.ExecutionCapabilities{
 			DigestFunction:  functions[0],
 			DigestFunctions: functions,

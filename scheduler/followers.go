@@ -2,7 +2,7 @@ package scheduler
 
 import (
 	"fmt"
-	"time"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -13,27 +13,27 @@ import (
 // follows them. Calls of Execute that share a run each follow an operation of their own.
 const maxFollowers = 1000
 
+// streams are those who follow operations, by name. It has no lock.
+type streams map[string]followers
+
 // followers are the streams that follow one operation, the newest first.
 type followers struct {
 	first *mailbox
 	count int
 }
 
-// followLocked adds a stream to those of an operation.
-func (s *Server) followLocked(name string, m *mailbox) {
-	f := s.streams[name]
+// add has a stream follow an operation.
+func (s streams) add(name string, m *mailbox) {
+	f := s[name]
 	if m.next = f.first; m.next != nil {
 		m.next.prev = m
 	}
-	s.streams[name] = followers{m, f.count + 1}
-	if s.isStopped() {
-		m.close()
-	}
+	s[name] = followers{m, f.count + 1}
 }
 
-// unfollowLocked undoes it.
-func (s *Server) unfollowLocked(name string, m *mailbox) {
-	f := s.streams[name]
+// remove undoes it.
+func (s streams) remove(name string, m *mailbox) {
+	f := s[name]
 	if m.next != nil {
 		m.next.prev = m.prev
 	}
@@ -44,29 +44,83 @@ func (s *Server) unfollowLocked(name string, m *mailbox) {
 	}
 	m.next, m.prev = nil, nil
 	if f.count--; f.count == 0 {
-		delete(s.streams, name)
+		delete(s, name)
 		return
 	}
-	s.streams[name] = f
+	s[name] = f
 }
 
-// crowdedLocked returns why no further stream may follow an operation, as a gRPC status; nil if one may.
-func (s *Server) crowdedLocked(name string) error {
-	if n := s.streams[name].count; n >= maxFollowers {
+// crowded returns why no further stream may follow an operation, as a gRPC status; nil if one may.
+func (s streams) crowded(name string) error {
+	if n := s[name].count; n >= maxFollowers {
 		return retryLater(codes.ResourceExhausted, fmt.Errorf("%d streams follow operation %q already", n, name), queueFullRetry)
 	}
 	return nil
 }
 
-// attachLocked has a stream attach to an operation, which it follows from then on. Its error is a gRPC status.
-func (s *Server) attachLocked(now time.Time, name string, m *mailbox) (st core.Status, out core.Out, err error) {
-	if err := s.crowdedLocked(name); err != nil {
-		return st, s.feedLocked(now, core.Tick{}), err
+// tell gives a new state to those who follow its operation.
+func (s streams) tell(st *core.Status) {
+	for m := s[st.Name].first; m != nil; m = m.next {
+		m.put(st)
 	}
-	if out = s.feedLocked(now, core.Attach{Name: name}); out.Err != nil {
-		return st, out, errUnknownOperation(name)
+}
+
+// close tells all that nothing more comes.
+func (s streams) close() {
+	for _, f := range s {
+		for m := f.first; m != nil; m = m.next {
+			m.close()
+		}
 	}
-	st, _ = s.state.View().Operation(name)
-	s.followLocked(name, m)
-	return st, out, nil
+}
+
+// A mailbox holds the latest state of one operation for one stream. Putting
+// never blocks, so a slow client delays nobody; what it was too slow to see it
+// skips, except for the end.
+type mailbox struct {
+	// full has a value whenever there is something to take, and is closed when nothing more comes.
+	full chan struct{}
+	// next and prev are of the same operation; guarded by engine.mu.
+	next, prev *mailbox
+
+	mu     sync.Mutex
+	status *core.Status // guarded by mu; nil if what was put is taken
+	rev    uint64       // guarded by mu; of the last that was put
+	closed bool         // guarded by mu
+}
+
+func newMailbox() *mailbox { return &mailbox{full: make(chan struct{}, 1)} }
+
+// put stores st, which nobody changes any more, unless what was there is newer: states
+// may arrive out of order.
+func (m *mailbox) put(st *core.Status) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.rev != 0 && st.Rev <= m.rev {
+		return
+	}
+	m.status, m.rev = st, st.Rev
+	select {
+	case m.full <- struct{}{}:
+	default:
+	}
+}
+
+// close tells who takes that nothing more comes.
+func (m *mailbox) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.closed = true
+		close(m.full)
+	}
+}
+
+// take returns the latest state, after full has given its value; nil if that is taken already, and
+// whether more may come.
+func (m *mailbox) take() (st *core.Status, open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st, m.status = m.status, nil
+	return st, !m.closed
 }

@@ -9,29 +9,28 @@ import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // TestFollowers compares the streams of an operation with a slice.
 func TestFollowers(t *testing.T) {
-	s := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return newFakeStorage() }}))
+	s := streams{}
 	random := rand.New(rand.NewPCG(1, 2))
 	var want []*mailbox
 	for range 1000 {
 		if i := random.IntN(6); i < len(want) {
-			s.unfollowLocked("op", want[i])
+			s.remove("op", want[i])
 			want = slices.Delete(want, i, i+1)
 		} else {
 			m := newMailbox()
-			s.followLocked("op", m)
+			s.add("op", m)
 			want = slices.Insert(want, 0, m)
 		}
 		var got []*mailbox
-		for m := s.streams["op"].first; m != nil; m = m.next {
+		for m := s["op"].first; m != nil; m = m.next {
 			got = append(got, m)
 		}
-		if !slices.Equal(got, want) || s.streams["op"].count != len(want) || len(s.streams) != min(len(want), 1) {
+		if !slices.Equal(got, want) || s["op"].count != len(want) || len(s) != min(len(want), 1) {
 			t.Fatalf("%v follow, want %v", got, want)
 		}
 	}
@@ -43,12 +42,12 @@ func TestTooManyFollow(t *testing.T) {
 		req := &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}
 		name := f.execute(t.Context(), req).at(repb.ExecutionStage_QUEUED).GetName()
 		one := newMailbox()
-		f.server.mu.Lock()
-		f.server.followLocked(name, one)
+		f.server.engine.mu.Lock()
+		f.server.engine.streams.add(name, one)
 		for range maxFollowers - 2 {
-			f.server.followLocked(name, newMailbox())
+			f.server.engine.streams.add(name, newMailbox())
 		}
-		f.server.mu.Unlock()
+		f.server.engine.mu.Unlock()
 
 		wantRetry(t, f.wait(t.Context(), name).fails(codes.ResourceExhausted, "1000 streams follow operation"))
 		read := f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read
@@ -58,9 +57,9 @@ func TestTooManyFollow(t *testing.T) {
 		wantRetry(t, err)
 		f.execute(t.Context(), req).at(repb.ExecutionStage_QUEUED) // it has an operation of its own
 
-		f.server.mu.Lock()
-		f.server.unfollowLocked(name, one)
-		f.server.mu.Unlock()
+		f.server.engine.mu.Lock()
+		f.server.engine.streams.remove(name, one)
+		f.server.engine.mu.Unlock()
 		f.wait(t.Context(), name).at(repb.ExecutionStage_QUEUED)
 	})
 }

@@ -131,8 +131,8 @@ func encodeIndex(now time.Time, held []core.Held) []byte {
 	return b
 }
 
-// keepIndex writes the Index until ctx ends, and then once more.
-func (s *Server) keepIndex(ctx context.Context) {
+// keep writes what is held until ctx ends, and then once more.
+func (x *Index) keep(ctx context.Context, e *engine) {
 	ticker := time.NewTicker(indexEvery)
 	defer ticker.Stop()
 	for {
@@ -140,16 +140,15 @@ func (s *Server) keepIndex(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 			defer cancel()
-			s.options.Index.write(last, s.snapshot())
+			x.write(last, snapshot(e))
 			return
 		case <-ticker.C:
-			s.options.Index.write(ctx, s.snapshot())
+			x.write(ctx, snapshot(e))
 		}
 	}
 }
 
-func (s *Server) snapshot() []core.Held {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.View().Held(time.Now().Add(-indexEvery), maxIndexed)
+func snapshot(e *engine) (held []core.Held) {
+	e.look(func(v *core.View) { held = v.Held(time.Now().Add(-indexEvery), maxIndexed) })
+	return held
 }

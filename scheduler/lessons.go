@@ -2,10 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -29,34 +31,61 @@ type lessons struct {
 	learner *sizeclass.Learner
 }
 
+// learning chooses size classes by former runs, and learns from those that end. It does nothing without sizes.
+type learning struct {
+	*engine
+	sizes  *sizeclass.Analyzer
+	chosen *prometheus.CounterVec
+	log    *zap.Logger
+	tools  tools
+	// waiting is what was learned and is to be written.
+	waiting chan *sizeclass.Lesson
+}
+
 // choose has an operation start on the size class that former runs speak for. Where there is
 // only one, nothing is chosen, or learned.
-func (s *Server) choose(ctx context.Context, storage Storage, op *core.Operation) {
-	if s.options.Sizes == nil {
+func (s *learning) choose(ctx context.Context, storage Storage, op *core.Operation) {
+	if s.sizes == nil {
 		return
 	}
-	s.mu.Lock()
-	classes := sizesOf(s.state.View().SizeClasses(op))
-	s.mu.Unlock()
+	classes := s.classes(op, false)
 	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
 	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
 		if len(classes) > 0 {
-			s.metrics.start(classes[len(classes)-1].Size)
+			s.start(classes[len(classes)-1].Size)
 		}
 		return
 	}
 	s.learnTool(ctx, storage, op)
 	c := conditions(classes)
 	c.CanHedge = true
-	choice, learner := s.options.Sizes.Analyze(ctx, similar(op, reduced)).Select(c)
-	s.metrics.start(choice.Class)
+	choice, learner := s.sizes.Analyze(ctx, similar(op, reduced)).Select(c)
+	s.start(choice.Class)
 	op.Size, op.Expected = sizeOf(choice, op.Action.GetTimeout().AsDuration()), choice.Expected
 	addExtras(op).lessons = &lessons{learner: learner}
 }
 
+// classes are those on which an operation could run, on whatever platform if that is not known.
+func (s *learning) classes(op *core.Operation, anyPlatform bool) []sizeclass.Class {
+	var known []core.SizeClass
+	s.look(func(v *core.View) {
+		if anyPlatform {
+			known = v.AllSizeClasses(op.Instance)
+		} else {
+			known = v.SizeClasses(op)
+		}
+	})
+	return sizesOf(known)
+}
+
+// start counts an action that is to start on a size class.
+func (s *learning) start(class uint32) {
+	s.chosen.WithLabelValues(strconv.FormatUint(uint64(class), 10)).Inc()
+}
+
 // learnTool finds out which program an action starts, unless that is known. It is a hint: where it
 // cannot be read the worker says why, or finds nothing wrong.
-func (s *Server) learnTool(ctx context.Context, storage Storage, op *core.Operation) {
+func (s *learning) learnTool(ctx context.Context, storage Storage, op *core.Operation) {
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
 	if extrasOf(op).tool != "" || err != nil {
 		return
@@ -89,14 +118,14 @@ func conditions(classes []sizeclass.Class) sizeclass.Conditions {
 }
 
 // learn takes the ends of runs. It does not wait.
-func (s *Server) learn(ended []core.Ended) {
+func (s *learning) learn(ended []core.Ended) {
 	for _, e := range ended {
 		lesson := extrasOf(e.Operation).lessons.of(time.Now(), e)
 		if lesson == nil {
 			continue
 		}
 		select {
-		case s.lessons <- lesson:
+		case s.waiting <- lesson:
 		default:
 			s.log.Debug("too much to learn at once", zap.String("action", e.Digest.String()))
 		}
@@ -135,12 +164,12 @@ func (l *lessons) of(now time.Time, e core.Ended) *sizeclass.Lesson {
 	return verdict.Lesson
 }
 
-// writeLessons writes what was learned until ctx ends, and then what is left.
-func (s *Server) writeLessons(ctx context.Context) {
+// write writes what was learned until ctx ends, and then what is left.
+func (s *learning) write(ctx context.Context) {
 	for {
 		select {
-		case l := <-s.lessons:
-			s.options.Sizes.Learn(context.WithoutCancel(ctx), l)
+		case l := <-s.waiting:
+			s.sizes.Learn(context.WithoutCancel(ctx), l)
 			continue
 		case <-ctx.Done():
 		}
@@ -148,8 +177,8 @@ func (s *Server) writeLessons(ctx context.Context) {
 		defer cancel()
 		for ctx.Err() == nil {
 			select {
-			case l := <-s.lessons:
-				s.options.Sizes.Learn(ctx, l)
+			case l := <-s.waiting:
+				s.sizes.Learn(ctx, l)
 			default:
 				return
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/peer"
 
@@ -35,14 +36,12 @@ func clientOf(ctx context.Context) string {
 	return ""
 }
 
-// Watch returns l so changed that the Server knows the connections of its workers
-// and clients. It learns from it at once when a worker is gone, and counts the
-// operations of each client. Give it to the gRPC server in place of l.
-func (s *Server) Watch(l net.Listener) net.Listener { return &listener{Listener: l, server: s} }
-
+// A listener tells of the connections that it accepts, and that end.
 type listener struct {
 	net.Listener
-	server *Server
+	engine *engine
+	// last counts the connections that were ever made, of all listeners of a Server, to name them.
+	last *atomic.Uint64
 }
 
 // Accept implements net.Listener.
@@ -51,12 +50,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Addr: conn.RemoteAddr(), id: l.server.connections.Add(1)}
+	c := &connection{Addr: conn.RemoteAddr(), id: l.last.Add(1)}
 	if c.host, _, err = net.SplitHostPort(c.String()); err != nil {
 		c.host = c.String()
 	}
 	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() {
-		l.server.feed(core.Disconnect{Connection: c.id})
+		l.engine.feed(core.Disconnect{Connection: c.id})
 	})}, nil
 }
 

@@ -1,69 +1,138 @@
 package scheduler
 
 import (
-	"strings"
+	"context"
+	"fmt"
+	"slices"
 
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/core/least"
 )
 
 const (
-	// maxPage bounds the entries of one answer.
-	maxPage = 1000
 	// lookBatch is how many operations are copied under the lock at a time, which takes about a millisecond.
 	lookBatch = 10_000
+	// killBatch is how many operations are ended in one event: the others wait.
+	killBatch = 100
 )
+
+// operationsAdmin shows operators, and their owners, what is queued and runs, and kills it.
+type operationsAdmin struct{ *engine }
+
+// ListOperations implements admin.SchedulerServer. The caller sees his own.
+func (s operationsAdmin) ListOperations(
+	ctx context.Context, req *admin.ListOperationsRequest,
+) (*admin.ListOperationsResponse, error) {
+	p, err := optionalPattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	own := ownedBy(ctx)
+	s.eachOperation(p, func(op *core.Operation) {
+		if own(op) {
+			first.add(op.Name)
+		}
+	})
+	names, next := first.page()
+	statuses := make([]core.Status, 0, len(names))
+	s.look(func(v *core.View) {
+		for _, name := range names {
+			if st, ok := v.Operation(name); ok && !st.Done() {
+				statuses = append(statuses, st)
+			}
+		}
+	})
+	resp := &admin.ListOperationsResponse{NextPageToken: next}
+	for _, st := range statuses {
+		resp.Operations = append(resp.Operations, operationMessage(st))
+	}
+	return resp, nil
+}
+
+func operationMessage(s core.Status) *admin.Operation {
+	op := &admin.Operation{
+		Name: s.Name, Action: s.Digest.String(), DigestFunction: s.Digest.Function().String(), InstanceName: s.Instance,
+		Invocation: s.Request.ToolInvocation, Target: s.Request.Target,
+		Mnemonic: s.Request.Mnemonic, Client: s.Client,
+		Queued: timestamppb.New(s.Queued), Worker: s.Worker, Attempts: int32(s.Attempts), Done: s.Done(),
+		SizeClass: s.Size.Class, SizeReason: s.Size.Reason,
+		WorkerAway: s.Away,
+	}
+	if s.Worker != "" {
+		op.Started = timestamppb.New(s.Started)
+	}
+	return op
+}
+
+// GetOperation implements admin.SchedulerServer. What an operation waits for names operations of others: those
+// are told who may observe.
+func (s operationsAdmin) GetOperation(ctx context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
+	observes, why := auth.Allowed(ctx, auth.Observe, ""), ""
+	var st core.Status
+	var ok bool
+	s.look(func(v *core.View) {
+		if st, ok = visible(ctx, v, req.GetName(), auth.Observe); ok && observes {
+			why = v.WaitsFor(req.GetName())
+		}
+	})
+	if !ok {
+		return nil, errUnknownOperation(req.GetName())
+	}
+	op := operationMessage(st)
+	op.WaitsFor = why
+	return op, nil
+}
+
+// KillOperations implements admin.SchedulerServer.
+func (s operationsAdmin) KillOperations(
+	ctx context.Context, req *admin.KillOperationsRequest,
+) (*admin.KillOperationsResponse, error) {
+	p, err := patternOf(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	reason := req.GetReason()
+	if reason == "" {
+		reason = "no reason was given"
+	}
+	var names []string
+	s.eachOperation(&p, func(op *core.Operation) { names = append(names, op.Name) })
+	slices.Sort(names)
+	killed := 0
+	for batch := range slices.Chunk(names, killBatch) {
+		if err := ctx.Err(); err != nil {
+			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
+		}
+		killed += s.feed(core.Kill{Names: batch, Reason: reason}).Killed
+	}
+	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
+}
 
 // eachOperation calls do, without the lock, with each operation that is not done and that p
 // matches; nil: with all. What comes or ends meanwhile may be left out.
-func (s *Server) eachOperation(p *core.Pattern, do func(*core.Operation)) {
+func (e operationsAdmin) eachOperation(p *core.Pattern, do func(*core.Operation)) {
 	seen := make([]core.Entry, 0, lookBatch)
 	match := func() {
-		for _, e := range seen {
-			if p == nil || p.Match(e.Attribute) {
-				do(e.Operation)
+		for _, entry := range seen {
+			if p == nil || p.Match(entry.Attribute) {
+				do(entry.Operation)
 			}
 		}
 		seen = seen[:0]
 	}
-	s.mu.Lock()
-	for e := range s.state.View().Entries() {
-		if seen = append(seen, e); len(seen) == lookBatch {
-			s.mu.Unlock()
+	e.mu.Lock()
+	for entry := range e.state.View().Entries() {
+		if seen = append(seen, entry); len(seen) == lookBatch {
+			e.mu.Unlock()
 			match()
-			s.mu.Lock()
+			e.mu.Lock()
 		}
 	}
-	s.mu.Unlock()
+	e.mu.Unlock()
 	match()
-}
-
-// A first keeps the first names after a token, in their order, of as many as one likes.
-type first struct {
-	token string
-	size  int
-	// names are those of the page, and one more if there is a next page.
-	names least.List[string]
-}
-
-func newFirst(token string, size int32) *first {
-	if size <= 0 || size > maxPage {
-		size = maxPage
-	}
-	return &first{token: token, size: int(size), names: least.Of(int(size)+1, strings.Compare)}
-}
-
-func (f *first) add(name string) {
-	if name > f.token {
-		f.names.Add(name)
-	}
-}
-
-// page returns them and the next token, which is empty if there are no more.
-func (f *first) page() (names []string, next string) {
-	names = f.names.Sorted()
-	if len(names) <= f.size {
-		return names, ""
-	}
-	return names[:f.size], names[f.size-1]
 }

@@ -24,7 +24,7 @@ func TestEachOperation(t *testing.T) {
 	}
 	submit := func(kind string, i int) {
 		name := fmt.Sprintf("operations/%s-%05d", kind, i)
-		if err := s.feed(core.Submit{Operation: &core.Operation{
+		if err := s.engine.feed(core.Submit{Operation: &core.Operation{
 			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
 			Request: core.Metadata{Target: kind},
 		}}).Err; err != nil {
@@ -39,10 +39,10 @@ func TestEachOperation(t *testing.T) {
 	}
 	seen, gone, come := map[string]int{}, 0, 0
 	p := must(pattern.Parse("target=*"))
-	s.eachOperation(&p, func(op *core.Operation) {
+	s.admin.eachOperation(&p, func(op *core.Operation) {
 		seen[op.Name]++
 		if gone < leave && len(seen)%2 == 0 {
-			s.feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
+			s.engine.feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
 			gone++
 		}
 		if come < leave {
@@ -64,7 +64,7 @@ func TestEachOperation(t *testing.T) {
 		}
 	}
 	none := must(pattern.Parse("target=other"))
-	s.eachOperation(&none, func(op *core.Operation) { t.Errorf("%s is listed", op.Name) })
+	s.admin.eachOperation(&none, func(op *core.Operation) { t.Errorf("%s is listed", op.Name) })
 }
 
 // TestFirst goes through names page by page, in whatever order they come.

@@ -170,7 +170,8 @@ func (l *liveOutputs) reports() map[*live.Report]struct{} {
 
 // outputsService is our own service for workers that show what commands print.
 type outputsService struct {
-	*Server
+	live    *liveOutputs
+	stopped <-chan struct{}
 	live.UnimplementedOutputsServer
 }
 

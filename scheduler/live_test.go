@@ -108,7 +108,7 @@ func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
 			if status.Code(err) != codes.NotFound {
 				t.Error(err)
 			}
-		case <-time.After(2 * f.server.config.ClientGrace):
+		case <-time.After(2 * f.server.requests.config.ClientGrace):
 			t.Error("it goes on after the operation was dropped")
 			f.stop()
 			<-ended

@@ -21,7 +21,6 @@ import (
 
 // Types of messages in an Any.
 const (
-	requestMetadataType   = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 	operationMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.ExecuteOperationMetadata"
 	executeResponseType   = "type.googleapis.com/build.bazel.remote.execution.v2.ExecuteResponse"
 )

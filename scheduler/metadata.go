@@ -13,6 +13,9 @@ import (
 // maxMetadataBytes bounds what is in it: each operation keeps it, and hands it on.
 const maxMetadataBytes = 64 << 10
 
+// requestMetadataType is that of a RequestMetadata in an Any.
+const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
+
 // decodeMetadata reads an encoded RequestMetadata (REv2), of which it copies nothing: each waiting operation has
 // one, and its stream has the header that it came in.
 func decodeMetadata(encoded string) (core.Metadata, error) {

@@ -3,10 +3,8 @@ package scheduler
 import (
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -15,7 +13,7 @@ import (
 // metrics are the scheduler's Prometheus metrics. What State knows is asked for when
 // they are scraped.
 type metrics struct {
-	server   *Server
+	engine   *engine
 	finished *prometheus.CounterVec
 	queued   waits
 	chosen   *prometheus.CounterVec
@@ -31,9 +29,9 @@ type metrics struct {
 // maxQueueMetrics bounds the queues that have metrics of their own.
 const maxQueueMetrics = 1000
 
-func newMetrics(r prometheus.Registerer, s *Server) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, e *engine) (*metrics, error) {
 	m := &metrics{
-		server: s,
+		engine: e,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_operations_total",
 			Help: "Operations finished, by outcome: cached, succeeded, failed (exit code), error, cancelled.",
@@ -102,9 +100,12 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.queued.seconds.Collect(c)
 	m.chosen.Collect(c)
 	m.lost.Collect(c)
-	n, queues, tally := m.server.gauges()
+	var n core.Counts
+	var queues []core.QueueView
+	var tally core.Tally
+	m.engine.look(func(v *core.View) { n, queues, tally = v.Counts(), v.QueueCounts(), v.Tally() })
 	m.collectQueues(c, queues)
-	for _, v := range m.server.Cohorts() {
+	for _, v := range cohorts(m.engine) {
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Capacity), v.Name, "capacity")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Used), v.Name, "used")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Minimums), v.Name, "guaranteed")
@@ -141,11 +142,6 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	} {
 		c <- prometheus.MustNewConstMetric(t.desc, prometheus.CounterValue, float64(t.value))
 	}
-}
-
-// start counts an action that is to start on a size class.
-func (m *metrics) start(class uint32) {
-	m.chosen.WithLabelValues(strconv.FormatUint(uint64(class), 10)).Inc()
 }
 
 func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []core.QueueView) {
@@ -212,43 +208,4 @@ func outcome(st *core.Status) string {
 		return "failed"
 	}
 	return "succeeded"
-}
-
-// finished counts and logs the end of one operation.
-func (s *Server) finished(st *core.Status) {
-	end := outcome(st)
-	s.metrics.finished.WithLabelValues(end).Inc()
-	s.endTrace(st, end)
-	fields := make([]zap.Field, 0, 12)
-	fields = append(fields, zap.String("operation", st.Name),
-		zap.String("action", st.Digest.String()), zap.String("outcome", end))
-	if st.Instance != "" {
-		fields = append(fields, zap.String("instance", st.Instance))
-	}
-	if st.Worker != "" {
-		s.neighbours.ran(st.Worker, st.Operation)
-		queued, ran := spans(st)
-		if st.Queue != nil {
-			s.metrics.queued.of(*st.Queue).Observe(queued.Seconds())
-		}
-		fields = append(fields, zap.String("worker", st.Worker), zap.Int("attempts", st.Attempts),
-			zap.Duration("queued", queued), zap.Duration("ran", ran))
-	}
-	if x := st.Response.GetResult().GetExitCode(); x != 0 {
-		fields = append(fields, zap.Int32("exit_code", x))
-	}
-	if e := st.Response.GetStatus(); e.GetCode() != 0 {
-		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String("error", e.GetMessage()))
-	}
-	if r := &st.Request; *r != (core.Metadata{}) {
-		fields = append(fields, zap.String("invocation", r.ToolInvocation),
-			zap.String("target", r.Target), zap.String("mnemonic", r.Mnemonic))
-	}
-	s.log.Info("operation finished", fields...)
-}
-
-// spans returns how long an operation waited and how long its last run took.
-// One that joined a run has not waited.
-func spans(s *core.Status) (queued, ran time.Duration) {
-	return max(s.Started.Sub(s.Queued), 0), s.Ended.Sub(s.Started)
 }

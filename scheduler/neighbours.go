@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -142,12 +141,4 @@ func cacheOf(ctx context.Context) string {
 		return ""
 	}
 	return values[0]
-}
-
-// introduce names neighbours in the answer to a call, whose worker is to run op.
-func (s *Server) introduce(ctx context.Context, worker string, op *core.Operation) {
-	if near := s.neighbours.of(worker, op); len(near) > 0 {
-		// It cannot fail but where nobody would have the header.
-		_ = grpc.SetHeader(ctx, metadata.MD{names.NeighbourHeader: near})
-	}
 }

@@ -2,43 +2,159 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
-// operationsService is the part of longrunning Operations that is of use:
-// GetOperation and CancelOperation. The rest is UNIMPLEMENTED.
-type operationsService struct {
-	*Server
-	longrunningpb.UnimplementedOperationsServer
+// operations are those of clients, with the streams that follow them. Errors of its methods are gRPC statuses.
+type operations struct {
+	*engine
+	// pages is ServerOptions.Pages.
+	pages string
 }
 
-// Operations returns what Register serves of longrunning Operations, for callers in this process.
-func (s *Server) Operations() longrunningpb.OperationsServer { return operationsService{Server: s} }
+// operationStream is what Execute and WaitExecution send to.
+type operationStream interface {
+	Send(*longrunningpb.Operation) error
+	Context() context.Context
+}
 
-// GetOperation returns an operation's present state.
-func (s operationsService) GetOperation(
-	ctx context.Context, req *longrunningpb.GetOperationRequest,
-) (*longrunningpb.Operation, error) {
-	s.mu.Lock()
-	st, ok := s.operationLocked(ctx, req.GetName(), auth.Observe)
-	s.mu.Unlock()
-	if !ok {
-		return nil, errUnknownOperation(req.GetName())
+// submit has an operation queued, which the caller follows from then on.
+func (o *operations) submit(op *core.Operation) (box *mailbox, err error) {
+	box = newMailbox()
+	if !o.accept(func(now time.Time) (out core.Out) {
+		out = o.feedLocked(now, core.Submit{Operation: op})
+		if err = out.Err; err == nil {
+			o.streams.add(op.Name, box)
+		}
+		return out
+	}) {
+		return nil, errStopped()
 	}
-	return longrunning(&st)
+	if errors.Is(err, core.ErrQueueFull) || errors.Is(err, core.ErrClientFull) {
+		return nil, retryLater(codes.ResourceExhausted, err, queueFullRetry)
+	} else if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return box, nil
 }
 
-// operationLocked returns the state of an operation that belongs to who calls (auth.Owns), or that another
+// attach has the caller wait for an operation of his, and follow it.
+func (o *operations) attach(ctx context.Context, name string) (box *mailbox, err error) {
+	box = newMailbox()
+	if !o.accept(func(now time.Time) core.Out {
+		if _, known := visible(ctx, o.state.View(), name, auth.Observe); !known {
+			err = errUnknownOperation(name)
+		} else {
+			err = o.streams.crowded(name)
+		}
+		if err != nil {
+			return o.feedLocked(now, core.Tick{})
+		}
+		out := o.feedLocked(now, core.Attach{Name: name})
+		if out.Err != nil {
+			err = errUnknownOperation(name)
+			return out
+		}
+		st, _ := o.state.View().Operation(name)
+		o.streams.add(name, box)
+		box.put(&st)
+		return out
+	}) {
+		return nil, errStopped()
+	}
+	return box, err
+}
+
+// watch has the caller follow an operation without waiting for it, until done is called.
+func (o *operations) watch(ctx context.Context, name string) (st core.Status, box *mailbox, done func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	st, known := visible(ctx, o.state.View(), name, auth.Observe)
+	if !known || st.Done() {
+		return st, nil, nil, status.Errorf(codes.NotFound, "operation %q is not known, or has ended: its output is in its result", name)
+	}
+	if err := o.streams.crowded(name); err != nil {
+		return st, nil, nil, err
+	}
+	box = newMailbox()
+	o.streams.add(name, box)
+	if o.isStopped() {
+		box.close()
+	}
+	return st, box, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.streams.remove(name, box)
+	}, nil
+}
+
+// follow sends the states of an operation until it is done. The caller has
+// submitted or attached to it, which follow undoes.
+func (o *operations) follow(stream operationStream, name string, box *mailbox) error {
+	defer o.step(func(now time.Time) core.Out {
+		o.streams.remove(name, box)
+		return o.feedLocked(now, core.Detach{Name: name})
+	})
+	for {
+		select {
+		case <-box.full:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+		st, open := box.take()
+		switch {
+		case st == nil && open:
+			continue
+		case st == nil:
+			return errStopped()
+		}
+		if st.Stage == repb.ExecutionStage_UNKNOWN {
+			return errUnknownOperation(name)
+		}
+		m, err := longrunning(o.withPage(st))
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(m); err != nil || st.Done() {
+			return err
+		}
+	}
+}
+
+// withPage returns st, with the link to its page in the message of a failure.
+func (o *operations) withPage(st *core.Status) *core.Status {
+	failed := st.Response.GetStatus().GetCode() != 0 || st.Response.GetResult().GetExitCode() != 0
+	if !st.Done() || !failed || o.pages == "" {
+		return st
+	}
+	linked, r := *st, st.Response // others have them too
+	linked.Response = &repb.ExecuteResponse{
+		Result: r.GetResult(), CachedResult: r.GetCachedResult(), Status: r.GetStatus(), ServerLogs: r.GetServerLogs(),
+		Message: strings.TrimSpace(r.GetMessage() + "\nSee " + o.pages + st.Name),
+	}
+	return &linked
+}
+
+func errUnknownOperation(name string) error {
+	return status.Errorf(codes.NotFound, "operation %q is not known, or no longer", name)
+}
+
+// visible returns the state of an operation that belongs to who calls (auth.Owns), or that another
 // right lets him see. To all others it is as one that there is not, so that nobody learns of
 // an operation by its name.
-func (s *Server) operationLocked(ctx context.Context, name string, or auth.Right) (st core.Status, known bool) {
-	st, known = s.state.View().Operation(name)
+func visible(ctx context.Context, v *core.View, name string, or auth.Right) (st core.Status, known bool) {
+	st, known = v.Operation(name)
 	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {
 		return core.Status{}, false
 	}
@@ -61,6 +177,26 @@ func ownedBy(ctx context.Context) func(*core.Operation) bool {
 	}
 }
 
+// operationsService is the part of longrunning Operations that is of use:
+// GetOperation and CancelOperation. The rest is UNIMPLEMENTED.
+type operationsService struct {
+	*engine
+	longrunningpb.UnimplementedOperationsServer
+}
+
+// GetOperation returns an operation's present state.
+func (s operationsService) GetOperation(
+	ctx context.Context, req *longrunningpb.GetOperationRequest,
+) (*longrunningpb.Operation, error) {
+	var st core.Status
+	var ok bool
+	s.look(func(v *core.View) { st, ok = visible(ctx, v, req.GetName(), auth.Observe) })
+	if !ok {
+		return nil, errUnknownOperation(req.GetName())
+	}
+	return longrunning(&st)
+}
+
 // CancelOperation ends an operation for all who wait for it. Others that share
 // its run do not notice.
 func (s operationsService) CancelOperation(
@@ -68,7 +204,7 @@ func (s operationsService) CancelOperation(
 ) (*emptypb.Empty, error) {
 	var known bool
 	s.step(func(now time.Time) core.Out {
-		if _, known = s.operationLocked(ctx, req.GetName(), auth.Administer); !known {
+		if _, known = visible(ctx, s.state.View(), req.GetName(), auth.Administer); !known {
 			return s.feedLocked(now, core.Tick{})
 		}
 		return s.feedLocked(now, core.Cancel{Name: req.GetName()})

@@ -13,8 +13,11 @@ import (
 const maxPlatforms = 1000
 
 // platforms shares what is equal, as most operations and workers have one of a few
-// platforms. The zero value is empty.
+// platforms. Zero is ready for use.
 type platforms struct {
+	// ignored is Config.ActionProperties.
+	ignored []string
+
 	mu    sync.Mutex
 	known map[string]sharedPlatform // guarded by mu; by Key
 }
@@ -48,10 +51,8 @@ func (p *platforms) of(m *repb.Platform) (core.Platform, *repb.Platform) {
 }
 
 // matched is the part of m that decides where an action runs; m itself if that is all.
-func (s *Server) matched(m *repb.Platform) *repb.Platform {
-	ignored := func(p *repb.Platform_Property) bool {
-		return slices.Contains(s.config.ActionProperties, p.GetName())
-	}
+func (p *platforms) matched(m *repb.Platform) *repb.Platform {
+	ignored := func(x *repb.Platform_Property) bool { return slices.Contains(p.ignored, x.GetName()) }
 	if !slices.ContainsFunc(m.GetProperties(), ignored) {
 		return m
 	}

@@ -17,7 +17,7 @@ func TestActionPropertiesAreNotMatched(t *testing.T) {
 		}
 		return p
 	}
-	s := &Server{config: core.Config{ActionProperties: []string{"network", "tool"}}}
+	s := &platforms{ignored: []string{"network", "tool"}}
 	asked := platform("arch", "arm", "network", "off", "tool", "x")
 	if got, want := core.NewPlatform(s.matched(asked)).String(), "{arch=arm}"; got != want {
 		t.Errorf("matched %s, want %s", got, want)
@@ -29,7 +29,7 @@ func TestActionPropertiesAreNotMatched(t *testing.T) {
 	if s.matched(plain) != plain || s.matched(nil) != nil {
 		t.Error("a platform of which all counts was copied")
 	}
-	if got := core.NewPlatform((&Server{}).matched(asked)); len(got.Proto().GetProperties()) != 3 {
+	if got := core.NewPlatform((&platforms{}).matched(asked)); len(got.Proto().GetProperties()) != 3 {
 		t.Errorf("without ActionProperties: %s", got)
 	}
 }

@@ -2,12 +2,15 @@ package scheduler
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -27,9 +30,33 @@ const maxTraceBytes = 4 << 10
 // traceKeys are the W3C trace context headers.
 var traceKeys = [...]string{"traceparent", "tracestate"}
 
+// Storage is what a Server needs of the storage; a Client of cas/client has it. What is
+// not there is an error for which errors.Is(err, digest.ErrNotFound) holds.
+type Storage interface {
+	Read(ctx context.Context, d digest.Digest) ([]byte, error)
+	GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error)
+}
+
+// requests make operations of what clients ask for.
+type requests struct {
+	config core.Config
+	// storage, missingInputs and rand are those of ServerOptions.
+	storage       func(instance string, fn digest.Function) Storage
+	missingInputs func(context.Context, string, digest.Function, *repb.Action) ([]digest.Digest, error)
+	rand          io.Reader
+	// claims are the names of those that levels ask for.
+	claims    []string
+	platforms *platforms
+}
+
+// storageOf returns the storage that an operation's action is in.
+func (s *requests) storageOf(op *core.Operation) Storage {
+	return s.storage(op.Instance, op.Digest.Function())
+}
+
 // newOperation makes an operation of what a request itself says; the action is
 // still to be loaded. Its errors are gRPC statuses.
-func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*core.Operation, error) {
+func (s *requests) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*core.Operation, error) {
 	if err := instance.Check(req.GetInstanceName()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
 	}
@@ -58,8 +85,27 @@ func (s *Server) newOperation(ctx context.Context, req *repb.ExecuteRequest) (*c
 	return op, nil
 }
 
+// newName returns a name for an operation: a random UUID, so that nobody can
+// guess what others have running.
+func (s *requests) newName() (string, error) {
+	var u [16]byte
+	if _, err := io.ReadFull(s.rand, u[:]); err != nil {
+		return "", fmt.Errorf("name an operation: %w", err)
+	}
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	var room [len("operations/00000000-0000-0000-0000-000000000000")]byte
+	name := append(room[:0], "operations/"...)
+	for i, part := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
+		if i > 0 {
+			name = append(name, '-')
+		}
+		name = hex.AppendEncode(name, part)
+	}
+	return string(name), nil
+}
+
 // claimsOf returns those claims of a caller of which levels make branches.
-func (s *Server) claimsOf(who *auth.Identity) map[string]string {
+func (s *requests) claimsOf(who *auth.Identity) map[string]string {
 	if len(s.claims) == 0 {
 		return nil
 	}
@@ -101,7 +147,7 @@ func carry(ctx context.Context, op *core.Operation) error {
 // else the worker is the first to look into the command. Its errors are gRPC
 // statuses: FAILED_PRECONDITION if one is not there, INVALID_ARGUMENT if one makes
 // no sense.
-func (s *Server) load(ctx context.Context, storage Storage, op *core.Operation) error {
+func (s *requests) load(ctx context.Context, storage Storage, op *core.Operation) error {
 	action := &repb.Action{}
 	if err := read(ctx, storage, "action", op.Digest, action); err != nil {
 		return err
@@ -137,7 +183,7 @@ func (s *Server) load(ctx context.Context, storage Storage, op *core.Operation) 
 	if n := len(platform.GetProperties()); n > maxProperties {
 		return status.Errorf(codes.InvalidArgument, "action %s: platform has %d properties, at most %d are taken", op.Digest, n, maxProperties)
 	}
-	matched := s.matched(platform)
+	matched := s.platforms.matched(platform)
 	op.Platform, platform = s.platforms.of(matched)
 	if matched != nil && matched == action.GetPlatform() {
 		action.Platform = platform // one for all
@@ -148,7 +194,7 @@ func (s *Server) load(ctx context.Context, storage Storage, op *core.Operation) 
 
 // limit sets how long an action may run: what it asks for or, if that is nothing, the
 // default. What is more than the maximum is cut, which the client is told with the result.
-func (s *Server) limit(op *core.Operation, action *repb.Action) error {
+func (s *requests) limit(op *core.Operation, action *repb.Action) error {
 	asked := action.GetTimeout()
 	if asked != nil {
 		if err := asked.CheckValid(); err != nil {
@@ -201,3 +247,28 @@ func read(ctx context.Context, storage Storage, what string, d digest.Digest, m 
 
 // maxProperties bounds platforms, each of which is compared with those of workers.
 const maxProperties = 128
+
+// maxMissing bounds the blobs that a client is told of at a time.
+const maxMissing = 10_000
+
+// checkInputs fails unless the instance name of op has all inputs of its action, where that is not left to workers. The
+// error is a gRPC status: FAILED_PRECONDITION with what is missing, so that the client uploads it.
+func (s *requests) checkInputs(ctx context.Context, op *core.Operation, action *repb.Action) error {
+	if s.missingInputs == nil {
+		return nil
+	}
+	missing, err := s.missingInputs(ctx, op.Instance, op.Digest.Function(), action)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	st := status.Newf(codes.FailedPrecondition, "the storage lacks %d inputs of action %s, the first is %s", len(missing), op.Digest, missing[0])
+	told := &errdetails.PreconditionFailure{}
+	for _, d := range missing[:min(len(missing), maxMissing)] {
+		told.Violations = append(told.Violations, &errdetails.PreconditionFailure_Violation{Type: "MISSING", Subject: d.BlobName()})
+	}
+	detailed, err := st.WithDetails(told)
+	if err != nil {
+		return st.Err()
+	}
+	return detailed.Err()
+}

@@ -3,10 +3,10 @@ package scheduler
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -28,13 +27,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
-
-// Storage is what a Server needs of the storage; a Client of cas/client has it. What is
-// not there is an error for which errors.Is(err, digest.ErrNotFound) holds.
-type Storage interface {
-	Read(ctx context.Context, d digest.Digest) ([]byte, error)
-	GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error)
-}
 
 // ServerOptions configure a Server. Storage is required.
 type ServerOptions struct {
@@ -92,43 +84,23 @@ type ServerOptions struct {
 }
 
 // A Server serves a State over gRPC. It answers calls from the moment it is
-// registered; Run must be running for time to pass.
+// registered; Run must be running for time to pass. It only joins its parts, each of which has a job.
 type Server struct {
 	options ServerOptions
-	config  core.Config
 	log     *zap.Logger
-	metrics *metrics
-
-	// stopped is closed when Run returns.
-	stopped chan struct{}
-	// alarm has a value when State's next tick has come before the one that Run waits for.
-	alarm chan struct{}
-	// lessons wait to be written by Run.
-	lessons chan *sizeclass.Lesson
+	engine  *engine
 	// connections counts those that were ever made, to name them.
 	connections atomic.Uint64
-	// keeping is held while drains are kept, keepingQuotas while a quota is changed and kept.
-	keeping, keepingQuotas sync.Mutex
 
-	// claims are the names of those that levels ask for.
-	claims []string
-
-	platforms platforms
-	tools     tools
-	live      liveOutputs
-	lost      lostWorkers
-	// neighbours are told workers with their actions.
-	neighbours neighbours
-
-	mu    sync.Mutex
-	state *core.State
-	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
-	tick, awaited time.Time
-	// streams are those who follow an operation; held are the calls of Synchronize that
-	// wait, each with room for its one reply.
-	streams map[string]followers
-	held    map[uint64]chan core.Reply
-	calls   uint64
+	requests  *requests
+	learning  *learning
+	endings   *endings
+	live      *liveOutputs
+	quotas    *quotas
+	follows   *operations
+	execution executionService
+	queue     queueService
+	admin     adminService
 }
 
 // NewServer returns a Server, or an error that names the option that is wrong.
@@ -149,53 +121,92 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
-	s := &Server{
-		options: o,
-		config:  state.Config(),
-		log:     o.Logger,
-		stopped: make(chan struct{}),
-		alarm:   make(chan struct{}, 1),
-		lessons: make(chan *sizeclass.Lesson, maxLessons),
-		claims:  o.Config.Claims(),
-		state:   state,
-		streams: map[string]followers{},
-		held:    map[uint64]chan core.Reply{},
-	}
-	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
+	s := &Server{options: o, log: o.Logger, engine: newEngine(state, o.Journal)}
+	m, err := newMetrics(o.Metrics, s.engine)
+	if err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
 	}
+	s.join(m, state.Config())
 	return s, s.begin()
+}
+
+// join makes the parts.
+func (s *Server) join(m *metrics, c core.Config) {
+	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
+	near, lost := &neighbours{}, &lostWorkers{}
+	s.live = &liveOutputs{}
+	s.follows = &operations{engine: e, pages: o.Pages}
+	s.requests = &requests{
+		config: c, storage: o.Storage, missingInputs: o.MissingInputs, rand: o.Rand, claims: c.Claims(),
+		platforms: &platforms{ignored: c.ActionProperties},
+	}
+	s.learning = &learning{engine: e, sizes: o.Sizes, chosen: m.chosen, log: s.log, waiting: make(chan *sizeclass.Lesson, maxLessons)}
+	s.endings = &endings{log: s.log, metrics: m, tracing: spans, neighbours: near, lost: lost}
+	s.quotas = &quotas{engine: e, log: s.log, keep: o.KeepQuota, load: o.LoadQuotas}
+	s.execution = executionService{
+		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
+	}
+	s.queue = queueService{engine: e, platforms: s.requests.platforms, neighbours: near, term: o.Term, grant: o.Grant}
+	s.admin = adminService{
+		workersAdmin: &workersAdmin{engine: e, live: s.live, lost: lost, keep: o.KeepDrains},
+		queuesAdmin:  queuesAdmin{e, lost}, operationsAdmin: operationsAdmin{e}, quotas: s.quotas,
+		sizesAdmin: sizesAdmin{s.requests, s.learning}, storesAdmin: storesAdmin{o.OwnStore, s.live},
+	}
+	e.concluded = func(out core.Out) {
+		s.learning.learn(out.Ended)
+		s.endings.conclude(out)
+	}
 }
 
 // begin tells the State what is known from before.
 func (s *Server) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
 	for _, p := range s.options.Drains {
-		if err := s.feedLocked(time.Now(), core.Drain{Pattern: p}).Err; err != nil {
+		if err := s.engine.feedLocked(time.Now(), core.Drain{Pattern: p}).Err; err != nil {
 			return fmt.Errorf("scheduler: %w", err)
 		}
 	}
 	for _, q := range s.options.Quotas {
-		if err := s.feedLocked(time.Now(), core.PutQuota{QuotaRecord: q}).Err; err != nil {
+		if err := s.engine.feedLocked(time.Now(), core.PutQuota{QuotaRecord: q}).Err; err != nil {
 			s.log.Warn("quota is not in force", zap.Error(err))
 		}
 	}
 	for _, h := range s.options.Held {
-		s.feedLocked(time.Now(), core.Restore{Held: h})
+		s.engine.feedLocked(time.Now(), core.Restore{Held: h})
 	}
 	return nil
 }
 
 // Register adds all services of the scheduler to a gRPC server.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
-	repb.RegisterExecutionServer(g, executionService{s})
-	repb.RegisterCapabilitiesServer(g, capabilitiesService{s})
+	repb.RegisterExecutionServer(g, s.execution)
+	repb.RegisterCapabilitiesServer(g, capabilitiesService{s.options.CacheCapabilities})
 	longrunningpb.RegisterOperationsServer(g, s.Operations())
-	remoteworker.RegisterOperationQueueServer(g, queueService{Server: s})
+	remoteworker.RegisterOperationQueueServer(g, s.queue)
 	admin.RegisterSchedulerServer(g, s.Admin())
-	live.RegisterOutputsServer(g, outputsService{Server: s})
+	live.RegisterOutputsServer(g, outputsService{live: s.live, stopped: s.engine.stopped})
 }
+
+// Admin returns what Register serves operators, for callers in this process.
+func (s *Server) Admin() admin.SchedulerServer { return s.admin }
+
+// Operations returns what Register serves of longrunning Operations, for callers in this process.
+func (s *Server) Operations() longrunningpb.OperationsServer {
+	return operationsService{engine: s.engine}
+}
+
+// ByteStream returns next so changed that what commands print can be read while
+// they run, under the names in the metadata of their operations. All else is
+// next's.
+func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStreamServer {
+	return streamService{next, s.follows, s.live}
+}
+
+// Watch returns l so changed that the Server knows the connections of its workers
+// and clients. It learns from it at once when a worker is gone, and counts the
+// operations of each client. Give it to the gRPC server in place of l.
+func (s *Server) Watch(l net.Listener) net.Listener { return &listener{l, s.engine, &s.connections} }
 
 // Run lets time pass until ctx is cancelled, and returns nil. From then on every
 // call that waits, and every new one, is answered with UNAVAILABLE: clients
@@ -205,197 +216,23 @@ func (s *Server) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if s.options.Sizes != nil {
-		beside.Go(func() { s.writeLessons(ctx) })
+		beside.Go(func() { s.learning.write(ctx) })
 	}
-	if len(s.config.Quotas.Cohorts) > 0 {
-		beside.Go(func() { s.watchPromises(ctx) })
+	if len(s.requests.config.Quotas.Cohorts) > 0 {
+		beside.Go(func() { s.quotas.watchPromises(ctx) })
 		if s.options.LoadQuotas != nil {
-			beside.Go(func() { s.followQuotas(ctx) })
+			beside.Go(func() { s.quotas.follow(ctx) })
 		}
 	}
 	if s.options.Index != nil {
-		beside.Go(func() { s.keepIndex(ctx) })
+		beside.Go(func() { s.options.Index.keep(ctx, s.engine) })
 	}
-	defer s.stop()
-	defer s.step(func(now time.Time) core.Out {
-		out := s.feedLocked(now, core.Tick{})
-		s.options.Journal.End(now, s.state)
-		return out
-	})
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-			s.feed(core.Tick{})
-		case <-s.alarm:
-		}
-		s.mu.Lock()
-		next := s.tick
-		s.awaited = next
-		s.mu.Unlock()
-		if next.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(next))
-		}
-	}
+	s.engine.run(ctx)
+	return nil
 }
 
 // Counts returns the present sizes of the queues.
-func (s *Server) Counts() core.Counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.View().Counts()
-}
-
-// gauges is Counts, and for each queue, and what has happened.
-func (s *Server) gauges() (core.Counts, []core.QueueView, core.Tally) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.View().Counts(), s.state.View().QueueCounts(), s.state.View().Tally()
-}
-
-// errStopped is what calls get when the scheduler ends.
-func errStopped() error {
-	return status.Error(codes.Unavailable, "the scheduler is shutting down")
-}
-
-func (s *Server) isStopped() bool {
-	select {
-	case <-s.stopped:
-		return true
-	default:
-		return false
-	}
-}
-
-// A delivery is one Out with the addresses filled in.
-type delivery struct {
-	out core.Out
-	// calls are where out.Replies go, in their order; nil where nobody waits any more.
-	calls []chan core.Reply
-}
-
-// feed tells the state of one event and then does what it says.
-func (s *Server) feed(e core.Event) (out core.Out) {
-	s.step(func(now time.Time) core.Out {
-		out = s.feedLocked(now, e)
-		return out
-	})
-	return out
-}
-
-// feedLocked tells the state, and the journal, of one event. The caller does what it says.
-func (s *Server) feedLocked(now time.Time, e core.Event) core.Out {
-	s.options.Journal.Event(now, e)
-	out := s.state.Step(now, e)
-	s.options.Journal.Answer(out)
-	return out
-}
-
-// step has an event happen under the lock and then, without the lock, does what the state says.
-func (s *Server) step(event func(now time.Time) core.Out) {
-	s.mu.Lock()
-	d := s.deliverLocked(event(time.Now()))
-	// To be called too early does no harm, and costs less than to wake Run at each event.
-	early := !s.tick.IsZero() && (s.awaited.IsZero() || s.tick.Before(s.awaited))
-	s.mu.Unlock()
-
-	if early {
-		select {
-		case s.alarm <- struct{}{}:
-		default:
-		}
-	}
-	s.learn(d.out.Ended)
-	for i, c := range d.calls {
-		if c != nil {
-			c <- d.out.Replies[i]
-		}
-	}
-	for i := range d.out.Notices {
-		if st := &d.out.Notices[i]; st.Done() {
-			s.finished(st)
-		}
-	}
-	for _, gone := range d.out.Departures {
-		s.departed(gone)
-	}
-}
-
-// accept is step for an event that begins something. False: the Server has stopped, and nothing was done.
-func (s *Server) accept(event func(now time.Time) core.Out) (accepted bool) {
-	s.step(func(now time.Time) core.Out {
-		if s.isStopped() {
-			return core.Out{NextTick: s.tick}
-		}
-		accepted = true
-		return event(now)
-	})
-	return accepted
-}
-
-// deliverLocked tells those who follow operations, and finds out whose calls are answered.
-func (s *Server) deliverLocked(out core.Out) delivery {
-	d := delivery{out: out}
-	s.tick = out.NextTick
-	for _, r := range out.Replies {
-		d.calls = append(d.calls, s.held[r.Call])
-		delete(s.held, r.Call)
-	}
-	for i := range out.Notices {
-		notice := &out.Notices[i]
-		for m := s.streams[notice.Name].first; m != nil; m = m.next {
-			m.put(notice)
-		}
-	}
-	return d
-}
-
-// stop answers all who wait. From then on nothing is accepted: a result of which a worker was told that
-// it may forget it has been delivered.
-func (s *Server) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.stopped)
-	for _, f := range s.streams {
-		for m := f.first; m != nil; m = m.next {
-			m.close()
-		}
-	}
-}
-
-// newName returns a name for an operation: a random UUID, so that nobody can
-// guess what others have running.
-func (s *Server) newName() (string, error) {
-	var u [16]byte
-	if _, err := io.ReadFull(s.options.Rand, u[:]); err != nil {
-		return "", fmt.Errorf("name an operation: %w", err)
-	}
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	var room [len("operations/00000000-0000-0000-0000-000000000000")]byte
-	name := append(room[:0], "operations/"...)
-	for i, part := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
-		if i > 0 {
-			name = append(name, '-')
-		}
-		name = hex.AppendEncode(name, part)
-	}
-	return string(name), nil
-}
-
-// departed logs the end of a worker.
-func (s *Server) departed(d core.Departure) {
-	s.neighbours.serves(d.Worker, "")
-	if d.Drained {
-		s.log.Debug("worker has left", zap.String("worker", d.Worker))
-		return
-	}
-	s.metrics.lost.Inc()
-	s.lost.add(time.Now(), d)
-	s.log.Warn("worker lost: it has not called in time",
-		zap.String("worker", d.Worker), zap.String("action", d.Action))
+func (s *Server) Counts() (c core.Counts) {
+	s.engine.look(func(v *core.View) { c = v.Counts() })
+	return c
 }

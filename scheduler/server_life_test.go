@@ -402,7 +402,7 @@ func TestOperationNames(t *testing.T) {
 	uuid := regexp.MustCompile(`^operations/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	seen := map[string]bool{}
 	for range 100 {
-		name, err := s.newName()
+		name, err := s.requests.newName()
 		if err != nil || !uuid.MatchString(name) || seen[name] {
 			t.Fatalf("named an operation %q (seen: %v), %v", name, seen[name], err)
 		}

@@ -159,11 +159,11 @@ func TestSizeClassesAreLearned(t *testing.T) {
 					t.Errorf("%s: placement %v", name, on.last)
 				}
 				next := &core.Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
-				storage := f.server.options.Storage("", digest.SHA256)
-				if err := f.server.load(t.Context(), storage, next); err != nil {
+				storage := f.server.requests.storageOf(next)
+				if err := f.server.requests.load(t.Context(), storage, next); err != nil {
 					t.Error(err)
 				}
-				if f.server.choose(t.Context(), storage, next); next.Expected <= 0 || next.Expected != next.Size.Expected {
+				if f.server.learning.choose(t.Context(), storage, next); next.Expected <= 0 || next.Expected != next.Size.Expected {
 					t.Errorf("%s: the next one is expected to take %s, on its class %s", name, next.Expected, next.Size.Expected)
 				}
 				f.stop()

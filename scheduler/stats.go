@@ -16,11 +16,17 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
+// sizesAdmin shows what is known of size classes.
+type sizesAdmin struct {
+	requests *requests
+	learning *learning
+}
+
 // GetSizes implements admin.SchedulerServer.
-func (s adminService) GetSizes(
+func (s sizesAdmin) GetSizes(
 	ctx context.Context, req *admin.GetSizesRequest,
 ) (*admin.GetSizesResponse, error) {
-	if s.options.Sizes == nil {
+	if s.learning.sizes == nil {
 		return nil, status.Error(codes.FailedPrecondition, "this scheduler does not learn size classes")
 	}
 	fn, err := digest.FunctionFromProto(req.GetDigestFunction())
@@ -36,20 +42,20 @@ func (s adminService) GetSizes(
 		if op.Digest, err = digest.FromProto(fn, req.GetActionDigest()); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
-		storage := s.options.Storage(op.Instance, fn)
-		if err := s.load(ctx, storage, op); err != nil {
+		storage := s.requests.storageOf(op)
+		if err := s.requests.load(ctx, storage, op); err != nil {
 			return nil, err
 		}
-		s.learnTool(ctx, storage, op)
+		s.learning.learnTool(ctx, storage, op)
 		reduced = digest.OfReduced(fn, op.Action)
 	} else {
 		if reduced, err = digest.FromProto(fn, req.GetReducedActionDigest()); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
 		}
-		op.Digest, op.Action = reduced, &repb.Action{Timeout: durationpb.New(s.config.ExecutionTimeout)}
+		op.Digest, op.Action = reduced, &repb.Action{Timeout: durationpb.New(s.requests.config.ExecutionTimeout)}
 	}
-	selector := s.options.Sizes.Analyze(ctx, similar(op, reduced))
-	sizes, choice := selector.Assess(conditions(s.classes(op, req.GetReducedActionDigest() != nil)))
+	selector := s.learning.sizes.Analyze(ctx, similar(op, reduced))
+	sizes, choice := selector.Assess(conditions(s.learning.classes(op, req.GetReducedActionDigest() != nil)))
 	resp := &admin.GetSizesResponse{
 		ReducedActionDigest: reduced.Proto(), SizeClass: choice.Class, Timeout: known(choice.Timeout), Reason: choice.Reason,
 	}
@@ -63,16 +69,6 @@ func (s adminService) GetSizes(
 		resp.Sizes = append(resp.Sizes, sizeStats(a))
 	}
 	return resp, nil
-}
-
-// classes are those on which an operation could run, on whatever platform if that is not known.
-func (s *Server) classes(op *core.Operation, anyPlatform bool) []sizeclass.Class {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if anyPlatform {
-		return sizesOf(s.state.View().AllSizeClasses(op.Instance))
-	}
-	return sizesOf(s.state.View().SizeClasses(op))
 }
 
 func sizeStats(a sizeclass.Assessment) *admin.SizeStats {

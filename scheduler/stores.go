@@ -13,11 +13,18 @@ import (
 // maxStores bounds the stores of one answer.
 const maxStores = 10_000
 
+// storesAdmin shows the stores of the farm.
+type storesAdmin struct {
+	// own is ServerOptions.OwnStore.
+	own  func() *admin.Store
+	live *liveOutputs
+}
+
 // ListStores implements admin.SchedulerServer.
-func (s adminService) ListStores(_ context.Context, req *admin.ListStoresRequest) (*admin.ListStoresResponse, error) {
+func (s storesAdmin) ListStores(_ context.Context, req *admin.ListStoresRequest) (*admin.ListStoresResponse, error) {
 	resp := &admin.ListStoresResponse{}
-	if s.options.OwnStore != nil {
-		resp.Stores = append(resp.Stores, s.options.OwnStore())
+	if s.own != nil {
+		resp.Stores = append(resp.Stores, s.own())
 	}
 	if req.GetOwn() {
 		return resp, nil

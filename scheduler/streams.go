@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -22,16 +21,11 @@ const (
 	lastWords = time.Second
 )
 
-// ByteStream returns next so changed that what commands print can be read while
-// they run, under the names in the metadata of their operations. All else is
-// next's.
-func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStreamServer {
-	return streamService{next, s}
-}
-
+// A streamService adds to a ByteStream what commands print while they run.
 type streamService struct {
 	bytestream.ByteStreamServer
-	server *Server
+	operations *operations
+	live       *liveOutputs
 }
 
 // Read waits until the operation runs and ends when its command has. If the action
@@ -46,37 +40,22 @@ func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteS
 	if req.GetReadOffset() < 0 || req.GetReadLimit() != 0 {
 		return status.Error(codes.InvalidArgument, "a stream of output is read from an offset that is not negative, without limit")
 	}
-	server := s.server
-	box := newMailbox()
-	server.mu.Lock()
-	st, known := server.operationLocked(stream.Context(), name, auth.Observe)
-	err := server.crowdedLocked(name)
-	if known && !st.Done() && err == nil {
-		server.followLocked(name, box)
-	}
-	server.mu.Unlock()
-	if !known || st.Done() {
-		return status.Errorf(codes.NotFound, "operation %q is not known, or has ended: its output is in its result", name)
-	}
+	st, box, done, err := s.operations.watch(stream.Context(), name)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		server.mu.Lock()
-		defer server.mu.Unlock()
-		server.unfollowLocked(name, box)
-	}()
+	defer done()
 	v := &view{
-		Server: server, send: stream.Send,
+		live: s.live, send: stream.Send,
 		watch: &live.Watch{Action: st.Digest.String(), Stderr: stderr, Offset: req.GetReadOffset()},
 	}
-	defer func() { server.live.close(v.reader) }()
+	defer func() { s.live.close(v.reader) }()
 	return v.run(stream.Context(), &st, box)
 }
 
 // A view is one Read of a stream of output.
 type view struct {
-	*Server
+	live   *liveOutputs
 	send   func(*bytestream.ReadResponse) error
 	watch  *live.Watch // with the present offset
 	reader *reader     // nil: no worker was asked

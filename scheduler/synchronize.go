@@ -21,7 +21,12 @@ import (
 
 // queueService is Buildbarn's OperationQueue.
 type queueService struct {
-	*Server
+	*engine
+	platforms  *platforms
+	neighbours *neighbours
+	// term and grant are those of ServerOptions.
+	term  uint64
+	grant func(instance string, action digest.Digest) string
 	remoteworker.UnimplementedOperationQueueServer
 }
 
@@ -36,9 +41,9 @@ func (s queueService) Synchronize(
 	if s.isStopped() {
 		return nil, errStopped()
 	}
-	if s.options.Term != 0 {
+	if s.term != 0 {
 		// It cannot fail but where nobody would have the header.
-		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.options.Term, 10)))
+		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.term, 10)))
 	}
 	if c := connectionOf(ctx); c != nil {
 		report.Connection = c.id
@@ -46,9 +51,7 @@ func (s queueService) Synchronize(
 	s.neighbours.serves(report.Worker, cacheOf(ctx))
 	answer := make(chan core.Reply, 1)
 	if !s.accept(func(now time.Time) core.Out {
-		s.calls++
-		report.Call = s.calls
-		s.held[report.Call] = answer
+		report.Call = s.calls.hold(answer)
 		return s.feedLocked(now, &report)
 	}) {
 		return nil, errStopped()
@@ -69,14 +72,14 @@ func (s queueService) Synchronize(
 	// A reply that is under way now is lost; State finds out from the worker's
 	// next call, or from its silence.
 	s.step(func(now time.Time) core.Out {
-		delete(s.held, report.Call)
+		s.calls.drop(report.Call)
 		return s.feedLocked(now, core.Hangup{Worker: report.Worker, Call: report.Call})
 	})
 	return nil, err
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.
-func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (core.Report, error) {
+func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (core.Report, error) {
 	if len(req.GetWorkerId()) == 0 {
 		return core.Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
 	}
@@ -90,7 +93,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (core.Report,
 		SizeClass:  req.GetSizeClass(),
 		PreferIdle: req.GetPreferBeingIdle(),
 	}
-	r.Platform, _ = s.platforms.of(s.matched(req.GetPlatform()))
+	r.Platform, _ = s.platforms.of(s.platforms.matched(req.GetPlatform()))
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
 		r.Doing = core.Idle
@@ -118,7 +121,7 @@ func (s *Server) parseReport(req *remoteworker.SynchronizeRequest) (core.Report,
 }
 
 // response converts a reply to a call of a worker.
-func (s *Server) response(ctx context.Context, worker string, r core.Reply) (*remoteworker.SynchronizeResponse, error) {
+func (s queueService) response(ctx context.Context, worker string, r core.Reply) (*remoteworker.SynchronizeResponse, error) {
 	resp := &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(r.NextSync)}
 	switch r.Do {
 	case core.Superseded:
@@ -129,9 +132,9 @@ func (s *Server) response(ctx context.Context, worker string, r core.Reply) (*re
 		}
 	case core.Execute:
 		s.introduce(ctx, worker, r.Run)
-		if s.options.Grant != nil {
+		if s.grant != nil {
 			// It cannot fail but where nobody would have the header.
-			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.options.Grant(r.Run.Instance, r.Run.Digest)))
+			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.grant(r.Run.Instance, r.Run.Digest)))
 		}
 		action, auxiliary := sized(&r)
 		resp.DesiredState = &remoteworker.DesiredState{
@@ -147,4 +150,12 @@ func (s *Server) response(ctx context.Context, worker string, r core.Reply) (*re
 		}
 	}
 	return resp, nil
+}
+
+// introduce names neighbours in the answer to a call, whose worker is to run op.
+func (s queueService) introduce(ctx context.Context, worker string, op *core.Operation) {
+	if near := s.neighbours.of(worker, op); len(near) > 0 {
+		// It cannot fail but where nobody would have the header.
+		_ = grpc.SetHeader(ctx, metadata.MD{names.NeighbourHeader: near})
+	}
 }

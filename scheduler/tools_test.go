@@ -15,7 +15,7 @@ import (
 // TestToolsAreReadOnce has the program of a command be known although the command is gone.
 func TestToolsAreReadOnce(t *testing.T) {
 	storage := newFakeStorage()
-	s := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return storage }}))
+	s := &learning{}
 	toolOf := func(command *repb.Digest) string {
 		op := &core.Operation{Digest: digest.SHA256.Empty(), Action: &repb.Action{CommandDigest: command}}
 		s.learnTool(t.Context(), storage, op)

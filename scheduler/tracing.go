@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	otelcodes "go.opentelemetry.io/otel/codes"
@@ -11,17 +12,20 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
-// beginTrace begins the span of an operation, below what the client traces, and has those of
-// the worker belong to it. It does nothing without ServerOptions.Tracer.
+// tracing makes spans of operations. Without a tracer it makes none.
+type tracing struct{ tracer trace.Tracer }
+
+// begin begins the span of an operation, below what the client traces, and has those of
+// the worker belong to it. It does nothing without a tracer.
 //
 // Only this one span is there while the operation waits and runs; the others are made of the
 // operation's times, at its end.
-func (s *Server) beginTrace(ctx context.Context, op *core.Operation) {
-	if s.options.Tracer == nil {
+func (t tracing) begin(ctx context.Context, op *core.Operation) {
+	if t.tracer == nil {
 		return
 	}
 	var w3c propagation.TraceContext
-	ctx, span := s.options.Tracer.Start(w3c.Extract(ctx, propagation.MapCarrier(op.Trace)), "Execute",
+	ctx, span := t.tracer.Start(w3c.Extract(ctx, propagation.MapCarrier(op.Trace)), "Execute",
 		trace.WithSpanKind(trace.SpanKindServer))
 	addExtras(op).span = span
 	if span.SpanContext().IsValid() {
@@ -38,8 +42,8 @@ func refuseTrace(op *core.Operation, err error) {
 	}
 }
 
-// endTrace ends the span of an operation that is done. end is its outcome.
-func (s *Server) endTrace(st *core.Status, end string) {
+// end ends the span of an operation that is done. the operation has an outcome.
+func (t tracing) end(st *core.Status, outcome string) {
 	span := extrasOf(st.Operation).span
 	if span == nil {
 		return
@@ -50,7 +54,7 @@ func (s *Server) endTrace(st *core.Status, end string) {
 	}
 	ctx := trace.ContextWithSpan(context.Background(), span) // for the parent alone
 	part := func(name string, from, to trace.SpanEventOption, attributes ...attribute.KeyValue) {
-		_, child := s.options.Tracer.Start(ctx, name, from, trace.WithAttributes(attributes...))
+		_, child := t.tracer.Start(ctx, name, from, trace.WithAttributes(attributes...))
 		child.End(to)
 	}
 	if st.Worker != "" {
@@ -61,13 +65,19 @@ func (s *Server) endTrace(st *core.Status, end string) {
 	}
 	span.SetAttributes(
 		attribute.String("forerunner.operation", st.Name), attribute.String("forerunner.action", st.Digest.String()),
-		attribute.String("forerunner.instance", st.Instance), attribute.String("forerunner.outcome", end),
+		attribute.String("forerunner.instance", st.Instance), attribute.String("forerunner.outcome", outcome),
 		attribute.String("forerunner.invocation", st.Request.ToolInvocation),
 		attribute.String("forerunner.target", st.Request.Target),
 		attribute.String("forerunner.mnemonic", st.Request.Mnemonic),
 	)
-	if end == "error" {
+	if outcome == "error" {
 		span.SetStatus(otelcodes.Error, st.Response.GetStatus().GetMessage())
 	}
 	span.End(trace.WithTimestamp(st.Ended))
+}
+
+// spans returns how long an operation waited and how long its last run took.
+// One that joined a run has not waited.
+func spans(s *core.Status) (queued, ran time.Duration) {
+	return max(s.Started.Sub(s.Queued), 0), s.Ended.Sub(s.Started)
 }

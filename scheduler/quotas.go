@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,21 +25,31 @@ const (
 	quotasEvery = 5 * time.Second
 )
 
-// Cohorts returns what instance names have of cohorts, and use.
-func (s *Server) Cohorts() []core.CohortView {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.View().Cohorts()
+// quotas are those of cohorts: what operators ask and say of them, and what others change.
+type quotas struct {
+	*engine
+	log *zap.Logger
+	// keep and load are ServerOptions.KeepQuota and LoadQuotas. keeping is held while a quota is changed and kept, and taken
+	// before engine.mu.
+	keep    func(context.Context, core.QuotaRecord) error
+	load    func(context.Context) ([]core.QuotaRecord, error)
+	keeping sync.Mutex
 }
 
-// cohortsAndRuns is Cohorts, and if wanted what they run at the same moment.
-func (s *Server) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[core.QuotaKey][]core.QuotaRun) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if wanted {
-		runs = s.state.View().QuotaRuns()
-	}
-	return s.state.View().Cohorts(), runs
+// cohorts returns what instance names have of cohorts, and use.
+func cohorts(e *engine) (views []core.CohortView) {
+	e.look(func(v *core.View) { views = v.Cohorts() })
+	return views
+}
+
+// cohortsAndRuns is cohorts, and if wanted what they run at the same moment.
+func (s *quotas) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[core.QuotaKey][]core.QuotaRun) {
+	s.look(func(v *core.View) {
+		if views = v.Cohorts(); wanted {
+			runs = v.QuotaRuns()
+		}
+	})
+	return views, runs
 }
 
 func runMessage(r core.QuotaRun) *admin.Run {
@@ -49,7 +60,7 @@ func runMessage(r core.QuotaRun) *admin.Run {
 }
 
 // ListQuotas implements admin.SchedulerServer.
-func (s adminService) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
+func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
 	resp := &admin.ListQuotasResponse{}
 	views, runs := s.cohortsAndRuns(req.GetWithRuns())
 	room := core.MaxQuotas
@@ -111,13 +122,13 @@ func warningOf(v core.CohortView) string {
 }
 
 // PutQuota implements admin.SchedulerServer.
-func (s adminService) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*admin.PutQuotaResponse, error) {
+func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*admin.PutQuotaResponse, error) {
 	r := core.QuotaRecord{
 		QuotaKey: core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()},
 		Quota:    quota.Quota{Min: req.GetMin(), Max: req.GetMax()},
 	}
-	s.keepingQuotas.Lock()
-	defer s.keepingQuotas.Unlock()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	err := s.feed(core.PutQuota{QuotaRecord: r, Preempt: req.GetPreempt()}).Err
 	switch {
 	case errors.Is(err, core.ErrNoCohort):
@@ -129,37 +140,37 @@ func (s adminService) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) 
 	}
 	s.log.Info("quota changed", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance),
 		zap.Int64("min", r.Min), zap.Int64("max", r.Max), zap.Bool("preempt", req.GetPreempt()))
-	views := s.Cohorts()
+	views := cohorts(s.engine)
 	v := views[slices.IndexFunc(views, func(v core.CohortView) bool { return v.Name == r.Cohort })]
 	v.Uses = useOf(v, r.Instance)
-	return &admin.PutQuotaResponse{Cohort: cohortMessage(v)}, s.keepQuota(ctx, r)
+	return &admin.PutQuotaResponse{Cohort: cohortMessage(v)}, s.kept(ctx, r)
 }
 
 // DeleteQuota implements admin.SchedulerServer.
-func (s adminService) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaRequest) (*admin.DeleteQuotaResponse, error) {
+func (s *quotas) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaRequest) (*admin.DeleteQuotaResponse, error) {
 	k := core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()}
-	s.keepingQuotas.Lock()
-	defer s.keepingQuotas.Unlock()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	if err := s.feed(core.DeleteQuota{QuotaKey: k}).Err; err != nil {
 		return nil, status.Errorf(codes.NotFound, "%q has no quota of cohort %q", k.Instance, k.Cohort)
 	}
 	s.log.Info("quota deleted", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
-	return &admin.DeleteQuotaResponse{}, s.keepQuota(ctx, core.QuotaRecord{QuotaKey: k})
+	return &admin.DeleteQuotaResponse{}, s.kept(ctx, core.QuotaRecord{QuotaKey: k})
 }
 
-// keepQuota has a change outlive the Server. The caller holds keepingQuotas.
-func (s *Server) keepQuota(ctx context.Context, r core.QuotaRecord) error {
-	if s.options.KeepQuota == nil {
+// kept has a change outlive the scheduler. The caller holds keeping.
+func (s *quotas) kept(ctx context.Context, r core.QuotaRecord) error {
+	if s.keep == nil {
 		return nil
 	}
-	if err := s.options.KeepQuota(ctx, r); err != nil {
+	if err := s.keep(ctx, r); err != nil {
 		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
 	}
 	return nil
 }
 
-// followQuotas puts in force what others change, until ctx ends.
-func (s *Server) followQuotas(ctx context.Context) {
+// follow puts in force what others change, until ctx ends.
+func (s *quotas) follow(ctx context.Context) {
 	ticker := time.NewTicker(quotasEvery)
 	defer ticker.Stop()
 	failing := false
@@ -169,7 +180,7 @@ func (s *Server) followQuotas(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		err := s.takeQuotas(ctx)
+		err := s.take(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			s.log.Warn("quotas cannot be read; changes by other schedulers are not known", zap.Error(err))
 		}
@@ -177,22 +188,22 @@ func (s *Server) followQuotas(ctx context.Context) {
 	}
 }
 
-// takeQuotas puts in force what is kept, and nothing else. Quotas of unknown cohorts are left out.
-func (s *Server) takeQuotas(ctx context.Context) error {
-	s.keepingQuotas.Lock()
-	defer s.keepingQuotas.Unlock()
+// take puts in force what is kept, and nothing else. Quotas of unknown cohorts are left out.
+func (s *quotas) take(ctx context.Context) error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	limited, cancel := context.WithTimeout(ctx, quotasEvery)
 	defer cancel()
-	kept, err := s.options.LoadQuotas(limited)
+	kept, err := s.load(limited)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
 	old := map[core.QuotaKey]quota.Quota{}
-	for _, r := range s.state.View().QuotaRecords() {
-		old[r.QuotaKey] = r.Quota
-	}
-	s.mu.Unlock()
+	s.look(func(v *core.View) {
+		for _, r := range v.QuotaRecords() {
+			old[r.QuotaKey] = r.Quota
+		}
+	})
 	for _, r := range kept {
 		if q, ok := old[r.QuotaKey]; !ok || q != r.Quota {
 			if s.feed(core.PutQuota{QuotaRecord: r}).Err == nil {
@@ -209,7 +220,7 @@ func (s *Server) takeQuotas(ctx context.Context) error {
 }
 
 // watchPromises logs, until ctx ends, when a cohort has come to guarantee more than there is.
-func (s *Server) watchPromises(ctx context.Context) {
+func (s *quotas) watchPromises(ctx context.Context) {
 	ticker := time.NewTicker(promisesEvery)
 	defer ticker.Stop()
 	warned := map[string]bool{}
@@ -219,7 +230,7 @@ func (s *Server) watchPromises(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, v := range s.Cohorts() {
+		for _, v := range cohorts(s.engine) {
 			w := warningOf(v)
 			if w != "" && !warned[v.Name] {
 				s.log.Warn("more is guaranteed than there is", zap.String("cohort", v.Name),

@@ -127,7 +127,7 @@ func TestQuotasChangedElsewhere(t *testing.T) {
 	})
 }
 
-func refusedQuotas(t *testing.T, op adminService) {
+func refusedQuotas(t *testing.T, op admin.SchedulerServer) {
 	t.Helper()
 	_, err := op.PutQuota(t.Context(), &admin.PutQuotaRequest{Cohort: "x", InstanceName: "a", Min: 1})
 	wantStatus(t, err, codes.NotFound, "there are farm")

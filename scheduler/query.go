@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/least"
+)
+
+// maxPage bounds the entries of one answer.
+const maxPage = 1000
+
+// A first keeps the first names after a token, in their order, of as many as one likes.
+type first struct {
+	token string
+	size  int
+	// names are those of the page, and one more if there is a next page.
+	names least.List[string]
+}
+
+func newFirst(token string, size int32) *first {
+	if size <= 0 || size > maxPage {
+		size = maxPage
+	}
+	return &first{token: token, size: int(size), names: least.Of(int(size)+1, strings.Compare)}
+}
+
+func (f *first) add(name string) {
+	if name > f.token {
+		f.names.Add(name)
+	}
+}
+
+// page returns them and the next token, which is empty if there are no more.
+func (f *first) page() (names []string, next string) {
+	names = f.names.Sorted()
+	if len(names) <= f.size {
+		return names, ""
+	}
+	return names[:f.size], names[f.size-1]
+}
+
+func patternOf(m *admin.Pattern) (pattern.Pattern, error) {
+	p, err := pattern.New(m.GetAttributes())
+	if err != nil {
+		return p, status.Errorf(codes.InvalidArgument, "pattern: %v", err)
+	}
+	return p, nil
+}
+
+// optionalPattern returns nil for a pattern that is not set.
+func optionalPattern(m *admin.Pattern) (*core.Pattern, error) {
+	if m == nil {
+		return nil, nil
+	}
+	p, err := patternOf(m)
+	return &p, err
+}

@@ -1,0 +1,145 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// workersAdmin shows operators the workers, and drains them.
+type workersAdmin struct {
+	*engine
+	live *liveOutputs
+	lost *lostWorkers
+	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before engine.mu.
+	keep    func([]core.Pattern) error
+	keeping sync.Mutex
+}
+
+// ListWorkers implements admin.SchedulerServer.
+func (s *workersAdmin) ListWorkers(
+	_ context.Context, req *admin.ListWorkersRequest,
+) (*admin.ListWorkersResponse, error) {
+	p, err := optionalPattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	var drains []core.Pattern
+	s.look(func(v *core.View) { keys, drains = v.WorkerKeys(p), v.Drains() })
+	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	for _, key := range keys {
+		first.add(key)
+	}
+	keys, next := first.page()
+	resp := &admin.ListWorkersResponse{NextPageToken: next, Lost: s.lost.list()}
+	for _, d := range drains {
+		resp.Drains = append(resp.Drains, &admin.Pattern{Attributes: d.Map()})
+	}
+	s.look(func(v *core.View) {
+		for _, key := range keys {
+			if w, ok := v.Worker(key); ok {
+				resp.Workers = append(resp.Workers, workerMessage(w))
+			}
+		}
+	})
+	for _, w := range resp.Workers {
+		w.Report = s.live.report(core.WorkerKey(w.InstanceNamePrefix, w.Identity))
+	}
+	return resp, nil
+}
+
+func workerMessage(v core.WorkerView) *admin.Worker {
+	w := &admin.Worker{
+		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
+		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained,
+	}
+	serves := !v.Drained && !v.Leaving
+	switch busy := v.Action != ""; {
+	case v.Away:
+		w.State = admin.Worker_AWAY
+	case busy && serves:
+		w.State = admin.Worker_EXECUTING
+	case busy:
+		w.State = admin.Worker_DRAINING
+	case v.Drained:
+		w.State = admin.Worker_DRAINED
+	case v.Leaving:
+		w.State = admin.Worker_RESTING
+	}
+	if !v.Since.IsZero() {
+		w.Since = timestamppb.New(v.Since)
+	}
+	return w
+}
+
+func properties(p core.Platform) []*admin.Property {
+	var list []*admin.Property
+	for _, q := range p.Proto().GetProperties() {
+		list = append(list, &admin.Property{Name: q.GetName(), Value: q.GetValue()})
+	}
+	return list
+}
+
+// Drain implements admin.SchedulerServer.
+func (s *workersAdmin) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
+	p, err := patternOf(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	matched := 0
+	s.step(func(now time.Time) (out core.Out) {
+		out = s.feedLocked(now, core.Drain{Pattern: p})
+		err = out.Err
+		matched = len(s.state.View().WorkerKeys(&p))
+		return out
+	})
+	if errors.Is(err, core.ErrTooManyDrains) {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	} else if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &admin.DrainResponse{Workers: int32(matched)}, s.keepDrains()
+}
+
+// Undrain implements admin.SchedulerServer.
+func (s *workersAdmin) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
+	p, err := patternOf(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	matched := 0
+	s.step(func(now time.Time) (out core.Out) {
+		out = s.feedLocked(now, core.Undrain{Pattern: p})
+		err = out.Err
+		matched = len(s.state.View().WorkerKeys(&p))
+		return out
+	})
+	if err != nil {
+		return nil, status.Errorf(codes.NotFound, "no drain %q is in force", p)
+	}
+	return &admin.UndrainResponse{Workers: int32(matched)}, s.keepDrains()
+}
+
+// keepDrains has what is in force now outlive the scheduler.
+func (s *workersAdmin) keepDrains() error {
+	if s.keep == nil {
+		return nil
+	}
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	var drains []core.Pattern
+	s.look(func(v *core.View) { drains = v.Drains() })
+	if err := s.keep(drains); err != nil {
+		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
+	}
+	return nil
+}
