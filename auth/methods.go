@@ -50,8 +50,18 @@ func (n need) String() string {
 	return fmt.Sprintf("the right %q", n.right)
 }
 
-// methods are all that any of our programs serve.
+// methods are all that any of our programs serve. What the admin service has and does not only show takes Administer.
 func methods() map[string]need {
+	needs := map[string]need{}
+	for _, m := range admin.Scheduler_ServiceDesc.Methods {
+		needs["/"+admin.Scheduler_ServiceDesc.ServiceName+"/"+m.MethodName] = need{right: Administer, scope: all}
+	}
+	maps.Copy(needs, shown())
+	return needs
+}
+
+// shown are the methods of all services but those of the admin service that change something.
+func shown() map[string]need {
 	return map[string]need{
 		repb.Execution_Execute_FullMethodName:                   {right: Execute},
 		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some, or: Observe}, // this and others: see Owns
@@ -88,13 +98,8 @@ func methods() map[string]need {
 		admin.Scheduler_ListOperations_FullMethodName: {right: Execute, scope: some, or: Observe}, // see Owns
 		admin.Scheduler_GetOperation_FullMethodName:   {right: Execute, scope: some, or: Observe}, // see Owns
 		admin.Scheduler_GetSizes_FullMethodName:       {right: Observe, scope: all},
-		admin.Scheduler_Drain_FullMethodName:          {right: Administer, scope: all},
-		admin.Scheduler_Undrain_FullMethodName:        {right: Administer, scope: all},
-		admin.Scheduler_KillOperations_FullMethodName: {right: Administer, scope: all},
 		admin.Scheduler_ListQuotas_FullMethodName:     {right: Observe, scope: all},
 		admin.Scheduler_ListStores_FullMethodName:     {right: Observe, scope: all},
-		admin.Scheduler_PutQuota_FullMethodName:       {right: Administer, scope: all},
-		admin.Scheduler_DeleteQuota_FullMethodName:    {right: Administer, scope: all},
 
 		healthpb.Health_Check_FullMethodName:                                 {free: true},
 		healthpb.Health_List_FullMethodName:                                  {free: true},

@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,6 +65,21 @@ func (p Pattern) Map() map[string]string {
 		m[n] = p.values[i]
 	}
 	return m
+}
+
+// MarshalJSON writes the names with their values.
+func (p Pattern) MarshalJSON() ([]byte, error) { return json.Marshal(p.Map()) }
+
+// UnmarshalJSON undoes MarshalJSON.
+func (p *Pattern) UnmarshalJSON(b []byte) error {
+	var m map[string]string
+	err := json.Unmarshal(b, &m)
+	if err == nil && len(m) == 0 {
+		*p = Pattern{}
+	} else if err == nil {
+		*p, err = New(m)
+	}
+	return err
 }
 
 // Match reports whether the pattern matches what has these attributes.

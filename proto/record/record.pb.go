@@ -43,13 +43,9 @@ type Event struct {
 	//	*Event_Hangup
 	//	*Event_Tick
 	//	*Event_Disconnect
-	//	*Event_Drain
-	//	*Event_Undrain
-	//	*Event_Kill
 	//	*Event_End
-	//	*Event_PutQuota
-	//	*Event_DeleteQuota
 	//	*Event_Held
+	//	*Event_Order
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,33 +176,6 @@ func (x *Event) GetDisconnect() uint64 {
 	return 0
 }
 
-func (x *Event) GetDrain() *Pattern {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_Drain); ok {
-			return x.Drain
-		}
-	}
-	return nil
-}
-
-func (x *Event) GetUndrain() *Pattern {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_Undrain); ok {
-			return x.Undrain
-		}
-	}
-	return nil
-}
-
-func (x *Event) GetKill() *Kill {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_Kill); ok {
-			return x.Kill
-		}
-	}
-	return nil
-}
-
 func (x *Event) GetEnd() *End {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_End); ok {
@@ -216,28 +185,19 @@ func (x *Event) GetEnd() *End {
 	return nil
 }
 
-func (x *Event) GetPutQuota() *PutQuota {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_PutQuota); ok {
-			return x.PutQuota
-		}
-	}
-	return nil
-}
-
-func (x *Event) GetDeleteQuota() *DeleteQuota {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_DeleteQuota); ok {
-			return x.DeleteQuota
-		}
-	}
-	return nil
-}
-
 func (x *Event) GetHeld() *Held {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_Held); ok {
 			return x.Held
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetOrder() *Order {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Order); ok {
+			return x.Order
 		}
 	}
 	return nil
@@ -285,32 +245,16 @@ type Event_Disconnect struct {
 	Disconnect uint64 `protobuf:"varint,10,opt,name=disconnect,proto3,oneof"`
 }
 
-type Event_Drain struct {
-	Drain *Pattern `protobuf:"bytes,11,opt,name=drain,proto3,oneof"`
-}
-
-type Event_Undrain struct {
-	Undrain *Pattern `protobuf:"bytes,12,opt,name=undrain,proto3,oneof"`
-}
-
-type Event_Kill struct {
-	Kill *Kill `protobuf:"bytes,13,opt,name=kill,proto3,oneof"`
-}
-
 type Event_End struct {
 	End *End `protobuf:"bytes,14,opt,name=end,proto3,oneof"`
 }
 
-type Event_PutQuota struct {
-	PutQuota *PutQuota `protobuf:"bytes,15,opt,name=put_quota,json=putQuota,proto3,oneof"`
-}
-
-type Event_DeleteQuota struct {
-	DeleteQuota *DeleteQuota `protobuf:"bytes,16,opt,name=delete_quota,json=deleteQuota,proto3,oneof"`
-}
-
 type Event_Held struct {
 	Held *Held `protobuf:"bytes,17,opt,name=held,proto3,oneof"`
+}
+
+type Event_Order struct {
+	Order *Order `protobuf:"bytes,18,opt,name=order,proto3,oneof"`
 }
 
 func (*Event_Start) isEvent_Kind() {}
@@ -331,19 +275,11 @@ func (*Event_Tick) isEvent_Kind() {}
 
 func (*Event_Disconnect) isEvent_Kind() {}
 
-func (*Event_Drain) isEvent_Kind() {}
-
-func (*Event_Undrain) isEvent_Kind() {}
-
-func (*Event_Kill) isEvent_Kind() {}
-
 func (*Event_End) isEvent_Kind() {}
 
-func (*Event_PutQuota) isEvent_Kind() {}
-
-func (*Event_DeleteQuota) isEvent_Kind() {}
-
 func (*Event_Held) isEvent_Kind() {}
+
+func (*Event_Order) isEvent_Kind() {}
 
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1050,27 +986,30 @@ func (*Tick) Descriptor() ([]byte, []int) {
 	return file_proto_record_record_proto_rawDescGZIP(), []int{8}
 }
 
-type Pattern struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attributes    map[string]string      `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+// What an operator wants.
+type Order struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which of the scheduler's orders it is, and that as JSON.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         []byte `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Pattern) Reset() {
-	*x = Pattern{}
+func (x *Order) Reset() {
+	*x = Order{}
 	mi := &file_proto_record_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Pattern) String() string {
+func (x *Order) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Pattern) ProtoMessage() {}
+func (*Order) ProtoMessage() {}
 
-func (x *Pattern) ProtoReflect() protoreflect.Message {
+func (x *Order) ProtoReflect() protoreflect.Message {
 	mi := &file_proto_record_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1082,196 +1021,23 @@ func (x *Pattern) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Pattern.ProtoReflect.Descriptor instead.
-func (*Pattern) Descriptor() ([]byte, []int) {
+// Deprecated: Use Order.ProtoReflect.Descriptor instead.
+func (*Order) Descriptor() ([]byte, []int) {
 	return file_proto_record_record_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *Pattern) GetAttributes() map[string]string {
+func (x *Order) GetName() string {
 	if x != nil {
-		return x.Attributes
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Order) GetValue() []byte {
+	if x != nil {
+		return x.Value
 	}
 	return nil
-}
-
-type Kill struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Kill) Reset() {
-	*x = Kill{}
-	mi := &file_proto_record_record_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Kill) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Kill) ProtoMessage() {}
-
-func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Kill.ProtoReflect.Descriptor instead.
-func (*Kill) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Kill) GetNames() []string {
-	if x != nil {
-		return x.Names
-	}
-	return nil
-}
-
-func (x *Kill) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type PutQuota struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cohort        string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
-	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	Min           int64                  `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"`
-	Max           int64                  `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
-	Preempt       bool                   `protobuf:"varint,5,opt,name=preempt,proto3" json:"preempt,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PutQuota) Reset() {
-	*x = PutQuota{}
-	mi := &file_proto_record_record_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PutQuota) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PutQuota) ProtoMessage() {}
-
-func (x *PutQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PutQuota.ProtoReflect.Descriptor instead.
-func (*PutQuota) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *PutQuota) GetCohort() string {
-	if x != nil {
-		return x.Cohort
-	}
-	return ""
-}
-
-func (x *PutQuota) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
-}
-
-func (x *PutQuota) GetMin() int64 {
-	if x != nil {
-		return x.Min
-	}
-	return 0
-}
-
-func (x *PutQuota) GetMax() int64 {
-	if x != nil {
-		return x.Max
-	}
-	return 0
-}
-
-func (x *PutQuota) GetPreempt() bool {
-	if x != nil {
-		return x.Preempt
-	}
-	return false
-}
-
-type DeleteQuota struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cohort        string                 `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
-	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteQuota) Reset() {
-	*x = DeleteQuota{}
-	mi := &file_proto_record_record_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteQuota) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteQuota) ProtoMessage() {}
-
-func (x *DeleteQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteQuota.ProtoReflect.Descriptor instead.
-func (*DeleteQuota) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *DeleteQuota) GetCohort() string {
-	if x != nil {
-		return x.Cohort
-	}
-	return ""
-}
-
-func (x *DeleteQuota) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
 }
 
 // The recorder stopped, not necessarily the scheduler.
@@ -1285,7 +1051,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_proto_record_record_proto_msgTypes[13]
+	mi := &file_proto_record_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1063,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_record_record_proto_msgTypes[13]
+	mi := &file_proto_record_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1076,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_proto_record_record_proto_rawDescGZIP(), []int{13}
+	return file_proto_record_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *End) GetState() string {
@@ -1324,7 +1090,7 @@ var File_proto_record_record_proto protoreflect.FileDescriptor
 
 const file_proto_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x06\n" +
+	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x04\n" +
 	"\x05Event\x12\x19\n" +
 	"\bdelta_ns\x18\x01 \x01(\x12R\adeltaNs\x120\n" +
 	"\x05start\x18\x02 \x01(\v2\x18.forerunner.record.StartH\x00R\x05start\x123\n" +
@@ -1338,15 +1104,11 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\n" +
 	"disconnect\x18\n" +
 	" \x01(\x04H\x00R\n" +
-	"disconnect\x122\n" +
-	"\x05drain\x18\v \x01(\v2\x1a.forerunner.record.PatternH\x00R\x05drain\x126\n" +
-	"\aundrain\x18\f \x01(\v2\x1a.forerunner.record.PatternH\x00R\aundrain\x12-\n" +
-	"\x04kill\x18\r \x01(\v2\x17.forerunner.record.KillH\x00R\x04kill\x12*\n" +
-	"\x03end\x18\x0e \x01(\v2\x16.forerunner.record.EndH\x00R\x03end\x12:\n" +
-	"\tput_quota\x18\x0f \x01(\v2\x1b.forerunner.record.PutQuotaH\x00R\bputQuota\x12C\n" +
-	"\fdelete_quota\x18\x10 \x01(\v2\x1e.forerunner.record.DeleteQuotaH\x00R\vdeleteQuota\x12-\n" +
-	"\x04held\x18\x11 \x01(\v2\x17.forerunner.record.HeldH\x00R\x04heldB\x06\n" +
-	"\x04kind\"K\n" +
+	"disconnect\x12*\n" +
+	"\x03end\x18\x0e \x01(\v2\x16.forerunner.record.EndH\x00R\x03end\x12-\n" +
+	"\x04held\x18\x11 \x01(\v2\x17.forerunner.record.HeldH\x00R\x04held\x120\n" +
+	"\x05order\x18\x12 \x01(\v2\x18.forerunner.record.OrderH\x00R\x05orderB\x06\n" +
+	"\x04kindJ\x04\b\v\x10\fJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\xec\x05\n" +
@@ -1426,26 +1188,10 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x06Hangup\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\"\x06\n" +
-	"\x04Tick\"\x94\x01\n" +
-	"\aPattern\x12J\n" +
-	"\n" +
-	"attributes\x18\x01 \x03(\v2*.forerunner.record.Pattern.AttributesEntryR\n" +
-	"attributes\x1a=\n" +
-	"\x0fAttributesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
-	"\x04Kill\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"|\n" +
-	"\bPutQuota\x12\x16\n" +
-	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\x12\x10\n" +
-	"\x03min\x18\x03 \x01(\x03R\x03min\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x03R\x03max\x12\x18\n" +
-	"\apreempt\x18\x05 \x01(\bR\apreempt\"A\n" +
-	"\vDeleteQuota\x12\x16\n" +
-	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\"\x1b\n" +
+	"\x04Tick\"1\n" +
+	"\x05Order\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x1b\n" +
 	"\x03End\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05stateB5Z3github.com/forerunner-build/forerunner/proto/recordb\x06proto3"
 
@@ -1461,7 +1207,7 @@ func file_proto_record_record_proto_rawDescGZIP() []byte {
 	return file_proto_record_record_proto_rawDescData
 }
 
-var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_proto_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_proto_record_record_proto_goTypes = []any{
 	(*Event)(nil),                 // 0: forerunner.record.Event
 	(*Start)(nil),                 // 1: forerunner.record.Start
@@ -1472,22 +1218,18 @@ var file_proto_record_record_proto_goTypes = []any{
 	(*Response)(nil),              // 6: forerunner.record.Response
 	(*Hangup)(nil),                // 7: forerunner.record.Hangup
 	(*Tick)(nil),                  // 8: forerunner.record.Tick
-	(*Pattern)(nil),               // 9: forerunner.record.Pattern
-	(*Kill)(nil),                  // 10: forerunner.record.Kill
-	(*PutQuota)(nil),              // 11: forerunner.record.PutQuota
-	(*DeleteQuota)(nil),           // 12: forerunner.record.DeleteQuota
-	(*End)(nil),                   // 13: forerunner.record.End
-	nil,                           // 14: forerunner.record.Submit.ClaimsEntry
-	nil,                           // 15: forerunner.record.Held.IdEntry
-	nil,                           // 16: forerunner.record.Sync.IdEntry
-	nil,                           // 17: forerunner.record.Pattern.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*v2.Digest)(nil),             // 19: build.bazel.remote.execution.v2.Digest
-	(v2.DigestFunction_Value)(0),  // 20: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Platform)(nil),           // 21: build.bazel.remote.execution.v2.Platform
-	(*v2.RequestMetadata)(nil),    // 22: build.bazel.remote.execution.v2.RequestMetadata
-	(*v2.Action)(nil),             // 23: build.bazel.remote.execution.v2.Action
-	(*anypb.Any)(nil),             // 24: google.protobuf.Any
+	(*Order)(nil),                 // 9: forerunner.record.Order
+	(*End)(nil),                   // 10: forerunner.record.End
+	nil,                           // 11: forerunner.record.Submit.ClaimsEntry
+	nil,                           // 12: forerunner.record.Held.IdEntry
+	nil,                           // 13: forerunner.record.Sync.IdEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*v2.Digest)(nil),             // 15: build.bazel.remote.execution.v2.Digest
+	(v2.DigestFunction_Value)(0),  // 16: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Platform)(nil),           // 17: build.bazel.remote.execution.v2.Platform
+	(*v2.RequestMetadata)(nil),    // 18: build.bazel.remote.execution.v2.RequestMetadata
+	(*v2.Action)(nil),             // 19: build.bazel.remote.execution.v2.Action
+	(*anypb.Any)(nil),             // 20: google.protobuf.Any
 }
 var file_proto_record_record_proto_depIdxs = []int32{
 	1,  // 0: forerunner.record.Event.start:type_name -> forerunner.record.Start
@@ -1495,37 +1237,32 @@ var file_proto_record_record_proto_depIdxs = []int32{
 	5,  // 2: forerunner.record.Event.sync:type_name -> forerunner.record.Sync
 	7,  // 3: forerunner.record.Event.hangup:type_name -> forerunner.record.Hangup
 	8,  // 4: forerunner.record.Event.tick:type_name -> forerunner.record.Tick
-	9,  // 5: forerunner.record.Event.drain:type_name -> forerunner.record.Pattern
-	9,  // 6: forerunner.record.Event.undrain:type_name -> forerunner.record.Pattern
-	10, // 7: forerunner.record.Event.kill:type_name -> forerunner.record.Kill
-	13, // 8: forerunner.record.Event.end:type_name -> forerunner.record.End
-	11, // 9: forerunner.record.Event.put_quota:type_name -> forerunner.record.PutQuota
-	12, // 10: forerunner.record.Event.delete_quota:type_name -> forerunner.record.DeleteQuota
-	3,  // 11: forerunner.record.Event.held:type_name -> forerunner.record.Held
-	18, // 12: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
-	19, // 13: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
-	20, // 14: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	21, // 15: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	22, // 16: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
-	14, // 17: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
-	2,  // 18: forerunner.record.Held.operation:type_name -> forerunner.record.Submit
-	18, // 19: forerunner.record.Held.queued:type_name -> google.protobuf.Timestamp
-	18, // 20: forerunner.record.Held.started:type_name -> google.protobuf.Timestamp
-	15, // 21: forerunner.record.Held.id:type_name -> forerunner.record.Held.IdEntry
-	21, // 22: forerunner.record.Held.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	23, // 23: forerunner.record.Held.action:type_name -> build.bazel.remote.execution.v2.Action
-	24, // 24: forerunner.record.Held.auxiliary:type_name -> google.protobuf.Any
-	18, // 25: forerunner.record.Index.at:type_name -> google.protobuf.Timestamp
-	3,  // 26: forerunner.record.Index.held:type_name -> forerunner.record.Held
-	16, // 27: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
-	21, // 28: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	6,  // 29: forerunner.record.Sync.response:type_name -> forerunner.record.Response
-	17, // 30: forerunner.record.Pattern.attributes:type_name -> forerunner.record.Pattern.AttributesEntry
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	10, // 5: forerunner.record.Event.end:type_name -> forerunner.record.End
+	3,  // 6: forerunner.record.Event.held:type_name -> forerunner.record.Held
+	9,  // 7: forerunner.record.Event.order:type_name -> forerunner.record.Order
+	14, // 8: forerunner.record.Start.at:type_name -> google.protobuf.Timestamp
+	15, // 9: forerunner.record.Submit.digest:type_name -> build.bazel.remote.execution.v2.Digest
+	16, // 10: forerunner.record.Submit.function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	17, // 11: forerunner.record.Submit.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	18, // 12: forerunner.record.Submit.request:type_name -> build.bazel.remote.execution.v2.RequestMetadata
+	11, // 13: forerunner.record.Submit.claims:type_name -> forerunner.record.Submit.ClaimsEntry
+	2,  // 14: forerunner.record.Held.operation:type_name -> forerunner.record.Submit
+	14, // 15: forerunner.record.Held.queued:type_name -> google.protobuf.Timestamp
+	14, // 16: forerunner.record.Held.started:type_name -> google.protobuf.Timestamp
+	12, // 17: forerunner.record.Held.id:type_name -> forerunner.record.Held.IdEntry
+	17, // 18: forerunner.record.Held.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	19, // 19: forerunner.record.Held.action:type_name -> build.bazel.remote.execution.v2.Action
+	20, // 20: forerunner.record.Held.auxiliary:type_name -> google.protobuf.Any
+	14, // 21: forerunner.record.Index.at:type_name -> google.protobuf.Timestamp
+	3,  // 22: forerunner.record.Index.held:type_name -> forerunner.record.Held
+	13, // 23: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
+	17, // 24: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	6,  // 25: forerunner.record.Sync.response:type_name -> forerunner.record.Response
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_proto_record_record_proto_init() }
@@ -1543,13 +1280,9 @@ func file_proto_record_record_proto_init() {
 		(*Event_Hangup)(nil),
 		(*Event_Tick)(nil),
 		(*Event_Disconnect)(nil),
-		(*Event_Drain)(nil),
-		(*Event_Undrain)(nil),
-		(*Event_Kill)(nil),
 		(*Event_End)(nil),
-		(*Event_PutQuota)(nil),
-		(*Event_DeleteQuota)(nil),
 		(*Event_Held)(nil),
+		(*Event_Order)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1557,7 +1290,7 @@ func file_proto_record_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_record_record_proto_rawDesc), len(file_proto_record_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -8,13 +8,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-// An Event is what a State is told: Submit, Attach, Detach, Cancel and Kill of operations, *Report, Hangup,
-// Disconnect, Drain and Undrain of workers, PutQuota and DeleteQuota, Restore, or Tick.
+// An Event is what a State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
+// workers, what operators order (Orders), Restore, or Tick.
 type Event interface {
-	isEvent()
+	// apply does what follows, and returns why the event is refused.
+	apply(s *State) error
 }
 
 // Why events are refused.
@@ -44,14 +44,6 @@ type Detach struct{ Name string }
 // Cancel ends an operation with CANCELLED, whoever waits, or is refused with ErrUnknown. One that is done stays
 // as it is.
 type Cancel struct{ Name string }
-
-// Kill ends operations for all who wait for them, as an operator wants; see Out.Killed. Bazel takes CANCELLED and
-// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
-// FAILED_PRECONDITION.
-type Kill struct {
-	Names  []string
-	Reason string
-}
 
 // Doing is what a worker says it does.
 type Doing uint8
@@ -117,25 +109,6 @@ type Hangup struct {
 // and have not come back over another one get Config.DisconnectSlack to do so.
 type Disconnect struct{ Connection uint64 }
 
-// Drain lets the workers that a pattern matches, those of now and those to come, finish
-// what they have and gives them nothing more, until Undrain. It is refused with ErrTooManyDrains.
-type Drain struct{ Pattern }
-
-// Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
-// in force. A worker that another pattern matches too stays drained.
-type Undrain struct{ Pattern }
-
-// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
-// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with ErrNoCohort,
-// ErrBadQuota or ErrTooManyQuotas.
-type PutQuota struct {
-	QuotaRecord
-	Preempt bool
-}
-
-// DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
-type DeleteQuota struct{ QuotaKey }
-
 // Restore takes over what a worker had when another State ended. Worker and operation are as if the
 // worker were late with its call: it has Config.WorkerSlack to come back, and a client ClientGrace. What
 // does not come back is forgotten, and not run again: it may have ended meanwhile, and only who asks for
@@ -157,51 +130,6 @@ type Held struct {
 
 // Tick lets what is due happen. Calling it early or often does no harm.
 type Tick struct{}
-
-func (Submit) isEvent()      {}
-func (Attach) isEvent()      {}
-func (Detach) isEvent()      {}
-func (Cancel) isEvent()      {}
-func (Kill) isEvent()        {}
-func (*Report) isEvent()     {}
-func (Hangup) isEvent()      {}
-func (Disconnect) isEvent()  {}
-func (Drain) isEvent()       {}
-func (Undrain) isEvent()     {}
-func (PutQuota) isEvent()    {}
-func (DeleteQuota) isEvent() {}
-func (Restore) isEvent()     {}
-func (Tick) isEvent()        {}
-
-// A QuotaKey says whose quota of what.
-type QuotaKey struct{ Cohort, Instance string }
-
-// A QuotaRecord is a quota in force.
-type QuotaRecord struct {
-	QuotaKey
-	quota.Quota
-}
-
-// Errors of PutQuota.
-var (
-	// ErrNoCohort says that there is no cohort of that name.
-	ErrNoCohort = errors.New("no such cohort")
-	// ErrBadQuota says that a quota makes no sense.
-	ErrBadQuota = errors.New("bad quota")
-	// ErrTooManyQuotas says that a cohort has MaxQuotas.
-	ErrTooManyQuotas = errors.New("too many quotas")
-)
-
-// MaxQuotas bounds the quotas of a cohort.
-const MaxQuotas = 10_000
-
-// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
-// it has waiting there.
-type QuotaUse struct {
-	QuotaKey
-	quota.Use
-	Waiting int
-}
 
 // A Pattern picks out workers and operations by their attributes.
 type Pattern = pattern.Pattern

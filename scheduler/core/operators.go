@@ -8,6 +8,19 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
+// Orders returns one of each of the events that operators cause. A Journal records them as JSON.
+func Orders() []Event {
+	return []Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}}
+}
+
+// Kill ends operations for all who wait for them, as an operator wants; see Out.Killed. Bazel takes CANCELLED and
+// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
+// FAILED_PRECONDITION.
+type Kill struct {
+	Names  []string
+	Reason string
+}
+
 func (e Kill) apply(s *State) error {
 	for _, name := range e.Names {
 		if o := s.operations.byName[name]; o != nil && !o.done() {
@@ -18,6 +31,10 @@ func (e Kill) apply(s *State) error {
 	return nil
 }
 
+// Drain lets the workers that a pattern matches, those of now and those to come, finish
+// what they have and gives them nothing more, until Undrain. It is refused with ErrTooManyDrains.
+type Drain struct{ Pattern Pattern }
+
 func (e Drain) apply(s *State) error {
 	changed, err := s.workers.drain(e.Pattern)
 	if changed {
@@ -25,6 +42,10 @@ func (e Drain) apply(s *State) error {
 	}
 	return err
 }
+
+// Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
+// in force. A worker that another pattern matches too stays drained.
+type Undrain struct{ Pattern Pattern }
 
 func (e Undrain) apply(s *State) error {
 	if !s.workers.undrain(e.Pattern) {
@@ -52,6 +73,14 @@ func (s *State) redrain() {
 	}
 }
 
+// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
+// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with ErrNoCohort,
+// ErrBadQuota or ErrTooManyQuotas.
+type PutQuota struct {
+	QuotaRecord
+	Preempt bool
+}
+
 func (e PutQuota) apply(s *State) error {
 	k := e.QuotaKey
 	c := s.dispatch.cohort(k.Cohort)
@@ -64,6 +93,9 @@ func (e PutQuota) apply(s *State) error {
 	}
 	return nil
 }
+
+// DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
+type DeleteQuota struct{ QuotaKey }
 
 func (e DeleteQuota) apply(s *State) error {
 	c := s.dispatch.cohort(e.Cohort)

@@ -42,30 +42,6 @@ func NewState(c Config) (*State, error) {
 // Config returns the configuration with its defaults filled in.
 func (s *State) Config() Config { return s.cfg }
 
-// A consequence is an Event whose type says what follows from it.
-type consequence interface {
-	Event
-	// apply does what follows, and returns why the event is refused.
-	apply(s *State) error
-}
-
-var _ = []consequence{
-	Submit{},
-	Attach{},
-	Detach{},
-	Cancel{},
-	Kill{},
-	&Report{},
-	Hangup{},
-	Disconnect{},
-	Drain{},
-	Undrain{},
-	PutQuota{},
-	DeleteQuota{},
-	Restore{},
-	Tick{},
-}
-
 func (Tick) apply(*State) error { return nil }
 
 // maxLate is how late the first event after a timer may be. Later than that, not
@@ -81,7 +57,7 @@ func (s *State) Step(now time.Time, e Event) Out {
 		s.hear(now, r.Worker)
 	}
 	s.begin(now)
-	err := e.(consequence).apply(s)
+	err := e.apply(s)
 	out := s.end()
 	out.Err = err
 	return out

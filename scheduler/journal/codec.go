@@ -2,8 +2,10 @@ package journal
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 // encode returns as much of an event as decides what State does.
@@ -32,8 +32,6 @@ func encode(e core.Event) noted {
 		m.Kind = &record.Event_Detach{Detach: e.Name}
 	case core.Cancel:
 		m.Kind = &record.Event_Cancel{Cancel: e.Name}
-	case core.Kill:
-		m.Kind = &record.Event_Kill{Kill: &record.Kill{Names: e.Names, Reason: e.Reason}}
 	case *core.Report:
 		m.Kind = &record.Event_Sync{Sync: encodeReport(e)}
 		return noted{event: m, response: e.Response}
@@ -41,22 +39,12 @@ func encode(e core.Event) noted {
 		m.Kind = &record.Event_Hangup{Hangup: &record.Hangup{Worker: e.Worker, Call: e.Call}}
 	case core.Disconnect:
 		m.Kind = &record.Event_Disconnect{Disconnect: e.Connection}
-	case core.Drain:
-		m.Kind = &record.Event_Drain{Drain: &record.Pattern{Attributes: e.Map()}}
-	case core.Undrain:
-		m.Kind = &record.Event_Undrain{Undrain: &record.Pattern{Attributes: e.Map()}}
-	case core.PutQuota:
-		m.Kind = &record.Event_PutQuota{PutQuota: &record.PutQuota{
-			Cohort: e.Cohort, Instance: e.Instance, Min: e.Min, Max: e.Max, Preempt: e.Preempt,
-		}}
-	case core.DeleteQuota:
-		m.Kind = &record.Event_DeleteQuota{DeleteQuota: &record.DeleteQuota{Cohort: e.Cohort, Instance: e.Instance}}
 	case core.Restore:
 		m.Kind = &record.Event_Held{Held: EncodeHeld(e.Held)}
 	case core.Tick:
 		m.Kind = &record.Event_Tick{Tick: &record.Tick{}}
 	default:
-		panic(fmt.Sprintf("event %T cannot be recorded", e))
+		m.Kind = &record.Event_Order{Order: encodeOrder(e)}
 	}
 	return noted{event: m}
 }
@@ -73,29 +61,14 @@ func decode(m *record.Event) (core.Event, error) {
 		return core.Detach{Name: kind.Detach}, nil
 	case *record.Event_Cancel:
 		return core.Cancel{Name: kind.Cancel}, nil
-	case *record.Event_Kill:
-		return core.Kill{Names: kind.Kill.GetNames(), Reason: kind.Kill.GetReason()}, nil
 	case *record.Event_Sync:
 		return decodeReport(kind.Sync)
 	case *record.Event_Hangup:
 		return core.Hangup{Worker: kind.Hangup.GetWorker(), Call: kind.Hangup.GetCall()}, nil
 	case *record.Event_Disconnect:
 		return core.Disconnect{Connection: kind.Disconnect}, nil
-	case *record.Event_Drain:
-		p, err := pattern.New(kind.Drain.GetAttributes())
-		return core.Drain{Pattern: p}, err
-	case *record.Event_Undrain:
-		p, err := pattern.New(kind.Undrain.GetAttributes())
-		return core.Undrain{Pattern: p}, err
-	case *record.Event_PutQuota:
-		q := kind.PutQuota
-		return core.PutQuota{Preempt: q.GetPreempt(), QuotaRecord: core.QuotaRecord{
-			QuotaKey: core.QuotaKey{Cohort: q.GetCohort(), Instance: q.GetInstance()},
-			Quota:    quota.Quota{Min: q.GetMin(), Max: q.GetMax()},
-		}}, nil
-	case *record.Event_DeleteQuota:
-		q := kind.DeleteQuota
-		return core.DeleteQuota{QuotaKey: core.QuotaKey{Cohort: q.GetCohort(), Instance: q.GetInstance()}}, nil
+	case *record.Event_Order:
+		return decodeOrder(kind.Order)
 	case *record.Event_Held:
 		h, err := DecodeHeld(kind.Held)
 		return core.Restore{Held: h}, err
@@ -103,6 +76,37 @@ func decode(m *record.Event) (core.Event, error) {
 		return core.Tick{}, nil
 	}
 	return nil, fmt.Errorf("%v is not known", m)
+}
+
+// orders are the types of core.Orders, by name.
+var orders = func() map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for _, e := range core.Orders() {
+		t := reflect.TypeOf(e)
+		types[t.Name()] = t
+	}
+	return types
+}()
+
+func encodeOrder(e core.Event) *record.Order {
+	t := reflect.TypeOf(e)
+	value, err := json.Marshal(e)
+	if orders[t.Name()] != t || err != nil {
+		panic(fmt.Sprintf("event %T cannot be recorded: it is not among core.Orders, or no JSON: %v", e, err))
+	}
+	return &record.Order{Name: t.Name(), Value: value}
+}
+
+func decodeOrder(m *record.Order) (core.Event, error) {
+	t, ok := orders[m.GetName()]
+	if !ok {
+		return nil, fmt.Errorf("order %q is not known", m.GetName())
+	}
+	e := reflect.New(t)
+	if err := json.Unmarshal(m.GetValue(), e.Interface()); err != nil {
+		return nil, fmt.Errorf("order %s: %w", m.GetName(), err)
+	}
+	return e.Elem().Interface().(core.Event), nil
 }
 
 func encodeOperation(op *core.Operation) *record.Submit {

@@ -126,7 +126,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		Request: core.Metadata{ToolInvocation: "1", Correlated: "2", Mnemonic: "3", Target: "4", Configuration: "5"},
 	}
 	known := map[string]bool{"start": true, "end": true}
-	for _, e := range []core.Event{
+	for _, e := range append(core.Orders(), []core.Event{
 		core.Submit{Operation: one},
 		core.Attach{Name: "a"},
 		core.Detach{Name: "b"},
@@ -147,7 +147,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 			Operation: one, Queued: epoch, Started: epoch.Add(1), Attempts: 2, Worker: "w", ID: map[string]string{"a": "b"},
 			Prefix: "p", SizeClass: 3,
 		}},
-	} {
+	}...) {
 		m := encode(e).event
 		known[string(m.ProtoReflect().WhichOneof(m.ProtoReflect().Descriptor().Oneofs().ByName("kind")).Name())] = true
 		back, err := decode(m)
