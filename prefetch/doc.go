@@ -52,9 +52,18 @@
 // the tree, while the walk goes on; large ones each in a call behind them. Limits
 // bound that over all races of a worker.
 //
+// A profile may be wrong, so what the action opens is weighed against it. A file that the profile
+// has lets eight times its bytes be asked for; at first it is 16 MiB, or 4 MiB of a coarse one.
+// A file that it lacks is read around, by nearness, and goes ahead of the profile's. With the
+// first one some directories are fetched that the profile does not name, and with more all; of a
+// coarse profile at once. While three quarters of what was opened lately was not foreseen, nothing
+// more is asked for on the profile's word. One that lacks the root, or has a third of all
+// paths that there could be, is none. Thus no profile makes an action wait much longer than none.
+//
 // Without a profile, the directories are fetched level by level up to a bound, for
-// they are small and all reads begin with them. Files come by nearness, as what a disk
-// reads ahead of a file: when one is opened, those behind it in its directory are fetched,
+// they are small and all reads begin with them.
+//
+// Nearness is what a disk reads ahead of a file: when one is opened, those behind it in its directory are fetched,
 // 32 at first and ever more while they are read; when two subdirectories of one were read
 // from, the beginnings of others are, up to four for each that proves right. Files
 // above 512 KiB come when they are opened. What is fetched so and not read is never more
@@ -72,10 +81,10 @@
 //
 // # Goroutines and locks
 //
-// What remembers has no goroutines of its own. A Race has one that walks, one for
-// small files, one for large ones, without a profile one that looks at what was opened,
+// What remembers has no goroutines of its own. A Race has one to three that walk, one for
+// small files, one for large ones, one that looks at what was opened,
 // and one for each call, of which there are at most 16; Stop ends all of them and waits.
 //
 // Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu,
-// Race.mu, queue.mu and nearby.mu are each alone. None is held during I/O or a callback.
+// Race.mu, queue.mu and reads.mu are each alone. None is held during I/O or a callback.
 package prefetch

@@ -35,6 +35,8 @@ const (
 // it has proved right. It belongs to one goroutine.
 type reach struct {
 	source Source
+	root   digest.Digest
+	off    bool // it was given up
 	top    *directory
 	places int                // directories below top
 	known  map[PathHash]guess // files that were read or asked for
@@ -73,8 +75,8 @@ type directory struct {
 	hits, tries             int   // subdirectories: hit; tried and not hit
 }
 
-func newReach(s Source) *reach {
-	return &reach{source: s, known: map[PathHash]guess{}, past: make([]period, 1)}
+func newReach(s Source, root digest.Digest) *reach {
+	return &reach{source: s, root: root, known: map[PathHash]guess{}, past: make([]period, 1)}
 }
 
 // enter returns the directory of that digest, which is called name in up; nil if it
@@ -93,10 +95,14 @@ func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
 	return entered
 }
 
-// opened notes that the file at path is being read, and finds what is near.
-func (w *reach) opened(root digest.Digest, path string) {
+// opened notes that the file at path is being read, and finds what is near if a profile has not
+// foreseen it.
+func (w *reach) opened(path string, foreseen bool) {
+	if w.off || foreseen && len(w.known) == 0 {
+		return
+	}
 	if w.top == nil {
-		dir, ok := w.source.LocalDirectory(root)
+		dir, ok := w.source.LocalDirectory(w.root)
 		if !ok {
 			return
 		}
@@ -118,6 +124,9 @@ func (w *reach) opened(root digest.Digest, path string) {
 		return
 	}
 	w.note(d, i)
+	if foreseen {
+		return
+	}
 	w.widen(d)
 	for ; d != nil; d = d.up {
 		w.reached(d)
@@ -228,6 +237,9 @@ func (w *reach) try(d *directory) {
 // ended notes what became of a call. What did not come because of it was here
 // already, or somebody fetched it who needed it, or it will not come.
 func (w *reach) ended(c call) {
+	if w.off || len(w.known) == 0 {
+		return
+	}
 	brought := make(map[digest.Digest]struct{}, len(c.brought))
 	for _, d := range c.brought {
 		brought[d] = struct{}{}
@@ -243,14 +255,18 @@ func (w *reach) ended(c call) {
 	}
 }
 
-// futile reports whether too little was right of what had its time to prove so.
-func (w *reach) futile() bool {
+// giveUp reports, once, that too little was right of what had its time to prove so.
+func (w *reach) giveUp() bool {
 	asked, right := 0, 0
 	for _, p := range w.past[:max(len(w.past)-2, 0)] {
 		asked += p.asked
 		right += p.right
 	}
-	return asked > 0 && right*100 < nearTooLittle*asked
+	if w.off || asked == 0 || right*100 >= nearTooLittle*asked {
+		return false
+	}
+	*w = reach{off: true}
+	return true
 }
 
 // take returns what is to be asked for.

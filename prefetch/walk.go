@@ -8,8 +8,12 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxBlind bounds the directories that are fetched without a Profile to name them.
-const maxBlind = 4096
+// The directories that are fetched though no Profile names them: as long as there is one that
+// errs now and then, and without.
+const (
+	fewBlind = 256
+	maxBlind = 4096
+)
 
 // A place is a directory at a path.
 type place struct {
@@ -23,22 +27,22 @@ type place struct {
 // one goroutine.
 type walk struct {
 	race    *Race
-	todo    []place // to be looked at, the next one last
-	missing []place // to be asked for
+	profile *Profile // nil: all directories are worth a look, and no file is
+	todo    []place  // to be looked at, the next one last
+	missing []place  // to be asked for
 	found   []file
 	places  int          // found so far, at most maxDirectories
 	files   int          // found so far, at most maxFiles
-	asked   int          // without a Profile at most maxBlind
+	left    int          // directories that may yet be asked for
 	calls   int          // under way
 	came    chan []place // what the calls asked for; has room for all of them
 }
 
-func (r *Race) walk(ctx context.Context) {
-	r.fetchRemembered(ctx)
-	w := walk{race: r, came: make(chan []place, directorySets)}
-	if r.wants(RootHash) {
-		w.todo = append(w.todo, place{digest: r.root, hash: RootHash})
-	}
+// walk goes through the tree as far as p goes, or through all of it, and asks for so many directories
+// at most.
+func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
+	w := walk{race: r, profile: p, left: atMost, came: make(chan []place, directorySets)}
+	w.todo = append(w.todo, place{digest: r.root, hash: RootHash})
 	for {
 		w.descend(ctx)
 		w.hand()
@@ -57,9 +61,6 @@ func (r *Race) walk(ctx context.Context) {
 		}
 	}
 }
-
-// wants reports whether a directory at that path is worth a look.
-func (r *Race) wants(h PathHash) bool { return r.profile == nil || r.profile.containsSmall(h) }
 
 // descend looks at all directories that are local, and gathers those that are not.
 func (w *walk) descend(ctx context.Context) {
@@ -80,7 +81,7 @@ func (w *walk) descend(ctx context.Context) {
 
 // hand gives the files found to those who send.
 func (w *walk) hand() {
-	w.race.add(w.found)
+	w.race.foresee(w.found)
 	w.found = w.found[:0]
 }
 
@@ -89,15 +90,15 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 	first := len(w.todo)
 	for i := range dir.Len() {
 		kind := dir.Kind(i)
-		if kind == tree.Symlink || kind == tree.File && w.race.profile == nil {
+		if kind == tree.Symlink || kind == tree.File && w.profile == nil {
 			continue
 		}
 		h := at.Child(dir.Name(i))
 		switch {
-		case !w.race.wants(h):
+		case w.profile != nil && !w.profile.containsSmall(h):
 		case kind == tree.File && w.files < maxFiles:
 			f := file{digest: dir.At(i).Digest, hash: h}
-			if f.digest.SizeBytes() <= smallBytes || w.race.profile.Contains(h) {
+			if f.digest.SizeBytes() <= smallBytes || w.profile.Contains(h) {
 				w.files++
 				w.found = append(w.found, f)
 			}
@@ -112,17 +113,14 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 // ask starts a call for directories that are missing.
 func (w *walk) ask(ctx context.Context) {
 	r := w.race
-	n := min(len(w.missing), directoriesPerCall)
-	if r.profile == nil {
-		n = min(n, maxBlind-w.asked)
-	}
+	n := min(len(w.missing), directoriesPerCall, w.left)
 	places := w.missing[:n:n]
 	w.missing = w.missing[n:]
 	if n == 0 {
 		w.missing = nil
 		return
 	}
-	w.asked += n
+	w.left -= n
 	w.calls++
 	ds := make([]digest.Digest, len(places))
 	for i, p := range places {
@@ -138,9 +136,6 @@ func (w *walk) ask(ctx context.Context) {
 // Most of them are there again, and then no level has to wait for the one above it; for
 // the rest the walk goes on as if nothing was known.
 func (r *Race) fetchRemembered(ctx context.Context) {
-	if r.profile == nil {
-		return
-	}
 	for ds := range slices.Chunk(r.profile.directories, directoriesPerCall) {
 		r.running.Go(func() { r.fetchDirectories(ctx, ds) })
 	}

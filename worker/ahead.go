@@ -69,7 +69,9 @@ func (a *action) lookAhead(ctx context.Context) {
 		}
 		f.origin = origin
 		if ctx.Err() == nil {
-			f.race.Store(prefetch.Start(ctx, prefetch.Spec{Root: root, Source: a.inputs, Profile: profile, Limits: o.Limits}))
+			f.race.Store(prefetch.Start(ctx, prefetch.Spec{
+				Root: root, Source: a.inputs, Profile: profile, Origin: origin, Limits: o.Limits,
+			}))
 		}
 	}()
 }

@@ -26,10 +26,23 @@ type Source interface {
 type Spec struct {
 	Root   digest.Digest // of the input root
 	Source Source
-	// Profile says what is likely to be read. Without one, nil, the directories are
-	// fetched as far as the bound lets, and files by nearness: see Opened.
+	// Profile says what is likely to be read; nil if nothing is known. One that does not have
+	// the root, or has nearly everything, counts as nil.
 	Profile *Profile
-	Limits  *Limits // nil: those of NewLimits, for this Race alone
+	// Origin is that of the Profile. What is Coarse has to prove itself sooner.
+	Origin Origin
+	Limits *Limits // nil: those of NewLimits, for this Race alone
+}
+
+// maxFalsePositives is the share of all paths from which on a Profile says nothing.
+const maxFalsePositives = 0.3
+
+// profile returns the Profile if it says anything.
+func (s Spec) profile() *Profile {
+	if p := s.Profile; p != nil && p.Contains(RootHash) && p.FalsePositives() < maxFalsePositives {
+		return p
+	}
+	return nil
 }
 
 // A Race makes local what an action is likely to read, ahead of the action. It
@@ -42,10 +55,11 @@ type Spec struct {
 type Race struct {
 	source  Source
 	limits  *Limits
-	profile *Profile
+	profile *Profile // nil: nothing is known
+	origin  Origin
 	root    digest.Digest
-	nearby  *nearby // nil with a profile
-	queue   queue
+	reads   reads
+	queue   *queue
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -79,23 +93,20 @@ const (
 // Start begins a Race and returns at once. The caller stops it.
 func Start(ctx context.Context, s Spec) *Race {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &Race{source: s.Source, limits: s.Limits, profile: s.Profile, root: s.Root, cancel: cancel}
+	r := &Race{
+		source: s.Source, limits: s.Limits, profile: s.profile(), origin: s.Origin, root: s.Root, cancel: cancel,
+		reads: reads{wake: make(chan struct{}, 1)}, queue: newQueue(s.Origin),
+	}
 	if r.limits == nil {
 		r.limits = NewLimits(LimitsOptions{})
 	}
-	r.queue.wake = [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
-	if r.profile == nil {
-		r.nearby = newNearby()
-		r.running.Go(func() { r.readAhead(ctx) })
+	r.running.Go(func() { r.weigh(ctx) })
+	if r.profile != nil {
+		r.fetchRemembered(ctx)
+		r.running.Go(func() { r.walk(ctx, r.profile, maxDirectories) })
 	}
-	r.running.Go(func() {
-		r.walk(ctx)
-		if r.nearby == nil {
-			r.queue.close()
-		}
-	})
-	r.running.Go(func() { r.send(ctx, small, smallCalls) })
-	r.running.Go(func() { r.send(ctx, large, largeCalls) })
+	r.running.Go(func() { r.send(ctx, forSmall, smallCalls) })
+	r.running.Go(func() { r.send(ctx, forLarge, largeCalls) })
 	return r
 }
 

@@ -41,8 +41,9 @@ func (r *reader) open(path string, k tree.Kind) {
 	synctest.Wait()
 }
 
-func newReader(t *testing.T, s *storage, root digest.Digest) *reader {
-	r := &reader{t: t, s: s, root: root, race: Start(t.Context(), Spec{Root: root, Source: s})}
+func newReader(t *testing.T, s *storage, spec Spec) *reader {
+	spec.Source = s
+	r := &reader{t: t, s: s, root: spec.Root, race: Start(t.Context(), spec)}
 	time.Sleep(time.Hour)
 	synctest.Wait()
 	return r
@@ -55,7 +56,7 @@ func TestNearbyReadsAhead(t *testing.T) {
 		s := newStorage()
 		paths := append(flatTree(60, 20), "d000/large:600000", "other/below/file")
 		root := s.put(t, paths...)
-		r := newReader(t, s, root)
+		r := newReader(t, s, Spec{Root: root})
 		if len(s.calls) != 3 || !s.has(s.at(t, root, "d007")) {
 			t.Errorf("%d calls, want one for each level of directories", len(s.calls))
 		}
@@ -85,7 +86,7 @@ func TestNearbyFollowsALargeDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
 		root := s.put(t, flatTree(1, 1000)...)
-		r := newReader(t, s, root)
+		r := newReader(t, s, Spec{Root: root})
 		for j := range 1000 {
 			r.open(fmt.Sprintf("d000/f000%03d", j), tree.File)
 		}
@@ -103,7 +104,7 @@ func TestNearbyBeginsBehindWhatIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
 		root := s.put(t, flatTree(1, 200)...)
-		r := newReader(t, s, root)
+		r := newReader(t, s, Spec{Root: root})
 		r.open("d000/f000150", tree.File)
 		for j, want := range map[int]bool{149: false, 151: true, 170: true, 199: false, 0: false} {
 			if got := s.has(s.at(t, root, fmt.Sprintf("d000/f000%03d", j))); got != want {
@@ -120,7 +121,7 @@ func TestNearbyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
 		root := s.put(t, flatTree(200, 40)...)
-		r := newReader(t, s, root)
+		r := newReader(t, s, Spec{Root: root})
 		for i := range 200 {
 			r.open(fmt.Sprintf("d%03d/f%03d%03d", i, i, 0), tree.File)
 		}
@@ -144,7 +145,7 @@ func TestNearbyIsBounded(t *testing.T) {
 			}
 		}
 		root := s.put(t, paths...)
-		r := newReader(t, s, root)
+		r := newReader(t, s, Spec{Root: root})
 		var read int64
 		for i := range 100 {
 			// Two of twenty: too many to give it up.
@@ -171,7 +172,7 @@ func TestNearbyIsBoundedInADirectory(t *testing.T) {
 			paths = append(paths, fmt.Sprintf("many/%04d", i), fmt.Sprintf("big/%04d:%d", i, 128<<10))
 		}
 		root := s.put(t, paths...)
-		r := newReader(t, s, root)
+		r := newReader(t, s, Spec{Root: root})
 		for range 10 * maxOpened {
 			r.race.Opened("many/0000", tree.File)
 		}
@@ -179,7 +180,7 @@ func TestNearbyIsBoundedInADirectory(t *testing.T) {
 		if n := r.race.Stop().Files.Files; n != nearFiles+2 {
 			t.Errorf("%d files came", n)
 		}
-		r = newReader(t, s, root)
+		r = newReader(t, s, Spec{Root: root})
 		r.open("big/0000", tree.File)
 		r.open("", tree.Dir)
 		r.open("big", tree.Dir)
@@ -190,7 +191,7 @@ func TestNearbyIsBoundedInADirectory(t *testing.T) {
 		for i := range maxBlind + 1000 {
 			paths = append(paths, fmt.Sprintf("%d/%d", i, i))
 		}
-		r = newReader(t, s, s.put(t, paths...))
+		r = newReader(t, s, Spec{Root: s.put(t, paths...)})
 		if n := r.race.Stop().Directories.Files; n != maxBlind {
 			t.Errorf("%d directories came without a profile", n)
 		}

@@ -1,0 +1,104 @@
+package prefetch
+
+import (
+	"context"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// maxOpened bounds the reads that wait to be looked at.
+const maxOpened = 4096
+
+// reads are where a Race hears of what the action opens, and of calls that have ended. One
+// goroutine listens.
+type reads struct {
+	wake chan struct{} // one place
+
+	mu     sync.Mutex
+	opened []string // guarded by mu; files, to be looked at
+	calls  []call   // guarded by mu; to be looked at
+}
+
+// A call is one that has ended, for files of a batch.
+type call struct {
+	batch   []file
+	brought []digest.Digest
+}
+
+// Opened says that the action is about to read path, or has just done so, for the first time. It
+// does not wait, and is made to be called from OnFirstRead of vfs. See the comment of the package
+// for what it is good for.
+func (r *Race) Opened(path string, k tree.Kind) {
+	if k != tree.File {
+		return
+	}
+	r.reads.note(func() {
+		if len(r.reads.opened) < maxOpened {
+			r.reads.opened = append(r.reads.opened, path)
+		}
+	})
+}
+
+// ended says what came of a batch.
+func (n *reads) ended(batch []file, brought []digest.Digest) {
+	n.note(func() { n.calls = append(n.calls, call{batch, brought}) })
+}
+
+// note calls add, which adds something to be looked at.
+func (n *reads) note(add func()) {
+	n.mu.Lock()
+	add()
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (n *reads) take() (opened []string, calls []call) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	opened, calls = n.opened, n.calls
+	n.opened, n.calls = nil, nil
+	return opened, calls
+}
+
+// weigh looks at what the action opens until ctx ends: what the profile did not foresee lowers what
+// it counts for, and is a reason to look near it.
+func (r *Race) weigh(ctx context.Context) {
+	reach, trust := newReach(r.source, r.root), trust{profile: r.profile, origin: r.origin}
+	blind := 0
+	for {
+		if most := trust.blind(); most > blind {
+			blind = most
+			r.running.Go(func() { r.walk(ctx, nil, most) })
+		}
+		r.queue.hold(trust.misfit())
+		select {
+		case <-r.reads.wake:
+		case <-ctx.Done():
+			return
+		}
+		opened, calls := r.reads.take()
+		for _, path := range opened {
+			h := HashPath(path)
+			foreseen := trust.opened(h)
+			if foreseen {
+				r.queue.read(h)
+			}
+			reach.opened(path, foreseen)
+		}
+		for _, c := range calls {
+			reach.ended(c)
+		}
+		if reach.giveUp() {
+			r.mu.Lock()
+			r.stats.NearbyOff = true
+			r.mu.Unlock()
+			r.queue.dropNear()
+		}
+		r.near(reach.take())
+	}
+}
