@@ -72,6 +72,7 @@ var floors = map[string]int{
 	"web/text":            2,
 
 	"worker/diskguard":      3,
+	"worker/outputs":        3,
 	"worker/pipeline":       3,
 	"worker/policy":         3,
 	"worker/vouching":       3,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/farm/flags"
-	"github.com/forerunner-build/forerunner/worker"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
 // What --cgroup can be.
@@ -139,7 +139,7 @@ func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 }
 
 // writes are the bounds of what an action writes in memory and returns.
-func (w *Worker) writes() (upperMemory int64, outputs worker.OutputPolicy, err error) {
+func (w *Worker) writes() (upperMemory int64, outputs outputs.Policy, err error) {
 	if upperMemory, err = flags.ParseSize(w.UpperMemory); err != nil {
 		return 0, outputs, fmt.Errorf("--upper-memory: %w", err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/live"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
@@ -292,7 +293,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.times.enter(stagePrepare)
 	return a.inRoot(func(root *os.Root) error {
-		return policy.As(a.how.Sandbox.User, func() error { return a.command.prepare(root) })
+		return policy.As(a.how.Sandbox.User, func() error { return a.command.Prepare(root) })
 	})
 }
 
@@ -311,7 +312,7 @@ func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 		Policy:         a.how.Sandbox,
 		Nice:           a.how.Nice,
 		Folders:        sandbox.Folders{Root: a.root.Path(), TempDir: a.work.temp.Path()},
-		Dir:            filepath.Join(a.root.Path(), a.command.workingDirectory),
+		Dir:            filepath.Join(a.root.Path(), a.command.WorkingDirectory),
 		Stdout:         a.work.stdout(),
 		Stderr:         a.work.stderr(),
 		MaxOutputBytes: a.p.w.opts.MaxOutputBytes,
@@ -373,28 +374,38 @@ func (a *action) part(left *runner.Launcher) {
 
 // report stores the outputs and makes the answer.
 func (a *action) report(ctx context.Context, result runner.Result) (*repb.ExecuteResponse, error) {
-	out := newOutputs(a)
-	defer out.release()
-	response := &repb.ExecuteResponse{Result: out.result}
-	out.result.ExitCode = int32(result.ExitCode)
-	out.result.ExecutionMetadata = a.usage(result)
-	if err := out.streams(ctx, result); err != nil {
+	out := outputs.New(outputs.Options{
+		Spec: a.command.Spec, Policy: a.p.w.opts.Outputs, Function: a.fn, Root: a.root, Inputs: a.inputs,
+		Store: a.p.w.opts.Store, Storage: a.storage, Vacated: a.vacated,
+	})
+	defer out.Release()
+	response := &repb.ExecuteResponse{Result: out.Result}
+	out.Result.ExitCode = int32(result.ExitCode)
+	out.Result.ExecutionMetadata = a.usage(result)
+	err := out.Streams(ctx, outputs.Stream{File: a.work.stdout(), Truncated: result.StdoutTruncated},
+		outputs.Stream{File: a.work.stderr(), Truncated: result.StderrTruncated})
+	if err != nil {
 		return nil, err
 	}
-	err := a.inRoot(func(root *os.Root) error { return out.collect(ctx, root) })
+	err = a.inRoot(func(root *os.Root) error { return out.Collect(ctx, root) })
+	if errors.Is(err, outputs.ErrExcess) {
+		a.p.w.excesses.add(a.digest, time.Now())
+	}
 	if err == nil {
 		err = a.verify(ctx) // collecting may have read inputs, too
 	}
-	out.useInputs()
+	for d := range out.Unread() {
+		a.vouch.Used(d)
+	}
 	// What was printed and made is worth having beside any error.
-	if uploadErr := out.upload(ctx); uploadErr != nil {
-		return nil, errors.Join(err, uploadErr, out.verify(ctx, uploadErr))
+	if uploadErr := out.Upload(ctx); uploadErr != nil {
+		return nil, errors.Join(err, uploadErr, out.Verify(ctx, uploadErr))
 	}
 	if err != nil {
 		return response, err
 	}
 	if result.Cause == runner.OutOfMemory {
-		out.result.ExitCode, response.Message = exitOutOfMemory, a.outOfMemory()
+		out.Result.ExitCode, response.Message = exitOutOfMemory, a.outOfMemory()
 		return response, nil
 	}
 	a.behind.collected(out)

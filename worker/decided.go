@@ -98,7 +98,7 @@ func decisions() map[string]map[string]decision {
 			"Memory": out("Options.Launchers"),
 			"Pids":   out("Options.Launchers"),
 		},
-		"worker.OutputPolicy": {
+		"outputs.Policy": {
 			"Bytes": out(ended), "Files": out(ended),
 			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestDecisions(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{
-		policy.Execution{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, OutputPolicy{}, Setting{}, Options{},
+		policy.Execution{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, outputs.Policy{}, Setting{}, Options{},
 	} {
 		types[fmt.Sprintf("%T", v)] = reflect.TypeOf(v)
 	}

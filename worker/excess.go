@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -10,37 +9,6 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
-
-// An OutputPolicy bounds what one action may write and return. Inputs that it returns
-// unchanged do not count.
-type OutputPolicy struct {
-	// Bytes bounds the sizes of all files that it returns, holes included, for those are hashed and
-	// sent like the rest. 0 is what the worker's store may hold.
-	Bytes int64
-	Files int // 0 is defaultMaxOutputFiles
-	// Scratch bounds, in bytes, what the action writes at all: into its input root and
-	// its folders for temporary files. 0 is no bound.
-	Scratch int64
-}
-
-const (
-	defaultMaxOutputFiles = 1_000_000
-	// maxOutputNames bounds what output directories hold, whatever it is.
-	maxOutputNames = 2 * defaultMaxOutputFiles
-)
-
-func (p *OutputPolicy) validate(storeBytes int64) error {
-	if p.Bytes < 0 || p.Files < 0 || p.Scratch < 0 {
-		return fmt.Errorf("outputs have a negative bound: %+v", *p)
-	}
-	if p.Bytes == 0 {
-		p.Bytes = storeBytes
-	}
-	if p.Files == 0 {
-		p.Files = defaultMaxOutputFiles
-	}
-	return nil
-}
 
 const (
 	// excessMemory is for how long an action that wrote or returned too much is refused, so that
@@ -97,32 +65,4 @@ func (a *action) refuse() error {
 	}
 	return fault.Errorf(codes.ResourceExhausted, "this action wrote or returned more than the worker allows when it last ran here; "+
 		"it is not run again for %s", left.Round(time.Second))
-}
-
-// admit counts a file that the command made, before anybody reads it.
-func (o *outputs) admit(size int64) error {
-	policy := o.a.p.w.opts.Outputs
-	if o.madeFiles++; o.madeFiles > policy.Files {
-		return o.excess("the outputs are more than the %d files that an action may return (--max-output-files)", policy.Files)
-	}
-	if size > policy.Bytes-o.madeBytes { // a difference, for size may be near the largest number
-		return o.excess("it has %d bytes, the outputs before it have %d: more than the %d bytes that an action may return "+
-			"(--max-output-bytes)", size, o.madeBytes, policy.Bytes)
-	}
-	o.madeBytes += size
-	return nil
-}
-
-// admitNames counts what directories hold.
-func (o *outputs) admitNames(n int) error {
-	if o.names += n; o.names > maxOutputNames {
-		return o.excess("the output directories hold more than %d names", maxOutputNames)
-	}
-	return nil
-}
-
-// excess is the fault of an action that returns too much, and has it remembered.
-func (o *outputs) excess(format string, args ...any) error {
-	o.a.p.w.excesses.add(o.a.digest, time.Now())
-	return fault.Errorf(codes.ResourceExhausted, format, args...)
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
 func TestOutputPolicy(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
-		change: func(o *Options) { o.Outputs = OutputPolicy{Bytes: 1000, Files: 3} },
+		change: func(o *Options) { o.Outputs = outputs.Policy{Bytes: 1000, Files: 3} },
 	})
 	for _, c := range []struct{ name, shell, want string }{
 		{"bytes", "head -c 1001 /dev/zero >out", "1000 bytes"},

@@ -36,12 +36,12 @@ func FuzzCommand(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(c.args) == 0 || !fs.ValidPath(c.workingDirectory) {
-			t.Errorf("arguments %q in %q", c.args, c.workingDirectory)
+		if len(c.args) == 0 || !fs.ValidPath(c.WorkingDirectory) {
+			t.Errorf("arguments %q in %q", c.args, c.WorkingDirectory)
 		}
-		for _, o := range c.outputs {
-			if !fs.ValidPath(o.full) || strings.Contains(o.full, "\x00") {
-				t.Errorf("output %q is %q", o.path, o.full)
+		for _, o := range c.Paths {
+			if !fs.ValidPath(o.Full) || strings.Contains(o.Full, "\x00") {
+				t.Errorf("output %q is %q", o.Given, o.Full)
 			}
 		}
 		for _, text := range append(c.env, c.args...) {
@@ -57,7 +57,7 @@ func FuzzCommand(f *testing.F) {
 		}
 		defer root.Close()
 		if len(encoded) < math.MaxInt8 {
-			_ = c.prepare(root)
+			_ = c.Prepare(root)
 		}
 		if others, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(others) != 1 {
 			t.Errorf("beside the root is %v, %v", others, err)

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
@@ -96,11 +96,11 @@ func (h *hindsight) hook() func(string, vfs.Look) {
 }
 
 // collected takes note of the outputs of a run.
-func (h *hindsight) collected(o *outputs) {
+func (h *hindsight) collected(o *outputs.Outputs) {
 	if h == nil {
 		return
 	}
-	h.result, h.blobs = o.result, slices.Collect(maps.Keys(o.needs))
+	h.result, h.blobs = o.Result, slices.Collect(o.Needs())
 }
 
 // remember keeps what the action looked at and its result, which may be cached.

@@ -3,13 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -104,33 +102,4 @@ func (a *action) leaveRun() {
 		a.vouch.Close()
 		a.vouch = nil
 	}
-}
-
-// useInputs says that the result has the bytes of inputs that it returns unread.
-func (o *outputs) useInputs() {
-	for d := range o.needs {
-		if _, made := o.blobs[d]; !made {
-			o.a.vouch.Used(d)
-		}
-	}
-}
-
-// verify looks at the outputs when storage did not take them, as err says, if it may be that
-// it found them wrong. Then they are damaged.
-func (o *outputs) verify(ctx context.Context, err error) error {
-	switch code := fault.Status(ctx, err).Code(); {
-	case errors.Is(err, cas.ErrCorrupt), code == codes.DataLoss, code == codes.InvalidArgument:
-	default:
-		return nil
-	}
-	var wrong cas.DamagedError
-	for d := range o.blobs {
-		if damaged := (*cas.DamagedError)(nil); errors.As(o.a.p.w.opts.Store.Verify(ctx, d), &damaged) {
-			wrong.Digests = append(wrong.Digests, d)
-		}
-	}
-	if len(wrong.Digests) == 0 {
-		return nil
-	}
-	return fmt.Errorf("storage did not take outputs: %w", &wrong)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/live"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/pipeline"
 	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -108,7 +109,7 @@ type Options struct {
 	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
 	// Outputs bounds what an action may return.
-	Outputs OutputPolicy
+	Outputs outputs.Policy
 	Logger  *zap.Logger
 	Metrics prometheus.Registerer
 	// Tracer makes spans of the stages of actions, below those of the scheduler. Nil: nobody does.
@@ -138,7 +139,7 @@ func (o *Options) validate() error {
 	if err := instance.Check(o.InstancePrefix); err != nil {
 		return fmt.Errorf("instance prefix: %w", err)
 	}
-	if err := errors.Join(o.checkReuse(), o.checkUsers(), o.Outputs.validate(o.Store.Stats().MaxBytes)); err != nil {
+	if err := errors.Join(o.checkReuse(), o.checkUsers(), o.Outputs.Validate(o.Store.Stats().MaxBytes)); err != nil {
 		return err
 	}
 	if o.SizeClass == 0 {

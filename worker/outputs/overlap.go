@@ -1,4 +1,4 @@
-package worker
+package outputs
 
 import (
 	"path"
@@ -9,17 +9,17 @@ import (
 // entangled reports whether one output may be part of another, or have two paths: then what is
 // moved away for one would lack in the other. That is when one path leads to the other, or
 // when one leads through a symlink. base is the root. When in doubt they are entangled.
-func entangled(base string, found []foundOutput) bool {
+func entangled(base string, found []foundPath) bool {
 	if len(found) < 2 {
 		return false
 	}
 	dirs, paths := map[string]struct{}{}, make(map[string]struct{}, len(found))
 	for _, at := range found {
-		if _, again := paths[at.full]; again {
+		if _, again := paths[at.Full]; again {
 			return true
 		}
-		paths[at.full] = struct{}{}
-		dirs[path.Dir(at.full)] = struct{}{}
+		paths[at.Full] = struct{}{}
+		dirs[path.Dir(at.Full)] = struct{}{}
 	}
 	for dir := range dirs {
 		for up := dir; ; up = path.Dir(up) {

@@ -1,4 +1,4 @@
-package worker
+package outputs
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const maxTreeDepth = 2048
 // A treeBuilder makes the Tree message of an output directory: every distinct
 // Directory once, a parent before its children.
 type treeBuilder struct {
-	o    *outputs
+	o    *Outputs
 	root *os.Root
 	seen map[digest.Digest]bool
 	// anew has the input directories whose messages had to be encoded anew, by their digests, and the
@@ -39,14 +39,14 @@ type treeBuilder struct {
 }
 
 // addDirectory stores a directory in the form that the command asked for.
-func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) error {
+func (o *Outputs) addDirectory(ctx context.Context, root *os.Root, want Path) error {
 	b := &treeBuilder{o: o, root: root, seen: map[digest.Digest]bool{}, anew: map[digest.Digest]digest.Digest{}}
-	top, topDigest, err := b.build(ctx, want.full, 0)
+	top, topDigest, err := b.build(ctx, want.Full, 0)
 	if err != nil {
 		return err
 	}
-	out := &repb.OutputDirectory{Path: want.path}
-	format := o.a.command.format
+	out := &repb.OutputDirectory{Path: want.Given}
+	format := o.opts.Format
 	if format != repb.Command_DIRECTORY_ONLY {
 		b.finished = b.finished[:len(b.finished)-1] // the top is not a child
 		slices.Reverse(b.finished)
@@ -60,7 +60,7 @@ func (o *outputs) addDirectory(ctx context.Context, root *os.Root, want output) 
 	if format != repb.Command_TREE_ONLY {
 		out.RootDirectoryDigest = topDigest.Proto()
 	}
-	o.result.OutputDirectories = append(o.result.OutputDirectories, out)
+	o.Result.OutputDirectories = append(o.Result.OutputDirectories, out)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 	if err := ctx.Err(); err != nil {
 		return nil, digest.Digest{}, err
 	}
-	input, same := b.o.a.root.Unchanged(full)
+	input, same := b.o.opts.Root.Unchanged(full)
 	if same = same && input.Kind == vfs.Directory; same {
 		if d, ok := b.anew[input.Digest]; ok {
 			return nil, d, nil
@@ -92,7 +92,7 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 			return nil, digest.Digest{}, err
 		}
 	}
-	d, raw, err := digest.OfMessage(b.o.a.fn, m)
+	d, raw, err := digest.OfMessage(b.o.opts.Function, m)
 	if err != nil {
 		return m, d, err
 	}
@@ -109,7 +109,7 @@ func (b *treeBuilder) finish(ctx context.Context, m *repb.Directory, d digest.Di
 	}
 	b.seen[d] = true
 	b.finished = append(b.finished, m)
-	if b.o.a.command.format == repb.Command_TREE_ONLY {
+	if b.o.opts.Format == repb.Command_TREE_ONLY {
 		return nil
 	}
 	return b.o.bytes(ctx, d, raw)
@@ -127,7 +127,7 @@ func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int)
 	if b.seen[d] {
 		return nil, true, nil
 	}
-	input, err := b.o.a.inputs.Directory(ctx, d)
+	input, err := b.o.opts.Inputs.Directory(ctx, d)
 	if err != nil {
 		return nil, false, err
 	}
@@ -135,7 +135,7 @@ func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int)
 	if err := proto.Unmarshal(input.Encoded(), m); err != nil {
 		return nil, false, nil // a name is not UTF-8, which build will say
 	}
-	usual, raw, err := digest.OfMessage(b.o.a.fn, m)
+	usual, raw, err := digest.OfMessage(b.o.opts.Function, m)
 	if err != nil || usual != d {
 		return nil, false, err
 	}

@@ -1,0 +1,376 @@
+package outputs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"syscall"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
+)
+
+// maxInlineBytes is up to which size stdout and stderr travel in the result.
+const maxInlineBytes = 4 << 10
+
+// Outputs gather what a command made, first into the worker's store, then
+// into storage. Until Release is called nothing of it goes from the store.
+type Outputs struct {
+	opts Options
+	// Result is the answer as far as outputs go.
+	Result *repb.ActionResult
+	blobs  map[digest.Digest]casclient.Blob
+	// needs has all blobs that the result needs: those, and those of unchanged inputs.
+	needs map[digest.Digest]struct{}
+	unpin []func()
+	// movable: what is stored may be moved into the store, for neither can anybody write to it later,
+	// nor is it part of another output. taken has what is stored already, if it may be.
+	movable bool
+	taken   map[string]digest.Digest
+	// What the command made of it, for the Policy.
+	madeFiles int
+	madeBytes int64
+	names     int // seen in directories
+}
+
+// A Root is the folder that a command worked in; vfs.Root says what its methods mean.
+type Root interface {
+	Path() string
+	Unchanged(path string) (vfs.Input, bool)
+	Written(path string) (string, bool)
+}
+
+// Source has the directories of the input root.
+type Source interface {
+	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
+}
+
+// Options are where outputs come from, and where they go.
+type Options struct {
+	Spec
+	Policy   Policy
+	Function digest.Function
+	Root     Root
+	Inputs   Source
+	Store    *disk.Store
+	Storage  *casclient.Client
+	// Vacated tells that nobody has anything open of what the command made: it may be moved instead of copied.
+	Vacated bool
+}
+
+// New returns Outputs without any.
+func New(o Options) *Outputs {
+	return &Outputs{
+		opts: o, Result: &repb.ActionResult{}, blobs: map[digest.Digest]casclient.Blob{},
+		needs: map[digest.Digest]struct{}{}, taken: map[string]digest.Digest{},
+	}
+}
+
+// A Stream is a file that a command printed to.
+type Stream struct {
+	File      string
+	Truncated bool // the rest of what it printed is not there
+}
+
+// Streams stores stdout and stderr.
+func (o *Outputs) Streams(ctx context.Context, stdout, stderr Stream) error {
+	var err error
+	if o.Result.StdoutRaw, o.Result.StdoutDigest, err = o.stream(ctx, stdout); err != nil {
+		return fmt.Errorf("store stdout: %w", err)
+	}
+	if o.Result.StderrRaw, o.Result.StderrDigest, err = o.stream(ctx, stderr); err != nil {
+		return fmt.Errorf("store stderr: %w", err)
+	}
+	return nil
+}
+
+// stream returns a short output whole, and the digest of a long one.
+func (o *Outputs) stream(ctx context.Context, s Stream) ([]byte, *repb.Digest, error) {
+	name := s.File
+	if s.Truncated {
+		if err := markTruncated(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	head, err := io.ReadAll(io.LimitReader(f, maxInlineBytes+1))
+	// Closed, or it could not be moved.
+	if err = errors.Join(err, f.Close()); err != nil || len(head) <= maxInlineBytes {
+		return head, nil, err
+	}
+	var d digest.Digest
+	if o.opts.Vacated {
+		d, err = o.opts.Store.Take(ctx, name, o.opts.Function)
+	} else {
+		d, err = o.copy(ctx, func() (*os.File, error) { return os.Open(name) })
+	}
+	return nil, d.Proto(), o.stored(ctx, d, err)
+}
+
+// markTruncated says at the end of an output that the rest is not there.
+func markTruncated(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("\n[output was longer than the worker keeps; the rest was dropped]\n")
+	return errors.Join(err, f.Close())
+}
+
+// A foundPath is what the root has at an output's path.
+type foundPath struct {
+	Path
+	info fs.FileInfo
+}
+
+// Collect finds every output in the root and stores it. One that is not there is left out, as
+// REv2 wants. One output may be part of another. What was found beside a fault is stored as well.
+func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
+	found, fault := o.find(root)
+	o.movable = o.opts.Vacated && !entangled(o.opts.Root.Path(), found)
+	for _, at := range found {
+		if err := o.add(ctx, root, at); err != nil {
+			return fmt.Errorf("output %.200q: %w", at.Given, err)
+		}
+	}
+	return fault
+}
+
+// find finds every output in the root, and reports symlinks, whose targets may be gone later. What it found
+// beside a fault comes before it.
+func (o *Outputs) find(root *os.Root) (found []foundPath, err error) {
+	for _, want := range o.opts.Paths {
+		info, err := root.Lstat(want.Full)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			continue
+		case err != nil:
+			return found, pathFault("output", want.Given, err)
+		case info.Mode().Type() != fs.ModeSymlink:
+			found = append(found, foundPath{want, info})
+			continue
+		}
+		target, err := readlink(root, want.Full)
+		if err != nil {
+			return found, fmt.Errorf("output %.200q: %w", want.Given, err)
+		}
+		o.addSymlink(root, want, target)
+	}
+	return found, nil
+}
+
+func (o *Outputs) add(ctx context.Context, root *os.Root, at foundPath) error {
+	switch {
+	case at.info.Mode().IsRegular():
+		if at.Kind == Directory {
+			return fault.Errorf(codes.InvalidArgument, "is a file, a directory was asked for")
+		}
+		node, err := o.fileNode(ctx, root, at.Full, at.info)
+		if err != nil {
+			return err
+		}
+		o.Result.OutputFiles = append(o.Result.OutputFiles, &repb.OutputFile{
+			Path: at.Given, Digest: node.GetDigest(), IsExecutable: node.GetIsExecutable(),
+		})
+	case at.info.IsDir():
+		if at.Kind == File {
+			return fault.Errorf(codes.InvalidArgument, "is a directory, a file was asked for")
+		}
+		return o.addDirectory(ctx, root, at.Path)
+	default:
+		return notPlain(at.info)
+	}
+	return nil
+}
+
+// addSymlink reports a symlink as one, in the field that the client reads.
+func (o *Outputs) addSymlink(root *os.Root, want Path, target string) {
+	link := &repb.OutputSymlink{Path: want.Given, Target: target}
+	if want.Kind == Any {
+		o.Result.OutputSymlinks = append(o.Result.OutputSymlinks, link)
+		return
+	}
+	// What the link leads to is looked at inside the root only; a link that
+	// leads out or nowhere goes by what the client asked for.
+	info, err := root.Stat(want.Full)
+	if (err == nil && info.IsDir()) || (err != nil && want.Kind == Directory) {
+		//lint:ignore SA1019 the field that clients of API 2.0 read
+		o.Result.OutputDirectorySymlinks = append(o.Result.OutputDirectorySymlinks, link)
+		return
+	}
+	//lint:ignore SA1019 the field that clients of API 2.0 read
+	o.Result.OutputFileSymlinks = append(o.Result.OutputFileSymlinks, link)
+}
+
+// fileNode stores one file. An unchanged input keeps its digest unread.
+func (o *Outputs) fileNode(ctx context.Context, root *os.Root, full string, info fs.FileInfo) (*repb.FileNode, error) {
+	node := &repb.FileNode{IsExecutable: info.Mode()&0o111 != 0}
+	if input, ok := o.opts.Root.Unchanged(full); ok && input.Kind == vfs.File {
+		o.needs[input.Digest] = struct{}{}
+		node.Digest = input.Digest.Proto()
+		return node, nil
+	}
+	if d, again := o.taken[full]; again {
+		node.Digest = d.Proto()
+		return node, nil
+	}
+	if err := o.admit(info.Size()); err != nil {
+		return nil, err
+	}
+	d, err := o.take(ctx, root, full)
+	if err = o.stored(ctx, d, err); err != nil {
+		return nil, err
+	}
+	if !o.movable {
+		o.taken[full] = d
+	}
+	node.Digest = d.Proto()
+	return node, nil
+}
+
+// take makes the file at full a blob of the worker's store. If the action is not vacated it is
+// copied, which leaves those who still have a way to it with the original.
+func (o *Outputs) take(ctx context.Context, root *os.Root, full string) (digest.Digest, error) {
+	if o.movable {
+		if written, ok := o.opts.Root.Written(full); ok {
+			d, err := o.opts.Store.Take(ctx, written, o.opts.Function)
+			if !errors.Is(err, syscall.ENAMETOOLONG) {
+				return d, err
+			}
+		}
+	}
+	// Not to wait for a writer should somebody have put a pipe there.
+	return o.copy(ctx, func() (*os.File, error) {
+		return root.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	})
+}
+
+// copy copies the file that open opens into the worker's store.
+func (o *Outputs) copy(ctx context.Context, open func() (*os.File, error)) (digest.Digest, error) {
+	f, err := open()
+	if err != nil {
+		return digest.Digest{}, err
+	}
+	defer f.Close()
+	return o.opts.Store.TakeCopy(ctx, f, o.opts.Function)
+}
+
+// stored keeps a file that came into the store, if err is nil.
+func (o *Outputs) stored(ctx context.Context, d digest.Digest, err error) error {
+	if err != nil {
+		return err
+	}
+	return o.keep(ctx, d)
+}
+
+// bytes stores a small blob that the worker made itself.
+func (o *Outputs) bytes(ctx context.Context, d digest.Digest, b []byte) error {
+	if err := o.opts.Store.PutBytes(ctx, d, b); err != nil {
+		return err
+	}
+	return o.keep(ctx, d)
+}
+
+// keep pins a blob of the store until Release, and lists it for the upload.
+func (o *Outputs) keep(ctx context.Context, d digest.Digest) error {
+	if _, listed := o.blobs[d]; listed || d.IsEmptyBlob() {
+		return nil
+	}
+	store := o.opts.Store
+	unpin, ok := store.Pin(d)
+	if !ok {
+		return fmt.Errorf("blob %s was evicted before it could be uploaded: the worker's store is too small", d)
+	}
+	o.unpin = append(o.unpin, unpin)
+	o.needs[d] = struct{}{}
+	o.blobs[d] = casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return store.OpenBlob(ctx, d) }}
+	return nil
+}
+
+// message stores a protobuf message.
+func (o *Outputs) message(ctx context.Context, m proto.Message) (digest.Digest, error) {
+	d, raw, err := digest.OfMessage(o.opts.Function, m)
+	if err != nil {
+		return d, err
+	}
+	return d, o.bytes(ctx, d, raw)
+}
+
+// Release lets the store evict what keep has pinned. Whoever makes Outputs calls it.
+func (o *Outputs) Release() {
+	for _, unpin := range o.unpin {
+		unpin()
+	}
+}
+
+// Upload sends what storage lacks.
+func (o *Outputs) Upload(ctx context.Context) error {
+	blobs := make([]casclient.Blob, 0, len(o.blobs))
+	for _, b := range o.blobs {
+		blobs = append(blobs, b)
+	}
+	if err := o.opts.Storage.Upload(ctx, blobs, nil); err != nil {
+		return fmt.Errorf("upload Outputs: %w", err)
+	}
+	return nil
+}
+
+// notPlain is the fault of an output that a result cannot hold.
+func notPlain(info fs.FileInfo) error {
+	return fault.Errorf(codes.InvalidArgument, "is a %s; only files, directories and symlinks can be Outputs",
+		map[fs.FileMode]string{
+			fs.ModeNamedPipe: "named pipe", fs.ModeSocket: "socket",
+			fs.ModeDevice: "block device", fs.ModeDevice | fs.ModeCharDevice: "character device",
+		}[info.Mode().Type()])
+}
+
+// Needs are all blobs that the result needs.
+func (o *Outputs) Needs() iter.Seq[digest.Digest] { return maps.Keys(o.needs) }
+
+// Unread are those that are inputs, which it returns without having read them.
+func (o *Outputs) Unread() iter.Seq[digest.Digest] {
+	return func(yield func(digest.Digest) bool) {
+		for d := range o.needs {
+			if _, made := o.blobs[d]; !made && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// Verify looks at the outputs when storage did not take them, as err says, if it may be that
+// it found them wrong. Then they are damaged.
+func (o *Outputs) Verify(ctx context.Context, err error) error {
+	switch code := fault.Status(ctx, err).Code(); {
+	case errors.Is(err, cas.ErrCorrupt), code == codes.DataLoss, code == codes.InvalidArgument:
+	default:
+		return nil
+	}
+	var wrong cas.DamagedError
+	for d := range o.blobs {
+		if damaged := (*cas.DamagedError)(nil); errors.As(o.opts.Store.Verify(ctx, d), &damaged) {
+			wrong.Digests = append(wrong.Digests, d)
+		}
+	}
+	if len(wrong.Digests) == 0 {
+		return nil
+	}
+	return fmt.Errorf("storage did not take outputs: %w", &wrong)
+}

@@ -1,0 +1,137 @@
+package outputs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
+)
+
+// folder is a Root that is only a folder, in which some files are inputs.
+type folder struct {
+	dir    string
+	inputs map[string]vfs.Input
+}
+
+func (f *folder) Path() string { return f.dir }
+
+func (f *folder) Unchanged(path string) (vfs.Input, bool) {
+	in, ok := f.inputs[path]
+	return in, ok
+}
+
+// Written says that all that is there is written, so that it can be moved.
+func (f *folder) Written(path string) (string, bool) { return filepath.Join(f.dir, path), true }
+
+type noDirectories struct{}
+
+func (noDirectories) Directory(context.Context, digest.Digest) (*tree.Directory, error) {
+	return nil, errors.New("there are no input directories")
+}
+
+// collect makes files in a folder, and returns the outputs of a command whose outputs are at paths.
+func collect(t *testing.T, p Policy, files map[string]string, paths ...string) (*Outputs, *folder, error) {
+	t.Helper()
+	root := &folder{dir: t.TempDir(), inputs: map[string]vfs.Input{}}
+	for name, text := range files {
+		full := filepath.Join(root.dir, name)
+		check(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		check(t, os.WriteFile(full, []byte(text), 0o644))
+		if text == "input" {
+			root.inputs[name] = vfs.Input{Kind: vfs.File, Digest: of(text)}
+		}
+	}
+	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20})
+	check(t, err)
+	t.Cleanup(func() { check(t, store.Close()) })
+	spec, err := ParseSpec(&repb.Command{OutputPaths: paths})
+	check(t, err)
+	check(t, p.Validate(store.Stats().MaxBytes))
+	o := New(Options{
+		Spec: spec, Policy: p, Function: digest.SHA256, Root: root, Inputs: noDirectories{}, Store: store, Vacated: true,
+	})
+	t.Cleanup(o.Release)
+	in, err := os.OpenRoot(root.dir)
+	check(t, err)
+	t.Cleanup(func() { check(t, in.Close()) })
+	return o, root, o.Collect(t.Context(), in)
+}
+
+func of(text string) digest.Digest { return digest.Of(digest.SHA256, []byte(text)) }
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func file(path, text string) *repb.OutputFile {
+	return &repb.OutputFile{Path: path, Digest: of(text).Proto()}
+}
+
+// TestInputsStayUnread: what is made is moved away, what is an input is named by its digest and stays where it is.
+func TestInputsStayUnread(t *testing.T) {
+	o, root, err := collect(t, Policy{}, map[string]string{"made": "new", "in": "input"}, "made", "in", "none")
+	check(t, err)
+	want := &repb.ActionResult{OutputFiles: []*repb.OutputFile{file("made", "new"), file("in", "input")}}
+	if !proto.Equal(o.Result, want) {
+		t.Errorf("the result is %v, want %v", o.Result, want)
+	}
+	if unread := slices.Collect(o.Unread()); !slices.Equal(unread, []digest.Digest{of("input")}) {
+		t.Errorf("unread are %v", unread)
+	}
+	if needs := slices.Collect(o.Needs()); len(needs) != 2 || !slices.Contains(needs, of("new")) {
+		t.Errorf("the result needs %v", needs)
+	}
+	for name, stays := range map[string]bool{"made": false, "in": true} {
+		if _, err := os.Lstat(filepath.Join(root.dir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOverlappingPathsAreCopied: one output is part of another, so none is moved away from where the other looks.
+func TestOverlappingPathsAreCopied(t *testing.T) {
+	o, root, err := collect(t, Policy{}, map[string]string{"dir/made": "new"}, "dir/made", "dir")
+	check(t, err)
+	if len(o.Result.GetOutputFiles()) != 1 || len(o.Result.GetOutputDirectories()) != 1 {
+		t.Errorf("the result is %v", o.Result)
+	}
+	if _, err := os.Lstat(filepath.Join(root.dir, "dir/made")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTooMuch(t *testing.T) {
+	files := map[string]string{"a": "12345", "b": "12345", "in": "input"}
+	for name, c := range map[string]struct {
+		policy Policy
+		excess bool
+	}{
+		"bytes":         {Policy{Bytes: 9}, true},
+		"files":         {Policy{Files: 1}, true},
+		"just so much":  {Policy{Bytes: 10, Files: 2}, false},
+		"without bound": {Policy{}, false},
+	} {
+		_, _, err := collect(t, c.policy, files, "a", "b", "in")
+		if errors.Is(err, ErrExcess) != c.excess || !c.excess && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.excess && fault.Status(t.Context(), err).Code() != codes.ResourceExhausted {
+			t.Errorf("%s: the client is told %v", name, fault.Status(t.Context(), err))
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package outputs
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/worker/fault"
+)
+
+// A Policy bounds what one action may write and return. Inputs that it returns
+// unchanged do not count.
+type Policy struct {
+	// Bytes bounds the sizes of all files that it returns, holes included, for those are hashed and
+	// sent like the rest. 0 is what the worker's store may hold.
+	Bytes int64
+	Files int // 0 is defaultMaxOutputFiles
+	// Scratch bounds, in bytes, what the action writes at all: into its input root and
+	// its folders for temporary files. 0 is no bound.
+	Scratch int64
+}
+
+const (
+	defaultMaxOutputFiles = 1_000_000
+	// maxOutputNames bounds what output directories hold, whatever it is.
+	maxOutputNames = 2 * defaultMaxOutputFiles
+)
+
+// Validate checks p and fills in what is 0, for a store that may hold so much.
+func (p *Policy) Validate(storeBytes int64) error {
+	if p.Bytes < 0 || p.Files < 0 || p.Scratch < 0 {
+		return fmt.Errorf("outputs have a negative bound: %+v", *p)
+	}
+	if p.Bytes == 0 {
+		p.Bytes = storeBytes
+	}
+	if p.Files == 0 {
+		p.Files = defaultMaxOutputFiles
+	}
+	return nil
+}
+
+// admit counts a file that the command made, before anybody reads it.
+func (o *Outputs) admit(size int64) error {
+	policy := o.opts.Policy
+	if o.madeFiles++; o.madeFiles > policy.Files {
+		return excess("the outputs are more than the %d files that an action may return (--max-output-files)", policy.Files)
+	}
+	if size > policy.Bytes-o.madeBytes { // a difference, for size may be near the largest number
+		return excess("it has %d bytes, the outputs before it have %d: more than the %d bytes that an action may return "+
+			"(--max-output-bytes)", size, o.madeBytes, policy.Bytes)
+	}
+	o.madeBytes += size
+	return nil
+}
+
+// admitNames counts what directories hold.
+func (o *Outputs) admitNames(n int) error {
+	if o.names += n; o.names > maxOutputNames {
+		return excess("the output directories hold more than %d names", maxOutputNames)
+	}
+	return nil
+}
+
+// ErrExcess is wrapped by errors of actions that return more than their Policy allows.
+var ErrExcess = errors.New("more outputs than an action may return")
+
+// An excessError is ErrExcess with a text for the client.
+type excessError struct{ error }
+
+// Is implements errors.Is.
+func (e excessError) Is(target error) bool { return target == ErrExcess }
+
+// Unwrap implements errors.Unwrap.
+func (e excessError) Unwrap() error { return e.error }
+
+func excess(format string, args ...any) error {
+	return excessError{fault.Errorf(codes.ResourceExhausted, format, args...)}
+}

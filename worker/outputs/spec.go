@@ -1,0 +1,123 @@
+package outputs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/worker/fault"
+)
+
+// Kind is how an output path was asked for. Clients of API 2.1 and later use
+// output_paths and take whatever is there; older ones name the kind.
+type Kind int
+
+const (
+	// Any takes whatever is there.
+	Any Kind = iota
+	// File and Directory fail if something else is there.
+	File
+	Directory
+)
+
+// A Path is what the client wants back.
+type Path struct {
+	Given string // as the client wrote it: relative to the working directory
+	Full  string // relative to the input root, clean
+	Kind  Kind
+}
+
+// A Spec is what a command says of its outputs, checked.
+type Spec struct {
+	WorkingDirectory string // relative to the input root, clean; "." is the root
+	Paths            []Path
+	Format           repb.Command_OutputDirectoryFormat
+}
+
+// ParseSpec checks everything about the outputs of m that needs no file system.
+func ParseSpec(m *repb.Command) (s Spec, err error) {
+	s.Format = m.GetOutputDirectoryFormat()
+	if s.WorkingDirectory, err = cleanBelow(".", m.GetWorkingDirectory()); err != nil {
+		return s, fmt.Errorf("working directory: %w", err)
+	}
+	// output_paths, when given, stands for the two older fields (REv2, Command).
+	if len(m.GetOutputPaths()) > 0 {
+		return s, s.add(m.GetOutputPaths(), Any)
+	}
+	//lint:ignore SA1019 clients of API 2.0 send nothing else
+	files, directories := m.GetOutputFiles(), m.GetOutputDirectories()
+	return s, errors.Join(s.add(files, File), s.add(directories, Directory))
+}
+
+func (s *Spec) add(paths []string, kind Kind) error {
+	for _, p := range paths {
+		full, err := cleanBelow(s.WorkingDirectory, p)
+		if err != nil {
+			return fmt.Errorf("output path: %w", err)
+		}
+		s.Paths = append(s.Paths, Path{Given: p, Full: full, Kind: kind})
+	}
+	return nil
+}
+
+// cleanBelow joins a client's path to base and refuses one that is absolute,
+// holds NUL or leaves the input root.
+func cleanBelow(base, p string) (string, error) {
+	full := path.Join(base, p)
+	switch {
+	case strings.HasPrefix(p, "/"):
+		return "", fmt.Errorf("%.200q is absolute", p)
+	case strings.ContainsRune(p, 0):
+		return "", fmt.Errorf("%.200q contains NUL", p)
+	case full == ".." || strings.HasPrefix(full, "../"):
+		return "", fmt.Errorf("%.200q leaves the input root", p)
+	}
+	return full, nil
+}
+
+// Prepare makes the folders that the command expects for its outputs (REv2,
+// Command.output_paths), and for output_directories, which only Bazel before
+// version 7 sends and counts on, the folder itself.
+func (s *Spec) Prepare(root *os.Root) error {
+	info, err := root.Stat(s.WorkingDirectory)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	if errors.Is(err, fs.ErrNotExist) && s.WorkingDirectory != "." {
+		return fault.Errorf(codes.InvalidArgument, "working directory %q is not in the input root", s.WorkingDirectory)
+	}
+	if err != nil {
+		return pathFault("working directory", s.WorkingDirectory, err)
+	}
+	var made []string
+	for _, o := range s.Paths {
+		dir := path.Dir(o.Full)
+		if o.Kind == Directory {
+			dir = o.Full
+		}
+		if slices.Contains(made, dir) {
+			continue
+		}
+		made = append(made[max(0, len(made)-8):], dir) // outputs mostly come in runs
+		if err := root.MkdirAll(dir, 0o755); err != nil {
+			return pathFault("directory of output", o.Given, err)
+		}
+	}
+	return nil
+}
+
+// pathFault blames the client for a path that cannot be, and storage for one
+// that could not be read.
+func pathFault(what, p string, err error) error {
+	if fault.IsUnreadable(err) {
+		return fmt.Errorf("%s %.200q: %w", what, p, err)
+	}
+	return fault.Errorf(codes.InvalidArgument, "%s %.200q: %w", what, p, err)
+}
