@@ -72,9 +72,11 @@ var floors = map[string]int{
 	"web/text":            2,
 
 	"worker/diskguard":      3,
+	"worker/inputs":         3,
 	"worker/outputs":        3,
 	"worker/pipeline":       3,
 	"worker/policy":         3,
+	"worker/usage":          3,
 	"worker/vouching":       3,
 	"cas/peer":              3, // has a client and is a server
 	"cas/castest":           3, // for tests

@@ -21,15 +21,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/cas/peer"
-	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/policy"
+	"github.com/forerunner-build/forerunner/worker/usage"
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
@@ -56,8 +57,7 @@ type action struct {
 	times   timeline
 	disk    diskguard.Period // zero: it has no place yet
 
-	ran    runner.Result // zero: the command did not run
-	limits cgroup.Limits // of the slot that it ran in
+	ran usage.Command // zero: the command did not run
 	// vacated: neither a process of it is alive nor does another one have what was open
 	// in it, nor will the kernel do anything more that a process of it has asked for, but what a lease
 	// tells; runCommand finds out. watched: somebody asked for what it printed.
@@ -65,7 +65,7 @@ type action struct {
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
-	size    rootSize
+	size    inputs.Size
 }
 
 // execute runs the action that t names and returns the answer for the client.
@@ -145,7 +145,7 @@ func (a *action) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	a.task.enter(runningCommand())
 	a.times.enter(stageExecute)
 	result, err := a.runCommand(ctx)
-	a.ran = result
+	a.ran.Result = result
 	a.measure()
 	a.vouch.End(ctx)
 	a.endRace()
@@ -168,7 +168,7 @@ func (a *action) measure() {
 	a.p.w.metrics.stalled.Add(a.stalled.Seconds())
 	a.p.w.metrics.observeGroup(a.ran.Group)
 	if d, err := digest.FromProto(a.fn, a.message.GetInputRootDigest()); err == nil && a.seesReads() {
-		a.size = a.p.w.sizes.of(a.inputs, d)
+		a.size = a.p.w.sizes.Of(a.inputs, d)
 	}
 }
 
@@ -285,7 +285,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
-		Name: name, Digest: rootDigest, Source: inputs{a.inputs, a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
+		Name: name, Digest: rootDigest, Source: inputs.Source{ReadThrough: a.inputs, Store: a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
 		OnBlob: a.vouch.Used, Owner: policy.OwnerOf(a.how.Sandbox.User),
 	})
 	if err != nil {
@@ -301,7 +301,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 // still while the command waits for storage.
 func (a *action) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := a.task.place.Slot()
-	a.limits = slot.Launcher.Limits()
+	a.ran.Limits = slot.Launcher.Limits()
 	show := a.p.w.live.Begin(a.p.index, live.Printing{
 		Action: a.digest.String(), Stdout: a.work.stdout(), Stderr: a.work.stderr(),
 	})
@@ -405,7 +405,7 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 		return response, err
 	}
 	if result.Cause == runner.OutOfMemory {
-		out.Result.ExitCode, response.Message = exitOutOfMemory, a.outOfMemory()
+		out.Result.ExitCode, response.Message = usage.ExitOutOfMemory, a.ran.OutOfMemory()
 		return response, nil
 	}
 	a.behind.collected(out)
@@ -475,10 +475,10 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	}
 	if a.root != nil && a.seesReads() {
 		fields = append(fields, zap.Int64("files_read", a.read.FilesRead), zap.Int64("bytes_read", a.read.BytesRead),
-			zap.Int64("root_files", a.size.files), zap.Int64("root_bytes", a.size.bytes),
-			zap.Bool("root_whole", a.size.whole), zap.Duration("stall", a.stalled))
+			zap.Int64("root_files", a.size.Files), zap.Int64("root_bytes", a.size.Bytes),
+			zap.Bool("root_whole", a.size.Whole), zap.Duration("stall", a.stalled))
 	}
-	fields = append(append(fields, a.resourceFields()...), a.raceFields()...)
+	fields = append(append(fields, a.ran.Fields()...), a.raceFields()...)
 	fields = append(append(fields, a.reuseFields()...), a.borrowedFields()...)
 	message := response.GetStatus().GetMessage()
 	if message != "" {
@@ -496,4 +496,29 @@ func (a *action) crowdedOut(ctx context.Context, response *repb.ExecuteResponse,
 		failed = errors.Is(err, cas.ErrNoSpace) || fault.Status(ctx, err).Code() == codes.Internal
 	}
 	return failed && a.disk.WasFull() && (a.root == nil || a.written() <= a.disk.Free()/2)
+}
+
+// allMissing returns err, or where it says that an input is missing, one that says what else storage lacks.
+func (a *action) allMissing(ctx context.Context, err error) error {
+	if a.inputs == nil {
+		return err
+	}
+	s := inputs.Search{Inputs: a.inputs, Storage: a.storage, Log: a.log}
+	if d, err := digest.FromProto(a.fn, a.message.GetCommandDigest()); err == nil {
+		s.Named = append(s.Named, d)
+	}
+	if d, err := digest.FromProto(a.fn, a.message.GetInputRootDigest()); err == nil {
+		s.Root = d
+	}
+	return s.All(ctx, err)
+}
+
+// verify fails if an input could not be read, or is not what its digest says: that
+// has shaped whatever was made of it. It waits for inputs of which a part was
+// read before the whole had come.
+func (a *action) verify(ctx context.Context) error {
+	if err := a.root.Verify(ctx); err != nil {
+		return fmt.Errorf("the command met an input that cannot be read: %w", err)
+	}
+	return nil
 }

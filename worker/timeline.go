@@ -105,7 +105,7 @@ func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
 	if result.Usage != nil {
 		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, result.Usage)
 	}
-	if used := a.resources(); used != nil {
+	if used := a.ran.Resources(); used != nil {
 		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, used)
 	}
 	return m
@@ -130,9 +130,9 @@ func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
 		BlobsFetched:    blobs,
 		BytesFetched:    bytes,
 		Stalled:         durationpb.New(a.stalled),
-		RootFiles:       a.size.files,
-		RootBytes:       a.size.bytes,
-		RootWhole:       a.size.whole,
+		RootFiles:       a.size.Files,
+		RootBytes:       a.size.Bytes,
+		RootWhole:       a.size.Whole,
 	})
 }
 

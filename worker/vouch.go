@@ -9,10 +9,11 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/prefetch"
-	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/reuse"
+	"github.com/forerunner-build/forerunner/worker/usage"
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
@@ -72,8 +73,8 @@ func (a *action) vouchFor(ctx context.Context, err error) error {
 func (a *action) again(ctx context.Context) error {
 	a.endRace()
 	a.leaveRun()
-	a.ran, a.vacated, a.watched = runner.Result{}, false, false
-	a.read, a.stalled, a.size = vfs.Stats{}, 0, rootSize{}
+	a.ran, a.vacated, a.watched = usage.Command{}, false, false
+	a.read, a.stalled, a.size = vfs.Stats{}, 0, inputs.Size{}
 	if a.ahead != nil {
 		a.ahead.recorder = prefetch.Recorder{}
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/diskguard"
+	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/pipeline"
@@ -196,7 +197,7 @@ type Worker struct {
 	excesses excesses
 	pipeline *pipeline.Pipeline
 	disk     *diskguard.Guard
-	sizes    rootSizes
+	sizes    inputs.Sizes
 	live     *live.Outputs
 	totals   totals
 

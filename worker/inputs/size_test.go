@@ -1,4 +1,4 @@
-package worker
+package inputs
 
 import (
 	"math"
@@ -30,20 +30,20 @@ func (k *knownDirectories) put(t *testing.T, m *repb.Directory) digest.Digest {
 	return d
 }
 
-func TestRootSize(t *testing.T) {
+func TestSize(t *testing.T) {
 	k := &knownDirectories{known: map[digest.Digest]*inputtree.Directory{}}
 	file := func(name string) *repb.FileNode {
-		return &repb.FileNode{Name: name, Digest: digestOfBytes(name).Proto()}
+		return &repb.FileNode{Name: name, Digest: digest.Of(digest.SHA256, []byte(name)).Proto()}
 	}
 	leaf := k.put(t, &repb.Directory{Files: []*repb.FileNode{file("four"), file("three")}})
 	root := k.put(t, &repb.Directory{
 		Files:       []*repb.FileNode{file("a")},
 		Directories: []*repb.DirectoryNode{{Name: "x", Digest: leaf.Proto()}, {Name: "y", Digest: leaf.Proto()}},
 	})
-	var sizes rootSizes
-	want := rootSize{files: 5, bytes: 1 + 2*9, whole: true}
+	var sizes Sizes
+	want := Size{Files: 5, Bytes: 1 + 2*9, Whole: true}
 	for range 2 {
-		if got := sizes.of(k, root); got != want {
+		if got := sizes.Of(k, root); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
@@ -57,11 +57,11 @@ func TestRootSize(t *testing.T) {
 	})
 	there := k.known[other]
 	delete(k.known, other)
-	if got, want := sizes.of(k, root), (rootSize{files: 2, bytes: 9}); got != want {
+	if got, want := sizes.Of(k, root), (Size{Files: 2, Bytes: 9}); got != want {
 		t.Errorf("%+v, want the lower bound %+v", got, want)
 	}
 	k.known[other] = there
-	if got, want := sizes.of(k, root), (rootSize{files: 3, bytes: 14, whole: true}); got != want {
+	if got, want := sizes.Of(k, root), (Size{Files: 3, Bytes: 14, Whole: true}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// 10^30 paths in 30 directories.
@@ -72,7 +72,14 @@ func TestRootSize(t *testing.T) {
 		}
 		root = k.put(t, m)
 	}
-	if got := sizes.of(k, root); got.bytes != math.MaxInt64 || !got.whole {
+	if got := sizes.Of(k, root); got.Bytes != math.MaxInt64 || !got.Whole {
 		t.Errorf("%+v", got)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package worker
+package inputs
 
 import (
 	"context"
@@ -23,12 +23,32 @@ const (
 	maxAsked, maxMissing = 100_000, 10_000
 )
 
-// allMissing returns err, or where it says that an input is missing, one that says what else the
+// A Search finds what storage lacks of an action's inputs.
+type Search struct {
+	Named   []digest.Digest // what the action names beside Root
+	Root    digest.Digest   // of the input root; zero: there is none
+	Inputs  Loader
+	Storage Storage
+	Log     *zap.Logger
+}
+
+// Loader is the part of fetch.ReadThrough that a Search needs.
+type Loader interface {
+	LocalDirectories
+	Load(ctx context.Context, ds []digest.Digest) error
+}
+
+// Storage is the part of a storage's client that it needs.
+type Storage interface {
+	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
+}
+
+// All returns err, or where it says that an input is missing, one that says what else the
 // storage lacks of the action's inputs: who uploads one at a time tries as often. What cannot be
 // found out within bounds is left out.
-func (a *action) allMissing(ctx context.Context, err error) error {
+func (s *Search) All(ctx context.Context, err error) error {
 	var first *cas.MissingError
-	if !errors.As(err, &first) || a.inputs == nil || ctx.Err() != nil {
+	if !errors.As(err, &first) || ctx.Err() != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, missingTimeout)
@@ -37,10 +57,10 @@ func (a *action) allMissing(ctx context.Context, err error) error {
 	for _, d := range first.Digests {
 		lacking[d] = struct{}{}
 	}
-	a.collectInputs(limited, asked)
-	more, askErr := a.storage.FindMissing(limited, slices.Collect(maps.Keys(asked)))
+	s.collect(limited, asked)
+	more, askErr := s.Storage.FindMissing(limited, slices.Collect(maps.Keys(asked)))
 	if askErr != nil {
-		a.log.Warn("not all missing inputs may be known", zap.Error(askErr))
+		s.Log.Warn("not all missing inputs may be known", zap.Error(askErr))
 	}
 	for _, d := range more {
 		if len(lacking) < maxMissing {
@@ -56,9 +76,9 @@ func (a *action) allMissing(ctx context.Context, err error) error {
 	return fmt.Errorf("%v; the storage lacks all of: %w", err, &cas.MissingError{Digests: all})
 }
 
-// collectInputs adds what the action names and, level by level, what its input root does, as far as
+// collect adds what the action names and, level by level, what its input root does, as far as
 // that can be read.
-func (a *action) collectInputs(ctx context.Context, inputs map[digest.Digest]struct{}) {
+func (s *Search) collect(ctx context.Context, inputs map[digest.Digest]struct{}) {
 	add := func(d digest.Digest) (isNew bool) {
 		_, known := inputs[d]
 		if !known && len(inputs) < maxAsked && !d.IsEmptyBlob() {
@@ -68,18 +88,18 @@ func (a *action) collectInputs(ctx context.Context, inputs map[digest.Digest]str
 		return false
 	}
 	var level []digest.Digest
-	if d, err := digest.FromProto(a.fn, a.message.GetCommandDigest()); err == nil {
+	for _, d := range s.Named {
 		add(d)
 	}
-	if d, err := digest.FromProto(a.fn, a.message.GetInputRootDigest()); err == nil && add(d) {
-		level = append(level, d)
+	if s.Root != (digest.Digest{}) && add(s.Root) {
+		level = append(level, s.Root)
 	}
 	for len(level) > 0 && ctx.Err() == nil {
 		// One call for all of the level; what does not come is not there below.
-		_ = a.inputs.Load(ctx, level)
+		_ = s.Inputs.Load(ctx, level)
 		var next []digest.Digest
 		for _, d := range level {
-			dir, ok := a.inputs.LocalDirectory(d)
+			dir, ok := s.Inputs.LocalDirectory(d)
 			if !ok {
 				continue
 			}

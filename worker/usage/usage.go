@@ -1,4 +1,4 @@
-package worker
+package usage
 
 import (
 	"fmt"
@@ -6,21 +6,28 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/runner"
 )
 
-// exitOutOfMemory is what a shell shows for SIGKILL. It is the exit code of every
+// ExitOutOfMemory is what a shell shows for SIGKILL. It is the exit code of every
 // command that ran out of memory, also of one that took it lightly and exited with 0:
 // what it made was shaped by it, and clients keep no result of a command that failed.
-const exitOutOfMemory = 128 + 9
+const ExitOutOfMemory = 128 + 9
 
 // blockBytes is the unit of ru_inblock and ru_oublock, whatever the device.
 const blockBytes = 512
 
-// outOfMemory says to the client what happened, and what there was.
-func (a *action) outOfMemory() string {
-	used, limits := a.ran.Group, a.limits
+// A Command is one that has ended, in a slot with these Limits.
+type Command struct {
+	runner.Result
+	Limits cgroup.Limits
+}
+
+// OutOfMemory says to the client what happened, and what there was.
+func (c *Command) OutOfMemory() string {
+	used, limits := c.Group, c.Limits
 	processes := "one of the command's processes"
 	if used.OOMKills > 1 {
 		processes = fmt.Sprintf("%d of the command's processes", used.OOMKills)
@@ -37,17 +44,17 @@ func (a *action) outOfMemory() string {
 		}
 		text += ")"
 	}
-	if a.ran.Signal == "" {
-		text += fmt.Sprintf("; the command itself went on and ended with exit code %d", a.ran.ExitCode)
+	if c.Signal == "" {
+		text += fmt.Sprintf("; the command itself went on and ended with exit code %d", c.ExitCode)
 	}
 	return text
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// resources is what the command used; nil where nothing counts it.
-func (a *action) resources() *actionstats.Resources {
-	used, limits := a.ran.Group, a.limits
+// Resources is what the command used; nil where nothing counts it.
+func (c *Command) Resources() *actionstats.Resources {
+	used, limits := c.Group, c.Limits
 	if used == nil {
 		return nil
 	}
@@ -57,8 +64,8 @@ func (a *action) resources() *actionstats.Resources {
 		MemoryPeakBytes: used.MemoryPeak, MemoryBeforeBytes: used.MemoryBefore,
 		OutOfMemoryKills: used.OOMKills,
 		// Only v2 counts by group; processes that were waited for say the same of themselves.
-		ReadBytes:    max(used.ReadBytes, blockBytes*a.ran.Usage.GetBlockInputOperations()),
-		WrittenBytes: max(used.WrittenBytes, blockBytes*a.ran.Usage.GetBlockOutputOperations()),
+		ReadBytes:    max(used.ReadBytes, blockBytes*c.Usage.GetBlockInputOperations()),
+		WrittenBytes: max(used.WrittenBytes, blockBytes*c.Usage.GetBlockOutputOperations()),
 		CpuSome:      durationpb.New(used.CPUSome),
 		MemorySome:   durationpb.New(used.MemorySome), MemoryFull: durationpb.New(used.MemoryFull),
 		IoSome: durationpb.New(used.IOSome), IoFull: durationpb.New(used.IOFull),
@@ -66,9 +73,9 @@ func (a *action) resources() *actionstats.Resources {
 	}
 }
 
-// resourceFields are what the log says of them.
-func (a *action) resourceFields() []zap.Field {
-	used := a.ran.Group
+// Fields are what the log says of them.
+func (c *Command) Fields() []zap.Field {
+	used := c.Group
 	if used == nil {
 		return nil
 	}
@@ -76,8 +83,8 @@ func (a *action) resourceFields() []zap.Field {
 	if used.Throttled > 0 {
 		fields = append(fields, zap.Duration("throttled", used.Throttled))
 	}
-	if a.ran.Cause == runner.OutOfMemory {
-		fields = append(fields, zap.Int64("oom_kills", used.OOMKills), zap.Int64("memory_limit", a.limits.Memory))
+	if c.Cause == runner.OutOfMemory {
+		fields = append(fields, zap.Int64("oom_kills", used.OOMKills), zap.Int64("memory_limit", c.Limits.Memory))
 	}
 	return fields
 }

@@ -1,0 +1,36 @@
+package inputs
+
+import (
+	"context"
+	"os"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/fetch"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// Source lets an input root read large files while they arrive in the store, and have blobs
+// looked at that it finds wrong.
+type Source struct {
+	*fetch.ReadThrough
+	Store *disk.Store
+}
+
+var (
+	_ vfs.Source         = Source{}
+	_ vfs.ArrivingSource = Source{}
+	_ vfs.Verifier       = Source{}
+)
+
+// Verify implements vfs.Verifier.
+func (s Source) Verify(ctx context.Context, d digest.Digest) error { return s.Store.Verify(ctx, d) }
+
+// OpenArriving implements vfs.ArrivingSource.
+func (s Source) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vfs.Arrival, error) {
+	file, arrival, err := s.ReadThrough.OpenArriving(ctx, d)
+	if arrival == nil { // and not an interface that holds nil
+		return file, nil, err
+	}
+	return file, arrival, err
+}

@@ -1,0 +1,109 @@
+package inputs
+
+import (
+	"math"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	inputtree "github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// The bounds of finding out how large an input root is.
+const (
+	maxSizes  = 1 << 16 // directories whose sums are kept, over all actions
+	maxVisits = 1 << 16 // directories looked at for one action
+)
+
+// A Size is how much there is below a directory, once per path. It is a lower
+// bound unless it is Whole: directories that the worker does not have are not looked at.
+type Size struct {
+	Files, Bytes int64
+	Whole        bool
+}
+
+func (s *Size) add(o Size) {
+	s.Files = sumOf(s.Files, o.Files)
+	s.Bytes = sumOf(s.Bytes, o.Bytes)
+	s.Whole = s.Whole && o.Whole
+}
+
+// sumOf adds what a small tree can make too large: one directory may be in it at very
+// many paths.
+func sumOf(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Sizes remember the sums of subtrees, which most actions share. The zero value is
+// ready; methods may be called concurrently.
+type Sizes struct {
+	mu   sync.Mutex
+	sums map[digest.Digest]Size // guarded by mu; of whole subtrees
+}
+
+// LocalDirectories is the part of fetch.ReadThrough that a walk needs.
+type LocalDirectories interface {
+	LocalDirectory(d digest.Digest) (*inputtree.Directory, bool)
+}
+
+// Of returns the size of the tree below d. It waits for nothing but the disk, and that
+// only for directories that it has not seen before.
+func (s *Sizes) Of(source LocalDirectories, d digest.Digest) Size {
+	w := sizeWalk{source: source, sizes: s, seen: map[digest.Digest]Size{}}
+	return w.visit(d)
+}
+
+type sizeWalk struct {
+	source LocalDirectories
+	sizes  *Sizes
+	seen   map[digest.Digest]Size // in this walk
+	visits int
+}
+
+func (w *sizeWalk) visit(d digest.Digest) Size {
+	if sum, ok := w.seen[d]; ok {
+		return sum
+	}
+	if sum, ok := w.sizes.get(d); ok {
+		return sum
+	}
+	if w.visits++; w.visits > maxVisits {
+		return Size{}
+	}
+	dir, ok := w.source.LocalDirectory(d)
+	if !ok {
+		w.seen[d] = Size{}
+		return Size{}
+	}
+	sum := Size{Whole: true}
+	for i := range dir.Len() {
+		switch e := dir.At(i); e.Kind {
+		case inputtree.Dir:
+			sum.add(w.visit(e.Digest))
+		case inputtree.File:
+			sum.add(Size{Files: 1, Bytes: e.Digest.SizeBytes(), Whole: true})
+		}
+	}
+	if w.seen[d] = sum; sum.Whole {
+		w.sizes.keep(d, sum)
+	}
+	return sum
+}
+
+func (s *Sizes) get(d digest.Digest) (Size, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum, ok := s.sums[d]
+	return sum, ok
+}
+
+func (s *Sizes) keep(d digest.Digest, sum Size) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sums == nil || len(s.sums) >= maxSizes {
+		s.sums = map[digest.Digest]Size{} // those in use are soon there again
+	}
+	s.sums[d] = sum
+}
