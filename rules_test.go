@@ -71,6 +71,7 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 
+	"worker/ahead":          3,
 	"worker/diskguard":      3,
 	"worker/inputs":         3,
 	"worker/outputs":        3,

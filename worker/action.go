@@ -24,38 +24,41 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/ahead"
 	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/policy"
+	"github.com/forerunner-build/forerunner/worker/reuse"
 	"github.com/forerunner-build/forerunner/worker/usage"
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
 // An action is one run of one command, from start to report.
 type action struct {
-	p       *position
-	task    *task
-	log     *zap.Logger
-	fn      digest.Function
-	digest  digest.Digest
-	message *repb.Action
-	command *command
-	how     *policy.Execution
-	storage *casclient.Client  // of the action's instance name and function
-	near    *peer.Neighbours   // before it; nil: there are none
-	inputs  *fetch.ReadThrough // the worker's store, backed by these
-	root    *vfs.Root
-	ahead   *foresight         // nil: nothing is fetched ahead
-	behind  *hindsight         // nil: nothing is reused
-	vouch   *vouching.Vouching // of this run of the command; nil before the first
-	runs    int                // of the command, this one included
-	depart  func()             // lets another run of the same action begin; nil: it could already
-	work    *workFolder
-	times   timeline
-	disk    diskguard.Period // zero: it has no place yet
+	p        *position
+	task     *task
+	log      *zap.Logger
+	fn       digest.Function
+	digest   digest.Digest
+	message  *repb.Action
+	command  *command
+	how      *policy.Execution
+	instance string
+	storage  *casclient.Client  // of the action's instance name and function
+	near     *peer.Neighbours   // before it; nil: there are none
+	inputs   *fetch.ReadThrough // the worker's store, backed by these
+	root     *vfs.Root
+	ahead    *ahead.Fetch       // nil: nothing is fetched ahead
+	former   *reuse.Attempt     // nil: nothing is reused
+	vouch    *vouching.Vouching // of this run of the command; nil before the first
+	runs     int                // of the command, this one included
+	depart   func()             // lets another run of the same action begin; nil: it could already
+	work     *workFolder
+	times    timeline
+	disk     diskguard.Period // zero: it has no place yet
 
 	ran usage.Command // zero: the command did not run
 	// vacated: neither a process of it is alive nor does another one have what was open
@@ -103,15 +106,12 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 	a.endRace()
 	a.finish(ctx, response)
-	if err != nil || response.GetResult().GetExitCode() != 0 || a.reused() {
+	if _, reused := a.former.Reused(); reused || err != nil || response.GetResult().GetExitCode() != 0 {
 		return response, a.release
 	}
 	return response, func() {
 		a.release()
-		a.learn(ctx)
-		if a.mayCache(response) {
-			a.remember(ctx)
-		}
+		a.learn(ctx, a.mayCache(response))
 	}
 }
 
@@ -211,9 +211,9 @@ func (a *action) accept(ctx context.Context) error {
 	if a.message.GetTimeout().AsDuration() <= 0 { // to the runner, 0 is no bound
 		return fault.Errorf(codes.InvalidArgument, "action has no timeout above zero: the scheduler must set one")
 	}
-	instance := instance.Join(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
-	a.storage = a.p.w.opts.Storage.WithInstance(instance, fn)
-	a.inputs = a.readThrough(instance)
+	a.instance = instance.Join(a.p.w.opts.InstancePrefix, desired.GetInstanceNameSuffix())
+	a.storage = a.p.w.opts.Storage.WithInstance(a.instance, fn)
+	a.inputs = a.readThrough(a.instance)
 	a.lookAhead(ctx)
 	commandDigest, err := digest.FromProto(fn, a.message.GetCommandDigest())
 	if err != nil {
@@ -234,7 +234,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.command, err = parseCommand(message); err != nil {
 		return fault.Errorf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
-	a.ahead.knowTool(a.command.args[0])
+	a.ahead.KnowTool(a.command.args[0])
 	a.how, err = a.p.w.opts.isolation().Plan(a.command.args, a.command.env, asked, a.p.index)
 	return err
 }
@@ -285,7 +285,7 @@ func (a *action) makeRoot(ctx context.Context) error {
 	}
 	a.times.enter(stageMount)
 	a.root, err = a.p.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
-		Name: name, Digest: rootDigest, Source: inputs.Source{ReadThrough: a.inputs, Store: a.p.w.opts.Store}, OnFirstRead: a.ahead.hook(), OnLook: a.behind.hook(),
+		Name: name, Digest: rootDigest, Source: inputs.Source{ReadThrough: a.inputs, Store: a.p.w.opts.Store}, OnFirstRead: a.ahead.Hook(), OnLook: a.former.Hook(),
 		OnBlob: a.vouch.Used, Owner: policy.OwnerOf(a.how.Sandbox.User),
 	})
 	if err != nil {
@@ -408,7 +408,7 @@ func (a *action) report(ctx context.Context, result runner.Result) (*repb.Execut
 		out.Result.ExitCode, response.Message = usage.ExitOutOfMemory, a.ran.OutOfMemory()
 		return response, nil
 	}
-	a.behind.collected(out)
+	a.former.Made(out.Result, slices.Collect(out.Needs()))
 	if result.Cause == runner.TimedOut {
 		return response, fault.Errorf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
 			a.message.GetTimeout().AsDuration())
@@ -478,8 +478,8 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 			zap.Int64("root_files", a.size.Files), zap.Int64("root_bytes", a.size.Bytes),
 			zap.Bool("root_whole", a.size.Whole), zap.Duration("stall", a.stalled))
 	}
-	fields = append(append(fields, a.ran.Fields()...), a.raceFields()...)
-	fields = append(append(fields, a.reuseFields()...), a.borrowedFields()...)
+	fields = append(append(fields, a.ran.Fields()...), a.ahead.Fields()...)
+	fields = append(append(fields, a.former.Fields()...), a.borrowedFields()...)
 	message := response.GetStatus().GetMessage()
 	if message != "" {
 		fields = append(fields, zap.String("error", message))

@@ -72,7 +72,7 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 			"Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, "+
 				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
 			"outcome", string(reuse.Reused), string(reuse.Unknown), string(reuse.Differs), string(reuse.Gone),
-			string(reuse.Failed), string(unwanted)),
+			string(reuse.Failed), string(reuse.Unwanted)),
 		stalled: counter("stalled_seconds_total", "Time that commands stood waiting for storage."),
 		cpu: counters("cpu_seconds_total", "CPU time of commands, by mode: user, system.",
 			"mode", "user", "system"),

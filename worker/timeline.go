@@ -88,10 +88,15 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	m.OutputUploadCompletedTimestamp = a.times.at(stageReport)
 	m.WorkerCompletedTimestamp = a.times.at(stages)
 	m.AuxiliaryMetadata = append(m.AuxiliaryMetadata, a.task.desired.GetAuxiliaryMetadata()...)
-	m.AuxiliaryMetadata = a.appendReuse(m.AuxiliaryMetadata)
+	if reused := a.former.Metadata(); reused != nil {
+		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, reused)
+	}
 	if a.root != nil {
 		a.p.w.totals.count(a)
-		m.AuxiliaryMetadata = a.appendRace(a.appendInputUse(m.AuxiliaryMetadata))
+		m.AuxiliaryMetadata = a.appendInputUse(m.AuxiliaryMetadata)
+		if fetched := a.ahead.Metadata(); fetched != nil {
+			m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, fetched)
+		}
 	}
 	return m
 }

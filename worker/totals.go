@@ -16,10 +16,9 @@ func (t *totals) count(a *action) {
 		return
 	}
 	t.read.Add(a.read.FilesRead)
-	if a.ahead != nil {
-		t.foreseen.Add(a.ahead.outcome.Hits.Files)
-		t.missed.Add(a.ahead.outcome.Misses.Files)
-	}
+	o := a.ahead.Outcome()
+	t.foreseen.Add(o.Hits.Files)
+	t.missed.Add(o.Misses.Files)
 }
 
 // Busy reports whether the Worker has actions.

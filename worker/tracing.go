@@ -32,8 +32,8 @@ func (a *action) trace(ctx context.Context, outcome, failure string) {
 			attribute.String("forerunner.worker", workerName(a.p.id)), attribute.String("forerunner.outcome", outcome),
 			attribute.Float64("forerunner.stall", a.stalled.Seconds()))
 		if a.ahead != nil {
-			o := a.ahead.outcome
-			span.SetAttributes(attribute.String("forerunner.profile", a.ahead.origin.String()),
+			o := a.ahead.Outcome()
+			span.SetAttributes(attribute.String("forerunner.profile", a.ahead.Origin().String()),
 				attribute.Int64("forerunner.hits", o.Hits.Files), attribute.Int64("forerunner.waste", o.Waste.Files),
 				attribute.Int64("forerunner.misses", o.Misses.Files))
 		}

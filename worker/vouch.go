@@ -8,11 +8,9 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/inputs"
-	"github.com/forerunner-build/forerunner/worker/reuse"
 	"github.com/forerunner-build/forerunner/worker/usage"
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
@@ -75,12 +73,8 @@ func (a *action) again(ctx context.Context) error {
 	a.leaveRun()
 	a.ran, a.vacated, a.watched = usage.Command{}, false, false
 	a.read, a.stalled, a.size = vfs.Stats{}, 0, inputs.Size{}
-	if a.ahead != nil {
-		a.ahead.recorder = prefetch.Recorder{}
-	}
-	if a.behind != nil {
-		a.behind.seen, a.behind.result, a.behind.blobs = reuse.Recorder{}, nil, nil
-	}
+	a.ahead.Forget()
+	a.former.Forget()
 	a.p.w.excesses.remove(a.digest)
 	a.times.again()
 	a.task.enter(fetchingInputs())

@@ -78,6 +78,8 @@ const (
 	Differs Outcome = "differs" // each former run saw something that is different now
 	Gone    Outcome = "gone"    // what it left is no longer in the storage
 	Failed  Outcome = "failed"  // it could not be found out
+	// Unwanted: the client wants its command to be run.
+	Unwanted Outcome = "unwanted"
 )
 
 // Find returns a former run that saw nothing which t does not show, if Outcome is

@@ -1,4 +1,4 @@
-package worker
+package ahead
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -22,11 +22,20 @@ import (
 // learnTimeout bounds the time that saving a profile may take.
 const learnTimeout = 5 * time.Second
 
-// foresight is what is known of what an action will read, and what is done
-// about it. None of it can fail the action.
-type foresight struct {
+// A Spec says for which action, and with what.
+type Spec struct {
+	Action   prefetch.Action // without the tool
+	Root     digest.Digest   // of the input root
+	Inputs   *fetch.ReadThrough
+	Profiles *prefetch.Profiles
+	Limits   *prefetch.Limits
+}
+
+// A Fetch is what is known of what an action will read, and what is done about it. The methods of a nil
+// Fetch do nothing.
+type Fetch struct {
+	spec     Spec
 	action   prefetch.Action // without the tool until known is closed
-	root     digest.Digest   // of the input root
 	recorder prefetch.Recorder
 
 	cancel context.CancelFunc
@@ -40,44 +49,39 @@ type foresight struct {
 	outcome prefetch.Outcome // valid after end
 }
 
-// lookAhead begins to fetch what similar actions read, before anything else is
-// known of this one. The caller ends it with endRace.
-func (a *action) lookAhead(ctx context.Context) {
-	o := &a.p.w.opts
-	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
-	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
-		return
-	}
-	f := &foresight{action: a.similar(), root: root, known: make(chan struct{}), found: make(chan struct{})}
+// Start begins to fetch what similar actions read, before anything else is known of this one. The caller ends
+// it with End.
+func Start(ctx context.Context, s Spec) *Fetch {
+	f := &Fetch{spec: s, action: s.Action, known: make(chan struct{}), found: make(chan struct{})}
 	ctx, f.cancel = context.WithCancel(ctx)
-	a.ahead = f
 	same := prefetch.Action{Instance: f.action.Instance, Digest: f.action.Digest}
 	go func() {
 		defer close(f.found)
-		profile, origin := o.Profiles.Find(ctx, same)
+		profile, origin := s.Profiles.Find(ctx, same)
 		if profile == nil {
 			// Whatever there is to know of others, all reads begin with the root.
-			brought, _ := a.inputs.PrefetchDirectories(ctx, []digest.Digest{root})
-			for _, d := range brought {
+			came, _ := s.Inputs.PrefetchDirectories(ctx, []digest.Digest{s.Root})
+			for _, d := range came {
 				f.early = prefetch.Amount{Files: 1, Bytes: d.SizeBytes()}
 			}
 			select {
 			case <-f.known:
-				profile, origin = o.Profiles.Find(ctx, f.action)
+				profile, origin = s.Profiles.Find(ctx, f.action)
 			case <-ctx.Done():
 			}
 		}
 		f.origin = origin
 		if ctx.Err() == nil {
 			f.race.Store(prefetch.Start(ctx, prefetch.Spec{
-				Root: root, Source: a.inputs, Profile: profile, Origin: origin, Limits: o.Limits,
+				Root: s.Root, Source: s.Inputs, Profile: profile, Origin: origin, Limits: s.Limits,
 			}))
 		}
 	}()
+	return f
 }
 
-// knowTool says which program the action starts. It is called once.
-func (f *foresight) knowTool(path string) {
+// KnowTool says which program the action starts. It is called once.
+func (f *Fetch) KnowTool(path string) {
 	if f == nil {
 		return
 	}
@@ -85,14 +89,14 @@ func (f *foresight) knowTool(path string) {
 	close(f.known)
 }
 
-// similar says which actions this one is like.
-func (a *action) similar() prefetch.Action {
+// Similar says which actions one is like. known is what the scheduler knows of it.
+func Similar(instance string, fn digest.Function, action *repb.Action, known []*anypb.Any) prefetch.Action {
 	s := prefetch.Action{
-		Instance: instance.Join(a.p.w.opts.InstancePrefix, a.task.desired.GetInstanceNameSuffix()),
-		Digest:   digest.OfReduced(a.fn, a.message),
-		Platform: platformText(a.message.GetPlatform()),
+		Instance: instance,
+		Digest:   digest.OfReduced(fn, action),
+		Platform: platformText(action.GetPlatform()),
 	}
-	for _, packed := range a.task.desired.GetAuxiliaryMetadata() {
+	for _, packed := range known {
 		var m repb.RequestMetadata
 		if packed.MessageIs(&m) && packed.UnmarshalTo(&m) == nil {
 			s.Mnemonic, s.Configuration = m.GetActionMnemonic(), m.GetConfigurationId()
@@ -112,80 +116,96 @@ func platformText(p *repb.Platform) string {
 	return strings.Join(lines, "")
 }
 
-// hook returns the OnFirstRead of the input root.
-func (f *foresight) hook() func(string, vfs.Kind) {
+// Hook returns the OnFirstRead of the input root.
+func (f *Fetch) Hook() func(string, vfs.Kind) {
 	if f == nil {
 		return nil
 	}
 	return f.read
 }
 
-func (f *foresight) read(path string, kind vfs.Kind) {
+func (f *Fetch) read(path string, kind vfs.Kind) {
 	f.recorder.Read(path, kind)
 	if race := f.race.Load(); race != nil {
 		race.Opened(path, kind)
 	}
 }
 
-// endRace stops what is fetched ahead, and sees what it was good for. It may be
-// called again.
-func (a *action) endRace() {
-	f := a.ahead
+// End stops what is fetched ahead, and sees what it was good for. It reports whether there was a race that has
+// ended now: it may be called again.
+func (f *Fetch) End() bool {
 	if f == nil {
-		return
+		return false
 	}
 	f.cancel()
 	<-f.found
 	race := f.race.Swap(nil)
 	if race == nil {
-		return
+		return false
 	}
-	blobs, bytes := a.inputs.Fetched()
+	blobs, bytes := f.spec.Inputs.Fetched()
 	f.outcome = race.Outcome(f.recorder.Has, prefetch.Amount{
 		Files: blobs - f.early.Files, Bytes: bytes - f.early.Bytes,
 	})
 	f.outcome.Directories.Files += f.early.Files
 	f.outcome.Directories.Bytes += f.early.Bytes
-	a.p.w.metrics.observeRace(f.origin.String(), f.outcome)
+	return true
 }
 
-// learn remembers what the action read, which was successful.
-func (a *action) learn(ctx context.Context) {
-	if a.ahead == nil {
+// Forget forgets what the command read, which is run again.
+func (f *Fetch) Forget() {
+	if f != nil {
+		f.recorder = prefetch.Recorder{}
+	}
+}
+
+// Outcome is what it was good for; valid after End.
+func (f *Fetch) Outcome() (o prefetch.Outcome) {
+	if f != nil {
+		o = f.outcome
+	}
+	return o
+}
+
+// Origin says where what was known came from; valid after End.
+func (f *Fetch) Origin() prefetch.Origin { return f.origin }
+
+// Learn remembers what the action read, which was successful.
+func (f *Fetch) Learn(ctx context.Context) {
+	if f == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	recorder := &a.ahead.recorder
-	directories := prefetch.Directories(a.inputs.LocalDirectory, a.ahead.root, recorder.Has)
-	a.p.w.opts.Profiles.Learn(ctx, a.ahead.action, recorder.Hashes(), directories)
+	directories := prefetch.Directories(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
+	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories)
 }
 
-// appendRace says what was fetched ahead.
-func (a *action) appendRace(list []*anypb.Any) []*anypb.Any {
-	if a.ahead == nil {
-		return list
+// Metadata says what was fetched ahead; nil: nothing could be.
+func (f *Fetch) Metadata() *actionstats.Prefetch {
+	if f == nil {
+		return nil
 	}
-	o := a.ahead.outcome
-	return pack(list, &actionstats.Prefetch{
-		Profile:            a.ahead.origin.String(),
+	o := f.outcome
+	return &actionstats.Prefetch{
+		Profile:            f.origin.String(),
 		DirectoriesFetched: o.Directories.Files,
 		FilesFetched:       o.Files.Files, BytesFetched: o.Files.Bytes,
 		HitFiles: o.Hits.Files, HitBytes: o.Hits.Bytes,
 		WastedFiles: o.Waste.Files, WastedBytes: o.Waste.Bytes,
 		MissedFiles: o.Misses.Files, MissedBytes: o.Misses.Bytes,
 		HitRate: o.HitRate(),
-	})
+	}
 }
 
-// raceFields are for the log line of the action.
-func (a *action) raceFields() []zap.Field {
-	if a.ahead == nil {
+// Fields are for the log line of the action.
+func (f *Fetch) Fields() []zap.Field {
+	if f == nil {
 		return nil
 	}
-	o := a.ahead.outcome
+	o := f.outcome
 	return []zap.Field{
-		zap.Stringer("profile", a.ahead.origin),
+		zap.Stringer("profile", f.origin),
 		zap.Int64("prefetched_files", o.Files.Files), zap.Int64("prefetched_bytes", o.Files.Bytes),
 		zap.Int64("hits", o.Hits.Files), zap.Int64("waste", o.Waste.Files), zap.Int64("misses", o.Misses.Files),
 		zap.Float64("hit_rate", o.HitRate()),

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/ahead"
+	"github.com/forerunner-build/forerunner/worker/reuse"
+)
+
+// lookAhead begins to fetch what similar actions read.
+func (a *action) lookAhead(ctx context.Context) {
+	o := &a.p.w.opts
+	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
+	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
+		return
+	}
+	a.ahead = ahead.Start(ctx, ahead.Spec{
+		Action: ahead.Similar(a.instance, a.fn, a.message, a.task.desired.GetAuxiliaryMetadata()),
+		Root:   root, Inputs: a.inputs, Profiles: o.Profiles, Limits: o.Limits,
+	})
+}
+
+// endRace stops what is fetched ahead. It may be called again.
+func (a *action) endRace() {
+	if a.ahead.End() {
+		a.p.w.metrics.observeRace(a.ahead.Origin().String(), a.ahead.Outcome())
+	}
+}
+
+// lookBack returns the response of a former run if that was run in the same way and saw nothing
+// of its inputs that is different now, else nil. It comes after Options.isolation.
+func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
+	records := a.p.w.opts.Reuse
+	if records == nil || a.message.GetDoNotCache() {
+		return nil
+	}
+	setting := circumstances{a.how, &a.p.w.opts}
+	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, setting.key())
+	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
+	if !ok || err != nil {
+		return nil // making the input root will say what is wrong
+	}
+	a.former = records.Attempt(key, reuse.Tree{Root: root, Source: a.inputs})
+	if !a.wantsRun() {
+		a.former.Find(ctx, a.storage)
+	}
+	a.p.w.metrics.reuse.WithLabelValues(string(a.former.Outcome())).Inc()
+	run, ok := a.former.Reused()
+	if !ok {
+		return nil
+	}
+	return &repb.ExecuteResponse{
+		Result: run.Result, CachedResult: true,
+		Message: fmt.Sprintf("the command was not run: this is the result of action %s, which looked at nothing that has changed since",
+			run.Action),
+	}
+}
+
+// wantsRun reports whether the scheduler says that the client wants its command to be run.
+func (a *action) wantsRun() bool {
+	for _, packed := range a.task.desired.GetAuxiliaryMetadata() {
+		var m actionstats.Request
+		if packed.MessageIs(&m) && packed.UnmarshalTo(&m) == nil && m.GetSkipCacheLookup() {
+			return true
+		}
+	}
+	return false
+}
+
+// learn has what a successful run read, and its result if that may be cached, remembered for others.
+func (a *action) learn(ctx context.Context, cacheable bool) {
+	a.ahead.Learn(ctx)
+	if !cacheable {
+		return
+	}
+	if err := a.former.Keep(ctx, a.digest, workerName(a.p.id), a.times.entered[stageUpload]); err != nil {
+		a.log.Debug("run will not be reused", zap.Error(err))
+	}
+}

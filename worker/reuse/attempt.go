@@ -1,0 +1,121 @@
+package reuse
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/records/record"
+)
+
+const (
+	// findTimeout bounds how long a run is put off to find out whether it can be spared.
+	findTimeout = 10 * time.Second
+	// keepTimeout bounds the time that remembering one may take.
+	keepTimeout = 5 * time.Second
+)
+
+// An Attempt is what is known of former runs of one action, and what this one looks at. None of it can fail the
+// action. The methods of a nil Attempt do nothing: nothing is reused. It belongs to one goroutine, but for Look.
+type Attempt struct {
+	records *Records
+	key     record.Key
+	tree    Tree
+	seen    Recorder
+
+	outcome Outcome
+	why     string
+	run     Run // if the outcome is Reused
+
+	result *repb.ActionResult // of this run, if it can be reused
+	blobs  []digest.Digest    // all that it needs
+}
+
+// Attempt begins one for an action with this key and input root.
+func (r *Records) Attempt(k record.Key, t Tree) *Attempt {
+	return &Attempt{records: r, key: k, tree: t, outcome: Unwanted}
+}
+
+// Find looks for a former run whose result stands for this one.
+func (a *Attempt) Find(ctx context.Context, s Storage) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	a.run, a.outcome, a.why = a.records.Find(ctx, a.key, a.tree, s)
+}
+
+// Outcome is what came of Find; Unwanted before.
+func (a *Attempt) Outcome() Outcome { return a.outcome }
+
+// Reused returns the run whose result the action has, and false if it has its own.
+func (a *Attempt) Reused() (Run, bool) {
+	if a == nil || a.outcome != Reused {
+		return Run{}, false
+	}
+	return a.run, true
+}
+
+// Hook returns the OnLook of the input root.
+func (a *Attempt) Hook() func(string, tree.Look) {
+	if a == nil {
+		return nil
+	}
+	return a.seen.Look
+}
+
+// Made takes note of the result of this run, and of all blobs that it needs.
+func (a *Attempt) Made(result *repb.ActionResult, blobs []digest.Digest) {
+	if a != nil {
+		a.result, a.blobs = result, blobs
+	}
+}
+
+// Forget forgets what the command looked at and made, which is run again.
+func (a *Attempt) Forget() {
+	if a != nil {
+		a.seen, a.result, a.blobs = Recorder{}, nil, nil
+	}
+}
+
+// Keep remembers this run, of an action on a worker.
+func (a *Attempt) Keep(ctx context.Context, action digest.Digest, worker string, completed time.Time) error {
+	if a == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	return a.records.Keep(ctx, a.key, a.tree, &a.seen, Run{
+		Action: action, Worker: worker, Completed: completed, Result: a.result, Blobs: a.blobs,
+	})
+}
+
+// Metadata says which run the result is of; nil: of this one.
+func (a *Attempt) Metadata() *actionstats.Reused {
+	run, ok := a.Reused()
+	if !ok {
+		return nil
+	}
+	return &actionstats.Reused{
+		Action: run.Action.String(), Worker: run.Worker, Completed: timestamppb.New(run.Completed), Paths: int64(run.Paths),
+	}
+}
+
+// Fields are for the log line of the action.
+func (a *Attempt) Fields() []zap.Field {
+	if a == nil {
+		return nil
+	}
+	text := string(a.outcome)
+	if run, ok := a.Reused(); ok {
+		text += " " + run.Action.String()
+	} else if a.why != "" {
+		text += ": " + a.why
+	}
+	return []zap.Field{zap.String("reuse", text)}
+}
