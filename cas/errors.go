@@ -17,6 +17,9 @@ var (
 	// ErrNoSpace: the blob does not fit, because it is larger than the whole
 	// store, because what is there is in use, or because the disk is full.
 	ErrNoSpace = errors.New("no space in the store")
+	// ErrUnwritable: the machine does not let the store change its folder, or the file in a blob's place. Others may
+	// have the blob, and this store may later.
+	ErrUnwritable = errors.New("the store cannot be written")
 )
 
 // A NeverFitsError is an ErrNoSpace that says nothing of the store's state: a blob is larger than all of it.

@@ -493,7 +493,7 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 func (a *action) crowdedOut(ctx context.Context, response *repb.ExecuteResponse, err error) bool {
 	failed := response.GetResult().GetExitCode() != 0 && a.ran.Cause != runner.OutOfMemory
 	if err != nil {
-		failed = errors.Is(err, cas.ErrNoSpace) || fault.Status(ctx, err).Code() == codes.Internal
+		failed = errors.Is(err, cas.ErrNoSpace) || errors.Is(err, cas.ErrUnwritable) || fault.Status(ctx, err).Code() == codes.Internal
 	}
 	return failed && a.disk.WasFull() && (a.root == nil || a.written() <= a.disk.Free()/2)
 }

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -106,4 +108,28 @@ func TestStoreGivesWay(t *testing.T) {
 	if f.local.Stats().EvictedBlobs == 0 {
 		t.Error("all blobs are still there")
 	}
+}
+
+// TestReadOnlyDisk has a disk become read-only, as the kernel makes one that it found damaged.
+func TestReadOnlyDisk(t *testing.T) {
+	f, disk, _ := newFarmOnSmallDisk(t)
+	f.scheduler.heard(t, "a worker that waits", func(r *remoteworker.SynchronizeRequest) bool {
+		return !r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
+	})
+	d := digestOfBytes("kept")
+	check(t, f.local.PutBytes(t.Context(), d, []byte("kept")))
+	// A mount over the disk, since the file system itself has files that are open for writing.
+	check(t, unix.Mount(disk, disk, "", unix.MS_BIND, ""))
+	heal := sync.OnceFunc(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	t.Cleanup(heal)
+	check(t, unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	f.scheduler.heard(t, "a worker that rests", rests)
+	if err := f.local.PutBytes(t.Context(), digestOfBytes("new"), []byte("new")); !errors.Is(err, cas.ErrUnwritable) {
+		t.Errorf("a blob was put: %v", err)
+	}
+	if !f.local.Has(d) {
+		t.Error("a blob was given up to make room")
+	}
+	heal()
+	f.assertGood(t)
 }

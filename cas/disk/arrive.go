@@ -32,7 +32,7 @@ const fullShare = 64
 func (f *files[K]) withRoom(cost int64, op func() error) error {
 	err := op()
 	if !diskFull(err) {
-		return err
+		return unwritable(err)
 	}
 	victims, _ := f.evict(cost, fullShare)
 	f.log.Warn("the disk is full before the store is", zap.String("dir", f.dir),
@@ -43,6 +43,14 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 	}
 	if diskFull(err) {
 		return fmt.Errorf("%w: %w", cas.ErrNoSpace, err)
+	}
+	return unwritable(err)
+}
+
+// unwritable makes an error about a file that may not be changed say so.
+func unwritable(err error) error {
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", cas.ErrUnwritable, err)
 	}
 	return err
 }
@@ -106,6 +114,7 @@ func (f *files[K]) settleNew(k K, from string) error {
 		f.abort(k)
 		return err
 	}
+	f.replaced(k)
 	f.admitted(k, f.layout.cost(k), now, known)
 	return nil
 }

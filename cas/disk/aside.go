@@ -62,38 +62,44 @@ func openAside(dir string, maxBytes int64, log *zap.Logger) (*aside, error) {
 	return a, nil
 }
 
-// take moves the damaged file of d to the folder.
-func (a *aside) take(d digest.Digest, path, found string) {
+// take moves the damaged file of d to the folder, and tells what was found unless that is empty. The error is why the file
+// still is where it was.
+func (a *aside) take(d digest.Digest, path, found string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.count++
 	device := deviceOf(path)
+	kept, notKept, err := a.move(d, path)
+	if found != "" {
+		a.count++
+		a.log.Warn("a blob in the store is damaged",
+			zap.Stringer("digest", d), zap.String("file", path), zap.String("device", device),
+			zap.String("it", found), zap.String("kept_as", kept), zap.NamedError("not_kept", notKept))
+	}
+	return err
+}
+
+// move moves the file of d to the folder, or removes it if it cannot be kept.
+func (a *aside) move(d digest.Digest, path string) (kept string, notKept, err error) {
 	a.last = max(a.last+1, time.Now().UnixNano())
 	f := asideFile{name: fmt.Sprintf("%d-%s-%s-%d", a.last, d.Function(), d.Hash(), d.SizeBytes())}
-	kept := filepath.Join(a.dir, f.name)
+	kept = filepath.Join(a.dir, f.name)
 	var st unix.Stat_t
-	err := unix.Lstat(path, &st)
-	if f.bytes = st.Size; err == nil && f.bytes <= a.maxBytes {
-		err = os.MkdirAll(a.dir, 0o700)
-		if err == nil {
-			err = os.Rename(path, kept)
+	notKept = unix.Lstat(path, &st)
+	if f.bytes = st.Size; notKept == nil && f.bytes <= a.maxBytes {
+		notKept = os.MkdirAll(a.dir, 0o700)
+		if notKept == nil {
+			notKept = os.Rename(path, kept)
 		}
-	} else if err == nil {
-		err = errors.New("it is larger than what is kept")
+	} else if notKept == nil {
+		notKept = errors.New("it is larger than what is kept")
 	}
-	if err == nil {
-		a.kept = append(a.kept, f)
-		a.bytes += f.bytes
-		a.trim()
-	} else {
-		kept = ""
-		if removeErr := os.RemoveAll(path); removeErr != nil {
-			a.log.Error("cannot remove a damaged file from the store", zap.Error(removeErr))
-		}
+	if notKept != nil {
+		return "", notKept, os.RemoveAll(path)
 	}
-	a.log.Warn("a blob in the store is damaged",
-		zap.Stringer("digest", d), zap.String("file", path), zap.String("device", device),
-		zap.String("it", found), zap.String("kept_as", kept), zap.NamedError("not_kept", err))
+	a.kept = append(a.kept, f)
+	a.bytes += f.bytes
+	a.trim()
+	return kept, nil, nil
 }
 
 // miss tells of blobs whose files somebody has removed from a folder. They count as damaged.

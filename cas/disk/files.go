@@ -38,8 +38,9 @@ type files[K comparable] struct {
 	log    *zap.Logger
 	lock   *os.File
 	serial atomic.Int64 // names temporary files; they are removed at the start
-	// setAside takes a damaged file out of its place. Nil: it is removed.
-	setAside func(k K, path, found string)
+	// setAside takes a damaged file out of its place, and tells of it unless found is empty. Nil: it is removed.
+	setAside func(k K, path, found string) error
+	stuck    stuck[K]
 
 	ledger[K]
 }
@@ -201,7 +202,9 @@ func (f *files[K]) drop(k K, generation uint64, why string) bool {
 		f.remove([]K{k})
 		return true
 	}
-	f.setAside(k, f.path(k), why)
+	if err := f.setAside(k, f.path(k), why); err != nil {
+		f.stays(k, err)
+	}
 	f.gone(k)
 	return true
 }
@@ -209,14 +212,15 @@ func (f *files[K]) drop(k K, generation uint64, why string) bool {
 // remove removes the files of keys that are leaving.
 func (f *files[K]) remove(ks []K) {
 	for _, k := range ks {
-		found := f.damageOf(k)
+		found, err := f.damageOf(k), error(nil)
 		if found != "" {
-			f.setAside(k, f.path(k), found)
-		} else if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			f.log.Error("cannot remove a file from the store", zap.Error(err))
-		}
-		if found != "" {
+			err = f.setAside(k, f.path(k), found)
 			f.noteDamage([]K{k})
+		} else {
+			err = os.Remove(f.path(k))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.stays(k, err)
 		}
 		f.gone(k)
 	}

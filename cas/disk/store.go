@@ -131,7 +131,7 @@ func Open(dir string, o Options) (*Store, error) {
 	err = s.prepare(o)
 	if err == nil {
 		s.aside, err = openAside(filepath.Join(f.dir, "aside"), min(maxAsideBytes, f.index.max/100), o.Logger)
-		f.setAside = func(d digest.Digest, path, found string) { s.aside.take(d, path, found) }
+		f.setAside = s.aside.take
 	}
 	if err == nil && o.Isolate {
 		s.possession, err = openPossession(f, o.Logger)
@@ -198,7 +198,7 @@ func (s *Store) mendEmpty() error {
 	}
 	if err := errors.Join(temp.Close(), os.Rename(temp.Name(), s.emptyPath())); err != nil {
 		_ = os.Remove(temp.Name())
-		return err
+		return unwritable(err)
 	}
 	if !there {
 		return nil

@@ -39,6 +39,7 @@ type Vouching struct {
 type use struct {
 	check   *check // of what was stale, else nil
 	strange uint16 // how often its file had been found changed by strangers
+	stuck   bool   // the store did not have it, and yet there was a file
 }
 
 // Vouch begins a Vouching. What is used from now on can be vouched for.
@@ -67,7 +68,7 @@ func (v *Vouching) Used(d digest.Digest) {
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = &use{}
+		v.used[ver] = &use{stuck: !present && s.files.stuck.has(d)}
 		if present {
 			v.used[ver].strange = before
 		}
@@ -167,11 +168,18 @@ func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, 
 	if err != nil || present && v.store.files.has(ver.digest, ver.generation) {
 		return err == nil, err
 	}
+	v.mu.Lock()
+	c, wrong := v.used[ver].check, v.used[ver].stuck
+	v.mu.Unlock()
+	if v.store.files.stuck.has(ver.digest) {
+		v.store.files.unstick(ver.digest)
+		wrong = true
+	}
+	if wrong {
+		return false, nil
+	}
 	// Its file is gone. It was verified when it was used or, which kept it from being
 	// evicted, later.
-	v.mu.Lock()
-	c := v.used[ver].check
-	v.mu.Unlock()
 	if c == nil {
 		return true, nil
 	}

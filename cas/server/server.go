@@ -201,11 +201,13 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 		code = codes.NotFound
 	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		code = codes.ResourceExhausted
+	case errors.Is(err, cas.ErrUnwritable):
+		code = codes.Unavailable
 	}
 	switch {
 	case errors.As(err, new(*cas.NeverFitsError)):
 		s.log.Debug("refused what is larger than the store", zap.Error(err))
-	case code == codes.Internal, code == codes.DataLoss, code == codes.ResourceExhausted:
+	case code == codes.Internal, code == codes.DataLoss, code == codes.ResourceExhausted, code == codes.Unavailable:
 		s.log.Error("storage request failed", zap.Stringer("code", code), zap.Error(err))
 	}
 	return status.Error(code, err.Error())

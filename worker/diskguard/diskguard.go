@@ -76,7 +76,7 @@ func (g *Guard) Watch(ctx context.Context) {
 // look looks at the disk now. If it is full, blobs that nobody uses are given up for it.
 func (g *Guard) look() {
 	_, lack, err := g.measure()
-	if lack > 0 && g.store != nil && g.store.MakeRoom(lack) > 0 {
+	if lack > 0 && g.store != nil && !g.readOnly() && g.store.MakeRoom(lack) > 0 {
 		_, lack, err = g.measure()
 	}
 	for _, end := range g.learn(lack, err) {
@@ -97,8 +97,12 @@ func (g *Guard) learn(lack int64, err error) (ends []*context.CancelCauseFunc) {
 	case lack > 0 && g.roomy == nil:
 		g.spells++
 		g.roomy = make(chan struct{})
-		g.log.Warn("the disk is full: no action is taken until there is room", zap.String("dir", g.dir),
-			zap.Int64("bytes_wanted", lack))
+		if g.readOnly() {
+			g.log.Warn("the disk is read-only: no action is taken until it can be written", zap.String("dir", g.dir))
+		} else {
+			g.log.Warn("the disk is full: no action is taken until there is room", zap.String("dir", g.dir),
+				zap.Int64("bytes_wanted", lack))
+		}
 		return slices.Collect(maps.Keys(g.calls))
 	case lack == 0 && g.roomy != nil:
 		close(g.roomy)
@@ -127,6 +131,12 @@ func (g *Guard) Calling(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
+// readOnly reports whether nothing can be written at all, as when the kernel has found a disk damaged.
+func (g *Guard) readOnly() bool {
+	var st unix.Statfs_t
+	return unix.Statfs(g.dir, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
 // measure is how many bytes may be written, and how many more would have to be free; 0: there is room.
 func (g *Guard) measure() (free, lack int64, err error) {
 	var st unix.Statfs_t
@@ -135,6 +145,9 @@ func (g *Guard) measure() (free, lack int64, err error) {
 	}
 	free = int64(st.Bavail) * st.Bsize
 	reserve := min(int64(st.Blocks)*st.Bsize/reserveShare, mostReserve)
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return 0, reserve, nil
+	}
 	if st.Files > 0 && st.Ffree < min(st.Files/reserveShare, leastFiles) {
 		return free, reserve, nil
 	}

@@ -51,6 +51,8 @@ func Status(ctx context.Context, err error) *status.Status {
 		return status.New(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, cas.ErrNoSpace):
 		return status.New(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, cas.ErrUnwritable):
+		return status.New(codes.Unavailable, err.Error())
 	}
 	if s, ok := status.FromError(err); ok {
 		return s

@@ -1,0 +1,70 @@
+package disk
+
+import (
+	"sync"
+
+	"go.uber.org/zap"
+)
+
+// stuck are files that are in their places although the folder does not have them any more, since nobody could take
+// them away: they are immutable, or the file system was made read-only. Who reads files by their paths, as overlays do,
+// goes on reading them.
+type stuck[K comparable] struct {
+	mu    sync.Mutex
+	files map[K]struct{} // guarded by mu
+}
+
+func (s *stuck[K]) add(k K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files == nil {
+		s.files = map[K]struct{}{}
+	}
+	s.files[k] = struct{}{}
+}
+
+// remove reports whether k was there.
+func (s *stuck[K]) remove(k K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, was := s.files[k]
+	delete(s.files, k)
+	return was
+}
+
+func (s *stuck[K]) has(k K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.files[k]
+	return is
+}
+
+// stays says that the file of k, which is leaving, could not be taken away.
+func (f *files[K]) stays(k K, err error) {
+	f.stuck.add(k)
+	f.log.Warn("a file cannot be taken out of the store: actions that need its blob fail until it is",
+		zap.String("file", f.path(k)), zap.Error(err),
+		zap.String("to_mend", "look at it with lsattr, and at its disk in /proc/mounts; chattr -i, or mount -o remount,rw; then remove the file"))
+}
+
+// replaced says that the file of k is not a stuck one any more. Who read that one finds it among the damaged.
+func (f *files[K]) replaced(k K) {
+	if f.stuck.remove(k) {
+		f.noteDamage([]K{k})
+	}
+}
+
+// unstick tries again to take a stuck file of k away.
+func (f *files[K]) unstick(k K) {
+	if wait, exists := f.admit(k); exists {
+		f.unpin(k)
+		return
+	} else if wait != nil {
+		return // somebody is at it
+	}
+	if f.setAside(k, f.path(k), "") == nil {
+		f.replaced(k)
+		f.log.Info("a file that was stuck in the store could be taken out", zap.String("file", f.path(k)))
+	}
+	f.abort(k)
+}

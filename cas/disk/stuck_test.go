@@ -1,0 +1,106 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// immutable is FS_IMMUTABLE_FL of ioctl_iflags(2).
+const immutable = 0x10
+
+// holdFile makes a file one that nobody can move or remove.
+func holdFile(t *testing.T, path string) (letGo func()) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, err := unix.IoctlGetInt(int(file.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags|immutable)
+	}
+	if err != nil {
+		t.Skip("no immutable files here:", err)
+	}
+	letGo = func() { _ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags) }
+	t.Cleanup(func() {
+		letGo()
+		_ = file.Close()
+	})
+	return letGo
+}
+
+// TestStuckFile: nobody vouches for what is read of a file that the store gave up and could not take away.
+func TestStuckFile(t *testing.T) {
+	ctx := t.Context()
+	for name, giveUp := range map[string]func(t *testing.T, s *Store, d digest.Digest){
+		"damaged": func(t *testing.T, s *Store, d digest.Digest) {
+			if err := s.Verify(ctx, d); !errors.Is(err, cas.ErrCorrupt) {
+				t.Fatal(err)
+			}
+		},
+		"evicted": func(_ *testing.T, s *Store, _ digest.Digest) { s.MakeRoom(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "content")
+			rot(t, s, d)
+			letGo := holdFile(t, s.files.path(d))
+			giveUp(t, s, d)
+			if s.Has(d) {
+				t.Fatal("the store still has it")
+			}
+			for range 2 {
+				v := s.Vouch()
+				v.Used(d)
+				wantDamaged(t, v.Wait(ctx), d)
+				v.Close()
+			}
+			if err := s.PutBytes(ctx, d, []byte("content")); !errors.Is(err, cas.ErrUnwritable) {
+				t.Errorf("put: %v", err)
+			}
+			used := s.Vouch()
+			used.Used(d)
+			letGo()
+			if err := s.PutBytes(ctx, d, []byte("content")); err != nil {
+				t.Fatal(err)
+			}
+			wantDamaged(t, used.Wait(ctx), d) // it may have read the old one
+			used.Close()
+			v := s.Vouch()
+			v.Used(d)
+			wantVouched(t, v)
+			v.Close()
+			storeWantConsistent(t, s)
+		})
+	}
+}
+
+// TestStuckFileIsTakenAway: when it can be, the next reader has it taken away.
+func TestStuckFileIsTakenAway(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "content")
+	rot(t, s, d)
+	letGo := holdFile(t, s.files.path(d))
+	if err := s.Verify(t.Context(), d); !errors.Is(err, cas.ErrCorrupt) {
+		t.Fatal(err)
+	}
+	letGo()
+	v := s.Vouch()
+	v.Used(d)
+	wantDamaged(t, v.Wait(t.Context()), d)
+	v.Close()
+	if _, err := os.Lstat(s.files.path(d)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	v = s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	wantVouched(t, v)
+}
