@@ -475,7 +475,10 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	if err != nil {
 		return nil, errors.Join(err, actions.Close(), store.Close())
 	}
-	options := casserver.Options{Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients}
+	options := casserver.Options{
+		Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients,
+		Room: intake.Reserve,
+	}
 	var grant func(string, digest.Digest) string
 	if !options.AllowActionUpdates {
 		if options.Grants, err = casserver.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {

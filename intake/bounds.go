@@ -18,6 +18,8 @@ const (
 	connectionBytes = 64 << 10
 	// slowest is the rate in bytes per second that a sender has to keep up.
 	slowest = 16 << 10
+	// leastBuffers let one caller have a zstd stream with the window of 8 MiB that the strongest usual level has.
+	leastBuffers = 20 << 20
 	// customary is the size of messages that gRPC takes unless it is told otherwise.
 	customary = 4 << 20
 )
@@ -39,6 +41,8 @@ type Bounds struct {
 	Windows, WindowsOfOne int64
 	// Messages are bytes of requests beyond small ones, from when they are announced until they are dealt with.
 	Messages, MessagesOfOne int64
+	// Buffers are bytes that handlers of calls ask for with Reserve, which callers choose the size of.
+	Buffers, BuffersOfOne int64
 	// Waiting calls have no room yet; further ones are refused. Each can have brought a window.
 	Waiting, WaitingOfOne int
 	// Window is what a client sends of a call before it is read. gRPC has one for all calls, and does not
@@ -55,7 +59,7 @@ type Bounds struct {
 }
 
 // BoundsFor returns what a process that may use so many bytes of memory can take in: connections, calls,
-// messages and what waits for room may come to an eighth each, uploads and their windows to a sixteenth.
+// messages, buffers and what waits for room may come to an eighth each, uploads and their windows to a sixteenth.
 func BoundsFor(memory int64) Bounds {
 	part := memory / 8
 	b := Bounds{
@@ -66,13 +70,14 @@ func BoundsFor(memory int64) Bounds {
 		Uploads:     max(part/2, 4<<20),
 		Windows:     max(part/2, 4<<20),
 		Messages:    max(min(part, 1<<30), 8<<20),
+		Buffers:     max(min(part, 1<<30), leastBuffers),
 		Wait:        20 * time.Second, Stall: time.Minute, Guest: time.Minute,
 	}
 	b.ConnectionsOfOne = b.Connections / 2
 	b.Guests, b.GuestsOfOne = b.Connections/4, b.Connections/8
 	b.CallsOfOne, b.MessagesOfOne = b.Calls/2, b.Messages/2
 	b.Streams = uint32(min(b.CallsOfOne*3/4, maxStreams)) // a client waits with more, and is not refused
-	b.UploadsOfOne, b.WindowsOfOne = b.Uploads/2, b.Windows/2
+	b.UploadsOfOne, b.WindowsOfOne, b.BuffersOfOne = b.Uploads/2, b.Windows/2, b.Buffers/2
 	b.Waiting = clamp(part/int64(b.Window), 64, int64(b.Calls/2))
 	b.WaitingOfOne = b.Waiting / 2
 	return b

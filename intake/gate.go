@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -55,6 +56,8 @@ type Conn struct {
 	gate  *Gate
 	host  string
 	close func() error
+	// done ends with the connection.
+	done context.Context
 
 	id    uint64      // guarded by the gate's mu, as all below; more is younger
 	calls int         // that it is of use for now
@@ -65,8 +68,10 @@ type Conn struct {
 // enter returns conn as one that is counted, nil if it is one too many.
 func (g *Gate) enter(conn net.Conn) *Conn {
 	host := Host(conn.RemoteAddr())
-	c := &Conn{Conn: conn, gate: g, host: host}
+	done, end := context.WithCancel(context.Background())
+	c := &Conn{Conn: conn, gate: g, host: host, done: done}
 	c.close = sync.OnceValue(func() error {
+		end()
 		g.leave(c)
 		return conn.Close()
 	})
@@ -208,6 +213,15 @@ func (c *Conn) Idle() {
 		c.id = g.next
 		g.idle[c.id] = c
 	}
+}
+
+// afterClose has f called when the connection has ended, unless stop is called before. It may be called for nil.
+func (c *Conn) afterClose(f func()) (stop func()) {
+	if c == nil {
+		return func() {}
+	}
+	stopped := context.AfterFunc(c.done, f)
+	return func() { stopped() }
 }
 
 // Close implements net.Conn.

@@ -17,16 +17,20 @@ const (
 	uploads              // bytes that streams of requests take up themselves
 	windows              // bytes that clients may send of streams while nobody reads them
 	messages             // bytes of requests beyond small ones
+	buffers              // bytes that handlers need to answer
 	kinds
 )
+
+// bytesOfCalls are the kinds that calls wait for, in the order in which one asks for them.
+var bytesOfCalls = []kind{uploads, buffers, messages, windows}
 
 // costs are how much of each kind somebody takes up.
 type costs [kinds]int64
 
 // most returns the bounds of each kind: of all callers, and of one.
 func (b *Bounds) most() (all, one costs) {
-	return costs{int64(b.Calls), int64(b.Waiting), b.Uploads, b.Windows, b.Messages},
-		costs{int64(b.CallsOfOne), int64(b.WaitingOfOne), b.UploadsOfOne, b.WindowsOfOne, b.MessagesOfOne}
+	return costs{int64(b.Calls), int64(b.Waiting), b.Uploads, b.Windows, b.Messages, b.Buffers},
+		costs{int64(b.CallsOfOne), int64(b.WaitingOfOne), b.UploadsOfOne, b.WindowsOfOne, b.MessagesOfOne, b.BuffersOfOne}
 }
 
 // A ledger knows what each caller costs now. It may be used concurrently.
@@ -67,6 +71,10 @@ type charge struct {
 	phase phase
 	since time.Time // of the phase
 	ended bool      // it made room for others, and costs nothing any more
+	// unread are answers that gRPC has not sent yet; left says that the call has ended otherwise.
+	unread int
+	left   bool
+	forget func() // stops what waits for them
 	// expire ends the call. It is called without mu.
 	expire func()
 }
@@ -95,7 +103,7 @@ func (l *ledger) enter(caller, connection string, expire func()) (*charge, error
 		c.of.open[c] = true
 		l.addLocked(c, calls, 1)
 		if len(ended) > 0 {
-			l.grantLocked(uploads, messages, windows)
+			l.grantLocked(bytesOfCalls...)
 		}
 	} else {
 		l.closeLocked(c.of)
@@ -140,20 +148,91 @@ func (l *ledger) closeLocked(c *line) {
 	}
 }
 
-// leave ends what enter began, and gives back all that the call has.
-func (l *ledger) leave(c *charge) {
+// leave ends what enter began, and gives back all that the call has: once gRPC has sent what it was answered, or conn
+// has ended.
+func (l *ledger) leave(c *charge, conn *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !c.ended {
-		l.dropLocked(c)
-		l.grantLocked(uploads, windows, messages)
+	if c.ended {
+		return
+	}
+	if c.unread == 0 {
+		l.closeChargeLocked(c)
+		return
+	}
+	l.freeLocked(c, waiting, uploads, messages, windows)
+	l.grantLocked(bytesOfCalls...)
+	c.left = true
+	c.enterPhase(arriving)
+	c.forget = l.watch(c, conn)
+}
+
+// watch closes a connection that has not taken an answer for long, and forgets a call whose connection has ended. The call
+// that is returned stops it.
+func (l *ledger) watch(c *charge, conn *Conn) (stop func()) {
+	end := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.closeChargeLocked(c)
+	}
+	closed := conn.afterClose(end)
+	var timer *time.Timer
+	timer = time.AfterFunc(max(l.bounds.Stall, time.Second), func() {
+		l.mu.Lock()
+		idle, ended := time.Since(c.since), c.ended
+		l.mu.Unlock()
+		switch {
+		case ended:
+		case idle < l.bounds.Stall:
+			timer.Reset(l.bounds.Stall - idle)
+		default:
+			l.refused("unread")
+			if conn != nil {
+				_ = conn.Close()
+			}
+			end()
+		}
+	})
+	return func() {
+		closed()
+		timer.Stop()
+	}
+}
+
+// closeChargeLocked takes back all that a call has, once.
+func (l *ledger) closeChargeLocked(c *charge) {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	if c.forget != nil {
+		c.forget()
+	}
+	l.dropLocked(c)
+	l.grantLocked(bytesOfCalls...)
+}
+
+// answered says that gRPC has one more answer to send, sent that it has sent it.
+func (l *ledger) answered(c *charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.unread++
+}
+
+func (l *ledger) sent(c *charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.since = time.Now()
+	if c.unread--; c.unread == 0 && c.left {
+		l.closeChargeLocked(c)
 	}
 }
 
 // dropLocked takes back all that a call has.
 func (l *ledger) dropLocked(c *charge) {
 	delete(c.of.open, c)
-	l.freeLocked(c, calls, waiting, uploads, windows, messages)
+	l.freeLocked(c, calls, waiting)
+	l.freeLocked(c, bytesOfCalls...)
 	l.closeLocked(c.of)
 }
 

@@ -26,8 +26,8 @@ type waiter struct {
 	ready chan struct{} // closed once the call has it, under the ledger's mu
 }
 
-// reserve waits until a call has n of a kind. A call asks for uploads, messages and windows in that order, and
-// for none of which it has some.
+// reserve waits until a call has n of a kind. A call asks for kinds in the order of bytesOfCalls, and for none of
+// which it has some.
 func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error {
 	w, ended, err := l.ask(c, k, n)
 	l.end(ended)
@@ -71,23 +71,70 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, ended []*charge, er
 		var ok bool
 		if ended, ok = l.fitLocked(c, k, n); ok {
 			l.addLocked(c, k, n)
-			l.grantLocked(uploads, messages, windows)
+			l.grantLocked(bytesOfCalls...)
 			return nil, ended, nil
 		}
 	}
-	more, ok := l.fitLocked(c, waiting, 1)
+	more, ok := l.fitLocked(c, waiting, l.placesLocked(c, k))
 	ended = append(ended, more...)
 	if !ok {
 		l.refused("waiting")
 		return nil, ended, status.Errorf(codes.ResourceExhausted,
 			"%d calls of %s wait for room for their requests: try again later", c.of.of.now[waiting], c.of.of.key)
 	}
-	l.addLocked(c, waiting, 1)
+	l.addLocked(c, waiting, l.placesLocked(c, k))
+	if k == buffers { // what it has comes after buffers: two calls would wait for each other
+		l.freeLocked(c, messages, windows)
+	}
 	c.enterPhase(queued)
 	w = &waiter{c, n, make(chan struct{})}
 	l.queue[k] = append(l.queue[k], w)
-	l.grantLocked(uploads, messages, windows)
+	l.grantLocked(bytesOfCalls...)
 	return w, ended, nil
+}
+
+// placesLocked returns as how many that wait a call counts: each can have brought a window, and one that waits for buffers
+// a message besides.
+func (l *ledger) placesLocked(c *charge, k kind) int64 {
+	if k != buffers || l.bounds.Window == 0 {
+		return 1
+	}
+	return 1 + c.now[messages]/int64(l.bounds.Window)
+}
+
+// reserveBuffers waits until a call that is being answered has at least n of buffers; 0: it needs none any more. One that
+// has less gives that back first: calls that wait for each other would wait for ever.
+func (l *ledger) reserveBuffers(ctx context.Context, c *charge, n int64) error {
+	l.mu.Lock()
+	had := c.now
+	if n == 0 || had[buffers] < n {
+		l.freeLocked(c, buffers)
+		l.grantLocked(buffers)
+	}
+	l.mu.Unlock()
+	if n == 0 || had[buffers] >= n {
+		return nil
+	}
+	if err := l.reserve(ctx, c, buffers, n); err != nil {
+		return err
+	}
+	for _, k := range []kind{messages, windows} {
+		if err := l.restore(ctx, c, k, had[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore waits until a call has n of a kind again, if it had to give it back.
+func (l *ledger) restore(ctx context.Context, c *charge, k kind, n int64) error {
+	l.mu.Lock()
+	has := c.now[k]
+	l.mu.Unlock()
+	if has == n {
+		return nil
+	}
+	return l.reserve(ctx, c, k, n)
 }
 
 // press looks for calls that make room for one that waits.
@@ -100,7 +147,8 @@ func (l *ledger) press(w *waiter, k kind) []*charge {
 	default:
 	}
 	ended, _ := l.fitLocked(w.call, k, w.n)
-	l.grantLocked(k, uploads, messages, windows)
+	l.grantLocked(k)
+	l.grantLocked(bytesOfCalls...)
 	return ended
 }
 
@@ -228,7 +276,7 @@ func (c *line) longest(k kind, least time.Duration) (longest *charge) {
 		at, least = queued, 0
 	}
 	for o := range c.open {
-		if o.phase == at && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
+		if o.phase == at && !o.left && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}

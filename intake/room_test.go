@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -30,6 +31,12 @@ var upload = grpc.ServiceDesc{
 					return stream.SendMsg(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING})
 				} else if err != nil {
 					return err
+				}
+				var n int64
+				if _, err := fmt.Sscanf(piece.Service, "reserve %d", &n); err == nil {
+					if err := Reserve(stream.Context(), n); err != nil {
+						return err
+					}
 				}
 			}
 		},
@@ -199,7 +206,7 @@ func TestLedger(t *testing.T) {
 						within()
 						l.arrive(c)
 					}
-					l.leave(c)
+					l.leave(c, nil)
 				}
 				cancel()
 			}
@@ -209,4 +216,42 @@ func TestLedger(t *testing.T) {
 	if !l.free() {
 		t.Errorf("%v are left", l.costs())
 	}
+}
+
+// TestBuffers has calls ask for memory while they are answered: there is as much as the bounds say, what one caller can never
+// have is refused at once, and calls that wait give back what would keep others from going on.
+func TestBuffers(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.Wait = time.Minute
+	b.Messages, b.MessagesOfOne = 200_000, 200_000 // that of one upload
+	b.Buffers, b.BuffersOfOne = 1000, 1000
+	conn, s := serveConn(t, Options{Bounds: b}, &service{})
+	reserve := func(n string) grpc.ClientStream {
+		stream := put(t, conn, "somebody")
+		large := request("reserve "+n+" ", 150_000)
+		if err := stream.SendMsg(large); err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	if err := fill(reserve("1001"), 0); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("more than there is: %v", err)
+	}
+	first := reserve("1000")
+	eventually(t, func() bool { return s.ledger.costs()[buffers] == 1000 })
+	var others []grpc.ClientStream
+	for range 3 {
+		others = append(others, reserve("600"))
+	}
+	eventually(t, func() bool { return s.ledger.costs()[waiting] == 3*(1+150_000/int64(b.Window)) })
+	var all sync.WaitGroup
+	for i, stream := range append([]grpc.ClientStream{first}, others...) {
+		all.Go(func() {
+			if err := fill(stream, 3); err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, s.ledger.free)
 }

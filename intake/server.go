@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 )
@@ -59,6 +60,7 @@ func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	b := o.Bounds
 	s.Server = grpc.NewServer(append(more,
 		grpc.InTapHandle(s.tap),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.MaxConcurrentStreams(b.Streams),
 		grpc.StaticStreamWindowSize(b.Window),
 		grpc.MaxHeaderListSize(b.Headers),
@@ -106,17 +108,16 @@ func (s *Server) unary(full string, m grpc.MethodDesc) grpc.StreamHandler {
 	return func(srv any, stream grpc.ServerStream) error {
 		answer := func(ctx context.Context, _ any) (reply any, err error) {
 			err = s.admit(info, stream, func(in *receiver) error {
-				reply, err = m.Handler(srv, in.Context(), in.RecvMsg, inner)
-				return err
+				if reply, err = m.Handler(srv, in.Context(), in.RecvMsg, inner); err != nil {
+					return err
+				}
+				return in.answer(reply)
 			})
 			return reply, err
 		}
-		reply, err := outer(stream.Context(), nil,
+		_, err := outer(stream.Context(), nil,
 			&grpc.UnaryServerInfo{Server: srv, FullMethod: full}, answer)
-		if err != nil {
-			return err
-		}
-		return stream.SendMsg(reply)
+		return err
 	}
 }
 
@@ -148,8 +149,10 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 	if err != nil {
 		return err
 	}
-	defer s.ledger.leave(in.charge)
-	if conn := arrivedThrough(ctx); !caller.Guest {
+	conn := arrivedThrough(ctx)
+	defer s.ledger.leave(in.charge, conn)
+	in.ServerStream = &known{stream, context.WithValue(ctx, receiverKey{}, in)}
+	if !caller.Guest {
 		conn.Busy()
 		defer conn.Idle()
 	}
@@ -185,15 +188,6 @@ func connectionOf(ctx context.Context) string {
 	return ""
 }
 
-// known is a stream of a caller who has been identified.
-type known struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (k *known) Context() context.Context { return k.ctx }
-
 // chainUnary returns one interceptor for all.
 func chainUnary(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -218,7 +212,7 @@ func chainStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo
 func countRefused(r prometheus.Registerer) func(reason string) {
 	return counter(r, "forerunner_grpc_refused_total",
 		"Calls and connections that were refused before they were answered, or ended to make room, by reason.",
-		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "waiting", "no_room", "yielded", "late")
+		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "waiting", "no_room", "yielded", "late", "unread")
 }
 
 // counter returns what counts by reason. Those reasons are shown before there is anything to count.

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/klauspost/compress/zstd"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -206,8 +205,7 @@ func (w *blobWriter) encode(out *writeSender, src io.Reader) error {
 		_, err := wire.CopyChunks(out, src, w.name.Digest.SizeBytes())
 		return err
 	}
-	z, err := zstd.NewWriter(out,
-		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true))
+	z, err := wire.NewStreamEncoder(out, w.name.Digest.SizeBytes())
 	if err != nil {
 		return err
 	}

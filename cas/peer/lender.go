@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // maxLoans bounds the calls that a Lender answers at a time.
@@ -37,7 +38,7 @@ func NewLender(s Lent, log *zap.Logger) *Lender {
 	l.reader = server.NewReader(s.Peek(func(d digest.Digest) {
 		l.blobs.Add(1)
 		l.bytes.Add(d.SizeBytes())
-	}), log)
+	}), server.Options{Logger: log, Room: intake.Reserve})
 	return l
 }
 

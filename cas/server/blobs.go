@@ -71,6 +71,9 @@ func (v *storageService) BatchUpdateBlobs(
 	}); err != nil {
 		return nil, err
 	}
+	if err := v.s.options.Room(ctx, unpacked(r.GetRequests())); err != nil {
+		return nil, err
+	}
 	resp := &repb.BatchUpdateBlobsResponse{}
 	blobs := v.s.content(r.GetInstanceName())
 	for _, e := range r.GetRequests() {
@@ -84,6 +87,16 @@ func (v *storageService) BatchUpdateBlobs(
 		})
 	}
 	return resp, nil
+}
+
+// unpacked returns what the compressed blobs of a batch come to.
+func unpacked(all []*repb.BatchUpdateBlobsRequest_Request) (bytes int64) {
+	for _, e := range all {
+		if e.GetCompressor() == repb.Compressor_ZSTD {
+			bytes += max(e.GetDigest().GetSizeBytes(), 0)
+		}
+	}
+	return bytes
 }
 
 // checkBatch refuses batches whose n blobs are together larger than the limit.
@@ -131,9 +144,14 @@ func (v *storageService) BatchReadBlobs(
 	if err != nil {
 		return nil, v.s.readStatus(err)
 	}
+	var bytes int64
 	if err := v.s.checkBatch(len(r.GetDigests()), func(i int) int64 {
+		bytes += max(r.GetDigests()[i].GetSizeBytes(), 0)
 		return r.GetDigests()[i].GetSizeBytes()
 	}); err != nil {
+		return nil, err
+	}
+	if err := v.s.options.Room(ctx, 2*bytes); err != nil { // the blobs, and the answer
 		return nil, err
 	}
 	compress := slices.Contains(r.GetAcceptableCompressors(), repb.Compressor_ZSTD)

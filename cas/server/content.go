@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+
 	"github.com/forerunner-build/forerunner/cas"
 )
 
@@ -17,6 +19,27 @@ func (s *Server) reads(instance string) cas.Readable {
 }
 
 // A catalog reads the messages that an instance name has.
-type catalog struct{ cas.Content }
+type catalog struct {
+	cas.Content
+	room func(ctx context.Context, bytes int64) error // as in Options
+}
 
-func (s *Server) catalog(instance string) catalog { return catalog{s.content(instance)} }
+func (s *Server) catalog(instance string) catalog {
+	return catalog{s.content(instance), s.options.Room}
+}
+
+// What messages take in memory for each byte that they have encoded.
+const (
+	listed  = 3 // with the digests in them
+	decoded = 6
+	resent  = 8 // decoded, and encoded in an answer
+)
+
+// reserve waits until there is room for a message of so many bytes, unless it is small.
+func (c catalog) reserve(ctx context.Context, bytes, each int64) error {
+	const small = 64 << 10
+	if bytes <= small {
+		return nil
+	}
+	return c.room(ctx, bytes*each)
+}

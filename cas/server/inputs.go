@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -92,6 +93,7 @@ func (s *Server) MissingInputs(
 		return nil, s.readStatus(err)
 	}
 	below, err := s.missingBelow(ctx, instance, own, root)
+	err = errors.Join(err, s.options.Room(ctx, 0)) // the action goes on
 	if err != nil {
 		return nil, s.readStatus(fmt.Errorf("input root %s: %w", root, err))
 	}
@@ -108,7 +110,7 @@ func (s *Server) missingBelow(
 	}
 	var looked []treeKey
 	files := references{fn: root.Function(), seen: map[digest.Digest]struct{}{}}
-	err = own.walkTree(ctx, root, func(n *treeNode) error {
+	err = own.walkTree(ctx, root, listed, func(n *treeNode) error {
 		if n.missing {
 			missing = append(missing, n.digest)
 			return nil

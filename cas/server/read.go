@@ -9,7 +9,6 @@ import (
 	"os"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/klauspost/compress/zstd"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -54,9 +53,12 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 		length = min(length, limit)
 	}
 	part := io.NewSectionReader(f, offset, length)
-	send := sendPlain
+	send, room := sendPlain, 2*min(wire.StreamChunk, length)
 	if res.Compressor == repb.Compressor_ZSTD {
-		send = sendCompressed
+		send, room = sendCompressed, room+wire.StreamChunk+wire.EncoderBytes(length)
+	}
+	if err := v.s.options.Room(stream.Context(), room); err != nil {
+		return err
 	}
 	if length == d.SizeBytes() && length > 0 {
 		return readWhole(stream.Context(), blobs, openBlob{d, f}, func(copy copier) error {
@@ -175,8 +177,7 @@ func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size i
 	// The encoder writes block by block; what compresses well would go out in
 	// tiny messages.
 	out := bufio.NewWriterSize(readSender{stream}, wire.StreamChunk)
-	z, err := zstd.NewWriter(out,
-		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true))
+	z, err := wire.NewStreamEncoder(out, size)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"go.uber.org/zap"
 	"google.golang.org/genproto/googleapis/bytestream"
 
 	"github.com/forerunner-build/forerunner/cas"
@@ -14,9 +13,8 @@ import (
 // than all of a Server.
 type Reader struct{ server *Server }
 
-// NewReader returns a Reader of blobs; log may be nil.
-func NewReader(blobs cas.Readable, log *zap.Logger) *Reader {
-	o := Options{Logger: log}
+// NewReader returns a Reader of blobs. Of o the logger and what bounds it count.
+func NewReader(blobs cas.Readable, o Options) *Reader {
 	o.validate()
 	return &Reader{&Server{lends: blobs, options: o, log: o.Logger}}
 }

@@ -184,7 +184,7 @@ func (c catalog) addDirectory(
 		if err != nil {
 			return nil, err
 		}
-		if err := c.walkTree(ctx, root, func(n *treeNode) error {
+		if err := c.walkTree(ctx, root, listed, func(n *treeNode) error {
 			if n.missing {
 				missing = append(missing, n.digest)
 			}
@@ -199,7 +199,7 @@ func (c catalog) addDirectory(
 
 // addTree adds the files of the Tree d.
 func (c catalog) addTree(ctx context.Context, refs *references, d digest.Digest) error {
-	b, err := c.readEncoded(ctx, d, "Tree")
+	b, err := c.readEncoded(ctx, d, "Tree", listed)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,9 @@ type Options struct {
 	// show what Grants gave them, for that action. No Grants: nobody may.
 	AllowActionUpdates bool
 	Grants             *Grants
+	// Room waits until a call has so many bytes of memory, its answer included; with 0 it needs none any more. It is asked
+	// with the context of the call. Nil: there always is.
+	Room func(ctx context.Context, bytes int64) error
 	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
 	// (default 128), PartialUploadAge for how long (default 30 minutes; an
 	// expired one goes when the next upload begins or breaks off). They take room in
@@ -63,6 +66,9 @@ func (o *Options) validate() {
 	}
 	o.MaxBatchBytes = min(o.MaxBatchBytes, MaxMessageBytes)
 	o.MaxBlobBytes = max(o.MaxBlobBytes, 0)
+	if o.Room == nil {
+		o.Room = func(context.Context, int64) error { return nil }
+	}
 	if o.MaxPartialUploads <= 0 {
 		o.MaxPartialUploads = 128
 	}

@@ -20,11 +20,17 @@ import (
 // maxTreeDirectories bounds the distinct directories of one tree.
 const maxTreeDirectories = 1 << 20
 
+// pageBytes bounds the directories of one answer of GetTree, unless one alone has more.
+const pageBytes = 512 << 10
+
 // readEncoded reads the blob d, which is said to be a message of that type. One
-// that is too large is INVALID_ARGUMENT.
-func (c catalog) readEncoded(ctx context.Context, d digest.Digest, kind protoreflect.Name) ([]byte, error) {
+// that is too large is INVALID_ARGUMENT. Each of its bytes takes so many of memory.
+func (c catalog) readEncoded(ctx context.Context, d digest.Digest, kind protoreflect.Name, each int64) ([]byte, error) {
 	if d.SizeBytes() > maxMessageBlob {
 		return nil, status.Errorf(codes.InvalidArgument, "%s %s: larger than %d bytes", kind, d, maxMessageBlob)
+	}
+	if err := c.reserve(ctx, d.SizeBytes(), each); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", kind, d, err)
 	}
 	b, err := c.ReadBlob(ctx, d)
 	if err != nil {
@@ -37,7 +43,7 @@ func (c catalog) readEncoded(ctx context.Context, d digest.Digest, kind protoref
 // such message is INVALID_ARGUMENT.
 func (c catalog) readMessage(ctx context.Context, d digest.Digest, m proto.Message) error {
 	kind := m.ProtoReflect().Descriptor().Name()
-	b, err := c.readEncoded(ctx, d, kind)
+	b, err := c.readEncoded(ctx, d, kind, decoded)
 	if err != nil {
 		return err
 	}
@@ -55,11 +61,11 @@ type treeNode struct {
 	refs    tree.References
 }
 
-// readNode reads the Directory d.
-func (c catalog) readNode(ctx context.Context, d digest.Digest) (treeNode, error) {
+// readNode reads the Directory d, of which each byte takes so many of memory.
+func (c catalog) readNode(ctx context.Context, d digest.Digest, each int64) (treeNode, error) {
 	n := treeNode{digest: d}
 	var err error
-	if n.encoded, err = c.readEncoded(ctx, d, "Directory"); errors.Is(err, cas.ErrNotFound) {
+	if n.encoded, err = c.readEncoded(ctx, d, "Directory", each); errors.Is(err, cas.ErrNotFound) {
 		n.missing = true
 		return n, nil
 	} else if err != nil {
@@ -74,15 +80,15 @@ func (c catalog) readNode(ctx context.Context, d digest.Digest) (treeNode, error
 // walkTree visits each distinct directory of a tree once, the root first, level
 // by level, those that are not in the store included. A tree cannot contain
 // itself, and one that names a directory a million times names it once. The walk goes on to those that visit leaves in
-// refs.Directories.
-func (c catalog) walkTree(ctx context.Context, root digest.Digest, visit func(*treeNode) error) error {
+// refs.Directories. Each byte of a directory takes so many of memory, with what visit does with it.
+func (c catalog) walkTree(ctx context.Context, root digest.Digest, each int64, visit func(*treeNode) error) error {
 	queue := []digest.Digest{root}
 	seen := map[digest.Digest]struct{}{root: {}}
 	for i := 0; i < len(queue); i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := c.readNode(ctx, queue[i])
+		n, err := c.readNode(ctx, queue[i], each)
 		if err != nil {
 			return err
 		}
@@ -131,8 +137,11 @@ func (v *storageService) getTree(
 	if err != nil {
 		return err
 	}
-	p := pager{stream: stream, maxCount: int(r.GetPageSize()), maxBytes: int(v.s.options.MaxBatchBytes)}
-	if err := v.s.catalog(r.GetInstanceName()).walkTree(stream.Context(), root, func(n *treeNode) error {
+	p := pager{stream: stream, maxCount: int(r.GetPageSize()), maxBytes: int(min(pageBytes, v.s.options.MaxBatchBytes))}
+	if err := v.s.options.Room(stream.Context(), resent*int64(p.maxBytes)); err != nil {
+		return err
+	}
+	if err := v.s.catalog(r.GetInstanceName()).walkTree(stream.Context(), root, resent, func(n *treeNode) error {
 		p.position++
 		switch {
 		case n.missing && n.digest == root:

@@ -72,7 +72,7 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 		complete: func() bool { return blobs.Contains(name.Digest) },
 	}
 	in.accept(first)
-	err = receive(turn, in, name)
+	err = v.receive(turn, in, name)
 	switch {
 	case errors.Is(err, errCompleted):
 		turn.abandon()
@@ -123,12 +123,16 @@ func completedSize(name wire.Resource) int64 {
 	return name.Digest.SizeBytes()
 }
 
-// receive writes all that in brings to w, as it comes: a client that sends little holds no buffer.
-func receive(w io.Writer, in *writeReceiver, name wire.Resource) error {
+// receive writes all that in brings to w, as it comes: a client that sends little holds no buffer, and one that
+// compresses those that its frames ask for, as far as there is room.
+func (v *byteStreamService) receive(w io.Writer, in *writeReceiver, name wire.Resource) error {
 	if name.Compressor == repb.Compressor_IDENTITY {
 		return in.writeTo(w)
 	}
-	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
+	frames := wire.NewFrames(in, name.Digest.SizeBytes(), func(bytes int64) error {
+		return v.s.options.Room(in.stream.Context(), bytes)
+	})
+	z, err := zstd.NewReader(frames, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.MaxZstdWindow))
 	if err != nil {
 		return err
@@ -142,6 +146,8 @@ func receive(w io.Writer, in *writeReceiver, name wire.Resource) error {
 	case in.err != nil && in.err != io.EOF:
 		// The decoder only saw that its input stopped.
 		return in.err
+	case frames.Refused() != nil:
+		return fmt.Errorf("upload %s: %w", name, frames.Refused())
 	case err != nil:
 		return fmt.Errorf("upload %s: %w: %w", name, cas.ErrCorrupt, err)
 	}

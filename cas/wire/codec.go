@@ -11,9 +11,6 @@ const (
 	StreamChunk = 256 << 10
 	// CompressAbove is the size from which a blob in a batch is worth compressing.
 	CompressAbove = 512
-	// MaxZstdWindow bounds what a compressed upload can make the server allocate;
-	// it is the window of zstd's strongest level.
-	MaxZstdWindow = 128 << 20
 )
 
 // NewBatchDecoder returns a decoder whose DecodeAll fails when the result does

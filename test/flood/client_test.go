@@ -223,6 +223,18 @@ func (c *rudeClient) room(stream uint32, n int) (int, error) {
 	}
 }
 
+// ended waits until the server has ended a stream, or the connection.
+func (c *rudeClient) ended(stream uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil {
+		if _, open := c.streams[stream]; !open {
+			return
+		}
+		c.changed.Wait()
+	}
+}
+
 // message is what a gRPC message of so many bytes begins with.
 func message(n int) []byte {
 	head := make([]byte, 5)

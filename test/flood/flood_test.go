@@ -47,7 +47,7 @@ const (
 func floods() []flood {
 	short := append(message(15<<20), make([]byte, 15<<20-1)...)
 	long := append(message(0), make([]byte, 4<<20)...)
-	return []flood{
+	return append(answerFloods(), []flood{
 		{name: "one byte short", clients: 1, press: func(c *rudeClient) {
 			inParallel(60, func() { c.pressCall(methodBatch, short) })
 		}},
@@ -66,7 +66,7 @@ func floods() []flood {
 				c.wait()
 			}
 		}},
-	}
+	}...)
 }
 
 // pressCall sends all of a call but its end, and waits for the server to lose patience.
@@ -104,7 +104,7 @@ func inParallel(n int, do func()) {
 // client of another address runs actions: all of them come to what they should.
 func TestFlood(t *testing.T) {
 	group := memoryGroup(t, floodedMemory)
-	lasts, list := time.Second, floods()[:2]
+	lasts, list := time.Second, floods()[:5]
 	if os.Getenv("FORERUNNER_TEST_FLOOD") != "" {
 		lasts, list = 20*time.Second, floods()
 	}

@@ -1,0 +1,110 @@
+package intake
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// receiverKey is where the context of a call that is charged has its receiver.
+type receiverKey struct{}
+
+// Reserve waits until a call has n bytes for its handler and its answer, for as long as a request may wait. It has them
+// until its answer is sent, or Reserve is called with 0; called with more, it has that many. The context is that of the call,
+// which asks for one thing at a time. What one caller can never have is INVALID_ARGUMENT. Calls that are not bounded have room
+// at once.
+func Reserve(ctx context.Context, n int64) error {
+	in, ok := ctx.Value(receiverKey{}).(*receiver)
+	if !ok {
+		return nil
+	}
+	if most := in.ledger.bounds.BuffersOfOne; n > most {
+		return status.Errorf(codes.InvalidArgument, "to answer this takes %d bytes of memory, and one caller can have %d: "+
+			"compress with a smaller window, or not at all, or raise --memory-limit", n, most)
+	}
+	return in.ledger.reserveBuffers(ctx, in.charge, n)
+}
+
+// known is a stream of a caller who has been identified.
+type known struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (k *known) Context() context.Context { return k.ctx }
+
+// answer sends the answer of a unary call. What it takes beyond what its handler has asked for it waits for.
+func (r *receiver) answer(reply any) error {
+	if m, ok := reply.(proto.Message); ok && r.charge != nil {
+		if size := int64(proto.Size(m)); size > smallMessage {
+			if err := Reserve(r.Context(), size); err != nil {
+				return err
+			}
+		}
+	}
+	return r.SendMsg(reply)
+}
+
+// SendMsg implements grpc.ServerStream. A call whose client does not read makes room for others as one does whose
+// client does not send. One that ends has what it has until gRPC has sent its answers.
+func (r *receiver) SendMsg(m any) error {
+	if r.charge == nil {
+		return r.ServerStream.SendMsg(m)
+	}
+	if p, ok := m.(proto.Message); ok && proto.Size(p) > smallMessage {
+		r.ledger.answered(r.charge)
+		m = &answer{p, func() { r.ledger.sent(r.charge) }}
+	}
+	r.ledger.enterPhase(r.charge, arriving)
+	err := r.ServerStream.SendMsg(m)
+	if err != nil && r.ledger.hasEnded(r.charge) {
+		return errYielded
+	}
+	r.ledger.enterPhase(r.charge, busy)
+	return err
+}
+
+// An answer is a message of which somebody wants to know when gRPC does not need its bytes any more.
+type answer struct {
+	proto.Message
+	sent func()
+}
+
+// codec is gRPC's own, and tells of answers that they are sent.
+type codec struct{ encoding.CodecV2 }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	a, ok := v.(*answer)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	pool := mem.DefaultBufferPool()
+	data := pool.Get(proto.Size(a.Message))
+	encoded, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*data)[:0], a.Message)
+	if err != nil {
+		pool.Put(data)
+		a.sent()
+		return nil, err
+	}
+	*data = encoded
+	return mem.BufferSlice{mem.NewBuffer(data, toldPool{pool, a.sent})}, nil
+}
+
+// A toldPool tells when it gets a buffer back.
+type toldPool struct {
+	mem.BufferPool
+	back func()
+}
+
+// Put implements mem.BufferPool.
+func (p toldPool) Put(data *[]byte) {
+	p.BufferPool.Put(data)
+	p.back()
+}
