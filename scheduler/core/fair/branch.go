@@ -14,7 +14,7 @@ type branch struct {
 	parent *branch
 	key    string
 	depth  int
-	// order is that of creation.
+	// order is that of the last turns, or of creation before the first.
 	order    uint64
 	children map[string]*branch
 	// refs counts the entries and the workers that are here, not below.
@@ -23,8 +23,8 @@ type branch struct {
 	weight float64
 	// running is the cost of all that runs below; the root does not count it.
 	running int64
-	// served is the branch's virtual time, clock that of its children: where the
-	// one was that started last.
+	// served is the branch's virtual time, clock that of its children: where the one was that
+	// had a turn last before that, or that is gone after it.
 	served, clock float64
 
 	// backlogs are those kinds in which something waits, or somebody is idle, here

@@ -11,15 +11,18 @@
 // Running work is a sum of costs, numbers of the caller's (size classes). A branch
 // that holds work of priority p weighs 2^(-p/100) of what it would with priority
 // 0, p being the best priority of all that waits below it: 100 steps are a factor
-// of two. Branches that are equal in that take turns, by virtual time: each start
-// moves a branch on by its cost over its weight, and one that comes back to the
-// queue starts at the time of the others, so that waiting earns nothing. What is
-// still equal goes by the order of creation. So:
+// of two. Branches that are equal in that take turns, by virtual time, in which
+// priority has no part: each start moves a branch to its cost over its weight after
+// the branch that had the latest turn, and one that comes back to the queue
+// starts at the time of the others. So there are neither debts nor savings. What is
+// still equal goes to whose last turn, or else creation, is longest ago. So:
 //
 //   - A branch with nothing running goes before every one that has something
-//     running, whatever the weights: nobody starves.
-//   - With much running, branches have shares in proportion to their weights; with
-//     little, they have turns in that proportion.
+//     running, whatever the weights.
+//   - Nobody starves: a branch with nothing running waits for one turn of each sibling
+//     at most or, where weights or costs differ, for as many as its own last turn was worth.
+//   - With much running, branches have shares in proportion to what they weigh with their
+//     priorities; with little, they have turns in proportion to their weights.
 //
 // An Item is one piece of work, and can be in several leaves at once, with an
 // Entry for each operation that waits for it. It starts when the first of its

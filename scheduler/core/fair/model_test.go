@@ -2,6 +2,7 @@ package fair
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -217,17 +218,21 @@ func (e *modelEntry) sooner(f *modelEntry) bool {
 
 // start has a worker run an item.
 func (m *model) start(it *modelItem, s *modelWorker, now time.Time, cost int64) {
-	paid := map[string]bool{}
+	paid, clock := map[string]bool{}, maps.Clone(m.clock)
 	for _, e := range it.entries {
 		for _, b := range above(e.leaf) {
 			if paid[b] || it.stage != waiting {
 				continue
 			}
 			paid[b] = true
-			m.clock[parentOf(b)] = max(m.clock[parentOf(b)], m.served[b])
-			m.served[b] += float64(cost) * m.factor(b, it.kind)
+			at := max(m.clock[parentOf(b)], m.served[b])
+			clock[parentOf(b)] = max(clock[parentOf(b)], at)
+			m.served[b] = at + float64(cost)/m.weight(b)
+			m.made++
+			m.order[b] = m.made
 		}
 	}
+	m.clock = clock
 	it.stage, it.cost, it.worker = running, cost, s
 	if len(it.entries) == 0 {
 		return
@@ -273,12 +278,13 @@ func (m *model) settle() {
 				return slices.ContainsFunc(it.entries, func(e *modelEntry) bool { return isBelow(e.leaf, b) })
 			})
 		if !used {
+			m.clock[parentOf(b)] = max(m.clock[parentOf(b)], m.served[b])
 			delete(m.order, b)
 			delete(m.served, b)
-			delete(m.clock, b)
 			delete(m.open, b)
 		}
 	}
+	maps.DeleteFunc(m.clock, func(b string, _ float64) bool { return b != "" && m.order[b] == 0 })
 	for b := range m.order {
 		now := m.mayRun(b, 1) || m.mayRun(b, 2)
 		if now && !m.open[b] {

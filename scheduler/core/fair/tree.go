@@ -51,7 +51,10 @@ type Tree struct {
 	levels []Level
 	admit  func(kind uint32, key string) Grade
 	root   *branch
-	made   uint64
+	// made counts branches and turns.
+	made uint64
+	// moved is for the item that is being started.
+	moved []moved
 }
 
 // New returns an empty tree. It panics if there are more than MaxLevels levels or a
@@ -101,6 +104,8 @@ func (t *Tree) release(b *branch) {
 	b.refs--
 	for b != t.root && b.refs == 0 && len(b.children) == 0 {
 		delete(b.parent.children, b.key)
+		// It may come back, and its turns are not forgotten: else who comes and goes gets ahead of who waits.
+		b.parent.clock = max(b.parent.clock, b.served)
 		b = b.parent
 	}
 }
@@ -197,6 +202,7 @@ func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 		}
 		home = common(home, x.owner.leaf)
 	}
+	t.moveClocks()
 	worker.settle(t, it, home, now)
 }
 
@@ -257,15 +263,39 @@ func (t *Tree) start(e *Entry) {
 		s.queued--
 		if b != t.root && it.pays(b) {
 			b.running += it.cost
-			b.parent.clock = max(b.parent.clock, b.served)
-			// However little that is beside what there was, it is a turn.
-			b.served = max(b.served+float64(it.cost)*s.factor, math.Nextafter(b.served, math.Inf(1)))
+			t.turn(b, it.cost)
 			t.placeAll(b)
 		} else {
 			t.place(s)
 		}
 		s.tidy()
 	}
+}
+
+// turn counts a start as a turn of a branch: it is then its cost over its weight ahead of the latest that had one. Priority is
+// left out, and so is how far behind it was, so that no branch comes to owe turns, or to have some in hand.
+func (t *Tree) turn(b *branch, cost int64) {
+	at := max(b.parent.clock, b.served)
+	t.moved = append(t.moved, moved{b.parent, at})
+	// However little that is beside what there was, it is a turn.
+	b.served = max(at+float64(cost)/b.weight, math.Nextafter(at, math.Inf(1)))
+	t.made++
+	b.order = t.made
+}
+
+// A moved clock is where it goes once all branches that share an item have had their turn.
+type moved struct {
+	branch *branch
+	clock  float64
+}
+
+// moveClocks ends the turns of an item.
+func (t *Tree) moveClocks() {
+	for _, m := range t.moved {
+		m.branch.clock = max(m.branch.clock, m.clock)
+	}
+	clear(t.moved)
+	t.moved = t.moved[:0]
 }
 
 // charge has the branches above an entry pay for its item.
