@@ -60,6 +60,8 @@ func (l *Limits) settings(controller string, version int) []setting {
 	case controller == "memory" && version == 1:
 		add(l.Memory > 0, "memory.limit_in_bytes", memory, false)
 		add(l.Memory > 0, "memory.memsw.limit_in_bytes", memory, true)
+		// Without it nobody counts what sockets hold; it is apart from the rest.
+		add(l.Memory > 0, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(l.Memory/4, 10), true)
 	case controller == "memory":
 		add(l.Memory > 0, "memory.max", memory, false)
 		add(l.Memory > 0, "memory.swap.max", "0", true)

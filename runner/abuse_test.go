@@ -35,6 +35,8 @@ func abuseMain() {
 	said, err := "done", error(nil)
 	if name == "connect" {
 		said, err = connect(os.Args[1])
+	} else if name == hoardName {
+		err = hoard(os.Args[1])
 	} else {
 		err = abuses[name](os.Args[1:])
 	}
@@ -81,7 +83,8 @@ func connect(port string) (string, error) {
 
 // abuses are what a command may try against others.
 var abuses = map[string]func(args []string) error{
-	"mount": func([]string) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") },
+	"fill sockets": fillSockets,
+	"mount":        func([]string) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") },
 	"unmount what hides": func(args []string) error {
 		return unix.Unmount(args[0], unix.MNT_DETACH)
 	},

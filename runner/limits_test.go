@@ -3,6 +3,8 @@ package runner
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,4 +129,50 @@ func TestGroupCountsWhatNobodyWaitedFor(t *testing.T) {
 	if used := r.Usage.UserTime.AsDuration() + r.Usage.SystemTime.AsDuration(); used < 10*time.Millisecond {
 		t.Errorf("used %s of CPU; %+v", used, *r.Group)
 	}
+}
+
+// What sockets hold counts for the slot, though cgroup v1 does not count it by itself.
+func TestMemoryOfSockets(t *testing.T) {
+	slot := newSlot(t, 1)
+	const memory = 64 << 20
+	if err := slot.Limit(cgroup.Limits{Memory: memory}); err != nil {
+		t.Fatal(err)
+	}
+	l := newSandbox(t, slot)
+	before := socketPages(t)
+	cmd := abuse(t, "fill sockets")
+	cmd.User, cmd.NoNetwork = ownIDs, true
+	openParents(t, cmd.Dir)
+	sandboxed := sandboxed(t, l, cmd)
+	ended := make(chan error, 1)
+	go func() { _, err := l.Run(t.Context(), sandboxed); ended <- err }()
+	eventually(t, "the sockets are full", func() bool {
+		_, err := os.Stat(filepath.Join(cmd.Dir, "taken"))
+		return err == nil
+	})
+	if held := (socketPages(t) - before) * os.Getpagesize(); held > memory {
+		t.Errorf("sockets of a slot of %d MiB hold %d MiB", memory>>20, held>>20)
+	}
+	if err := os.WriteFile(filepath.Join(cmd.Dir, "enough"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// socketPages are those that the sockets of the machine hold.
+func socketPages(t *testing.T) (pages int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, mem, ok := strings.Cut(line, " mem "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(mem))
+			pages += n
+		}
+	}
+	return pages
 }

@@ -40,7 +40,7 @@ func notExecutable(format string, args ...any) error {
 // machineryErrors of fork and exec say nothing about the command.
 var machineryErrors = []error{
 	unix.EAGAIN, unix.ENOMEM, unix.ENODEV, unix.ENOSYS, unix.EBADF, unix.EMFILE, unix.ENFILE,
-	unix.EBUSY, unix.EOPNOTSUPP,
+	unix.EBUSY, unix.EOPNOTSUPP, unix.ENOSPC, unix.EUSERS, unix.EDQUOT,
 }
 
 // start forks and executes on the calling thread. It may take as long as the file

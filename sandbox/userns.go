@@ -23,14 +23,61 @@ func UserNamespace(u *User) (*os.File, error) {
 	var namespace *os.File
 	sys := &syscall.SysProcAttr{}
 	u.namespace(sys)
-	err := withStopped(sys, func(pid int) (err error) {
-		namespace, err = os.OpenFile(fmt.Sprintf("/proc/%d/ns/user", pid), os.O_RDONLY|unix.O_CLOEXEC, 0)
-		return err
+	err := asOwner(int(u.UID), func() error {
+		return withStopped(sys, func(pid int) (err error) {
+			namespace, err = os.OpenFile(fmt.Sprintf("/proc/%d/ns/user", pid), os.O_RDONLY|unix.O_CLOEXEC, 0)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoUserNamespace, err)
 	}
 	return namespace, nil
+}
+
+// asOwner calls f on a thread with the effective user uid and all capabilities that it had. What is
+// used in a user namespace (inotify instances, message queues, pending signals, namespaces, …)
+// counts for who made it, too: if that was root, one command would use up root's and everybody's.
+func asOwner(uid int, f func() error) error {
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := becomeOwner(uid)
+		if err == nil {
+			err = f()
+			// Threads of a Go program are alike; one that is not is thrown away.
+			if back := setEUID(0); back == nil {
+				runtime.UnlockOSThread()
+			}
+		}
+		ended <- err
+	}()
+	return <-ended
+}
+
+// becomeOwner makes uid the effective user of the calling thread, which keeps its capabilities.
+func becomeOwner(uid int) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var had [2]unix.CapUserData
+	if err := unix.Capget(&header, &had[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	if err := setEUID(uid); err != nil {
+		return fmt.Errorf("become user %d: %w", uid, err)
+	}
+	if err := unix.Capset(&header, &had[0]); err != nil { // setEUID took the effective ones
+		return fmt.Errorf("keep capabilities as user %d: %w", uid, err)
+	}
+	return nil
+}
+
+// setEUID sets the effective user of the calling thread alone.
+func setEUID(uid int) error {
+	const unchanged = ^uintptr(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, unchanged, uintptr(uid), unchanged); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // namespace has a child born into a user namespace as its root.
