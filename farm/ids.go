@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +23,7 @@ const (
 type ownIDs struct {
 	first, each uint32
 	count       int
-	locks       []net.Listener
+	lockFile    *os.File
 }
 
 // spareIDs are for actions that come after those of whom a process cannot be ended.
@@ -52,6 +52,9 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 	places := blocks - uint32(positions) + 1
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(data))
+	if host, err := os.Hostname(); err == nil { // in containers: workers there do not see the locks of others
+		_, _ = hash.Write([]byte(host))
+	}
 	for try := range places {
 		block := (hash.Sum32()%places + try) % places
 		own := &ownIDs{first: firstOwnID + block*idsEach, each: idsEach, count: positions}
@@ -66,37 +69,39 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 	return nil, errors.New("other workers have all users")
 }
 
-// lock keeps other workers of this machine's network from blocks of ids.
-func (o *ownIDs) lock(block uint32, count int) (taken bool, err error) {
-	for i := range count {
-		l, err := net.Listen("unix", fmt.Sprintf("@forerunner-ids-%d", int(block)+i))
-		if err == nil {
-			o.locks = append(o.locks, l)
-			continue
-		}
-		return errors.Is(err, unix.EADDRINUSE), errors.Join(ignore(err, unix.EADDRINUSE), o.close())
-	}
-	return false, nil
-}
+// idsFile is where workers of a machine lock their ids, a byte for each block of them. Only root gets
+// there, so nobody else can take what is a worker's.
+const idsFile = "/run/forerunner-ids"
 
-// ignore returns err unless it is what is expected.
-func ignore(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
+// lock keeps other workers of this machine from blocks of ids.
+func (o *ownIDs) lock(block uint32, count int) (taken bool, err error) {
+	if err := os.MkdirAll(filepath.Dir(idsFile), 0o755); err != nil {
+		return false, err
 	}
-	return err
+	f, err := os.OpenFile(idsFile, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return false, err
+	}
+	blocks := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(block), Len: int64(count)}
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &blocks)
+	if err == nil {
+		o.lockFile = f
+		return false, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return true, nil
+	}
+	return false, &os.PathError{Op: "lock", Path: idsFile, Err: err}
 }
 
 func (o *ownIDs) close() error {
-	if o == nil {
+	if o == nil || o.lockFile == nil {
 		return nil
 	}
-	var errs []error
-	for _, l := range o.locks {
-		errs = append(errs, l.Close())
-	}
-	o.locks = nil
-	return errors.Join(errs...)
+	f := o.lockFile
+	o.lockFile = nil
+	return f.Close()
 }
 
 // idsHere is the last run of users that this process's user namespace has.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -85,8 +86,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	positions := w.Slots + w.FetchWidth + w.ReportWidth
 	if is.own, err = takeIDs(w.Data, positions); err != nil {
-		w.Logger.Warn("commands run as root of this machine (--user takes somebody else)", zap.NamedError("missing", err))
-		return nil
+		return fmt.Errorf("give commands users of their own: %w (--user names another one; --user root runs commands as root of this machine)", err)
 	}
 	is.users = policy.OwnUsers(is.own.first, is.own.each, is.own.count)
 	is.namespaces, err = is.users.Namespaces()
@@ -133,7 +133,12 @@ func (w *Worker) hidden() (hide []string, err error) {
 		if err != nil {
 			continue // it is not there; who reads it says so
 		}
-		for _, file := range []string{file, real} {
+		// The folder as it is for everybody: /proc/self is another one for who hides it.
+		dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range []string{filepath.Join(dir, filepath.Base(file)), real} {
 			if dir := filepath.Dir(file); !w.isListed(dir) {
 				file = dir // also when another one takes its place
 			} else {
@@ -143,12 +148,31 @@ func (w *Worker) hidden() (hide []string, err error) {
 			hide = append(hide, file)
 		}
 	}
-	return hide, nil
+	return append(hide, environmentFiles(os.Environ())...), nil
 }
 
 // files are those that the flags and the configuration name.
 func (w *Worker) files() []string {
 	return slices.Concat(config.Files(w.ConfigFile), []string{w.Policies, w.State.file()}, w.Ports.Files(), w.Client.Files(), w.HideFiles)
+}
+
+// environmentFiles are the files that environment variables name and that not everybody may read, or
+// that have keys: of credentials that libraries find by themselves.
+func environmentFiles(environment []string) (files []string) {
+	for _, v := range environment {
+		name, value, _ := strings.Cut(v, "=")
+		if !filepath.IsAbs(value) {
+			continue
+		}
+		info, err := os.Stat(value)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if info.Mode()&0o004 == 0 || strings.HasPrefix(name, "OTEL_") {
+			files = append(files, value)
+		}
+	}
+	return files
 }
 
 // makeFile makes an empty file, so that it can be hidden before it is written; who opens it says why

@@ -148,7 +148,9 @@ func (s *server) prepare(o *sandbox.Options) error {
 		return err
 	}
 	if o != nil {
-		if err := s.enterSandbox(o); err != nil {
+		if err := s.enterSandbox(o); errors.Is(err, sandbox.ErrView) {
+			return err
+		} else if err != nil {
 			return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 		}
 	}

@@ -98,7 +98,10 @@ func (o *Options) hidden() ([]string, error) {
 	for _, dir := range o.Hide {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: hide: %w", ErrView, err)
+		}
+		if slices.ContainsFunc(DefaultShow, func(shown string) bool { return isBelow(shown, real) }) {
+			return nil, fmt.Errorf("%w: %s is to be hidden, and commands need what is in it", ErrView, dir)
 		}
 		if !slices.ContainsFunc(above, func(h string) bool { return isBelow(real, h) }) {
 			above = append(above, real)
@@ -191,7 +194,7 @@ func makeDev() error {
 			return err
 		}
 	}
-	err := unix.Mount(names.MountSource, dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	err := unix.Mount(names.MountSource, dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=256")
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ const Root = "/forerunner"
 // privilege, or a kind of namespace.
 var ErrUnavailable = errors.New("no namespaces")
 
+// ErrView is wrapped by errors of what Options show and hide, which no machine could do.
+var ErrView = errors.New("what commands see")
+
 // Options are what all commands of a launcher see.
 type Options struct {
 	// Show are files and folders of the machine that commands see besides DefaultShow, as they

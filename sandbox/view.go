@@ -102,7 +102,7 @@ func (v *view) isShown(path string) bool {
 // bind shows what is at path, which no symlink leads to, with what is mounted below.
 func (v *view) bind(path string) error {
 	if i := slices.IndexFunc(v.hidden, func(h string) bool { return isBelow(path, h) }); i >= 0 {
-		return fmt.Errorf("%s is never shown to commands, because of %s", path, v.hidden[i])
+		return fmt.Errorf("%w: %s is never shown to commands, because of %s", ErrView, path, v.hidden[i])
 	}
 	if v.isShown(path) {
 		return nil
