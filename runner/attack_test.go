@@ -93,6 +93,10 @@ var attacks = map[string]func(args []string) error{
 			return os.WriteFile(filepath.Join(hierarchy, "freezer.state"), []byte("FROZEN"), 0)
 		})
 	},
+	"contexts of asynchronous input and output": func([]string) error {
+		var context uint64
+		return call(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&context)))
+	},
 	"become the machine's root": func([]string) error {
 		if err := unix.Mount("none", "/sys", "sysfs", 0, ""); err == nil {
 			return nil

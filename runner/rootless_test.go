@@ -48,7 +48,7 @@ func runAttacks(ctx context.Context, dir string) error {
 // rootlessWorks are the attacks that a worker without rights cannot do anything about: docs/ISOLATION.md
 // says so. Which of them work depends on the machine, but for the first.
 var rootlessWorks = []string{
-	"read", "add a key", "bpf", "interfaces of the machine", "io_uring", "list the homes", "listen to devices", "old ABI", "perf",
+	"read", "add a key", "bpf", "contexts of asynchronous input and output", "interfaces of the machine", "io_uring", "list the homes", "listen to devices", "old ABI", "perf",
 	"read the machine's id", "read the session keyring", "userfaultfd", "vsock", "vsock by a long argument",
 }
 

@@ -46,6 +46,21 @@ var denied = map[string][]string{
 // requests of a process end before it does (aio(7), io_destroy(2)).
 var lasting = []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}
 
+// scarce is what the machine has so many of that one command could take all; a program that does
+// not find it does without. Policy.Allow has it.
+var scarce = map[string]string{"aio": "io_setup"}
+
+// absentFor are the system calls that fail as if the kernel did not have them.
+func absentFor(allow []string) []string {
+	names := slices.Clone(lasting)
+	for word, name := range scarce {
+		if !slices.Contains(allow, word) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Families of sockets that are denied, and netlink protocols that are not.
 const (
 	vsock     = "vsock"
@@ -61,6 +76,7 @@ var usefulNetlink = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG}
 // CheckAllowed returns an error for a word that Policy.Allow does not know.
 func CheckAllowed(words []string) error {
 	known := slices.Sorted(maps.Keys(denied))
+	known = append(known, slices.Sorted(maps.Keys(scarce))...)
 	known = append(known, vsock, netlink, terminals)
 	for _, w := range words {
 		if !slices.Contains(known, w) {
@@ -104,7 +120,7 @@ func filterOf(allow []string) (*unix.SockFprog, error) {
 		return nil, err
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
-		{Names: lasting, Action: absent},
+		{Names: absentFor(allow), Action: absent},
 		{Names: deniedOn(native, allow), Action: forbidden},
 	}}
 	filter, err := policy.Assemble()
@@ -113,7 +129,7 @@ func filterOf(allow []string) (*unix.SockFprog, error) {
 	}
 	begin := onEach(native, func(on *arch.Info) (code []bpf.Instruction) {
 		if on != native {
-			for _, name := range lasting {
+			for _, name := range absentFor(allow) {
 				code = append(code, answer(absent, callOf(on, name))...)
 			}
 			for _, name := range deniedOn(on, allow) {
