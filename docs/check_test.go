@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -11,17 +12,67 @@ import (
 	"testing"
 )
 
-// testPages wants all code between fences of a known language, and links that lead somewhere.
+// testPages checks that all code between fences has a known language, and that links lead to a file and a heading.
 func testPages(t *testing.T) {
 	allBlocks(t)
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	for _, page := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s: %v", page, err)
+			to := filepath.Join(filepath.Dir(page), m[1])
+			if m[1] == "" {
+				to = page
 			}
+			checkLink(t, page, to, m[2])
 		}
 	}
+}
+
+// testReferences checks what code, manifests and alerts say of these pages, as in "docs/SECURITY.md#floods".
+func testReferences(t *testing.T) {
+	reference := regexp.MustCompile(`\b(docs/(?:reference/)?[A-Z_]+\.md)(#[a-z0-9-]+)?`)
+	found := 0
+	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", "bin", "build", "node_modules"}, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".go", ".html", ".json", ".service", ".yaml"}, filepath.Ext(name)):
+			return nil
+		}
+		for _, m := range reference.FindAllStringSubmatch(read(t, name), -1) {
+			checkLink(t, name, filepath.Join("..", m[1]), m[2])
+			found++
+		}
+		return nil
+	})
+	if err != nil || found < 20 {
+		t.Errorf("%d references to these pages, %v", found, err)
+	}
+}
+
+// checkLink checks that a file, and a heading in it, exist.
+func checkLink(t *testing.T, from, to, anchor string) {
+	t.Helper()
+	if _, err := os.Stat(to); err != nil {
+		t.Errorf("%s: %v", from, err)
+	} else if anchor != "" && !slices.Contains(anchors(read(t, to)), anchor) {
+		t.Errorf("%s: %s has no heading for %s", from, to, anchor)
+	}
+}
+
+var (
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```")
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors returns how links name the headings of a page.
+func anchors(page string) (list []string) {
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		list = append(list, "#"+strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return list
 }
 
 func read(t *testing.T, name string) string {

@@ -44,6 +44,7 @@ type stage struct {
 func TestDocumentation(t *testing.T) {
 	built := programs.Build(t)
 	t.Run("pages", testPages)
+	t.Run("references", testReferences)
 	t.Run("help", func(t *testing.T) { testHelp(t, built) })
 	t.Run("commands", func(t *testing.T) { testCommands(t, built) })
 }

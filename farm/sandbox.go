@@ -37,7 +37,7 @@ func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
 	f.Var(flags.Choice(&w.Network, networkOn, networkOff), "network",
 		"`on` or off for commands whose platform does not say network=on or off (default off; on without a sandbox)")
 	f.StringArrayVar(&w.Show, "show", nil, "`path` of a file or folder of this machine that commands see, read-only, besides /usr, /opt "+
-		"and what docs/ISOLATION.md lists; repeatable")
+		"and what docs/EXECUTION.md#sandbox lists; repeatable")
 	f.StringVar(&w.User, "user", "", "`user` that commands run as: a name; UID:GID; or a range FIRST-LAST, a user for each action at a "+
 		"time (default, as root in a sandbox: root of a user namespace of its own; else the worker's own)")
 	f.StringVar(&w.Policies, "policies", "", "YAML `file` of execution policies: wrappers, environment, niceness, network, user and system calls by platform")

@@ -224,7 +224,7 @@ func inUserNamespace(name string, args ...string) error {
 	return errors.New(strings.TrimSpace(string(said)))
 }
 
-// TestAbuse is the table of docs/ISOLATION.md. A command of root, the most powerful
+// TestAbuse is the table of docs/EXECUTION.md#sandbox. A command of root, the most powerful
 // there is, tries each in a sandbox; another one runs beside it all the time.
 func TestAbuse(t *testing.T) {
 	secrets, err := os.MkdirTemp("/usr/local", "runner-test-")

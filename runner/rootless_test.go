@@ -45,7 +45,7 @@ func runAttacks(ctx context.Context, dir string) error {
 	return l.Close(ctx)
 }
 
-// rootlessWorks are the attacks that a worker without rights cannot do anything about: docs/ISOLATION.md
+// rootlessWorks are the attacks that a worker without rights cannot do anything about: docs/EXECUTION.md#sandbox
 // says so. Which of them work depends on the machine, but for the first.
 var rootlessWorks = []string{
 	"read", "add a key", "bpf", "contexts of asynchronous input and output", "interfaces of the machine", "io_uring", "list the homes", "listen to devices", "old ABI", "perf",
@@ -93,7 +93,7 @@ func TestAttacksRootless(t *testing.T) {
 	}
 	worked := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if !slices.Contains(worked, "read") {
-		t.Error("a command cannot read its worker's key: docs/ISOLATION.md is wrong, or this tests nothing")
+		t.Error("a command cannot read its worker's key: docs/EXECUTION.md#sandbox is wrong, or this tests nothing")
 	}
 	for _, attack := range worked {
 		if !slices.Contains(rootlessWorks, attack) {

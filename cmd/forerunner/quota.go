@@ -13,7 +13,7 @@ import (
 )
 
 const aboutQuotas = `A quota is what an instance name is guaranteed of a cohort of workers (min), and what it may not exceed
-(max), in slots or in units of size classes. docs/QUOTAS.md says how cohorts are made.`
+(max), in slots or in units of size classes. docs/SCHEDULING.md#quotas says how cohorts are made.`
 
 func quotaCommand() *cobra.Command {
 	cmd := quotaListCommand()
@@ -52,7 +52,7 @@ func quotaGetCommand() *cobra.Command {
 func (c *adminCall) listQuotas(ctx context.Context, req *admin.ListQuotasRequest) error {
 	return answer(ctx, c, c.ListQuotas, req, func(list *admin.ListQuotasResponse) error {
 		if len(list.GetCohorts()) == 0 {
-			_, err := fmt.Fprintln(c.out, "the scheduler's --config names no cohorts; docs/QUOTAS.md says how")
+			_, err := fmt.Fprintln(c.out, "the scheduler's --config names no cohorts; docs/SCHEDULING.md#quotas says how")
 			return err
 		}
 		return c.printCohorts(list.GetCohorts())

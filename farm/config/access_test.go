@@ -62,7 +62,7 @@ access:
 
 // TestDocumentedAccess reads the example of the documentation.
 func TestDocumentedAccess(t *testing.T) {
-	text, example := documented(t, "SECURITY")
+	text, example := documented(t, "SECURITY", "access")
 	example = strings.ReplaceAll(example, "keys_file: /etc/forerunner/sso-keys.json", "")
 	var o auth.Options
 	if err := Load(ConfigFile(t, example), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) != 5 {

@@ -15,7 +15,7 @@ import (
 // FuzzConfig reads any text as a scheduler's configuration: it is refused by the name of the file, or
 // can be put into force.
 func FuzzConfig(f *testing.F) {
-	for _, page := range []string{"SCHEDULING", "QUOTAS", "SECURITY", "SIZES"} {
+	for _, page := range []string{"SCHEDULING", "SECURITY"} {
 		text, err := os.ReadFile("../../docs/" + page + ".md")
 		if err != nil {
 			f.Fatal(err)

@@ -68,24 +68,25 @@ size_classes:
 	}
 }
 
-// documented returns a page of the documentation, and its first YAML.
-func documented(t *testing.T, page string) (text, example string) {
+// documented returns a page of the documentation, and the first YAML in it that has a section.
+func documented(t *testing.T, page, section string) (text, example string) {
 	t.Helper()
 	b, err := os.ReadFile("../../docs/" + page + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, found := strings.Cut(string(b), "```yaml\n")
-	example, _, closed := strings.Cut(example, "```")
-	if !found || !closed {
-		t.Fatalf("%s has no YAML", page)
+	for _, block := range strings.Split(string(b), "```yaml\n")[1:] {
+		if example, _, closed := strings.Cut(block, "```"); closed && strings.Contains("\n"+example, "\n"+section+":") {
+			return string(b), example
+		}
 	}
-	return string(b), example
+	t.Fatalf("%s has no YAML with %s", page, section)
+	return "", ""
 }
 
 // TestDocumentedConfig reads the example of the documentation.
 func TestDocumentedConfig(t *testing.T) {
-	_, example := documented(t, "SCHEDULING")
+	_, example := documented(t, "SCHEDULING", "queues")
 	var c core.Config
 	if err := Load(ConfigFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil || len(c.Queues) < 2 || len(c.Sizes) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
@@ -94,7 +95,7 @@ func TestDocumentedConfig(t *testing.T) {
 
 // TestDocumentedSizes reads the example of the documentation, which has the defaults.
 func TestDocumentedSizes(t *testing.T) {
-	_, example := documented(t, "SIZES")
+	_, example := documented(t, "SCHEDULING", "learn_sizes")
 	var o sizeclass.Options
 	if err := Load(ConfigFile(t, example), &core.Config{}, &auth.Options{}, &o); err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestDocumentedSizes(t *testing.T) {
 
 // TestDocumentedQuotas reads the example of the documentation.
 func TestDocumentedQuotas(t *testing.T) {
-	_, example := documented(t, "QUOTAS")
+	_, example := documented(t, "SCHEDULING", "cohorts")
 	var c core.Config
 	if err := Load(ConfigFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
 		t.Fatal(err)

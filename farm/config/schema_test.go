@@ -64,8 +64,8 @@ func TestSchema(t *testing.T) {
 		"access: []\ntokens: []\n",
 		"tokens:\n- {issuer: me, audience: forerunner, keys_file: keys.json}\n",
 	}
-	for _, page := range []string{"SCHEDULING", "SIZES", "QUOTAS", "SECURITY"} {
-		_, text := documented(t, page)
+	for _, example := range [][2]string{{"SCHEDULING", "queues"}, {"SCHEDULING", "learn_sizes"}, {"SCHEDULING", "cohorts"}, {"SECURITY", "access"}} {
+		_, text := documented(t, example[0], example[1])
 		taken = append(taken, text)
 	}
 	for _, text := range taken {

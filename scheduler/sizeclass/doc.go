@@ -41,7 +41,7 @@
 //
 // # Beyond the rule
 //
-// Each of Rules can be turned off; docs/SIZES.md has what each gives. Where they are on, a run
+// Each of Rules can be turned off; docs/SCHEDULING.md#size-classes has what each gives. Where they are on, a run
 // on one class can stand for a trial on another. How long it would have taken there follows
 // from Amdahl's law (1967): CPU time and duration on n CPUs say which part of the work ran in
 // parallel. Rules.Least then prefers the class of the least

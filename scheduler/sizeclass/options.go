@@ -54,7 +54,7 @@ type Rules struct {
 	Hedging bool
 }
 
-// DefaultRules are those that pay in the simulator (docs/SIZES.md).
+// DefaultRules are those that pay in the simulator (docs/SCHEDULING.md#size-classes).
 func DefaultRules() Rules {
 	return Rules{Resources: true, AcrossClasses: true, Kinds: true, Least: true, Queues: true, Hedging: true}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// browsers is the policy of docs/ISOLATION.md.
+// browsers is the policy of docs/EXECUTION.md#sandbox.
 const browsers = `policies:
   - name: browsers
     match: {browser: chromium}

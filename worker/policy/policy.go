@@ -21,7 +21,7 @@ import (
 )
 
 // A Set says how the actions of a worker are run, by what their platforms ask for:
-// the first policy that matches counts. docs/ISOLATION.md describes the file. The
+// the first policy that matches counts. docs/EXECUTION.md#execution-policies describes the file. The
 // zero Set has none.
 type Set struct{ list []policy }
 

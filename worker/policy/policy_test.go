@@ -43,7 +43,7 @@ func TestBadPolicies(t *testing.T) {
 
 // FuzzPolicies reads any file of execution policies, and has actions of some platforms choose.
 func FuzzPolicies(f *testing.F) {
-	text, err := os.ReadFile("../../docs/ISOLATION.md")
+	text, err := os.ReadFile("../../docs/EXECUTION.md")
 	if err != nil {
 		f.Fatal(err)
 	}
