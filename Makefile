@@ -1,4 +1,4 @@
-# The targets are listed by "make" or "make help". README.md says what each needs.
+# The targets are listed by "make" or "make help". CONTRIBUTING.md says what each needs.
 
 GO ?= go
 PROGRAMS := ./cmd/forerunner ./cmd/forerunner-scheduler ./cmd/forerunner-worker

@@ -38,7 +38,11 @@ func pages(t *testing.T) []string {
 	if err != nil || len(list) < 10 {
 		t.Fatalf("pages %q, %v", list, err)
 	}
-	return append(list, "../README.md", "../CONTRIBUTING.md")
+	reference, err := filepath.Glob("reference/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(list, reference...), "../README.md", "../CONTRIBUTING.md")
 }
 
 // blocks returns the blocks of a page, and what is wrong with them.
