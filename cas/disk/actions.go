@@ -156,7 +156,7 @@ func (a *Actions) writeReserved(ctx context.Context, k actionKey, b []byte) erro
 	})
 	err = errors.Join(err, temp.Close())
 	if err == nil {
-		err = a.files.settle(ctx, k, temp.Name(), true)
+		err = a.files.settle(ctx, k, arrival{from: temp.Name(), replace: true})
 	}
 	if err != nil {
 		_ = os.Remove(temp.Name())

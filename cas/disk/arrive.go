@@ -79,10 +79,17 @@ func (f *files[K]) createTemp() (*os.File, error) {
 	return file, err
 }
 
-// settle moves the whole file at from, whose bytes the caller vouches for, to its place,
-// whose cost was reserved, and leaves it pinned once. When k is there already, from is removed or, if replace
-// is set, takes its place. After an error the reservation and from are still there.
-func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) error {
+// An arrival is a whole file that is to be moved to its place.
+type arrival struct {
+	from    string
+	replace bool // it takes the place of one that is there already
+	// seal is what it was when its bytes were right; nil: the caller vouches for them until they are in their place.
+	seal *seal
+}
+
+// settle moves a file to its place, whose cost was reserved, and leaves it pinned once. When k is there already, the file
+// is removed or takes its place. After an error the reservation and the file are still there.
+func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
 	for {
 		wait, exists := f.admit(k)
 		switch {
@@ -93,27 +100,24 @@ func (f *files[K]) settle(ctx context.Context, k K, from string, replace bool) e
 				return context.Cause(ctx)
 			}
 		case exists:
-			return f.settleAgain(k, from, replace)
+			return f.settleAgain(k, a.from, a.replace)
 		default:
-			return f.settleNew(k, from)
+			return f.settleNew(k, a)
 		}
 	}
 }
 
-func (f *files[K]) settleNew(k K, from string) error {
+func (f *files[K]) settleNew(k K, a arrival) error {
 	now := time.Now().Unix()
-	err := f.rename(from, f.path(k))
-	known := proof{at: now}
-	if err == nil {
-		var markErr error
-		if known.mark, markErr = markOf(f.path(k)); markErr != nil {
-			known = proof{}
-		}
-	}
-	if err != nil {
+	whole := a.seal.whole(a.from)
+	if err := f.rename(a.from, f.path(k)); err != nil {
 		f.abort(k)
 		return err
 	}
+	var known proof
+	if st, err := statOf(f.path(k)); err == nil && whole && a.seal.moved(&st) {
+		known = proof{at: now, mark: mark(&st)}
+	} // else it is verified before anybody relies on it
 	f.replaced(k)
 	f.admitted(k, f.layout.cost(k), now, known)
 	return nil

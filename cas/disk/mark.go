@@ -27,14 +27,22 @@ func mark(st *unix.Stat_t) uint64 {
 
 // markOf returns the mark of the file at path, which is not followed if it is a link.
 func markOf(path string) (uint64, error) {
-	var st unix.Stat_t
+	st, err := statOf(path)
+	if err != nil {
+		return 0, err
+	}
+	return mark(&st), nil
+}
+
+// statOf returns the attributes of the file at path, which is not followed if it is a link.
+func statOf(path string) (st unix.Stat_t, err error) {
 	for {
 		switch err := unix.Lstat(path, &st); err {
 		case nil:
-			return mark(&st), nil
+			return st, nil
 		case unix.EINTR:
 		default:
-			return 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+			return st, &fs.PathError{Op: "stat", Path: path, Err: err}
 		}
 	}
 }

@@ -26,10 +26,10 @@ type incoming struct {
 	reserved int64 // of the store's room, at most the size; guarded by making
 
 	mu   sync.Mutex
-	file *os.File // guarded by mu; nil until the first bytes have come
+	file *own // guarded by mu; nil until the first bytes have come
 }
 
-func (in *incoming) current() *os.File {
+func (in *incoming) current() *own {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.file
@@ -51,7 +51,7 @@ func (in *incoming) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // makeRoom makes room for n more bytes, and the file if there is none.
-func (in *incoming) makeRoom(n int64) (*os.File, error) {
+func (in *incoming) makeRoom(n int64) (*own, error) {
 	in.making <- struct{}{}
 	defer func() { <-in.making }()
 	size := in.digest.SizeBytes()
@@ -75,8 +75,8 @@ func (in *incoming) makeRoom(n int64) (*os.File, error) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.file = file
-	return file, nil
+	in.file = newOwn(file)
+	return in.file, nil
 }
 
 // ReadAt implements Incoming.
@@ -90,7 +90,9 @@ func (in *incoming) ReadAt(p []byte, off int64) (int, error) {
 
 // Keep implements Incoming.
 func (in *incoming) Keep(ctx context.Context) error {
-	return in.files.settle(ctx, in.digest, in.current().Name(), false)
+	file := in.current()
+	sealed := file.seal()
+	return in.files.settle(ctx, in.digest, arrival{from: file.Name(), seal: &sealed})
 }
 
 // Drop implements Incoming.

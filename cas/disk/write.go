@@ -148,7 +148,7 @@ const reserveBytes = 16 << 20
 // goes and makes room when the disk is full. Keep or Drop ends it.
 type roomWriter struct {
 	files    *files[digest.Digest]
-	file     *os.File
+	file     *own
 	digest   digest.Digest // no more than its size is written
 	written  int64
 	reserved int64 // the reservation, which is the size once all is written
@@ -174,7 +174,7 @@ func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error
 	if err != nil {
 		return nil, err
 	}
-	return &roomWriter{files: f, file: file, digest: d}, nil
+	return &roomWriter{files: f, file: newOwn(file), digest: d}, nil
 }
 
 // Keep makes the file, which is written wholly, the blob, and pins it. After an
@@ -182,10 +182,11 @@ func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error
 func (w *roomWriter) Keep(ctx context.Context) error {
 	// Closed before it becomes a blob: a file that is open for writing cannot be
 	// executed (ETXTBSY).
+	sealed := w.file.seal()
 	if err := w.file.Close(); err != nil {
 		return err
 	}
-	return w.files.settle(ctx, w.digest, w.file.Name(), false)
+	return w.files.settle(ctx, w.digest, arrival{from: w.file.Name(), seal: &sealed})
 }
 
 // Drop removes the file and gives its room back.

@@ -1,0 +1,145 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// strangers open a file that is being written, as root may.
+var strangers = map[string]func(path string) error{
+	"write": func(path string) error {
+		return openAs(path, unix.O_WRONLY)
+	},
+	"read": func(path string) error { return openAs(path, unix.O_RDONLY) },
+	"descriptor": func(path string) error {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			fd := "/proc/self/fd/" + e.Name()
+			if to, err := os.Readlink(fd); err == nil && to == path {
+				return openAs(fd, unix.O_WRONLY)
+			}
+		}
+		return errors.New("it is not open")
+	},
+}
+
+func openAs(path string, how int) error {
+	fd, err := unix.Open(path, how|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+// arrivals bring a blob in two parts.
+var arrivals = map[string]func(s *Store, d digest.Digest, b []byte, between func(path string)) error{
+	"stream": func(s *Store, d digest.Digest, b []byte, between func(string)) error {
+		w, err := newRoomWriter(s.files, d)
+		if err == nil {
+			_, err = w.Write(b[:1])
+		}
+		if err == nil {
+			between(w.file.Name())
+			_, err = w.Write(b[1:])
+		}
+		if err == nil {
+			err = w.Keep(context.Background())
+		}
+		return err
+	},
+	"in any order": func(s *Store, d digest.Digest, b []byte, between func(string)) error {
+		in := s.Receive(d).(*incoming)
+		_, err := in.WriteAt(b[1:], 1)
+		if err == nil {
+			between(in.current().Name())
+			_, err = in.WriteAt(b[:1], 0)
+		}
+		if err == nil {
+			err = in.Keep(context.Background())
+		}
+		in.Close()
+		return err
+	},
+}
+
+// TestStrangersAtWhatArrives: what somebody else may have changed while it was written is not vouched for.
+func TestStrangersAtWhatArrives(t *testing.T) {
+	for way, arrive := range arrivals {
+		for kind, visit := range strangers {
+			t.Run(way+" "+kind, func(t *testing.T) {
+				s := storeOpen(t, t.TempDir(), Options{})
+				for i, visited := range []bool{false, true} {
+					b := fmt.Append(nil, "content ", i)
+					d := digest.Of(digest.SHA256, b)
+					err := arrive(s, d, b, func(path string) {
+						if visited {
+							if err := visit(path); err != nil && !errors.Is(err, unix.EAGAIN) {
+								t.Error(err)
+							}
+						}
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if verified := IsVerified(s, d); verified == visited {
+						t.Errorf("visited %v, vouched for %v", visited, verified)
+					}
+					v := s.Vouch()
+					v.Used(d)
+					wantVouched(t, v)
+					v.Close()
+				}
+			})
+		}
+	}
+}
+
+// TestStrangersAtTheLastMoment changes a file between its last byte and its place.
+func TestStrangersAtTheLastMoment(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	b := []byte("content")
+	d := digest.Of(digest.SHA256, b)
+	w, err := newRoomWriter(s.files, d)
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := w.file.seal()
+	rotFile(t, w.file.Name())
+	if err := errors.Join(w.file.Close(), s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed})); err != nil {
+		t.Fatal(err)
+	}
+	if IsVerified(s, d) {
+		t.Error("it is vouched for")
+	}
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	wantDamaged(t, v.Wait(t.Context()), d)
+	if err := s.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkPutBytes(b *testing.B) {
+	s := storeOpen(b, b.TempDir(), Options{})
+	for i := range b.N {
+		text := fmt.Append(nil, i)
+		if err := s.PutBytes(b.Context(), digest.Of(digest.SHA256, text), text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
