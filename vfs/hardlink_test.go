@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -335,34 +336,52 @@ func TestLinkingIsCancelled(t *testing.T) {
 	})
 }
 
-// TestManyLinks has 102,000 files, which are more names for one file than ext4 allows.
+// TestManyLinks has a copy get as many names as its file system allows: other roots get another copy.
 func TestManyLinks(t *testing.T) {
 	f := openBare(t, Options{})
 	src := newFakeSource(t)
-	same := src.blob(t, "the same")
-	m := &repb.Directory{}
-	for i := range 34_000 {
-		m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("%05d", i), Digest: same.Proto()})
-	}
-	sub := src.add(t, m)
-	root := src.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{
-		{Name: "a", Digest: sub.Proto()}, {Name: "b", Digest: sub.Proto()}, {Name: "c", Digest: sub.Proto()},
-	}})
-	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
-	for _, dir := range []string{"a", "b", "c"} {
-		for _, n := range []string{"00000", "10000", "33999"} {
-			p := dir + "/" + n
-			if got := mustRead(t, filepath.Join(r.Path(), p)); string(got) != "the same" {
-				t.Errorf("%s: %q", p, got)
-			}
-			if in, ok := r.Unchanged(p); !ok || in.Digest != same {
-				t.Errorf("%s: %+v, %t", p, in, ok)
-			}
+	root := src.tree(t, "file")
+	open := func(name string) (r *Root, number uint64) {
+		r = openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src})
+		if got := mustRead(t, filepath.Join(r.Path(), "file")); string(got) != "content of file" {
+			t.Errorf("root %s: %q", name, got)
 		}
+		if _, ok := r.Unchanged("file"); !ok {
+			t.Errorf("root %s: the file is changed", name)
+		}
+		var st unix.Stat_t
+		if err := errors.Join(r.Intact(), unix.Lstat(filepath.Join(r.Path(), "file"), &st)); err != nil {
+			t.Error(err)
+		}
+		return r, st.Ino
 	}
-	if err := r.Intact(); err != nil {
+	before, first := open("before")
+	giveAllNames(t, filepath.Join(before.Path(), "file"))
+	_, second := open("after")
+	_, third := open("later")
+	if second == first || third != second {
+		t.Errorf("the files have the inodes %d, %d, %d; want the first two to differ, and the last two to be one", first, second, third)
+	}
+	if err := before.Intact(); err != nil {
 		t.Error(err)
 	}
+}
+
+// giveAllNames gives a file as many names as it can have.
+func giveAllNames(t *testing.T, path string) {
+	t.Helper()
+	const most = 70_000 // more than ext4 allows, by far less than xfs or tmpfs do
+	dir := t.TempDir()
+	for i := range most {
+		err := os.Link(path, filepath.Join(dir, strconv.Itoa(i)))
+		if errors.Is(err, unix.EMLINK) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Skipf("a file may have more than %d names here", most)
 }
 
 // TestLinkCacheIsBounded: what no root uses goes, what one uses stays.
