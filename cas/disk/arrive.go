@@ -108,7 +108,7 @@ func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
 }
 
 func (f *files[K]) settleNew(k K, a arrival) error {
-	now := time.Now().Unix()
+	now := time.Now()
 	whole := a.seal.whole(a.from)
 	if err := f.rename(a.from, f.path(k)); err != nil {
 		f.abort(k)
@@ -116,10 +116,10 @@ func (f *files[K]) settleNew(k K, a arrival) error {
 	}
 	var known proof
 	if st, err := statOf(f.path(k)); err == nil && whole && a.seal.moved(&st) {
-		known = proof{at: now, mark: mark(&st)}
+		known = provenAt(now, mark(&st))
 	} // else it is verified before anybody relies on it
 	f.replaced(k)
-	f.admitted(k, f.layout.cost(k), now, known)
+	f.admitted(k, f.layout.cost(k), now.Unix(), known)
 	return nil
 }
 

@@ -47,7 +47,7 @@ func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
 			t.Fatalf("generation %d again, or %+v is known", e.generation, e.proof)
 		}
 		seen[e.generation] = true
-		e.proof = proof{1, 2}
+		e.proof = proof{at: 1, mark: 2}
 		if i%2 == 0 {
 			x.drop(1)
 		} else {

@@ -1,6 +1,10 @@
 package disk
 
-import "github.com/forerunner-build/forerunner/cas/holders"
+import (
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/holders"
+)
 
 // An index knows which files a bounded folder holds and decides which of them
 // goes when room is needed: the one unused for longest that nobody has pinned.
@@ -42,9 +46,6 @@ type entry[K comparable] struct {
 	state state
 	// stamping: the store is changing the mark of the file.
 	stamping bool
-	// strange counts how often a verification found the file changed, and not by the store: nobody
-	// knows what was read of it in between.
-	strange uint16
 	// stamped is the modification time of the file in Unix seconds, as far as
 	// known: what is left of the order of use after a restart.
 	stamped int64
@@ -69,9 +70,18 @@ const (
 
 // A proof says that the bytes of a file were hashed, and are those of its key.
 type proof struct {
-	at   int64  // Unix seconds; 0: they were not
 	mark uint64 // the mark of the file then, or, if at is 0, of the file that was found
+	at   uint32 // Unix seconds, until 2106, as entries are many; 0: they were not
+	// strange counts how often a verification found the file changed, and not by the store: nobody
+	// knows what was read of it in between. It is not in the notes.
+	strange uint16
 }
+
+// provenAt is a proof of bytes that were hashed from that time on, in a file that had that mark.
+func provenAt(began time.Time, mark uint64) proof { return proof{at: uint32(began.Unix()), mark: mark} }
+
+// age is how long ago the bytes were hashed, if they were.
+func (p proof) age() time.Duration { return time.Since(time.Unix(int64(p.at), 0)) }
 
 // stampEvery is how many seconds the modification time of a used file may lag.
 const stampEvery = 3600
@@ -230,7 +240,7 @@ func (x *index[K]) finish(k K, cost, now int64) {
 	close(e.settled)
 	e.state, e.settled, e.cost, e.stamped = present, nil, cost, now
 	x.generation++
-	e.generation, e.proof, e.strange = x.generation, proof{}, 0
+	e.generation, e.proof = x.generation, proof{}
 	x.reserved -= cost
 	x.present += cost
 	x.count++

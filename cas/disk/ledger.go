@@ -127,22 +127,11 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 
 // prove notes what was found out about the file of e.
 func (e *entry[K]) prove(p proof) {
+	p.strange = e.proof.strange
 	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
-		e.strange++
+		p.strange++
 	}
 	e.proof = p
-}
-
-// strange returns how often the file of k was found changed by others than the store, if it still is
-// the one of that generation, or that is 0.
-func (l *ledger[K]) strange(k K, generation uint64) (times uint16, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.index.lookup(k)
-	if e == nil || generation != 0 && e.generation != generation {
-		return 0, false
-	}
-	return e.strange, true
 }
 
 // proveRead notes what is known of a file of k that somebody has read. If it is not the one that k has now,
@@ -150,7 +139,7 @@ func (l *ledger[K]) strange(k K, generation uint64) (times uint16, ok bool) {
 func (l *ledger[K]) proveRead(k K, p proof, again int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.index.lookup(k); e != nil && (e.proof.mark != p.mark || p.at-e.proof.at > again) {
+	if e := l.index.lookup(k); e != nil && (e.proof.mark != p.mark || int64(p.at)-int64(e.proof.at) > again) {
 		e.prove(p)
 		l.proved = true
 	}
@@ -178,7 +167,7 @@ func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	defer l.mu.Unlock()
 	for _, n := range notes {
 		if e := l.index.lookup(n.key); e != nil && e.proof.at == 0 && e.proof.mark == n.proof.mark {
-			e.proof = n.proof
+			e.proof.at = n.proof.at
 			count++
 		}
 	}

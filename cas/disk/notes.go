@@ -107,7 +107,7 @@ func appendNote(b []byte, d digest.Digest, p proof) []byte {
 func parseNote(b []byte) (d digest.Digest, p proof, err error) {
 	numbers := b[1+digest.HashSize:]
 	size := int64(binary.LittleEndian.Uint64(numbers))
-	p = proof{int64(binary.LittleEndian.Uint64(numbers[8:])), binary.LittleEndian.Uint64(numbers[16:])}
+	p = proof{at: uint32(binary.LittleEndian.Uint64(numbers[8:])), mark: binary.LittleEndian.Uint64(numbers[16:])}
 	d, err = digest.FromHash(digest.Function(b[0]), [digest.HashSize]byte(b[1:]), size)
 	return d, p, err
 }

@@ -48,7 +48,7 @@ func readSound(
 			return nil, &cas.MissingError{Digests: []digest.Digest{d}}
 		}
 		if err == nil && digest.Of(d.Function(), b) == d {
-			s.noteSound(d, proof{began.Unix(), m})
+			s.noteSound(d, provenAt(began, m))
 			return b, nil
 		}
 		if failed := s.Verdict(ctx, d); failed != nil {
@@ -65,7 +65,7 @@ func readSound(
 func (s *Store) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
 	began := time.Now()
 	m, err := markOfOpen(file.Fd())
-	return func() { s.noteSound(d, proof{began.Unix(), m}) }, err
+	return func() { s.noteSound(d, provenAt(began, m)) }, err
 }
 
 // Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing

@@ -231,7 +231,7 @@ func (v *blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) 
 	if hasher.Digest() != d {
 		return cas.ErrCorrupt
 	}
-	f.prove(d, generation, proof{began.Unix(), before})
+	f.prove(d, generation, provenAt(began, before))
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (s *Store) verifiedSince(d digest.Digest, since time.Time) bool {
 	if !ok {
 		return true
 	}
-	if known.at == 0 || known.at < since.Unix() {
+	if known.at == 0 || int64(known.at) < since.Unix() {
 		return false
 	}
 	m, err := markOf(s.files.path(d))

@@ -354,7 +354,7 @@ func (v *verifier) examine(c *check, file *os.File, debt *time.Duration) (found 
 	if got := hasher.Digest(); got != c.digest {
 		return fmt.Sprintf("has %d bytes of the hash %s", got.SizeBytes(), got.Hash()), nil
 	}
-	v.store.files.prove(c.digest, c.generation, proof{began.Unix(), before})
+	v.store.files.prove(c.digest, c.generation, provenAt(began, before))
 	return "", nil
 }
 

@@ -45,7 +45,7 @@ func BenchmarkOpenNoted(b *testing.B) {
 	s := open(b)
 	s.files.mu.Lock()
 	for _, e := range s.files.index.entries {
-		e.proof.at = time.Now().Unix()
+		e.proof.at = uint32(time.Now().Unix())
 	}
 	s.files.proved = true
 	s.files.mu.Unlock()

@@ -29,7 +29,7 @@ type Vouching struct {
 	began uint64 // how many damaged files there had been
 
 	mu     sync.Mutex
-	used   map[version]*use // guarded by mu
+	used   map[version]use  // guarded by mu
 	order  []version        // guarded by mu; of used
 	pinned []digest.Digest  // guarded by mu; with VerifyEvery less than 0
 	closed bool             // guarded by mu
@@ -44,7 +44,7 @@ type use struct {
 
 // Vouch begins a Vouching. What is used from now on can be vouched for.
 func (s *Store) Vouch() *Vouching {
-	return &Vouching{store: s, began: s.files.damages(), used: map[version]*use{}}
+	return &Vouching{store: s, began: s.files.damages(), used: map[version]use{}}
 }
 
 // Used says that the reader read, or is about to read, some of d. It never waits for
@@ -62,16 +62,12 @@ func (v *Vouching) Used(d digest.Digest) {
 		generation, known, present = s.files.pinProof(d)
 	}
 	ver := version{d, generation}
-	before, _ := s.files.strange(d, generation)
 	fresh := s.fresh(known)
 	v.mu.Lock()
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = &use{stuck: !present && s.files.stuck.has(d)}
-		if present {
-			v.used[ver].strange = before
-		}
+		v.used[ver] = use{strange: known.strange, stuck: !present && s.files.stuck.has(d)}
 		v.order = append(v.order, ver)
 		if wanted && s.verifyEvery < 0 {
 			v.pinned = append(v.pinned, d)
@@ -93,7 +89,9 @@ func (v *Vouching) check(ver version) {
 	v.mu.Lock()
 	closed := v.closed
 	if !closed {
-		v.used[ver].check = c
+		u := v.used[ver]
+		u.check = c
+		v.used[ver] = u
 	}
 	v.mu.Unlock()
 	if closed {
@@ -152,10 +150,13 @@ func (v *Vouching) Wait(ctx context.Context) error {
 // changed reports whether strangers changed the file of ver since it was used. It may be right now,
 // and have been wrong when it was read.
 func (v *Vouching) changed(ver version) bool {
-	now, ok := v.store.files.strange(ver.digest, ver.generation)
+	generation, now, ok := v.store.files.look(ver.digest)
+	if !ok || ver.generation != 0 && generation != ver.generation {
+		return false
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return ok && now != v.used[ver].strange
+	return now.strange != v.used[ver].strange
 }
 
 // sound reports whether ver, or what came after it, is right.
@@ -220,7 +221,7 @@ func (s *Store) fresh(p proof) bool {
 	if p.at == 0 || s.verifyEvery < 0 {
 		return false
 	}
-	age := time.Since(time.Unix(p.at, 0))
+	age := p.age()
 	return -time.Second <= age && age <= s.verifyEvery
 }
 
