@@ -59,7 +59,7 @@ func (e *excesses) left(action digest.Digest, now time.Time) time.Duration {
 
 // refuse is the error for an action that wrote or returned too much not long ago.
 func (a *action) refuse() error {
-	left := a.p.w.excesses.left(a.digest, time.Now())
+	left := a.w.excesses.left(a.digest, time.Now())
 	if left == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // lookAhead begins to fetch what similar actions read.
 func (a *action) lookAhead(ctx context.Context) {
-	o := &a.p.w.opts
+	o := &a.w.opts
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
 		return
@@ -30,18 +30,18 @@ func (a *action) lookAhead(ctx context.Context) {
 // endRace stops what is fetched ahead. It may be called again.
 func (a *action) endRace() {
 	if a.ahead.End() {
-		a.p.w.metrics.observeRace(a.ahead.Origin().String(), a.ahead.Outcome())
+		a.w.metrics.observeRace(a.ahead.Origin().String(), a.ahead.Outcome())
 	}
 }
 
 // lookBack returns the response of a former run if that was run in the same way and saw nothing
 // of its inputs that is different now, else nil. It comes after Options.isolation.
 func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
-	records := a.p.w.opts.Reuse
+	records := a.w.opts.Reuse
 	if records == nil || a.message.GetDoNotCache() {
 		return nil
 	}
-	setting := circumstances{a.how, &a.p.w.opts}
+	setting := circumstances{a.how, &a.w.opts}
 	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, setting.key())
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
@@ -51,7 +51,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	if !a.wantsRun() {
 		a.former.Find(ctx, a.storage)
 	}
-	a.p.w.metrics.reuse.WithLabelValues(string(a.former.Outcome())).Inc()
+	a.w.metrics.reuse.WithLabelValues(string(a.former.Outcome())).Inc()
 	run, ok := a.former.Reused()
 	if !ok {
 		return nil

@@ -130,12 +130,12 @@ func (p *position) call(
 
 // readThrough returns the worker's store over storage and, before that, neighbours.
 func (a *action) readThrough(instance string) *fetch.ReadThrough {
-	near := a.p.w.neighbours.at(a.task.near)
+	near := a.w.neighbours.at(a.task.near)
 	if len(near) == 0 {
-		return a.p.w.opts.Fetches.Through(a.storage)
+		return a.w.opts.Fetches.Through(a.storage)
 	}
 	a.near = peer.Beside(a.storage, near, instance)
-	return a.p.w.opts.Fetches.Through(a.near)
+	return a.w.opts.Fetches.Through(a.near)
 }
 
 // borrowedFields are for the log line of the action, which is at its end.
@@ -144,7 +144,7 @@ func (a *action) borrowedFields() []zap.Field {
 		return nil
 	}
 	blobs, bytes := a.near.Borrowed()
-	a.p.w.metrics.borrowedBlobs.Add(float64(blobs))
-	a.p.w.metrics.borrowedBytes.Add(float64(bytes))
+	a.w.metrics.borrowedBlobs.Add(float64(blobs))
+	a.w.metrics.borrowedBytes.Add(float64(bytes))
 	return []zap.Field{zap.Int64("neighbour_blobs", blobs), zap.Int64("neighbour_bytes", bytes)}
 }

@@ -20,30 +20,30 @@ const (
 
 // runBounded has run execute the command and stops it when it writes more than the
 // policy allows, which is then the error. Without a bound it is run alone.
-func (a *action) runBounded(
+func (r *run) runBounded(
 	ctx context.Context, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
-	most := a.p.w.opts.Outputs.Scratch
+	most := r.w.opts.Outputs.Scratch
 	if most == 0 {
 		return run(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
-	go func() { exceeded <- a.watchScratch(ctx, cancel) }()
+	go func() { exceeded <- r.watchScratch(ctx, cancel) }()
 	result, err := run(ctx)
 	cancel()
 	// A short command may have ended before anybody looked.
-	if !<-exceeded && a.written() <= most || err != nil {
+	if !<-exceeded && r.written() <= most || err != nil {
 		return result, err
 	}
-	a.p.w.excesses.add(a.digest, time.Now())
+	r.w.excesses.add(r.a.digest, time.Now())
 	return result, fault.Errorf(codes.ResourceExhausted,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files", most)
 }
 
 // watchScratch calls stop when there is more than the policy allows, and reports
 // whether it did. It returns when ctx ends.
-func (a *action) watchScratch(ctx context.Context, stop func()) bool {
+func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 	timer := time.NewTimer(scratchInterval)
 	defer timer.Stop()
 	for {
@@ -53,7 +53,7 @@ func (a *action) watchScratch(ctx context.Context, stop func()) bool {
 		case <-timer.C:
 		}
 		began := time.Now()
-		if a.written() > a.p.w.opts.Outputs.Scratch {
+		if r.written() > r.w.opts.Outputs.Scratch {
 			stop()
 			return true
 		}
@@ -62,4 +62,4 @@ func (a *action) watchScratch(ctx context.Context, stop func()) bool {
 }
 
 // written is how many bytes the command's files take.
-func (a *action) written() int64 { return a.root.WrittenBytes() + vfs.DiskUsage(a.work.dir) }
+func (r *run) written() int64 { return r.root.WrittenBytes() + vfs.DiskUsage(r.work.dir) }

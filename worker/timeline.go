@@ -7,12 +7,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/forerunner-build/forerunner/proto/actionstats"
-	"github.com/forerunner-build/forerunner/proto/resourceusage"
-	"github.com/forerunner-build/forerunner/runner"
 )
 
 // A stage is a stretch of an action's time on the worker. Each begins at the
@@ -91,54 +86,14 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	if reused := a.former.Metadata(); reused != nil {
 		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, reused)
 	}
-	if a.root != nil {
-		a.p.w.totals.count(a)
-		m.AuxiliaryMetadata = a.appendInputUse(m.AuxiliaryMetadata)
+	if a.last.root != nil {
+		a.w.totals.count(a)
+		m.AuxiliaryMetadata = a.last.appendInputUse(m.AuxiliaryMetadata)
 		if fetched := a.ahead.Metadata(); fetched != nil {
 			m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, fetched)
 		}
 	}
 	return m
-}
-
-// usage starts the metadata with what the command used.
-func (a *action) usage(result runner.Result) *repb.ExecutedActionMetadata {
-	elapsed := result.Ended.Sub(result.Started)
-	m := &repb.ExecutedActionMetadata{
-		VirtualExecutionDuration: durationpb.New(max(elapsed-a.stalled, 0)),
-	}
-	if result.Usage != nil {
-		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, result.Usage)
-	}
-	if used := a.ran.Resources(); used != nil {
-		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, used)
-	}
-	return m
-}
-
-// appendInputUse says what the command read, unless nobody could see that.
-func (a *action) appendInputUse(list []*anypb.Any) []*anypb.Any {
-	if !a.seesReads() {
-		return list
-	}
-	stats := a.read
-	blobs, bytes := a.inputs.Fetched()
-	list = pack(list, &resourceusage.InputRootResourceUsage{
-		DirectoriesResolved: uint64(stats.DirectoriesRead),
-		DirectoriesRead:     uint64(stats.DirectoriesRead),
-		FilesRead:           uint64(stats.FilesRead),
-	})
-	return pack(list, &actionstats.InputRoot{
-		DirectoriesRead: stats.DirectoriesRead,
-		FilesRead:       stats.FilesRead,
-		BytesRead:       stats.BytesRead,
-		BlobsFetched:    blobs,
-		BytesFetched:    bytes,
-		Stalled:         durationpb.New(a.stalled),
-		RootFiles:       a.size.Files,
-		RootBytes:       a.size.Bytes,
-		RootWhole:       a.size.Whole,
-	})
 }
 
 // pack appends m. One that cannot be packed is left out, as metadata are no part of the result.

@@ -15,7 +15,7 @@ func (t *totals) count(a *action) {
 	if !a.seesReads() {
 		return
 	}
-	t.read.Add(a.read.FilesRead)
+	t.read.Add(a.last.read.FilesRead)
 	o := a.ahead.Outcome()
 	t.foreseen.Add(o.Hits.Files)
 	t.missed.Add(o.Misses.Files)

@@ -12,7 +12,7 @@ import (
 // trace makes the spans of an action that has ended, one for each stage that it was in, below
 // the one that the scheduler names. It does nothing without Options.Tracer.
 func (a *action) trace(ctx context.Context, outcome, failure string) {
-	tracer := a.p.w.opts.Tracer
+	tracer := a.w.opts.Tracer
 	if tracer == nil {
 		return
 	}
@@ -30,7 +30,7 @@ func (a *action) trace(ctx context.Context, outcome, failure string) {
 		}
 		span.SetAttributes(attribute.String("forerunner.action", a.digest.String()),
 			attribute.String("forerunner.worker", workerName(a.p.id)), attribute.String("forerunner.outcome", outcome),
-			attribute.Float64("forerunner.stall", a.stalled.Seconds()))
+			attribute.Float64("forerunner.stall", a.last.stalled.Seconds()))
 		if a.ahead != nil {
 			o := a.ahead.Outcome()
 			span.SetAttributes(attribute.String("forerunner.profile", a.ahead.Origin().String()),

@@ -65,19 +65,19 @@ func (f *workFolder) remove(log *zap.Logger) {
 }
 
 // enterWorkFolder gives the action the position's folder, or a new one.
-func (a *action) enterWorkFolder(name string) (err error) {
-	if a.work, a.p.work = a.p.work, nil; a.work == nil {
-		a.work, err = makeWorkFolder(filepath.Join(a.p.w.opts.WorkDir, name))
+func (r *run) enterWorkFolder(name string) (err error) {
+	if r.work, r.a.p.work = r.a.p.work, nil; r.work == nil {
+		r.work, err = makeWorkFolder(filepath.Join(r.w.opts.WorkDir, name))
 	}
 	return err
 }
 
 // leaveWorkFolder gives it back to the position, or removes it. Who watches what the
 // command printed may go on reading its files: these are then not for another.
-func (a *action) leaveWorkFolder() {
-	if a.work != nil && a.vacated && !a.watched && a.work.clear() {
-		a.p.work = a.work
+func (r *run) leaveWorkFolder() {
+	if r.work != nil && r.vacated && !r.watched && r.work.clear() {
+		r.a.p.work = r.work
 		return
 	}
-	a.work.remove(a.log)
+	r.work.remove(r.a.log)
 }

@@ -1,0 +1,358 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/inputs"
+	"github.com/forerunner-build/forerunner/worker/live"
+	"github.com/forerunner-build/forerunner/worker/outputs"
+	"github.com/forerunner-build/forerunner/worker/policy"
+	"github.com/forerunner-build/forerunner/worker/usage"
+	"github.com/forerunner-build/forerunner/worker/vouching"
+)
+
+// A run is one run of an action's command, which is run again if what it read was damaged.
+type run struct {
+	a      *action
+	w      *Worker
+	number int // from 1
+
+	vouch *vouching.Vouching // nil: it has not begun, or is over
+	root  *vfs.Root
+	work  *workFolder
+	used  usage.Command // zero: the command did not run
+	// vacated: neither a process of it is alive nor does another one have what was open
+	// in it, nor will the kernel do anything more that a process of it has asked for, but what a lease
+	// tells; runCommand finds out. watched: somebody asked for what it printed.
+	vacated, watched bool
+	// What the command read, before the worker itself looks for outputs.
+	read    vfs.Stats
+	stalled time.Duration
+	size    inputs.Size
+}
+
+// newRun returns the run after the last one. It has done nothing.
+func (a *action) newRun() *run {
+	r := &run{a: a, w: a.w, number: 1}
+	if a.last != nil {
+		r.number = a.last.number + 1
+	}
+	return r
+}
+
+// do takes the action through its stages, from its inputs to its outputs. It returns a response beside an
+// error when the command ran, so that the client sees what it printed.
+func (r *run) do(ctx context.Context) (*repb.ExecuteResponse, error) {
+	r.vouch = vouching.New(r.w.opts.Store)
+	r.a.task.enter(fetchingInputs())
+	r.a.times.enter(stageFetch)
+	if err := r.makeRoot(ctx); err != nil {
+		return nil, err
+	}
+	r.a.times.enter(stageWait)
+	if err := r.a.task.place.Execute(ctx); err != nil {
+		return nil, err
+	}
+	r.a.task.enter(runningCommand())
+	r.a.times.enter(stageExecute)
+	result, err := r.runCommand(ctx)
+	r.used.Result = result
+	r.measure()
+	r.vouch.End(ctx)
+	r.a.endRace()
+	r.a.task.enter(uploadingOutputs())
+	r.a.times.enter(stageUpload)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.a.task.place.Report(ctx); err != nil {
+		return nil, err
+	}
+	response, err := r.report(ctx, result)
+	r.a.times.enter(stageReport)
+	return response, err
+}
+
+// makeRoot lets the input root appear and makes what the command finds in it:
+// the parents of its outputs, and a folder for temporary files outside.
+func (r *run) makeRoot(ctx context.Context) error {
+	rootDigest, err := digest.FromProto(r.a.fn, r.a.message.GetInputRootDigest())
+	if err != nil {
+		return fault.Errorf(codes.InvalidArgument, "input root digest: %w", err)
+	}
+	name := fmt.Sprintf("%d-%d", r.a.p.index, r.a.p.count)
+	if r.number > 1 {
+		name += fmt.Sprintf("-%d", r.number)
+	}
+	if err := r.enterWorkFolder(name); err != nil {
+		return err
+	}
+	if _, err := r.a.inputs.Directory(ctx, rootDigest); err != nil {
+		return fmt.Errorf("read input root %s: %w", rootDigest, err)
+	}
+	r.a.times.enter(stageMount)
+	r.root, err = r.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
+		Name: name, Digest: rootDigest, Source: inputs.Source{ReadThrough: r.a.inputs, Store: r.w.opts.Store},
+		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.vouch.Used,
+		Owner: policy.OwnerOf(r.a.how.Sandbox.User),
+	})
+	if err != nil {
+		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
+	}
+	r.a.times.enter(stagePrepare)
+	return r.inRoot(func(root *os.Root) error {
+		return policy.As(r.a.how.Sandbox.User, func() error { return r.a.command.Prepare(root) })
+	})
+}
+
+// runCommand runs the command under the action's timeout, whose clock stands
+// still while the command waits for storage.
+func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
+	slot := r.a.task.place.Slot()
+	r.used.Limits = slot.Launcher.Limits()
+	show := r.w.live.Begin(r.a.p.index, live.Printing{
+		Action: r.a.digest.String(), Stdout: r.work.stdout(), Stderr: r.work.stderr(),
+	})
+	defer func() { r.watched = show() }()
+	command := runner.Command{
+		Args:           r.a.how.Args,
+		Env:            r.a.how.Env,
+		Policy:         r.a.how.Sandbox,
+		Nice:           r.a.how.Nice,
+		Folders:        sandbox.Folders{Root: r.root.Path(), TempDir: r.work.temp.Path()},
+		Dir:            filepath.Join(r.root.Path(), r.a.command.WorkingDirectory),
+		Stdout:         r.work.stdout(),
+		Stderr:         r.work.stderr(),
+		MaxOutputBytes: r.w.opts.MaxOutputBytes,
+		Timeout:        r.a.message.GetTimeout().AsDuration(),
+		Stalled:        r.root.Stalled,
+		MaxStalled:     r.w.opts.MaxStall,
+		// Processes that wait for the mount in the kernel end with the mount.
+		Stuck: func([]int) { _ = r.root.Close() },
+	}
+	result, err := r.runBounded(ctx, func(ctx context.Context) (runner.Result, error) {
+		return slot.Launcher.Run(ctx, command)
+	})
+	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) || errors.Is(err, runner.ErrClosed) {
+		left := slot.Launcher
+		r.w.relaunch(ctx, slot)
+		if errors.Is(err, runner.ErrUnkillable) {
+			r.part(left)
+		}
+		return result, fault.Errorf(codes.Unavailable, "run command: %w", err)
+	}
+	if err != nil {
+		return result, fmt.Errorf("run command: %w", err)
+	}
+	// All processes of it are gone; what they had open only if they could not hand it on, which takes
+	// a sandbox, where none has io_uring.
+	if r.a.how.Sandbox.NoNetwork || slot.Launcher.NotApart() == nil {
+		r.vacated = true
+		r.root.Vacated()
+	}
+	if err := r.verify(ctx); err != nil {
+		return result, err
+	}
+	if err := r.root.Intact(); err != nil {
+		// Nobody knows who did it, and who else shares the input fails as well:
+		// for those another try is right.
+		return result, fault.Errorf(codes.Aborted, "run command: %w", err)
+	}
+	switch result.Cause {
+	case runner.NotStarted:
+		return result, fault.Errorf(codes.InvalidArgument, "%s", result.Err)
+	case runner.Cancelled:
+		return result, fault.Errorf(codes.Canceled, "action was cancelled")
+	}
+	return result, nil
+}
+
+// part gives the position another user, as a process of this one is left in a launcher. Without a
+// sandbox nothing tells when it ends.
+func (r *run) part(left *runner.Launcher) {
+	gone := left.Gone()
+	if !r.w.opts.Sandboxed {
+		gone = nil
+	}
+	if u := r.a.how.Sandbox.User; u != nil && !r.a.how.Users.Part(r.a.p.index, gone) {
+		r.a.p.log.Warn("a process cannot be ended, and later actions are of its user: there is no other",
+			zap.Uint32("uid", u.UID), zap.String("to_have_it", "a range of more users than actions at a time, in --user"))
+	}
+}
+
+// measure sees what the command read, and of how much.
+func (r *run) measure() {
+	r.read, r.stalled = r.root.Stats(), r.root.Stalled()
+	r.w.metrics.stalled.Add(r.stalled.Seconds())
+	r.w.metrics.observeGroup(r.used.Group)
+	if d, err := digest.FromProto(r.a.fn, r.a.message.GetInputRootDigest()); err == nil && r.a.seesReads() {
+		r.size = r.w.sizes.Of(r.a.inputs, d)
+	}
+}
+
+// report stores the outputs and makes the answer.
+func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteResponse, error) {
+	out := outputs.New(outputs.Options{
+		Spec: r.a.command.Spec, Policy: r.w.opts.Outputs, Function: r.a.fn, Root: r.root, Inputs: r.a.inputs,
+		Store: r.w.opts.Store, Storage: r.a.storage, Vacated: r.vacated,
+	})
+	defer out.Release()
+	response := &repb.ExecuteResponse{Result: out.Result}
+	out.Result.ExitCode = int32(result.ExitCode)
+	out.Result.ExecutionMetadata = r.usage(result)
+	err := out.Streams(ctx, outputs.Stream{File: r.work.stdout(), Truncated: result.StdoutTruncated},
+		outputs.Stream{File: r.work.stderr(), Truncated: result.StderrTruncated})
+	if err != nil {
+		return nil, err
+	}
+	err = r.inRoot(func(root *os.Root) error { return out.Collect(ctx, root) })
+	if errors.Is(err, outputs.ErrExcess) {
+		r.w.excesses.add(r.a.digest, time.Now())
+	}
+	if err == nil {
+		err = r.verify(ctx) // collecting may have read inputs, too
+	}
+	for d := range out.Unread() {
+		r.vouch.Used(d)
+	}
+	// What was printed and made is worth having beside any error.
+	if uploadErr := out.Upload(ctx); uploadErr != nil {
+		return nil, errors.Join(err, uploadErr, out.Verify(ctx, uploadErr))
+	}
+	if err != nil {
+		return response, err
+	}
+	if result.Cause == runner.OutOfMemory {
+		out.Result.ExitCode, response.Message = usage.ExitOutOfMemory, r.used.OutOfMemory()
+		return response, nil
+	}
+	r.a.former.Made(out.Result, slices.Collect(out.Needs()))
+	if result.Cause == runner.TimedOut {
+		return response, fault.Errorf(codes.DeadlineExceeded, "command ran longer than its timeout of %s",
+			r.a.message.GetTimeout().AsDuration())
+	}
+	if result.Signal != "" {
+		response.Message = fmt.Sprintf("command was ended by signal %s", result.Signal)
+	} else if result.ExitCode != 0 && r.a.how.Unasked {
+		response.Message = policy.NoNetworkHint
+	}
+	return response, nil
+}
+
+// usage starts the metadata with what the command used.
+func (r *run) usage(result runner.Result) *repb.ExecutedActionMetadata {
+	elapsed := result.Ended.Sub(result.Started)
+	m := &repb.ExecutedActionMetadata{
+		VirtualExecutionDuration: durationpb.New(max(elapsed-r.stalled, 0)),
+	}
+	if result.Usage != nil {
+		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, result.Usage)
+	}
+	if used := r.used.Resources(); used != nil {
+		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, used)
+	}
+	return m
+}
+
+// appendInputUse says what the command read, unless nobody could see that.
+func (r *run) appendInputUse(list []*anypb.Any) []*anypb.Any {
+	if !r.a.seesReads() {
+		return list
+	}
+	stats := r.read
+	blobs, bytes := r.a.inputs.Fetched()
+	list = pack(list, &resourceusage.InputRootResourceUsage{
+		DirectoriesResolved: uint64(stats.DirectoriesRead),
+		DirectoriesRead:     uint64(stats.DirectoriesRead),
+		FilesRead:           uint64(stats.FilesRead),
+	})
+	return pack(list, &actionstats.InputRoot{
+		DirectoriesRead: stats.DirectoriesRead,
+		FilesRead:       stats.FilesRead,
+		BytesRead:       stats.BytesRead,
+		BlobsFetched:    blobs,
+		BytesFetched:    bytes,
+		Stalled:         durationpb.New(r.stalled),
+		RootFiles:       r.size.Files,
+		RootBytes:       r.size.Bytes,
+		RootWhole:       r.size.Whole,
+	})
+}
+
+// inRoot calls f with the merged input root, which f cannot leave: every path
+// is resolved component by component, and a symlink out of it is an error.
+func (r *run) inRoot(f func(*os.Root) error) error {
+	root, err := os.OpenRoot(r.root.Path())
+	if err != nil {
+		return fmt.Errorf("open input root: %w", err)
+	}
+	err = f(root)
+	// The file system says only that an input could not be read, the root why.
+	if cause := r.root.Err(); cause != nil && fault.IsUnreadable(err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return errors.Join(err, root.Close())
+}
+
+// verify fails if an input could not be read, or is not what its digest says: that
+// has shaped whatever was made of it. It waits for inputs of which a part was
+// read before the whole had come.
+func (r *run) verify(ctx context.Context) error {
+	if err := r.root.Verify(ctx); err != nil {
+		return fmt.Errorf("the command met an input that cannot be read: %w", err)
+	}
+	return nil
+}
+
+// vouchFor waits until all that this run used is known to be right. err is how it ended; it may be
+// that itself which says that something was not.
+func (r *run) vouchFor(ctx context.Context, err error) error {
+	if vouching.IsDamage(err) {
+		return err
+	}
+	if errors.Is(err, vfs.ErrInputChanged) {
+		return nil // it fails for that, and a run that did it would do it again
+	}
+	var damage error
+	if r.root != nil {
+		damage = r.root.Vouch(ctx) // first: it tells what was used
+	}
+	return errors.Join(damage, r.vouch.Wait(ctx))
+}
+
+// leave takes away what the run had. It may be called again.
+func (r *run) leave() {
+	if r.root != nil {
+		if err := r.root.Close(); err != nil {
+			r.a.log.Error("input root was not released", zap.Error(err))
+		}
+		r.root = nil
+	}
+	if r.work != nil {
+		r.leaveWorkFolder()
+		r.work = nil
+	}
+	if r.vouch != nil {
+		r.vouch.Close()
+		r.vouch = nil
+	}
+}
