@@ -1,4 +1,4 @@
-package runner
+package runner_test
 
 import (
 	"os"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
@@ -37,28 +39,28 @@ func BenchmarkRun(b *testing.B) {
 		{"sandbox v2", 2, true, false, nil},
 		{"sandbox v2 no network", 2, true, true, nil},
 		{"sandbox v2 user", 2, true, false, &sandbox.User{UID: 70000, GID: 70000}},
-		{"sandbox v2 own", 2, true, false, ownIDs},
-		{"sandbox v2 own no network", 2, true, true, ownIDs},
+		{"sandbox v2 own", 2, true, false, launchertest.OwnIDs},
+		{"sandbox v2 own no network", 2, true, true, launchertest.OwnIDs},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var slot *cgroup.Slot
 			if c.group >= 0 {
-				slot = newSlot(b, c.group)
+				slot = launchertest.Slot(b, c.group)
 			}
-			o := LauncherOptions{Cgroup: slot}
+			o := runner.LauncherOptions{Cgroup: slot}
 			if c.sandbox {
 				o.Sandbox = &sandbox.Options{}
 			}
-			l := startLauncher(b, o)
+			l := launchertest.Start(b, o)
 			dir := b.TempDir()
-			cmd := Command{
+			cmd := runner.Command{
 				Args: []string{"/bin/true"}, Dir: dir, Policy: sandbox.Policy{NoNetwork: c.noNetwork, User: c.user},
 				Stdout: filepath.Join(dir, "out"), Stderr: filepath.Join(dir, "err"),
 			}
-			cmd = sandboxed(b, l, cmd)
+			cmd = launchertest.Complete(b, l, cmd)
 			for b.Loop() {
 				r, err := l.Run(b.Context(), cmd)
-				if err != nil || r.Cause != Exited || r.ExitCode != 0 {
+				if err != nil || r.Cause != runner.Exited || r.ExitCode != 0 {
 					b.Fatalf("%+v, %v", r, err)
 				}
 			}

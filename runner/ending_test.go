@@ -1,6 +1,7 @@
-package runner
+package runner_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
 // scripts that the cases below start; $0 is the script itself.
@@ -34,7 +41,7 @@ done`,
 	"hop": `if [ "$1" -gt 0 ]; then sh "$0" $(($1 - 1)) & fi`,
 }
 
-func withScripts(t *testing.T, c Command) Command {
+func withScripts(t *testing.T, c runner.Command) runner.Command {
 	for name, text := range scripts {
 		if err := os.WriteFile(filepath.Join(c.Dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -57,29 +64,29 @@ var clingers = []struct{ name, script string }{
 }
 
 func TestNothingIsLeftAfterExit(t *testing.T) {
-	eachKind(t, func(t *testing.T, l *Launcher) {
+	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
 		for _, c := range clingers {
 			t.Run(c.name, func(t *testing.T) {
-				r := run(t, l, withScripts(t, shell(t, c.script+"\nexit 9")))
-				if r.Cause != Exited || r.ExitCode != 9 {
+				r := launchertest.Run(t, l, withScripts(t, launchertest.Shell(t, c.script+"\nexit 9")))
+				if r.Cause != runner.Exited || r.ExitCode != 9 {
 					t.Errorf("got %+v", r)
 				}
-				assertNothingLeft(t)
+				launchertest.AssertNothingLeft(t)
 			})
 		}
 	})
 }
 
 func TestNothingIsLeftAfterTimeout(t *testing.T) {
-	eachKind(t, func(t *testing.T, l *Launcher) {
+	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
 		for _, c := range clingers {
 			t.Run(c.name, func(t *testing.T) {
-				cmd := withScripts(t, shell(t, "trap '' TERM\n"+c.script+"\nwhile :; do sleep 1000; done"))
+				cmd := withScripts(t, launchertest.Shell(t, "trap '' TERM\n"+c.script+"\nwhile :; do sleep 1000; done"))
 				cmd.Timeout, cmd.Grace = 200*time.Millisecond, 50*time.Millisecond
-				if r := run(t, l, cmd); r.Cause != TimedOut || r.Signal != "SIGKILL" {
+				if r := launchertest.Run(t, l, cmd); r.Cause != runner.TimedOut || r.Signal != "SIGKILL" {
 					t.Errorf("got %+v", r)
 				}
-				assertNothingLeft(t)
+				launchertest.AssertNothingLeft(t)
 			})
 		}
 	})
@@ -89,15 +96,15 @@ func TestNothingIsLeftAfterTimeout(t *testing.T) {
 func TestLeavingTheGroupDoesNotHelp(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			slot := newSlot(t, version)
-			l := newLauncher(t, slot)
+			slot := launchertest.Slot(t, version)
+			l := launchertest.Plain(t, slot)
 			outside := filepath.Join(filepath.Dir(filepath.Dir(slot.Place().Dir)), "cgroup.procs")
-			cmd := shell(t, "(setsid sh -c 'echo $$ >"+outside+" && touch out; sleep 1000; :' &)\n"+
+			cmd := launchertest.Shell(t, "(setsid sh -c 'echo $$ >"+outside+" && touch out; sleep 1000; :' &)\n"+
 				"while ! [ -e out ]; do sleep 0.01; done; exit 0")
-			if r := run(t, l, cmd); r.ExitCode != 0 {
+			if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 {
 				t.Errorf("got %+v", r)
 			}
-			assertNothingLeft(t)
+			launchertest.AssertNothingLeft(t)
 		})
 	}
 }
@@ -105,15 +112,15 @@ func TestLeavingTheGroupDoesNotHelp(t *testing.T) {
 func TestGroupIsUsed(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			slot := newSlot(t, version)
-			l := newLauncher(t, slot)
+			slot := launchertest.Slot(t, version)
+			l := launchertest.Plain(t, slot)
 			for i := range 3 { // also after the group was killed
-				cmd := shell(t, "cat /proc/self/cgroup; setsid sleep 1000 &")
-				if r := run(t, l, cmd); r.Cause != Exited {
+				cmd := launchertest.Shell(t, "cat /proc/self/cgroup; setsid sleep 1000 &")
+				if r := launchertest.Run(t, l, cmd); r.Cause != runner.Exited {
 					t.Fatalf("run %d: %+v", i, r)
 				}
 				name := "/slot-0/run\n"
-				if out := read(t, cmd.Stdout); !strings.Contains(out, name) {
+				if out := launchertest.Read(t, cmd.Stdout); !strings.Contains(out, name) {
 					t.Errorf("run %d: the command is in %s, want %s", i, out, name)
 				}
 			}
@@ -124,18 +131,19 @@ func TestGroupIsUsed(t *testing.T) {
 func TestDeathOfTheLauncher(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			l := newLauncher(t, newSlot(t, version))
-			cmd := shell(t, "trap '' TERM; setsid sleep 1000 & kill -9 $PPID; sleep 1000; :")
-			if r, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrLauncherDied) {
+			slot := launchertest.Slot(t, version)
+			l := launchertest.Plain(t, slot)
+			cmd := launchertest.Shell(t, "trap '' TERM; setsid sleep 1000 & kill -9 $PPID; sleep 1000; :")
+			if r, err := l.Run(t.Context(), cmd); !errors.Is(err, runner.ErrLauncherDied) {
 				t.Errorf("got %+v, %v", r, err)
 			}
-			assertNothingLeft(t)
-			if _, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrLauncherDied) {
+			launchertest.AssertNothingLeft(t)
+			if _, err := l.Run(t.Context(), cmd); !errors.Is(err, runner.ErrLauncherDied) {
 				t.Errorf("afterwards: %v", err)
 			}
 			// Another one takes its place in the same group.
-			l = newLauncher(t, l.slot)
-			if r := run(t, l, shell(t, "exit 2")); r.ExitCode != 2 {
+			l = launchertest.Plain(t, slot)
+			if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 2")); r.ExitCode != 2 {
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -144,8 +152,8 @@ func TestDeathOfTheLauncher(t *testing.T) {
 
 // The kernel ends a process namespace with its first process.
 func TestDeathOfTheLauncherInASandbox(t *testing.T) {
-	l := newSandbox(t, nil)
-	cmd := sandboxed(t, l, shell(t, "trap '' TERM; setsid sleep 1000 & touch ready; sleep 1000; :"))
+	l := launchertest.Sandboxed(t, nil)
+	cmd := launchertest.Complete(t, l, launchertest.Shell(t, "trap '' TERM; setsid sleep 1000 & touch ready; sleep 1000; :"))
 	go func() {
 		for {
 			if _, err := os.Stat(filepath.Join(cmd.Dir, "ready")); err == nil {
@@ -153,23 +161,23 @@ func TestDeathOfTheLauncherInASandbox(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if err := l.proc.Kill(); err != nil {
+		if err := unix.Kill(l.Pid(), unix.SIGKILL); err != nil {
 			t.Error(err)
 		}
 	}()
-	if r, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrLauncherDied) {
+	if r, err := l.Run(t.Context(), cmd); !errors.Is(err, runner.ErrLauncherDied) {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	assertNothingLeft(t)
+	launchertest.AssertNothingLeft(t)
 }
 
 // Only what the kernel promises: without a group the command itself dies.
 func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
-	l := newLauncher(t, nil)
-	if r, err := l.Run(t.Context(), shell(t, "kill -9 $PPID; while :; do :; done")); !errors.Is(err, ErrLauncherDied) {
+	l := launchertest.Plain(t, nil)
+	if r, err := l.Run(t.Context(), launchertest.Shell(t, "kill -9 $PPID; while :; do :; done")); !errors.Is(err, runner.ErrLauncherDied) {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	eventually(t, "the command is gone", func() bool { return len(marked()) == 0 })
+	launchertest.Eventually(t, "the command is gone", func() bool { return len(launchertest.Left()) == 0 })
 }
 
 func TestDeathOfTheWorker(t *testing.T) {
@@ -182,7 +190,7 @@ func TestDeathOfTheWorker(t *testing.T) {
 				setsid sh -c 'trap "" TERM; sleep 1000; :' &
 				(setsid sleep 1000 &)
 				touch ready; sleep 1000; :`)
-			worker.Env = append(os.Environ(), fmt.Sprintf("%s=%d", helperVar, version), "GROUP="+group, "MARK="+mark(), "ROOT="+root)
+			worker.Env = append(os.Environ(), fmt.Sprintf("%s=%d", helperVar, version), "GROUP="+group, "MARK="+launchertest.Mark(), "ROOT="+root)
 			worker.Stderr = os.Stderr
 			if err := worker.Start(); err != nil {
 				t.Fatal(err)
@@ -192,59 +200,42 @@ func TestDeathOfTheWorker(t *testing.T) {
 				_ = worker.Wait()
 				removeGroup(t, version, group)
 			})
-			eventually(t, "the command runs", func() bool { _, err := os.Stat(ready); return err == nil })
-			launcher := childOf(t, worker.Process.Pid)
-			eventually(t, "all that it starts runs", func() bool { return len(marked()) >= 4 })
+			launchertest.Eventually(t, "the command runs", func() bool { _, err := os.Stat(ready); return err == nil })
+			launcher := launchertest.ChildOf(t, worker.Process.Pid)
+			launchertest.Eventually(t, "all that it starts runs", func() bool { return len(launchertest.Left()) >= 4 })
 			if err := worker.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "everything is gone", func() bool {
-				now, err := readProcess(launcher.pid)
-				same := err == nil && now.start == launcher.start && now.state != 'Z'
-				return !same && len(marked()) == 0
+			launchertest.Eventually(t, "everything is gone", func() bool {
+				return !launcher.Alive() && len(launchertest.Left()) == 0
 			})
 		})
 	}
 }
 
-func childOf(t *testing.T, pid int) process {
-	t.Helper()
-	all, err := readProcesses()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		if p.ppid == pid {
-			return p
-		}
-	}
-	t.Fatalf("process %d has no child", pid)
-	return process{}
-}
-
 func TestOneCommandAtATime(t *testing.T) {
-	l := newLauncher(t, nil)
-	cmd := shell(t, "touch ready; trap '' TERM; sleep 1000; :")
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "touch ready; trap '' TERM; sleep 1000; :")
 	ended := make(chan error, 1)
 	go func() {
 		_, err := l.Run(t.Context(), cmd)
 		ended <- err
 	}()
-	eventually(t, "the command runs", func() bool {
+	launchertest.Eventually(t, "the command runs", func() bool {
 		_, err := os.Stat(filepath.Join(cmd.Dir, "ready"))
 		return err == nil
 	})
-	if _, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrBusy) {
+	if _, err := l.Run(t.Context(), cmd); !errors.Is(err, runner.ErrBusy) {
 		t.Errorf("second Run: %v", err)
 	}
 	if err := l.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, ErrClosed) {
+	if err := <-ended; !errors.Is(err, runner.ErrClosed) {
 		t.Errorf("Run that was closed upon: %v", err)
 	}
-	assertNothingLeft(t)
-	if _, err := l.Run(t.Context(), cmd); !errors.Is(err, ErrClosed) {
+	launchertest.AssertNothingLeft(t)
+	if _, err := l.Run(t.Context(), cmd); !errors.Is(err, runner.ErrClosed) {
 		t.Errorf("Run after Close: %v", err)
 	}
 }
@@ -252,11 +243,11 @@ func TestOneCommandAtATime(t *testing.T) {
 func TestManyLaunchers(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 6 {
-		l := newLauncher(t, nil)
+		l := launchertest.Plain(t, nil)
 		wg.Go(func() {
 			for k := range 10 {
 				want := (i*10 + k) % 100
-				cmd := shell(t, fmt.Sprintf("setsid sleep 1000 & echo %d; exit %d", want, want))
+				cmd := launchertest.Shell(t, fmt.Sprintf("setsid sleep 1000 & echo %d; exit %d", want, want))
 				r, err := l.Run(t.Context(), cmd)
 				if err != nil || r.ExitCode != want {
 					t.Errorf("got %+v, %v; want %d", r, err, want)
@@ -269,5 +260,64 @@ func TestManyLaunchers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assertNothingLeft(t)
+	launchertest.AssertNothingLeft(t)
+}
+
+// A bomb that never stops forking goes as far as its slot's limit of processes, in a
+// sandbox, and nothing of it is left when it is stopped there. Should the limit fail,
+// which is tried out before, each of its processes has an end of its own. Its shell
+// forks once, before the bomb does: at the limit it could not, and would end.
+func TestForkBomb(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+			slot := launchertest.Slot(t, version)
+			if err := slot.Limit(cgroup.Limits{Pids: 100}); err != nil {
+				t.Fatal(err)
+			}
+			l := launchertest.Sandboxed(t, slot)
+			probe := launchertest.Shell(t, "for i in $(seq 110); do sleep 5 & done")
+			if launchertest.Run(t, l, probe); !strings.Contains(launchertest.Read(t, probe.Stderr), "ork") {
+				t.Fatalf("the number of processes is not limited: %s", launchertest.Read(t, probe.Stderr))
+			}
+			cmd := launchertest.Complete(t, l, withScripts(t, launchertest.Shell(t, "trap '' TERM; sh endless 60 & exec sleep 60")))
+			cmd.Grace = 20 * time.Millisecond
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				defer cancel()
+				for text := ""; ctx.Err() == nil && !strings.Contains(text, "ork"); time.Sleep(time.Millisecond) {
+					b, _ := os.ReadFile(cmd.Stderr) // it may not be there yet
+					text = string(b)
+				}
+				time.Sleep(200 * time.Millisecond) // at the limit
+			}()
+			r, err := l.Run(ctx, cmd)
+			if err != nil || r.Cause != runner.Cancelled || r.Signal != "SIGKILL" {
+				t.Errorf("got %+v, %v", r, err)
+			}
+			launchertest.AssertNothingLeft(t)
+			if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.ExitCode != 4 {
+				t.Errorf("the next command: %+v", r)
+			}
+		})
+	}
+}
+
+// A thousand processes, each in a session of its own and deaf to SIGTERM, are ended
+// by a timeout, and the launcher is good for the next command. The bomb has an end of
+// its own, should nobody else end it: without a group or a sandbox a machine can be
+// too busy to end one that has none.
+func TestThousandProcesses(t *testing.T) {
+	for name, l := range map[string]*runner.Launcher{"sandbox": launchertest.Sandboxed(t, nil), "v2": launchertest.Plain(t, launchertest.Slot(t, 2))} {
+		t.Run(name, func(t *testing.T) {
+			cmd := withScripts(t, launchertest.Shell(t, "trap '' TERM; sh bomb 9; sleep 20; :"))
+			cmd.Timeout, cmd.Grace = 300*time.Millisecond, 20*time.Millisecond
+			if r := launchertest.Run(t, l, cmd); r.Cause != runner.TimedOut || r.Signal != "SIGKILL" {
+				t.Errorf("got %+v", r)
+			}
+			launchertest.AssertNothingLeft(t)
+			if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.ExitCode != 4 {
+				t.Errorf("the next command: %+v", r)
+			}
+		})
+	}
 }

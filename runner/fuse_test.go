@@ -1,4 +1,4 @@
-package runner
+package runner_test
 
 import (
 	"context"
@@ -12,6 +12,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
 // slowFile is a program whose storage does not answer until the test lets it, or,
@@ -79,15 +82,15 @@ func mountSlow(t *testing.T) (dir string, f *slowFile) {
 
 // The timeout reaches a command that still waits in exec for its own program.
 func TestTimeoutDuringExec(t *testing.T) {
-	eachKind(t, func(t *testing.T, l *Launcher) {
+	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
 		dir, f := mountSlow(t)
 		defer close(f.release)
-		cmd := command(t, "./tool")
+		cmd := launchertest.Command(t, "./tool")
 		cmd.Dir = dir
 		cmd.Timeout = time.Second // in which also a busy machine comes to exec
 		begin := time.Now()
-		r := run(t, l, cmd)
-		if r.Cause != TimedOut || r.Signal != "SIGKILL" {
+		r := launchertest.Run(t, l, cmd)
+		if r.Cause != runner.TimedOut || r.Signal != "SIGKILL" {
 			t.Errorf("got %+v", r)
 		}
 		if took := time.Since(begin); took > 5*time.Second {
@@ -98,7 +101,7 @@ func TestTimeoutDuringExec(t *testing.T) {
 		default:
 			t.Error("the program was never asked for")
 		}
-		if r := run(t, l, shell(t, "exit 4")); r.ExitCode != 4 {
+		if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.ExitCode != 4 {
 			t.Errorf("the next command: %+v", r)
 		}
 	})
@@ -109,24 +112,24 @@ func TestTimeoutDuringExec(t *testing.T) {
 func TestStuckOnAMount(t *testing.T) {
 	kinds := []struct {
 		name string
-		l    *Launcher
-		r    Result
+		l    *runner.Launcher
+		r    runner.Result
 		err  error
 		told int
 	}{
-		{name: "tree", l: newLauncher(t, nil)},
-		{name: "v1", l: newLauncher(t, newSlot(t, 1))},
-		{name: "v2", l: newLauncher(t, newSlot(t, 2))},
-		{name: "sandbox", l: newSandbox(t, nil)},
-		{name: "sandbox v1", l: newSandbox(t, newSlot(t, 1))},
-		{name: "sandbox v2", l: newSandbox(t, newSlot(t, 2))},
+		{name: "tree", l: launchertest.Plain(t, nil)},
+		{name: "v1", l: launchertest.Plain(t, launchertest.Slot(t, 1))},
+		{name: "v2", l: launchertest.Plain(t, launchertest.Slot(t, 2))},
+		{name: "sandbox", l: launchertest.Sandboxed(t, nil)},
+		{name: "sandbox v1", l: launchertest.Sandboxed(t, launchertest.Slot(t, 1))},
+		{name: "sandbox v2", l: launchertest.Sandboxed(t, launchertest.Slot(t, 2))},
 	}
 	var wg sync.WaitGroup
 	for i := range kinds { // at once, since each takes stuckAfter
 		k := &kinds[i]
 		dir, f := mountSlow(t)
 		f.deaf = true
-		cmd := sandboxed(t, k.l, shell(t, "(setsid cat tool &); cat tool & wait"))
+		cmd := launchertest.Complete(t, k.l, launchertest.Shell(t, "(setsid cat tool &); cat tool & wait"))
 		cmd.Dir, cmd.Root = dir, dir
 		cmd.Stuck = func(pids []int) {
 			if k.told++; len(pids) == 0 {
@@ -142,25 +145,25 @@ func TestStuckOnAMount(t *testing.T) {
 		wg.Go(func() { k.r, k.err = k.l.Run(ctx, cmd) })
 	}
 	wg.Wait()
-	assertNothingLeft(t)
+	launchertest.AssertNothingLeft(t)
 	for _, k := range kinds {
-		if k.err != nil || k.r.Cause != Cancelled || k.told != 1 {
+		if k.err != nil || k.r.Cause != runner.Cancelled || k.told != 1 {
 			t.Errorf("%s: got %+v, %v; was told %d times", k.name, k.r, k.err, k.told)
 		}
-		if r := run(t, k.l, shell(t, "exit 4")); r.ExitCode != 4 {
+		if r := launchertest.Run(t, k.l, launchertest.Shell(t, "exit 4")); r.ExitCode != 4 {
 			t.Errorf("%s: the next command: %+v", k.name, r)
 		}
 	}
 }
 
 func TestStorageErrorDuringExec(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	dir, f := mountSlow(t)
 	close(f.release)
-	cmd := command(t, filepath.Join(dir, "tool"))
+	cmd := launchertest.Command(t, filepath.Join(dir, "tool"))
 	cmd.Root = dir
-	r := run(t, l, cmd)
-	if r.Cause != NotStarted || r.ExitCode != 126 || r.Err != `exec "`+dir+`/tool": input/output error` {
+	r := launchertest.Run(t, l, cmd)
+	if r.Cause != runner.NotStarted || r.ExitCode != 126 || r.Err != `exec "`+dir+`/tool": input/output error` {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -1,4 +1,4 @@
-package runner
+package runner_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
@@ -21,10 +22,6 @@ const inSandbox = -2
 const procsVar = "RUNNER_TEST_PROCS"
 
 func helperMain() {
-	abuseMain()
-	if dir := os.Getenv(rootlessVar); dir != "" {
-		rootlessMain(dir)
-	}
 	if os.Getenv(procsVar) != "" {
 		fmt.Println(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 		os.Exit(0)
@@ -46,7 +43,7 @@ func helperWorker(value string) error {
 		return err
 	}
 	ctx := context.Background()
-	var o LauncherOptions
+	var o runner.LauncherOptions
 	if version >= 0 {
 		p, err := cgroup.Open(cgroup.Options{Name: os.Getenv("GROUP"), Version: version})
 		if err != nil {
@@ -59,11 +56,11 @@ func helperWorker(value string) error {
 	if version == inSandbox {
 		o.Sandbox = &sandbox.Options{}
 	}
-	l, err := StartLauncher(ctx, o)
+	l, err := runner.StartLauncher(ctx, o)
 	if err != nil {
 		return err
 	}
 	dir := os.Getenv("ROOT")
-	_, err = l.Run(ctx, Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: dir, Folders: sandbox.Folders{Root: dir, TempDir: dir}})
+	_, err = l.Run(ctx, runner.Command{Args: os.Args[1:], Env: []string{os.Getenv("MARK")}, Dir: dir, Folders: sandbox.Folders{Root: dir, TempDir: dir}})
 	return err
 }

@@ -178,6 +178,12 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 // socket of the abstract namespace; nil: it cannot. Without a network it never can.
 func (l *Launcher) NotApart() error { return l.notApart }
 
+// Sandbox is that of the commands; nil: they have none.
+func (l *Launcher) Sandbox() *sandbox.Options { return l.sandbox }
+
+// Pid is the number of the launcher process.
+func (l *Launcher) Pid() int { return l.proc.Pid }
+
 // Limits are those of the slot's group; zero without a group.
 func (l *Launcher) Limits() cgroup.Limits {
 	if l.slot == nil {

@@ -1,4 +1,4 @@
-package runner
+package runner_test
 
 import (
 	"bytes"
@@ -14,35 +14,38 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
 func TestHowCommandsEnd(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	cases := []struct {
 		script         string
-		want           Result
+		want           runner.Result
 		stdout, stderr string
 	}{
 		{script: "echo out; echo err >&2", stdout: "out\n", stderr: "err\n"},
-		{script: "exit 3", want: Result{ExitCode: 3}},
-		{script: "exit 255", want: Result{ExitCode: 255}},
-		{script: "kill -9 $$", want: Result{Cause: Signaled, ExitCode: 137, Signal: "SIGKILL"}},
-		{script: "kill -SEGV $$", want: Result{Cause: Signaled, ExitCode: 139, Signal: "SIGSEGV"}},
-		{script: "kill -40 $$", want: Result{Cause: Signaled, ExitCode: 168, Signal: "SIG40"}},
-		{script: "kill -PIPE $$", want: Result{Cause: Signaled, ExitCode: 141, Signal: "SIGPIPE"}},
+		{script: "exit 3", want: runner.Result{ExitCode: 3}},
+		{script: "exit 255", want: runner.Result{ExitCode: 255}},
+		{script: "kill -9 $$", want: runner.Result{Cause: runner.Signaled, ExitCode: 137, Signal: "SIGKILL"}},
+		{script: "kill -SEGV $$", want: runner.Result{Cause: runner.Signaled, ExitCode: 139, Signal: "SIGSEGV"}},
+		{script: "kill -40 $$", want: runner.Result{Cause: runner.Signaled, ExitCode: 168, Signal: "SIG40"}},
+		{script: "kill -PIPE $$", want: runner.Result{Cause: runner.Signaled, ExitCode: 141, Signal: "SIGPIPE"}},
 	}
 	for _, c := range cases {
 		t.Run(c.script, func(t *testing.T) {
-			cmd := shell(t, c.script)
+			cmd := launchertest.Shell(t, c.script)
 			before := time.Now()
-			r := run(t, l, cmd)
+			r := launchertest.Run(t, l, cmd)
 			if r.Cause != c.want.Cause || r.ExitCode != c.want.ExitCode || r.Signal != c.want.Signal {
 				t.Errorf("got %+v, want %+v", r, c.want)
 			}
 			if got := r.Usage.TerminationSignal; got != strings.TrimPrefix(c.want.Signal, "SIG") {
 				t.Errorf("usage has signal %q", got)
 			}
-			if out, err := read(t, cmd.Stdout), read(t, cmd.Stderr); out != c.stdout || err != c.stderr {
+			if out, err := launchertest.Read(t, cmd.Stdout), launchertest.Read(t, cmd.Stderr); out != c.stdout || err != c.stderr {
 				t.Errorf("stdout %q, stderr %q", out, err)
 			}
 			if r.Started.Before(before) || r.Ended.Before(r.Started) || r.Ended.After(time.Now()) {
@@ -69,7 +72,7 @@ func TestWhatACommandSees(t *testing.T) {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &old); err != nil {
 		t.Fatal(err)
 	}
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -83,21 +86,21 @@ func TestWhatACommandSees(t *testing.T) {
 		{"no controlling terminal", "ps -o tty= -p $$", "?\n"},
 	}
 	t.Run("ignored and blocked signals", func(t *testing.T) {
-		cmd := command(t, "grep", "-E", "SigBlk|SigIgn", "/proc/self/status") // shells reset some
-		run(t, l, cmd)
+		cmd := launchertest.Command(t, "grep", "-E", "SigBlk|SigIgn", "/proc/self/status") // shells reset some
+		launchertest.Run(t, l, cmd)
 		want := "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
-		if out := read(t, cmd.Stdout); out != want {
+		if out := launchertest.Read(t, cmd.Stdout); out != want {
 			t.Errorf("got %q, want %q", out, want)
 		}
 	})
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := shell(t, c.script)
-			if r := run(t, l, cmd); r.Err != "" {
+			cmd := launchertest.Shell(t, c.script)
+			if r := launchertest.Run(t, l, cmd); r.Err != "" {
 				t.Fatal(r.Err)
 			}
-			if out := read(t, cmd.Stdout); out != c.want {
-				t.Errorf("got %q, want %q; stderr %q", out, c.want, read(t, cmd.Stderr))
+			if out := launchertest.Read(t, cmd.Stdout); out != c.want {
+				t.Errorf("got %q, want %q; stderr %q", out, c.want, launchertest.Read(t, cmd.Stderr))
 			}
 		})
 	}
@@ -106,7 +109,7 @@ func TestWhatACommandSees(t *testing.T) {
 // The Go runtime raises the limit of open files for itself; commands get the
 // original one, which is what a child of this process by other means gets.
 func TestOpenFilesLimitIsTheOriginal(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	pr, pw, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -125,41 +128,41 @@ func TestOpenFilesLimitIsTheOriginal(t *testing.T) {
 	if _, err := p.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := shell(t, "ulimit -S -n")
-	run(t, l, cmd)
-	if got := read(t, cmd.Stdout); got != want.String() || got == "" {
+	cmd := launchertest.Shell(t, "ulimit -S -n")
+	launchertest.Run(t, l, cmd)
+	if got := launchertest.Read(t, cmd.Stdout); got != want.String() || got == "" {
 		t.Errorf("got %q, want %q", got, want.String())
 	}
 }
 
 func TestArgumentsAndEnvironmentAreExact(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	args := []string{"", "a b", "\n", "$x", "\xff\xfe", strings.Repeat("long", 20000)}
-	cmd := command(t, append([]string{"/bin/sh", "-c", `cat /proc/$$/cmdline`, "name"}, args...)...)
-	if r := run(t, l, cmd); r.ExitCode != 0 {
+	cmd := launchertest.Command(t, append([]string{"/bin/sh", "-c", `cat /proc/$$/cmdline`, "name"}, args...)...)
+	if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 {
 		t.Fatalf("%+v", r)
 	}
 	want := strings.Join(append(cmd.Args, ""), "\x00")
-	if got := read(t, cmd.Stdout); got != want {
+	if got := launchertest.Read(t, cmd.Stdout); got != want {
 		t.Errorf("arguments: got %d bytes, want %d", len(got), len(want))
 	}
 
-	cmd = command(t, "/bin/cat", "/proc/self/environ")
-	cmd.Env = []string{mark(), "A=1", "A=2", "EMPTY=", "odd", "BYTES=\xff"}
-	run(t, l, cmd)
+	cmd = launchertest.Command(t, "/bin/cat", "/proc/self/environ")
+	cmd.Env = []string{launchertest.Mark(), "A=1", "A=2", "EMPTY=", "odd", "BYTES=\xff"}
+	launchertest.Run(t, l, cmd)
 	want = strings.Join(append(cmd.Env, ""), "\x00")
-	if got := read(t, cmd.Stdout); got != want {
+	if got := launchertest.Read(t, cmd.Stdout); got != want {
 		t.Errorf("environment: got %q, want %q", got, want)
 	}
 	cmd.Env = nil
-	run(t, l, cmd)
-	if got := read(t, cmd.Stdout); got != "" {
+	launchertest.Run(t, l, cmd)
+	if got := launchertest.Read(t, cmd.Stdout); got != "" {
 		t.Errorf("environment: got %q, want none", got)
 	}
 }
 
 func TestOutputIsBounded(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	cases := []struct {
 		script       string
 		limit        int64
@@ -174,13 +177,13 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.script, func(t *testing.T) {
-			cmd := shell(t, c.script)
+			cmd := launchertest.Shell(t, c.script)
 			cmd.MaxOutputBytes = c.limit
-			r := run(t, l, cmd)
+			r := launchertest.Run(t, l, cmd)
 			if r.ExitCode != 0 || r.StdoutTruncated != c.outCut || r.StderrTruncated != c.eCut {
 				t.Errorf("got %+v", r)
 			}
-			out, err := len(read(t, cmd.Stdout)), len(read(t, cmd.Stderr))
+			out, err := len(launchertest.Read(t, cmd.Stdout)), len(launchertest.Read(t, cmd.Stderr))
 			if out != c.out || err != c.err {
 				t.Errorf("stdout %d, stderr %d bytes; want %d, %d", out, err, c.out, c.err)
 			}
@@ -189,8 +192,8 @@ func TestOutputIsBounded(t *testing.T) {
 }
 
 func TestOutputThatCannotBeWritten(t *testing.T) {
-	l := newLauncher(t, nil)
-	cmd := shell(t, "head -c 1000000 /dev/zero; exit 0")
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "head -c 1000000 /dev/zero; exit 0")
 	cmd.Stdout = "/dev/full"
 	if _, err := l.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("full disk: %v", err)
@@ -200,15 +203,15 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		t.Errorf("no folder: %v", err)
 	}
 	cmd.Stdout, cmd.Stderr = "", ""
-	if r := run(t, l, cmd); r.ExitCode != 0 || r.StdoutTruncated {
+	if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 || r.StdoutTruncated {
 		t.Errorf("discarded: %+v", r)
 	}
 }
 
 // A process that is not the command's holds the pipe open and keeps writing.
 func TestOutputWithAForeignWriter(t *testing.T) {
-	l := newLauncher(t, nil)
-	cmd := shell(t, "echo $$ >pid; echo out; read x <go; exit 0")
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "echo $$ >pid; echo out; read x <go; exit 0")
 	fifo := filepath.Join(cmd.Dir, "go")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -232,22 +235,22 @@ func TestOutputWithAForeignWriter(t *testing.T) {
 		f, err := os.OpenFile(fmt.Sprintf("/proc/%s/fd/1", bytes.TrimSpace(pid)), os.O_WRONLY, 0)
 		opened <- foreign{f, errors.Join(err, gate.Close())}
 	}()
-	r := run(t, l, cmd)
+	r := launchertest.Run(t, l, cmd)
 	got := <-opened
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
 	defer got.f.Close()
-	if out := read(t, cmd.Stdout); r.ExitCode != 0 || out != "out\n" {
+	if out := launchertest.Read(t, cmd.Stdout); r.ExitCode != 0 || out != "out\n" {
 		t.Errorf("%+v, stdout %q", r, out)
 	}
 }
 
 func TestUsage(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	// The child's work counts: it was waited for.
-	cmd := shell(t, "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; head -c 40000000 /dev/zero | tail -c 40000000 >/dev/null")
-	u := run(t, l, cmd).Usage
+	cmd := launchertest.Shell(t, "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; head -c 40000000 /dev/zero | tail -c 40000000 >/dev/null")
+	u := launchertest.Run(t, l, cmd).Usage
 	if ms := u.UserTime.AsDuration().Milliseconds(); ms < 10 {
 		t.Errorf("user time %d ms", ms)
 	}
@@ -260,7 +263,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	cases := []struct {
 		name, script string
 		exit         int
@@ -274,43 +277,43 @@ func TestTimeout(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := shell(t, c.script)
+			cmd := launchertest.Shell(t, c.script)
 			cmd.Timeout = 100 * time.Millisecond
 			begin := time.Now()
-			r := run(t, l, cmd)
-			if r.Cause != TimedOut || r.ExitCode != c.exit || r.Signal != c.signal {
+			r := launchertest.Run(t, l, cmd)
+			if r.Cause != runner.TimedOut || r.ExitCode != c.exit || r.Signal != c.signal {
 				t.Errorf("got %+v", r)
 			}
 			if took := time.Since(begin); took < cmd.Timeout+c.atLeast || took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
-			assertNothingLeft(t)
+			launchertest.AssertNothingLeft(t)
 		})
 	}
 	// The last stop must not hit the next command.
-	if r := run(t, l, shell(t, "exit 4")); r.Cause != Exited || r.ExitCode != 4 {
+	if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.Cause != runner.Exited || r.ExitCode != 4 {
 		t.Errorf("next command: %+v", r)
 	}
 }
 
 func TestTimeoutStandsStillWhileStalled(t *testing.T) {
-	l := newLauncher(t, nil)
-	cmd := shell(t, "sleep 0.6; exit 0")
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "sleep 0.6; exit 0")
 	cmd.Timeout = 200 * time.Millisecond
 	begin := time.Now()
 	cmd.Stalled = func() time.Duration { return time.Hour + min(time.Since(begin), 5*time.Second) }
-	if r := run(t, l, cmd); r.Cause != Exited {
+	if r := launchertest.Run(t, l, cmd); r.Cause != runner.Exited {
 		t.Errorf("got %+v", r)
 	}
 	cmd.Stalled = func() time.Duration { return time.Hour }
-	if r := run(t, l, cmd); r.Cause != TimedOut {
+	if r := launchertest.Run(t, l, cmd); r.Cause != runner.TimedOut {
 		t.Errorf("nothing stalls: %+v", r)
 	}
 }
 
 func TestCancel(t *testing.T) {
-	l := newLauncher(t, nil)
-	cmd := shell(t, "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done")
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
@@ -322,23 +325,23 @@ func TestCancel(t *testing.T) {
 		}
 	}()
 	r, err := l.Run(ctx, cmd)
-	if err != nil || r.Cause != Cancelled || r.ExitCode != 5 {
+	if err != nil || r.Cause != runner.Cancelled || r.ExitCode != 5 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if r, err := l.Run(ctx, cmd); err != nil || r.Cause != Cancelled || r.Usage != nil {
+	if r, err := l.Run(ctx, cmd); err != nil || r.Cause != runner.Cancelled || r.Usage != nil {
 		t.Errorf("cancelled before: %+v, %v", r, err)
 	}
 }
 
 func TestInvalidCommands(t *testing.T) {
-	l := newLauncher(t, nil)
-	for name, spoil := range map[string]func(*Command){
-		"relative directory": func(c *Command) { c.Dir = "a" },
-		"no directory":       func(c *Command) { c.Dir = "" },
-		"relative output":    func(c *Command) { c.Stdout = "out" },
-		"negative timeout":   func(c *Command) { c.Timeout = -1 },
+	l := launchertest.Plain(t, nil)
+	for name, spoil := range map[string]func(*runner.Command){
+		"relative directory": func(c *runner.Command) { c.Dir = "a" },
+		"no directory":       func(c *runner.Command) { c.Dir = "" },
+		"relative output":    func(c *runner.Command) { c.Stdout = "out" },
+		"negative timeout":   func(c *runner.Command) { c.Timeout = -1 },
 	} {
-		cmd := shell(t, "exit 0")
+		cmd := launchertest.Shell(t, "exit 0")
 		spoil(&cmd)
 		if r, err := l.Run(t.Context(), cmd); err == nil {
 			t.Errorf("%s: got %+v", name, r)

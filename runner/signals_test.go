@@ -1,4 +1,4 @@
-package runner
+package runner_test
 
 import (
 	"os"
@@ -7,12 +7,25 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
+
+// sigaction is the kernel's.
+type sigaction struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
+}
 
 // TestCommandIgnoresNoSignal starts a launcher from a process that ignores a signal
 // which the Go runtime knows nothing of; the command must not inherit that.
 func TestCommandIgnoresNoSignal(t *testing.T) {
-	const signal = 32
+	const (
+		signal       = 32
+		ignored      = 1 // SIG_IGN
+		sigsetLength = 8
+	)
 	set := func(action, old *sigaction) {
 		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(action)),
 			uintptr(unsafe.Pointer(old)), sigsetLength, 0, 0); errno != 0 {
@@ -21,10 +34,10 @@ func TestCommandIgnoresNoSignal(t *testing.T) {
 	}
 	var before sigaction
 	set(&sigaction{handler: ignored}, &before)
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	set(&before, nil)
 	out := filepath.Join(t.TempDir(), "stdout")
-	run(t, l, Command{Args: []string{"/bin/grep", "SigIgn", "/proc/self/status"}, Dir: "/", Stdout: out})
+	launchertest.Run(t, l, runner.Command{Args: []string{"/bin/grep", "SigIgn", "/proc/self/status"}, Dir: "/", Stdout: out})
 	got, err := os.ReadFile(out)
 	if want := "SigIgn:\t0000000000000000\n"; err != nil || string(got) != want {
 		t.Errorf("command has %q, %v; want %q", got, err, want)

@@ -1,33 +1,20 @@
-package runner
+package runner_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
-// tree makes files (mode, contents) in the command's directory, its input root.
-func tree(t *testing.T, c *Command, files map[string]string, mode os.FileMode) {
-	t.Helper()
-	c.Root = c.Dir
-	for name, text := range files {
-		path := filepath.Join(c.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestNotStarted(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	cases := []struct {
 		name  string
 		args  []string
-		spoil func(*Command)
+		spoil func(*runner.Command)
 		exit  int
 		want  string
 	}{
@@ -45,13 +32,13 @@ func TestNotStarted(t *testing.T) {
 		{
 			"not executable, from PATH",
 			[]string{"plain"},
-			func(c *Command) { c.Env = []string{"PATH=" + c.Dir} },
+			func(c *runner.Command) { c.Env = []string{"PATH=" + c.Dir} },
 			126, `exec "plain": plain is not executable`,
 		},
 		{
 			"a directory in PATH",
 			[]string{"dir"},
-			func(c *Command) { c.Env = []string{"PATH="} },
+			func(c *runner.Command) { c.Env = []string{"PATH="} },
 			127, `exec "dir": no such file or directory in PATH "."`,
 		},
 		{
@@ -72,57 +59,57 @@ func TestNotStarted(t *testing.T) {
 		{
 			"NUL in the environment",
 			[]string{"/bin/echo"},
-			func(c *Command) { c.Env = []string{"A=\x00"} }, 126,
+			func(c *runner.Command) { c.Env = []string{"A=\x00"} }, 126,
 			"environment variable 0 contains a NUL byte",
 		},
 		{
 			"no working directory",
 			[]string{"/bin/true"},
-			func(c *Command) { c.Dir += "/sub/gone" }, 127,
+			func(c *runner.Command) { c.Dir += "/sub/gone" }, 127,
 			`working directory "sub/gone": no such file or directory`,
 		},
 		{
 			"working directory is a file",
 			[]string{"/bin/true"},
-			func(c *Command) { c.Dir += "/plain" }, 126,
+			func(c *runner.Command) { c.Dir += "/plain" }, 126,
 			`working directory "plain": not a directory`,
 		},
 		{
 			"no working directory, from PATH",
 			[]string{"true"},
-			func(c *Command) { c.Dir += "/gone" }, 127,
+			func(c *runner.Command) { c.Dir += "/gone" }, 127,
 			`working directory "gone": no such file or directory`,
 		},
 		{
 			"path too long",
 			[]string{"/bin/true"},
-			func(c *Command) { c.Dir += strings.Repeat("/d", 3000) }, 127,
+			func(c *runner.Command) { c.Dir += strings.Repeat("/d", 3000) }, 127,
 			"file name too long",
 		},
 		{"argument too long", []string{"/bin/true", strings.Repeat("x", 1<<20)}, nil, 126, "are too many"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := command(t, c.args...)
-			cmd.Env = []string{"PATH=" + DefaultPath}
-			tree(t, &cmd, map[string]string{"plain": "", "dir/x": ""}, 0o644)
-			tree(t, &cmd, map[string]string{"script": "#!/no/interpreter -x\n", "text": "echo\n"}, 0o755)
+			cmd := launchertest.Command(t, c.args...)
+			cmd.Env = []string{"PATH=" + runner.DefaultPath}
+			launchertest.Tree(t, &cmd, map[string]string{"plain": "", "dir/x": ""}, 0o644)
+			launchertest.Tree(t, &cmd, map[string]string{"script": "#!/no/interpreter -x\n", "text": "echo\n"}, 0o755)
 			if c.spoil != nil {
 				c.spoil(&cmd)
 			}
-			r := run(t, l, cmd)
-			if r.Cause != NotStarted || r.ExitCode != c.exit || !strings.Contains(r.Err, c.want) || r.Usage != nil {
+			r := launchertest.Run(t, l, cmd)
+			if r.Cause != runner.NotStarted || r.ExitCode != c.exit || !strings.Contains(r.Err, c.want) || r.Usage != nil {
 				t.Errorf("got %+v, want exit %d, %q", r, c.exit, c.want)
 			}
 		})
 	}
-	if r := run(t, l, shell(t, "exit 4")); r.ExitCode != 4 {
+	if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.ExitCode != 4 {
 		t.Errorf("the next command: %+v", r)
 	}
 }
 
 func TestWhereCommandsAreFound(t *testing.T) {
-	l := newLauncher(t, nil)
+	l := launchertest.Plain(t, nil)
 	script := func(says string) string { return "#!/bin/sh\necho " + says + "\n" }
 	cases := []struct {
 		name string
@@ -151,18 +138,18 @@ func TestWhereCommandsAreFound(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := command(t, c.arg)
-			tree(t, &cmd, map[string]string{"tool": script("top"), "sub/tool": script("sub")}, 0o755)
-			tree(t, &cmd, map[string]string{"plain/tool": script("plain")}, 0o644)
+			cmd := launchertest.Command(t, c.arg)
+			launchertest.Tree(t, &cmd, map[string]string{"tool": script("top"), "sub/tool": script("sub")}, 0o755)
+			launchertest.Tree(t, &cmd, map[string]string{"plain/tool": script("plain")}, 0o644)
 			if c.env != nil {
 				cmd.Env = c.env(cmd.Dir)
 			}
 			cmd.Dir = filepath.Join(cmd.Dir, c.dir)
-			r := run(t, l, cmd)
+			r := launchertest.Run(t, l, cmd)
 			if r.Err != "" || r.ExitCode != 0 {
 				t.Fatalf("got %+v", r)
 			}
-			if out := read(t, cmd.Stdout); out != c.want+"\n" {
+			if out := launchertest.Read(t, cmd.Stdout); out != c.want+"\n" {
 				t.Errorf("said %q, want %q", out, c.want)
 			}
 		})

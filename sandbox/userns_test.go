@@ -3,19 +3,43 @@ package sandbox_test
 import (
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
+
+func TestRootOfAUserNamespace(t *testing.T) {
+	launchertest.NeedUserNamespaces(t)
+	for _, version := range []int{1, 2} {
+		l := launchertest.Sandboxed(t, launchertest.Slot(t, version))
+		cmd := launchertest.Shell(t, `id -u; id -g; id -G; touch mine; chown 1000:1001 mine; stat -c %u:%g mine; ls -nd /usr | cut -d' ' -f3
+cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; grep NoNewPrivs /proc/self/status | cut -f2`)
+		cmd.User = launchertest.OwnIDs
+		launchertest.OpenParents(t, cmd.Dir)
+		want := "0\n0\n0\n1000:1001\n65534\n 0 1900000000 65536\ndenied\n1"
+		if got := launchertest.Say(t, l, cmd); got != want {
+			t.Errorf("said %q, want %q", got, want)
+		}
+		// What people do inside of actions: a namespace in it, with mounts and a /proc.
+		nested := launchertest.Shell(t, `unshare -r -m -p -f --mount-proc sh -c 'mount -t tmpfs x /tmp && touch /tmp/x && ls /tmp && echo $$ && id -u'`)
+		nested.User = launchertest.OwnIDs
+		launchertest.OpenParents(t, nested.Dir)
+		if got := launchertest.Say(t, l, nested); strings.TrimSpace(got) != "x\n1\n0" {
+			t.Errorf("nested: %q", got)
+		}
+	}
+}
 
 // nsGetOwnerUID asks for the user who made a user namespace (ioctl_ns(2)).
 const nsGetOwnerUID = 0xb704
 
 // What a namespace uses up counts for its own user, not for root and so for everybody.
 func TestOwnerOfAUserNamespace(t *testing.T) {
-	u := &sandbox.User{UID: 1900000000, GID: 1900000000, IDs: 65536}
+	u := launchertest.OwnIDs
 	f, err := sandbox.UserNamespace(u)
 	if err != nil {
 		if os.Getenv("CI") != "" && os.Geteuid() == 0 {

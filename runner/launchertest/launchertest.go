@@ -1,6 +1,7 @@
 package launchertest
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // Main runs the tests of a package, from its TestMain. The test binary is started again for each launcher and
-// each guard of mounts; there Main does not return.
+// each guard of mounts; there Main does not return. It fails them if a process of a Command is left at the end.
 func Main(m *testing.M) {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()
@@ -17,5 +18,10 @@ func Main(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if left := Left(); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "processes are left:", left)
+		code = 1
+	}
+	os.Exit(code)
 }

@@ -1,4 +1,4 @@
-package runner
+package sandbox_test
 
 import (
 	"errors"
@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
@@ -127,7 +129,7 @@ func knows(err error) error {
 
 // withCgroups mounts what hierarchies there are in namespaces of its own, and tries f on each.
 func withCgroups(f func(hierarchy string) error) error {
-	if os.Getenv("RUNNER_TEST_INSIDE") == "" {
+	if os.Getenv("SANDBOX_TEST_INSIDE") == "" {
 		failed := errFailed
 		for _, own := range []syscall.SysProcAttr{
 			{Cloneflags: unix.CLONE_NEWCGROUP}, {Unshareflags: unix.CLONE_NEWCGROUP}, {},
@@ -135,7 +137,7 @@ func withCgroups(f func(hierarchy string) error) error {
 			own.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS
 			own.UidMappings, own.GidMappings = []syscall.SysProcIDMap{{Size: 1}}, []syscall.SysProcIDMap{{Size: 1}}
 			c := exec.Command("/proc/self/exe", os.Args[1:]...)
-			c.Env = append(os.Environ(), "RUNNER_TEST_INSIDE=1")
+			c.Env = append(os.Environ(), "SANDBOX_TEST_INSIDE=1")
 			c.SysProcAttr = &own
 			out, err := c.CombinedOutput()
 			if err == nil {
@@ -190,12 +192,12 @@ func eachFile(dir string, texts map[string]string) error {
 
 // TestAttacks: no attack works. Each is a program of its own, whose exit code says whether it did.
 func TestAttacks(t *testing.T) {
-	needUserNamespaces(t)
+	launchertest.NeedUserNamespaces(t)
 	key := filepath.Join(t.TempDir(), "worker.key")
 	if err := os.WriteFile(key, []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("/usr/local", "runner-test-")
+	dir, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +208,8 @@ func TestAttacks(t *testing.T) {
 	}
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			l := newSandbox(t, newSlot(t, version), shown)
-			for name, user := range map[string]*sandbox.User{"root": nil, "own": ownIDs, "user": {UID: 70000, GID: 70000}} {
+			l := launchertest.Sandboxed(t, launchertest.Slot(t, version), shown)
+			for name, user := range map[string]*sandbox.User{"root": nil, "own": launchertest.OwnIDs, "user": {UID: 70000, GID: 70000}} {
 				for attack := range attacks {
 					if attack != "read" {
 						tryAttack(t, l, name, user, attack)
@@ -221,20 +223,20 @@ func TestAttacks(t *testing.T) {
 }
 
 // tryAttack has a command of user try, and fails if it gets what it wants.
-func tryAttack(t *testing.T, l *Launcher, name string, user *sandbox.User, attack string, args ...string) {
+func tryAttack(t *testing.T, l *runner.Launcher, name string, user *sandbox.User, attack string, args ...string) {
 	t.Run(strings.Join(append([]string{name, attack}, args...), "/"), func(t *testing.T) {
 		cmd := abuse(t, attack, args...)
 		cmd.Env = append(cmd.Env, attackVar+"=1")
 		cmd.User, cmd.NoNetwork = user, true
-		openParents(t, cmd.Dir)
-		if r := run(t, l, cmd); r.ExitCode != 1 {
-			t.Errorf("the attack ended with %d: %s", r.ExitCode, read(t, cmd.Stdout))
+		launchertest.OpenParents(t, cmd.Dir)
+		if r := launchertest.Run(t, l, cmd); r.ExitCode != 1 {
+			t.Errorf("the attack ended with %d: %s", r.ExitCode, launchertest.Read(t, cmd.Stdout))
 		}
 	})
 }
 
 // attackVar has this test binary end with 0 if the attack worked.
-const attackVar = "RUNNER_TEST_ATTACK"
+const attackVar = "SANDBOX_TEST_ATTACK"
 
 func attackMain(name string) {
 	if err := attacks[name](os.Args[1:]); err != nil {
@@ -246,7 +248,7 @@ func attackMain(name string) {
 
 // What is denied is allowed by word, for one command and not for the next.
 func TestAllowedSystemCalls(t *testing.T) {
-	l := newSandbox(t, nil)
+	l := launchertest.Sandboxed(t, nil)
 	for _, c := range []struct {
 		allow []string
 		code  int
@@ -254,8 +256,8 @@ func TestAllowedSystemCalls(t *testing.T) {
 		cmd := abuse(t, "add a key")
 		cmd.Env = append(cmd.Env, attackVar+"=1")
 		cmd.Allow = c.allow
-		if r := run(t, l, cmd); r.ExitCode != c.code {
-			t.Errorf("allowing %v: exit code %d, %s", c.allow, r.ExitCode, read(t, cmd.Stdout))
+		if r := launchertest.Run(t, l, cmd); r.ExitCode != c.code {
+			t.Errorf("allowing %v: exit code %d, %s", c.allow, r.ExitCode, launchertest.Read(t, cmd.Stdout))
 		}
 	}
 	if err := sandbox.CheckAllowed([]string{"perf", "everything"}); err == nil || !strings.Contains(err.Error(), `"everything"`) {
@@ -266,7 +268,7 @@ func TestAllowedSystemCalls(t *testing.T) {
 // TestNotShown: a program that the machine has, and commands do not see, is said to be that; what is
 // shown besides is there.
 func TestNotShown(t *testing.T) {
-	dir, err := os.MkdirTemp("/var/lib", "runner-test-")
+	dir, err := os.MkdirTemp("/var/lib", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,27 +280,27 @@ func TestNotShown(t *testing.T) {
 	if err := os.WriteFile(tool, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	hidden := newSandbox(t, nil)
-	script := command(t, "./script")
+	hidden := launchertest.Sandboxed(t, nil)
+	script := launchertest.Command(t, "./script")
 	if err := os.WriteFile(filepath.Join(script.Dir, "script"), []byte("#!"+tool+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	byName := command(t, "tool")
+	byName := launchertest.Command(t, "tool")
 	byName.Env = []string{"PATH=/usr/bin:" + dir}
-	for _, c := range []Command{command(t, tool), byName, script} {
-		if r := run(t, hidden, c); r.Cause != NotStarted || !strings.Contains(r.Err, "--show "+dir) {
+	for _, c := range []runner.Command{launchertest.Command(t, tool), byName, script} {
+		if r := launchertest.Run(t, hidden, c); r.Cause != runner.NotStarted || !strings.Contains(r.Err, "--show "+dir) {
 			t.Errorf("%v: %+v", c.Args, r)
 		}
 	}
-	if r := run(t, hidden, command(t, "/no/such/tool")); strings.Contains(r.Err, "--show") {
+	if r := launchertest.Run(t, hidden, launchertest.Command(t, "/no/such/tool")); strings.Contains(r.Err, "--show") {
 		t.Errorf("got %q", r.Err)
 	}
-	shown := startLauncher(t, LauncherOptions{Sandbox: &sandbox.Options{Show: []string{dir}}})
-	if r := run(t, shown, command(t, tool)); r.ExitCode != 3 {
+	shown := launchertest.Start(t, runner.LauncherOptions{Sandbox: &sandbox.Options{Show: []string{dir}}})
+	if r := launchertest.Run(t, shown, launchertest.Command(t, tool)); r.ExitCode != 3 {
 		t.Errorf("shown: %+v", r)
 	}
 	for _, sb := range []*sandbox.Options{{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}, {Show: []string{"/var/tmp"}}} {
-		if l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: sb}); err == nil {
+		if l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Sandbox: sb}); err == nil {
 			t.Errorf("%+v started: %v", sb, l.Close(t.Context()))
 		}
 	}

@@ -1,7 +1,6 @@
-package runner
+package sandbox_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,18 +11,20 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
 // abuseVar has this test binary, as a command, try what it names.
-const abuseVar = "RUNNER_TEST_ABUSE"
+const abuseVar = "SANDBOX_TEST_ABUSE"
 
+// abuseMain is called by TestMain.
 func abuseMain() {
 	name, ok := os.LookupEnv(abuseVar)
 	if !ok {
@@ -48,13 +49,13 @@ func abuseMain() {
 }
 
 // abuse is a command that tries something and says what came of it.
-func abuse(t *testing.T, name string, args ...string) Command {
+func abuse(t *testing.T, name string, args ...string) runner.Command {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, append([]string{"./tool"}, args...)...)
+	cmd := launchertest.Command(t, append([]string{"./tool"}, args...)...)
 	if err := errors.Join(os.Chmod(cmd.Dir, 0o777), os.Symlink("tool", filepath.Join(cmd.Dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ var abuses = map[string]func(args []string) error{
 		return unix.Prlimit(number(args[0]), unix.RLIMIT_FSIZE, &unix.Rlimit{}, nil)
 	},
 	"send every signal": func(args []string) error {
-		for sig := syscall.Signal(1); sig <= lastSignal; sig++ {
+		for sig := syscall.Signal(1); sig <= 64; sig++ {
 			if err := unix.Kill(number(args[0]), sig); err != nil {
 				return err
 			}
@@ -227,7 +228,7 @@ func inUserNamespace(name string, args ...string) error {
 // TestAbuse is the table of docs/EXECUTION.md#sandbox. A command of root, the most powerful
 // there is, tries each in a sandbox; another one runs beside it all the time.
 func TestAbuse(t *testing.T) {
-	secrets, err := os.MkdirTemp("/usr/local", "runner-test-")
+	secrets, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,8 +237,9 @@ func TestAbuse(t *testing.T) {
 	if err := os.WriteFile(blob, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	other := otherSlot(t, newSandbox(t, nil), nil)
-	l := newSandbox(t, newSlot(t, 0), secrets)
+	other := otherSlot(t, launchertest.Sandboxed(t, nil), nil)
+	slot := launchertest.Slot(t, 0)
+	l := launchertest.Sandboxed(t, slot, secrets)
 	const gone, denied, readOnly = "no such file or directory", "permission denied", "read-only file system"
 	const notPermitted, noProcess = "operation not permitted", "no such process"
 	cases := []struct {
@@ -270,8 +272,8 @@ func TestAbuse(t *testing.T) {
 		{"write", []string{"/etc/passwd"}, readOnly},
 		{"write", []string{"/usr/bin/new"}, readOnly},
 		{"write", []string{"/proc/sys/kernel/panic"}, readOnly},
-		{"write", []string{filepath.Join(l.slot.Place().Home, "cgroup.procs")}, gone},
-		{"write", []string{ownCgroup(t, l) + "/cgroup.procs"}, readOnly},
+		{"write", []string{filepath.Join(slot.Place().Home, "cgroup.procs")}, gone},
+		{"write", []string{ownCgroup(t, slot) + "/cgroup.procs"}, readOnly},
 		{"write", []string{"/dev/null"}, "done"},
 		{"type on a terminal", nil, "no such device or address"},
 		{"set the clock", nil, notPermitted},
@@ -282,7 +284,7 @@ func TestAbuse(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(strings.Join(append([]string{c.name}, c.args...), " "), func(t *testing.T) {
-			if got := say(t, l, abuse(t, c.name, c.args...)); !strings.Contains(got, c.want) {
+			if got := launchertest.Say(t, l, abuse(t, c.name, c.args...)); !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -290,10 +292,10 @@ func TestAbuse(t *testing.T) {
 	other.end(t)
 }
 
-// ownCgroup is where the commands of l find their group in the main hierarchy.
-func ownCgroup(t *testing.T, l *Launcher) string {
+// ownCgroup is where the commands of a slot find their group in the main hierarchy.
+func ownCgroup(t *testing.T, slot *cgroup.Slot) string {
 	t.Helper()
-	place := l.slot.Place()
+	place := slot.Place()
 	groups, err := cgroup.Groups(&place)
 	if err != nil {
 		t.Fatal(err)
@@ -311,14 +313,14 @@ func ownCgroup(t *testing.T, l *Launcher) string {
 // slot, so that descriptors of its folders do not outlive it; a second launcher's commands
 // are as strange to it as this process.
 func TestApart(t *testing.T) {
-	l := newSandbox(t, newSlot(t, 0))
+	l := launchertest.Sandboxed(t, launchertest.Slot(t, 0))
 	if err := l.NotApart(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
 		t.Skip(err) // a kernel before Linux 6.12, or without Landlock
 	}
-	name := fmt.Sprintf("runner-test-%d", os.Getpid())
+	name := fmt.Sprintf("sandbox-test-%d", os.Getpid())
 	socket, err := net.Listen("unix", "@"+name)
 	if err != nil {
 		t.Fatal(err)
@@ -328,11 +330,11 @@ func TestApart(t *testing.T) {
 		{"connect to a socket", name, "operation not permitted"},
 		{"connect to its own socket", name + "-own", "done"},
 	} {
-		if got := say(t, l, abuse(t, c.name, c.socket)); !strings.Contains(got, c.want) {
+		if got := launchertest.Say(t, l, abuse(t, c.name, c.socket)); !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
-	if bare := newLauncher(t, nil); bare.NotApart() == nil {
+	if bare := launchertest.Plain(t, nil); bare.NotApart() == nil {
 		t.Error("a launcher without a sandbox says that its commands are apart")
 	}
 }
@@ -343,13 +345,13 @@ type other struct {
 	end       func(t *testing.T) // asserts that nothing happened to it
 }
 
-func otherSlot(t *testing.T, l *Launcher, u *sandbox.User) other {
+func otherSlot(t *testing.T, l *runner.Launcher, u *sandbox.User) other {
 	t.Helper()
-	cmd := sandboxed(t, l, shell(t, "touch ready; while ! [ -e go ]; do sleep 0.01; done; exit 5"))
+	cmd := launchertest.Complete(t, l, launchertest.Shell(t, "touch ready; while ! [ -e go ]; do sleep 0.01; done; exit 5"))
 	cmd.User = u
-	openParents(t, cmd.Dir)
+	launchertest.OpenParents(t, cmd.Dir)
 	type ended struct {
-		r   Result
+		r   runner.Result
 		err error
 	}
 	done := make(chan ended, 1)
@@ -357,9 +359,9 @@ func otherSlot(t *testing.T, l *Launcher, u *sandbox.User) other {
 		r, err := l.Run(t.Context(), cmd)
 		done <- ended{r, err}
 	}()
-	eventually(t, "the other command runs", func() bool { _, err := os.Stat(filepath.Join(cmd.Dir, "ready")); return err == nil })
+	launchertest.Eventually(t, "the other command runs", func() bool { _, err := os.Stat(filepath.Join(cmd.Dir, "ready")); return err == nil })
 	return other{
-		pid: strconv.Itoa(childOf(t, l.proc.Pid).pid), root: cmd.Dir,
+		pid: strconv.Itoa(launchertest.ChildOf(t, l.Pid()).PID), root: cmd.Dir,
 		end: func(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -373,8 +375,8 @@ func otherSlot(t *testing.T, l *Launcher, u *sandbox.User) other {
 
 // Without a sandbox two slots see each other, and their users keep them apart.
 func TestUsersApart(t *testing.T) {
-	other := otherSlot(t, newLauncher(t, nil), &sandbox.User{UID: 70001, GID: 70001})
-	l := newLauncher(t, nil)
+	other := otherSlot(t, launchertest.Plain(t, nil), &sandbox.User{UID: 70001, GID: 70001})
+	l := launchertest.Plain(t, nil)
 	const denied, notPermitted = "permission denied", "operation not permitted"
 	for _, c := range []struct{ name, want string }{
 		{"signal", notPermitted},
@@ -384,73 +386,14 @@ func TestUsersApart(t *testing.T) {
 		{"see another root", denied},
 		{"join a namespace", denied},
 	} {
-		for whose, pid := range map[string]string{"command": other.pid, "launcher": strconv.Itoa(l.proc.Pid)} {
+		for whose, pid := range map[string]string{"command": other.pid, "launcher": strconv.Itoa(l.Pid())} {
 			cmd := abuse(t, c.name, pid)
 			cmd.User = &sandbox.User{UID: 70002, GID: 70002}
-			openParents(t, cmd.Dir)
-			if got := say(t, l, cmd); !strings.Contains(got, c.want) {
+			launchertest.OpenParents(t, cmd.Dir)
+			if got := launchertest.Say(t, l, cmd); !strings.Contains(got, c.want) {
 				t.Errorf("%s of the %s: got %q, want %q", c.name, whose, got, c.want)
 			}
 		}
 	}
 	other.end(t)
-}
-
-// A bomb that never stops forking goes as far as its slot's limit of processes, in a
-// sandbox, and nothing of it is left when it is stopped there. Should the limit fail,
-// which is tried out before, each of its processes has an end of its own. Its shell
-// forks once, before the bomb does: at the limit it could not, and would end.
-func TestForkBomb(t *testing.T) {
-	for _, version := range []int{1, 2} {
-		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			slot := newSlot(t, version)
-			if err := slot.Limit(cgroup.Limits{Pids: 100}); err != nil {
-				t.Fatal(err)
-			}
-			l := newSandbox(t, slot)
-			probe := shell(t, "for i in $(seq 110); do sleep 5 & done")
-			if run(t, l, probe); !strings.Contains(read(t, probe.Stderr), "ork") {
-				t.Fatalf("the number of processes is not limited: %s", read(t, probe.Stderr))
-			}
-			cmd := sandboxed(t, l, withScripts(t, shell(t, "trap '' TERM; sh endless 60 & exec sleep 60")))
-			cmd.Grace = 20 * time.Millisecond
-			ctx, cancel := context.WithCancel(t.Context())
-			go func() {
-				defer cancel()
-				for text := ""; ctx.Err() == nil && !strings.Contains(text, "ork"); time.Sleep(time.Millisecond) {
-					b, _ := os.ReadFile(cmd.Stderr) // it may not be there yet
-					text = string(b)
-				}
-				time.Sleep(200 * time.Millisecond) // at the limit
-			}()
-			r, err := l.Run(ctx, cmd)
-			if err != nil || r.Cause != Cancelled || r.Signal != "SIGKILL" {
-				t.Errorf("got %+v, %v", r, err)
-			}
-			assertNothingLeft(t)
-			if r := run(t, l, shell(t, "exit 4")); r.ExitCode != 4 {
-				t.Errorf("the next command: %+v", r)
-			}
-		})
-	}
-}
-
-// A thousand processes, each in a session of its own and deaf to SIGTERM, are ended
-// by a timeout, and the launcher is good for the next command. The bomb has an end of
-// its own, should nobody else end it: without a group or a sandbox a machine can be
-// too busy to end one that has none.
-func TestThousandProcesses(t *testing.T) {
-	for name, l := range map[string]*Launcher{"sandbox": newSandbox(t, nil), "v2": newLauncher(t, newSlot(t, 2))} {
-		t.Run(name, func(t *testing.T) {
-			cmd := withScripts(t, shell(t, "trap '' TERM; sh bomb 9; sleep 20; :"))
-			cmd.Timeout, cmd.Grace = 300*time.Millisecond, 20*time.Millisecond
-			if r := run(t, l, cmd); r.Cause != TimedOut || r.Signal != "SIGKILL" {
-				t.Errorf("got %+v", r)
-			}
-			assertNothingLeft(t)
-			if r := run(t, l, shell(t, "exit 4")); r.ExitCode != 4 {
-				t.Errorf("the next command: %+v", r)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-package runner
+package sandbox_test
 
 import (
 	"fmt"
@@ -12,21 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// say runs a script and returns what it prints.
-func say(t *testing.T, l *Launcher, c Command) string {
-	t.Helper()
-	r := run(t, l, c)
-	if r.Cause != Exited || r.ExitCode != 0 {
-		t.Fatalf("%+v: %s", r, read(t, c.Stderr))
-	}
-	return strings.TrimSuffix(read(t, c.Stdout), "\n")
-}
-
 func TestWhatACommandSeesInASandbox(t *testing.T) {
-	hidden, err := os.MkdirTemp("/usr/local", "runner-test-")
+	hidden, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +26,7 @@ func TestWhatACommandSeesInASandbox(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(hidden, "store"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l := newSandbox(t, nil, hidden, filepath.Join(hidden, "store"))
+	l := launchertest.Sandboxed(t, nil, hidden, filepath.Join(hidden, "store"))
 	cases := []struct{ name, script, want string }{
 		{"input root", "pwd; ls", "/forerunner\nstderr\nstdout"},
 		{"temporary folders", "ls /tmp; touch /tmp/left; ls /var/tmp", "left"},
@@ -52,7 +44,7 @@ func TestWhatACommandSeesInASandbox(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := say(t, l, shell(t, c.script)); got != c.want {
+			if got := launchertest.Say(t, l, launchertest.Shell(t, c.script)); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -67,7 +59,7 @@ func TestHiddenBelowTmp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(hidden, "blob"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	other, err := os.MkdirTemp("/usr/local", "runner-test-")
+	other, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +69,8 @@ func TestHiddenBelowTmp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, hide := range []string{hidden, link, "/tmp"} {
-		l := newSandbox(t, nil, hide)
-		if got := say(t, l, shell(t, "pwd; ls -A /tmp "+link+"/ 2>/dev/null; cat "+hide+"/blob "+hidden+"/blob 2>/dev/null || echo gone")); got != "/forerunner\n/tmp:\ngone" {
+		l := launchertest.Sandboxed(t, nil, hide)
+		if got := launchertest.Say(t, l, launchertest.Shell(t, "pwd; ls -A /tmp "+link+"/ 2>/dev/null; cat "+hide+"/blob "+hidden+"/blob 2>/dev/null || echo gone")); got != "/forerunner\n/tmp:\ngone" {
 			t.Errorf("hiding %s: a command sees %q", hide, got)
 		}
 	}
@@ -88,11 +80,11 @@ func TestSamePathInEverySandbox(t *testing.T) {
 	script := "pwd; echo $PWD; readlink /proc/self/cwd; cat input; ls -id /forerunner | grep -c forerunner"
 	var said []string
 	for range 2 {
-		l := newSandbox(t, nil)
-		cmd := shell(t, script)
-		tree(t, &cmd, map[string]string{"sub/dir/input": "same\n"}, 0o644)
+		l := launchertest.Sandboxed(t, nil)
+		cmd := launchertest.Shell(t, script)
+		launchertest.Tree(t, &cmd, map[string]string{"sub/dir/input": "same\n"}, 0o644)
 		cmd.Dir = filepath.Join(cmd.Root, "sub/dir")
-		said = append(said, say(t, l, cmd))
+		said = append(said, launchertest.Say(t, l, cmd))
 	}
 	if said[0] != said[1] || !strings.HasPrefix(said[0], "/forerunner/sub/dir\n/forerunner/sub/dir\n/forerunner/sub/dir\nsame\n") {
 		t.Errorf("one said %q, the other %q", said[0], said[1])
@@ -101,20 +93,20 @@ func TestSamePathInEverySandbox(t *testing.T) {
 
 // What a command in a sandbox writes is where the worker looks for it.
 func TestSandboxWritesToTheRootAndTempDir(t *testing.T) {
-	l := newSandbox(t, nil)
-	cmd := sandboxed(t, l, shell(t, "mkdir out && echo made >out/file && echo temp >/tmp/file"))
-	say(t, l, cmd)
-	if got := read(t, filepath.Join(cmd.Dir, "out/file")); got != "made\n" {
+	l := launchertest.Sandboxed(t, nil)
+	cmd := launchertest.Complete(t, l, launchertest.Shell(t, "mkdir out && echo made >out/file && echo temp >/tmp/file"))
+	launchertest.Say(t, l, cmd)
+	if got := launchertest.Read(t, filepath.Join(cmd.Dir, "out/file")); got != "made\n" {
 		t.Errorf("output %q", got)
 	}
-	if got := read(t, filepath.Join(cmd.TempDir, "file")); got != "temp\n" {
+	if got := launchertest.Read(t, filepath.Join(cmd.TempDir, "file")); got != "temp\n" {
 		t.Errorf("temporary file %q", got)
 	}
 }
 
 // Another worker's roots are not in the sandbox, or it could not unmount them.
 func TestNoRootsInASandbox(t *testing.T) {
-	dir, err := os.MkdirTemp("/usr/local", "runner-test-")
+	dir, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,16 +115,16 @@ func TestNoRootsInASandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
-	if got := say(t, newSandbox(t, nil), shell(t, "grep -c "+dir+" /proc/self/mountinfo || :")); got != "0" {
+	if got := launchertest.Say(t, launchertest.Sandboxed(t, nil), launchertest.Shell(t, "grep -c "+dir+" /proc/self/mountinfo || :")); got != "0" {
 		t.Errorf("mounted %s times", got)
 	}
 }
 
 // System V memory and message queues outlive processes, but not a sandbox.
 func TestNoMemoryIsLeftInASandbox(t *testing.T) {
-	l := newSandbox(t, nil)
+	l := launchertest.Sandboxed(t, nil)
 	for i := range 2 {
-		if got := say(t, l, shell(t, "ipcs -m -q -s | grep -c 0x; ipcmk -M 4096 -Q -S 1 >/dev/null; ipcs -m -q -s | grep -c 0x")); got != "0\n3" {
+		if got := launchertest.Say(t, l, launchertest.Shell(t, "ipcs -m -q -s | grep -c 0x; ipcmk -M 4096 -Q -S 1 >/dev/null; ipcs -m -q -s | grep -c 0x")); got != "0\n3" {
 			t.Errorf("run %d: found and then had %q", i, got)
 		}
 	}
@@ -148,87 +140,87 @@ func TestNetworkOfASandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newSandbox(t, nil)
+	l := launchertest.Sandboxed(t, nil)
 	for _, c := range []struct {
 		noNetwork  bool
 		port, want string
 	}{{false, port, "connected"}, {true, port, "connection refused"}, {true, "0", "connected"}} {
 		cmd := abuse(t, "connect", c.port)
 		cmd.NoNetwork = c.noNetwork
-		if got := say(t, l, cmd); !strings.Contains(got, c.want) {
+		if got := launchertest.Say(t, l, cmd); !strings.Contains(got, c.want) {
 			t.Errorf("without network %v, port %s: %q, want %q", c.noNetwork, c.port, got, c.want)
 		}
 	}
-	interfaces := shell(t, "ls /proc/self/net/dev_snmp6 2>/dev/null || tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '")
+	interfaces := launchertest.Shell(t, "ls /proc/self/net/dev_snmp6 2>/dev/null || tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '")
 	interfaces.NoNetwork = true
-	if got := say(t, l, interfaces); got != "lo" {
+	if got := launchertest.Say(t, l, interfaces); got != "lo" {
 		t.Errorf("interfaces %q", got)
 	}
-	cmd := shell(t, "true")
+	cmd := launchertest.Shell(t, "true")
 	cmd.NoNetwork = true
-	if r, err := newLauncher(t, nil).Run(t.Context(), cmd); err == nil {
+	if r, err := launchertest.Plain(t, nil).Run(t.Context(), cmd); err == nil {
 		t.Errorf("without a sandbox: %+v", r)
 	}
 }
 
 func TestUserOfACommand(t *testing.T) {
 	const nobody = 65534
-	eachKind(t, func(t *testing.T, l *Launcher) {
-		cmd := shell(t, "id -u; id -g; id -G; touch mine; grep CapEff /proc/self/status | cut -f2; cat secret 2>/dev/null || echo denied")
+	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
+		cmd := launchertest.Shell(t, "id -u; id -g; id -G; touch mine; grep CapEff /proc/self/status | cut -f2; cat secret 2>/dev/null || echo denied")
 		cmd.User = &sandbox.User{UID: nobody, GID: 12345, Groups: []uint32{7}}
 		secret := filepath.Join(cmd.Dir, "secret")
 		if err := os.WriteFile(secret, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		openParents(t, cmd.Dir)
-		if got := say(t, l, cmd); got != fmt.Sprintf("%d\n12345\n12345 7\n0000000000000000\ndenied", nobody) {
+		launchertest.OpenParents(t, cmd.Dir)
+		if got := launchertest.Say(t, l, cmd); got != fmt.Sprintf("%d\n12345\n12345 7\n0000000000000000\ndenied", nobody) {
 			t.Errorf("said %q", got)
 		}
-		if got := say(t, l, shell(t, "id -u")); got != "0" {
+		if got := launchertest.Say(t, l, launchertest.Shell(t, "id -u")); got != "0" {
 			t.Errorf("the next command is of user %s", got)
 		}
 	})
 }
 
 func TestNicenessOfACommand(t *testing.T) {
-	l := newLauncher(t, nil)
-	own, err := strconv.Atoi(say(t, l, shell(t, "nice")))
+	l := launchertest.Plain(t, nil)
+	own, err := strconv.Atoi(launchertest.Say(t, l, launchertest.Shell(t, "nice")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := shell(t, "nice")
+	cmd := launchertest.Shell(t, "nice")
 	cmd.Nice = 7
-	if got := say(t, l, cmd); got != strconv.Itoa(own+7) {
+	if got := launchertest.Say(t, l, cmd); got != strconv.Itoa(own+7) {
 		t.Errorf("niceness %s of %d and 7", got, own)
 	}
-	if got := say(t, l, shell(t, "nice")); got != strconv.Itoa(own) {
+	if got := launchertest.Say(t, l, launchertest.Shell(t, "nice")); got != strconv.Itoa(own) {
 		t.Errorf("niceness of the next command: %s, was %d", got, own)
 	}
 }
 
 // What a command of root can change about the launcher is not handed on to the next.
 func TestOOMScoreOfTheNextCommand(t *testing.T) {
-	eachKind(t, func(t *testing.T, l *Launcher) {
+	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
 		const show = "cat /proc/self/oom_score_adj"
-		before := say(t, l, shell(t, show))
-		if got := say(t, l, shell(t, "echo 1000 >/proc/$PPID/oom_score_adj")); got != "" {
+		before := launchertest.Say(t, l, launchertest.Shell(t, show))
+		if got := launchertest.Say(t, l, launchertest.Shell(t, "echo 1000 >/proc/$PPID/oom_score_adj")); got != "" {
 			t.Fatal(got)
 		}
-		if got := say(t, l, shell(t, show)); got != before {
+		if got := launchertest.Say(t, l, launchertest.Shell(t, show)); got != before {
 			t.Errorf("out-of-memory score %s, was %s", got, before)
 		}
 	})
 }
 
 func TestInvalidCommandsInASandbox(t *testing.T) {
-	l := newSandbox(t, nil)
-	for name, spoil := range map[string]func(*Command){
-		"no root":             func(c *Command) { c.Root = "" },
-		"no temporary folder": func(c *Command) { c.TempDir = "" },
-		"outside":             func(c *Command) { c.Dir += "x" },
-		"root is gone":        func(c *Command) { c.Root += "/gone"; c.Dir = c.Root },
+	l := launchertest.Sandboxed(t, nil)
+	for name, spoil := range map[string]func(*runner.Command){
+		"no root":             func(c *runner.Command) { c.Root = "" },
+		"no temporary folder": func(c *runner.Command) { c.TempDir = "" },
+		"outside":             func(c *runner.Command) { c.Dir += "x" },
+		"root is gone":        func(c *runner.Command) { c.Root += "/gone"; c.Dir = c.Root },
 	} {
-		cmd := sandboxed(t, l, shell(t, "exit 0"))
+		cmd := launchertest.Complete(t, l, launchertest.Shell(t, "exit 0"))
 		spoil(&cmd)
 		if r, err := l.Run(t.Context(), cmd); err == nil {
 			t.Errorf("%s: got %+v", name, r)
@@ -237,7 +229,7 @@ func TestInvalidCommandsInASandbox(t *testing.T) {
 }
 
 func TestFolderToHideMustBeThere(t *testing.T) {
-	l, err := StartLauncher(t.Context(), LauncherOptions{Sandbox: &sandbox.Options{Hide: []string{"/no/such/folder"}}})
+	l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Sandbox: &sandbox.Options{Hide: []string{"/no/such/folder"}}})
 	if err == nil {
 		t.Fatal(l.Close(t.Context()))
 	}

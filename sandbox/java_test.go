@@ -1,4 +1,4 @@
-package runner
+package sandbox_test
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
 // A Java program sizes its thread pools and its heap by its slot, with and without a
@@ -23,14 +25,14 @@ func TestJavaSeesItsSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slot := newSlot(t, 0)
+	slot := launchertest.Slot(t, 0)
 	if err := slot.Limit(cgroup.Limits{CPUs: machine.CPUs[:1], Memory: 256 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	for name, l := range map[string]*Launcher{"none": newLauncher(t, slot), "namespaces": newSandbox(t, slot)} {
-		cmd := command(t, java, "-XshowSettings:system", "-version")
-		run(t, l, cmd)
-		said := read(t, cmd.Stderr)
+	for name, l := range map[string]*runner.Launcher{"none": launchertest.Plain(t, slot), "namespaces": launchertest.Sandboxed(t, slot)} {
+		cmd := launchertest.Command(t, java, "-XshowSettings:system", "-version")
+		launchertest.Run(t, l, cmd)
+		said := launchertest.Read(t, cmd.Stderr)
 		for _, want := range []string{"Effective CPU Count: 1\n", "Memory Limit: 256.00M\n"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("sandbox %s: Java does not say %q:\n%s", name, want, said)

@@ -1,15 +1,21 @@
-package runner
+package sandbox_test
 
 import (
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
 // hoards each take one of what the kernel counts by users.
@@ -26,7 +32,7 @@ var hoards = map[string]func(i int) error{
 }
 
 func queueName(i int) *byte {
-	name, _ := unix.BytePtrFromString(fmt.Sprintf("runner-test-%d", i))
+	name, _ := unix.BytePtrFromString(fmt.Sprintf("sandbox-test-%d", i))
 	return name
 }
 
@@ -85,22 +91,22 @@ func fillSockets([]string) error {
 // While a command has taken all that it gets, root of the machine gets some, and so do other commands,
 // who count for root or for a user of their own.
 func TestHoards(t *testing.T) {
-	needUserNamespaces(t)
+	launchertest.NeedUserNamespaces(t)
 	const own = 1 << 20
 	for what, take := range hoards {
 		t.Run(what, func(t *testing.T) {
-			l := newSandbox(t, newSlot(t, 1))
+			l := launchertest.Sandboxed(t, launchertest.Slot(t, 1))
 			cmd := abuse(t, hoardName, what)
-			cmd.User, cmd.NoNetwork = ownIDs, true
-			openParents(t, cmd.Dir)
+			cmd.User, cmd.NoNetwork = launchertest.OwnIDs, true
+			launchertest.OpenParents(t, cmd.Dir)
 			type end struct {
-				result Result
+				result runner.Result
 				err    error
 			}
 			ended := make(chan end, 1)
-			sandboxed := sandboxed(t, l, cmd)
-			go func() { r, err := l.Run(t.Context(), sandboxed); ended <- end{r, err} }()
-			eventually(t, "the command has taken all", func() bool {
+			full := launchertest.Complete(t, l, cmd)
+			go func() { r, err := l.Run(t.Context(), full); ended <- end{r, err} }()
+			launchertest.Eventually(t, "the command has taken all", func() bool {
 				_, err := os.Stat(filepath.Join(cmd.Dir, "taken"))
 				return err == nil
 			})
@@ -112,8 +118,54 @@ func TestHoards(t *testing.T) {
 				t.Fatal(err)
 			}
 			if e := <-ended; e.err != nil || e.result.ExitCode != 0 {
-				t.Errorf("%+v: %s", e, read(t, cmd.Stdout))
+				t.Errorf("%+v: %s", e, launchertest.Read(t, cmd.Stdout))
 			}
 		})
 	}
+}
+
+// What sockets hold counts for the slot, though cgroup v1 does not count it by itself.
+func TestMemoryOfSockets(t *testing.T) {
+	slot := launchertest.Slot(t, 1)
+	const memory = 64 << 20
+	if err := slot.Limit(cgroup.Limits{Memory: memory}); err != nil {
+		t.Fatal(err)
+	}
+	l := launchertest.Sandboxed(t, slot)
+	before := socketPages(t)
+	cmd := abuse(t, "fill sockets")
+	cmd.User, cmd.NoNetwork = launchertest.OwnIDs, true
+	launchertest.OpenParents(t, cmd.Dir)
+	full := launchertest.Complete(t, l, cmd)
+	ended := make(chan error, 1)
+	go func() { _, err := l.Run(t.Context(), full); ended <- err }()
+	launchertest.Eventually(t, "the sockets are full", func() bool {
+		_, err := os.Stat(filepath.Join(cmd.Dir, "taken"))
+		return err == nil
+	})
+	if held := (socketPages(t) - before) * os.Getpagesize(); held > memory {
+		t.Errorf("sockets of a slot of %d MiB hold %d MiB", memory>>20, held>>20)
+	}
+	if err := os.WriteFile(filepath.Join(cmd.Dir, "enough"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// socketPages are those that the sockets of the machine hold.
+func socketPages(t *testing.T) (pages int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, mem, ok := strings.Cut(line, " mem "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(mem))
+			pages += n
+		}
+	}
+	return pages
 }

@@ -1,4 +1,4 @@
-package runner
+package sandbox_test
 
 import (
 	"context"
@@ -11,11 +11,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
 // rootlessVar makes this test binary a worker without rights, in the folder that it names, whose commands try all
 // attacks. It prints those that work.
-const rootlessVar = "RUNNER_TEST_ROOTLESS"
+const rootlessVar = "SANDBOX_TEST_ROOTLESS"
 
 func rootlessMain(dir string) {
 	if err := runAttacks(context.Background(), dir); err != nil {
@@ -26,14 +29,14 @@ func rootlessMain(dir string) {
 }
 
 func runAttacks(ctx context.Context, dir string) error {
-	l, err := StartLauncher(ctx, LauncherOptions{})
+	l, err := runner.StartLauncher(ctx, runner.LauncherOptions{})
 	if err != nil {
 		return err
 	}
 	for _, attack := range slices.Sorted(maps.Keys(attacks)) {
-		r, err := l.Run(ctx, Command{
+		r, err := l.Run(ctx, runner.Command{
 			Args: []string{filepath.Join(dir, "tool"), filepath.Join(dir, "worker.key")}, Dir: dir,
-			Env: []string{os.Getenv("MARK"), abuseVar + "=" + attack, attackVar + "=1", "PATH=" + DefaultPath},
+			Env: []string{os.Getenv("MARK"), abuseVar + "=" + attack, attackVar + "=1", "PATH=" + runner.DefaultPath},
 		})
 		if err != nil {
 			return err
@@ -58,7 +61,7 @@ func TestAttacksRootless(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("becomes another user, as root can")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "runner-test-")
+	dir, err := os.MkdirTemp("/var/tmp", "sandbox-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func TestAttacksRootless(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := exec.Command(filepath.Join(dir, "tool"))
-	c.Env = []string{rootlessVar + "=" + dir, "MARK=" + mark(), "GORACE=" + os.Getenv("GORACE")}
+	c.Env = []string{rootlessVar + "=" + dir, "MARK=" + launchertest.Mark(), "GORACE=" + os.Getenv("GORACE")}
 	c.Stderr = os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := c.Output()
