@@ -50,13 +50,13 @@ type isolation struct {
 	namespaces map[vfs.Owner]*os.File // of users
 	own        *ownIDs                // users are these; nil: they are not the worker's own
 	policies   *policy.Set
-	noNetwork  bool
+	commands   sandbox.Policy // unless they or a policy say otherwise
 }
 
 // checkIsolation reads what the flags name, and makes the folders that commands are
 // not to see.
 func (w *Worker) checkIsolation() (isolation, error) {
-	is := isolation{noNetwork: w.Network == networkOff}
+	is := isolation{commands: sandbox.Policy{NoNetwork: w.Network == networkOff}}
 	var err error
 	if w.Policies != "" {
 		if is.policies, err = policy.Load(w.Policies); err != nil {
@@ -71,7 +71,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 	if w.Sandbox == sandboxNone {
 		return is, nil
 	}
-	is.noNetwork = w.Network != networkOn
+	is.commands.NoNetwork = w.Network != networkOn
 	is.sandbox = &sandbox.Options{Show: w.Show}
 	if is.sandbox.Hide, err = w.hidden(); err != nil {
 		return is, err
@@ -97,6 +97,11 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 		is.users, err = policy.OwnUsers(is.own.first, 0, is.own.count), nil
 	}
 	return err
+}
+
+// defaults are what a worker does with commands that say nothing.
+func (is *isolation) defaults() policy.Defaults {
+	return policy.Defaults{Sandboxed: is.sandbox != nil, Sandbox: is.commands, Users: is.users, Policies: is.policies}
 }
 
 // close gives back what checkIsolation took.
@@ -227,7 +232,7 @@ func (s *Started) doWithoutSandbox() error {
 	case len(w.Show) > 0:
 		return errors.New("--show needs --sandbox=namespaces; without a sandbox commands see all that their user may")
 	}
-	s.isolation.noNetwork = false
+	s.isolation.commands.NoNetwork = false
 	if s.isolation.own != nil {
 		s.isolation.users = nil
 	}

@@ -333,12 +333,10 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,
 		Relaunch:  s.relaunch,
 		WorkDir:   work,
-		Sandboxed: s.isolation.sandbox != nil,
-		NoNetwork: s.isolation.noNetwork,
-		Users:     s.isolation.users, Policies: s.isolation.policies,
-		Logger:  w.Logger,
-		Metrics: registry,
-		Tracer:  tracer,
+		Isolation: s.isolation.defaults(),
+		Logger:    w.Logger,
+		Metrics:   registry,
+		Tracer:    tracer,
 	})
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ func (a *action) accept(ctx context.Context) error {
 		return fault.Errorf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
 	a.ahead.KnowTool(a.command.args[0])
-	a.how, err = a.w.opts.isolation().Plan(a.command.args, a.command.env, asked, a.p.index)
+	a.how, err = a.w.opts.Isolation.Plan(a.command.args, a.command.env, asked, a.p.index)
 	return err
 }
 

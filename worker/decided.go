@@ -73,6 +73,12 @@ func decisions() map[string]map[string]decision {
 			"MaxOutputBytes": out("Options.MaxOutputBytes"),
 			"Timeout":        out(ended), "Stalled": out(ended), "MaxStalled": out(ended), "Grace": out(ended), "Stuck": out(ended),
 		},
+		"policy.Defaults": {
+			"Sandboxed": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Isolation.Sandboxed)} }),
+			"Sandbox":   out("what it comes to for the action is in policy.Execution"),
+			"Users":     out("policy.Execution.Users"),
+			"Policies":  out("what they come to for the action is in policy.Execution"),
+		},
 		"sandbox.Policy": {
 			"User":      out("policy.Execution.Users has it; which one of a range is for an action to find, not to count on"),
 			"NoNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.Sandbox.NoNetwork)} }),
@@ -105,7 +111,7 @@ func decisions() map[string]map[string]decision {
 		"worker.Setting": {
 			"Program": inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
 			"Epoch":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
-			"Sandbox": out("Options.Sandboxed, Sandbox.Hide, Sandbox.Show"),
+			"Sandbox": out("policy.Defaults.Sandboxed, sandbox.Options"),
 		},
 		"worker.Options": optionDecisions(),
 	}
@@ -123,10 +129,7 @@ func optionDecisions() map[string]decision {
 		}),
 		"Reuse":          out(takesPart),
 		"Setting":        out("a type of its own"),
-		"Sandboxed":      inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Sandboxed)} }),
-		"NoNetwork":      out("sandbox.Policy.NoNetwork"),
-		"Users":          out("policy.Execution.Users"),
-		"Policies":       out("what they come to for the action is in policy.Execution"),
+		"Isolation":      out("a type of its own"),
 		"MaxStall":       out(ended),
 		"MaxOutputBytes": inKey(func(c *circumstances) []string { return numbers(c.options.MaxOutputBytes) }),
 		"Outputs":        out("a type of its own"),

@@ -22,7 +22,7 @@ import (
 func TestDecisions(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{
-		policy.Execution{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, outputs.Policy{}, Setting{}, Options{},
+		policy.Execution{}, policy.Defaults{}, runner.Command{}, sandbox.Policy{}, sandbox.Options{}, cgroup.Limits{}, outputs.Policy{}, Setting{}, Options{},
 	} {
 		types[fmt.Sprintf("%T", v)] = reflect.TypeOf(v)
 	}
@@ -81,13 +81,13 @@ func TestKeyOfARun(t *testing.T) {
 	}
 	key := func(change func(*Options), position int) []byte {
 		o := Options{
-			Sandboxed: true, Roots: usual, Launchers: []*runner.Launcher{one}, MaxOutputBytes: 1,
+			Isolation: policy.Defaults{Sandboxed: true}, Roots: usual, Launchers: []*runner.Launcher{one}, MaxOutputBytes: 1,
 			Setting: Setting{Program: "one", Sandbox: &sandbox.Options{Hide: []string{"/a", "/b"}}},
 		}
 		if change != nil {
 			change(&o)
 		}
-		how, err := o.isolation().Plan([]string{"a", "b"}, []string{"A=b"}, &repb.Platform{}, position)
+		how, err := o.Isolation.Plan([]string{"a", "b"}, []string{"A=b"}, &repb.Platform{}, position)
 		check(t, err)
 		return (&circumstances{how, &o}).key()
 	}
@@ -99,22 +99,22 @@ func TestKeyOfARun(t *testing.T) {
 	}{
 		"nothing":                 {nil, 0, true},
 		"another position":        {nil, 1, true},
-		"policy's environment":    {func(o *Options) { o.Policies = policies("environment: {FLAVOR: debug}") }, 0, false},
-		"policy's wrapper":        {func(o *Options) { o.Policies = policies("wrappers: [[/usr/bin/env]]") }, 0, false},
-		"policy's network":        {func(o *Options) { o.Policies = policies("network: \"off\"") }, 0, false},
-		"policy's user":           {func(o *Options) { o.Policies = policies("user: \"7:7\"") }, 0, false},
-		"policy's niceness":       {func(o *Options) { o.Policies = policies("nice: 5") }, 0, true},
-		"policy's name":           {func(o *Options) { o.Policies = policies("match: {}") }, 0, true},
-		"network":                 {func(o *Options) { o.NoNetwork = true }, 0, false},
-		"user":                    {func(o *Options) { o.Users = users("7:7") }, 0, false},
-		"sandbox":                 {func(o *Options) { o.Sandboxed, o.Setting.Sandbox = false, nil }, 0, false},
+		"policy's environment":    {func(o *Options) { o.Isolation.Policies = policies("environment: {FLAVOR: debug}") }, 0, false},
+		"policy's wrapper":        {func(o *Options) { o.Isolation.Policies = policies("wrappers: [[/usr/bin/env]]") }, 0, false},
+		"policy's network":        {func(o *Options) { o.Isolation.Policies = policies("network: \"off\"") }, 0, false},
+		"policy's user":           {func(o *Options) { o.Isolation.Policies = policies("user: \"7:7\"") }, 0, false},
+		"policy's niceness":       {func(o *Options) { o.Isolation.Policies = policies("nice: 5") }, 0, true},
+		"policy's name":           {func(o *Options) { o.Isolation.Policies = policies("match: {}") }, 0, true},
+		"network":                 {func(o *Options) { o.Isolation.Sandbox.NoNetwork = true }, 0, false},
+		"user":                    {func(o *Options) { o.Isolation.Users = users("7:7") }, 0, false},
+		"sandbox":                 {func(o *Options) { o.Isolation.Sandboxed, o.Setting.Sandbox = false, nil }, 0, false},
 		"what the sandbox hides":  {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a"}} }, 0, false},
 		"hidden in another order": {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/b", "/a"}} }, 0, true},
 		"what the sandbox shows": {func(o *Options) {
 			o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
 		}, 0, false},
-		"policy's system calls":     {func(o *Options) { o.Policies = policies("allow: [perf]") }, 0, false},
-		"root of a namespace":       {func(o *Options) { o.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
+		"policy's system calls":     {func(o *Options) { o.Isolation.Policies = policies("allow: [perf]") }, 0, false},
+		"root of a namespace":       {func(o *Options) { o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
 		"program":                   {func(o *Options) { o.Setting.Program = "two" }, 0, false},
 		"epoch":                     {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
 		"bound of stdout":           {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
@@ -144,7 +144,7 @@ func TestKeyOfARun(t *testing.T) {
 			t.Errorf("slots with limits %+v are the same", l)
 		}
 	}
-	ranged := func(o *Options) { o.Users = users("70000-70009") }
+	ranged := func(o *Options) { o.Isolation.Users = users("70000-70009") }
 	if !bytes.Equal(key(ranged, 0), key(ranged, 1)) {
 		t.Error("two users of a range are told apart")
 	}

@@ -148,7 +148,8 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Fetches: fetches, Storage: casclient.New(storageConn, casclient.Options{RetryFor: time.Second}),
 		Roots: roots, Launchers: launchers, Profiles: f.profiles,
-		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log, Sandboxed: few.sandbox != nil, Users: users,
+		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
+		Isolation: policy.Defaults{Sandboxed: few.sandbox != nil, Users: users},
 	}
 	if few.change != nil {
 		few.change(&options)

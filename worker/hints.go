@@ -35,7 +35,7 @@ func (a *action) endRace() {
 }
 
 // lookBack returns the response of a former run if that was run in the same way and saw nothing
-// of its inputs that is different now, else nil. It comes after Options.isolation.
+// of its inputs that is different now, else nil. It comes after a.how is known.
 func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	records := a.w.opts.Reuse
 	if records == nil || a.message.GetDoNotCache() {

@@ -59,7 +59,7 @@ func TestOutputsThatOthersHaveOpen(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/held %v", name, held), func(t *testing.T) {
 				apart := c.noNetwork
 				f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: c.sandbox, change: func(o *Options) {
-					o.NoNetwork = c.noNetwork
+					o.Isolation.Sandbox.NoNetwork = c.noNetwork
 					apart = apart || o.Launchers[0].NotApart() == nil
 				}})
 				if apart && c.sandbox == nil {
@@ -142,7 +142,7 @@ func TestActionOfAUser(t *testing.T) {
 	check(t, err)
 	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
 		t.Run(string(method), func(t *testing.T) {
-			f := newSandboxedFarm(t, method, func(o *Options) { o.Users = user })
+			f := newSandboxedFarm(t, method, func(o *Options) { o.Isolation.Users = user })
 			r := f.run(t, spec{
 				inputs: tree{"dir/in": "input", "gone": "gone"}, dir: "dir",
 				shell: "id -u; id -g; rm ../gone in; echo new >in; echo made >sub/out; mkdir other; touch /tmp/x; cat /etc/shadow 2>/dev/null",
@@ -172,7 +172,7 @@ policies:
     user: 12345:12346
 `))
 	check(t, err)
-	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Policies = policies })
+	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Isolation.Policies = policies })
 	script := "echo $WRAPPED $ADDED $PATH $(nice) $(id -u) $(tail -n +3 /proc/net/dev | wc -l); echo made >out"
 	before := f.run(t, spec{shell: "nice"}).GetResult().GetStdoutRaw()
 	r := f.run(t, spec{shell: script, paths: []string{"out"}, platform: map[string]string{"color": "red; $x", "network": "on"}})

@@ -133,7 +133,7 @@ func TestOlderOutputFields(t *testing.T) {
 // TestOverlappingOutputs has outputs that are part of others, as REv2 allows, and outputs that
 // are named twice. What could be moved into the store for one of them is there for the other.
 func TestOverlappingOutputs(t *testing.T) {
-	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Sandboxed, o.NoNetwork = true, true })
+	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Isolation.Sandboxed, o.Isolation.Sandbox.NoNetwork = true, true })
 	inner := &repb.Directory{Files: []*repb.FileNode{fileNode("f", "deep\n")}}
 	outer := &repb.Directory{
 		Files:       []*repb.FileNode{fileNode("g", "top\n")},

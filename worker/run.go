@@ -190,7 +190,7 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 // sandbox nothing tells when it ends.
 func (r *run) part(left *runner.Launcher) {
 	gone := left.Gone()
-	if !r.w.opts.Sandboxed {
+	if !r.w.opts.Isolation.Sandboxed {
 		gone = nil
 	}
 	if u := r.a.how.Sandbox.User; u != nil && !r.a.how.Users.Part(r.a.p.index, gone) {

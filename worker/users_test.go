@@ -27,10 +27,10 @@ func TestUsersMustSuffice(t *testing.T) {
 	check(t, err)
 	policies, err := policy.Parse([]byte("policies: [{name: few, user: 100-104}]"))
 	check(t, err)
-	for _, o := range []Options{{Users: users}, {Policies: policies}} {
+	for _, o := range []Options{{Isolation: policy.Defaults{Users: users}}, {Isolation: policy.Defaults{Policies: policies}}} {
 		for report, fault := range map[int]bool{2: false, 3: true} {
 			o.Launchers, o.FetchWidth, o.ReportWidth = make([]*runner.Launcher, 2), 1, report
-			if err := o.checkUsers(); (err != nil) != fault {
+			if err := o.checkIsolation(); (err != nil) != fault {
 				t.Errorf("%d positions: %v", 3+report, err)
 			}
 		}
@@ -50,7 +50,7 @@ func TestUsersOfARange(t *testing.T) {
 			t.Cleanup(func() { check(t, os.RemoveAll(shared)) })
 			check(t, os.Chmod(shared, 0o777))
 			f := newFarmWith(t, o, nil, farmOptions{slots: 2, change: func(o *Options) {
-				o.Users, err = policy.LookUpUsers("70000-70001")
+				o.Isolation.Users, err = policy.LookUpUsers("70000-70001")
 				check(t, err)
 				openParents(t, filepath.Dir(o.WorkDir))
 			}})
@@ -86,7 +86,7 @@ func TestUsersOfARangeInASandbox(t *testing.T) {
 		change: func(o *Options) {
 			var err error
 			o.FetchWidth = 1
-			o.Users, err = policy.LookUpUsers("70000-70002")
+			o.Isolation.Users, err = policy.LookUpUsers("70000-70002")
 			check(t, err)
 		},
 	})
@@ -123,7 +123,7 @@ func TestUserOfAnUnkillable(t *testing.T) {
 	freeze, thaw := frozen(t)
 	sandbox := &sandbox.Options{}
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: sandbox, own: true, change: func(o *Options) {
-		o.Users = policy.OwnUsers(1900000000, 1<<16, 2)
+		o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 2)
 		held := o.Launchers[0]
 		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
 			closing, cancel := context.WithTimeout(ctx, time.Second)

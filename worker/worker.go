@@ -95,15 +95,9 @@ type Options struct {
 	// Setting says under what else runs are remembered. It is required with Reuse.
 	Setting Setting
 
-	// Sandboxed tells that the Launchers have a sandbox.Options.
-	Sandboxed bool
-	// NoNetwork is for actions whose platform and policy say nothing about it. It
-	// needs Sandboxed.
-	NoNetwork bool
-	// Users are whom commands run as unless a policy says otherwise; Roots are best
-	// made for Users.Owner. Nil is the user of this process.
-	Users    *policy.Users
-	Policies *policy.Set // nil: none
+	// Isolation says how commands are run; it tells that the Launchers have a sandbox. Roots are best made for
+	// Isolation.Users.Owner.
+	Isolation policy.Defaults
 	// MaxStall bounds the time for which the clock of an action's timeout stands
 	// still because the command waits for storage; 0 means an hour.
 	MaxStall time.Duration
@@ -134,13 +128,11 @@ func (o *Options) validate() error {
 		return errors.New("worker needs a work folder")
 	case o.FetchWidth < 0 || o.ReportWidth < 0:
 		return fmt.Errorf("worker has a negative width: fetch %d, report %d", o.FetchWidth, o.ReportWidth)
-	case o.NoNetwork && !o.Sandboxed:
-		return errors.New("the network can only be taken from commands in a sandbox")
 	}
 	if err := instance.Check(o.InstancePrefix); err != nil {
 		return fmt.Errorf("instance prefix: %w", err)
 	}
-	if err := errors.Join(o.checkReuse(), o.checkUsers(), o.Outputs.Validate(o.Store.Stats().MaxBytes)); err != nil {
+	if err := errors.Join(o.checkReuse(), o.checkIsolation(), o.Outputs.Validate(o.Store.Stats().MaxBytes)); err != nil {
 		return err
 	}
 	if o.SizeClass == 0 {
@@ -178,15 +170,9 @@ func (o *Options) checkReuse() error {
 	return nil
 }
 
-// checkUsers refuses to give several actions at a time one user of a range.
-func (o *Options) checkUsers() error {
-	positions := o.FetchWidth + len(o.Launchers) + o.ReportWidth
-	return o.isolation().Suffice(positions)
-}
-
-// isolation is what decides how actions are kept apart, where neither they nor a policy do.
-func (o *Options) isolation() *policy.Defaults {
-	return &policy.Defaults{Sandboxed: o.Sandboxed, NoNetwork: o.NoNetwork, Users: o.Users, Policies: o.Policies}
+// checkIsolation refuses, among others, to give several actions at a time one user of a range.
+func (o *Options) checkIsolation() error {
+	return o.Isolation.Check(o.FetchWidth + len(o.Launchers) + o.ReportWidth)
 }
 
 // A Worker runs actions. Make one with New and call Run once.

@@ -37,20 +37,23 @@ type Execution struct {
 type Defaults struct {
 	// Sandboxed tells that commands run in a sandbox, without which the network cannot be taken from them.
 	Sandboxed bool
-	NoNetwork bool   // for actions that say nothing
-	Users     *Users // whom commands run as; nil: the user of this process
-	Policies  *Set   // nil: none
+	// Sandbox is what commands may do of which neither they nor a policy say anything. Its User is one of Users.
+	Sandbox  sandbox.Policy
+	Users    *Users // whom commands run as; nil: the user of this process
+	Policies *Set   // nil: none
 }
 
-// Suffice returns an error if there are fewer users than positions, also of a policy.
-func (d *Defaults) Suffice(positions int) error {
+// Check returns an error if d asks for what is not there for so many positions.
+func (d *Defaults) Check(positions int) error {
+	if d.Sandbox.NoNetwork && !d.Sandboxed {
+		return errors.New("the network can only be taken from commands in a sandbox")
+	}
 	return errors.Join(d.Users.Suffice(positions), d.Policies.Suffice(positions))
 }
 
 // Plan decides how a command is run for an action of a position. Its errors are for the client.
 func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position int) (*Execution, error) {
-	e := &Execution{Args: args, Env: env, Unasked: d.NoNetwork, Users: d.Users}
-	e.Sandbox.NoNetwork = d.NoNetwork
+	e := &Execution{Args: args, Env: env, Sandbox: d.Sandbox, Unasked: d.Sandbox.NoNetwork, Users: d.Users}
 	asked := properties(platform)
 	off, said, err := asksNoNetwork(asked)
 	if err != nil {
@@ -70,21 +73,6 @@ func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position in
 			"action is to have no network, which a worker without a sandbox cannot take from it")
 	}
 	return e, nil
-}
-
-// apply has p decide what it says something about.
-func (p *policy) apply(e *Execution, asked map[string]string) (err error) {
-	if e.Args, err = p.wrap(e.Args, asked); err != nil {
-		return err
-	}
-	e.Env, e.Nice, e.Sandbox.Allow = p.addEnvironment(e.Env), p.nice, p.allow
-	if p.network != nil {
-		e.Sandbox.NoNetwork, e.Unasked = !*p.network, false
-	}
-	if p.users != nil {
-		e.Users = p.users
-	}
-	return nil
 }
 
 // NoNetworkHint is what clients are told of a command that failed without a network that nobody took

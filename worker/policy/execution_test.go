@@ -8,6 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
@@ -27,13 +28,13 @@ policies:
 		fault     string
 	}{
 		{"", Defaults{}, false, "cmd", "A=1", ""},
-		{"", Defaults{Sandboxed: true, NoNetwork: true}, true, "cmd", "A=1", ""},
-		{"network=on", Defaults{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
+		{"", Defaults{Sandboxed: true, Sandbox: sandbox.Policy{NoNetwork: true}}, true, "cmd", "A=1", ""},
+		{"network=on", Defaults{Sandboxed: true, Sandbox: sandbox.Policy{NoNetwork: true}}, false, "cmd", "A=1", ""},
 		{"network=off", Defaults{Sandboxed: true}, true, "cmd", "A=1", ""},
 		{"dockerNetwork=off", Defaults{Sandboxed: true}, true, "cmd", "A=1", ""},
-		{"dockerNetwork=standard", Defaults{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
+		{"dockerNetwork=standard", Defaults{Sandboxed: true, Sandbox: sandbox.Policy{NoNetwork: true}}, false, "cmd", "A=1", ""},
 		{"block-network=true", Defaults{Sandboxed: true}, true, "cmd", "A=1", ""},
-		{"block-network=false", Defaults{Sandboxed: true, NoNetwork: true}, false, "cmd", "A=1", ""},
+		{"block-network=false", Defaults{Sandboxed: true, Sandbox: sandbox.Policy{NoNetwork: true}}, false, "cmd", "A=1", ""},
 		{"network=on,dockerNetwork=off", Defaults{Sandboxed: true}, false, "cmd", "A=1", ""},
 		{"network=maybe", Defaults{Sandboxed: true}, false, "", "", `property network is "maybe"`},
 		{"block-network=maybe", Defaults{Sandboxed: true}, false, "", "", `property block-network is "maybe"`},

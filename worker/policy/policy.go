@@ -238,6 +238,21 @@ func (p *Set) choose(properties map[string]string) *policy {
 	return &p.list[i]
 }
 
+// apply has p decide what it says something about.
+func (p *policy) apply(e *Execution, asked map[string]string) (err error) {
+	if e.Args, err = p.wrap(e.Args, asked); err != nil {
+		return err
+	}
+	e.Env, e.Nice, e.Sandbox.Allow = p.addEnvironment(e.Env), p.nice, p.allow
+	if p.network != nil {
+		e.Sandbox.NoNetwork, e.Unasked = !*p.network, false
+	}
+	if p.users != nil {
+		e.Users = p.users
+	}
+	return nil
+}
+
 // wrap returns args behind the wrappers, the first one outermost.
 func (p *policy) wrap(args []string, properties map[string]string) ([]string, error) {
 	var all []string
