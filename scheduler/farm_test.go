@@ -143,6 +143,13 @@ func inFarm(t *testing.T, o ServerOptions, test func(t *testing.T, f *farm)) {
 	})
 }
 
+// client returns the farm as a client sees it that has a connection of its own, until hangup breaks that.
+func (f *farm) client() (client *farm, hangup func()) {
+	own := *f
+	own.conn = f.dial()
+	return &own, func() { _ = own.conn.Close() }
+}
+
 // execute starts an action and returns its stream.
 func (f *farm) execute(ctx context.Context, req *repb.ExecuteRequest) *stream {
 	f.t.Helper()

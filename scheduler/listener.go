@@ -17,6 +17,8 @@ type connection struct {
 	net.Addr
 	id   uint64
 	host string
+	// ended: it is closed, by whichever side. gRPC closes it before it ends its calls.
+	ended atomic.Bool
 }
 
 // connectionOf returns what a call came over; nil if its listener is not watched.
@@ -71,6 +73,7 @@ func (w *watched) RemoteAddr() net.Addr { return w.connection }
 
 // Close implements net.Conn.
 func (w *watched) Close() error {
+	w.connection.ended.Store(true)
 	err := w.Conn.Close()
 	w.closed()
 	return err

@@ -105,6 +105,18 @@ func (l *liveOutputs) open(worker string, w *live.Watch) (*reader, error) {
 	return r, nil
 }
 
+// wake has a worker call Synchronize now, if it has a call of Serve and room in it.
+func (l *liveOutputs) wake(worker string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, ok := l.workers[worker]; ok {
+		select {
+		case p.asks <- &live.Watch{Worker: p.index, Call: true}:
+		default:
+		}
+	}
+}
+
 // close ends a reader; the worker learns it from its next Push. Nil: nothing to do.
 func (l *liveOutputs) close(r *reader) {
 	if r == nil {

@@ -16,6 +16,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
+// deadlineSlack is how long before a call's time is over its end counts as that: both sides look at their clocks.
+const deadlineSlack = time.Second
+
 // operations are those of clients, with the streams that follow them. Errors of its methods are gRPC statuses.
 type operations struct {
 	*engine
@@ -102,10 +105,13 @@ func (o *operations) watch(ctx context.Context, name string) (st core.Status, bo
 // follow sends the states of an operation until it is done. The caller has
 // submitted or attached to it, which follow undoes.
 func (o *operations) follow(stream operationStream, name string, box *mailbox) error {
-	defer o.step(func(now time.Time) core.Out {
-		o.streams.remove(name, box)
-		return o.feedLocked(now, core.Detach{Name: name})
-	})
+	defer func() {
+		cancelled := isCancelled(stream.Context())
+		o.step(func(now time.Time) core.Out {
+			o.streams.remove(name, box)
+			return o.feedLocked(now, core.Detach{Name: name, Now: cancelled})
+		})
+	}()
 	for {
 		select {
 		case <-box.full:
@@ -130,6 +136,16 @@ func (o *operations) follow(stream operationStream, name string, box *mailbox) e
 			return err
 		}
 	}
+}
+
+// isCancelled reports whether a client has cancelled its call, while its connection lives: it does not want to come back.
+// A call whose time is over, or whose connection broke, it may well make again.
+func isCancelled(ctx context.Context) bool {
+	if c := connectionOf(ctx); ctx.Err() == nil || c == nil || c.ended.Load() {
+		return false
+	}
+	deadline, limited := ctx.Deadline()
+	return !limited || time.Until(deadline) > deadlineSlack
 }
 
 // withPage returns st, with the link to its page in the message of a failure.

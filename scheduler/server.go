@@ -153,6 +153,9 @@ func (s *Server) join(m *metrics, c core.Config) {
 		sizesAdmin: sizesAdmin{s.requests, s.learning}, storesAdmin: storesAdmin{o.OwnStore, s.live},
 	}
 	e.concluded = func(out core.Out) {
+		for _, worker := range out.Wakes {
+			s.live.wake(worker)
+		}
 		s.learning.learn(out.Ended)
 		s.endings.conclude(out)
 	}

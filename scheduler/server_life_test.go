@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
@@ -26,8 +27,8 @@ import (
 func TestClientComesBack(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		d := f.storage.action("long")
-		ctx, hangup := context.WithCancel(t.Context())
-		s := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: d})
+		client, hangup := f.client()
+		s := client.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
 		name := s.at(repb.ExecutionStage_QUEUED).GetName()
 		w := f.worker("w")
 		w.idle()
@@ -52,8 +53,8 @@ func TestClientComesBack(t *testing.T) {
 func TestClientStaysAway(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		d := f.storage.action("long")
-		ctx, hangup := context.WithCancel(t.Context())
-		s := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: d})
+		client, hangup := f.client()
+		s := client.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
 		name := s.at(repb.ExecutionStage_QUEUED).GetName()
 		w := f.worker("w")
 		w.idle()
@@ -67,6 +68,41 @@ func TestClientStaysAway(t *testing.T) {
 			t.Errorf("nobody waits, and the worker is told %v", resp)
 		}
 		f.wait(t.Context(), name).fails(codes.NotFound, name)
+	})
+}
+
+// TestCancelledCall has a client cancel its call: what it has queued is gone at once, and the worker of what runs is called
+// to be told. A call whose time is over is one that may be made again.
+func TestCancelledCall(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		ctx, cancel := context.WithCancel(t.Context())
+		serving, err := live.NewOutputsClient(f.conn).Serve(t.Context(), &live.ServeRequest{
+			Workers: []*live.Identity{{WorkerId: map[string]string{"host": "other"}}, {WorkerId: map[string]string{"host": "w"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited, end := context.WithTimeout(t.Context(), 10*time.Second)
+		defer end()
+		d := f.storage.action("runs")
+		runs := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: d}).at(repb.ExecutionStage_QUEUED).GetName()
+		w := f.worker("w")
+		w.idle()
+		w.running(d)
+		queued := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED).GetName()
+		late := f.execute(limited, &repb.ExecuteRequest{ActionDigest: f.storage.action("late")}).at(repb.ExecutionStage_QUEUED).GetName()
+		cancel()
+		asked, err := serving.Recv()
+		if err != nil || !asked.GetCall() || asked.GetWorker() != 1 {
+			t.Fatalf("the worker is asked for %v, %v", asked, err)
+		}
+		if resp := w.running(d); resp.GetDesiredState().GetIdle() == nil {
+			t.Errorf("nobody waits, and the worker is told %v", resp)
+		}
+		f.wait(t.Context(), runs).fails(codes.NotFound, runs)
+		f.wait(t.Context(), queued).fails(codes.NotFound, queued)
+		time.Sleep(10 * time.Second)
+		f.wait(t.Context(), late).at(repb.ExecutionStage_QUEUED)
 	})
 }
 

@@ -55,6 +55,8 @@ type position struct {
 	next *pipeline.Place
 	// work is the folder of the action to come; nil: it makes one.
 	work *workFolder
+	// called has a token when the scheduler wants to be called now.
+	called chan struct{}
 	// near are the neighbours that the scheduler named with its last answer.
 	near []string
 	// grant is what came with it, to write the result of the action that is in it.
@@ -284,7 +286,7 @@ func (p *position) synchronize(
 	return p.call(call, report)
 }
 
-// wait returns when there is something to tell the scheduler, of a stage not at once;
+// wait returns when there is something to tell the scheduler, of a stage not at once; when that wants to be called;
 // when a position without an action has got a place for one, or room; or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
@@ -324,6 +326,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 			continue
 		case <-done:
 		case <-roomy:
+		case <-p.called:
 		case <-drain:
 		}
 		return

@@ -233,8 +233,18 @@ func New(o Options) (*Worker, error) {
 func (w *Worker) Run(ctx, abort context.Context) error {
 	var wg, watched sync.WaitGroup
 	var ids []map[string]string
-	for i := range w.pipeline.Size() {
-		p := &position{w: w, id: w.positionID(i), index: i, log: w.log.With(zap.Int("position", i))}
+	called := make([]chan struct{}, w.pipeline.Size())
+	w.live.OnCall(func(position int) {
+		if position < len(called) {
+			select {
+			case called[position] <- struct{}{}:
+			default: // it is about to call
+			}
+		}
+	})
+	for i := range called {
+		called[i] = make(chan struct{}, 1)
+		p := &position{w: w, id: w.positionID(i), index: i, called: called[i], log: w.log.With(zap.Int("position", i))}
 		ids = append(ids, p.id)
 		wg.Go(func() { p.run(ctx, abort) })
 	}

@@ -138,7 +138,9 @@ type Watch struct {
 	// Standard error; else standard output.
 	Stderr bool `protobuf:"varint,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	// How many bytes of it the reader has already.
-	Offset        int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Nothing is to be read: the worker is to call Synchronize now, by which it learns what to stop. Only worker is set.
+	Call          bool `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,6 +208,13 @@ func (x *Watch) GetOffset() int64 {
 		return x.Offset
 	}
 	return 0
+}
+
+func (x *Watch) GetCall() bool {
+	if x != nil {
+		return x.Call
+	}
+	return false
 }
 
 type Chunk struct {
@@ -698,13 +707,14 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x03(\v2'.forerunner.live.Identity.WorkerIdEntryR\bworkerId\x1a;\n" +
 	"\rWorkerIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8b\x01\n" +
 	"\x05Watch\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12\x16\n" +
 	"\x06stderr\x18\x04 \x01(\bR\x06stderr\x12\x16\n" +
-	"\x06offset\x18\x05 \x01(\x03R\x06offset\"W\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04call\x18\x06 \x01(\bR\x04call\"W\n" +
 	"\x05Chunk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x10\n" +

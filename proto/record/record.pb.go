@@ -46,6 +46,7 @@ type Event struct {
 	//	*Event_End
 	//	*Event_Held
 	//	*Event_Order
+	//	*Event_Leave
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -203,6 +204,15 @@ func (x *Event) GetOrder() *Order {
 	return nil
 }
 
+func (x *Event) GetLeave() string {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Leave); ok {
+			return x.Leave
+		}
+	}
+	return ""
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -257,6 +267,11 @@ type Event_Order struct {
 	Order *Order `protobuf:"bytes,18,opt,name=order,proto3,oneof"`
 }
 
+type Event_Leave struct {
+	// As detach, with which the operation ends at once.
+	Leave string `protobuf:"bytes,19,opt,name=leave,proto3,oneof"`
+}
+
 func (*Event_Start) isEvent_Kind() {}
 
 func (*Event_Submit) isEvent_Kind() {}
@@ -280,6 +295,8 @@ func (*Event_End) isEvent_Kind() {}
 func (*Event_Held) isEvent_Kind() {}
 
 func (*Event_Order) isEvent_Kind() {}
+
+func (*Event_Leave) isEvent_Kind() {}
 
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1090,7 +1107,7 @@ var File_proto_record_record_proto protoreflect.FileDescriptor
 
 const file_proto_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x04\n" +
+	"\x19proto/record/record.proto\x12\x11forerunner.record\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x04\n" +
 	"\x05Event\x12\x19\n" +
 	"\bdelta_ns\x18\x01 \x01(\x12R\adeltaNs\x120\n" +
 	"\x05start\x18\x02 \x01(\v2\x18.forerunner.record.StartH\x00R\x05start\x123\n" +
@@ -1107,7 +1124,8 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"disconnect\x12*\n" +
 	"\x03end\x18\x0e \x01(\v2\x16.forerunner.record.EndH\x00R\x03end\x12-\n" +
 	"\x04held\x18\x11 \x01(\v2\x17.forerunner.record.HeldH\x00R\x04held\x120\n" +
-	"\x05order\x18\x12 \x01(\v2\x18.forerunner.record.OrderH\x00R\x05orderB\x06\n" +
+	"\x05order\x18\x12 \x01(\v2\x18.forerunner.record.OrderH\x00R\x05order\x12\x16\n" +
+	"\x05leave\x18\x13 \x01(\tH\x00R\x05leaveB\x06\n" +
 	"\x04kindJ\x04\b\v\x10\fJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11\"K\n" +
 	"\x05Start\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
@@ -1283,6 +1301,7 @@ func file_proto_record_record_proto_init() {
 		(*Event_End)(nil),
 		(*Event_Held)(nil),
 		(*Event_Order)(nil),
+		(*Event_Leave)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

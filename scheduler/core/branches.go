@@ -56,7 +56,7 @@ func (s *View) eachQueue(do func(*queue, QueueView)) {
 	executing, draining, idling := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
 	for _, w := range s.workers.byKey {
 		switch {
-		case w.task != nil:
+		case w.busy() != action{}:
 			executing[w.queue]++
 		case w.takes != serving:
 			draining[w.queue]++

@@ -9,9 +9,19 @@ import (
 type calls struct {
 	*clock
 	cfg *Config
-	// replies are those of the present event.
+	// replies and wakes are those of the present event.
 	replies *[]Reply
+	wakes   *[]string
 }
+
+// stop has a worker stop an action as soon as it calls, which it should do now.
+func (c *calls) stop(w *worker, a action) {
+	w.stopping = a
+	c.wake(w)
+}
+
+// wake has a busy worker call now.
+func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.key) }
 
 // run answers a worker's call with the task it is to run.
 func (c *calls) run(w *worker) {

@@ -70,6 +70,18 @@ func (s *checker) checkTasks() string {
 		if orphan != t.operations.empty() {
 			return fmt.Sprintf("task %s: orphan %t, operations %v", t.action, orphan, t.operations)
 		}
+		wanting := 0
+		for o := range t.operations.all() {
+			if o.wanted {
+				wanting++
+			}
+			if o.wanted != (o.waiters > 0) && !o.restored {
+				return fmt.Sprintf("operation %s is wanted: %t, by %d", o.spec.Name, o.wanted, o.waiters)
+			}
+		}
+		if wanting != int(t.wanting) {
+			return fmt.Sprintf("task %s counts %d wanted operations, has %d", t.action, t.wanting, wanting)
+		}
 		_, none := t.at.(unmatched)
 		if none != (t.pool == nil) || q != nil && q.pool != t.pool || w != nil && w.pool != t.pool || t.at == nil {
 			return fmt.Sprintf("task %s is in the tree of another pool", t.action)
@@ -168,12 +180,15 @@ func (s *checker) checkWorkers() string {
 			if n != [3]int{q.workers, q.serving, q.resting} || q.workers == 0 && !q.declared {
 				return fmt.Sprintf("queue %v/%d counts %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, n)
 			}
-			tasks, root := q.tasks(), fair.View{}
+			tasks, root := slices.DeleteFunc(q.tasks(), func(t *task) bool { return !t.wanted() }), fair.View{}
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
 			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.now) != nil {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+			}
+			if n := len(q.tasks()) - len(tasks); n != len(q.parked) {
+				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked", p.key(), q.class, n, len(q.parked))
 			}
 			sum := load{typical: q.load.typical}
 			for _, t := range tasks {
@@ -295,7 +310,7 @@ func (s *checker) checkLines(marked map[*line]int) string {
 			}
 			waiting := map[string]int{}
 			for _, t := range q.tasks() {
-				if p.cohort == nil {
+				if p.cohort == nil || !t.wanted() {
 					continue
 				}
 				waiting[t.share.instance]++

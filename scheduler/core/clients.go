@@ -68,21 +68,24 @@ func (s *State) join(t *task, o *operation) {
 		t.spec, t.queued = o.spec, o.queued
 		s.timers.stop(&t.timer)
 	}
-	o.task = t
-	t.operations.add(o)
+	parked := !t.wanted()
+	t.add(o)
 	if orphan {
 		t.pool.cohort.charge(t)
 	}
 	t.share.urge(o.spec.Priority)
 	t.attach(o)
 	s.operations.changed(o)
+	if parked && t.queue() != nil {
+		s.dispatch.rematch([]*task{t})
+	}
 }
 
 // start queues a new task for an operation.
 func (s *State) start(t *task, o *operation) {
 	t.timer.owner, t.item.Owner = t, t
-	t.operations.add(o)
-	o.task, t.private = t, o.spec.Private
+	t.add(o)
+	t.private = o.spec.Private
 	s.inFlight.add(t)
 	s.operations.changed(o)
 	s.dispatch.enqueue(t)
@@ -96,17 +99,58 @@ func (e Attach) apply(s *State) error {
 	o.waiters++
 	if !o.done() {
 		s.timers.stop(&o.timer)
+		s.want(o)
 	}
 	return nil
 }
 
-func (e Detach) apply(s *State) error {
-	if o, ok := s.operations.byName[e.Name]; ok && o.waiters > 0 {
-		o.waiters--
-		if o.waiters == 0 && !o.done() {
-			s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
-		}
+// want notes that somebody waits for an operation, which has its turns again.
+func (s *State) want(o *operation) {
+	t := o.task
+	if o.wanted {
+		return
 	}
+	o.wanted = true
+	if t.pool != nil {
+		t.pool.tree.Unpark(&o.entry)
+	}
+	if t.wanting++; t.wanting == 1 && t.queue() != nil {
+		s.dispatch.rematch([]*task{t})
+	}
+}
+
+// unwant notes that nobody waits for an operation any more. A task with none that is wanted is parked if it waits and, if it
+// runs, the first to be stopped when others wait.
+func (s *State) unwant(o *operation) {
+	t := o.task
+	o.wanted = false
+	if t.pool != nil {
+		t.pool.tree.Park(&o.entry)
+	}
+	if t.wanting--; t.wanting > 0 {
+		return
+	}
+	if t.queue() != nil {
+		s.dispatch.rematch([]*task{t})
+	} else if w := t.worker(); w != nil {
+		s.dispatch.unwanted(w)
+	}
+}
+
+func (e Detach) apply(s *State) error {
+	o, ok := s.operations.byName[e.Name]
+	if !ok || o.waiters == 0 {
+		return nil
+	}
+	if o.waiters--; o.waiters > 0 || o.done() {
+		return nil
+	}
+	if e.Now {
+		s.abandon(o)
+		return nil
+	}
+	s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
+	s.unwant(o)
 	return nil
 }
 
@@ -139,9 +183,15 @@ func (s *State) abandon(o *operation) {
 // leave takes an operation from its task; a task with none left is stopped.
 func (s *State) leave(t *task, o *operation) {
 	t.detach(o)
-	t.operations.remove(o)
-	if t.operations.empty() {
+	wanted := o.wanted
+	t.remove(o)
+	switch {
+	case t.operations.empty():
 		s.stop(t)
+	case wanted && t.wanting == 0 && t.queue() != nil:
+		s.dispatch.rematch([]*task{t})
+	case wanted && t.wanting == 0 && t.worker() != nil:
+		s.dispatch.unwanted(t.worker())
 	}
 }
 
@@ -173,8 +223,7 @@ func (e Restore) apply(s *State) error {
 	s.inFlight.add(t)
 	s.dispatch.executing++
 	o := s.operations.restore(h, &t.alone)
-	o.task = t
-	t.operations.add(o)
+	t.add(o)
 	t.pool.cohort.charge(t)
 	t.attach(o)
 	w.pool.tree.Start(&t.item, &w.entry, s.now, w.queue.cost())
@@ -190,7 +239,7 @@ func (s *State) forget(t *task) bool {
 			continue
 		}
 		t.detach(o)
-		t.operations.remove(o)
+		t.remove(o)
 		s.operations.drop(o)
 		s.timers.stop(&o.timer)
 		o.task = nil

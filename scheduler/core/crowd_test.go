@@ -39,7 +39,7 @@ func TestCrowdLeaves(t *testing.T) {
 		t.Fatalf("%+v, %+v", state.View().Counts(), state.View().Tally())
 	}
 	for _, name := range slices.Backward(names) {
-		state.Step(epoch, Detach{name})
+		state.Step(epoch, Detach{Name: name})
 	}
 	now := epoch
 	for range 11 { // a worker that does not call would be lost

@@ -52,16 +52,49 @@ func (d *dispatcher) enqueue(t *task) {
 	}
 	t.move(q.pool)
 	t.at = q
-	q.joined(t)
 	if q.away {
 		d.timers.set(&t.timer, d.now.Add(q.pool.patience))
 	}
-	q.pool.cohort.enter(t)
 	tree := q.pool.tree
+	if !t.wanted() {
+		q.park(t)
+		tree.Enqueue(&t.item, q.class, t.returned)
+		return
+	}
+	q.joined(t)
+	q.pool.cohort.enter(t)
 	tree.Enqueue(&t.item, q.class, t.returned)
 	if idle := tree.Nearest(&t.item, q.class); idle != nil {
 		d.next(idle.Owner.(*worker))
+	} else if w := q.expendable(); w != nil {
+		d.calls.wake(w)
 	}
+}
+
+// unwanted has a worker whose task nobody wants any more be the first to give way to what waits.
+func (d *dispatcher) unwanted(w *worker) {
+	if w.queue.waiting > 0 {
+		d.calls.wake(w)
+		return
+	}
+	w.queue.spare(w.task)
+}
+
+// givesWay reports whether a worker that calls is to stop its task, which nobody wants, because it would get another
+// one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
+func (d *dispatcher) givesWay(w *worker) bool {
+	return !w.task.wanted() && w.task.run.race == nil && w.takes == serving && w.stage != Uploading && !d.isSettling() &&
+		w.pool.tree.Next(&w.entry, d.now) != nil
+}
+
+// unqueue takes a task out of what its queue counts.
+func (d *dispatcher) unqueue(q *queue, t *task) {
+	if _, parked := q.parked[t]; parked {
+		delete(q.parked, t)
+		return
+	}
+	q.left(t)
+	q.pool.cohort.leave(t)
 }
 
 // dequeue takes a task from the place where it waits.
@@ -69,8 +102,7 @@ func (d *dispatcher) dequeue(t *task) {
 	d.queued--
 	d.timers.stop(&t.timer)
 	if q := t.queue(); q != nil {
-		q.left(t)
-		q.pool.cohort.leave(t)
+		d.unqueue(q, t)
 		q.pool.tree.Dequeue(&t.item)
 		t.at = nil
 		return
@@ -123,8 +155,7 @@ func (d *dispatcher) hand(t *task, w *worker) {
 	if q := t.queue(); q != nil && t.pool == w.pool {
 		// It leaves the queue by its start, which is its turn.
 		d.queued--
-		q.left(t)
-		q.pool.cohort.leave(t)
+		d.unqueue(q, t)
 		t.at = nil
 		d.timers.stop(&t.timer)
 	} else {
@@ -155,7 +186,7 @@ func (d *dispatcher) release(t *task) {
 	t.pool.tree.Finish(&t.item)
 	if r := t.run.race; r != nil {
 		r.worker.free()
-		r.worker.stopping = t.action
+		d.calls.stop(r.worker, t.action)
 	}
 	t.run.worker.free()
 	t.at, t.run = nil, run{}

@@ -38,8 +38,12 @@ type Submit struct{ *Operation }
 type Attach struct{ Name string }
 
 // Detach takes a client away that Submit or Attach had counted. When it was the
-// last one, the operation goes on for Config.ClientGrace.
-type Detach struct{ Name string }
+// last one, the operation is parked for Config.ClientGrace: it keeps its place, is given to no worker, and what runs
+// of it gives way to what somebody waits for. With Now, as the client wants, it ends at once.
+type Detach struct {
+	Name string
+	Now  bool
+}
 
 // Cancel ends an operation with CANCELLED, whoever waits, or is refused with ErrUnknown. One that is done stays
 // as it is.

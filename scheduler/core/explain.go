@@ -141,12 +141,15 @@ func (s *View) WaitsFor(name string) string {
 	if q == nil {
 		return s.dispatch.explain(t.spec)
 	}
+	if !t.wanted() {
+		return fmt.Sprintf("nobody waits for it: it keeps its place until its client is back, for %s at most", s.cfg.ClientGrace)
+	}
 	if c, instance := q.pool.cohort, bounded(t.spec.Instance); c != nil && c.grade(q.class, instance) == fair.Wait {
 		return c.whyHeld(instance, q.class)
 	}
 	idle := 0
 	for _, w := range s.workers.byKey {
-		if w.queue == q && w.task == nil && w.takes == serving {
+		if w.queue == q && w.busy() == (action{}) && w.takes == serving {
 			idle++
 		}
 	}

@@ -59,6 +59,8 @@ type fuzzer struct {
 	// who wait for each operation.
 	waiting map[uint64]bool
 	clients map[string]int
+	// restored were known of an earlier scheduler, and nobody has come back for them yet.
+	restored map[string]bool
 }
 
 func (f *fuzzer) pick(choices ...string) string {
@@ -113,7 +115,7 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 		},
 		script:  script,
 		waiting: map[uint64]bool{},
-		clients: map[string]int{},
+		clients: map[string]int{}, restored: map[string]bool{},
 	}
 }
 
@@ -128,6 +130,9 @@ func (f *fuzzer) step() {
 	case "restore":
 		w := f.report([]string{worker, "idle", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
 		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"), f.pick("instance=i", "instance=i/j", "private")})
+		if f.state.operations.byName[op] == nil {
+			f.clients[op], f.restored[op] = 0, true
+		}
 		f.tell(now, Restore{Held{
 			Operation: one, Queued: now, Started: now, Attempts: 1,
 			Worker: w.Worker, ID: w.ID, Prefix: w.Prefix, WorkerPlatform: w.Platform, SizeClass: w.SizeClass,
@@ -157,21 +162,27 @@ func (f *fuzzer) step() {
 		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
 			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"),
 			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
-		if f.tell(now, Submit{f.operation(args)}).Err == nil {
-			f.clients[args[0]] = 1
+		clients, restored := f.clients[args[0]], f.restored[args[0]]
+		f.clients[args[0]], f.restored[args[0]] = 1, false
+		if f.tell(now, Submit{f.operation(args)}).Err != nil {
+			f.clients[args[0]], f.restored[args[0]] = clients, restored
 		}
 	case "sync":
 		f.sync(now, worker)
 	case "hangup":
 		f.tell(now, Hangup{worker, f.lastOf[worker]})
 	case "attach":
-		if f.tell(now, Attach{op}).Err == nil {
-			f.clients[op]++
+		restored := f.restored[op]
+		f.clients[op]++
+		f.restored[op] = false
+		if f.tell(now, Attach{op}).Err != nil {
+			f.clients[op]--
+			f.restored[op] = restored
 		}
 	case "detach":
 		if f.clients[op] > 0 {
 			f.clients[op]--
-			f.tell(now, Detach{op})
+			f.tell(now, Detach{Name: op, Now: f.pick("later", "later", "now") == "now"})
 		}
 	case "cancel":
 		f.tell(now, Cancel{op})
@@ -233,6 +244,9 @@ func (f *fuzzer) tell(now time.Time, e Event) Out {
 		if !f.waiting[r.Call] {
 			f.t.Fatalf("call %d of %s is answered twice, or after its hangup", r.Call, f.calls[r.Call])
 		}
+		if r.Do == Execute && !f.somebodyWaits(f.state.workers.byKey[f.calls[r.Call]], r.Run) {
+			f.t.Fatalf("%s is given %s, which nobody waits for\n%s", f.calls[r.Call], r.Run.Name, f.log.String())
+		}
 		delete(f.waiting, r.Call)
 	}
 	for call := range f.waiting {
@@ -253,6 +267,20 @@ func (f *fuzzer) tell(now time.Time, e Event) Out {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
 	return out
+}
+
+// somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has made clients come and go,
+// or one may after a restart.
+func (f *fuzzer) somebodyWaits(w *worker, given *Operation) bool {
+	if w == nil || w.task == nil || w.task.spec != given {
+		return true // what was due gave it, and the event took it back
+	}
+	for o := range w.task.operations.all() {
+		if f.clients[o.spec.Name] > 0 || f.restored[o.spec.Name] {
+			return true
+		}
+	}
+	return false
 }
 
 // finish lets time pass while nobody calls: everything has to end.

@@ -23,11 +23,11 @@ func (h *hedges) runs(w *worker) {
 	}
 }
 
-// start starts a task once more, on the largest size class, if a worker there is idle; else
+// start starts a task once more, on the largest size class, if a worker there is idle and somebody waits for it; else
 // it looks again soon.
 func (h *hedges) start(t *task) {
 	w := t.rival()
-	if w == nil {
+	if w == nil || !t.wanted() {
 		h.timers.set(&t.timer, h.now.Add(h.cfg.SyncInterval))
 		return
 	}
@@ -54,7 +54,7 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 		h.won++
 		other = t.run.worker
 	}
-	other.stopping = t.action
+	h.calls.stop(other, t.action)
 	h.leave(other)
 	return true
 }

@@ -150,7 +150,7 @@ func (d *dispatcher) vacate(q *queue) {
 		d.watch(q)
 		return
 	}
-	if q.waiting == 0 || q.served() {
+	if q.waiting+len(q.parked) == 0 || q.served() {
 		return
 	}
 	elsewhere := false

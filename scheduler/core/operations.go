@@ -20,7 +20,9 @@ type operation struct {
 	dirty         bool
 	// restored: it was there before this State; see Restore.
 	restored bool
-	queued   time.Time
+	// wanted: somebody waits for it, or may yet come back for it after a restart.
+	wanted bool
+	queued time.Time
 	// age is its number, entry its place in the tree that its task is in.
 	age   uint64
 	entry fair.Entry
@@ -84,7 +86,7 @@ func newOperations(c *clock, cfg *Config) *operations {
 // add makes o the operation that spec asks for.
 func (ops *operations) add(spec *Operation, o *operation) *operation {
 	ops.ages++
-	o.spec, o.queued, o.waiters, o.age = spec, ops.now, 1, ops.ages
+	o.spec, o.queued, o.waiters, o.wanted, o.age = spec, ops.now, 1, true, ops.ages
 	o.timer.owner = o
 	ops.byName[spec.Name] = o
 	if spec.Client != "" {

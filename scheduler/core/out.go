@@ -82,6 +82,9 @@ type Out struct {
 	Replies []Reply
 	// Notices are the operations that changed, each once, in its new state.
 	Notices []Status
+	// Wakes are workers that should call now: what they run is to stop, or may have to give way. Who cannot be told
+	// finds out at its next call.
+	Wakes []string
 	// Departures are for the log.
 	Departures []Departure
 	// Ended are the runs to learn from.

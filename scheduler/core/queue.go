@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"container/list"
+	"maps"
 	"slices"
 	"time"
 
@@ -121,9 +122,13 @@ type queue struct {
 	pool  *pool
 	class uint32
 	name  *QueueName // it does not change
-	// waiting counts the tasks in the queue; load says how long they will take.
+	// waiting counts the tasks in the queue that are not parked; load says how long they will take.
 	waiting int
 	load    load
+	// parked are those that nobody waits for. unwanted are those that ran when nobody waited for them any more, the
+	// first first; they may have ended, or be wanted again.
+	parked   map[*task]struct{}
+	unwanted []*task
 	// workers counts all workers; serving those that take work, resting those that
 	// prefer to be idle and nobody has drained.
 	workers, serving, resting int
@@ -160,6 +165,39 @@ func (q *queue) left(t *task) {
 	q.load.add(t.expected(q.class), -1)
 }
 
+// park counts a task that is in the queue, and that nobody waits for.
+func (q *queue) park(t *task) {
+	if q.parked == nil {
+		q.parked = map[*task]struct{}{}
+	}
+	q.parked[t] = struct{}{}
+}
+
+// spare notes that a task runs that nobody waits for.
+func (q *queue) spare(t *task) {
+	if len(q.unwanted) > 2*q.workers {
+		q.unwanted = slices.DeleteFunc(q.unwanted, func(t *task) bool { return !q.runsUnwanted(t) })
+	}
+	q.unwanted = append(q.unwanted, t)
+}
+
+func (q *queue) runsUnwanted(t *task) bool {
+	w := t.worker()
+	return w != nil && w.queue == q && !t.wanted()
+}
+
+// expendable returns the worker that has run for nobody for longest, once; nil if none does.
+func (q *queue) expendable() *worker {
+	for len(q.unwanted) > 0 {
+		t := q.unwanted[0]
+		q.unwanted[0] = nil
+		if q.unwanted = q.unwanted[1:]; q.runsUnwanted(t) {
+			return t.worker()
+		}
+	}
+	return nil
+}
+
 // head returns what a worker would get that belongs to no branch; nil if nothing
 // waits that may run.
 func (q *queue) head(now time.Time) *task {
@@ -175,6 +213,10 @@ func (q *queue) tasks() []*task {
 	var tasks []*task
 	for _, it := range q.pool.tree.Items(q.class) {
 		tasks = append(tasks, it.Owner.(*task))
+	}
+	if len(q.parked) > 0 {
+		tasks = slices.AppendSeq(tasks, maps.Keys(q.parked))
+		slices.SortFunc(tasks, func(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operations.first.age) })
 	}
 	return tasks
 }

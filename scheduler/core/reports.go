@@ -136,6 +136,10 @@ func (s *State) executes(w *worker, a action) {
 			s.preempt(w)
 			return
 		}
+		if s.dispatch.givesWay(w) {
+			s.suspend(w, func() bool { return s.dispatch.next(w) })
+			return
+		}
 	case w.duty == yielding:
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 		return
@@ -241,7 +245,7 @@ func (s *State) reconcile(w *worker, a action) bool {
 		return false
 	}
 	switch {
-	case w.duty != assigned || t.spec == nil || t.run.resends >= maxResends:
+	case w.duty != assigned || !t.wanted() || t.spec == nil || t.run.resends >= maxResends:
 	case w.prefersIdle:
 		// It began to drain before the assignment reached it.
 		if w == t.worker() {
@@ -274,7 +278,7 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 		return
 	}
 	t.run.worker.free()
-	t.run.worker.stopping = t.action
+	s.calls.stop(t.run.worker, t.action)
 	t.run.worker, w.task, w.duty = w, t, confirmed
 	s.finish(t, resp)
 }

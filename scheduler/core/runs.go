@@ -75,7 +75,7 @@ func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
 	}
 	s.drop(t)
 	for o := range t.operations.all() {
-		t.operations.remove(o) // what is kept of one does not keep the others
+		t.remove(o) // what is kept of one does not keep the others
 	}
 }
 
@@ -110,25 +110,30 @@ func (s *State) lose(w *worker) {
 // preempt has a worker stop its task, which waits again, before others of its priority
 // in its branch, and run one of those for whom that is. It costs the task none of its attempts.
 func (s *State) preempt(w *worker) {
+	l := w.task.share.mark.claim
+	w.task.share.cohort.preemptions++
+	s.suspend(w, func() bool { return s.dispatch.nextFor(w, l) })
+}
+
+// suspend has a worker that calls stop its task, which waits again, and run what next assigns it.
+func (s *State) suspend(w *worker, next func() bool) {
 	t := w.task
-	l := t.share.mark.claim
-	t.share.cohort.preemptions++
 	w.stopping = t.action
 	s.dispatch.release(t)
 	t.preempted++
 	t.returned = true
 	s.operations.changedAll(t)
-	if !s.dispatch.nextFor(w, l) {
+	if !next() {
 		w.duty = yielding
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 	}
 	s.dispatch.enqueue(t)
 }
 
-// stop drops a task that nobody wants. Its worker is told at its next call.
+// stop drops a task that nobody wants. Its worker is woken to be told.
 func (s *State) stop(t *task) {
 	if w := t.worker(); w != nil {
-		w.stopping = t.action
+		s.calls.stop(w, t.action)
 	}
 	s.drop(t)
 }

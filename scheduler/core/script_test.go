@@ -250,7 +250,7 @@ func (h *history) parse(verb string, args []string) Event {
 	case "attach":
 		return Attach{args[0]}
 	case "detach":
-		return Detach{args[0]}
+		return Detach{Name: args[0], Now: len(args) > 1 && args[1] == "now"}
 	case "cancel":
 		return Cancel{args[0]}
 	case "kill":
@@ -543,6 +543,9 @@ func (h *history) print(out Out) {
 			}
 		}
 		fmt.Fprintf(&h.out, ", call by %s\n", r.NextSync.Sub(epoch))
+	}
+	for _, w := range out.Wakes {
+		fmt.Fprintf(&h.out, "wake %s\n", w)
 	}
 	for _, st := range out.Notices {
 		fmt.Fprintln(&h.out, h.status(st))

@@ -33,7 +33,7 @@ func NewState(c Config) (*State, error) {
 	s := &State{cfg: c, clock: &clock{}, inFlight: newInFlight(&c), workers: newRoster()}
 	s.operations = newOperations(s.clock, &s.cfg)
 	s.orphans = newOrphanResults(s.clock, &s.cfg)
-	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies}
+	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
 	s.dispatch = newDispatcher(s.clock, &s.cfg, s.operations, s.calls)
 	s.hedges = &hedges{clock: s.clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	return s, nil

@@ -32,6 +32,8 @@ type task struct {
 	alone      operation
 	// attempts counts the runs that began, preempted those that were stopped for others.
 	attempts, preempted int32
+	// wanting counts its operations that are wanted.
+	wanting int32
 	// number counts the tasks, and begins again after the last one there is room for.
 	number uint32
 	// private: it began with a private operation, and is in State.private.
@@ -150,7 +152,30 @@ func (t *task) attach(o *operation) {
 	p.keys = appendKeys(p.keys[:0], p.levels, o.spec)
 	p.tree.Attach(&o.entry, &t.item, p.keys,
 		fair.Rank{Priority: o.spec.Priority, Expected: o.spec.Expected, Age: o.age})
+	if !o.wanted {
+		p.tree.Park(&o.entry)
+	}
 }
+
+// add has an operation share a task.
+func (t *task) add(o *operation) {
+	o.task = t
+	t.operations.add(o)
+	if o.wanted {
+		t.wanting++
+	}
+}
+
+// remove undoes it.
+func (t *task) remove(o *operation) {
+	t.operations.remove(o)
+	if o.wanted {
+		t.wanting--
+	}
+}
+
+// wanted reports whether somebody waits for a task, or may come back for it after a restart.
+func (t *task) wanted() bool { return t.wanting > 0 || t.spec == nil }
 
 // detach takes its place in the tree from an operation of a task.
 func (t *task) detach(o *operation) {

@@ -34,7 +34,7 @@ func (s *View) Counts() Counts {
 	}
 	for _, w := range s.workers.byKey {
 		switch {
-		case w.task != nil:
+		case w.busy() != action{}:
 			c.Busy++
 		case w.takes != serving:
 			c.Draining++
@@ -65,7 +65,7 @@ type WorkerView struct {
 	Drained, Leaving bool
 	// Away: it has not called since the State began, and had Action before.
 	Away bool
-	// Action is what it runs since Since; empty if nothing.
+	// Action is what it runs since Since, or has not yet stopped; empty if nothing.
 	Action string
 	Since  time.Time
 }
@@ -92,8 +92,9 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
 		Drained: w.takes == drained, Leaving: w.prefersIdle, Away: w.duty == away,
 	}
+	v.Action = w.busy().String()
 	if w.task != nil {
-		v.Action, v.Since = w.task.action.String(), w.task.started
+		v.Since = w.task.started
 	}
 	return v, true
 }

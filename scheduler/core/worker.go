@@ -70,6 +70,14 @@ const (
 	away
 )
 
+// busy returns what a worker does: its task, or what it has not yet stopped; none if it is free.
+func (w *worker) busy() action {
+	if w.task != nil {
+		return w.task.action
+	}
+	return w.stopping
+}
+
 // free takes its task from a worker.
 func (w *worker) free() { w.task, w.duty = nil, free }
 

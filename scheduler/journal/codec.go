@@ -30,6 +30,9 @@ func encode(e core.Event) noted {
 		m.Kind = &record.Event_Attach{Attach: e.Name}
 	case core.Detach:
 		m.Kind = &record.Event_Detach{Detach: e.Name}
+		if e.Now {
+			m.Kind = &record.Event_Leave{Leave: e.Name}
+		}
 	case core.Cancel:
 		m.Kind = &record.Event_Cancel{Cancel: e.Name}
 	case *core.Report:
@@ -59,6 +62,8 @@ func decode(m *record.Event) (core.Event, error) {
 		return core.Attach{Name: kind.Attach}, nil
 	case *record.Event_Detach:
 		return core.Detach{Name: kind.Detach}, nil
+	case *record.Event_Leave:
+		return core.Detach{Name: kind.Leave, Now: true}, nil
 	case *record.Event_Cancel:
 		return core.Cancel{Name: kind.Cancel}, nil
 	case *record.Event_Sync:

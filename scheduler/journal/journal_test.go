@@ -130,6 +130,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		core.Submit{Operation: one},
 		core.Attach{Name: "a"},
 		core.Detach{Name: "b"},
+		core.Detach{Name: "b", Now: true},
 		core.Cancel{Name: "c"},
 		core.Kill{Names: []string{"a", "b"}, Reason: "c"},
 		&core.Report{

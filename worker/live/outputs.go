@@ -34,6 +34,7 @@ const (
 type Outputs struct {
 	client livepb.OutputsClient // nil: nobody can ask
 	report func() *livepb.Report
+	call   func(position int) // has a position call the scheduler now
 	log    *zap.Logger
 
 	mu      sync.Mutex
@@ -51,7 +52,13 @@ type Printing struct {
 // New returns Outputs that nobody can ask for before Run. Without a client nobody can at all. report is what
 // people are shown of the worker; it may be called concurrently.
 func New(client livepb.OutputsClient, report func() *livepb.Report, log *zap.Logger) *Outputs {
-	return &Outputs{client: client, report: report, log: log, running: map[int]*Printing{}}
+	return &Outputs{client: client, report: report, log: log, running: map[int]*Printing{}, call: func(int) {}}
+}
+
+// OnCall has f called, which must not wait, when the scheduler wants a position to call it now. It comes
+// before Run.
+func (l *Outputs) OnCall(f func(position int)) {
+	l.call = f
 }
 
 // Begin shows a command of a position until end is called, which reports whether
@@ -129,6 +136,10 @@ func (l *Outputs) serve(ctx context.Context, hello *livepb.ServeRequest) error {
 		w, err := stream.Recv()
 		if err != nil {
 			return err
+		}
+		if w.GetCall() {
+			l.call(int(w.GetWorker()))
+			continue
 		}
 		select {
 		case free <- struct{}{}:

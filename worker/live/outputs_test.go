@@ -272,6 +272,19 @@ func TestWatched(t *testing.T) {
 	}
 }
 
+// TestSchedulerCalls has the scheduler want to hear of one position.
+func TestSchedulerCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, f := serveLive(t)
+		called := make(chan int, 1)
+		l.OnCall(func(position int) { called <- position })
+		f.watches <- &livepb.Watch{Worker: 1, Call: true}
+		if position := <-called; position != 1 {
+			t.Errorf("position %d is to call", position)
+		}
+	})
+}
+
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -19,8 +19,8 @@ func (t *Tree) check(entries []*Entry, workers []*Worker) string {
 		if s := e.leaf.backlog(e.item.kind); s != nil {
 			waits = slices.Contains(s.entries.all(), e.place())
 		}
-		if waits != (e.item.stage == waiting) {
-			return fmt.Sprintf("entry %d at stage %d: in the ranking of its leaf: %t", e.rank.Age, e.item.stage, waits)
+		if waits != (e.item.stage == waiting && !e.parked) {
+			return fmt.Sprintf("entry %d at stage %d: in the ranking of its leaf: %t", e.age, e.item.stage, waits)
 		}
 		for b := e.leaf; b != nil && e.item.stage == running; b = b.parent {
 			if runs[b] == nil {

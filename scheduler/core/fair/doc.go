@@ -26,7 +26,8 @@
 //
 // An Item is one piece of work, and can be in several leaves at once, with an
 // Entry for each operation that waits for it. It starts when the first of its
-// entries has its turn, and is then gone from all leaves. While it runs, each
+// entries has its turn, and is then gone from all leaves. An entry whose operation nobody waits for can be
+// parked: it keeps its rank and has no turn. While it runs, each
 // branch pays its whole cost, once, however many of its entries are below it: so
 // much it would have running if nobody else had wanted the same, and nobody's
 // account changes when others join or leave.

@@ -45,17 +45,22 @@ type Rank struct {
 // An Entry is the place of one operation in a tree: a leaf, and a rank in it. It
 // lives inside its owner; the zero Entry is in no tree.
 type Entry struct {
-	rank Rank
 	leaf *branch
 	item *Item
-	// others are the entries of the same item.
-	others links[Entry]
+	// expected, age and priority are its Rank, in less room.
+	expected time.Duration
+	age      uint64
+	priority int32
 	// returned: the item goes before all others of the same priority.
 	returned bool
+	// parked: it keeps its rank and has no turn.
+	parked bool
+	// others are the entries of the same item.
+	others links[Entry]
 }
 
 // Rank returns what the entry was attached with.
-func (e *Entry) Rank() Rank { return e.rank }
+func (e *Entry) Rank() Rank { return Rank{e.priority, e.expected, e.age} }
 
 // A place is that of an entry in the ranking of its leaf. It is the same until it is out.
 type place struct {
@@ -67,7 +72,7 @@ type place struct {
 }
 
 func (e *Entry) place() place {
-	return place{e.rank.Priority, e.returned, e.rank.Expected, e.rank.Age, e}
+	return place{e.priority, e.returned, e.expected, e.age, e}
 }
 
 func (p place) before(o place) bool {

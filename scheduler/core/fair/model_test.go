@@ -45,6 +45,7 @@ type modelEntry struct {
 	Rank
 	leaf     string
 	returned bool
+	parked   bool
 }
 
 type modelWorker struct {
@@ -107,7 +108,7 @@ func (m *model) running(b string) (sum int64) {
 func (m *model) best(b string, kind uint32) (best int32, some bool) {
 	for _, it := range m.items {
 		for _, e := range it.entries {
-			if it.stage == waiting && it.kind == kind && isBelow(e.leaf, b) && (!some || e.Priority < best) {
+			if it.stage == waiting && !e.parked && it.kind == kind && isBelow(e.leaf, b) && (!some || e.Priority < best) {
 				best, some = e.Priority, true
 			}
 		}
@@ -193,7 +194,7 @@ func (m *model) next(s *modelWorker, now time.Time) *modelItem {
 	var first *modelEntry
 	for _, it := range m.items {
 		for _, e := range it.entries {
-			if it.stage == waiting && it.kind == s.kind && e.leaf == at && (first == nil || e.sooner(first)) {
+			if it.stage == waiting && !e.parked && it.kind == s.kind && e.leaf == at && (first == nil || e.sooner(first)) {
 				first, s.next = e, it
 			}
 		}
@@ -221,7 +222,7 @@ func (m *model) start(it *modelItem, s *modelWorker, now time.Time, cost int64) 
 	paid, clock := map[string]bool{}, maps.Clone(m.clock)
 	for _, e := range it.entries {
 		for _, b := range above(e.leaf) {
-			if paid[b] || it.stage != waiting {
+			if paid[b] || it.stage != waiting || e.parked {
 				continue
 			}
 			paid[b] = true

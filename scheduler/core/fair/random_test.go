@@ -291,7 +291,7 @@ func (l *life) idle() {
 }
 
 func (l *life) rare() {
-	switch s := l.worker(); l.pick(4) {
+	switch s := l.worker(); l.pick(6) {
 	case 0: // the worker goes
 		if s.runs == nil {
 			if s.Waits() {
@@ -317,6 +317,15 @@ func (l *life) rare() {
 			it.model.stage = apart
 			l.model.settle()
 			l.enqueue(it, false)
+		}
+	case 4, 5: // nobody waits for an operation any more, or somebody does again
+		if len(l.entries) > 0 {
+			e := l.entries[l.pick(len(l.entries))]
+			if e.model.parked = !e.model.parked; e.model.parked {
+				l.tree.Park(e.Entry)
+			} else {
+				l.tree.Unpark(e.Entry)
+			}
 		}
 	case 3: // a limit changes
 		for _, key := range []string{"a", "b"} {
@@ -351,7 +360,7 @@ func (l *life) compare() {
 	for kind := range uint32(3) {
 		waiting := 0
 		for _, it := range l.items {
-			if it.Waits() && it.kind == kind && len(it.model.entries) > 0 {
+			if it.Waits() && it.kind == kind && slices.ContainsFunc(it.model.entries, func(e *modelEntry) bool { return !e.parked }) {
 				waiting++
 			}
 		}

@@ -123,7 +123,8 @@ func (t *Tree) Attach(e *Entry, it *Item, path []string, r Rank) {
 			it.charges[b] = 1
 		}
 	}
-	e.rank, e.leaf, e.item = r, leaf, it
+	e.leaf, e.item = leaf, it
+	e.priority, e.expected, e.age = r.Priority, r.Expected, r.Age
 	it.entries.pushBack(&e.others, e)
 	switch it.stage {
 	case waiting:
@@ -155,6 +156,29 @@ func (t *Tree) Detach(e *Entry) {
 	leaf := e.leaf
 	*e = Entry{}
 	t.release(leaf)
+}
+
+// Park has an entry keep its rank, without a turn: nobody waits for its operation. Its item has the turns of its other
+// entries. Nothing happens if it is in no tree.
+func (t *Tree) Park(e *Entry) {
+	if e.item == nil || e.parked {
+		return
+	}
+	if e.item.stage == waiting {
+		t.dequeue(e)
+	}
+	e.parked = true
+}
+
+// Unpark undoes Park.
+func (t *Tree) Unpark(e *Entry) {
+	if e.item == nil || !e.parked {
+		return
+	}
+	e.parked = false
+	if e.item.stage == waiting {
+		t.enqueue(e)
+	}
 }
 
 // Enqueue has an item that is apart wait in a kind. One that is returned goes
@@ -195,12 +219,15 @@ func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 	}
 	home := first.owner.leaf
 	for x := first; x != nil; x = x.next {
-		if waited {
+		if waited && !x.owner.parked {
 			t.start(x.owner)
-		} else {
-			t.charge(x.owner)
 		}
 		home = common(home, x.owner.leaf)
+	}
+	for x := first; x != nil; x = x.next { // after those whose turn it is
+		if !waited || x.owner.parked {
+			t.charge(x.owner)
+		}
 	}
 	t.moveClocks()
 	worker.settle(t, it, home, now)
@@ -232,6 +259,9 @@ func (t *Tree) Reconsider(key string) {
 
 // enqueue puts an entry into the ranking of its leaf.
 func (t *Tree) enqueue(e *Entry) {
+	if e.parked {
+		return
+	}
 	s := e.leaf.makeBacklog(e.item.kind)
 	s.entries.insert(e.place())
 	for ; s != nil; s = s.up {
@@ -242,6 +272,9 @@ func (t *Tree) enqueue(e *Entry) {
 
 // dequeue takes an entry out of the ranking of its leaf.
 func (t *Tree) dequeue(e *Entry) {
+	if e.parked {
+		return
+	}
 	s := e.leaf.backlog(e.item.kind)
 	s.entries.remove(e.place())
 	for ; s != nil; s = s.up {

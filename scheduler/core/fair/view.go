@@ -92,16 +92,20 @@ func (n Node) View() View {
 	return v
 }
 
-// Items returns what waits in a kind, each item once, the oldest first.
+// Items returns what waits in a kind and may have a turn, each item once, the oldest first.
 func (t *Tree) Items(kind uint32) []*Item {
 	var entries []*Entry
 	if s := t.root.backlog(kind); s != nil {
 		entries = s.all(nil)
 	}
-	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.rank.Age, b.rank.Age) })
+	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.age, b.age) })
 	items := make([]*Item, 0, len(entries))
 	for _, e := range entries {
-		if e.item.entries.first.owner == e {
+		first := e.item.entries.first
+		for first.owner.parked {
+			first = first.next
+		}
+		if first.owner == e {
 			items = append(items, e.item)
 		}
 	}
