@@ -119,6 +119,7 @@ func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
 	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
 	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that an action may run, whatever the client sets")
 	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
+	f.DurationVar(&s.Config.DrainGrace, "drain-grace", 24*time.Hour, "`time` that an action waits for drained workers, where there are no others for it")
 	f.StringSliceVar(&s.Config.ActionProperties, "action-properties", policy.ActionProperties,
 		"platform property `names` that say how an action is run, not where: no worker needs to have them")
 	f.IntVar(&s.Config.MaxAttempts, "max-attempts", 3, "how many workers an action may lose before it fails")

@@ -121,7 +121,7 @@ func (s *checker) checkTasks() string {
 }
 
 func (s *checker) checkWorkers() string {
-	perQueue := map[*queue][3]int{}
+	perQueue := map[*queue][4]int{}
 	connected := 0
 	for connection, ws := range s.workers.connections {
 		connected += len(ws)
@@ -147,6 +147,9 @@ func (s *checker) checkWorkers() string {
 		if w.takes == resting {
 			n[2]++
 		}
+		if w.takes == drained {
+			n[3]++
+		}
 		perQueue[w.queue] = n
 		if w.connection != 0 {
 			connected--
@@ -160,7 +163,7 @@ func (s *checker) checkWorkers() string {
 			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.entry.Waits())
 		case w.held && (w.task != nil || w.prefersIdle):
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-		case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes.counts() && (w.takes == resting) != w.prefersIdle:
+		case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes != drained && (w.takes == resting) != w.prefersIdle:
 			return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
 		case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
 			return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
@@ -177,7 +180,7 @@ func (s *checker) checkWorkers() string {
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
-			if n != [3]int{q.workers, q.serving, q.resting} || q.workers == 0 && !q.declared {
+			if n != [4]int{q.workers, q.serving, q.resting, q.drained} || q.workers == 0 && !q.declared {
 				return fmt.Sprintf("queue %v/%d counts %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, n)
 			}
 			tasks, root := slices.DeleteFunc(q.tasks(), func(t *task) bool { return !t.wanted() }), fair.View{}
@@ -197,7 +200,7 @@ func (s *checker) checkWorkers() string {
 			if sum != q.load {
 				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.key(), q.class, q.load, sum)
 			}
-			if q.away != (q.declared && !q.open()) {
+			if q.away != q.expectsSomebody() {
 				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
 			}
 			if q.rest.slot > 0 && (q.serving > 0 || q.resting == 0) {

@@ -204,7 +204,7 @@ func (e Restore) apply(s *State) error {
 	if w == nil {
 		w = s.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.duty = away
-		s.dispatch.serve(w, w.takes != drained)
+		s.dispatch.serve(w, s.mayServe(w))
 		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
 	a := actionOf(h.Digest)

@@ -81,6 +81,9 @@ type Config struct {
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
 	MatchGrace time.Duration
+	// DrainGrace is how long an action waits for workers of which operators have drained all that could serve
+	// it, and that may be undrained. Default 24h.
+	DrainGrace time.Duration
 	// KeepCompleted is how long a completed operation can be waited for again.
 	// Default 5m.
 	KeepCompleted time.Duration
@@ -122,6 +125,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 		{"PreemptionGrace", &c.PreemptionGrace, 5 * time.Second},
 		{"ClientGrace", &c.ClientGrace, time.Minute},
 		{"MatchGrace", &c.MatchGrace, time.Minute},
+		{"DrainGrace", &c.DrainGrace, 24 * time.Hour},
 		{"KeepCompleted", &c.KeepCompleted, 5 * time.Minute},
 	} {
 		if *f.d < 0 {

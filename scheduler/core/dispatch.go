@@ -53,7 +53,7 @@ func (d *dispatcher) enqueue(t *task) {
 	t.move(q.pool)
 	t.at = q
 	if q.away {
-		d.timers.set(&t.timer, d.now.Add(q.pool.patience))
+		d.timers.set(&t.timer, d.now.Add(q.patience(d.cfg)))
 	}
 	tree := q.pool.tree
 	if !t.wanted() {
@@ -131,11 +131,11 @@ func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
 	d.rematch(found)
 }
 
-// giveUp has a task that waited for the first worker of a declared class take another class that has
+// giveUp has a task that waited for the first worker of a declared class, or for drained ones, take another class that has
 // workers. It is false if there is none.
 func (d *dispatcher) giveUp(t *task) bool {
 	t.impatient = true
-	if d.match(t.spec, t.class(), false) == nil {
+	if q := d.match(t.spec, t.class(), false); q == nil || q.away {
 		return false
 	}
 	d.rematch([]*task{t})

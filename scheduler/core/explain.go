@@ -179,6 +179,9 @@ func (s *View) whyWaits(q *queue, idle int) string {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
 			s.timers.when(&s.dispatch.settle).Sub(s.now).Round(time.Second))
 	}
+	if q.away && q.drained > 0 {
+		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained", q.drained, q.patience(&s.cfg))
+	}
 	if q.away {
 		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",
 			q.class, q.pool.patience)

@@ -113,6 +113,8 @@ func (d *dispatcher) serve(w *worker, may bool) {
 		if q.serving == 0 && q.rest.slot == 0 {
 			d.timers.set(&q.rest, d.now.Add(d.cfg.MatchGrace))
 		}
+	case drained:
+		q.drained++
 	}
 	d.watch(q)
 	switch {
@@ -134,6 +136,8 @@ func (d *dispatcher) withdraw(w *worker) {
 		q.serving--
 	case resting:
 		q.resting--
+	case drained:
+		q.drained--
 	}
 	if q.resting == 0 {
 		d.timers.stop(&q.rest)
@@ -146,8 +150,8 @@ func (d *dispatcher) withdraw(w *worker) {
 // vacate moves the tasks of a queue that nobody serves, if there is another for them,
 // or if it is no longer open. A declared one keeps them for a while.
 func (d *dispatcher) vacate(q *queue) {
+	d.watch(q)
 	if q.declared {
-		d.watch(q)
 		return
 	}
 	if q.waiting+len(q.parked) == 0 || q.served() {
@@ -171,13 +175,14 @@ func (d *dispatcher) relieve(q *queue) {
 	}
 }
 
-// watch has what waits in a declared queue wait for so long only, while it has no worker.
+// watch has what waits in a queue wait for so long only, while it is declared and has no worker, or has drained ones only.
 func (d *dispatcher) watch(q *queue) {
-	away := q.declared && !q.open()
-	if away == q.away {
+	away := q.expectsSomebody()
+	patience := q.patience(d.cfg)
+	if away == q.away && (!away || patience == q.awaited) {
 		return
 	}
-	q.away = away
+	q.away, q.awaited = away, patience
 	for _, t := range q.tasks() {
 		switch {
 		case !away:
@@ -185,10 +190,13 @@ func (d *dispatcher) watch(q *queue) {
 		case t.impatient:
 			d.rematch([]*task{t})
 		default:
-			d.timers.set(&t.timer, d.now.Add(q.pool.patience))
+			d.timers.set(&t.timer, d.now.Add(patience))
 		}
 	}
 }
+
+// expectsSomebody reports whether what waits does so for workers to come, or to be undrained.
+func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q.drained > 0) }
 
 // rematchInstance moves what waits of an instance where it has no room, and what waits for it to have some.
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {

@@ -130,11 +130,13 @@ type queue struct {
 	parked   map[*task]struct{}
 	unwanted []*task
 	// workers counts all workers; serving those that take work, resting those that
-	// prefer to be idle and nobody has drained.
-	workers, serving, resting int
-	// declared: it stays when it has no worker. It is away while it is not open: each task
+	// prefer to be idle and nobody has drained, drained those that operators have.
+	workers, serving, resting, drained int
+	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or drained: each task
 	// that waits then has its timer set.
 	declared, away bool
+	// awaited is how long each waits while the queue is away.
+	awaited time.Duration
 	// In a cohort: lines are by instance, calls are the next times at which all busy workers call,
 	// and overdue are marks for lines whose tasks should have given way by now.
 	lines   map[string]*line
@@ -146,10 +148,20 @@ type queue struct {
 
 func (q *queue) served() bool { return q.serving > 0 }
 
-// open reports whether tasks may wait here. That nobody serves the queue is not
-// enough to close it: a worker that runs one action and fetches the inputs of the
-// next has positions that want no third one for the moment.
-func (q *queue) open() bool { return q.serving > 0 || q.rest.slot > 0 }
+// staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one action and fetches the
+// inputs of the next has positions that want no third one for now.
+func (q *queue) staffed() bool { return q.serving > 0 || q.rest.slot > 0 }
+
+// open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
+func (q *queue) open() bool { return q.staffed() || q.drained > 0 }
+
+// patience is how long a task may wait while a queue is away, for its workers to come or to be undrained.
+func (q *queue) patience(c *Config) time.Duration {
+	if q.drained > 0 {
+		return max(c.DrainGrace, q.pool.patience)
+	}
+	return q.pool.patience
+}
 
 // cost is what a running task of the queue counts in its pool's tree.
 func (q *queue) cost() int64 { return max(int64(q.class), 1) }

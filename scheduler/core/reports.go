@@ -10,7 +10,7 @@ func (r *Report) apply(s *State) error {
 	w := s.enroll(s.workers.byKey[r.Worker], r)
 	s.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
-	s.dispatch.serve(w, w.takes != drained)
+	s.dispatch.serve(w, s.mayServe(w))
 	w.call, w.held = r.Call, true
 	if w.duty == yielding && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
 		w.duty = free
@@ -50,6 +50,14 @@ func (e Disconnect) apply(s *State) error {
 	return nil
 }
 
+// mayServe reports whether operators let a worker take work.
+func (s *State) mayServe(w *worker) bool {
+	if w.takes == unheard {
+		return !s.workers.isDrained(w)
+	}
+	return w.takes != drained
+}
+
 // enroll returns the worker that reports, known from now on, in the pool and
 // queue it says it belongs to, with no call held; w is it if it is known, else nil.
 func (s *State) enroll(w *worker, r *Report) *worker {
@@ -66,9 +74,6 @@ func (s *State) enroll(w *worker, r *Report) *worker {
 	}
 	p := s.dispatch.pool(r.Prefix, r.Platform)
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
-	if s.workers.isDrained(w) {
-		w.takes = drained
-	}
 	w.timer.owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
 	w.queue.workers++
 	s.workers.add(w)

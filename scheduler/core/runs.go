@@ -162,12 +162,15 @@ func (s *State) overdue(t *task) {
 		return
 	}
 	waited, why := s.cfg.MatchGrace, ""
-	if q := t.queue(); q != nil {
-		if s.dispatch.giveUp(t) {
-			return
-		}
+	q := t.queue()
+	switch {
+	case q != nil && s.dispatch.giveUp(t):
+		return
+	case q != nil && q.drained > 0:
+		waited, why = q.patience(&s.cfg), fmt.Sprintf("all workers of size class %d of %s are drained", q.class, t.spec.Platform)
+	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
-	} else {
+	default:
 		why = s.dispatch.explain(t.spec)
 	}
 	s.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
@@ -182,8 +185,8 @@ func (s *State) rested(q *queue) {
 			return
 		}
 	}
-	if q.declared {
-		s.dispatch.watch(q)
+	s.dispatch.watch(q)
+	if q.open() || q.declared {
 		return
 	}
 	s.dispatch.rematch(q.tasks())

@@ -52,7 +52,7 @@ const (
 )
 
 // counts reports whether a queue counts its workers that are so.
-func (a availability) counts() bool { return a == serving || a == resting }
+func (a availability) counts() bool { return a != unheard }
 
 // A duty says what a worker has to do.
 type duty uint8
