@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 // loadDrains reads what keepDrains has written.
-func loadDrains(ctx context.Context, k kept) ([]pattern.Pattern, error) {
+func loadDrains(ctx context.Context, k kept) ([]core.DrainRecord, error) {
 	text, err := k.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read drains: %w", err)
@@ -20,26 +22,38 @@ func loadDrains(ctx context.Context, k kept) ([]pattern.Pattern, error) {
 	return parseDrains(text, k.String())
 }
 
-func parseDrains(text []byte, where string) (patterns []pattern.Pattern, err error) {
-	var list []map[string]string
+// A keptDrain is a drain as it is written. Earlier versions wrote the attributes of its pattern alone.
+type keptDrain struct {
+	Pattern pattern.Pattern `json:"pattern"`
+	Reason  string          `json:"reason,omitempty"`
+	Author  string          `json:"author,omitempty"`
+	Since   time.Time       `json:"since,omitzero"`
+}
+
+func parseDrains(text []byte, where string) (drains []core.DrainRecord, err error) {
+	var list []json.RawMessage
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("read drains: %s: %w (remove it to start without any)", where, err)
 	}
-	for _, m := range list {
-		p, err := pattern.New(m)
-		if err != nil {
-			return nil, fmt.Errorf("read drains: %s: %w", where, err)
+	for _, one := range list {
+		var d keptDrain
+		old := json.Unmarshal(one, &d.Pattern)
+		if old != nil {
+			err = json.Unmarshal(one, &d)
 		}
-		patterns = append(patterns, p)
+		if err != nil || d.Pattern.String() == "" {
+			return nil, fmt.Errorf("read drains: %s: %s is no drain", where, one)
+		}
+		drains = append(drains, core.DrainRecord(d))
 	}
-	return patterns, nil
+	return drains, nil
 }
 
 // keepDrains writes the drains in force.
-func keepDrains(ctx context.Context, k kept, patterns []pattern.Pattern) (err error) {
-	list := make([]map[string]string, len(patterns))
-	for i, p := range patterns {
-		list[i] = p.Map()
+func keepDrains(ctx context.Context, k kept, drains []core.DrainRecord) (err error) {
+	list := make([]keptDrain, len(drains))
+	for i, d := range drains {
+		list[i] = keptDrain(d)
 	}
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {

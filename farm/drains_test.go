@@ -4,9 +4,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 func TestDrains(t *testing.T) {
@@ -32,23 +34,26 @@ func testDrains(t *testing.T, k kept) {
 		t.Errorf("without any: %v, %v", list, err)
 	}
 	want := "host=a*,slot=1 host=?"
-	var patterns []pattern.Pattern
+	var drains []core.DrainRecord
 	for s := range strings.FieldsSeq(want) {
 		p, err := pattern.Parse(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		patterns = append(patterns, p)
+		drains = append(drains, core.DrainRecord{Pattern: p, Reason: "disks", Author: "ann", Since: time.Unix(1e9, 0).UTC()})
 	}
 	for range 2 {
-		if err := keepDrains(t.Context(), k, patterns); err != nil {
+		if err := keepDrains(t.Context(), k, drains); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list, err := loadDrains(t.Context(), k)
 	var got []string
-	for _, p := range list {
-		got = append(got, p.String())
+	for i, d := range list {
+		got = append(got, d.Pattern.String())
+		if d.Reason != drains[i].Reason || d.Author != drains[i].Author || !d.Since.Equal(drains[i].Since) {
+			t.Errorf("read %+v, want %+v", d, drains[i])
+		}
 	}
 	if err != nil || strings.Join(got, " ") != want {
 		t.Errorf("read %v, %v", got, err)

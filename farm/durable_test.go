@@ -90,7 +90,7 @@ func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 			if len(o.Quotas) != 1 || o.Quotas[0] != quotaRecord("farm", "team", 3, 7) {
 				t.Errorf("%s: quotas %v", name, o.Quotas)
 			}
-			if len(o.Drains) != 1 || o.Drains[0].String() != "host=old-*" {
+			if len(o.Drains) != 1 || o.Drains[0].Pattern.String() != "host=old-*" {
 				t.Errorf("%s: drains %v", name, o.Drains)
 			}
 			if _, err := os.Stat(filepath.Join(data, "drains.json")); !errors.Is(err, fs.ErrNotExist) {

@@ -293,7 +293,7 @@ func (s *Scheduler) remember(
 	if o.Drains, err = loadDrains(ctx, drains); err != nil {
 		return err
 	}
-	o.KeepDrains = func(ps []core.Pattern) error { return keepDrains(ctx, drains, ps) }
+	o.KeepDrains = func(ds []core.DrainRecord) error { return keepDrains(ctx, drains, ds) }
 	o.KeepQuota = quotas.keep
 	shared := state.shared != nil // others may have it, too, or this one's place
 	if len(o.Config.Quotas.Cohorts) > 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
@@ -75,7 +76,7 @@ func TestDrainByPattern(t *testing.T) {
 		late := heldCall(t.Context(), f.worker("rack1-late"))
 		f.expectStates("rack1-busy DRAINED, rack1-idle DRAINED, rack1-late DRAINED")
 		list := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{})
-		if len(list.GetDrains()) != 1 || !proto.Equal(list.GetDrains()[0], rack) || !list.GetWorkers()[0].GetDrainedByPattern() {
+		if len(list.GetDrains()) != 1 || !proto.Equal(list.GetDrains()[0].GetPattern(), rack) || !list.GetWorkers()[0].GetDrainedByPattern() {
 			t.Errorf("list %v", list)
 		}
 		asked(t, f.operator().Undrain, &admin.UndrainRequest{Pattern: rack})
@@ -89,12 +90,45 @@ func TestDrainByPattern(t *testing.T) {
 	})
 }
 
+// TestDrainTells has a drain say what it does, who wanted it, and what may have been mistyped.
+func TestDrainTells(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		early := asked(t, f.operator().Drain, &admin.DrainRequest{Pattern: matching("rack=7")})
+		if early.GetWorkers() != 0 || !strings.Contains(early.GetWarning(), "no worker matches now") {
+			t.Errorf("without workers: %v", early)
+		}
+		w := f.worker("a")
+		w.running(f.storage.action("running"))
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED)
+		for call, err := range map[string]error{
+			"drain": second(f.operator().Drain(t.Context(), &admin.DrainRequest{Pattern: matching("hots=a")})),
+			"kill":  second(f.operator().KillOperations(t.Context(), &admin.KillOperationsRequest{Pattern: matching("hots=a")})),
+			"list":  second(f.operator().ListOperations(t.Context(), &admin.ListOperationsRequest{Pattern: matching("hots=a")})),
+		} {
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), `has "hots"; there are `) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+		asked(t, f.operator().ListOperations, &admin.ListOperationsRequest{Pattern: matching("platform.arch=*")})
+		told := asked(t, f.operator().Drain, &admin.DrainRequest{Pattern: matching("host=a"), Reason: "disk"})
+		if told.GetWorkers() != 1 || told.GetWaiting() != 1 || told.GetWarning() != "" {
+			t.Errorf("told %v", told)
+		}
+		drains := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetDrains()
+		if len(drains) != 2 || drains[1].GetReason() != "disk" || !drains[1].GetSince().AsTime().Equal(time.Now()) {
+			t.Errorf("drains %v", drains)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // TestDrainsAreKept has a drain that outlives the server.
 func TestDrainsAreKept(t *testing.T) {
-	var kept []core.Pattern
+	var kept []core.DrainRecord
 	o := ServerOptions{
 		Storage:    func(string, digest.Function) Storage { return nil },
-		KeepDrains: func(ps []core.Pattern) error { kept = ps; return nil },
+		KeepDrains: func(ds []core.DrainRecord) error { kept = ds; return nil },
 	}
 	first := must(NewServer(o)).Admin()
 	asked(t, first.Drain, &admin.DrainRequest{Pattern: matching("host=a")})
@@ -103,7 +137,7 @@ func TestDrainsAreKept(t *testing.T) {
 	o.Drains = kept
 	second := must(NewServer(o)).Admin()
 	list := asked(t, second.ListWorkers, &admin.ListWorkersRequest{})
-	if len(list.GetDrains()) != 1 || list.GetDrains()[0].GetAttributes()["host"] != "b" {
+	if len(list.GetDrains()) != 1 || list.GetDrains()[0].GetPattern().GetAttributes()["host"] != "b" {
 		t.Errorf("drains %v", list)
 	}
 }

@@ -27,9 +27,13 @@ type operationsAdmin struct{ *engine }
 func (s operationsAdmin) ListOperations(
 	ctx context.Context, req *admin.ListOperationsRequest,
 ) (*admin.ListOperationsResponse, error) {
-	p, err := optionalPattern(req.GetPattern())
-	if err != nil {
-		return nil, err
+	var p *core.Pattern
+	if req.GetPattern() != nil {
+		asked, err := ofOperations(req.GetPattern())
+		if err != nil {
+			return nil, err
+		}
+		p = &asked
 	}
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	own := ownedBy(ctx)
@@ -92,7 +96,7 @@ func (s operationsAdmin) GetOperation(ctx context.Context, req *admin.GetOperati
 func (s operationsAdmin) KillOperations(
 	ctx context.Context, req *admin.KillOperationsRequest,
 ) (*admin.KillOperationsResponse, error) {
-	p, err := patternOf(req.GetPattern())
+	p, err := ofOperations(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}

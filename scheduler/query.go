@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -51,6 +52,31 @@ func patternOf(m *admin.Pattern) (pattern.Pattern, error) {
 		return p, status.Errorf(codes.InvalidArgument, "pattern: %v", err)
 	}
 	return p, nil
+}
+
+// knows returns why a pattern can match nothing: it has a name that is none of names, those of what things of a kind have.
+func knows(p pattern.Pattern, kind string, names []string) error {
+	for name := range p.Map() {
+		if !slices.Contains(names, name) {
+			return status.Errorf(codes.InvalidArgument, "pattern %q: no %s has %q; there are %s", p, kind, name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// ofOperations returns the pattern of a message about operations.
+func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
+	p, err := patternOf(m)
+	if err != nil {
+		return p, err
+	}
+	names := core.OperationAttributes()
+	for name := range p.Map() {
+		if strings.HasPrefix(name, "platform.") {
+			names = append(names, name)
+		}
+	}
+	return p, knows(p, "operation", append(names, "platform.NAME"))
 }
 
 // optionalPattern returns nil for a pattern that is not set.

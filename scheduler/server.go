@@ -65,8 +65,8 @@ type ServerOptions struct {
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.
-	Drains     []core.Pattern
-	KeepDrains func([]core.Pattern) error
+	Drains     []core.DrainRecord
+	KeepDrains func([]core.DrainRecord) error
 	// Held are taken over at the start: see State.Restore. Index is what remembers them for the next Server.
 	// Nil: nothing does.
 	Held  []core.Held
@@ -165,8 +165,8 @@ func (s *Server) join(m *metrics, c core.Config) {
 func (s *Server) begin() error {
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()
-	for _, p := range s.options.Drains {
-		if err := s.engine.feedLocked(time.Now(), core.Drain{Pattern: p}).Err; err != nil {
+	for _, d := range s.options.Drains {
+		if err := s.engine.feedLocked(time.Now(), core.Drain{DrainRecord: d}).Err; err != nil {
 			return fmt.Errorf("scheduler: %w", err)
 		}
 	}

@@ -10,9 +10,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
+
+// maxReason bounds the reason of a drain.
+const maxReason = 1 << 10
 
 // workersAdmin shows operators the workers, and drains them.
 type workersAdmin struct {
@@ -20,7 +24,7 @@ type workersAdmin struct {
 	live *liveOutputs
 	lost *lostWorkers
 	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before engine.mu.
-	keep    func([]core.Pattern) error
+	keep    func([]core.DrainRecord) error
 	keeping sync.Mutex
 }
 
@@ -33,7 +37,7 @@ func (s *workersAdmin) ListWorkers(
 		return nil, err
 	}
 	var keys []string
-	var drains []core.Pattern
+	var drains []core.DrainRecord
 	s.look(func(v *core.View) { keys, drains = v.WorkerKeys(p), v.Drains() })
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	for _, key := range keys {
@@ -42,7 +46,9 @@ func (s *workersAdmin) ListWorkers(
 	keys, next := first.page()
 	resp := &admin.ListWorkersResponse{NextPageToken: next, Lost: s.lost.list()}
 	for _, d := range drains {
-		resp.Drains = append(resp.Drains, &admin.Pattern{Attributes: d.Map()})
+		resp.Drains = append(resp.Drains, &admin.ActiveDrain{
+			Pattern: &admin.Pattern{Attributes: d.Pattern.Map()}, Reason: d.Reason, Author: d.Author, Since: timestamppb.New(d.Since),
+		})
 	}
 	s.look(func(v *core.View) {
 		for _, key := range keys {
@@ -89,17 +95,26 @@ func properties(p core.Platform) []*admin.Property {
 	return list
 }
 
-// Drain implements admin.SchedulerServer.
-func (s *workersAdmin) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
+// Drain implements admin.SchedulerServer. A name that no worker is identified by is an error: the pattern would never match.
+func (s *workersAdmin) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
 	p, err := patternOf(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}
-	matched := 0
+	if n := len(req.GetReason()); n > maxReason {
+		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes, at most %d are taken", n, maxReason)
+	}
+	var names []string
+	s.look(func(v *core.View) { names = v.WorkerAttributes() })
+	if err := knows(p, "worker", names); err != nil && len(names) > 0 {
+		return nil, err
+	}
+	resp := &admin.DrainResponse{}
 	s.step(func(now time.Time) (out core.Out) {
-		out = s.feedLocked(now, core.Drain{Pattern: p})
+		out = s.feedLocked(now, core.Drain{DrainRecord: core.DrainRecord{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
 		err = out.Err
-		matched = len(s.state.View().WorkerKeys(&p))
+		v := s.state.View()
+		resp.Workers, resp.Waiting = int32(len(v.WorkerKeys(&p))), int64(v.WaitFor(&p))
 		return out
 	})
 	if errors.Is(err, core.ErrTooManyDrains) {
@@ -107,7 +122,18 @@ func (s *workersAdmin) Drain(_ context.Context, req *admin.DrainRequest) (*admin
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &admin.DrainResponse{Workers: int32(matched)}, s.keepDrains()
+	if resp.GetWorkers() == 0 {
+		resp.Warning = "no worker matches now; the drain is in force for those that connect later"
+	}
+	return resp, s.keepDrains()
+}
+
+// authorOf names who calls: the user or, where callers are not known, the host.
+func authorOf(ctx context.Context) string {
+	if who := auth.FromContext(ctx); who != nil && who.User != "" {
+		return who.User
+	}
+	return clientOf(ctx)
 }
 
 // Undrain implements admin.SchedulerServer.
@@ -136,7 +162,7 @@ func (s *workersAdmin) keepDrains() error {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	var drains []core.Pattern
+	var drains []core.DrainRecord
 	s.look(func(v *core.View) { drains = v.Drains() })
 	if err := s.keep(drains); err != nil {
 		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)

@@ -84,7 +84,7 @@ func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersReq
 			{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_DRAINED, DrainedByPattern: true},
 		},
 		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "dead"}, At: timestamppb.Now(), Action: "efefefefefefef/9"}},
-		Drains: []*admin.Pattern{{Attributes: map[string]string{"host": "old-*"}}}, NextPageToken: "more&" + req.GetPageToken(),
+		Drains: []*admin.ActiveDrain{{Pattern: &admin.Pattern{Attributes: map[string]string{"host": "old-*"}}, Reason: "<disks>", Author: "ann"}}, NextPageToken: "more&" + req.GetPageToken(),
 	}, nil
 }
 

@@ -14,7 +14,7 @@ import (
 type workersView struct {
 	rows[*admin.Worker]
 	Programs []program
-	Drains   []map[string]string // the attributes of their patterns
+	Drains   []*admin.ActiveDrain
 	Lost     []*admin.LostWorker
 	Storage  *admin.Store // the scheduler's own; nil: it has none
 }
@@ -42,9 +42,7 @@ func (s *Site) workers(ctx context.Context, r *http.Request) (any, error) {
 	for _, store := range own.GetStores() {
 		v.Storage = store
 	}
-	for _, d := range list.GetDrains() {
-		v.Drains = append(v.Drains, d.GetAttributes())
-	}
+	v.Drains = list.GetDrains()
 	return v, nil
 }
 

@@ -19,7 +19,7 @@ func (pagedWorkers) ListWorkers(
 	worker := func(host string) *admin.Worker { return &admin.Worker{Identity: map[string]string{"host": host}} }
 	resp := &admin.ListWorkersResponse{
 		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "gone"}}},
-		Drains: []*admin.Pattern{{Attributes: map[string]string{"host": "old"}}},
+		Drains: []*admin.ActiveDrain{{Pattern: &admin.Pattern{Attributes: map[string]string{"host": "old"}}}},
 	}
 	if req.GetPageToken() == "" {
 		resp.Workers, resp.NextPageToken = []*admin.Worker{worker("a")}, "more"

@@ -74,8 +74,15 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, p := range list.GetDrains() {
-		if _, err := fmt.Fprintf(c.out, "drained: %s\n", text.Pairs(p.GetAttributes())); err != nil {
+	for _, d := range list.GetDrains() {
+		line := fmt.Sprintf("drained: %s for %s", text.Pairs(d.GetPattern().GetAttributes()), ago(d.GetSince()))
+		if d.GetAuthor() != "" {
+			line += " by " + d.GetAuthor()
+		}
+		if d.GetReason() != "" {
+			line += ": " + d.GetReason()
+		}
+		if _, err := fmt.Fprintln(c.out, line); err != nil {
 			return err
 		}
 	}
@@ -92,6 +99,7 @@ func workerState(w *admin.Worker) string {
 
 func drainCommand() *cobra.Command {
 	var wait bool
+	var reason string
 	cmd := adminCommand("drain PATTERN...", "let workers finish and give them no further action",
 		"Lets the workers that the pattern matches finish what they have and gives them nothing more. That\n"+
 			"holds for those that connect later too, and over restarts of both sides, until it is taken back\n"+
@@ -103,7 +111,7 @@ func drainCommand() *cobra.Command {
 			}
 			call, cancel := context.WithTimeout(ctx, adminTimeout)
 			defer cancel()
-			resp, err := c.Drain(call, &admin.DrainRequest{Pattern: p})
+			resp, err := c.Drain(call, &admin.DrainRequest{Pattern: p, Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -115,9 +123,18 @@ func drainCommand() *cobra.Command {
 			if printed, err := c.print(resp); printed {
 				return err
 			}
-			_, err = fmt.Fprintf(c.out, "%d workers are drained by %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes()))
+			if _, err = fmt.Fprintf(c.out, "%d workers are drained by %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes())); err != nil {
+				return err
+			}
+			if n := resp.GetWaiting(); n > 0 {
+				_, err = fmt.Fprintf(c.out, "%d actions wait that only drained workers could run\n", n)
+			}
+			if w := resp.GetWarning(); w != "" && err == nil {
+				_, err = fmt.Fprintln(c.out, "warning: "+w)
+			}
 			return err
 		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who list the workers later")
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when none of them has an action any more")
 	return cmd
 }

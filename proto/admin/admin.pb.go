@@ -92,14 +92,14 @@ func (x Worker_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Worker_State.Descriptor instead.
 func (Worker_State) EnumDescriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{4, 0}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // A pattern matches what has all of its names, each with a value that fits. In
 // values, "*" stands for any text and "?" for any one character. The names of a
 // worker are those of its identity; the names of an operation are operation,
-// action, client, correlated, instance, invocation, mnemonic, stage, target,
-// worker, and platform.NAME for each property.
+// action, client, correlated, instance, invocation, mnemonic, stage, target, user,
+// worker, and platform.NAME for each property; any other is INVALID_ARGUMENT.
 type Pattern struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attributes    map[string]string      `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -211,7 +211,7 @@ type ListWorkersResponse struct {
 	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// All that are in force, the oldest first.
-	Drains []*Pattern `protobuf:"bytes,3,rep,name=drains,proto3" json:"drains,omitempty"`
+	Drains []*ActiveDrain `protobuf:"bytes,5,rep,name=drains,proto3" json:"drains,omitempty"`
 	// Those that were lost last, the latest first; at most 100, none from before the
 	// scheduler's start.
 	Lost          []*LostWorker `protobuf:"bytes,4,rep,name=lost,proto3" json:"lost,omitempty"`
@@ -263,7 +263,7 @@ func (x *ListWorkersResponse) GetNextPageToken() string {
 	return ""
 }
 
-func (x *ListWorkersResponse) GetDrains() []*Pattern {
+func (x *ListWorkersResponse) GetDrains() []*ActiveDrain {
 	if x != nil {
 		return x.Drains
 	}
@@ -273,6 +273,76 @@ func (x *ListWorkersResponse) GetDrains() []*Pattern {
 func (x *ListWorkersResponse) GetLost() []*LostWorker {
 	if x != nil {
 		return x.Lost
+	}
+	return nil
+}
+
+// A drain in force.
+type ActiveDrain struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Pattern *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// Why, and who wanted it: his user name or, where callers are not known, his host. Empty: not known.
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Author        string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActiveDrain) Reset() {
+	*x = ActiveDrain{}
+	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActiveDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActiveDrain) ProtoMessage() {}
+
+func (x *ActiveDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActiveDrain.ProtoReflect.Descriptor instead.
+func (*ActiveDrain) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ActiveDrain) GetPattern() *Pattern {
+	if x != nil {
+		return x.Pattern
+	}
+	return nil
+}
+
+func (x *ActiveDrain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ActiveDrain) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *ActiveDrain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
 	}
 	return nil
 }
@@ -290,7 +360,7 @@ type LostWorker struct {
 
 func (x *LostWorker) Reset() {
 	*x = LostWorker{}
-	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	mi := &file_proto_admin_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +372,7 @@ func (x *LostWorker) String() string {
 func (*LostWorker) ProtoMessage() {}
 
 func (x *LostWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[3]
+	mi := &file_proto_admin_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +385,7 @@ func (x *LostWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostWorker.ProtoReflect.Descriptor instead.
 func (*LostWorker) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{3}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LostWorker) GetIdentity() map[string]string {
@@ -360,7 +430,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_proto_admin_admin_proto_msgTypes[4]
+	mi := &file_proto_admin_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +442,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[4]
+	mi := &file_proto_admin_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +455,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{4}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Worker) GetIdentity() map[string]string {
@@ -461,7 +531,7 @@ type Property struct {
 
 func (x *Property) Reset() {
 	*x = Property{}
-	mi := &file_proto_admin_admin_proto_msgTypes[5]
+	mi := &file_proto_admin_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +543,7 @@ func (x *Property) String() string {
 func (*Property) ProtoMessage() {}
 
 func (x *Property) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[5]
+	mi := &file_proto_admin_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +556,7 @@ func (x *Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Property.ProtoReflect.Descriptor instead.
 func (*Property) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{5}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Property) GetName() string {
@@ -504,15 +574,18 @@ func (x *Property) GetValue() string {
 }
 
 type DrainRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pattern       *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// INVALID_ARGUMENT if it has a name that no connected worker is identified by.
+	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// For those who wonder later.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	mi := &file_proto_admin_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +597,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	mi := &file_proto_admin_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +610,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{6}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DrainRequest) GetPattern() *Pattern {
@@ -547,17 +620,28 @@ func (x *DrainRequest) GetPattern() *Pattern {
 	return nil
 }
 
+func (x *DrainRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type DrainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many known workers match.
-	Workers       int32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	// How many actions wait that only drained workers could run, among which are some that match.
+	Waiting int64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// What may not be as it was meant, for people; empty: nothing.
+	Warning       string `protobuf:"bytes,3,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[7]
+	mi := &file_proto_admin_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +653,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[7]
+	mi := &file_proto_admin_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +666,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{7}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DrainResponse) GetWorkers() int32 {
@@ -590,6 +674,20 @@ func (x *DrainResponse) GetWorkers() int32 {
 		return x.Workers
 	}
 	return 0
+}
+
+func (x *DrainResponse) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *DrainResponse) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
 }
 
 type UndrainRequest struct {
@@ -601,7 +699,7 @@ type UndrainRequest struct {
 
 func (x *UndrainRequest) Reset() {
 	*x = UndrainRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[8]
+	mi := &file_proto_admin_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +711,7 @@ func (x *UndrainRequest) String() string {
 func (*UndrainRequest) ProtoMessage() {}
 
 func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[8]
+	mi := &file_proto_admin_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +724,7 @@ func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainRequest.ProtoReflect.Descriptor instead.
 func (*UndrainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{8}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UndrainRequest) GetPattern() *Pattern {
@@ -645,7 +743,7 @@ type UndrainResponse struct {
 
 func (x *UndrainResponse) Reset() {
 	*x = UndrainResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[9]
+	mi := &file_proto_admin_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +755,7 @@ func (x *UndrainResponse) String() string {
 func (*UndrainResponse) ProtoMessage() {}
 
 func (x *UndrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[9]
+	mi := &file_proto_admin_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +768,7 @@ func (x *UndrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainResponse.ProtoReflect.Descriptor instead.
 func (*UndrainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{9}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UndrainResponse) GetWorkers() int32 {
@@ -690,7 +788,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[10]
+	mi := &file_proto_admin_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +800,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[10]
+	mi := &file_proto_admin_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +813,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{10}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListQueuesRequest) GetMaxBranches() int32 {
@@ -740,7 +838,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[11]
+	mi := &file_proto_admin_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +850,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[11]
+	mi := &file_proto_admin_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +863,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{11}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -827,7 +925,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_proto_admin_admin_proto_msgTypes[12]
+	mi := &file_proto_admin_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +937,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[12]
+	mi := &file_proto_admin_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +950,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{12}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Queue) GetInstanceNamePrefix() string {
@@ -977,7 +1075,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_proto_admin_admin_proto_msgTypes[13]
+	mi := &file_proto_admin_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1087,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[13]
+	mi := &file_proto_admin_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1100,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{13}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Branch) GetKey() string {
@@ -1067,7 +1165,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[14]
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1177,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[14]
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1190,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{14}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListOperationsRequest) GetPattern() *Pattern {
@@ -1126,7 +1224,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1236,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1249,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -1177,7 +1275,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1287,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1300,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetOperationRequest) GetName() string {
@@ -1243,7 +1341,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1353,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1366,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Operation) GetName() string {
@@ -1401,7 +1499,7 @@ type KillOperationsRequest struct {
 
 func (x *KillOperationsRequest) Reset() {
 	*x = KillOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1511,7 @@ func (x *KillOperationsRequest) String() string {
 func (*KillOperationsRequest) ProtoMessage() {}
 
 func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1524,7 @@ func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsRequest.ProtoReflect.Descriptor instead.
 func (*KillOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KillOperationsRequest) GetPattern() *Pattern {
@@ -1453,7 +1551,7 @@ type KillOperationsResponse struct {
 
 func (x *KillOperationsResponse) Reset() {
 	*x = KillOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1563,7 @@ func (x *KillOperationsResponse) String() string {
 func (*KillOperationsResponse) ProtoMessage() {}
 
 func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1576,7 @@ func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsResponse.ProtoReflect.Descriptor instead.
 func (*KillOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KillOperationsResponse) GetKilled() int64 {
@@ -1505,7 +1603,7 @@ type GetSizesRequest struct {
 
 func (x *GetSizesRequest) Reset() {
 	*x = GetSizesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1615,7 @@ func (x *GetSizesRequest) String() string {
 func (*GetSizesRequest) ProtoMessage() {}
 
 func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1628,7 @@ func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesRequest.ProtoReflect.Descriptor instead.
 func (*GetSizesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetSizesRequest) GetInstanceName() string {
@@ -1615,7 +1713,7 @@ type GetSizesResponse struct {
 
 func (x *GetSizesResponse) Reset() {
 	*x = GetSizesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[21]
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1725,7 @@ func (x *GetSizesResponse) String() string {
 func (*GetSizesResponse) ProtoMessage() {}
 
 func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[21]
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1738,7 @@ func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesResponse.ProtoReflect.Descriptor instead.
 func (*GetSizesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetSizesResponse) GetReducedActionDigest() *v2.Digest {
@@ -1716,7 +1814,7 @@ type SizeStats struct {
 
 func (x *SizeStats) Reset() {
 	*x = SizeStats{}
-	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1826,7 @@ func (x *SizeStats) String() string {
 func (*SizeStats) ProtoMessage() {}
 
 func (x *SizeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1839,7 @@ func (x *SizeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeStats.ProtoReflect.Descriptor instead.
 func (*SizeStats) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SizeStats) GetSizeClass() uint32 {
@@ -1849,7 +1947,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1959,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1972,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListQuotasRequest) GetCohort() string {
@@ -1908,7 +2006,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2018,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2031,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListQuotasResponse) GetCohorts() []*Cohort {
@@ -1966,7 +2064,7 @@ type Cohort struct {
 
 func (x *Cohort) Reset() {
 	*x = Cohort{}
-	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2076,7 @@ func (x *Cohort) String() string {
 func (*Cohort) ProtoMessage() {}
 
 func (x *Cohort) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2089,7 @@ func (x *Cohort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cohort.ProtoReflect.Descriptor instead.
 func (*Cohort) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Cohort) GetName() string {
@@ -2068,7 +2166,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2178,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2191,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Quota) GetInstanceName() string {
@@ -2153,7 +2251,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2263,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2276,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Run) GetOperation() string {
@@ -2231,7 +2329,7 @@ type PutQuotaRequest struct {
 
 func (x *PutQuotaRequest) Reset() {
 	*x = PutQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2341,7 @@ func (x *PutQuotaRequest) String() string {
 func (*PutQuotaRequest) ProtoMessage() {}
 
 func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2354,7 @@ func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaRequest.ProtoReflect.Descriptor instead.
 func (*PutQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutQuotaRequest) GetCohort() string {
@@ -2304,7 +2402,7 @@ type PutQuotaResponse struct {
 
 func (x *PutQuotaResponse) Reset() {
 	*x = PutQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2414,7 @@ func (x *PutQuotaResponse) String() string {
 func (*PutQuotaResponse) ProtoMessage() {}
 
 func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2427,7 @@ func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaResponse.ProtoReflect.Descriptor instead.
 func (*PutQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PutQuotaResponse) GetCohort() *Cohort {
@@ -2349,7 +2447,7 @@ type DeleteQuotaRequest struct {
 
 func (x *DeleteQuotaRequest) Reset() {
 	*x = DeleteQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[30]
+	mi := &file_proto_admin_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2459,7 @@ func (x *DeleteQuotaRequest) String() string {
 func (*DeleteQuotaRequest) ProtoMessage() {}
 
 func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[30]
+	mi := &file_proto_admin_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2472,7 @@ func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteQuotaRequest) GetCohort() string {
@@ -2399,7 +2497,7 @@ type DeleteQuotaResponse struct {
 
 func (x *DeleteQuotaResponse) Reset() {
 	*x = DeleteQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[31]
+	mi := &file_proto_admin_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2509,7 @@ func (x *DeleteQuotaResponse) String() string {
 func (*DeleteQuotaResponse) ProtoMessage() {}
 
 func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[31]
+	mi := &file_proto_admin_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2522,7 @@ func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{31}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{32}
 }
 
 type ListStoresRequest struct {
@@ -2437,7 +2535,7 @@ type ListStoresRequest struct {
 
 func (x *ListStoresRequest) Reset() {
 	*x = ListStoresRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[32]
+	mi := &file_proto_admin_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2547,7 @@ func (x *ListStoresRequest) String() string {
 func (*ListStoresRequest) ProtoMessage() {}
 
 func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[32]
+	mi := &file_proto_admin_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2560,7 @@ func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStoresRequest.ProtoReflect.Descriptor instead.
 func (*ListStoresRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{32}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListStoresRequest) GetOwn() bool {
@@ -2483,7 +2581,7 @@ type ListStoresResponse struct {
 
 func (x *ListStoresResponse) Reset() {
 	*x = ListStoresResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[33]
+	mi := &file_proto_admin_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2593,7 @@ func (x *ListStoresResponse) String() string {
 func (*ListStoresResponse) ProtoMessage() {}
 
 func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[33]
+	mi := &file_proto_admin_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2606,7 @@ func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStoresResponse.ProtoReflect.Descriptor instead.
 func (*ListStoresResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{33}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListStoresResponse) GetStores() []*Store {
@@ -2533,7 +2631,7 @@ type Store struct {
 
 func (x *Store) Reset() {
 	*x = Store{}
-	mi := &file_proto_admin_admin_proto_msgTypes[34]
+	mi := &file_proto_admin_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2643,7 @@ func (x *Store) String() string {
 func (*Store) ProtoMessage() {}
 
 func (x *Store) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[34]
+	mi := &file_proto_admin_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2656,7 @@ func (x *Store) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Store.ProtoReflect.Descriptor instead.
 func (*Store) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{34}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Store) GetWorker() map[string]string {
@@ -2612,12 +2710,17 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xd6\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xe0\x01\n" +
 	"\x13ListWorkersResponse\x122\n" +
 	"\aworkers\x18\x01 \x03(\v2\x18.forerunner.admin.WorkerR\aworkers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x121\n" +
-	"\x06drains\x18\x03 \x03(\v2\x19.forerunner.admin.PatternR\x06drains\x120\n" +
-	"\x04lost\x18\x04 \x03(\v2\x1c.forerunner.admin.LostWorkerR\x04lost\"\xd5\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x125\n" +
+	"\x06drains\x18\x05 \x03(\v2\x1d.forerunner.admin.ActiveDrainR\x06drains\x120\n" +
+	"\x04lost\x18\x04 \x03(\v2\x1c.forerunner.admin.LostWorkerR\x04lostJ\x04\b\x03\x10\x04\"\xa4\x01\n" +
+	"\vActiveDrain\x123\n" +
+	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06author\x18\x03 \x01(\tR\x06author\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd5\x01\n" +
 	"\n" +
 	"LostWorker\x12F\n" +
 	"\bidentity\x18\x01 \x03(\v2*.forerunner.admin.LostWorker.IdentityEntryR\bidentity\x12*\n" +
@@ -2650,11 +2753,14 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x04AWAY\x10\x06\"4\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"C\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"[\n" +
 	"\fDrainRequest\x123\n" +
-	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\")\n" +
+	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"]\n" +
 	"\rDrainResponse\x12\x18\n" +
-	"\aworkers\x18\x01 \x01(\x05R\aworkers\"E\n" +
+	"\aworkers\x18\x01 \x01(\x05R\aworkers\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x03R\awaiting\x12\x18\n" +
+	"\awarning\x18\x03 \x01(\tR\awarning\"E\n" +
 	"\x0eUndrainRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\"+\n" +
 	"\x0fUndrainResponse\x12\x18\n" +
@@ -2852,131 +2958,134 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
 	(*ListWorkersRequest)(nil),     // 2: forerunner.admin.ListWorkersRequest
 	(*ListWorkersResponse)(nil),    // 3: forerunner.admin.ListWorkersResponse
-	(*LostWorker)(nil),             // 4: forerunner.admin.LostWorker
-	(*Worker)(nil),                 // 5: forerunner.admin.Worker
-	(*Property)(nil),               // 6: forerunner.admin.Property
-	(*DrainRequest)(nil),           // 7: forerunner.admin.DrainRequest
-	(*DrainResponse)(nil),          // 8: forerunner.admin.DrainResponse
-	(*UndrainRequest)(nil),         // 9: forerunner.admin.UndrainRequest
-	(*UndrainResponse)(nil),        // 10: forerunner.admin.UndrainResponse
-	(*ListQueuesRequest)(nil),      // 11: forerunner.admin.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 12: forerunner.admin.ListQueuesResponse
-	(*Queue)(nil),                  // 13: forerunner.admin.Queue
-	(*Branch)(nil),                 // 14: forerunner.admin.Branch
-	(*ListOperationsRequest)(nil),  // 15: forerunner.admin.ListOperationsRequest
-	(*ListOperationsResponse)(nil), // 16: forerunner.admin.ListOperationsResponse
-	(*GetOperationRequest)(nil),    // 17: forerunner.admin.GetOperationRequest
-	(*Operation)(nil),              // 18: forerunner.admin.Operation
-	(*KillOperationsRequest)(nil),  // 19: forerunner.admin.KillOperationsRequest
-	(*KillOperationsResponse)(nil), // 20: forerunner.admin.KillOperationsResponse
-	(*GetSizesRequest)(nil),        // 21: forerunner.admin.GetSizesRequest
-	(*GetSizesResponse)(nil),       // 22: forerunner.admin.GetSizesResponse
-	(*SizeStats)(nil),              // 23: forerunner.admin.SizeStats
-	(*ListQuotasRequest)(nil),      // 24: forerunner.admin.ListQuotasRequest
-	(*ListQuotasResponse)(nil),     // 25: forerunner.admin.ListQuotasResponse
-	(*Cohort)(nil),                 // 26: forerunner.admin.Cohort
-	(*Quota)(nil),                  // 27: forerunner.admin.Quota
-	(*Run)(nil),                    // 28: forerunner.admin.Run
-	(*PutQuotaRequest)(nil),        // 29: forerunner.admin.PutQuotaRequest
-	(*PutQuotaResponse)(nil),       // 30: forerunner.admin.PutQuotaResponse
-	(*DeleteQuotaRequest)(nil),     // 31: forerunner.admin.DeleteQuotaRequest
-	(*DeleteQuotaResponse)(nil),    // 32: forerunner.admin.DeleteQuotaResponse
-	(*ListStoresRequest)(nil),      // 33: forerunner.admin.ListStoresRequest
-	(*ListStoresResponse)(nil),     // 34: forerunner.admin.ListStoresResponse
-	(*Store)(nil),                  // 35: forerunner.admin.Store
-	nil,                            // 36: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 37: forerunner.admin.LostWorker.IdentityEntry
-	nil,                            // 38: forerunner.admin.Worker.IdentityEntry
-	nil,                            // 39: forerunner.admin.Store.WorkerEntry
-	(*timestamppb.Timestamp)(nil),  // 40: google.protobuf.Timestamp
-	(*live.Report)(nil),            // 41: forerunner.live.Report
-	(v2.DigestFunction_Value)(0),   // 42: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 43: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 44: google.protobuf.Duration
-	(*runs.Run)(nil),               // 45: forerunner.runs.Run
-	(*live.StoreHealth)(nil),       // 46: forerunner.live.StoreHealth
+	(*ActiveDrain)(nil),            // 4: forerunner.admin.ActiveDrain
+	(*LostWorker)(nil),             // 5: forerunner.admin.LostWorker
+	(*Worker)(nil),                 // 6: forerunner.admin.Worker
+	(*Property)(nil),               // 7: forerunner.admin.Property
+	(*DrainRequest)(nil),           // 8: forerunner.admin.DrainRequest
+	(*DrainResponse)(nil),          // 9: forerunner.admin.DrainResponse
+	(*UndrainRequest)(nil),         // 10: forerunner.admin.UndrainRequest
+	(*UndrainResponse)(nil),        // 11: forerunner.admin.UndrainResponse
+	(*ListQueuesRequest)(nil),      // 12: forerunner.admin.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 13: forerunner.admin.ListQueuesResponse
+	(*Queue)(nil),                  // 14: forerunner.admin.Queue
+	(*Branch)(nil),                 // 15: forerunner.admin.Branch
+	(*ListOperationsRequest)(nil),  // 16: forerunner.admin.ListOperationsRequest
+	(*ListOperationsResponse)(nil), // 17: forerunner.admin.ListOperationsResponse
+	(*GetOperationRequest)(nil),    // 18: forerunner.admin.GetOperationRequest
+	(*Operation)(nil),              // 19: forerunner.admin.Operation
+	(*KillOperationsRequest)(nil),  // 20: forerunner.admin.KillOperationsRequest
+	(*KillOperationsResponse)(nil), // 21: forerunner.admin.KillOperationsResponse
+	(*GetSizesRequest)(nil),        // 22: forerunner.admin.GetSizesRequest
+	(*GetSizesResponse)(nil),       // 23: forerunner.admin.GetSizesResponse
+	(*SizeStats)(nil),              // 24: forerunner.admin.SizeStats
+	(*ListQuotasRequest)(nil),      // 25: forerunner.admin.ListQuotasRequest
+	(*ListQuotasResponse)(nil),     // 26: forerunner.admin.ListQuotasResponse
+	(*Cohort)(nil),                 // 27: forerunner.admin.Cohort
+	(*Quota)(nil),                  // 28: forerunner.admin.Quota
+	(*Run)(nil),                    // 29: forerunner.admin.Run
+	(*PutQuotaRequest)(nil),        // 30: forerunner.admin.PutQuotaRequest
+	(*PutQuotaResponse)(nil),       // 31: forerunner.admin.PutQuotaResponse
+	(*DeleteQuotaRequest)(nil),     // 32: forerunner.admin.DeleteQuotaRequest
+	(*DeleteQuotaResponse)(nil),    // 33: forerunner.admin.DeleteQuotaResponse
+	(*ListStoresRequest)(nil),      // 34: forerunner.admin.ListStoresRequest
+	(*ListStoresResponse)(nil),     // 35: forerunner.admin.ListStoresResponse
+	(*Store)(nil),                  // 36: forerunner.admin.Store
+	nil,                            // 37: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 38: forerunner.admin.LostWorker.IdentityEntry
+	nil,                            // 39: forerunner.admin.Worker.IdentityEntry
+	nil,                            // 40: forerunner.admin.Store.WorkerEntry
+	(*timestamppb.Timestamp)(nil),  // 41: google.protobuf.Timestamp
+	(*live.Report)(nil),            // 42: forerunner.live.Report
+	(v2.DigestFunction_Value)(0),   // 43: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 44: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
+	(*runs.Run)(nil),               // 46: forerunner.runs.Run
+	(*live.StoreHealth)(nil),       // 47: forerunner.live.StoreHealth
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	36, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	37, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
-	5,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
-	1,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.Pattern
-	4,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
-	37, // 5: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
-	40, // 6: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
-	38, // 7: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
-	6,  // 8: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
-	0,  // 9: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	40, // 10: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
-	41, // 11: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
-	1,  // 12: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	1,  // 13: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	13, // 14: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
-	6,  // 15: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	40, // 16: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
-	14, // 17: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
-	14, // 18: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
-	1,  // 19: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	18, // 20: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	40, // 21: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	40, // 22: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
-	1,  // 23: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	42, // 24: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	43, // 25: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	43, // 26: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	43, // 27: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	23, // 28: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	44, // 29: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	40, // 30: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	44, // 31: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	44, // 32: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	44, // 33: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	44, // 34: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	44, // 35: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	45, // 36: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
-	26, // 37: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
-	27, // 38: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
-	28, // 39: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
-	40, // 40: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
-	26, // 41: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
-	35, // 42: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
-	39, // 43: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
-	46, // 44: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
-	2,  // 45: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	7,  // 46: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	9,  // 47: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	11, // 48: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	15, // 49: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	17, // 50: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	19, // 51: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	21, // 52: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	24, // 53: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	29, // 54: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	31, // 55: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	33, // 56: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
-	3,  // 57: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	8,  // 58: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	10, // 59: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	12, // 60: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	16, // 61: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	18, // 62: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	20, // 63: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	22, // 64: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	25, // 65: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	30, // 66: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	32, // 67: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	34, // 68: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
-	57, // [57:69] is the sub-list for method output_type
-	45, // [45:57] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	6,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
+	4,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.ActiveDrain
+	5,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
+	1,  // 5: forerunner.admin.ActiveDrain.pattern:type_name -> forerunner.admin.Pattern
+	41, // 6: forerunner.admin.ActiveDrain.since:type_name -> google.protobuf.Timestamp
+	38, // 7: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
+	41, // 8: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
+	39, // 9: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	7,  // 10: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
+	0,  // 11: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
+	41, // 12: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	42, // 13: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
+	1,  // 14: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	1,  // 15: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	14, // 16: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
+	7,  // 17: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
+	41, // 18: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	15, // 19: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
+	15, // 20: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
+	1,  // 21: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	19, // 22: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
+	41, // 23: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	41, // 24: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	1,  // 25: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	43, // 26: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	44, // 27: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	44, // 28: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	44, // 29: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	24, // 30: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
+	45, // 31: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	41, // 32: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	45, // 33: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	45, // 34: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	45, // 35: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	45, // 36: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	45, // 37: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	46, // 38: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	27, // 39: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
+	28, // 40: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
+	29, // 41: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
+	41, // 42: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
+	27, // 43: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
+	36, // 44: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
+	40, // 45: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
+	47, // 46: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
+	2,  // 47: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	8,  // 48: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	10, // 49: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	12, // 50: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	16, // 51: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	18, // 52: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	20, // 53: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	22, // 54: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	25, // 55: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	30, // 56: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	32, // 57: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	34, // 58: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
+	3,  // 59: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	9,  // 60: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	11, // 61: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	13, // 62: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	17, // 63: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	19, // 64: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	21, // 65: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	23, // 66: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	26, // 67: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	31, // 68: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	33, // 69: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	35, // 70: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
+	59, // [59:71] is the sub-list for method output_type
+	47, // [47:59] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -2984,18 +3093,18 @@ func file_proto_admin_admin_proto_init() {
 	if File_proto_admin_admin_proto != nil {
 		return
 	}
-	file_proto_admin_admin_proto_msgTypes[20].OneofWrappers = []any{
+	file_proto_admin_admin_proto_msgTypes[21].OneofWrappers = []any{
 		(*GetSizesRequest_ActionDigest)(nil),
 		(*GetSizesRequest_ReducedActionDigest)(nil),
 	}
-	file_proto_admin_admin_proto_msgTypes[23].OneofWrappers = []any{}
+	file_proto_admin_admin_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,8 +19,8 @@ func (s *View) Dump() string {
 	if s.dispatch.isSettling() {
 		d.line("settling%s", d.timer(s.dispatch.settle))
 	}
-	for _, p := range s.workers.drains {
-		d.line("drain %s", p)
+	for _, r := range s.workers.drains {
+		d.line("drain %s by %q: %q, since %s", r.Pattern, r.Author, r.Reason, d.ago(r.Since))
 	}
 	for _, w := range s.workers.sorted() {
 		d.worker(w)

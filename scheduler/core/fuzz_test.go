@@ -148,7 +148,7 @@ func (f *fuzzer) step() {
 	case "disconnect":
 		f.tell(now, Disconnect{f.number(f.pick("1", "2", "3"))})
 	case "drain":
-		if err := f.tell(now, Drain{f.pattern(f.pick("name=w1", "name=w?", "name=w2"))}).Err; err != nil {
+		if err := f.tell(now, Drain{DrainRecord{Pattern: f.pattern(f.pick("name=w1", "name=w?", "name=w2"))}}).Err; err != nil {
 			f.t.Fatal(err)
 		}
 	case "undrain":

@@ -10,6 +10,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
+// TestOperationAttributes has an operation that runs have all that patterns may name.
+func TestOperationAttributes(t *testing.T) {
+	e := Entry{Operation: &Operation{}, Worker: "w"}
+	for _, name := range OperationAttributes() {
+		if _, ok := e.Attribute(name); !ok {
+			t.Errorf("no operation has %s", name)
+		}
+	}
+}
+
 // TestBranches sees that a queue is listed by its keys, the busiest first, and that
 // a long list is cut where the least is lost.
 func TestBranches(t *testing.T) {

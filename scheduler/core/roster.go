@@ -19,7 +19,7 @@ type roster struct {
 	// connections are the workers by the connection that they last called over.
 	connections map[uint64]map[*worker]struct{}
 	// drains hold for the workers that they match, now and later; the oldest first.
-	drains []Pattern
+	drains []DrainRecord
 }
 
 func newRoster() *roster {
@@ -74,18 +74,18 @@ func (r *roster) disconnect(connection uint64) []*worker {
 
 // isDrained reports whether a pattern in force matches a worker.
 func (r *roster) isDrained(w *worker) bool {
-	return slices.ContainsFunc(r.drains, func(p Pattern) bool { return p.Match(w.attribute) })
+	return slices.ContainsFunc(r.drains, func(d DrainRecord) bool { return d.Pattern.Match(w.attribute) })
 }
 
-// drain puts a pattern in force; false: an equal one is.
-func (r *roster) drain(p Pattern) (bool, error) {
-	if r.index(p) >= 0 {
+// drain puts a drain in force; false: one with an equal pattern is.
+func (r *roster) drain(d DrainRecord) (bool, error) {
+	if r.index(d.Pattern) >= 0 {
 		return false, nil
 	}
 	if len(r.drains) >= MaxDrains {
 		return false, ErrTooManyDrains
 	}
-	r.drains = append(r.drains, p)
+	r.drains = append(r.drains, d)
 	return true, nil
 }
 
@@ -99,5 +99,5 @@ func (r *roster) undrain(p Pattern) bool {
 }
 
 func (r *roster) index(p Pattern) int {
-	return slices.IndexFunc(r.drains, func(x Pattern) bool { return x.String() == p.String() })
+	return slices.IndexFunc(r.drains, func(x DrainRecord) bool { return x.Pattern.String() == p.String() })
 }

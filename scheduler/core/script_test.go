@@ -262,7 +262,7 @@ func (h *history) parse(verb string, args []string) Event {
 	case "disconnect":
 		return Disconnect{h.number(args[0])}
 	case "drain":
-		return Drain{h.pattern(args[0])}
+		return Drain{DrainRecord{Pattern: h.pattern(args[0])}}
 	case "undrain":
 		return Undrain{h.pattern(args[0])}
 	case "quota":

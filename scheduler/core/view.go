@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,8 +53,8 @@ func (s *View) Tally() Tally {
 	return t
 }
 
-// Drains returns the patterns in force, the oldest first.
-func (s *View) Drains() []Pattern { return slices.Clone(s.workers.drains) }
+// Drains returns those in force, the oldest first.
+func (s *View) Drains() []DrainRecord { return slices.Clone(s.workers.drains) }
 
 // A WorkerView is what State knows of one worker. It is a value.
 type WorkerView struct {
@@ -68,6 +69,29 @@ type WorkerView struct {
 	// Action is what it runs since Since, or has not yet stopped; empty if nothing.
 	Action string
 	Since  time.Time
+}
+
+// WorkerAttributes returns the names of what the workers are identified by, in order.
+func (s *View) WorkerAttributes() []string {
+	names := map[string]struct{}{}
+	for _, w := range s.workers.byKey {
+		for name := range w.id {
+			names[name] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// WaitFor returns how many actions wait for workers that p matches to be undrained.
+func (s *View) WaitFor(p *Pattern) (n int) {
+	counted := map[*queue]bool{}
+	for _, w := range s.workers.byKey {
+		if q := w.queue; w.takes == drained && !q.staffed() && !counted[q] && p.Match(w.attribute) {
+			counted[q] = true
+			n += q.waiting
+		}
+	}
+	return n
 }
 
 // WorkerKeys returns those of the workers that p matches, all if it is nil, in any
@@ -121,6 +145,13 @@ func (s *View) Entries() iter.Seq[Entry] {
 				return
 			}
 		}
+	}
+}
+
+// OperationAttributes are the names of what patterns see of operations, besides platform.NAME for each property.
+func OperationAttributes() []string {
+	return []string{
+		"action", "client", "correlated", "instance", "invocation", "mnemonic", "operation", "stage", "target", "user", "worker",
 	}
 }
 

@@ -139,7 +139,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		},
 		core.Hangup{Worker: "w", Call: 1},
 		core.Disconnect{Connection: 1},
-		core.Drain{Pattern: host},
+		core.Drain{DrainRecord: core.DrainRecord{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
 		core.Undrain{Pattern: host},
 		core.DeleteQuota{QuotaKey: quotaKey},
 		core.Tick{},
