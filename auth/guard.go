@@ -111,7 +111,7 @@ func (g *Guard) Check(services map[string]grpc.ServiceInfo) error {
 		return nil
 	}
 	slices.Sort(unknown)
-	return fmt.Errorf("nothing says which right is needed for %s: see auth/methods.go", strings.Join(unknown, ", "))
+	return fmt.Errorf("no right is assigned to %s: see auth/methods.go", strings.Join(unknown, ", "))
 }
 
 func (g *Guard) knows(method string) bool {
@@ -182,7 +182,7 @@ type call struct {
 func (g *Guard) call(ctx context.Context, method string) (*call, error) {
 	n, ok := g.methods[method]
 	if !ok {
-		return nil, status.Errorf(codes.PermissionDenied, "nothing says who may call %s", method)
+		return nil, status.Errorf(codes.PermissionDenied, "no rule covers the method %s", method)
 	}
 	c := &call{guard: g, method: method, need: n}
 	if n.free {
@@ -292,7 +292,7 @@ func (c *call) authorize(message any) error {
 // refuse returns the error of who may not; one who is not known is told how to be.
 func (g *Guard) refuse(who *Identity, what, right string) error {
 	if who == nil && g.ways != "" {
-		return status.Errorf(codes.Unauthenticated, "%s may not %s: show %s", who, what, g.ways)
+		return status.Errorf(codes.Unauthenticated, "%s may not %s: present %s", who, what, g.ways)
 	}
 	return status.Errorf(codes.PermissionDenied,
 		"%s may not %s: no rule below access in the file of the scheduler's --config gives %s", who, what, right)

@@ -88,5 +88,5 @@ func ofCertificate(c *x509.Certificate) (*Identity, error) {
 			return i, nil
 		}
 	}
-	return nil, errors.New("the certificate names nobody: it has no common name, URI, e-mail address or DNS name")
+	return nil, errors.New("the certificate has no name: no common name, URI, e-mail address or DNS name")
 }

@@ -62,12 +62,12 @@ func parseKeys(text []byte) (*keySet, error) {
 			continue
 		}
 		if !k.Valid() || !k.IsPublic() {
-			return nil, fmt.Errorf("key %q of the JWKS is not a public one", k.KeyID)
+			return nil, fmt.Errorf("key %q of the JWKS is not a public key", k.KeyID)
 		}
 		set.Keys = append(set.Keys, k)
 	}
 	if len(set.Keys) == 0 {
-		return nil, fmt.Errorf("the JWKS has no key that can be used: %w", unused)
+		return nil, fmt.Errorf("the JWKS has no usable key: %w", unused)
 	}
 	return set, nil
 }
@@ -239,5 +239,5 @@ func checkURL(s string) error {
 	if u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%q is no https:// address from which keys can be fetched", s)
+	return fmt.Errorf("%q is not an https:// address of keys", s)
 }

@@ -82,9 +82,9 @@ func (r Rule) Validate() error {
 	case len(r.May) == 0:
 		return errors.New("the rule gives no right: may is empty")
 	case r.Anyone && named:
-		return errors.New("the rule is for anyone, and for some only")
+		return errors.New("the rule is for anyone and for some callers at once")
 	case !r.Anyone && !named:
-		return errors.New("the rule does not say for whom it is: users, groups, claims or anyone")
+		return errors.New("the rule names no caller: set users, groups, claims or anyone")
 	}
 	for _, right := range r.May {
 		if !slices.Contains(Rights(), right) {

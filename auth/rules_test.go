@@ -85,8 +85,8 @@ func TestScopes(t *testing.T) {
 func TestRulesAreChecked(t *testing.T) {
 	for want, r := range map[string]Rule{
 		"gives no right":                   {Users: []string{"a"}},
-		"does not say for whom":            {May: []Right{Read}},
-		"for anyone, and for some":         {Anyone: true, Users: []string{"a"}, May: []Right{Read}},
+		"names no caller":                  {May: []Right{Read}},
+		"for anyone and for some":          {Anyone: true, Users: []string{"a"}, May: []Right{Read}},
 		`right "reed" is none of`:          {Users: []string{"a"}, May: []Right{"reed"}},
 		"instances: invalid instance name": {Users: []string{"a"}, Instances: []string{"x/"}, May: []Right{Read}},
 		"cannot be given for some":         {Users: []string{"a"}, Instances: []string{"x"}, May: []Right{Administer}},

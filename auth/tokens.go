@@ -63,7 +63,7 @@ func (i Issuer) Validate() error {
 	case i.Name == "":
 		return errors.New("the issuer has no name")
 	case i.Audience == "":
-		return errors.New("the issuer has no audience: then every token that it makes for others would be taken")
+		return errors.New("the issuer has no audience: every token that it makes for others would be accepted")
 	case i.Leeway < 0:
 		return fmt.Errorf("leeway is negative: %s", i.Leeway)
 	case i.KeysFile == "":
@@ -111,7 +111,7 @@ func (t *tokens) names() []string { return slices.Sorted(maps.Keys(t.issuers)) }
 // identify returns whom a token names. Its errors are gRPC statuses.
 func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
 	if len(raw) > maxTokenBytes {
-		return nil, status.Errorf(codes.Unauthenticated, "the token has %d bytes, at most %d are taken", len(raw), maxTokenBytes)
+		return nil, status.Errorf(codes.Unauthenticated, "the token has %d bytes; the maximum is %d", len(raw), maxTokenBytes)
 	}
 	sum := sha256.Sum256([]byte(raw))
 	if who := t.verified.get(sum); who != nil {
@@ -132,7 +132,7 @@ func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
 func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err error) {
 	parsed, err := jwt.ParseSigned(raw, algorithms())
 	if err != nil {
-		return v, fmt.Errorf("it is no JWT with a signature of the kinds %q: %w", algorithms(), err)
+		return v, fmt.Errorf("it is not a JWT with a signature of the kinds %q: %w", algorithms(), err)
 	}
 	var claimed struct {
 		Issuer string `json:"iss"`
@@ -142,7 +142,7 @@ func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err e
 	}
 	from := t.issuers[claimed.Issuer]
 	if from == nil {
-		return v, fmt.Errorf("it is of issuer %q, tokens are taken of %q", claimed.Issuer, t.names())
+		return v, fmt.Errorf("it is from issuer %q; accepted issuers: %q", claimed.Issuer, t.names())
 	}
 	set, err := from.keys.find(ctx, parsed.Headers[0].KeyID)
 	if err != nil {

@@ -133,15 +133,15 @@ func TestTokens(t *testing.T) {
 		{"for ever", known.token(map[string]any{"exp": nil}), "never expires"},
 		{"for others", known.token(map[string]any{"aud": "other"}), `made for ["other"]`},
 		{"for nobody", known.token(map[string]any{"aud": nil}), "made for"},
-		{"another issuer", known.token(map[string]any{"iss": "https://evil"}), `of issuer "https://evil"`},
+		{"another issuer", known.token(map[string]any{"iss": "https://evil"}), `from issuer "https://evil"`},
 		{"another key", stranger.token(nil), "signature"},
 		{"of nobody", known.token(map[string]any{"sub": nil}), "claim sub"},
-		{"no token", "abc", "no JWT"},
+		{"no token", "abc", "not a JWT"},
 		{"too long", strings.Repeat("a", maxTokenBytes+1), "bytes"},
-		{"without signature", "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlLmNvbS94In0.", "no JWT"},
+		{"without signature", "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlLmNvbS94In0.", "not a JWT"},
 		{
 			"signed with a public key as secret",
-			sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, map[string]any{"iss": issuerName}), "no JWT",
+			sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, map[string]any{"iss": issuerName}), "not a JWT",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestForeignKeysAreIgnored(t *testing.T) {
 		t.Errorf("%v, %v", set, err)
 	}
 	for _, text := range []string{`{}`, `{"keys":[` + foreign + `]}`} {
-		if _, err := parseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), "no key that can be used") {
+		if _, err := parseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), "no usable key") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -338,14 +338,14 @@ func TestIssuersAreChecked(t *testing.T) {
 	}
 	good := Issuer{Name: issuerName, Audience: "farm"}
 	for want, list := range map[string][]Issuer{
-		"no audience":         {{Name: issuerName}},
-		"no name":             {{Audience: "farm"}},
-		"no https:// address": {{Name: "http://issuer.example.com", Audience: "farm"}},
-		"twice":               {good, good},
-		"leeway is negative":  {{Name: issuerName, Audience: "farm", Leeway: -1}},
-		"nowhere.json":        {{Name: "any", Audience: "farm", KeysFile: "/nowhere.json"}},
-		"is not a public one": {{Name: "any", Audience: "farm", KeysFile: secret}},
-		"this is no JWKS: ":   {{Name: "any", Audience: "farm", KeysFile: "tokens_test.go"}},
+		"no audience":             {{Name: issuerName}},
+		"no name":                 {{Audience: "farm"}},
+		"not an https:// address": {{Name: "http://issuer.example.com", Audience: "farm"}},
+		"twice":                   {good, good},
+		"leeway is negative":      {{Name: issuerName, Audience: "farm", Leeway: -1}},
+		"nowhere.json":            {{Name: "any", Audience: "farm", KeysFile: "/nowhere.json"}},
+		"is not a public key":     {{Name: "any", Audience: "farm", KeysFile: secret}},
+		"this is no JWKS: ":       {{Name: "any", Audience: "farm", KeysFile: "tokens_test.go"}},
 	} {
 		if _, err := New(Options{Issuers: list}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

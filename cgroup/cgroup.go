@@ -195,7 +195,7 @@ func (p *Parent) CleanStale() error {
 		return nil
 	}
 	for _, dir := range left {
-		p.log.Warn("removing a group left by a dead process", zap.String("group", dir))
+		p.log.Warn("removing a cgroup of a dead process", zap.String("group", dir))
 		if err := killGroup(p.version, dir, giveUp); err != nil {
 			return fmt.Errorf("kill stale group: %w", err)
 		}

@@ -51,7 +51,7 @@ func (f *folder) descend(prefix string) (*folder, error) {
 		return f, nil
 	}
 	if prefix == "." || !fs.ValidPath(prefix) {
-		return nil, errors.New("the prefix is no clean relative path")
+		return nil, errors.New("the prefix is not a clean relative path")
 	}
 	for name := range strings.SplitSeq(prefix, "/") {
 		f = f.child(name)

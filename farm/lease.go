@@ -65,7 +65,7 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 		switch away := (unanswered{}); {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, records.ErrLeaseLost) || errors.As(err, &away):
-			s.Logger.Warn("turn is over, the next is waited for", zap.Error(err))
+			s.Logger.Warn("the scheduler stopped serving; waiting for the lease again", zap.Error(err))
 		default:
 			return err
 		}

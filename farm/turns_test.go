@@ -99,7 +99,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 	f := startTurns(t, Scheduler{
 		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	})
-	f.says(2, "turn is over, the next is waited for")
+	f.says(2, "the scheduler stopped serving; waiting for the lease again")
 	redis.Do("ACL", "SETUSER", "default", "allkeys")
 	f.serves()
 }
@@ -122,7 +122,7 @@ func TestTurnThatIsLost(t *testing.T) {
 	if err := store.Put(t.Context(), lease, []byte(`{"term": 4000000000000000, "holder": "somebody else"}`)); err != nil {
 		t.Fatal(err)
 	}
-	f.says(1, "turn is over, the next is waited for")
+	f.says(1, "the scheduler stopped serving; waiting for the lease again")
 	f.says(2, "lease taken")
 }
 
@@ -157,7 +157,7 @@ func TestTurnWithoutStorage(t *testing.T) {
 	first := startTurns(t, cut)
 	first.says(1, "lease taken")
 	startTurns(t, whole).serves()
-	first.says(1, "turn is over, the next is waited for")
+	first.says(1, "the scheduler stopped serving; waiting for the lease again")
 }
 
 // A capable storage says so, and nothing else.

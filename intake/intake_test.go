@@ -160,7 +160,7 @@ func TestNoRoom(t *testing.T) {
 	}()
 	eventually(t, func() bool { return server.ledger.costs()[messages] > 0 })
 	_, err := client.Check(as(t, "somebody"), request("", 60_000))
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "no room") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "no memory") {
 		t.Error(err)
 	}
 	if _, err := client.Check(as(t, "somebody"), request("", 1000)); err != nil {

@@ -73,7 +73,7 @@ func (r *receiver) receive(m any) error {
 	}
 	length := int64(binary.BigEndian.Uint32(header[1:]))
 	if length > int64(r.limit) {
-		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes, at most %d are taken", length, r.limit)
+		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the maximum is %d", length, r.limit)
 	}
 	compressed := header[0] == 1
 	cost := length
@@ -128,7 +128,7 @@ func (r *receiver) end() error {
 	case io.EOF:
 		return nil
 	case nil:
-		return status.Error(codes.Internal, "there is a second request in a call that takes one")
+		return status.Error(codes.Internal, "a second request in a call that takes one")
 	default:
 		return err
 	}
@@ -171,7 +171,7 @@ func (r *receiver) decompress(data mem.BufferSlice) (mem.BufferSlice, error) {
 	name := r.raw.RecvCompress()
 	c := encoding.GetCompressor(name)
 	if c == nil {
-		return nil, status.Errorf(codes.Unimplemented, "requests compressed by %q are not taken", name)
+		return nil, status.Errorf(codes.Unimplemented, "compression %q of requests is not supported", name)
 	}
 	in := data.Reader()
 	defer in.Close()

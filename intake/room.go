@@ -16,8 +16,8 @@ const (
 	searchEvery = 100 * time.Millisecond
 )
 
-var errYielded = status.Error(codes.ResourceExhausted, "this call made room for those of other connections, which have less: "+
-	"try again later, an upload goes on where it ended")
+var errYielded = status.Error(codes.ResourceExhausted, "this call was ended to make room for other connections, which have less: "+
+	"try again later; an upload resumes where it ended")
 
 // A waiter is a call that waits for n of a kind.
 type waiter struct {
@@ -56,7 +56,7 @@ func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error 
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	return l.refuse("no_room", status.Errorf(codes.ResourceExhausted,
-		"there is no room for a request of %d bytes of %s: try again later", n, c.of.of.key))
+		"no memory for a request of %d bytes of %s: try again later", n, c.of.of.key))
 }
 
 // ask gives a call n of a kind at once, or returns what it waits for. What was ended for it is to be told so.
@@ -80,7 +80,7 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, ended []*charge, er
 	if !ok {
 		l.refused("waiting")
 		return nil, ended, status.Errorf(codes.ResourceExhausted,
-			"%d calls of %s wait for room for their requests: try again later", c.of.of.now[waiting], c.of.of.key)
+			"%d calls of %s wait for memory: try again later", c.of.of.now[waiting], c.of.of.key)
 	}
 	l.addLocked(c, waiting, l.placesLocked(c, k))
 	if k == buffers { // what it has comes after buffers: two calls would wait for each other

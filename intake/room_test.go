@@ -100,7 +100,7 @@ func TestConnectionsAreApart(t *testing.T) {
 			}
 			yielded := 0
 			for _, stream := range greedy {
-				if err := fill(stream, 1); status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "made room") {
+				if err := fill(stream, 1); status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "make room") {
 					yielded++
 				} else if err != nil {
 					t.Error(err)

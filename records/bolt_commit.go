@@ -125,7 +125,7 @@ func (b *Bolt) commit(withUses bool) {
 	b.queue.landed(err)
 	switch {
 	case err != nil && !b.failing:
-		b.log.Error("records are lost, their file cannot be written",
+		b.log.Error("records are lost: cannot write their file",
 			zap.String("path", b.db.Path()), zap.Int("records", len(batch.writes)), zap.Error(err))
 	case err == nil && b.failing && len(batch.writes) > 0:
 		b.log.Info("records can be written again", zap.String("path", b.db.Path()))

@@ -56,7 +56,7 @@ func openFile(path string, timeout time.Duration, log *zap.Logger) (*bbolt.DB, e
 		if errors.Is(fault, errDamaged) {
 			aside, err := setAside(path)
 			if err == nil {
-				log.Warn("records are lost: their file is damaged and was set aside, a new one begins",
+				log.Warn("records are lost: their file is damaged and was set aside; a new one begins",
 					zap.String("path", path), zap.String("set_aside", aside), zap.Error(fault))
 			}
 			fault = err

@@ -65,7 +65,7 @@ func OpenRedis(address string, o RedisOptions) (*Redis, error) {
 	o.validate()
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("open Redis: this is no URL") // the error of Parse has all of it
+		return nil, errors.New("open Redis: this is not a URL") // the error of Parse has all of it
 	}
 	c, err := redisOptions(u, o)
 	if err != nil {

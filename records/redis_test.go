@@ -57,7 +57,7 @@ func TestRedisURLs(t *testing.T) {
 		"redis://user:secret@127.0.0.1":                               "HOST:PORT",
 		"redis://user:secret@127.0.0.1:1/x":                           `database "x"`,
 		"redis+cluster://127.0.0.1:1/2":                               "no databases",
-		"redis://user:sec ret@127.0.0.1:1:2":                          "no URL",
+		"redis://user:sec ret@127.0.0.1:1:2":                          "not a URL",
 	} {
 		r, err := OpenRedis(address, RedisOptions{})
 		if err == nil {

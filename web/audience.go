@@ -46,7 +46,7 @@ func (s *Site) routes() []route {
 		{"GET /workers", Operators, s.page("workers", s.workers)},
 		{"GET /quotas", Operators, s.page("quotas", s.quotas)},
 		{"GET /", Operators, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			s.fail(w, "", status.Error(codes.NotFound, "there is no page of that name"))
+			s.fail(w, "", status.Error(codes.NotFound, "no such page"))
 		})},
 	}
 	if s.options.ReadOnly {

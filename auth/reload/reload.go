@@ -62,7 +62,7 @@ func (v *Value[T]) check() {
 	}
 	if text := err.Error(); text != v.failure {
 		v.failure = text
-		v.log.Warn("what these files held before stays in force", zap.Strings("files", v.files()), zap.Error(err))
+		v.log.Warn("changed files cannot be loaded; their earlier content stays in force", zap.Strings("files", v.files()), zap.Error(err))
 	}
 }
 
@@ -88,7 +88,7 @@ func (v *Value[T]) load() error {
 		return fmt.Errorf("%s: %w", strings.Join(v.files(), ", "), err)
 	}
 	if v.contents != nil {
-		v.log.Info("files have changed, what they hold is in force", zap.Strings("files", v.files()))
+		v.log.Info("changed files are in force", zap.Strings("files", v.files()))
 	}
 	v.contents = contents
 	v.current.Store(&value)

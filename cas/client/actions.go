@@ -83,7 +83,7 @@ func (c *Client) GetTree(ctx context.Context, root digest.Digest) ([]*repb.Direc
 				continue // the server sends its pages one a call
 			}
 		} else if err == nil {
-			err = status.Errorf(codes.Internal, "page token %.50q leads to no other page", before)
+			err = status.Errorf(codes.Internal, "page token %.50q repeats the page before it", before)
 		}
 		if status.Code(err) == codes.NotFound {
 			return nil, &cas.MissingError{Digests: []digest.Digest{root}}

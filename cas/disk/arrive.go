@@ -35,7 +35,7 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 		return unwritable(err)
 	}
 	victims, _ := f.evict(cost, fullShare)
-	f.log.Warn("the disk is full before the store is", zap.String("dir", f.dir),
+	f.log.Warn("the disk is full although the store is below its limit", zap.String("dir", f.dir),
 		zap.Int("evicted", len(victims)))
 	f.remove(victims)
 	if len(victims) > 0 {

@@ -117,7 +117,7 @@ func parseNote(b []byte) (d digest.Digest, p proof, err error) {
 func (n *notes) start() {
 	n.loading.Go(func() {
 		if blobs := n.load(); blobs > 0 {
-			n.log.Info("blobs that were verified before are known again",
+			n.log.Info("loaded the notes of verified blobs",
 				zap.String("dir", n.files.dir), zap.Int("blobs", blobs))
 		}
 	})
@@ -160,7 +160,7 @@ func (n *notes) write() {
 	}
 	if err != nil {
 		_ = os.Remove(temp)
-		n.log.Warn("cannot note which blobs were verified", zap.Error(err))
+		n.log.Warn("cannot save which blobs were verified", zap.Error(err))
 	}
 }
 

@@ -134,7 +134,7 @@ func (f *files[K]) scan() error {
 func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	dir, err := os.OpenFile(filepath.Join(f.dir, shard), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOTDIR) {
-		f.log.Warn("a strange file in the store", zap.String("path", filepath.Join(f.dir, shard)))
+		f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.dir, shard)))
 		return nil, nil
 	}
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 		path := shard + "/" + name
 		k, ok := f.layout.parse(path)
 		if !ok {
-			f.log.Warn("a strange file in the store", zap.String("path", filepath.Join(f.dir, path)))
+			f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.dir, path)))
 			continue
 		}
 		var st unix.Stat_t

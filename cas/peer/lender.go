@@ -63,7 +63,7 @@ func (l *Lender) begin() (end func(), err error) {
 	case l.slots <- struct{}{}:
 		return func() { <-l.slots }, nil
 	default:
-		return nil, status.Errorf(codes.ResourceExhausted, "%d others are being lent to: read from storage", maxLoans)
+		return nil, status.Errorf(codes.ResourceExhausted, "%d calls of other workers are in progress: read from storage", maxLoans)
 	}
 }
 

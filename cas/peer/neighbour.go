@@ -65,7 +65,7 @@ func (n *Neighbour) bring(ctx, whole context.Context, as asker, ds []digest.Dige
 	}
 	corrupt := errors.Is(err, cas.ErrCorrupt)
 	if corrupt {
-		n.log.Warn("a neighbour sent what was not asked for, which is not used",
+		n.log.Warn("a peer sent wrong bytes; they are ignored",
 			zap.String("neighbour", n.name), zap.Error(err))
 	}
 	n.mu.Lock()

@@ -65,6 +65,6 @@ func (s *Scrubber) keep(now bool) {
 		return
 	}
 	if err := at.store(s.path); err != nil {
-		s.options.Logger.Warn("cannot keep how far the scrub of the store is", zap.Error(err))
+		s.options.Logger.Warn("cannot save the position of the scrub", zap.Error(err))
 	}
 }

@@ -153,7 +153,7 @@ func (v *storageService) getTree(
 		if err := proto.Unmarshal(n.encoded, m); err != nil {
 			// Names that are not UTF-8 are allowed in a blob and not in a response.
 			return status.Errorf(codes.InvalidArgument,
-				"directory %s cannot be sent as a message, only be read as a blob: %v", n.digest, err)
+				"directory %s is too large for a message: read it as a blob: %v", n.digest, err)
 		}
 		return p.add(m)
 	}); err != nil {
@@ -171,7 +171,7 @@ func parsePageToken(s string) (int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || strconv.Itoa(n) != s {
-		return 0, status.Errorf(codes.InvalidArgument, "page_token %.50q is not one of this server", s)
+		return 0, status.Errorf(codes.InvalidArgument, "page_token %.50q is not from this server", s)
 	}
 	return n, nil
 }

@@ -219,7 +219,7 @@ func (t *turn) holdsLocked() error {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
 	if t.u.holder != t || t.u.ended {
-		return status.Errorf(codes.Aborted, "upload %s goes on in another stream", t.u.name)
+		return status.Errorf(codes.Aborted, "upload %s continues in another stream", t.u.name)
 	}
 	return nil
 }

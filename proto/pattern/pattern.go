@@ -21,7 +21,7 @@ type Pattern struct {
 // that everything is meant has to be said, as in host=*.
 func New(m map[string]string) (Pattern, error) {
 	if len(m) == 0 {
-		return Pattern{}, errors.New("the pattern is empty: to match all, say so, as in host=*")
+		return Pattern{}, errors.New("the pattern is empty: to match everything, use host=* or operation=*")
 	}
 	p := Pattern{names: slices.Sorted(maps.Keys(m))}
 	for _, n := range p.names {

@@ -38,7 +38,7 @@ func TestCertificates(t *testing.T) {
 	}
 	exec(alice).Expect(0, "hello\n", "executing")
 	exec(alice).Expect(0, "hello\n", "!executing")
-	exec([]string{"--tls-ca", a.File}).Expect(1, "", "show a client certificate (--tls-client-cert", "!no farm answers")
+	exec([]string{"--tls-ca", a.File}).Expect(1, "", "present a client certificate (--tls-client-cert", "!no farm answers")
 	exec(nil).Expect(1, "", "unknown authority")
 	run(alice, "workers", "drain", "host=*").Expect(1, "", `alice may not call /forerunner.admin.Scheduler/Drain`, `"administer"`)
 	run(operator, "workers", "drain", "slot=none").Expect(0, "0 workers are drained by slot=none\n")
