@@ -72,13 +72,13 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 		return slotPlan{}, fmt.Errorf("limits of slots: %w", err)
 	}
 	if all := memory * int64(w.Slots); all > capacity.Memory {
-		w.Logger.Warn("slots may use more memory together than there is: the machine can run out before a slot does",
+		w.Logger.Warn("the slots together may use more memory than the machine has: it can run out before a slot does",
 			zap.Int64("slots_bytes", all), zap.Int64("machine_bytes", capacity.Memory))
 	}
 	parent, err := w.openParent(name)
 	switch {
 	case errors.Is(err, cgroup.ErrUnavailable) && w.Cgroup != cgroupRequire:
-		w.Logger.Warn("no cgroups: what a command starts is found by its parents alone, and has no limits",
+		w.Logger.Warn("no cgroups: commands have no limits, and their processes are found by their parents only",
 			zap.NamedError("missing", err))
 		return slotPlan{}, nil
 	case errors.Is(err, cgroup.ErrInUse), errors.Is(err, cgroup.ErrBusy):
@@ -91,7 +91,7 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 		return slotPlan{}, errors.Join(fmt.Errorf("--cgroup=require: %w", errors.Join(lacks...)), parent.Close())
 	}
 	for _, lack := range lacks {
-		w.Logger.Warn("slots go without a limit (--cgroup=require makes this an error)", zap.NamedError("missing", lack))
+		w.Logger.Warn("slots lack a limit (--cgroup=require makes this an error)", zap.NamedError("missing", lack))
 	}
 	first := limits[0]
 	w.Logger.Info("slots are limited", zap.Int("slots", len(limits)), zap.Int("cpus", len(first.CPUs)),

@@ -75,7 +75,7 @@ func (f quotaFile) load(ctx context.Context) ([]core.QuotaRecord, error) {
 func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]core.QuotaRecord, error) {
 	quotas, err := f.load(ctx)
 	if away := (unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {
-		s.Logger.Warn("quotas cannot be read; none is in force until they can", zap.Error(err))
+		s.Logger.Warn("cannot read quotas; none is in force until this works", zap.Error(err))
 		return nil, nil
 	}
 	return quotas, err

@@ -91,7 +91,7 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	is.users = policy.OwnUsers(is.own.first, is.own.each, is.own.count)
 	is.namespaces, err = is.users.Namespaces()
 	if errors.Is(err, sandbox.ErrNoUserNamespace) {
-		w.Logger.Warn("no user namespaces: each action is of a user of its own and is not root", zap.NamedError("missing", err),
+		w.Logger.Warn("no user namespaces: each action runs as its own user, who is not root", zap.NamedError("missing", err),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
 			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
 		is.users, err = policy.OwnUsers(is.own.first, 0, is.own.count), nil

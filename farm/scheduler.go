@@ -347,8 +347,8 @@ func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error 
 			"(set --tls-client-ca, or tokens and access in --config; see docs/SECURITY.md)")
 	}
 	if host, _, _ := net.SplitHostPort(s.Listen); !dial.IsLoopback(host) {
-		s.Logger.Warn("whoever reaches this port can run commands on the workers: nobody is asked who he is "+
-			"(--tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
+		s.Logger.Warn("authentication is off: anyone who reaches this port can run commands on the workers "+
+			"(set --tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
 	}
 	return nil
 }
@@ -437,7 +437,7 @@ func (s *Scheduler) askStorage(ctx context.Context, remote *dial.Storage) (*repb
 	storage := repb.NewCapabilitiesClient(remote.Blobs)
 	if s.Lease == "" {
 		waits := time.AfterFunc(storagePatience, func() {
-			s.Logger.Warn("storage does not answer; nothing is served before it does", zap.String("storage", s.Storage))
+			s.Logger.Warn("storage does not answer; the scheduler does not serve before it does", zap.String("storage", s.Storage))
 		})
 		defer waits.Stop()
 		return storage.GetCapabilities(ctx, request, grpc.WaitForReady(true))

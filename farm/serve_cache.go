@@ -125,8 +125,8 @@ func (w *Worker) checkReaders(guard *auth.Guard, host string, server *intake.Ser
 		return guard.Check(server.GetServiceInfo())
 	}
 	if !dial.IsLoopback(host) {
-		w.Logger.Warn("whoever reaches this port can read the worker's store: nobody is asked who he is "+
-			"(--tls-client-ca; see docs/SECURITY.md)", zap.String("serve-cache", w.ServeCache))
+		w.Logger.Warn("authentication is off: anyone who reaches this port can read the worker's store "+
+			"(set --tls-client-ca; see docs/SECURITY.md)", zap.String("serve-cache", w.ServeCache))
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (w *Worker) reaches(host string) bool {
 		return !dial.IsLoopback(own)
 	})
 	if dial.IsLoopback(host) && elsewhere {
-		w.Logger.Warn("no other worker is told of this one's store, as it is served on loopback and the scheduler is elsewhere",
+		w.Logger.Warn("other workers cannot read this store: it is served on loopback, and the scheduler is elsewhere",
 			zap.String("serve-cache", w.ServeCache))
 		return false
 	}

@@ -130,7 +130,7 @@ func (s *State) openRedis(client *dial.Client) (*records.Redis, error) {
 func openFile(path string, o records.BoltOptions) (store records.Hints, closeStore func() error) {
 	file, err := records.OpenBolt(path, o)
 	if err != nil {
-		o.Logger.Warn("records of former actions are kept in memory only", zap.String("file", path), zap.Error(err))
+		o.Logger.Warn("records are kept in memory only", zap.String("file", path), zap.Error(err))
 		return records.NewMemory(0), func() error { return nil }
 	}
 	return file, file.Close

@@ -56,7 +56,7 @@ func putMessage(ctx context.Context, s Hints, k Key, field string, m proto.Messa
 	}
 	if len(value) > MaxValueBytes {
 		return status.Errorf(codes.InvalidArgument,
-			"%s has %d bytes, at most %d are allowed", field, len(value), MaxValueBytes)
+			"%s has %d bytes; the maximum is %d", field, len(value), MaxValueBytes)
 	}
 	if err := s.Put(ctx, k, value); err != nil {
 		return serviceStatus(err)

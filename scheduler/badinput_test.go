@@ -20,7 +20,7 @@ func TestHugeInvocationID(t *testing.T) {
 		header := must(proto.Marshal(&repb.RequestMetadata{ToolInvocationId: strings.Repeat("x", 1<<20)}))
 		ctx := metadata.AppendToOutgoingContext(t.Context(), names.RequestMetadataHeader, string(header))
 		f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).
-			fails(codes.InvalidArgument, fmt.Sprintf("has %d bytes, at most 65536 are taken", len(header)))
+			fails(codes.InvalidArgument, fmt.Sprintf("has %d bytes; the maximum is 65536", len(header)))
 		if n := f.server.Counts(); n != (core.Counts{}) {
 			t.Errorf("a rejected call left %+v", n)
 		}

@@ -77,7 +77,7 @@ func (s *endings) departed(d core.Departure) {
 	}
 	s.metrics.lost.Inc()
 	s.lost.add(time.Now(), d)
-	s.log.Warn("worker lost: it has not called in time",
+	s.log.Warn("worker lost: it did not call in time",
 		zap.String("worker", d.Worker), zap.String("action", d.Action))
 }
 

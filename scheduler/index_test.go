@@ -109,7 +109,7 @@ func TestNextSchedulerKnowsWhatRuns(t *testing.T) {
 		if r := waits.done(); r.GetResult().GetExitCode() != 7 {
 			t.Errorf("%v", r)
 		}
-		gone.fails(codes.NotFound, "is not known")
+		gone.fails(codes.NotFound, "is unknown")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		if held := index().Load(t.Context()); len(held) != 0 {

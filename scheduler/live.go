@@ -89,7 +89,7 @@ func (l *liveOutputs) open(worker string, w *live.Watch) (*reader, error) {
 		return nil, nil
 	}
 	if len(l.readers) >= maxReaders {
-		return nil, status.Errorf(codes.ResourceExhausted, "%d streams are being read already", maxReaders)
+		return nil, status.Errorf(codes.ResourceExhausted, "%d streams are open already", maxReaders)
 	}
 	w.Id, w.Worker = rand.Text(), p.index
 	select {
@@ -190,7 +190,7 @@ type outputsService struct {
 // Serve sends a worker the watches that are meant for it.
 func (s outputsService) Serve(req *live.ServeRequest, stream grpc.ServerStreamingServer[live.Watch]) error {
 	if n := len(req.GetWorkers()); n == 0 || n > maxIdentities {
-		return status.Errorf(codes.InvalidArgument, "%d identities; between 1 and %d are right", n, maxIdentities)
+		return status.Errorf(codes.InvalidArgument, "%d identities; 1 to %d are allowed", n, maxIdentities)
 	}
 	shows, end := s.live.show(req)
 	defer end()
@@ -220,7 +220,7 @@ func (s outputsService) Push(ctx context.Context, c *live.Chunk) (*live.Pushed, 
 // Tell keeps how a worker fares.
 func (s outputsService) Tell(_ context.Context, r *live.Report) (*live.Told, error) {
 	if !s.live.tell(r) {
-		return nil, status.Error(codes.FailedPrecondition, "this worker has no call of Serve")
+		return nil, status.Error(codes.FailedPrecondition, "the worker is not connected for live output")
 	}
 	return &live.Told{}, nil
 }

@@ -85,7 +85,7 @@ func (o *operations) watch(ctx context.Context, name string) (st core.Status, bo
 	defer o.mu.Unlock()
 	st, known := visible(ctx, o.state.View(), name, auth.Observe)
 	if !known || st.Done() {
-		return st, nil, nil, status.Errorf(codes.NotFound, "operation %q is not known, or has ended: its output is in its result", name)
+		return st, nil, nil, status.Errorf(codes.NotFound, "operation %q is unknown or has ended: its output is in its result", name)
 	}
 	if err := o.streams.crowded(name); err != nil {
 		return st, nil, nil, err
@@ -163,7 +163,7 @@ func (o *operations) withPage(st *core.Status) *core.Status {
 }
 
 func errUnknownOperation(name string) error {
-	return status.Errorf(codes.NotFound, "operation %q is not known, or no longer", name)
+	return status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", name)
 }
 
 // visible returns the state of an operation that belongs to who calls (auth.Owns), or that another

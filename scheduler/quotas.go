@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// promisesEvery is how often it is looked whether more is guaranteed than there is.
+	// promisesEvery is how often it is looked whether quotas guarantee more than the cohort has.
 	promisesEvery = time.Minute
 	// quotasEvery is how often it is looked whether others have changed quotas.
 	quotasEvery = 5 * time.Second
@@ -113,7 +113,7 @@ func cohortMessage(v core.CohortView) *admin.Cohort {
 	return c
 }
 
-// warningOf says that more is guaranteed than there is; empty if not.
+// warningOf says that quotas guarantee more than the cohort has; empty if not.
 func warningOf(v core.CohortView) string {
 	if v.Minimums <= v.Capacity {
 		return ""
@@ -164,7 +164,7 @@ func (s *quotas) kept(ctx context.Context, r core.QuotaRecord) error {
 		return nil
 	}
 	if err := s.keep(ctx, r); err != nil {
-		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
+		return status.Errorf(codes.Internal, "this is in force, but a restart of the scheduler loses it: %v", err)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (s *quotas) follow(ctx context.Context) {
 		}
 		err := s.take(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			s.log.Warn("quotas cannot be read; changes by other schedulers are not known", zap.Error(err))
+			s.log.Warn("cannot read quotas; changes by other schedulers are unknown", zap.Error(err))
 		}
 		failing = err != nil
 	}
@@ -233,7 +233,7 @@ func (s *quotas) watchPromises(ctx context.Context) {
 		for _, v := range cohorts(s.engine) {
 			w := warningOf(v)
 			if w != "" && !warned[v.Name] {
-				s.log.Warn("more is guaranteed than there is", zap.String("cohort", v.Name),
+				s.log.Warn("quotas guarantee more than the cohort has", zap.String("cohort", v.Name),
 					zap.Int64("minimums", v.Minimums), zap.Int64("capacity", v.Capacity))
 			}
 			warned[v.Name] = w != ""

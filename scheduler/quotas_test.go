@@ -76,7 +76,7 @@ func TestQuotasByOperator(t *testing.T) {
 		}
 		time.Sleep(2 * promisesEvery)
 		synctest.Wait()
-		if n := f.logs.FilterMessage("more is guaranteed than there is").Len(); n != 1 {
+		if n := f.logs.FilterMessage("quotas guarantee more than the cohort has").Len(); n != 1 {
 			t.Errorf("%d warnings of too many promises, want 1", n)
 		}
 		asked(t, op.DeleteQuota, &admin.DeleteQuotaRequest{Cohort: "farm", InstanceName: "a"})
@@ -121,8 +121,8 @@ func TestQuotasChangedElsewhere(t *testing.T) {
 		expect("b 0-3 ")
 		now.Store(answer{nil, errors.New("away")})
 		expect("b 0-3 ")
-		if n := f.logs.FilterMessageSnippet("quotas cannot be read").Len(); n != 1 {
-			t.Errorf("%d warnings of quotas that cannot be read", n)
+		if n := f.logs.FilterMessageSnippet("cannot read quotas").Len(); n != 1 {
+			t.Errorf("%d warnings about quotas", n)
 		}
 	})
 }

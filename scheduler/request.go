@@ -133,7 +133,7 @@ func carry(ctx context.Context, op *core.Operation) error {
 		return nil
 	}
 	if n := len(v[0]); n > maxMetadataBytes {
-		return status.Errorf(codes.InvalidArgument, "header %s has %d bytes, at most %d are taken",
+		return status.Errorf(codes.InvalidArgument, "header %s has %d bytes; the maximum is %d",
 			names.RequestMetadataHeader, n, maxMetadataBytes)
 	}
 	var err error
@@ -181,7 +181,7 @@ func (s *requests) load(ctx context.Context, storage Storage, op *core.Operation
 		platform = command.GetPlatform()
 	}
 	if n := len(platform.GetProperties()); n > maxProperties {
-		return status.Errorf(codes.InvalidArgument, "action %s: platform has %d properties, at most %d are taken", op.Digest, n, maxProperties)
+		return status.Errorf(codes.InvalidArgument, "action %s: platform has %d properties; the maximum is %d", op.Digest, n, maxProperties)
 	}
 	matched := s.platforms.matched(platform)
 	op.Platform, platform = s.platforms.of(matched)
@@ -225,7 +225,7 @@ func maxBytes(m proto.Message) int64 {
 // read fetches and decodes one message. Its errors are gRPC statuses.
 func read(ctx context.Context, storage Storage, what string, d digest.Digest, m proto.Message) error {
 	if most := maxBytes(m); d.SizeBytes() > most {
-		return status.Errorf(codes.InvalidArgument, "%s %s is larger than the %d bytes that are taken", what, d, most)
+		return status.Errorf(codes.InvalidArgument, "%s %s is larger than the maximum of %d bytes", what, d, most)
 	}
 	b, err := storage.Read(ctx, d)
 	switch {

@@ -146,7 +146,7 @@ func TestWorkersLost(t *testing.T) {
 			t.Errorf("response %v", r)
 		}
 		synctest.Wait()
-		if n := f.logs.FilterMessage("worker lost: it has not called in time").Len(); n != 2 {
+		if n := f.logs.FilterMessage("worker lost: it did not call in time").Len(); n != 2 {
 			t.Errorf("logs %v", f.logs.All())
 		}
 		metrics, err := registry.Gather()

@@ -229,7 +229,7 @@ func TestExecuteRejects(t *testing.T) {
 					for i := range a.Platform.Properties {
 						a.Platform.Properties[i] = &repb.Platform_Property{Name: fmt.Sprint(i)}
 					}
-				})}, "at most 128 are taken"},
+				})}, "the maximum is 128"},
 			"dots":         {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/../b"}, "some would resolve"},
 			"reserved":     {&repb.ExecuteRequest{ActionDigest: ok, InstanceName: "a/blobs"}, "reserved segment"},
 			"garbage":      {&repb.ExecuteRequest{ActionDigest: f.storage.putBytes(digest.SHA256, []byte("\xff"))}, "cannot be decoded"},

@@ -38,7 +38,7 @@ func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteS
 		return s.ByteStreamServer.Read(req, stream)
 	}
 	if req.GetReadOffset() < 0 || req.GetReadLimit() != 0 {
-		return status.Error(codes.InvalidArgument, "a stream of output is read from an offset that is not negative, without limit")
+		return status.Error(codes.InvalidArgument, "read a stream of output from an offset that is not negative, without a limit")
 	}
 	st, box, done, err := s.operations.watch(stream.Context(), name)
 	if err != nil {
@@ -148,7 +148,7 @@ func (v *view) reopen() {
 // take sends a chunk on.
 func (v *view) take(c *live.Chunk) error {
 	if c.GetRefused() {
-		return status.Error(codes.ResourceExhausted, "the worker shows as many streams as it can")
+		return status.Error(codes.ResourceExhausted, "the worker serves as many streams as it can")
 	}
 	if len(c.GetData()) > 0 {
 		if err := v.send(&bytestream.ReadResponse{Data: c.GetData()}); err != nil {

@@ -125,7 +125,7 @@ func (s queueService) response(ctx context.Context, worker string, r core.Reply)
 	resp := &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(r.NextSync)}
 	switch r.Do {
 	case core.Superseded:
-		return nil, status.Error(codes.Aborted, "a newer call of the same worker_id took the place of this one")
+		return nil, status.Error(codes.Aborted, "a newer call of the same worker_id replaced this one")
 	case core.BeIdle:
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},

@@ -83,7 +83,7 @@ func TestTell(t *testing.T) {
 		client := live.NewOutputsClient(f.conn)
 		id := &live.Identity{WorkerId: w.req.GetWorkerId()}
 		_, err := client.Tell(t.Context(), &live.Report{Worker: id, Slots: 8})
-		wantStatus(t, err, codes.FailedPrecondition, "no call of Serve")
+		wantStatus(t, err, codes.FailedPrecondition, "not connected for live output")
 		calls, hangUp := context.WithCancel(t.Context())
 		must(client.Serve(calls, &live.ServeRequest{Workers: []*live.Identity{id}}))
 		synctest.Wait()

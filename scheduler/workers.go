@@ -165,7 +165,7 @@ func (s *workersAdmin) keepDrains() error {
 	var drains []core.DrainRecord
 	s.look(func(v *core.View) { drains = v.Drains() })
 	if err := s.keep(drains); err != nil {
-		return status.Errorf(codes.Internal, "this is in force, but not when the scheduler is restarted: %v", err)
+		return status.Errorf(codes.Internal, "this is in force, but a restart of the scheduler loses it: %v", err)
 	}
 	return nil
 }

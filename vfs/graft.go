@@ -52,7 +52,7 @@ func (r *Root) addGrafts() {
 		var err error
 		if g.point, err = r.fs.images.shownTo(g.image, r.owner); err != nil {
 			r.fs.warnNamespaces.Do(func() {
-				r.fs.log.Warn("large input roots are served by this process, which takes longer", zap.NamedError("missing", err))
+				r.fs.log.Warn("large input roots have no metadata images, which is slower", zap.NamedError("missing", err))
 			})
 			for _, g := range grafts {
 				r.fs.images.release(g.image)

@@ -118,7 +118,7 @@ func (l overlayLayer) show() error {
 		return err
 	}
 	if err := l.r.fs.watcher.watch(l.r); err != nil {
-		l.r.fs.log.Warn("what an action reads of metadata images is not known", zap.Error(err))
+		l.r.fs.log.Warn("cannot see what an action reads of metadata images", zap.Error(err))
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func (r *Root) unmountOverlay() error {
 	if err == nil {
 		return nil
 	}
-	r.fs.log.Warn("input root is still in use; whoever is in it loses it",
+	r.fs.log.Warn("input root is still in use; processes in it lose it",
 		zap.String("root", r.spec.Name), zap.Error(err))
 	return mounts.Unmount(r.Path(), unix.MNT_DETACH)
 }

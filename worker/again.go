@@ -36,7 +36,7 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 			return nil, fault.Errorf(codes.Unavailable, "what the command read was damaged on this worker in each of %d runs: %w",
 				maxRuns, damage)
 		}
-		a.log.Warn("what the command read was damaged; it is run again and nobody is told of this run",
+		a.log.Warn("the command read damaged bytes; this run is discarded and repeated",
 			zap.Int("run", a.last.number), zap.Strings("blobs", vouching.DamagedBlobs(damage)), zap.String("folder", a.w.opts.Store.Dir()),
 			zap.Error(damage))
 		if err := a.again(ctx); err != nil {

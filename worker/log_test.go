@@ -62,7 +62,7 @@ func TestSilenceIsLoggedOnce(t *testing.T) {
 	for _, line := range logs.All() {
 		got = append(got, line.Message)
 	}
-	const silent = "scheduler does not answer, will ask again"
+	const silent = "scheduler does not answer; retrying"
 	if want := []string{silent, silent, "scheduler answers again"}; !slices.Equal(got, want) {
 		t.Errorf("logged %q, want %q", got, want)
 	}

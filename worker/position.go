@@ -203,7 +203,7 @@ func (p *position) heard(err error) {
 	switch last := p.w.answered.Swap(code); {
 	case last == code:
 	case err != nil:
-		p.log.Warn("scheduler does not answer, will ask again", zap.Error(err))
+		p.log.Warn("scheduler does not answer; retrying", zap.Error(err))
 	default:
 		p.log.Info("scheduler answers again")
 	}

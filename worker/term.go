@@ -43,7 +43,7 @@ func (c *loyalClient) Synchronize(
 		switch {
 		case term < latest:
 			return nil, status.Errorf(codes.Unavailable,
-				"the answer is from term %d of schedulers, and there was one from %d", term, latest)
+				"the answer is from term %d of the lease, and term %d has begun", term, latest)
 		case term == latest || c.latest.CompareAndSwap(latest, term):
 			return response, nil
 		}

@@ -59,7 +59,7 @@ func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logg
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service)),
 		resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
-		log.Warn("traces do not say all of where they come from", zap.Error(err))
+		log.Warn("traces lack some attributes of this program", zap.Error(err))
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about),
 		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, log: log}, sdktrace.WithMaxQueueSize(maxSpans)))
@@ -67,7 +67,7 @@ func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logg
 		ctx, cancel := flags.Lastly(abort, deliverTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.Warn("the last traces were not delivered", zap.Error(err))
+			log.Warn("cannot deliver the last traces", zap.Error(err))
 		}
 		return nil
 	}, nil
@@ -86,7 +86,7 @@ func (e *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Re
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !e.failing:
-		e.log.Warn("traces are not delivered, and dropped", zap.Error(err))
+		e.log.Warn("cannot deliver traces; dropping them", zap.Error(err))
 	case err == nil && e.failing:
 		e.log.Info("traces are delivered again")
 	}

@@ -92,7 +92,7 @@ func (g *Guard) learn(lack int64, err error) (ends []*context.CancelCauseFunc) {
 	case err != nil:
 		if !g.failed {
 			g.failed = true
-			g.log.Error("nobody knows whether the disk is full", zap.Error(err))
+			g.log.Error("cannot tell whether the disk is full", zap.Error(err))
 		}
 	case lack > 0 && g.roomy == nil:
 		g.spells++
@@ -100,7 +100,7 @@ func (g *Guard) learn(lack int64, err error) (ends []*context.CancelCauseFunc) {
 		if g.readOnly() {
 			g.log.Warn("the disk is read-only: no action is taken until it can be written", zap.String("dir", g.dir))
 		} else {
-			g.log.Warn("the disk is full: no action is taken until there is room", zap.String("dir", g.dir),
+			g.log.Warn("the disk is full: the worker takes no action until there is room", zap.String("dir", g.dir),
 				zap.Int64("bytes_wanted", lack))
 		}
 		return slices.Collect(maps.Keys(g.calls))

@@ -60,7 +60,7 @@ func (s *Search) All(ctx context.Context, err error) error {
 	s.collect(limited, asked)
 	more, askErr := s.Storage.FindMissing(limited, slices.Collect(maps.Keys(asked)))
 	if askErr != nil {
-		s.Log.Warn("not all missing inputs may be known", zap.Error(askErr))
+		s.Log.Warn("the list of missing inputs may be incomplete", zap.Error(askErr))
 	}
 	for _, d := range more {
 		if len(lacking) < maxMissing {
