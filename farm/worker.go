@@ -34,6 +34,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
 )
@@ -441,7 +442,7 @@ func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *dial.Storage, err 
 // makeWorkDir makes the folder for temporary files, empty.
 func (w *Worker) makeWorkDir() (string, error) {
 	dir := filepath.Join(w.Data, "work")
-	if err := errors.Join(vfs.RemoveTree(dir), os.MkdirAll(dir, 0o755)); err != nil {
+	if err := errors.Join(folder.RemoveTree(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return "", fmt.Errorf("work folder: %w", err)
 	}
 	return dir, nil

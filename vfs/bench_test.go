@@ -102,7 +102,7 @@ func BenchmarkLinkedRoot(b *testing.B) {
 				}
 				look += looked.Sub(shown)
 				hide += time.Since(looked)
-				f.trash.remover.Wait() // not what is measured
+				f.trash.Wait() // not what is measured
 			}
 			b.ReportMetric(float64(cold.Milliseconds()), "ms-first")
 			for name, d := range map[string]time.Duration{"show": show, "look": look, "hide": hide} {

@@ -32,7 +32,7 @@ func released(t *testing.T, r *Root) {
 		stacks := string(buf[:runtime.Stack(buf, true)])
 		return !strings.Contains(stacks, "fuse.(*Server)") && !strings.Contains(stacks, "vfs.await")
 	})
-	r.fs.trash.remover.Wait()
+	r.fs.trash.Wait()
 	if n := openDescriptors(t, r.fs.upperDir) + openDescriptors(t, "/dev/fuse"); n > 1 { // one is the lock
 		t.Errorf("%d descriptors are left", n)
 	}

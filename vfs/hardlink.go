@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 // ErrInputChanged is wrapped by the errors of Root.Intact.
@@ -144,7 +145,7 @@ func (l *linkLayer) link(ctx context.Context) error {
 func (l *linkLayer) hide() error {
 	var err error
 	if l.made {
-		err = l.r.fs.trash.putLinks(l.base, l.r.fs.links.unlink)
+		err = l.r.fs.trash.PutWith(l.base, l.r.fs.links.unlink)
 	}
 	l.r.fs.links.release(l.links)
 	l.letGo()
@@ -364,7 +365,7 @@ func (l *linkLayer) source(d digest.Digest) *linkSource {
 func (l *linkLayer) acquire(ctx context.Context, k linkKey, path string, from *linkSource) error {
 	got, err := l.r.fs.links.acquire(ctx, k, from)
 	source, ok := l.r.spec.Source.(Verifier)
-	for again := 0; ok && again < 2 && errors.Is(err, ErrDamaged); again++ {
+	for again := 0; ok && again < 2 && errors.Is(err, vouch.ErrDamaged); again++ {
 		l.r.fs.log.Warn("a blob was wrong when it was copied; it is fetched again",
 			zap.Stringer("blob", k.digest), zap.Error(err))
 		from.close()
@@ -423,7 +424,7 @@ func (l *linkLayer) fill(ctx context.Context, d linkDir) error {
 			return planError(d.path, err)
 		}
 	}
-	if err := errors.Join(dir.Chmod(0o755), l.r.chown(path)); err != nil { // whatever the umask
+	if err := errors.Join(dir.Chmod(0o755), l.r.owner.Give(path)); err != nil { // whatever the umask
 		return err
 	}
 	old := time.Unix(tree.DefaultMTime, 0)

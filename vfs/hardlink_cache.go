@@ -237,7 +237,7 @@ func (c *linkCache) retire(l *sharedFile) bool {
 func (c *linkCache) spoil(l *sharedFile) {
 	if c.retire(l) {
 		at := []zap.Field{zap.Stringer("blob", l.key.digest), zap.String("path", l.path)}
-		if l.said.wrong.Load() {
+		if l.said.Wrong() {
 			c.log.Warn("a linked copy of an input was damaged; it is dropped", at...)
 		} else {
 			c.log.Warn("a command changed an input that other roots share; it is dropped", at...)
@@ -260,7 +260,7 @@ func (c *linkCache) make(ctx context.Context, k linkKey, from *linkSource) (*sha
 	n := c.serial
 	c.mu.Unlock()
 	l := &sharedFile{key: k, users: 1, path: c.shards[n%linkShards] + "/" + strconv.FormatUint(n, 10)}
-	l.said.right(time.Now())
+	l.said.Right(time.Now())
 	st, err := from.copyTo(ctx, l.path, k)
 	if err != nil {
 		_ = os.Remove(l.path)

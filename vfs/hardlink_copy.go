@@ -11,10 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
-
-// copyPiece is how much of a file is read between two looks at the context.
-const copyPiece = 256 << 10
 
 // smallCopy is the size up to which a blob is held in memory while copies of it are made.
 const smallCopy = 64 << 10
@@ -63,7 +61,7 @@ func (s *linkSource) load(ctx context.Context) error {
 
 func (s *linkSource) readSmall(ctx context.Context, file *os.File) error {
 	b := bytes.NewBuffer(make([]byte, 0, s.digest.SizeBytes()))
-	if err := readPieces(ctx, file, s.digest.SizeBytes(), b); err != nil {
+	if err := vouch.Read(ctx, file, s.digest.SizeBytes(), b); err != nil {
 		return err
 	}
 	if got := digest.Of(s.digest.Function(), b.Bytes()); got != s.digest {
@@ -74,7 +72,7 @@ func (s *linkSource) readSmall(ctx context.Context, file *os.File) error {
 }
 
 // copyTo makes the file path, with the bytes of the blob and what else k says, and tells what it is then.
-// That the bytes are those of another blob is ErrDamaged.
+// That the bytes are those of another blob is vouch.ErrDamaged.
 func (s *linkSource) copyTo(ctx context.Context, path string, k linkKey) (st unix.Stat_t, err error) {
 	if err := s.load(ctx); err != nil {
 		return st, err
@@ -115,7 +113,7 @@ func dress(fd int, path string, k linkKey) (st unix.Stat_t, err error) {
 }
 
 func wrongBlob(want, got digest.Digest) error {
-	return fmt.Errorf("blob %s: %w: its hash is %s", want, ErrDamaged, got.Hash())
+	return fmt.Errorf("blob %s: %w: its hash is %s", want, vouch.ErrDamaged, got.Hash())
 }
 
 // copyBlob copies and hashes the blob d. What shares its blocks with the other file is read
@@ -124,34 +122,12 @@ func copyBlob(ctx context.Context, to, from *os.File, d digest.Digest) error {
 	h := digest.NewHasher(d.Function())
 	var err error
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
-		err = readPieces(ctx, to, d.SizeBytes(), h)
+		err = vouch.Read(ctx, to, d.SizeBytes(), h)
 	} else {
-		err = readPieces(ctx, from, d.SizeBytes(), io.MultiWriter(to, h))
+		err = vouch.Read(ctx, from, d.SizeBytes(), io.MultiWriter(to, h))
 	}
 	if err == nil && h.Digest() != d {
 		err = wrongBlob(d, h.Digest())
 	}
 	return err
-}
-
-// readPieces writes the first size bytes of from to w.
-func readPieces(ctx context.Context, from io.ReaderAt, size int64, w io.Writer) error {
-	buf := make([]byte, min(size, copyPiece))
-	for at := int64(0); at < size; {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		n, err := from.ReadAt(buf[:min(size-at, copyPiece)], at)
-		if n == 0 && errors.Is(err, io.EOF) {
-			return fmt.Errorf("%w: it has %d bytes instead of %d", ErrDamaged, at, size)
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if _, err := w.Write(buf[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
-	}
-	return nil
 }

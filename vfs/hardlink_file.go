@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 // sharedFile is one copy. Its name in the cache stays while it has users.
 type sharedFile struct {
 	key  linkKey
 	path string
-	as   inode   // as it was made
-	said verdict // of its bytes
+	as   inode         // as it was made
+	said vouch.Verdict // of its bytes
 
 	// names is held while a name of it is made or removed, or its change time looked at: no other I/O.
 	names sync.Mutex
@@ -51,7 +52,7 @@ func inodeOf(st *unix.Stat_t) inode {
 // has found its bytes wrong.
 func (l *sharedFile) intact() bool {
 	var st unix.Stat_t
-	return !l.said.wrong.Load() && unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
+	return !l.said.Wrong() && unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
 }
 
 // link makes a name of the copy in a folder.
@@ -102,14 +103,14 @@ func (l *sharedFile) setDoubt(doubt bool) {
 }
 
 // verify reads a copy that was last seen to be right before due, or was changed since. The error
-// wraps ErrDamaged if it is wrong: no root gets it any more.
+// wraps vouch.ErrDamaged if it is wrong: no root gets it any more.
 func (c *linkCache) verify(ctx context.Context, l *sharedFile, due time.Time) error {
 	written := l.doubtful()
 	if written {
 		due = time.Now()
 	}
-	err := l.said.look(due, func() error { return l.check(ctx) })
-	if !errors.Is(err, ErrDamaged) {
+	err := l.said.Look(due, func() error { return l.check(ctx) })
+	if !errors.Is(err, vouch.ErrDamaged) {
 		return err
 	}
 	c.spoil(l)
@@ -132,15 +133,15 @@ func (l *sharedFile) check(ctx context.Context) error {
 func (l *sharedFile) read(ctx context.Context) error {
 	f, err := os.Open(l.path)
 	if err != nil {
-		return damagedUnless(ctx, err)
+		return vouch.Damaged(ctx, err)
 	}
 	defer func() { _ = f.Close() }()
 	h := digest.NewHasher(l.key.digest.Function())
-	if err := readPieces(ctx, f, l.key.digest.SizeBytes(), h); err != nil {
-		return damagedUnless(ctx, err)
+	if err := vouch.Read(ctx, f, l.key.digest.SizeBytes(), h); err != nil {
+		return vouch.Damaged(ctx, err)
 	}
 	if h.Digest() != l.key.digest {
-		return fmt.Errorf("%w: its hash is %s", ErrDamaged, h.Digest().Hash())
+		return fmt.Errorf("%w: its hash is %s", vouch.ErrDamaged, h.Digest().Hash())
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 type keptTrees struct {
 	dir   string
 	links *linkCache
-	trash *trash
+	trash *folder.Trash
 	log   *zap.Logger
 
 	mu        sync.Mutex // guards what follows; no I/O under it
@@ -77,7 +78,7 @@ type keptFolder struct {
 	changed unix.Timespec
 }
 
-func newKeptTrees(dir string, links *linkCache, trash *trash, log *zap.Logger) *keptTrees {
+func newKeptTrees(dir string, links *linkCache, trash *folder.Trash, log *zap.Logger) *keptTrees {
 	return &keptTrees{
 		dir: dir, links: links, trash: trash, log: log,
 		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{}, held: map[linkKey]*keptTree{},
@@ -151,7 +152,7 @@ func (k *keptTrees) drop(t *keptTree) error {
 	}
 	k.mu.Unlock()
 	k.links.release(t.links)
-	return k.trash.putLinks(t.dir, k.links.unlink)
+	return k.trash.PutWith(t.dir, k.links.unlink)
 }
 
 // add enters a tree that is made, and has one user.

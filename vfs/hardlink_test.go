@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -429,43 +428,5 @@ func TestReservedNames(t *testing.T) {
 		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.tree(t, "x"), Source: src}); err == nil {
 			t.Errorf("%s is a root", name)
 		}
-	}
-}
-
-// TestTrash removes also what cannot be written to, and does not stop at a fault.
-func TestTrash(t *testing.T) {
-	dir := t.TempDir()
-	tr := trash{dir: filepath.Join(dir, "t"), log: zap.NewNop()}
-	for i := range 2 * maxTrash {
-		p := filepath.Join(dir, fmt.Sprint(i), "a")
-		if err := errors.Join(os.MkdirAll(p, 0o755), os.Chmod(p, 0o555)); err != nil {
-			t.Fatal(err)
-		}
-		if err := tr.put(filepath.Dir(p)); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := tr.put(filepath.Join(dir, "no")); err != nil {
-		t.Error(err)
-	}
-	if err := tr.close(); err != nil {
-		t.Error(err)
-	}
-	if left := walk(t, dir); !slices.Equal(left, []string{"."}) {
-		t.Errorf("left %q", left)
-	}
-	// What a killed process left has the names that the next one uses.
-	if err := os.MkdirAll(filepath.Join(tr.dir, "1", "x"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkdir(filepath.Join(dir, "y"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	tr.serial = 0
-	if err := errors.Join(tr.put(filepath.Join(dir, "y")), tr.sweep()); err != nil {
-		t.Error(err)
-	}
-	if err := tr.close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 const (
@@ -48,7 +49,7 @@ type image struct {
 	file   *os.File // it has no name: when nobody uses it any more, it is gone
 	nodes  *erofs.Image
 	sum    [sha256.Size]byte // of the file's bytes
-	said   verdict           // whether they are still those
+	said   vouch.Verdict     // whether they are still those
 	mark   atomic.Pointer[imageMark]
 
 	shown sync.Mutex       // guards as
@@ -142,7 +143,7 @@ func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *i
 	if err := img.markNow(); err != nil {
 		return nil, errors.Join(err, img.close())
 	}
-	img.said.right(time.Now())
+	img.said.Right(time.Now())
 	if img.nodes, err = erofs.OpenImage(img.file); err != nil {
 		return nil, errors.Join(err, img.close())
 	}
@@ -173,7 +174,7 @@ func (img *image) mount(point string) error {
 	}
 	source := fmt.Sprintf("/proc/self/fd/%d", img.file.Fd())
 	if err := unix.Mount(source, img.point, "erofs", unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
-		return errors.Join(&mountError{"erofs", err}, os.Remove(img.point), os.Remove(point))
+		return errors.Join(&mounts.Error{What: "erofs", Err: err}, os.Remove(img.point), os.Remove(point))
 	}
 	return nil
 }
@@ -212,11 +213,11 @@ func (img *image) check(ctx context.Context) error {
 		return err
 	}
 	sum := sha256.New()
-	if err := readPieces(ctx, img.file, img.bytes, sum); err != nil {
-		return damagedUnless(ctx, err)
+	if err := vouch.Read(ctx, img.file, img.bytes, sum); err != nil {
+		return vouch.Damaged(ctx, err)
 	}
 	if [sha256.Size]byte(sum.Sum(nil)) != img.sum {
-		return fmt.Errorf("%w: the bytes have another hash", ErrDamaged)
+		return fmt.Errorf("%w: the bytes have another hash", vouch.ErrDamaged)
 	}
 	img.mark.Store(&mark)
 	return nil

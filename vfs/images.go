@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 const (
@@ -422,13 +423,13 @@ func (m *images) retireLocked(img *image, gone []*image) []*image {
 }
 
 // verify reads an image that was last seen to be right before due, or was written to since. The
-// error wraps ErrDamaged if it is wrong: no root gets it any more.
+// error wraps vouch.ErrDamaged if it is wrong: no root gets it any more.
 func (m *images) verify(ctx context.Context, img *image, due time.Time) error {
 	if !img.marked() {
 		due = time.Now()
 	}
-	err := img.said.look(due, func() error { return img.check(ctx) })
-	if !errors.Is(err, ErrDamaged) {
+	err := img.said.Look(due, func() error { return img.check(ctx) })
+	if !errors.Is(err, vouch.ErrDamaged) {
 		return err
 	}
 	m.mu.Lock()

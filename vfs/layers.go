@@ -67,14 +67,6 @@ func (r *Root) arrange() {
 	}
 }
 
-// chown gives a folder to the owner of the root, if it is not his.
-func (r *Root) chown(dir string) error {
-	if int(r.owner.UID) == os.Geteuid() && int(r.owner.GID) == os.Getegid() {
-		return nil
-	}
-	return os.Chown(dir, int(r.owner.UID), int(r.owner.GID))
-}
-
 // fuseLayer is the read-only FUSE mount, whose state the Root holds.
 type fuseLayer struct{ r *Root }
 
@@ -111,7 +103,7 @@ func (l overlayLayer) show() error {
 		}
 	}
 	// The folder at the top is as that of the writable layer.
-	if err := l.r.chown(l.r.upperPath()); err != nil {
+	if err := l.r.owner.Give(l.r.upperPath()); err != nil {
 		return err
 	}
 	if err := l.r.mountOverlay(); err != nil || len(l.r.grafts) == 0 {

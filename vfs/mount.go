@@ -75,7 +75,7 @@ func (r *Root) mountLayer() error {
 	// An inode costs about a kilobyte, which size does not count.
 	data := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", r.fs.upperMemory, max(r.fs.upperMemory>>10, 1024))
 	if err := unix.Mount(names.MountSource, r.layerPath(), "tmpfs", unix.MS_NODEV, data); err != nil {
-		return &mountError{"tmpfs", err}
+		return &mounts.Error{What: "tmpfs", Err: err}
 	}
 	r.layerUp = true
 	return nil
@@ -87,7 +87,7 @@ func (r *Root) mountLayer() error {
 func (r *Root) mountLower() error {
 	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &mountError{"fuse device", err}
+		return &mounts.Error{What: "fuse device", Err: err}
 	}
 	maxRead := cachedRead
 	if r.fs.passthrough {
@@ -98,7 +98,7 @@ func (r *Root) mountLower() error {
 	err = unix.Mount(names.MountSource, r.lowerPath(), "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
 	if err != nil {
 		_ = unix.Close(fd)
-		return &mountError{"fuse", err}
+		return &mounts.Error{What: "fuse", Err: err}
 	}
 	r.lowerUp = true
 	lower := &lowerFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), root: r}
@@ -108,7 +108,7 @@ func (r *Root) mountLower() error {
 	}
 	server, err := fuse.NewServer(served, fmt.Sprintf("/dev/fd/%d", fd), r.fuseOptions(maxRead))
 	if err != nil {
-		return &mountError{"fuse", err}
+		return &mounts.Error{What: "fuse", Err: err}
 	}
 	r.server = server
 	r.blobs.unregister = func(id int32) { server.UnregisterBackingFd(id) }
@@ -118,7 +118,7 @@ func (r *Root) mountLower() error {
 		server.Serve()
 	}()
 	if r.pin, err = unix.Open(r.lowerPath(), unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
-		return &mountError{"fuse", err}
+		return &mounts.Error{What: "fuse", Err: err}
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (r *Root) mountOverlay() error {
 		data += ",uuid=on" // for the watcher to know it by
 	}
 	if err := unix.Mount(names.MountSource, r.Path(), "overlay", unix.MS_NODEV, data); err != nil {
-		return &mountError{"overlay", err}
+		return &mounts.Error{What: "overlay", Err: err}
 	}
 	r.overlayUp = true
 	return nil
@@ -267,11 +267,11 @@ func (r *Root) removeFolders() error {
 	var errs []error
 	switch {
 	case r.layerUp:
-		errs = append(errs, mounts.Unmount(r.layerPath(), unix.MNT_DETACH), removeIfThere(r.layerPath()))
+		errs = append(errs, mounts.Unmount(r.layerPath(), unix.MNT_DETACH), mounts.RemoveEmpty(r.layerPath()))
 	case r.layerMade && r.inMemory():
-		errs = append(errs, removeIfThere(r.layerPath()))
+		errs = append(errs, mounts.RemoveEmpty(r.layerPath()))
 	case r.layerMade:
-		errs = append(errs, r.fs.trash.put(r.layerPath()))
+		errs = append(errs, r.fs.trash.Put(r.layerPath()))
 	}
 	if r.pointMade {
 		for _, dir := range []string{overlayLayer{r}.path(), r.lowerPath(), r.pointPath()} {
@@ -282,12 +282,3 @@ func (r *Root) removeFolders() error {
 	}
 	return errors.Join(errs...)
 }
-
-// mountError says which mount failed; probe turns it into advice.
-type mountError struct {
-	what string
-	err  error
-}
-
-func (e *mountError) Error() string { return fmt.Sprintf("mount %s: %v", e.what, e.err) }
-func (e *mountError) Unwrap() error { return e.err }

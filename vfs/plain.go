@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // maxSpare bounds the folders that are kept for plain roots to come.
@@ -53,7 +55,7 @@ func (l plainLayer) scratch() (string, bool)            { return l.r.upperPath()
 func (r *Root) findFolder() (err error) {
 	f := r.fs
 	f.mu.Lock()
-	i := slices.IndexFunc(f.spare, func(s *Folder) bool { return s.owner == r.owner })
+	i := slices.IndexFunc(f.spare, func(s *folder.Folder) bool { return s.Owner() == r.owner })
 	if i >= 0 {
 		r.folder, r.layerMade = f.spare[i], true
 		r.layer = filepath.Dir(r.folder.Path())
@@ -70,12 +72,12 @@ func (r *Root) findFolder() (err error) {
 	if err := r.makeFolder(r.layer, &r.layerMade); err != nil {
 		return err
 	}
-	r.folder, err = MakeFolder(r.upperPath(), 0o755, r.owner)
+	r.folder, err = folder.Make(r.upperPath(), 0o755, r.owner)
 	return err
 }
 
 // spareFolder keeps a folder, unless there are enough.
-func (f *FS) spareFolder(folder *Folder) bool {
+func (f *FS) spareFolder(folder *folder.Folder) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.spare) >= maxSpare {

@@ -42,7 +42,7 @@ func (f *FS) closePoints() error {
 			return err
 		}
 	}
-	return removeIfThere(f.pointDir)
+	return mounts.RemoveEmpty(f.pointDir)
 }
 
 // cleanPoints takes away what a killed process left mounted, and the folders of its mount points.
@@ -53,19 +53,10 @@ func (f *FS) cleanPoints() error {
 	points := filepath.Join(f.mountDir, pointsName)
 	err := removeMountPoints(points, f.log)
 	if err == nil {
-		err = removeIfThere(points)
+		err = mounts.RemoveEmpty(points)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("clean up %s: %w", f.mountDir, err)
-	}
-	return nil
-}
-
-// removeIfThere removes an empty folder. What a stranger left in it stays.
-func removeIfThere(dir string) error {
-	err := unix.Rmdir(dir)
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
-		return &os.PathError{Op: "remove", Path: dir, Err: err}
 	}
 	return nil
 }

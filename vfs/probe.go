@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // What the fall-backs cost.
@@ -45,7 +46,7 @@ func (f *FS) probe(o Options, try func() error) error {
 			return fmt.Errorf("%w: %w; hard links do without it, but then %s; %s",
 				ErrUnavailable, err, costOfLinks, advice(err))
 		}
-		if m := (*mountError)(nil); !errors.As(err, &m) {
+		if m := (*mounts.Error)(nil); !errors.As(err, &m) {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		lacks = err
@@ -76,7 +77,7 @@ func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 	}
 	err := try()
 	var bare error
-	if m := (*mountError)(nil); overlay && errors.As(err, &m) && m.what == "overlay" {
+	if m := (*mounts.Error)(nil); overlay && errors.As(err, &m) && m.What == "overlay" {
 		f.overlay, bare = false, err
 		err = try()
 	}
@@ -110,7 +111,7 @@ func (f *FS) openLinks() error {
 	if f.links, err = newLinkCache(f.linkDir(), size, f.log); err != nil {
 		return err
 	}
-	f.kept = newKeptTrees(filepath.Join(f.linkDir(), "kept"), f.links, &f.trash, f.log)
+	f.kept = newKeptTrees(filepath.Join(f.linkDir(), "kept"), f.links, f.trash, f.log)
 	return f.tryLink()
 }
 
@@ -177,43 +178,43 @@ func (r *Root) tryOut(src *probeSource) error {
 		return err
 	}
 	if err := os.Rename(filepath.Join(r.Path(), "dir"), filepath.Join(r.Path(), "moved")); err != nil {
-		return &mountError{"overlay", fmt.Errorf("move an input directory: %w", err)}
+		return &mounts.Error{What: "overlay", Err: fmt.Errorf("move an input directory: %w", err)}
 	}
 	return nil
 }
 
 // advice says how to get what a failed mount lacks.
 func advice(err error) string {
-	var m *mountError
+	var m *mounts.Error
 	if !errors.As(err, &m) {
 		return "see the error"
 	}
 	is := func(targets ...error) bool {
 		for _, t := range targets {
-			if errors.Is(m.err, t) {
+			if errors.Is(m.Err, t) {
 				return true
 			}
 		}
 		return false
 	}
 	switch {
-	case m.what == "fuse device" && is(unix.ENOENT, unix.ENODEV, unix.ENXIO):
+	case m.What == "fuse device" && is(unix.ENOENT, unix.ENODEV, unix.ENXIO):
 		return "there is no " + fuseDevice + ": load the kernel module (modprobe fuse), " +
 			"or give the container the device (--device " + fuseDevice + ")"
-	case m.what == "fuse device" && is(unix.EPERM, unix.EACCES):
+	case m.What == "fuse device" && is(unix.EPERM, unix.EACCES):
 		return "" + fuseDevice + " may not be opened: run as root, or give the container the device (--device " + fuseDevice + ")"
 	case is(unix.EPERM, unix.EACCES):
 		return "mounting is not allowed: run as root with CAP_SYS_ADMIN (in a container --privileged, " +
 			"or --cap-add SYS_ADMIN and a security profile that lets it mount)"
-	case m.what == "overlay" && is(unix.ENODEV):
+	case m.What == "overlay" && is(unix.ENODEV):
 		return "the kernel has no overlayfs: load its module (modprobe overlay)"
-	case m.what == "overlay" && is(unix.EXDEV):
+	case m.What == "overlay" && is(unix.EXDEV):
 		return "the file system of the upper folder keeps no trusted extended attributes: " +
 			"put it on ext4, xfs, btrfs or tmpfs"
-	case m.what == "overlay" && is(unix.EINVAL):
+	case m.What == "overlay" && is(unix.EINVAL):
 		return "overlayfs refuses the upper folder or an option: put the folder on ext4, xfs, btrfs or tmpfs " +
 			"(not on overlayfs or a network file system), and use Linux 5.10 or later"
-	case m.what == "fuse" && is(unix.ENODEV):
+	case m.What == "fuse" && is(unix.ENODEV):
 		return "the kernel has no FUSE: load its module (modprobe fuse)"
 	}
 	return "see the error"

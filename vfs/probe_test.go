@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 func TestOpenNeedsFolders(t *testing.T) {
@@ -47,9 +49,9 @@ func TestOpenWithOddPaths(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	refused := &passthroughError{unix.ELOOP}
-	denied := &mountError{"fuse", unix.EPERM}
-	noOverlay := &mountError{"overlay", unix.ENODEV}
-	deniedOverlay := &mountError{"overlay", unix.EPERM}
+	denied := &mounts.Error{What: "fuse", Err: unix.EPERM}
+	noOverlay := &mounts.Error{What: "overlay", Err: unix.ENODEV}
+	deniedOverlay := &mounts.Error{What: "overlay", Err: unix.EPERM}
 	full := errors.New("disk full")
 	no := errors.New("not tried")
 	for name, c := range map[string]struct {
@@ -196,7 +198,7 @@ func TestAdvice(t *testing.T) {
 		{"overlay", unix.EINVAL, "ext4, xfs, btrfs or tmpfs"},
 		{"overlay", fmt.Errorf("move: %w", unix.EXDEV), "extended attributes"},
 	} {
-		err := fmt.Errorf("mount input root: %w", &mountError{c.what, c.err})
+		err := fmt.Errorf("mount input root: %w", &mounts.Error{What: c.what, Err: c.err})
 		if got := advice(err); !strings.Contains(got, c.want) {
 			t.Errorf("%s, %v: advice %q has no %q", c.what, c.err, got, c.want)
 		}

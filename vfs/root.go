@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // Kind is what an entry of an input root is.
@@ -94,7 +95,7 @@ type Root struct {
 	closed func() error // release, once
 	lower  lowerLayer
 	upper  upperLayer
-	folder *Folder // all there is of a root without inputs, in layer
+	folder *folder.Folder // all there is of a root without inputs, in layer
 	layer  string
 	// vacated: nobody is at work in it any more.
 	vacated atomic.Bool

@@ -39,7 +39,7 @@ func removeMountPoints(dir string, log *zap.Logger) error {
 // the files that roots had links to. What does not look like one is not ours,
 // and stays.
 func (f *FS) removeLayers() error {
-	if err := f.trash.sweep(); err != nil {
+	if err := f.trash.Sweep(); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(f.upperDir)
@@ -48,14 +48,14 @@ func (f *FS) removeLayers() error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(f.upperDir, e.Name())
-		if path == f.trash.dir {
+		if path == f.trash.Dir() {
 			continue
 		}
 		if path != f.linkDir() && path != f.plainDir() && !isLayer(path) {
 			f.log.Warn("left alone what is not a writable layer", zap.String("path", path))
 			continue
 		}
-		if err := f.trash.put(path); err != nil {
+		if err := f.trash.Put(path); err != nil {
 			return err
 		}
 	}

@@ -93,8 +93,8 @@ func TestOpenAfterKill(t *testing.T) {
 	}
 
 	f := openFS(t, o)
-	f.trash.remover.Wait()
-	for _, d := range []string{f.pointDir, f.trash.dir} {
+	f.trash.Wait()
+	for _, d := range []string{f.pointDir, f.trash.Dir()} {
 		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", d, left, err)
 		}
@@ -108,7 +108,7 @@ func TestOpenAfterKill(t *testing.T) {
 
 func TestStrangersAreLeftAlone(t *testing.T) {
 	dir := t.TempDir()
-	points, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
+	mounts, upper := filepath.Join(dir, "mounts"), filepath.Join(dir, "upper")
 	for _, p := range []string{
 		"mounts/mine/keep", "upper/mine/keep", "upper/links/lower/a/x", "upper/.links/3/7", "upper/.trash/1/x",
 		"upper/stale/upper/x", "upper/stale/work/work/y", "mounts/roots/stale/root/", "mounts/roots/stale/lower/",
@@ -128,12 +128,12 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range []string{points, upper} {
+	for _, p := range []string{mounts, upper} {
 		if err := os.WriteFile(filepath.Join(p, "file"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f, err := Open(Options{MountDir: points, UpperDir: upper})
+	f, err := Open(Options{MountDir: mounts, UpperDir: upper})
 	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -146,7 +146,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 			t.Errorf("root %s was mounted over what was there", name)
 		}
 	}
-	if err := os.Remove(filepath.Join(points, "file")); err != nil { // taken by the layer alone
+	if err := os.Remove(filepath.Join(mounts, "file")); err != nil { // taken by the layer alone
 		t.Fatal(err)
 	}
 	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "file", Digest: src.tree(t, "x"), Source: src}); err == nil {

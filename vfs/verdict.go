@@ -4,66 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// ErrDamaged is wrapped by the errors of Root.Vouch, and where a blob that is to be copied is
-// not what its digest says.
-var ErrDamaged = errors.New("bytes are not what was stored")
-
 // defaultVerifyEvery is Options.VerifyEvery if that is zero.
 const defaultVerifyEvery = 24 * time.Hour
-
-// A verdict is what is known of the bytes of a file that this package keeps for several roots.
-type verdict struct {
-	looking sync.Mutex // held while the file is read
-	at      atomic.Pointer[time.Time]
-	wrong   atomic.Bool // and for good
-}
-
-// right notes that the bytes were right at a time.
-func (v *verdict) right(at time.Time) { v.at.Store(&at) }
-
-// since reports whether the bytes are known to have been right at that time or later.
-func (v *verdict) since(t time.Time) bool {
-	at := v.at.Load()
-	return at != nil && !at.Before(t)
-}
-
-// look has check read the file, unless it is known to have been right at that time or later.
-// The error wraps ErrDamaged if it is wrong; others say nothing of it.
-func (v *verdict) look(t time.Time, check func() error) error {
-	if !v.wrong.Load() && v.since(t) {
-		return nil
-	}
-	v.looking.Lock()
-	defer v.looking.Unlock()
-	if v.wrong.Load() {
-		return ErrDamaged
-	}
-	if v.since(t) {
-		return nil
-	}
-	began := time.Now()
-	err := check()
-	switch {
-	case err == nil:
-		v.right(began)
-	case errors.Is(err, ErrDamaged):
-		v.wrong.Store(true)
-	}
-	return err
-}
-
-// damagedUnless makes of an error of reading a file that it is damaged, unless ctx ended it.
-func damagedUnless(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrDamaged) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrDamaged, err)
-}
 
 // dueSince returns since when a file must have been seen to be right, for a root that is
 // looked at now.
@@ -100,7 +45,7 @@ func (noInputs) vouch(context.Context, time.Time) error { return nil }
 
 func (l fuseLayer) stale(due time.Time) bool {
 	for _, g := range l.r.grafts {
-		if !g.image.said.since(due) {
+		if !g.image.said.Since(due) {
 			return true
 		}
 	}
@@ -134,7 +79,7 @@ func (l *linkLayer) copies(f func(*sharedFile) bool) {
 
 func (l *linkLayer) stale(due time.Time) (stale bool) {
 	l.copies(func(s *sharedFile) bool {
-		stale = !s.said.since(due)
+		stale = !s.said.Since(due)
 		return !stale
 	})
 	return stale

@@ -134,7 +134,7 @@ func TestImageIsVouchedFor(t *testing.T) {
 		wrong bool
 	}{
 		"untouched": {func(*testing.T, *image) {}, false},
-		"old":       {func(_ *testing.T, img *image) { img.said.right(time.Now().Add(-2 * defaultVerifyEvery)) }, false},
+		"old":       {func(_ *testing.T, img *image) { img.said.Right(time.Now().Add(-2 * defaultVerifyEvery)) }, false},
 		"written to": {func(t *testing.T, img *image) {
 			spoilImage(t, img)
 		}, true},
@@ -143,7 +143,7 @@ func TestImageIsVouchedFor(t *testing.T) {
 			if err := img.markNow(); err != nil {
 				t.Fatal(err)
 			}
-			img.said.right(time.Now().Add(-2 * defaultVerifyEvery))
+			img.said.Right(time.Now().Add(-2 * defaultVerifyEvery))
 		}, true},
 		"rotten not long ago": {func(t *testing.T, img *image) {
 			spoilImage(t, img)
@@ -226,7 +226,7 @@ func TestCopiesAreReadInTime(t *testing.T) {
 					t.Error(err)
 				}
 				for _, l := range copies {
-					if l.said.since(before) {
+					if l.said.Since(before) {
 						read++
 					}
 				}
@@ -236,7 +236,7 @@ func TestCopiesAreReadInTime(t *testing.T) {
 				t.Errorf("%d copies were read", n)
 			}
 			for _, l := range copies {
-				l.said.right(before.Add(-2 * defaultVerifyEvery))
+				l.said.Right(before.Add(-2 * defaultVerifyEvery))
 			}
 			if n := vouch(); n != len(copies) {
 				t.Errorf("%d of %d copies were read", n, len(copies))
@@ -332,7 +332,7 @@ func TestRestoredCopies(t *testing.T) {
 				if err := r.Close(); err != nil { // with its links, which is a change
 					t.Fatal(err)
 				}
-				f.trash.remover.Wait()
+				f.trash.Wait()
 			}
 			if written {
 				rotFile(t, lib.path)
@@ -347,7 +347,7 @@ func TestRestoredCopies(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
-			f.trash.remover.Wait()
+			f.trash.Wait()
 		}
 	})
 }
@@ -366,8 +366,8 @@ func TestTouchedCopies(t *testing.T) {
 		if err := errors.Join(os.Chmod(l.path, 0o600), os.Chmod(l.path, mode)); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Vouch(t.Context()); err != nil || !l.said.since(before) || l.doubtful() {
-			t.Errorf("%v; it was read: %t, it is doubted: %t", err, l.said.since(before), l.doubtful())
+		if err := r.Vouch(t.Context()); err != nil || !l.said.Since(before) || l.doubtful() {
+			t.Errorf("%v; it was read: %t, it is doubted: %t", err, l.said.Since(before), l.doubtful())
 		}
 		if err := r.Intact(); err != nil {
 			t.Error(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
@@ -89,9 +90,6 @@ type Options struct {
 	LinkBytes int64
 }
 
-// Owner is a user and a group.
-type Owner struct{ UID, GID uint32 }
-
 // Names in the upper folder that no root can have.
 const (
 	trashName = ".trash"
@@ -116,7 +114,7 @@ type FS struct {
 	linkBytes          int64
 	upperMemory        int64
 	verifyEvery        time.Duration // never 0
-	trash              trash
+	trash              *folder.Trash
 	warnRegister       sync.Once
 	locks              []*os.File
 	requests           *requests // nil: nobody counts
@@ -126,7 +124,7 @@ type FS struct {
 	mu     sync.Mutex
 	closed bool
 	roots  map[string]*Root // by name; a nil Root is a reserved name
-	spare  []*Folder        // for plain roots to come
+	spare  []*folder.Folder // for plain roots to come
 	plain  int              // folders made for plain roots
 }
 
@@ -147,7 +145,7 @@ func Open(o Options) (*FS, error) {
 			return nil, fmt.Errorf("register metrics of input roots: %w", err)
 		}
 	}
-	f.owner = processOwner()
+	f.owner = folder.ProcessOwner()
 	if o.Owner != nil {
 		f.owner = *o.Owner
 	}
@@ -176,12 +174,12 @@ func Open(o Options) (*FS, error) {
 
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
+	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.log)
 	f.linkBytes, f.upperMemory = o.LinkBytes, o.UpperMemory
 	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
 		return err
 	}
-	f.trash.dir, f.trash.log = filepath.Join(f.upperDir, trashName), f.log
 	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
@@ -264,7 +262,7 @@ func (f *FS) Close() error {
 
 // LeaveTrash stops the removal of what closed roots left, for which Close then does not wait. The next
 // Open of these folders goes on with it. It may be called at any time, and again.
-func (f *FS) LeaveTrash() { f.trash.stop() }
+func (f *FS) LeaveTrash() { f.trash.Stop() }
 
 func (f *FS) linkDir() string  { return filepath.Join(f.upperDir, linksName) }
 func (f *FS) plainDir() string { return filepath.Join(f.upperDir, plainName) }
@@ -273,12 +271,12 @@ func (f *FS) plainDir() string { return filepath.Join(f.upperDir, plainName) }
 func (f *FS) sweepOut() error {
 	var err error
 	if f.plain > 0 {
-		err = f.trash.put(f.plainDir())
+		err = f.trash.Put(f.plainDir())
 	}
 	if f.links != nil {
-		err = errors.Join(err, f.trash.put(f.linkDir()))
+		err = errors.Join(err, f.trash.Put(f.linkDir()))
 	}
-	return errors.Join(err, f.trash.close())
+	return errors.Join(err, f.trash.Close())
 }
 
 func (f *FS) reserve(name string) error {

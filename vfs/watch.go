@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 const (
@@ -48,7 +50,7 @@ func newWatcher() (*watcher, error) {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
 		unix.FAN_UNLIMITED_QUEUE|unix.FAN_UNLIMITED_MARKS, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
 	if err != nil {
-		return nil, &mountError{"fanotify", err}
+		return nil, &mounts.Error{What: "fanotify", Err: err}
 	}
 	w := &watcher{
 		fd:    fd,
@@ -98,7 +100,7 @@ func (w *watcher) close() {
 func (w *watcher) watch(r *Root) error {
 	id, err := fsidOf(unix.Statfs, r.Path())
 	if err != nil {
-		return &mountError{"fanotify", fmt.Errorf("statfs %s: %w", r.Path(), err)}
+		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("statfs %s: %w", r.Path(), err)}
 	}
 	r.watchID = id
 	w.mu.Lock()
@@ -108,13 +110,13 @@ func (w *watcher) watch(r *Root) error {
 	}
 	w.mu.Unlock()
 	if taken {
-		return &mountError{"fanotify", fmt.Errorf("two overlays have the file system id %x", id)}
+		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("two overlays have the file system id %x", id)}
 	}
 	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
 		unix.FAN_OPEN|unix.FAN_ONDIR, unix.AT_FDCWD, r.Path())
 	if err != nil {
 		w.forget(r)
-		return &mountError{"fanotify", fmt.Errorf("watch %s: %w", r.Path(), err)}
+		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("watch %s: %w", r.Path(), err)}
 	}
 	r.watched = true
 	return nil

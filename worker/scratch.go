@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/runner"
-	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
@@ -62,4 +62,4 @@ func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 }
 
 // written is how many bytes the command's files take.
-func (r *run) written() int64 { return r.root.WrittenBytes() + vfs.DiskUsage(r.work.dir) }
+func (r *run) written() int64 { return r.root.WrittenBytes() + folder.Usage(r.work.dir) }

@@ -11,14 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // A workFolder holds what an action has outside its input root: the files that it
 // prints to, and the folder that is its /tmp. A position keeps its folder for the next
-// action if nothing of the last one is in it (vfs.Folder says what for).
+// action if nothing of the last one is in it (folder.Folder says what for).
 type workFolder struct {
 	dir  string
-	temp *vfs.Folder
+	temp *folder.Folder
 }
 
 func (f *workFolder) stdout() string { return filepath.Join(f.dir, "stdout") }
@@ -31,7 +32,7 @@ func makeWorkFolder(dir string) (*workFolder, error) {
 	}
 	// As /tmp is: whoever the command becomes can use it.
 	own := vfs.Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	temp, err := vfs.MakeFolder(filepath.Join(dir, "tmp"), unix.S_ISVTX|0o777, own)
+	temp, err := folder.Make(filepath.Join(dir, "tmp"), unix.S_ISVTX|0o777, own)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make temporary folder: %w", err), os.RemoveAll(dir))
 	}
@@ -59,7 +60,7 @@ func (f *workFolder) remove(log *zap.Logger) {
 	if f == nil {
 		return
 	}
-	if err := vfs.RemoveTree(f.dir); err != nil {
+	if err := folder.RemoveTree(f.dir); err != nil {
 		log.Error("temporary files were not removed", zap.Error(err))
 	}
 }

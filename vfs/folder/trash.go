@@ -1,4 +1,4 @@
-package vfs
+package folder
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 // removes it himself.
 const maxTrash = 64
 
-// trash removes folders while nobody waits for it: 15,000 files take a good part
+// Trash removes folders while nobody waits for it: 15,000 files take a good part
 // of a second. What is in it when the process is killed is removed after the next start.
-type trash struct {
+type Trash struct {
 	dir string // on the file system of what is put in
 	log *zap.Logger
 
@@ -31,6 +31,16 @@ type trash struct {
 	queue  []rubbish // guarded by mu, as is serial
 }
 
+// NewTrash makes a trash that uses the folder dir, on the file system of what will be put in. It is
+// made when it is needed, and must be nobody else's.
+func NewTrash(dir string, log *zap.Logger) *Trash { return &Trash{dir: dir, log: log} }
+
+// Dir is the folder where things wait for their removal.
+func (t *Trash) Dir() string { return t.dir }
+
+// Wait waits until all is removed that was put in so far, or Stop was called.
+func (t *Trash) Wait() { t.remover.Wait() }
+
 // rubbish is what is to be removed.
 type rubbish struct {
 	path string
@@ -38,12 +48,12 @@ type rubbish struct {
 	unlink func(dir int, name string) error
 }
 
-// put takes path away at once and removes it later. It returns an error if path
+// Put takes path away at once and removes it later. It returns an error if path
 // is still there.
-func (t *trash) put(path string) error { return t.putLinks(path, unlink) }
+func (t *Trash) Put(path string) error { return t.PutWith(path, unlink) }
 
-// putLinks is put for a folder in which unlink removes files.
-func (t *trash) putLinks(path string, unlink func(dir int, name string) error) error {
+// PutWith is Put for a folder in which unlink removes files.
+func (t *Trash) PutWith(path string, unlink func(dir int, name string) error) error {
 	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -66,8 +76,8 @@ func (t *trash) putLinks(path string, unlink func(dir int, name string) error) e
 	}
 }
 
-// sweep removes what a killed process left in the trash.
-func (t *trash) sweep() error {
+// Sweep removes what a killed process left in the trash.
+func (t *Trash) Sweep() error {
 	left, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -78,7 +88,7 @@ func (t *trash) sweep() error {
 	return err
 }
 
-func (t *trash) later(what rubbish) {
+func (t *Trash) later(what rubbish) {
 	t.mu.Lock()
 	n := len(t.queue)
 	if n < maxTrash {
@@ -99,7 +109,7 @@ func (t *trash) later(what rubbish) {
 	}
 }
 
-func (t *trash) removeAll() {
+func (t *Trash) removeAll() {
 	for {
 		t.mu.Lock()
 		what := t.queue[0]
@@ -115,7 +125,7 @@ func (t *trash) removeAll() {
 	}
 }
 
-func (t *trash) remove(what rubbish) {
+func (t *Trash) remove(what rubbish) {
 	err := removeTree(what.path, func(dir int, name string) error {
 		if t.stopped.Load() {
 			return errStopped
@@ -127,11 +137,11 @@ func (t *trash) remove(what rubbish) {
 	}
 }
 
-// stop leaves what is still there to the next process.
-func (t *trash) stop() { t.stopped.Store(true) }
+// Stop leaves what is still there to the next process.
+func (t *Trash) Stop() { t.stopped.Store(true) }
 
-// close waits until all is removed, or stop was called. Nothing may be put in at the same time.
-func (t *trash) close() error {
+// Close waits until all is removed, or stop was called. Nothing may be put in at the same time.
+func (t *Trash) Close() error {
 	t.remover.Wait()
 	if t.stopped.Load() {
 		return nil

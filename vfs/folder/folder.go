@@ -1,4 +1,4 @@
-package vfs
+package folder
 
 import (
 	"errors"
@@ -23,9 +23,9 @@ type Folder struct {
 	ctime unix.Timespec // when its attributes were last changed, by us
 }
 
-// MakeFolder makes a folder, which must not be there, with these permission bits
+// Make makes a folder, which must not be there, with these permission bits
 // for that owner.
-func MakeFolder(path string, mode uint32, owner Owner) (*Folder, error) {
+func Make(path string, mode uint32, owner Owner) (*Folder, error) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -37,10 +37,8 @@ func MakeFolder(path string, mode uint32, owner Owner) (*Folder, error) {
 }
 
 func (f *Folder) own() error {
-	if f.owner != processOwner() {
-		if err := os.Chown(f.path, int(f.owner.UID), int(f.owner.GID)); err != nil {
-			return err
-		}
+	if err := f.owner.Give(f.path); err != nil {
+		return err
 	}
 	if err := unix.Chmod(f.path, f.mode); err != nil { // Mkdir's mode goes through the umask
 		return &os.PathError{Op: "chmod", Path: f.path, Err: err}
@@ -55,6 +53,9 @@ func (f *Folder) own() error {
 
 // Path is where it is.
 func (f *Folder) Path() string { return f.path }
+
+// Owner is whom it was made for.
+func (f *Folder) Owner() Owner { return f.owner }
 
 // Untouched reports whether the folder is as it was made: nobody ever made a file in
 // it or changed an attribute. Nobody may be at work in it any more. When in doubt it
@@ -83,6 +84,3 @@ func (f *Folder) Untouched() bool {
 	_, files, _ := unix.ParseDirent(entries[:n], 1, nil)
 	return files == 0
 }
-
-// processOwner is the user and group of this process.
-func processOwner() Owner { return Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }

@@ -1,0 +1,50 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// TestTrash removes also what cannot be written to, and does not stop at a fault.
+func TestTrash(t *testing.T) {
+	dir := t.TempDir()
+	tr := NewTrash(filepath.Join(dir, "t"), zap.NewNop())
+	for i := range 2 * maxTrash {
+		p := filepath.Join(dir, fmt.Sprint(i), "a")
+		if err := errors.Join(os.MkdirAll(p, 0o755), os.Chmod(p, 0o555)); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Put(filepath.Dir(p)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := tr.Put(filepath.Join(dir, "no")); err != nil {
+		t.Error(err)
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	// What a killed process left has the names that the next one uses.
+	if err := os.MkdirAll(filepath.Join(tr.dir, "1", "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkdir(filepath.Join(dir, "y"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tr.serial = 0
+	if err := errors.Join(tr.Put(filepath.Join(dir, "y")), tr.Sweep()); err != nil {
+		t.Error(err)
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,30 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Error says which mount failed, or what else that a mount needs.
+type Error struct {
+	What string // such as "overlay"
+	Err  error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("mount %s: %v", e.What, e.Err) }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// RemoveEmpty removes an empty folder, if it is there. What a stranger left in it stays.
+func RemoveEmpty(dir string) error {
+	err := unix.Rmdir(dir)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
+		return &os.PathError{Op: "remove", Path: dir, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package vouch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrDamaged is wrapped by the errors that say that a file has other bytes than were stored.
+var ErrDamaged = errors.New("bytes are not what was stored")
+
+// A Verdict is what is known of the bytes of a file that several roots share. Its methods may be
+// called concurrently; the zero Verdict knows nothing.
+type Verdict struct {
+	looking sync.Mutex // held while the file is read
+	at      atomic.Pointer[time.Time]
+	wrong   atomic.Bool // and for good
+}
+
+// Right notes that the bytes were right at a time.
+func (v *Verdict) Right(at time.Time) { v.at.Store(&at) }
+
+// Wrong reports whether the bytes were found to be wrong.
+func (v *Verdict) Wrong() bool { return v.wrong.Load() }
+
+// Since reports whether the bytes are known to have been right at that time or later.
+func (v *Verdict) Since(t time.Time) bool {
+	at := v.at.Load()
+	return at != nil && !at.Before(t)
+}
+
+// Look has check read the file, unless it is known to have been right at that time or later.
+// The error wraps ErrDamaged if it is wrong; others say nothing of it.
+func (v *Verdict) Look(t time.Time, check func() error) error {
+	if !v.wrong.Load() && v.Since(t) {
+		return nil
+	}
+	v.looking.Lock()
+	defer v.looking.Unlock()
+	if v.wrong.Load() {
+		return ErrDamaged
+	}
+	if v.Since(t) {
+		return nil
+	}
+	began := time.Now()
+	err := check()
+	switch {
+	case err == nil:
+		v.Right(began)
+	case errors.Is(err, ErrDamaged):
+		v.wrong.Store(true)
+	}
+	return err
+}
+
+// Damaged makes of an error of reading a file that it is damaged, unless ctx ended it.
+func Damaged(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
+}
