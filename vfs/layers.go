@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
 // A root has two layers: the lower one holds the inputs, the upper one takes
@@ -34,11 +38,12 @@ var (
 // An upperLayer is what the action sees; its answers are those of the methods
 // of Root with their names.
 type upperLayer interface {
-	path() string
+	Path() string
 	show() error
 	hide() error
-	unchanged(path string) (Input, bool)
-	written(path string) (string, bool)
+	// Unchanged also returns the path among the inputs.
+	Unchanged(names []string) (in tree.Entry, from string, ok bool)
+	Written(names []string) (string, bool)
 	intact() error
 	// scratch is the folder of what the action writes; linked: inputs are in it, too,
 	// with more than one link.
@@ -63,7 +68,7 @@ func (r *Root) arrange() {
 		r.lower = fuseLayer{r}
 	}
 	if r.fs.overlay {
-		r.upper = overlayLayer{r}
+		r.upper = newOverlayLayer(r)
 	}
 }
 
@@ -91,22 +96,24 @@ func (l fuseLayer) hide() error {
 	return err
 }
 
-// overlayLayer is an overlayfs above any lower layer: it is never written to.
-type overlayLayer struct{ r *Root }
+// overlayLayer is an overlayfs above any lower layer.
+type overlayLayer struct {
+	*overlay.Layer
+	r *Root
+}
 
-func (l overlayLayer) path() string { return filepath.Join(l.r.pointPath(), "root") }
+func newOverlayLayer(r *Root) overlayLayer {
+	return overlayLayer{overlay.New(overlay.Options{
+		Point: filepath.Join(r.pointPath(), "root"), Writable: r.layerPath(), Owner: r.owner,
+		Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: func(d digest.Digest) (*tree.Directory, error) {
+			return r.directory(r.ctx, d)
+		}},
+		Log: r.fs.log.With(zap.String("root", r.spec.Name)),
+	}), r}
+}
 
 func (l overlayLayer) show() error {
-	for _, dir := range []string{l.path(), l.r.upperPath(), l.r.workPath()} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	// The folder at the top is as that of the writable layer.
-	if err := l.r.owner.Give(l.r.upperPath()); err != nil {
-		return err
-	}
-	if err := l.r.mountOverlay(); err != nil || len(l.r.grafts) == 0 {
+	if err := l.Show(l.r.stack()); err != nil || len(l.r.grafts) == 0 {
 		return err
 	}
 	if err := l.r.fs.watcher.watch(l.r); err != nil {
@@ -119,13 +126,29 @@ func (l overlayLayer) hide() error {
 	if l.r.watched {
 		l.r.fs.watcher.forget(l.r)
 	}
-	if !l.r.overlayUp {
-		return nil
-	}
-	return l.r.unmountOverlay()
+	return l.Hide()
 }
 
-func (l overlayLayer) unchanged(path string) (Input, bool) { return l.r.unchangedBelow(path) }
-func (l overlayLayer) written(path string) (string, bool)  { return l.r.writtenAbove(path) }
-func (l overlayLayer) intact() error                       { return nil }
-func (l overlayLayer) scratch() (string, bool)             { return l.r.upperPath(), false }
+func (l overlayLayer) intact() error           { return nil }
+func (l overlayLayer) scratch() (string, bool) { return string(l.Upper()), false }
+
+// stack lists what lies below the writable layer. With images it is the
+// FUSE layer (with what they lack), the images, and where the
+// files of images have their data: the folder of the blobs that are local, and
+// for those that are not the FUSE layer once more.
+func (r *Root) stack() overlay.Stack {
+	if r.cover == nil {
+		return overlay.Stack{Folders: r.lower.layers()}
+	}
+	s := overlay.Stack{
+		Identified: true, // for the watcher
+		Data:       []string{r.fs.images.blobs.Dir, filepath.Join(r.lowerPath(), blobName)},
+	}
+	if !r.cover.empty() {
+		s.Folders = append(s.Folders, filepath.Join(r.lowerPath(), treeName))
+	}
+	for _, g := range r.grafts {
+		s.Folders = append(s.Folders, g.point)
+	}
+	return s
+}

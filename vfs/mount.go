@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
@@ -189,61 +188,6 @@ func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
 	return o
 }
 
-// mountOverlay puts the writable layer on top. It is volatile: what an action
-// leaves is either adopted by the store, which does its own syncing, or dropped.
-func (r *Root) mountOverlay() error {
-	data := "lowerdir=" + r.overlayLayers() +
-		",upperdir=" + overlayEscape(r.upperPath()) +
-		",workdir=" + overlayEscape(r.workPath()) +
-		",redirect_dir=on,metacopy=on,index=off,xino=off,volatile"
-	if r.cover != nil {
-		data += ",uuid=on" // for the watcher to know it by
-	}
-	if err := unix.Mount(names.MountSource, r.Path(), "overlay", unix.MS_NODEV, data); err != nil {
-		return &mounts.Error{What: "overlay", Err: err}
-	}
-	r.overlayUp = true
-	return nil
-}
-
-// unmountOverlay takes the overlay away, now or when the last of its users is gone.
-func (r *Root) unmountOverlay() error {
-	err := mounts.Unmount(r.Path(), 0)
-	if err == nil {
-		return nil
-	}
-	r.fs.log.Warn("input root is still in use; processes in it lose it",
-		zap.String("root", r.spec.Name), zap.Error(err))
-	return mounts.Unmount(r.Path(), unix.MNT_DETACH)
-}
-
-// overlayLayers lists what lies below the writable layer. With images it is the
-// FUSE layer (with what they lack), the images, and behind two colons where the
-// files of images have their data: the folder of the blobs that are local, and
-// for those that are not the FUSE layer once more.
-func (r *Root) overlayLayers() string {
-	var layers []string
-	if r.cover == nil {
-		for _, dir := range r.lower.layers() {
-			layers = append(layers, overlayEscape(dir))
-		}
-		return strings.Join(layers, ":")
-	}
-	if !r.cover.empty() {
-		layers = append(layers, overlayEscape(filepath.Join(r.lowerPath(), treeName)))
-	}
-	for _, g := range r.grafts {
-		layers = append(layers, overlayEscape(g.point))
-	}
-	return strings.Join(layers, ":") + "::" + overlayEscape(r.fs.images.blobs.Dir) +
-		"::" + overlayEscape(filepath.Join(r.lowerPath(), blobName))
-}
-
-// overlayEscape protects the characters that overlayfs gives a meaning.
-func overlayEscape(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
-}
-
 // release undoes mount, however far it came. The order matters: the overlay
 // holds the FUSE layer, and only when FUSE is aborted are all answers that
 // somebody waits for an error, and all of the server's goroutines at an end.
@@ -274,7 +218,7 @@ func (r *Root) removeFolders() error {
 		errs = append(errs, r.fs.trash.Put(r.layerPath()))
 	}
 	if r.pointMade {
-		for _, dir := range []string{overlayLayer{r}.path(), r.lowerPath(), r.pointPath()} {
+		for _, dir := range []string{filepath.Join(r.pointPath(), "root"), r.lowerPath(), r.pointPath()} {
 			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
 				errs = append(errs, &os.PathError{Op: "remove", Path: dir, Err: err})
 			}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
 // maxSpare bounds the folders that are kept for plain roots to come.
@@ -35,7 +37,7 @@ func (r *Root) isPlain() bool {
 	return r.spec.Digest.IsEmptyBlob() && r.spec.OnLook == nil && r.fs.upperMemory == 0
 }
 
-func (l plainLayer) path() string { return l.r.upperPath() }
+func (l plainLayer) Path() string { return l.r.upperPath() }
 
 func (l plainLayer) show() error { return l.r.findFolder() }
 
@@ -46,10 +48,13 @@ func (l plainLayer) hide() error {
 	return nil
 }
 
-func (l plainLayer) unchanged(string) (Input, bool)     { return Input{}, false }
-func (l plainLayer) written(path string) (string, bool) { return l.r.writtenAbove(path) }
-func (l plainLayer) intact() error                      { return nil }
-func (l plainLayer) scratch() (string, bool)            { return l.r.upperPath(), false }
+func (l plainLayer) Unchanged([]string) (in tree.Entry, from string, ok bool) { return in, "", false }
+
+func (l plainLayer) Written(names []string) (string, bool) {
+	return overlay.Upper(l.r.upperPath()).Written(names)
+}
+func (l plainLayer) intact() error           { return nil }
+func (l plainLayer) scratch() (string, bool) { return l.r.upperPath(), false }
 
 // findFolder gives the root an empty folder of its owner, in one that keeps others out.
 func (r *Root) findFolder() (err error) {

@@ -108,7 +108,6 @@ type Root struct {
 	served    chan struct{} // closed when the server's goroutines are gone
 	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
 	lowerUp   bool          // lower is mounted
-	overlayUp bool          // root is mounted
 	watched   bool          // by the watcher, as watchID
 	watchID   fsid
 	blind     atomic.Bool // the watcher does not know all that was opened
@@ -178,7 +177,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 
 // Path returns the absolute path of the root that the action sees: the inputs,
 // writable. The caller makes the output directories in it.
-func (r *Root) Path() string { return r.upper.path() }
+func (r *Root) Path() string { return r.upper.Path() }
 
 // Intact returns an error that wraps ErrInputChanged and names inputs that were
 // changed in place, which is possible only with hard links that have no overlayfs
@@ -199,7 +198,6 @@ func (r *Root) layerPath() string {
 }
 
 func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }
-func (r *Root) workPath() string  { return filepath.Join(r.layerPath(), "work") }
 
 // Stalled returns for how long, in wall time, at least one access of this root
 // waited for the Source, a wait that is going on included. It never decreases.

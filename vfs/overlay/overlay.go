@@ -1,0 +1,124 @@
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+)
+
+// Options say where the overlay of a root is and what is in it.
+type Options struct {
+	Point    string       // the mount point, which Show makes
+	Writable string       // the folder of the writable layer, which is there and empty
+	Owner    folder.Owner // of the folder at the top
+	Inputs   Inputs
+	Log      *zap.Logger
+}
+
+// A Stack is what an overlay lies on.
+type Stack struct {
+	Folders []string // one over the other, the topmost first
+	// Data has folders of which nothing is shown but what files in Folders redirect to.
+	Data []string
+	// Identified gives the overlay a file system id of its own, by which fanotify knows it.
+	Identified bool
+}
+
+// Layer is an overlayfs above any folders: they are never written to.
+type Layer struct {
+	path   string
+	upper  Upper
+	work   string
+	owner  folder.Owner
+	inputs Inputs
+	log    *zap.Logger
+	shown  bool // it is mounted
+}
+
+// New returns a layer that is not shown yet.
+func New(o Options) *Layer {
+	return &Layer{
+		path: o.Point, upper: UpperIn(o.Writable), work: filepath.Join(o.Writable, "work"),
+		owner: o.Owner, inputs: o.Inputs, log: o.Log,
+	}
+}
+
+// UpperIn returns the upper folder in the folder of a writable layer.
+func UpperIn(writable string) Upper { return Upper(filepath.Join(writable, "upper")) }
+
+// Path is where the overlay is mounted.
+func (l *Layer) Path() string { return l.path }
+
+// Upper is the folder of what was written.
+func (l *Layer) Upper() Upper { return l.upper }
+
+// Written is Upper.Written.
+func (l *Layer) Written(names []string) (string, bool) { return l.upper.Written(names) }
+
+// Show makes the folders and mounts the overlay. It is volatile: what an action leaves is either adopted
+// by the store, which does its own syncing, or dropped. The error wraps a mounts.Error if the
+// machine refuses it.
+func (l *Layer) Show(below Stack) error {
+	for _, dir := range []string{l.path, string(l.upper), l.work} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	// The folder at the top is as that of the writable layer.
+	if err := l.owner.Give(string(l.upper)); err != nil {
+		return err
+	}
+	data := "lowerdir=" + below.String() +
+		",upperdir=" + escape(string(l.upper)) +
+		",workdir=" + escape(l.work) +
+		",redirect_dir=on,metacopy=on,index=off,xino=off,volatile"
+	if below.Identified {
+		data += ",uuid=on"
+	}
+	if err := unix.Mount(names.MountSource, l.path, "overlay", unix.MS_NODEV, data); err != nil {
+		return &mounts.Error{What: "overlay", Err: err}
+	}
+	l.shown = true
+	return nil
+}
+
+// Hide takes the overlay away, now or when the last of its users is gone. It removes no folder.
+func (l *Layer) Hide() error {
+	if !l.shown {
+		return nil
+	}
+	err := mounts.Unmount(l.path, 0)
+	if err == nil {
+		return nil
+	}
+	l.log.Warn("input root is still in use; whoever is in it loses it", zap.Error(err))
+	return mounts.Unmount(l.path, unix.MNT_DETACH)
+}
+
+// String is what overlayfs calls it: the folders between colons, those of data behind two.
+func (s Stack) String() string {
+	var b strings.Builder
+	for i, dir := range s.Folders {
+		if i > 0 {
+			b.WriteByte(':')
+		}
+		b.WriteString(escape(dir))
+	}
+	for _, dir := range s.Data {
+		b.WriteString("::")
+		b.WriteString(escape(dir))
+	}
+	return b.String()
+}
+
+// escape protects the characters that overlayfs gives a meaning.
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
+}

@@ -1,0 +1,133 @@
+package overlay
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+)
+
+func TestStack(t *testing.T) {
+	for want, s := range map[string]Stack{
+		"/a":                {Folders: []string{"/a"}},
+		"/a:/b":             {Folders: []string{"/a", "/b"}},
+		`/a\,\:\\b::/c::/d`: {Folders: []string{`/a,:\b`}, Data: []string{"/c", "/d"}},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%+v is %q, want %q", s, got, want)
+		}
+	}
+}
+
+// inputs makes a plain folder of a file "dir/file" and says what it shows.
+func inputs(t *testing.T) (dir string, in Inputs) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "inputs")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "dir"), 0o755),
+		os.WriteFile(filepath.Join(dir, "dir", "file"), []byte("content"), 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	known := map[digest.Digest]*tree.Directory{}
+	add := func(m *repb.Directory) digest.Digest {
+		d, b, err := digest.OfMessage(digest.SHA256, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known[d], err = tree.Parse(digest.SHA256, b); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	below := add(&repb.Directory{Files: []*repb.FileNode{
+		{Name: "file", Digest: digest.Of(digest.SHA256, []byte("content")).Proto()},
+	}})
+	root := add(&repb.Directory{Directories: []*repb.DirectoryNode{{Name: "dir", Digest: below.Proto()}}})
+	return dir, Inputs{Root: root, Directory: func(d digest.Digest) (*tree.Directory, error) {
+		if dir := known[d]; dir != nil {
+			return dir, nil
+		}
+		return nil, os.ErrNotExist
+	}}
+}
+
+// show mounts a layer over dir, which the test hides.
+func show(t *testing.T, dir string, in Inputs) *Layer {
+	t.Helper()
+	own := t.TempDir()
+	l := New(Options{
+		Point: filepath.Join(own, "root"), Writable: filepath.Join(own, "writable"),
+		Owner: folder.ProcessOwner(), Inputs: in, Log: zaptest.NewLogger(t),
+	})
+	if err := os.Mkdir(filepath.Join(own, "writable"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := l.Show(Stack{Folders: []string{dir}})
+	if refused := (*mounts.Error)(nil); errors.As(err, &refused) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Hide(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// TestLayer is about a layer alone, over a plain folder.
+func TestLayer(t *testing.T) {
+	dir, in := inputs(t)
+	l := show(t, dir, in)
+	at := func(p string) string { return filepath.Join(l.Path(), p) }
+	if got, from, ok := l.Unchanged([]string{"dir"}); !ok || from != "dir" || got.Kind != tree.Dir {
+		t.Errorf("an input: %+v from %q, %t", got, from, ok)
+	}
+	if err := errors.Join(os.Rename(at("dir/file"), at("moved")), os.Chmod(at("moved"), 0o755),
+		os.WriteFile(at("dir/new"), []byte("new"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if got, from, ok := l.Unchanged([]string{"moved"}); !ok || from != "dir/file" || !got.Executable || got.Digest.SizeBytes() != 7 {
+		t.Errorf("a moved input: %+v from %q, %t", got, from, ok)
+	}
+	for _, names := range [][]string{{"dir"}, {"dir", "new"}, {"dir", "file"}, {"no"}} {
+		if got, _, ok := l.Unchanged(names); ok {
+			t.Errorf("%q is the input %+v", names, got)
+		}
+	}
+	if path, ok := l.Written([]string{"dir", "new"}); !ok || path != string(l.Upper())+"/dir/new" {
+		t.Errorf("written: %q, %t", path, ok)
+	}
+	if path, ok := l.Written([]string{"moved"}); ok {
+		t.Errorf("a moved input was written: %q", path)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "dir", "file")); err != nil {
+		t.Errorf("below the layer: %v", err)
+	}
+}
+
+// TestHideInUse takes the overlay away from who has a file of it open.
+func TestHideInUse(t *testing.T) {
+	dir, in := inputs(t)
+	l := show(t, dir, in)
+	f, err := os.Open(filepath.Join(l.Path(), "dir", "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := l.Hide(); err != nil {
+		t.Error(err)
+	}
+	if left, err := mounts.Below(filepath.Dir(l.Path())); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}

@@ -1,0 +1,86 @@
+package overlay
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// Inputs are the tree that the lower layers show.
+type Inputs struct {
+	Root      digest.Digest
+	Directory func(digest.Digest) (*tree.Directory, error)
+}
+
+// Unchanged returns the input whose content is at the path names, and its path among the inputs,
+// if that is so without anybody's having looked at bytes: inputs that were moved are recognised, of a
+// file, attributes may have changed, and Executable says how. A directory is unchanged if nothing was written in it
+// or below it, nor to its attributes. False says only that the content must be looked at, or that there is none.
+func (l *Layer) Unchanged(names []string) (found tree.Entry, from string, ok bool) {
+	lower := l.inputs.top()
+	ok = l.upper.walk(names, func(name string, e entry, rest []string) (ok bool) {
+		switch {
+		case e.kind == absent:
+			lower, ok = l.inputs.find(lower, append([]string{name}, rest...))
+			found = lower.Entry
+			return ok
+		case e.kind == dirEntry && len(rest) > 0:
+			lower, _ = l.inputs.behind(lower, name, e)
+			return true
+		case e.kind == fileEntry && e.metacopy && len(rest) == 0:
+			lower, ok = l.inputs.behind(lower, name, e)
+			found = lower.Entry
+			found.Executable = e.mode&0o111 != 0
+			return ok && lower.Kind == tree.File
+		}
+		return false
+	})
+	if !ok {
+		return tree.Entry{}, "", false
+	}
+	return found, strings.Join(lower.path, "/"), true
+}
+
+// An input is one of Inputs; the zero value is none.
+type input struct {
+	tree.Entry
+	path []string // among the inputs
+}
+
+func (i Inputs) top() input { return input{Entry: tree.Entry{Kind: tree.Dir, Digest: i.Root}} }
+
+// behind returns the input that overlayfs puts behind the entry e, which
+// is called name in a directory whose lower directory is dir, if that is one.
+func (i Inputs) behind(dir input, name string, e entry) (input, bool) {
+	switch {
+	case e.opaque:
+		return input{}, false
+	case strings.HasPrefix(e.redirect, "/"):
+		return i.find(i.top(), strings.Split(e.redirect[1:], "/"))
+	case e.redirect != "":
+		name = e.redirect
+	}
+	return i.find(dir, []string{name})
+}
+
+// find returns the input at names below in.
+func (i Inputs) find(in input, names []string) (input, bool) {
+	path := slices.Concat(in.path, names)
+	for _, name := range names {
+		if in.Kind != tree.Dir {
+			return input{}, false
+		}
+		d, err := i.Directory(in.Digest)
+		if err != nil {
+			return input{}, false
+		}
+		var ok bool
+		if in.Entry, ok = d.Find(name); !ok {
+			return input{}, false
+		}
+	}
+	in.path = path
+	return in, true
+}
