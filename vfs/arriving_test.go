@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // arrivingSource is a fakeSource with one blob that arrives as the test says.
 type arrivingSource struct {
-	*fakeSource
+	*vfstest.Source
 	digest  digest.Digest
 	content string
 
@@ -37,17 +38,17 @@ const arrivingSize = 4 << 20
 
 func newArrivingSource(t testing.TB) *arrivingSource {
 	content := strings.Repeat("0123456789abcde\n", arrivingSize/16-1) + "the end"
-	s := &arrivingSource{fakeSource: newFakeSource(t), content: content, changed: make(chan struct{})}
-	s.digest = s.blob(t, content)
+	s := &arrivingSource{Source: vfstest.NewSource(t), content: content, changed: make(chan struct{})}
+	s.digest = s.Blob(t, content)
 	return s
 }
 
 // root has the blob at "large" and "other".
 func (s *arrivingSource) root(t testing.TB) digest.Digest {
-	return s.add(t, &repb.Directory{Files: []*repb.FileNode{
+	return s.Add(t, &repb.Directory{Files: []*repb.FileNode{
 		{Name: "large", Digest: s.digest.Proto()},
 		{Name: "other", Digest: s.digest.Proto()},
-		{Name: "small", Digest: s.blob(t, "small").Proto()},
+		{Name: "small", Digest: s.Blob(t, "small").Proto()},
 	}})
 }
 

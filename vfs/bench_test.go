@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // BenchmarkRoot is the cost of an input root that nobody looks at.
 func BenchmarkRoot(b *testing.B) {
 	f := openFS(b, Options{})
-	src := newFakeSource(b)
-	root := src.tree(b, "file")
+	src := vfstest.NewSource(b)
+	root := src.Tree(b, "file")
 	for i := 0; b.Loop(); i++ {
 		r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
 		if err != nil {
@@ -38,12 +40,12 @@ func BenchmarkFirstOpens(b *testing.B) {
 				o.Metrics = prometheus.NewRegistry() // each FS has its own
 			}
 			f := openFS(b, o)
-			src := newFakeSource(b)
+			src := vfstest.NewSource(b)
 			var paths []string
 			for i := range files {
 				paths = append(paths, fmt.Sprintf("file-%d", i))
 			}
-			root := src.tree(b, paths...)
+			root := src.Tree(b, paths...)
 			for i := 0; b.Loop(); i++ {
 				r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
 				if err != nil {
@@ -80,8 +82,8 @@ func BenchmarkLinkedRoot(b *testing.B) {
 			if way == "overlay" {
 				f.kept = nil
 			}
-			src := newFakeSource(b)
-			root := src.tree(b, paths...)
+			src := vfstest.NewSource(b)
+			root := src.Tree(b, paths...)
 			var cold, show, look, hide time.Duration
 			for i := 0; b.Loop(); i++ {
 				start := time.Now()

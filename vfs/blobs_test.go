@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // fakeKernel gives out backing ids.
@@ -127,8 +128,8 @@ func TestDescriptorsWithoutPassthrough(t *testing.T) {
 // open file, if the table gave out two.
 func TestManyOpensOfOneBlob(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "a/file", "b/file", "c/file")
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "a/file", "b/file", "c/file")
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		var g errgroup.Group
 		for i := range 30 {
@@ -146,10 +147,10 @@ func TestManyOpensOfOneBlob(t *testing.T) {
 		if err := g.Wait(); err != nil {
 			t.Error(err)
 		}
-		if n := openDescriptors(t, src.dir); f.Passthrough() && n > 0 {
+		if n := openDescriptors(t, src.Dir); f.Passthrough() && n > 0 {
 			t.Errorf("%d descriptors of blobs are open", n)
 		}
-		waitUntil(t, "the releases", func() bool { return openDescriptors(t, src.dir) == 0 })
+		waitUntil(t, "the releases", func() bool { return openDescriptors(t, src.Dir) == 0 })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // released checks that nothing of a root is left.
@@ -99,8 +100,8 @@ func TestCloseReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, f *FS) {
 				h := startChild(t, "helper")
-				src := newFakeSource(t)
-				r := openRoot(t, f, RootSpec{Digest: src.tree(t, "a/file"), Source: src})
+				src := vfstest.NewSource(t)
+				r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "a/file"), Source: src})
 				use(t, h, r)
 				for range 2 {
 					if err := r.Close(); err != nil {
@@ -115,18 +116,18 @@ func TestCloseReleases(t *testing.T) {
 
 func TestCloseCancelsBlockedAccesses(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		src.inCall = make(chan digest.Digest, 10)
-		root := src.tree(t, "a/file", "b/file2")
-		src.gate(src.find(t, root, "a"))
-		src.gate(src.find(t, root, "b/file2"))
+		src := vfstest.NewSource(t)
+		src.InCall = make(chan digest.Digest, 10)
+		root := src.Tree(t, "a/file", "b/file2")
+		src.Gate(src.Find(t, root, "a"))
+		src.Gate(src.Find(t, root, "b/file2"))
 		helpers := []*helper{startChild(t, "helper"), startChild(t, "helper"), startChild(t, "helper")}
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		helpers[0].ask("read", filepath.Join(r.Path(), "a/file"))
 		helpers[1].ask("read", filepath.Join(r.Path(), "b/file2"))
 		helpers[2].ask("stat", filepath.Join(r.Path(), "a/no"))
-		<-src.inCall
-		<-src.inCall
+		<-src.InCall
+		<-src.InCall
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
@@ -158,16 +159,16 @@ func TestKilledWhileWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := openFS(t, Options{})
-			src := newFakeSource(t)
-			src.inCall = make(chan digest.Digest, 10)
-			root := src.tree(t, "file", "other")
-			open := src.gate(src.find(t, root, "file"))
+			src := vfstest.NewSource(t)
+			src.InCall = make(chan digest.Digest, 10)
+			root := src.Tree(t, "file", "other")
+			open := src.Gate(src.Find(t, root, "file"))
 			h, h2 := startChild(t, "helper"), startChild(t, "helper")
 			r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 			h.ask("read", filepath.Join(r.Path(), "file"))
 			h2.ask("read", filepath.Join(r.Path(), "file"))
-			<-src.inCall
-			<-src.inCall
+			<-src.InCall
+			<-src.InCall
 			if err := end(h); err != nil {
 				t.Fatal(err)
 			}
@@ -185,14 +186,14 @@ func TestKilledWhileWaiting(t *testing.T) {
 
 func TestSignalsDoNotDisturb(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	src.inCall = make(chan digest.Digest, 10)
-	root := src.tree(t, "file")
-	open := src.gate(src.find(t, root, "file"))
+	src := vfstest.NewSource(t)
+	src.InCall = make(chan digest.Digest, 10)
+	root := src.Tree(t, "file")
+	open := src.Gate(src.Find(t, root, "file"))
 	h := startChild(t, "helper")
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	h.ask("read", filepath.Join(r.Path(), "file"))
-	<-src.inCall
+	<-src.InCall
 	if err := h.disturb(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,15 +201,15 @@ func TestSignalsDoNotDisturb(t *testing.T) {
 	if got := h.answer(); got != "content of file" {
 		t.Errorf("after a signal: %q", got)
 	}
-	if n := src.calls(src.find(t, root, "file")); n != 1 {
+	if n := src.Calls(src.Find(t, root, "file")); n != 1 {
 		t.Errorf("the blob was asked for %d times", n)
 	}
 }
 
 func TestCloseOfFileSystem(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "file")
 	r, err := f.NewRoot(t.Context(), RootSpec{Name: "left", Digest: root, Source: src})
 	if err != nil {
 		t.Fatal(err)
@@ -224,8 +225,8 @@ func TestCloseOfFileSystem(t *testing.T) {
 
 func TestNewRootRefuses(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "file")
 	openRoot(t, f, RootSpec{Name: "taken", Digest: root, Source: src})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -256,8 +257,8 @@ func TestNewRootRefuses(t *testing.T) {
 
 func TestManyRootsAtOnce(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "file")
 	done := make(chan error)
 	const n = 16
 	for i := range n {

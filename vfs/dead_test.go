@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // TestLivingProcessKeepsItsLock: only the locks of dying processes are waited for.
 func TestLivingProcessKeepsItsLock(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 	lock, err := os.Open(f.mountDir)
 	if err != nil {
 		t.Fatal(err)

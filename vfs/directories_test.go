@@ -14,13 +14,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // addRaw stores a Directory of files with the content "x", whose names need not
 // be what protobuf takes as a string. They must be in order.
-func (s *fakeSource) addRaw(t testing.TB, names ...string) digest.Digest {
+func addRaw(t testing.TB, s *vfstest.Source, names ...string) digest.Digest {
 	t.Helper()
-	content := s.blob(t, "x")
+	content := s.Blob(t, "x")
 	hash := protowire.AppendTag(nil, 1, protowire.BytesType)
 	hash = protowire.AppendString(hash, content.Hash())
 	hash = protowire.AppendTag(hash, 2, protowire.VarintType)
@@ -35,21 +36,19 @@ func (s *fakeSource) addRaw(t testing.TB, names ...string) digest.Digest {
 		b = protowire.AppendBytes(b, node)
 	}
 	d := digest.Of(digest.SHA256, b)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.raw[d] = b
+	s.Raw[d] = b
 	return d
 }
 
 func TestNamesOf255BytesInAnyEncoding(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	var names []string
 	for _, b := range []byte{0x01, '\n', ' ', '\\', 0x7f, 0x80, 0xc0, 0xfe, 0xff} {
 		names = append(names, strings.Repeat(string([]byte{b}), tree.MaxName))
 	}
 	var seen reads
-	r := openRoot(t, f, RootSpec{Digest: src.addRaw(t, names...), Source: src, OnFirstRead: seen.hook})
+	r := openRoot(t, f, RootSpec{Digest: addRaw(t, src, names...), Source: src, OnFirstRead: seen.hook})
 	entries, err := os.ReadDir(r.Path())
 	if err != nil || len(entries) != len(names) {
 		t.Fatalf("%d entries, %v", len(entries), err)
@@ -85,12 +84,12 @@ func TestNamesOf255BytesInAnyEncoding(t *testing.T) {
 func TestDirectoryOf100000Entries(t *testing.T) {
 	const width = 100_000
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	names := make([]string, width)
 	for i := range names {
 		names[i] = fmt.Sprintf("entry-%06d", i)
 	}
-	root := src.addRaw(t, names...)
+	root := addRaw(t, src, names...)
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	for _, i := range []int{0, 1, 49_999, width - 1} {
 		if got, err := os.ReadFile(filepath.Join(r.Path(), names[i])); err != nil || string(got) != "x" {
@@ -111,24 +110,24 @@ func TestDirectoryOf100000Entries(t *testing.T) {
 			t.Fatalf("entry %d is %s", i, e.Name())
 		}
 	}
-	if n := src.calls(root); n != 1 {
+	if n := src.Calls(root); n != 1 {
 		t.Errorf("it was asked for %d times", n)
 	}
 }
 
 // forgetfulSource has nothing at hand, ever.
-type forgetfulSource struct{ *fakeSource }
+type forgetfulSource struct{ *vfstest.Source }
 
 func (forgetfulSource) LocalDirectory(digest.Digest) (*tree.Directory, bool) { return nil, false }
 
 func TestDirectoriesThatAreForgotten(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	var paths []string
 	for i := range 300 { // a listing takes several calls
 		paths = append(paths, fmt.Sprintf("a/%s-%03d", strings.Repeat("n", 200), i))
 	}
-	root := src.tree(t, append(paths, "b/file", "link -> b/file")...)
+	root := src.Tree(t, append(paths, "b/file", "link -> b/file")...)
 	var seen reads
 	r := openRoot(t, f, RootSpec{Digest: root, Source: forgetfulSource{src}, OnFirstRead: seen.hook})
 	want := append([]string{".", "a"}, paths...)
@@ -143,7 +142,7 @@ func TestDirectoriesThatAreForgotten(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := src.calls(src.find(t, root, "a")); n < 2 {
+	if n := src.Calls(src.Find(t, root, "a")); n < 2 {
 		t.Errorf("a was asked for %d times: nothing was forgotten", n)
 	}
 	seen.mu.Lock()
@@ -163,12 +162,12 @@ func TestDirectoriesThatAreForgotten(t *testing.T) {
 
 func TestOnlyAskingTheSourceIsStalling(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "a/file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/file")
 	for _, p := range []string{"", "a"} { // make them ready
 		d := root
 		if p != "" {
-			d = src.find(t, root, p)
+			d = src.Find(t, root, p)
 		}
 		if _, err := src.Directory(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -181,7 +180,7 @@ func TestOnlyAskingTheSourceIsStalling(t *testing.T) {
 	if d := r.Stalled(); d != 0 {
 		t.Errorf("stalled %s with all directories at hand", d)
 	}
-	src.forget()
+	src.Forget()
 	if _, err := os.Lstat(filepath.Join(r.Path(), "a/absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
@@ -194,13 +193,13 @@ func TestOnlyAskingTheSourceIsStalling(t *testing.T) {
 func BenchmarkLookup(b *testing.B) {
 	for _, n := range []int{20, 1_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			src := newFakeSource(b)
+			src := vfstest.NewSource(b)
 			m := &repb.Directory{}
-			content := src.blob(b, "x").Proto()
+			content := src.Blob(b, "x").Proto()
 			for i := range n {
 				m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("entry-%06d", i), Digest: content})
 			}
-			d := src.add(b, m)
+			d := src.Add(b, m)
 			dir, err := src.Directory(b.Context(), d)
 			if err != nil {
 				b.Fatal(err)

@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // TestForcedFallBacks takes parts of the machine away from a process, has it open
@@ -270,8 +272,8 @@ func (t *childTB) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
 
 // useAsActions has two actions share inputs, and looks at what comes of it.
 func useAsActions(t testing.TB, f *FS) {
-	src := newFakeSource(t)
-	root := src.tree(t, "a/b/file", "a/tool!", "a/to -> b/file", "kept", "written", "empty/")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/b/file", "a/tool!", "a/to -> b/file", "kept", "written", "empty/")
 	var roots []*Root
 	for _, name := range []string{"one", "two"} {
 		r, err := f.NewRoot(context.Background(), RootSpec{Name: name, Digest: root, Source: src})
@@ -303,7 +305,7 @@ func useAsActions(t testing.TB, f *FS) {
 			t.Errorf("%v", err)
 		}
 	}
-	if in, ok := roots[0].Unchanged("empty/moved/tool"); !ok || in.Digest != src.find(t, root, "a/tool") || !in.Executable {
+	if in, ok := roots[0].Unchanged("empty/moved/tool"); !ok || in.Digest != src.Find(t, root, "a/tool") || !in.Executable {
 		t.Errorf("the moved tool: %+v, %t", in, ok)
 	}
 	if p, ok := roots[0].Written("out"); !ok {

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // equals is a tree of two large parts, which are kept apart, and a small one, all of which
 // have the same files. The large ones are themselves full of equal files.
-func equals(t testing.TB, src *fakeSource, own string, large ...string) digest.Digest {
+func equals(t testing.TB, src *vfstest.Source, own string, large ...string) digest.Digest {
 	t.Helper()
-	content := src.blob(t, "the same")
-	empty := src.blob(t, "")
+	content := src.Blob(t, "the same")
+	empty := src.Blob(t, "")
 	part := func(files int) *repb.Directory {
 		m := &repb.Directory{}
 		for i := range files {
@@ -33,9 +34,9 @@ func equals(t testing.TB, src *fakeSource, own string, large ...string) digest.D
 	top := part(2)
 	top.Files = append(top.Files, &repb.FileNode{Name: own, Digest: content.Proto()})
 	for _, name := range large {
-		top.Directories = append(top.Directories, &repb.DirectoryNode{Name: name, Digest: src.add(t, part(minKeptEntries/2)).Proto()})
+		top.Directories = append(top.Directories, &repb.DirectoryNode{Name: name, Digest: src.Add(t, part(minKeptEntries/2)).Proto()})
 	}
-	return src.add(t, top)
+	return src.Add(t, top)
 }
 
 // assertApart fails the test if two files below dir are one.
@@ -66,7 +67,7 @@ func assertApart(t *testing.T, dir string, want int) {
 func TestEqualInputsAreApart(t *testing.T) {
 	child := startChild(t, "helper")
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		const perPart = minKeptEntries / 2 * 2
 		for i, large := range [][]string{{"sdk"}, {"sdk"}, {"sdk", "other"}, {"other"}, {"other", "sdk"}, {"sdk", "other"}} {
 			own := fmt.Sprintf("own%d", i)
@@ -105,15 +106,15 @@ func TestEqualInputsAreApart(t *testing.T) {
 // without bytes never.
 func TestEqualInputsAreReadOnce(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		d := equals(t, src, "own", "sdk")
 		r := openRoot(t, f, RootSpec{Digest: d, Source: src})
-		same, empty := src.blob(t, "the same"), src.blob(t, "")
+		same, empty := src.Blob(t, "the same"), src.Blob(t, "")
 		files := minKeptEntries/2 + 3 // of the same text
-		if n, most := src.calls(same), files/copyBatch+1; n > most {
+		if n, most := src.Calls(same), files/copyBatch+1; n > most {
 			t.Errorf("the blob of %d files was opened %d times, want %d at most", files, n, most)
 		}
-		if n := src.calls(empty); n != 0 {
+		if n := src.Calls(empty); n != 0 {
 			t.Errorf("the empty blob was opened %d times", n)
 		}
 		assertChanged(t, r.Path(), 0)
@@ -167,7 +168,7 @@ func BenchmarkEqualInputs(b *testing.B) {
 	for name, o := range map[string]Options{"overlay": {Method: HardLink}, "bare": {Method: HardLink, DisableOverlay: true}} {
 		b.Run(name, func(b *testing.B) {
 			f := openFS(b, o)
-			src := newFakeSource(b)
+			src := vfstest.NewSource(b)
 			made := 0
 			root := func() {
 				made++

@@ -10,19 +10,20 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // sdkFiles is how many files each of two folders has, which alone are too small to be kept.
 const sdkFiles = minKeptEntries/2 - 1
 
 // sdk is a tree with a large part that recurs, below a/sdk, and a file of its own.
-func sdk(t testing.TB, src *fakeSource, own string) digest.Digest {
+func sdk(t testing.TB, src *vfstest.Source, own string) digest.Digest {
 	t.Helper()
 	paths := []string{"a/" + own, "a/sdk/to -> bin", "a/sdk/to2 -> lib"}
 	for i := range sdkFiles {
 		paths = append(paths, fmt.Sprintf("a/sdk/bin/%d", i), fmt.Sprintf("a/sdk/lib/%d!", i))
 	}
-	return src.tree(t, paths...)
+	return src.Tree(t, paths...)
 }
 
 // kept are the paths of the trees that f keeps.
@@ -40,7 +41,7 @@ func kept(f *FS) (paths []string) {
 // it at the same time do not notice each other, nor what others did to it.
 func TestKeptTree(t *testing.T) {
 	f := openFS(t, Options{Method: HardLink})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	change := func(r *Root) {
 		at := func(p string) string { return filepath.Join(r.Path(), p) }
 		for _, err := range []error{
@@ -101,7 +102,7 @@ func TestKeptTree(t *testing.T) {
 // A kept tree is nobody else's.
 func TestKeptTreeOfAnOwner(t *testing.T) {
 	f := openFS(t, Options{Method: HardLink})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	root := sdk(t, src, "own")
 	for i := range 6 {
 		owner := Owner{UID: uint32(70000 + i%2), GID: 70000}
@@ -134,7 +135,7 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := openFS(t, Options{Method: HardLink})
-			src := newFakeSource(t)
+			src := vfstest.NewSource(t)
 			root := func(i int) {
 				t.Helper()
 				r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
@@ -171,7 +172,7 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 // Trees that no root uses give way to the bound of the copies.
 func TestKeptTreesAreBounded(t *testing.T) {
 	f := openFS(t, Options{Method: HardLink, LinkBytes: 4 * sdkFiles})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	for i := range 3 {
 		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
 		if err := r.Close(); err != nil {
@@ -186,7 +187,7 @@ func TestKeptTreesAreBounded(t *testing.T) {
 // A tree that cannot be made fails its root, leaves nothing, and is made by the next one.
 func TestKeptTreeThatFails(t *testing.T) {
 	f := openFS(t, Options{Method: HardLink})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	first, second, third := sdk(t, src, "x"), sdk(t, src, "y"), sdk(t, src, "z")
 	if err := openRoot(t, f, RootSpec{Name: "0", Digest: first, Source: src}).Close(); err != nil {
 		t.Fatal(err)
@@ -194,16 +195,16 @@ func TestKeptTreeThatFails(t *testing.T) {
 	all := f.links.maxBytes
 	f.links.maxBytes = 0
 	f.links.release(nil) // no copies are left
-	lost := src.find(t, first, "a/sdk/lib/7")
-	path := src.blobs[lost]
-	src.blobs[lost] = path + ".gone"
+	lost := src.Find(t, first, "a/sdk/lib/7")
+	path := src.Blobs[lost]
+	src.Blobs[lost] = path + ".gone"
 	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "1", Digest: second, Source: src}); err == nil {
 		t.Error("an input is not there")
 	}
 	if left, err := os.ReadDir(f.kept.dir); len(left) > 0 || err != nil || len(kept(f)) > 0 {
 		t.Errorf("%v are left, %v; kept are %q", left, err, kept(f))
 	}
-	src.blobs[lost], f.links.maxBytes = path, all
+	src.Blobs[lost], f.links.maxBytes = path, all
 	openRoot(t, f, RootSpec{Name: "2", Digest: third, Source: src})
 	if got := kept(f); !slices.Equal(got, []string{"a/sdk"}) {
 		t.Errorf("kept are %q", got)

@@ -16,11 +16,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 var oldTime = time.Unix(tree.DefaultMTime, 0)
@@ -46,22 +48,22 @@ func openBare(t testing.TB, o Options) *FS {
 
 func TestLinkedInputs(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		content := src.blob(t, "shared")
+		src := vfstest.NewSource(t)
+		content := src.Blob(t, "shared")
 		file := func(name string, exec bool, p *repb.NodeProperties) *repb.FileNode {
 			return &repb.FileNode{Name: name, Digest: content.Proto(), IsExecutable: exec, NodeProperties: p}
 		}
 		when := time.Unix(1700000000, 5)
-		sub := src.add(t, &repb.Directory{Files: []*repb.FileNode{
+		sub := src.Add(t, &repb.Directory{Files: []*repb.FileNode{
 			file("plain", false, nil), file("tool", true, nil),
 			file("odd", false, &repb.NodeProperties{UnixMode: wrapperspb.UInt32(0o640), Mtime: timestamppb.New(when)}),
 		}, Symlinks: []*repb.SymlinkNode{{Name: "to", Target: "no/where"}}})
-		empty := src.add(t, &repb.Directory{})
-		root := src.add(t, &repb.Directory{
+		empty := src.Add(t, &repb.Directory{})
+		root := src.Add(t, &repb.Directory{
 			Files:       []*repb.FileNode{file("plain", false, nil)},
 			Directories: []*repb.DirectoryNode{{Name: "a", Digest: sub.Proto()}, {Name: "b", Digest: sub.Proto()}, {Name: "none", Digest: empty.Proto()}},
 		})
-		before, err := os.Stat(src.blobs[content])
+		before, err := os.Stat(src.Blobs[content])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +88,7 @@ func TestLinkedInputs(t *testing.T) {
 		if got := mustRead(t, filepath.Join(r.Path(), "b/tool")); string(got) != "shared" {
 			t.Errorf("b/tool: %q", got)
 		}
-		after, err := os.Stat(src.blobs[content])
+		after, err := os.Stat(src.Blobs[content])
 		if err != nil || after.Mode() != before.Mode() || after.Sys() == nil || !after.ModTime().Equal(before.ModTime()) {
 			t.Errorf("the blob itself: %v, %v, %v", after.Mode(), after.ModTime(), err)
 		}
@@ -94,7 +96,7 @@ func TestLinkedInputs(t *testing.T) {
 		if got := walk(t, again.Path()); !slices.Equal(got, want) {
 			t.Errorf("the second root has %q", got)
 		}
-		if n := src.calls(content); n != 1 { // for all files of the first root
+		if n := src.Calls(content); n != 1 { // for all files of the first root
 			t.Errorf("the blob was opened %d times", n)
 		}
 		if s := r.Stats(); s != (Stats{}) || r.Err() != nil || r.Stalled() != 0 || r.Intact() != nil {
@@ -106,8 +108,8 @@ func TestLinkedInputs(t *testing.T) {
 // TestLinkedOutputs: what the action left is told apart as with FUSE.
 func TestLinkedOutputs(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "in/file", "in/tool!", "in/gone", "in/ln -> file")
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "in/file", "in/tool!", "in/gone", "in/ln -> file")
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		at := func(p string) string { return filepath.Join(r.Path(), p) }
 		for _, err := range []error{
@@ -126,7 +128,7 @@ func TestLinkedOutputs(t *testing.T) {
 			}
 		}
 		for p, want := range map[string]Input{
-			"moved": {File, src.find(t, root, "in/tool"), true, ""},
+			"moved": {File, src.Find(t, root, "in/tool"), true, ""},
 			"in/ln": {Symlink, digest.Digest{}, false, "file"},
 		} {
 			if got, ok := r.Unchanged(p); !ok || got != want {
@@ -169,8 +171,8 @@ func TestInputChangedInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zapcore.WarnLevel)
 			f := openBare(t, Options{Logger: zap.New(core)})
-			src := newFakeSource(t)
-			root := src.tree(t, "a/file", "b")
+			src := vfstest.NewSource(t)
+			root := src.Tree(t, "a/file", "b")
 			open := func(name string) *Root {
 				return openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src})
 			}
@@ -195,7 +197,7 @@ func TestInputChangedInPlace(t *testing.T) {
 			if st, err := os.Stat(p); err != nil || st.Mode() != 0o444 || string(mustRead(t, p)) != "content of file" {
 				t.Errorf("the next root: %v, %v", st, err)
 			}
-			if got := mustRead(t, src.blobs[src.find(t, root, "a/file")]); string(got) != "content of file" {
+			if got := mustRead(t, src.Blobs[src.Find(t, root, "a/file")]); string(got) != "content of file" {
 				t.Errorf("the store holds %q", got)
 			}
 			if n := logs.FilterMessageSnippet("changed an input").Len(); n != 1 {
@@ -208,8 +210,8 @@ func TestInputChangedInPlace(t *testing.T) {
 // TestOverlayKeepsLinkedInputs: with an overlay the action may write to an input.
 func TestOverlayKeepsLinkedInputs(t *testing.T) {
 	f := openFS(t, Options{Method: HardLink})
-	src := newFakeSource(t)
-	root := src.tree(t, "file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "file")
 	r, other := openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src}), openRoot(t, f, RootSpec{Name: "o", Digest: root, Source: src})
 	if err := os.WriteFile(filepath.Join(r.Path(), "file"), []byte("mine"), 0); err != nil {
 		t.Fatal(err)
@@ -227,7 +229,7 @@ func TestOverlayKeepsLinkedInputs(t *testing.T) {
 
 // batchSource fetches in one call what it is asked for.
 type batchSource struct {
-	*fakeSource
+	*vfstest.Source
 	loads [][]digest.Digest
 	err   error
 }
@@ -239,8 +241,8 @@ func (s *batchSource) Load(_ context.Context, ds []digest.Digest) error {
 
 func TestLinksAreLoadedInBatches(t *testing.T) {
 	f := openBare(t, Options{})
-	src := &batchSource{fakeSource: newFakeSource(t)}
-	root := src.tree(t, "a/1", "a/b/2", "c/3", "c/d/4", "5")
+	src := &batchSource{Source: vfstest.NewSource(t)}
+	root := src.Tree(t, "a/1", "a/b/2", "c/3", "c/d/4", "5")
 	openRoot(t, f, RootSpec{Name: "first", Digest: root, Source: src})
 	var sizes []int
 	for _, ds := range src.loads {
@@ -253,12 +255,12 @@ func TestLinksAreLoadedInBatches(t *testing.T) {
 	openRoot(t, f, RootSpec{Name: "second", Digest: root, Source: src})
 	for _, ds := range src.loads {
 		for _, d := range ds {
-			if src.dirs[d] == nil {
+			if src.Dirs[d] == nil {
 				t.Errorf("file %s was loaded again", d)
 			}
 		}
 	}
-	if n := src.calls(src.find(t, root, "a/b/2")); n != 1 {
+	if n := src.Calls(src.Find(t, root, "a/b/2")); n != 1 {
 		t.Errorf("a file was opened %d times", n)
 	}
 	src.err = errors.New("storage is on fire")
@@ -270,45 +272,45 @@ func TestLinksAreLoadedInBatches(t *testing.T) {
 func TestLinkedRootFailures(t *testing.T) {
 	errLost := errors.New("lost")
 	for name, c := range map[string]struct {
-		spoil func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest
+		spoil func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest
 		want  error
 		part  string
 	}{
-		"missing file": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
-			s.fail(s.find(t, root, "a/file"), errLost)
+		"missing file": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
+			s.Fail(s.Find(t, root, "a/file"), errLost)
 			return root
 		}, errLost, "file a/file"},
-		"missing directory": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
-			s.fail(s.find(t, root, "a"), errLost)
+		"missing directory": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
+			s.Fail(s.Find(t, root, "a"), errLost)
 			return root
 		}, errLost, "directory a"},
-		"short blob": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
-			p := s.blobs[s.find(t, root, "a/file")]
+		"short blob": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
+			p := s.Blobs[s.Find(t, root, "a/file")]
 			if err := errors.Join(os.Chmod(p, 0o600), os.Truncate(p, 3)); err != nil {
 				t.Fatal(err)
 			}
 			return root
 		}, nil, "has 3 bytes"},
-		"bad name": {func(t *testing.T, s *fakeSource, root digest.Digest) digest.Digest {
-			bad := s.add(t, &repb.Directory{Symlinks: []*repb.SymlinkNode{{Name: "..", Target: "x"}}})
-			return s.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "d", Digest: bad.Proto()}}})
+		"bad name": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
+			bad := s.Add(t, &repb.Directory{Symlinks: []*repb.SymlinkNode{{Name: "..", Target: "x"}}})
+			return s.Add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "d", Digest: bad.Proto()}}})
 		}, ErrInvalidDirectory, "directory d"},
-		"too many entries": {func(t *testing.T, s *fakeSource, _ digest.Digest) digest.Digest {
-			below := s.add(t, &repb.Directory{})
+		"too many entries": {func(t *testing.T, s *vfstest.Source, _ digest.Digest) digest.Digest {
+			below := s.Add(t, &repb.Directory{})
 			for range 8 {
 				m := &repb.Directory{}
 				for i := range 10 {
 					m.Directories = append(m.Directories, &repb.DirectoryNode{Name: fmt.Sprint(i), Digest: below.Proto()})
 				}
-				below = s.add(t, m)
+				below = s.Add(t, m)
 			}
 			return below
 		}, ErrInvalidDirectory, "too many"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			linkedWays(t, func(t *testing.T, f *FS) {
-				src := newFakeSource(t)
-				root := c.spoil(t, src, src.tree(t, "a/file", "b"))
+				src := vfstest.NewSource(t)
+				root := c.spoil(t, src, src.Tree(t, "a/file", "b"))
 				_, err := f.NewRoot(t.Context(), RootSpec{Name: "r", Digest: root, Source: src})
 				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.part) {
 					t.Errorf("error %v", err)
@@ -320,13 +322,13 @@ func TestLinkedRootFailures(t *testing.T) {
 
 func TestLinkingIsCancelled(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		src.inCall = make(chan digest.Digest, 1)
-		root := src.tree(t, "a/file", "b")
-		src.gate(src.find(t, root, "a/file"))
+		src := vfstest.NewSource(t)
+		src.InCall = make(chan digest.Digest, 1)
+		root := src.Tree(t, "a/file", "b")
+		src.Gate(src.Find(t, root, "a/file"))
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			<-src.inCall
+			<-src.InCall
 			cancel()
 		}()
 		if _, err := f.NewRoot(ctx, RootSpec{Name: "r", Digest: root, Source: src}); !errors.Is(err, context.Canceled) {
@@ -338,8 +340,8 @@ func TestLinkingIsCancelled(t *testing.T) {
 // TestManyLinks has a copy get as many names as its file system allows: other roots get another copy.
 func TestManyLinks(t *testing.T) {
 	f := openBare(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "file")
 	open := func(name string) (r *Root, number uint64) {
 		r = openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src})
 		if got := mustRead(t, filepath.Join(r.Path(), "file")); string(got) != "content of file" {
@@ -386,7 +388,7 @@ func giveAllNames(t *testing.T, path string) {
 // TestLinkCacheIsBounded: what no root uses goes, what one uses stays.
 func TestLinkCacheIsBounded(t *testing.T) {
 	f := openBare(t, Options{LinkBytes: 20})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	files := func() (n int) {
 		for _, p := range walk(t, f.linkDir()) {
 			if strings.Contains(p, "/") {
@@ -395,7 +397,7 @@ func TestLinkCacheIsBounded(t *testing.T) {
 		}
 		return n
 	}
-	root := src.tree(t, "1", "2", "3", "4") // 12 bytes each
+	root := src.Tree(t, "1", "2", "3", "4") // 12 bytes each
 	r := openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src})
 	if n := files(); n != 4 {
 		t.Errorf("%d files while in use", n)
@@ -423,9 +425,9 @@ func TestLinkCacheIsBounded(t *testing.T) {
 
 func TestReservedNames(t *testing.T) {
 	f := openBare(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	for _, name := range []string{trashName, linksName, plainName} {
-		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.tree(t, "x"), Source: src}); err == nil {
+		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.Tree(t, "x"), Source: src}); err == nil {
 			t.Errorf("%s is a root", name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // reads counts the calls of OnFirstRead.
@@ -43,9 +44,9 @@ func (c *reads) kinds() map[string]Kind {
 
 func TestFirstReadsAreReportedOnce(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		// x and y are the same directory, with files of the same blob.
-		root := src.tree(t, "x/file", "y/file", "z/file", "unread/file", "link -> x/file", "unfollowed -> x")
+		root := src.Tree(t, "x/file", "y/file", "z/file", "unread/file", "link -> x/file", "unfollowed -> x")
 		var seen reads
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 		var g errgroup.Group
@@ -97,8 +98,8 @@ func withoutLookups(s Stats) Stats {
 
 func TestLookupsAreCountedApart(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "a/file", "a/other", "unasked")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/file", "a/other", "unasked")
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	before := r.Stats()
 	for range 3 {
@@ -125,8 +126,8 @@ func TestLookupsAreCountedApart(t *testing.T) {
 
 func TestAbsencesAreNotReads(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "a/file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/file")
 	var seen reads
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 	for range 3 {
@@ -140,7 +141,7 @@ func TestAbsencesAreNotReads(t *testing.T) {
 	if got := seen.kinds(); !maps.Equal(got, want) {
 		t.Errorf("reads: %v, want %v", got, want)
 	}
-	if n := src.calls(root); n != 1 {
+	if n := src.Calls(root); n != 1 {
 		t.Errorf("the root was asked for %d times", n)
 	}
 	if err := r.Err(); err != nil {
@@ -150,17 +151,17 @@ func TestAbsencesAreNotReads(t *testing.T) {
 
 func TestNothingIsAskedBeforeItIsNeeded(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	root := src.tree(t, "a/b/file", "c/file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/b/file", "c/file")
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
-	if n := src.calls(root); n != 0 {
+	if n := src.Calls(root); n != 0 {
 		t.Errorf("mounting asked for the root %d times", n)
 	}
 	if _, err := os.Lstat(filepath.Join(r.Path(), "a/b")); err != nil {
 		t.Error(err)
 	}
 	for p, want := range map[string]int{"a": 1, "a/b": 0, "a/b/file": 0, "c": 0} {
-		if n := src.calls(src.find(t, root, p)); n != want {
+		if n := src.Calls(src.Find(t, root, p)); n != want {
 			t.Errorf("%s was asked for %d times, want %d", p, n, want)
 		}
 	}
@@ -220,8 +221,8 @@ func newLower(t testing.TB, spec RootSpec) *lowerFS {
 // TestAnswersAreForGood checks what the kernel is told, as it cannot be seen
 // from outside how often it asks.
 func TestAnswersAreForGood(t *testing.T) {
-	src := newFakeSource(t)
-	l := newLower(t, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	l := newLower(t, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 	for name, there := range map[string]bool{"file": true, "absent": false} {
 		var out fuse.EntryOut
 		status := l.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &out)
@@ -243,13 +244,13 @@ func TestSourceErrors(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
 		for _, path := range []string{"", "a", "a/file"} {
 			t.Run("at "+path, func(t *testing.T) {
-				src := newFakeSource(t)
-				root := src.tree(t, "a/file", "good")
+				src := vfstest.NewSource(t)
+				root := src.Tree(t, "a/file", "good")
 				d := root
 				if path != "" {
-					d = src.find(t, root, path)
+					d = src.Find(t, root, path)
 				}
-				src.fail(d, missing)
+				src.Fail(d, missing)
 				var seen reads
 				r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 				_, err := os.ReadFile(filepath.Join(r.Path(), "a/file"))
@@ -263,7 +264,7 @@ func TestSourceErrors(t *testing.T) {
 				if _, ok := seen.kinds()[path]; ok != (path == "a/file") {
 					t.Errorf("%q was reported as read: %t", path, ok)
 				}
-				src.fail(d, nil) // an error is not kept
+				src.Fail(d, nil) // an error is not kept
 				if _, err := os.ReadFile(filepath.Join(r.Path(), "a/file")); err != nil {
 					t.Errorf("after the blob came back: %v", err)
 				}
@@ -277,10 +278,10 @@ func TestSourceErrors(t *testing.T) {
 
 func TestWrongSizeOfBlob(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "file")
-		d := src.find(t, root, "file")
-		if err := os.WriteFile(src.blobs[d], []byte("short"), 0o600); err != nil {
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "file")
+		d := src.Find(t, root, "file")
+		if err := os.WriteFile(src.Blobs[d], []byte("short"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
@@ -295,11 +296,11 @@ func TestWrongSizeOfBlob(t *testing.T) {
 
 func TestInvalidDirectoriesAreErrors(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	d := src.blob(t, "x").Proto()
-	bad := src.add(t, &repb.Directory{Files: []*repb.FileNode{{Name: "..", Digest: d}, {Name: "a/b", Digest: d}}})
-	half := src.add(t, &repb.Directory{Files: []*repb.FileNode{{Name: "good", Digest: d}, {Name: "nodigest"}}})
-	root := src.add(t, &repb.Directory{
+	src := vfstest.NewSource(t)
+	d := src.Blob(t, "x").Proto()
+	bad := src.Add(t, &repb.Directory{Files: []*repb.FileNode{{Name: "..", Digest: d}, {Name: "a/b", Digest: d}}})
+	half := src.Add(t, &repb.Directory{Files: []*repb.FileNode{{Name: "good", Digest: d}, {Name: "nodigest"}}})
+	root := src.Add(t, &repb.Directory{
 		Directories: []*repb.DirectoryNode{{Name: "bad", Digest: bad.Proto()}, {Name: "half", Digest: half.Proto()}},
 		Files:       []*repb.FileNode{{Name: "good", Digest: d}},
 	})
@@ -322,9 +323,9 @@ func TestInvalidDirectoriesAreErrors(t *testing.T) {
 
 func TestStalledWhileTheSourceBlocks(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		src.inCall = make(chan digest.Digest, 10)
-		root := src.tree(t, "one", "two", "three")
+		src := vfstest.NewSource(t)
+		src.InCall = make(chan digest.Digest, 10)
+		root := src.Tree(t, "one", "two", "three")
 		var mu sync.Mutex
 		var told time.Duration
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnStall: func(d time.Duration) {
@@ -336,7 +337,7 @@ func TestStalledWhileTheSourceBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := r.Stalled()
-		opens := []func(){src.gate(src.find(t, root, "one")), src.gate(src.find(t, root, "two"))}
+		opens := []func(){src.Gate(src.Find(t, root, "one")), src.Gate(src.Find(t, root, "two"))}
 		start := time.Now()
 		var g errgroup.Group
 		for _, p := range []string{"one", "two"} {
@@ -345,8 +346,8 @@ func TestStalledWhileTheSourceBlocks(t *testing.T) {
 				return err
 			})
 		}
-		<-src.inCall
-		<-src.inCall
+		<-src.InCall
+		<-src.InCall
 		if r.Stalled() <= before {
 			t.Error("a wait that is going on is not counted")
 		}

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// folder is the BlobFolder of the files of s.
-func (s *fakeSource) folder(used func(digest.Digest)) *BlobFolder {
+// blobFolder is the BlobFolder of the files of s.
+func blobFolder(s *vfstest.Source, used func(digest.Digest)) *BlobFolder {
 	return &BlobFolder{
-		Dir:  s.dir,
-		Path: blobFile,
+		Dir:  s.Dir,
+		Path: vfstest.BlobFile,
 		Parse: func(path string) (digest.Digest, bool) {
 			hash, size, _ := strings.Cut(path, "-")
 			n, err := strconv.ParseInt(size, 10, 64)
@@ -34,9 +35,9 @@ func (s *fakeSource) folder(used func(digest.Digest)) *BlobFolder {
 }
 
 // openImageFS opens an FS that makes images.
-func openImageFS(t *testing.T, src *fakeSource, used func(digest.Digest)) *FS {
+func openImageFS(t *testing.T, src *vfstest.Source, used func(digest.Digest)) *FS {
 	t.Helper()
-	f := openFS(t, Options{Blobs: src.folder(used)})
+	f := openFS(t, Options{Blobs: blobFolder(src, used)})
 	if f.images == nil {
 		const reason = "the kernel has no metadata images (Linux 6.12, EROFS, fanotify)"
 		if os.Getenv("CI") != "" {
@@ -57,7 +58,7 @@ func toolchain(below string) (paths []string) {
 
 // learn lets some look at roots that were never seen, and waits for the image
 // of what these have in common, or of the whole if there is only one.
-func learn(t *testing.T, f *FS, src *fakeSource, look func(path string), roots ...digest.Digest) {
+func learn(t *testing.T, f *FS, src *vfstest.Source, look func(path string), roots ...digest.Digest) {
 	t.Helper()
 	for i := range 2 {
 		r := openRoot(t, f, RootSpec{Name: fmt.Sprintf("learn-%d", i), Digest: roots[i%len(roots)], Source: src})
@@ -129,12 +130,12 @@ func lookAround(t *testing.T) func(string) {
 
 // TestImageShowsTheSame compares a root with an image to one without.
 func TestImageShowsTheSame(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
 	plain := openFS(t, Options{})
 	sdk := append(toolchain("out/sdk"), "out/sdk/lib1/link -> file1", "out/sdk/dangling -> nowhere", "out/other")
-	learn(t, f, src, lookAround(t), src.tree(t, append(sdk, "a")...), src.tree(t, append(sdk, "aa")...))
-	second := src.tree(t, append(sdk, "b", "out2/c")...)
+	learn(t, f, src, lookAround(t), src.Tree(t, append(sdk, "a")...), src.Tree(t, append(sdk, "aa")...))
+	second := src.Tree(t, append(sdk, "b", "out2/c")...)
 	// Its root was not seen, but what the image is in was.
 	if _, err := src.Directory(t.Context(), second); err != nil {
 		t.Fatal(err)
@@ -160,10 +161,10 @@ func TestImageShowsTheSame(t *testing.T) {
 // TestImageReads wants each first open, listing and readlink reported, once,
 // with its path, also where an image shows the file.
 func TestImageReads(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	used := map[digest.Digest]int{}
 	f := openImageFS(t, src, func(d digest.Digest) { used[d]++ })
-	root := src.tree(t, append(toolchain("sdk"), "sdk/lib1/link -> file1", "own/file")...)
+	root := src.Tree(t, append(toolchain("sdk"), "sdk/lib1/link -> file1", "own/file")...)
 	learn(t, f, src, lookAround(t), root)
 	clear(used)
 	var seen reads
@@ -171,8 +172,8 @@ func TestImageReads(t *testing.T) {
 	if len(r.grafts) != 1 {
 		t.Fatalf("%d images in the root", len(r.grafts))
 	}
-	tool := src.find(t, root, "sdk/bin/tool")
-	before := src.calls(tool)
+	tool := src.Find(t, root, "sdk/bin/tool")
+	before := src.Calls(tool)
 	for _, p := range []string{"sdk/bin/tool", "sdk/bin/tool", "sdk/lib1/link", "own/file"} {
 		if _, err := os.ReadFile(filepath.Join(r.Path(), p)); err != nil {
 			t.Error(err)
@@ -207,7 +208,7 @@ func TestImageReads(t *testing.T) {
 	if stats.FilesRead != 4 || stats.SymlinksRead != 1 || stats.DirectoriesRead != 7 {
 		t.Errorf("stats: %+v", stats)
 	}
-	if n := src.calls(tool) - before; n != 0 {
+	if n := src.Calls(tool) - before; n != 0 {
 		t.Errorf("the source was asked %d times for what is local", n)
 	}
 	if used[tool] != 1 {
@@ -218,21 +219,21 @@ func TestImageReads(t *testing.T) {
 // TestImageWithoutBlob takes a blob away after the image was made: it comes
 // from the source, and that it is missing is an error with its name.
 func TestImageWithoutBlob(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
-	root := src.tree(t, toolchain("sdk")...)
+	root := src.Tree(t, toolchain("sdk")...)
 	learn(t, f, src, lookAround(t), root)
-	away, gone := src.find(t, root, "sdk/lib1/file1"), src.find(t, root, "sdk/lib2/file2")
+	away, gone := src.Find(t, root, "sdk/lib1/file1"), src.Find(t, root, "sdk/lib2/file2")
 	elsewhere := filepath.Join(t.TempDir(), "blob")
 	for _, d := range []digest.Digest{away, gone} {
-		if err := os.Rename(filepath.Join(src.dir, blobFile(d)), elsewhere); err != nil {
+		if err := os.Rename(filepath.Join(src.Dir, vfstest.BlobFile(d)), elsewhere); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := os.WriteFile(elsewhere, []byte("content of file1"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	src.blobs[away] = elsewhere
+	src.Blobs[away] = elsewhere
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	if len(r.grafts) != 1 {
 		t.Fatalf("%d images in the root", len(r.grafts))
@@ -258,16 +259,16 @@ func TestImageWithoutBlob(t *testing.T) {
 // TestImageLacksDirectories has an image of what was at hand only. The rest is
 // shown all the same, and is in the image after others have looked at it.
 func TestImageLacksDirectories(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
-	root := src.tree(t, append(toolchain("sdk"), "sdk/deep/a/b/c/file", "sdk/deep/x")...)
+	root := src.Tree(t, append(toolchain("sdk"), "sdk/deep/a/b/c/file", "sdk/deep/x")...)
 	learn(t, f, src, func(root string) {
 		for i := range 7 {
 			walk(t, filepath.Join(root, fmt.Sprintf("sdk/lib%d", i)))
 		}
 	}, root)
-	deep := src.find(t, root, "sdk/deep")
-	if n := src.calls(deep); n != 0 {
+	deep := src.Find(t, root, "sdk/deep")
+	if n := src.Calls(deep); n != 0 {
 		t.Fatalf("the source was asked %d times for a directory that nobody looked at", n)
 	}
 	for i := range renewAfter {
@@ -296,9 +297,9 @@ func TestImageLacksDirectories(t *testing.T) {
 
 // TestImageIsWritable changes what an image shows as actions do.
 func TestImageIsWritable(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
-	root := src.tree(t, toolchain("sdk")...)
+	root := src.Tree(t, toolchain("sdk")...)
 	learn(t, f, src, lookAround(t), root)
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	at := func(p string) string { return filepath.Join(r.Path(), p) }
@@ -317,17 +318,17 @@ func TestImageIsWritable(t *testing.T) {
 			t.Errorf("%s: %q, %v", p, got, err)
 		}
 	}
-	if in, ok := r.Unchanged("sdk/lib0/file0"); !ok || !in.Executable || in.Digest != src.find(t, root, "sdk/lib0/file0") {
+	if in, ok := r.Unchanged("sdk/lib0/file0"); !ok || !in.Executable || in.Digest != src.Find(t, root, "sdk/lib0/file0") {
 		t.Errorf("chmod: %+v, %v", in, ok)
 	}
-	if in, ok := r.Unchanged("lib/file8"); !ok || in.Digest != src.find(t, root, "sdk/lib1/file8") {
+	if in, ok := r.Unchanged("lib/file8"); !ok || in.Digest != src.Find(t, root, "sdk/lib1/file8") {
 		t.Errorf("moved: %+v, %v", in, ok)
 	}
 	if _, ok := r.Unchanged("lib/file1"); ok {
 		t.Error("a file that was written is unchanged")
 	}
 	for _, p := range []string{"sdk/lib1/file1", "sdk/lib0/file0"} {
-		b, err := os.ReadFile(filepath.Join(src.dir, blobFile(src.find(t, root, p))))
+		b, err := os.ReadFile(filepath.Join(src.Dir, vfstest.BlobFile(src.Find(t, root, p))))
 		if want := "content of " + filepath.Base(p); string(b) != want || err != nil {
 			t.Errorf("blob of %s: %q, %v", p, b, err)
 		}

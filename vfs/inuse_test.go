@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // unshareMounts gives the thread a copy of all mounts, for as long as it lives.
@@ -45,8 +46,8 @@ func TestCloseInUse(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
 			f := openFS(t, Options{Logger: zap.New(core)})
 			helpers := []*helper{startChild(t, "helper"), startChild(t, "helper")}
-			src := newFakeSource(t)
-			d := src.tree(t, "a/file", "other")
+			src := vfstest.NewSource(t)
+			d := src.Tree(t, "a/file", "other")
 			for _, h := range helpers { // the second beside what the first still holds
 				r := openRoot(t, f, RootSpec{Name: "same", Digest: d, Source: src})
 				for _, op := range u.ops {
@@ -72,17 +73,17 @@ func TestCloseInUse(t *testing.T) {
 // nor do those who wait for it go on.
 func TestCloseOfFileSystemWhileSourceHangs(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	src.inCall = make(chan digest.Digest, 10)
-	d := src.tree(t, "a/file", "b")
-	src.gate(src.find(t, d, "a"))
-	src.gate(src.find(t, d, "b"))
+	src := vfstest.NewSource(t)
+	src.InCall = make(chan digest.Digest, 10)
+	d := src.Tree(t, "a/file", "b")
+	src.Gate(src.Find(t, d, "a"))
+	src.Gate(src.Find(t, d, "b"))
 	list, open := startChild(t, "helper"), startChild(t, "helper")
 	r := openRoot(t, f, RootSpec{Digest: d, Source: src})
 	list.ask("walk", filepath.Join(r.Path(), "a"))
 	open.ask("read", filepath.Join(r.Path(), "b"))
-	<-src.inCall
-	<-src.inCall
+	<-src.InCall
+	<-src.InCall
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // invalidDirectories are messages that no directory can be made of, by what is
@@ -76,14 +77,14 @@ func TestInvalidDirectoryAtDepth(t *testing.T) {
 	f := openFS(t, Options{})
 	for name, m := range invalidDirectories() {
 		t.Run(name, func(t *testing.T) {
-			src := newFakeSource(t)
+			src := vfstest.NewSource(t)
 			bad := digest.Of(digest.SHA256, []byte(name)) // src.add would sort it
-			src.dirs[bad] = m
-			good := src.tree(t, "file").Proto()
-			a := src.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{
+			src.Dirs[bad] = m
+			good := src.Tree(t, "file").Proto()
+			a := src.Add(t, &repb.Directory{Directories: []*repb.DirectoryNode{
 				{Name: "bad", Digest: bad.Proto()}, {Name: "good", Digest: good},
 			}})
-			root := src.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "a", Digest: a.Proto()}}})
+			root := src.Add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "a", Digest: a.Proto()}}})
 			r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 			p := filepath.Join(r.Path(), "a")
 			if _, err := os.Lstat(filepath.Join(p, "bad")); err != nil {
@@ -125,10 +126,10 @@ func TestInvalidDirectoryAtDepth(t *testing.T) {
 // where a path does.
 func TestTreeThatContainsItself(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	root := digest.Of(digest.SHA256, []byte("not its digest"))
-	src.dirs[root] = &repb.Directory{
-		Files:       []*repb.FileNode{{Name: "file", Digest: src.blob(t, "x").Proto()}},
+	src.Dirs[root] = &repb.Directory{
+		Files:       []*repb.FileNode{{Name: "file", Digest: src.Blob(t, "x").Proto()}},
 		Directories: []*repb.DirectoryNode{{Name: "again", Digest: root.Proto()}},
 	}
 	var seen reads

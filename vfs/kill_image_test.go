@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 const (
@@ -24,17 +26,17 @@ func TestServeImagesUntilKilled(t *testing.T) {
 		return
 	}
 	src := newArrivingSource(t)
-	sdk := src.tree(t, toolchain("sdk")...)
-	root := src.add(t, &repb.Directory{
+	sdk := src.Tree(t, toolchain("sdk")...)
+	root := src.Add(t, &repb.Directory{
 		Files:       []*repb.FileNode{{Name: "large", Digest: src.digest.Proto()}},
 		Directories: []*repb.DirectoryNode{{Name: "all", Digest: sdk.Proto()}},
 	})
 	f := openFS(t, Options{
-		MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper"), Blobs: src.folder(nil),
+		MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper"), Blobs: blobFolder(src.Source, nil),
 	})
-	learn(t, f, src.fakeSource, lookAround(t), root)
+	learn(t, f, src.Source, lookAround(t), root)
 	// From now on it has to come, and some of it does.
-	if err := os.Remove(filepath.Join(src.dir, blobFile(src.digest))); err != nil {
+	if err := os.Remove(filepath.Join(src.Dir, vfstest.BlobFile(src.digest))); err != nil {
 		t.Fatal(err)
 	}
 	src.deliver(0, 1<<20)
@@ -51,7 +53,7 @@ func TestServeImagesUntilKilled(t *testing.T) {
 // TestKilledWithImages kills a process that shows images, while files of them are open,
 // and one is read that has come in part, and has the next one clear up.
 func TestKilledWithImages(t *testing.T) {
-	openImageFS(t, newFakeSource(t), nil) // skips where there are none
+	openImageFS(t, vfstest.NewSource(t), nil) // skips where there are none
 	dir := t.TempDir()
 	temp := filepath.Join(dir, "temp") // for what a killed process cannot remove
 	if err := os.Mkdir(temp, 0o700); err != nil {

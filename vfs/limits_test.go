@@ -21,6 +21,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // largeTrees, if set, has the tests of limits walk all of a tree with a million
@@ -286,16 +287,16 @@ func TestMillionFiles(t *testing.T) {
 func TestWideDirectoryOfLongNames(t *testing.T) {
 	const width = 100_000
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	blob := src.blob(t, "x").Proto()
+	src := vfstest.NewSource(t)
+	blob := src.Blob(t, "x").Proto()
 	m := &repb.Directory{}
 	want := make([]string, width)
 	for i := range want {
 		want[i] = fmt.Sprintf("%06d%s", i, strings.Repeat("n", tree.MaxName-6))
 		m.Files = append(m.Files, &repb.FileNode{Name: want[i], Digest: blob})
 	}
-	root := src.add(t, &repb.Directory{
-		Directories: []*repb.DirectoryNode{{Name: "wide", Digest: src.add(t, m).Proto()}},
+	root := src.Add(t, &repb.Directory{
+		Directories: []*repb.DirectoryNode{{Name: "wide", Digest: src.Add(t, m).Proto()}},
 	})
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	dir := filepath.Join(r.Path(), "wide")

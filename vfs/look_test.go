@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // looks gathers the calls of OnLook.
@@ -124,8 +125,8 @@ func TestLooks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, f *FS) {
-				src := newFakeSource(t)
-				root := src.tree(t, "d/file", "d/other", "d/e/file", "d/e/other", "other/file", "link -> d/file")
+				src := vfstest.NewSource(t)
+				root := src.Tree(t, "d/file", "d/other", "d/e/file", "d/e/other", "other/file", "link -> d/file")
 				var got looks
 				r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnLook: got.hook})
 				if err := c.do(func(p string) string { return filepath.Join(r.Path(), p) }, r); err != nil {
@@ -168,9 +169,9 @@ func isUnchanged(r *Root, path string) error {
 // TestLooksKeepImagesAway wants a root that is looked at closely to have no images, in
 // which lookups go unseen.
 func TestLooksKeepImagesAway(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
-	root := src.tree(t, toolchain("sdk")...)
+	root := src.Tree(t, toolchain("sdk")...)
 	learn(t, f, src, func(path string) { describe(t, path) }, root)
 	var got looks
 	for name, hook := range map[string]func(string, tree.Look){"with-images": nil, "without": got.hook} {

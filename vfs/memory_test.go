@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // TestUpperMemory writes to roots whose writable layer is in memory: nothing
@@ -15,8 +17,8 @@ import (
 func TestUpperMemory(t *testing.T) {
 	const bound = 1 << 20
 	f := openFS(t, Options{UpperMemory: bound})
-	src := newFakeSource(t)
-	root := src.tree(t, "a/file", "b")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/file", "b")
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	at := func(p string) string { return filepath.Join(r.Path(), p) }
 	for _, err := range []error{
@@ -31,7 +33,7 @@ func TestUpperMemory(t *testing.T) {
 	if err := unix.Statfs(p, &st); !ok || err != nil || st.Type != unix.TMPFS_MAGIC {
 		t.Errorf("the output is at %q on %x, %v", p, st.Type, err)
 	}
-	if in, ok := r.Unchanged("a/moved"); !ok || in.Digest != src.find(t, root, "b") {
+	if in, ok := r.Unchanged("a/moved"); !ok || in.Digest != src.Find(t, root, "b") {
 		t.Errorf("moved: %+v, %v", in, ok)
 	}
 	if left, err := os.ReadDir(f.upperDir); len(left) > 0 || err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // Environment variables of TestModel: how many seeds to try, from which on, and
@@ -63,7 +65,7 @@ func TestModel(t *testing.T) {
 	t.Run("images", func(t *testing.T) {
 		for seed := first; seed < first+(seeds+1)/2; seed++ {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-				src := newFakeSource(t)
+				src := vfstest.NewSource(t)
 				m := newModel(t, openImageFS(t, src, nil))
 				m.learnt = src
 				m.try(t, uint64(seed), n)
@@ -115,7 +117,7 @@ type model struct {
 	fs       *FS
 	dir      string
 	operator *helper
-	learnt   *fakeSource // if not nil, roots show metadata images, made in advance
+	learnt   *vfstest.Source // if not nil, roots show metadata images, made in advance
 }
 
 func newModel(t *testing.T, f *FS) *model {
@@ -220,7 +222,7 @@ func (m *model) root(t *testing.T, tree *modelTree, steps []step) []string {
 	t.Helper()
 	src := m.learnt
 	if src == nil {
-		src = newFakeSource(t)
+		src = vfstest.NewSource(t)
 	}
 	r, err := m.fs.NewRoot(t.Context(), RootSpec{Name: "model", Digest: tree.store(t, src), Source: src})
 	if err != nil {

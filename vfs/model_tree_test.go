@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // inputTime is the time of inputs that have none of their own.
@@ -93,7 +94,7 @@ func (m *modelTree) paths(dir string) (list []string) {
 }
 
 // store puts the tree into a Source.
-func (m *modelTree) store(t testing.TB, src *fakeSource) digest.Digest {
+func (m *modelTree) store(t testing.TB, src *vfstest.Source) digest.Digest {
 	t.Helper()
 	d := &repb.Directory{}
 	for _, e := range m.entries {
@@ -101,7 +102,7 @@ func (m *modelTree) store(t testing.TB, src *fakeSource) digest.Digest {
 		switch e.kind {
 		case File:
 			d.Files = append(d.Files, &repb.FileNode{
-				Name: e.name, Digest: src.blob(t, e.content).Proto(), NodeProperties: properties,
+				Name: e.name, Digest: src.Blob(t, e.content).Proto(), NodeProperties: properties,
 			})
 		case Symlink:
 			d.Symlinks = append(d.Symlinks, &repb.SymlinkNode{Name: e.name, Target: e.content, NodeProperties: properties})
@@ -109,7 +110,7 @@ func (m *modelTree) store(t testing.TB, src *fakeSource) digest.Digest {
 			d.Directories = append(d.Directories, &repb.DirectoryNode{Name: e.name, Digest: e.store(t, src).Proto()})
 		}
 	}
-	return src.add(t, d)
+	return src.Add(t, d)
 }
 
 // write puts what is in the tree into a folder.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // asUser calls f on a thread whose access to files is that of a user.
@@ -29,8 +31,8 @@ func TestOwnerOfARoot(t *testing.T) {
 	for name, method := range map[string]Method{"FUSE": FUSE, "hard links": HardLink} {
 		t.Run(name, func(t *testing.T) {
 			f := openFS(t, Options{Method: method, Owner: &Owner{UID: owner, GID: owner}})
-			src := newFakeSource(t)
-			digest := src.tree(t, "dir/file")
+			src := vfstest.NewSource(t)
+			digest := src.Tree(t, "dir/file")
 			for i, c := range []struct {
 				owner *Owner
 				uid   int

@@ -11,12 +11,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // openPlain makes a root without inputs.
 func openPlain(t *testing.T, f *FS, name string, owner *Owner) *Root {
 	t.Helper()
-	return openRoot(t, f, RootSpec{Name: name, Digest: digest.SHA256.Empty(), Source: newFakeSource(t), Owner: owner})
+	return openRoot(t, f, RootSpec{Name: name, Digest: digest.SHA256.Empty(), Source: vfstest.NewSource(t), Owner: owner})
 }
 
 // TestPlainRoot: a root without inputs is an empty folder, whatever was done in the one

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/posixtest"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // ownLocks is the case of go-fuse's suite that is left out: it expects that a
@@ -21,8 +23,8 @@ const ownLocks = "FcntlFlockLocksFile"
 // an input, and one that held inputs, all of them removed, and has another name now.
 func TestPosix(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		empty, inputs := src.tree(t), src.tree(t, "empty/", "full/x/", "full/y", "full/z -> y")
+		src := vfstest.NewSource(t)
+		empty, inputs := src.Tree(t), src.Tree(t, "empty/", "full/x/", "full/y", "full/z -> y")
 		for _, place := range []struct {
 			name, dir string
 			inputs    bool
@@ -65,8 +67,8 @@ func TestPosix(t *testing.T) {
 // of a process never conflict with each other, those of open files do.
 func TestLocksOfOneProcess(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 	plain := t.TempDir()
 	if err := os.WriteFile(filepath.Join(plain, "file"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

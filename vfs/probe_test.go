@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 func TestOpenNeedsFolders(t *testing.T) {
@@ -34,8 +35,8 @@ func TestOpenNeedsFolders(t *testing.T) {
 func TestOpenWithOddPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), `a,b:c \d`+"\té")
 	f := openFS(t, Options{MountDir: filepath.Join(dir, "m"), UpperDir: filepath.Join(dir, "u")})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Name: `x,y:z \w`, Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Name: `x,y:z \w`, Digest: src.Tree(t, "file"), Source: src})
 	if got, err := os.ReadFile(filepath.Join(r.Path(), "file")); err != nil || string(got) != "content of file" {
 		t.Errorf("read: %q, %v", got, err)
 	}
@@ -125,8 +126,8 @@ func TestProbe(t *testing.T) {
 // refuses it, or allows it while the kernel refuses passthrough; both must be said.
 func TestUpperOnOverlay(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 	core, logs := observer.New(zapcore.WarnLevel)
 	inner, err := Open(Options{
 		MountDir: t.TempDir(), UpperDir: filepath.Join(r.Path(), "upper"), Logger: zap.New(core), Method: FUSE,
@@ -149,15 +150,15 @@ func TestRefusedPassthrough(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	f := openFS(t, Options{Logger: zap.New(core)})
 	needPassthrough(t, f)
-	src := newFakeSource(t)
-	root := src.tree(t, "file", "other")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "file", "other")
 	outer := openRoot(t, f, RootSpec{Name: "outer", Digest: root, Source: src})
-	for d, p := range src.blobs { // the blobs move onto an overlayfs
+	for d, p := range src.Blobs { // the blobs move onto an overlayfs
 		to := filepath.Join(outer.Path(), d.Hash())
 		if err := os.WriteFile(to, mustRead(t, p), 0o400); err != nil {
 			t.Fatal(err)
 		}
-		src.blobs[d] = to
+		src.Blobs[d] = to
 	}
 	r := openRoot(t, f, RootSpec{Name: "inner", Digest: root, Source: src})
 	for range 2 {

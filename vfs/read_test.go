@@ -19,13 +19,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 func TestReadsInputs(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
 		h := startChild(t, "helper")
-		src := newFakeSource(t)
-		root := src.tree(t, "a/b/file", "a/other", "empty/", "link -> a/b/file", "dangling -> nowhere")
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "a/b/file", "a/other", "empty/", "link -> a/b/file", "dangling -> nowhere")
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		for range 2 {
 			for p, want := range map[string]string{
@@ -73,9 +74,9 @@ func walk(t *testing.T, root string) (paths []string) {
 func TestRunsInputs(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
 		h := startChild(t, "helper")
-		src := newFakeSource(t)
-		tool := src.blob(t, "#!/bin/sh\necho ran $1\n")
-		root := src.add(t, &repb.Directory{Files: []*repb.FileNode{
+		src := vfstest.NewSource(t)
+		tool := src.Blob(t, "#!/bin/sh\necho ran $1\n")
+		root := src.Add(t, &repb.Directory{Files: []*repb.FileNode{
 			{Name: "tool", Digest: tool.Proto(), IsExecutable: true},
 			{Name: "text", Digest: tool.Proto()},
 		}})
@@ -91,10 +92,10 @@ func TestRunsInputs(t *testing.T) {
 
 func TestLargeFile(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		content := strings.Repeat("0123456789abcdef", 1<<18) + "end"
-		root := src.add(t, &repb.Directory{Files: []*repb.FileNode{
-			{Name: "large", Digest: src.blob(t, content).Proto()},
+		root := src.Add(t, &repb.Directory{Files: []*repb.FileNode{
+			{Name: "large", Digest: src.Blob(t, content).Proto()},
 		}})
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		got, err := os.ReadFile(filepath.Join(r.Path(), "large"))
@@ -118,10 +119,10 @@ func TestLargeFile(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	d := src.blob(t, "12345").Proto()
+	src := vfstest.NewSource(t)
+	d := src.Blob(t, "12345").Proto()
 	when := time.Date(2024, 5, 6, 7, 8, 9, 123456789, time.UTC)
-	root := src.add(t, &repb.Directory{
+	root := src.Add(t, &repb.Directory{
 		Files: []*repb.FileNode{
 			{Name: "plain", Digest: d},
 			{Name: "exec", Digest: d, IsExecutable: true},
@@ -129,7 +130,7 @@ func TestAttributes(t *testing.T) {
 				UnixMode: wrapperspb.UInt32(0o107640), Mtime: timestamppb.New(when),
 			}},
 		},
-		Directories: []*repb.DirectoryNode{{Name: "dir", Digest: src.tree(t, "x").Proto()}},
+		Directories: []*repb.DirectoryNode{{Name: "dir", Digest: src.Tree(t, "x").Proto()}},
 		Symlinks:    []*repb.SymlinkNode{{Name: "link", Target: "plain"}},
 	})
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
@@ -169,8 +170,8 @@ func TestAttributes(t *testing.T) {
 
 func TestLowerIsReadOnly(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 	p := filepath.Join(r.lowerPath(), "file")
 	for name, err := range map[string]error{
 		"chmod":  unix.Chmod(p, 0o777),
@@ -187,13 +188,13 @@ func TestLowerIsReadOnly(t *testing.T) {
 func TestHugeDirectory(t *testing.T) {
 	const files = 100_000
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	blob := src.blob(t, "x").Proto()
+	src := vfstest.NewSource(t)
+	blob := src.Blob(t, "x").Proto()
 	m := &repb.Directory{}
 	for i := range files {
 		m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("file-%06d", i), Digest: blob})
 	}
-	r := openRoot(t, f, RootSpec{Digest: src.add(t, m), Source: src})
+	r := openRoot(t, f, RootSpec{Digest: src.Add(t, m), Source: src})
 	for range 2 { // the second time from the kernel's cache
 		names, err := os.ReadDir(r.Path())
 		if err != nil || len(names) != files || names[files-1].Name() != "file-099999" {
@@ -207,9 +208,9 @@ func TestHugeDirectory(t *testing.T) {
 
 func TestLongNames(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	long := strings.Repeat("ü", 127) + "x"
-	root := src.tree(t, "d/"+long)
+	root := src.Tree(t, "d/"+long)
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	if _, err := os.ReadFile(filepath.Join(r.Path(), "d", long)); err != nil {
 		t.Error(err)
@@ -224,19 +225,19 @@ func TestLongNames(t *testing.T) {
 }
 
 // deepTree returns a path of about size bytes and the tree that has only it.
-func deepTree(t *testing.T, src *fakeSource, size int) (string, digest.Digest) {
+func deepTree(t *testing.T, src *vfstest.Source, size int) (string, digest.Digest) {
 	name := strings.Repeat("n", 200)
 	depth := size / (len(name) + 1)
-	d := src.tree(t, "file")
+	d := src.Tree(t, "file")
 	for range depth {
-		d = src.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: name, Digest: d.Proto()}}})
+		d = src.Add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: name, Digest: d.Proto()}}})
 	}
 	return strings.Repeat(name+"/", depth) + "file", d
 }
 
 func TestDeepPath(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	p, root := deepTree(t, src, 4000)
 	var seen reads
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
@@ -262,10 +263,10 @@ func TestDeepPath(t *testing.T) {
 // out of 65 messages: nothing may ever expand it.
 func TestSameDirectoryManyTimes(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	d := src.tree(t, "file")
+	src := vfstest.NewSource(t)
+	d := src.Tree(t, "file")
 	for range 64 {
-		d = src.add(t, &repb.Directory{Directories: []*repb.DirectoryNode{
+		d = src.Add(t, &repb.Directory{Directories: []*repb.DirectoryNode{
 			{Name: "0", Digest: d.Proto()}, {Name: "1", Digest: d.Proto()},
 		}})
 	}
@@ -285,14 +286,14 @@ func TestSameDirectoryManyTimes(t *testing.T) {
 func TestMillionSiblingsOfOneDigest(t *testing.T) {
 	const width = 1_000_000
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	child := src.tree(t, "file").Proto()
+	src := vfstest.NewSource(t)
+	child := src.Tree(t, "file").Proto()
 	m := &repb.Directory{Directories: make([]*repb.DirectoryNode, width)}
 	for i := range m.Directories {
 		m.Directories[i] = &repb.DirectoryNode{Name: fmt.Sprintf("%07d", i), Digest: child}
 	}
 	d := digest.Of(digest.SHA256, []byte("not its digest, which would take long"))
-	src.dirs[d] = m
+	src.Dirs[d] = m
 	r := openRoot(t, f, RootSpec{Digest: d, Source: src})
 	for _, name := range []string{"0000000", "0999999"} {
 		if _, err := os.ReadFile(filepath.Join(r.Path(), name, "file")); err != nil {

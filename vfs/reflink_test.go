@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // reflinking are the file systems in which files can share blocks, and how one is made in a file.
@@ -114,16 +115,16 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 	if f.overlay == bare {
 		t.Fatalf("there is an overlay: %t", f.overlay)
 	}
-	src := newFakeSource(t)
-	src.dir = dir
+	src := vfstest.NewSource(t)
+	src.Dir = dir
 	text := strings.Repeat("sixteen letters.", size/16)
-	d := src.blob(t, text)
+	d := src.Blob(t, text)
 	m := &repb.Directory{}
 	names := []string{"a", "b", "c", "d"}
 	for i, name := range names {
 		m.Files = append(m.Files, &repb.FileNode{Name: name, Digest: d.Proto(), IsExecutable: i == 3})
 	}
-	root := src.add(t, m)
+	root := src.Add(t, m)
 	before := usedBytes(t, dir)
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 	if more := usedBytes(t, dir) - before; more > size/2 {
@@ -137,7 +138,7 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 		}
 	}
 	appendMore(t, at("a"))
-	for _, name := range []string{at("b"), at("d"), src.blobs[d]} {
+	for _, name := range []string{at("b"), at("d"), src.Blobs[d]} {
 		if string(mustRead(t, name)) != text {
 			t.Errorf("%s has changed with a", name)
 		}
@@ -146,9 +147,9 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 }
 
 // testReflinkOfDamage has a copy be made of a file that is wrong.
-func testReflinkOfDamage(t *testing.T, f *FS, src *fakeSource, d digest.Digest) {
-	rotFile(t, src.blobs[d])
-	root := src.add(t, &repb.Directory{Files: []*repb.FileNode{
+func testReflinkOfDamage(t *testing.T, f *FS, src *vfstest.Source, d digest.Digest) {
+	rotFile(t, src.Blobs[d])
+	root := src.Add(t, &repb.Directory{Files: []*repb.FileNode{
 		{Name: "odd", Digest: d.Proto(), NodeProperties: &repb.NodeProperties{UnixMode: wrapperspb.UInt32(0o640)}},
 	}})
 	_, err := f.NewRoot(t.Context(), RootSpec{Name: "wrong", Digest: root, Source: src})

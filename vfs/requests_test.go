@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // TestRequestsAreCounted reads many files: each is looked up and opened once, and one request
@@ -15,12 +17,12 @@ func TestRequestsAreCounted(t *testing.T) {
 	const files = 64
 	registry := prometheus.NewRegistry()
 	f := openFS(t, Options{Metrics: registry})
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	var paths []string
 	for i := range files {
 		paths = append(paths, fmt.Sprint("file-", i))
 	}
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, paths...), Source: src})
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, paths...), Source: src})
 	before := requestsSeen(t, registry)
 	for _, p := range paths {
 		if _, err := os.ReadFile(filepath.Join(r.Path(), p)); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // stuckSource is a probeSource whose directory "dir" never comes.
@@ -99,8 +100,8 @@ func TestOpenAfterKill(t *testing.T) {
 			t.Errorf("left in %s: %v, %v", d, left, err)
 		}
 	}
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Name: "one", Digest: src.tree(t, "new"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Name: "one", Digest: src.Tree(t, "new"), Source: src})
 	if got := walk(t, r.Path()); !slices.Equal(got, []string{".", "new"}) {
 		t.Errorf("the new root has %q", got)
 	}
@@ -140,16 +141,16 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	for _, name := range []string{"mine", "file"} { // the names are taken
-		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.tree(t, "x"), Source: src}); err == nil {
+		if _, err := f.NewRoot(t.Context(), RootSpec{Name: name, Digest: src.Tree(t, "x"), Source: src}); err == nil {
 			t.Errorf("root %s was mounted over what was there", name)
 		}
 	}
 	if err := os.Remove(filepath.Join(mounts, "file")); err != nil { // taken by the layer alone
 		t.Fatal(err)
 	}
-	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "file", Digest: src.tree(t, "x"), Source: src}); err == nil {
+	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "file", Digest: src.Tree(t, "x"), Source: src}); err == nil {
 		t.Error("a root was given a layer that was there")
 	}
 	if err := f.Close(); err != nil {

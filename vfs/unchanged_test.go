@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // act is what an action does, on paths below its root.
@@ -147,8 +148,8 @@ func TestUnchanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := openFS(t, Options{})
-			src := newFakeSource(t)
-			root := src.tree(t, "a/b/file", "a/tool!", "c/other", "link -> a/b/file")
+			src := vfstest.NewSource(t)
+			root := src.Tree(t, "a/b/file", "a/tool!", "c/other", "link -> a/b/file")
 			r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 			for i, do := range c.acts {
 				if err := do(r.Path()); err != nil {
@@ -170,7 +171,7 @@ func TestUnchanged(t *testing.T) {
 					}
 					continue
 				}
-				if !ok || in.Digest != src.find(t, root, name) || in.Executable != exec {
+				if !ok || in.Digest != src.Find(t, root, name) || in.Executable != exec {
 					t.Errorf("%q is %+v, %t; want %s", p, in, ok, want)
 				}
 			}
@@ -180,8 +181,8 @@ func TestUnchanged(t *testing.T) {
 
 func TestWritten(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "a/input", "a/moded", "b/appended"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "a/input", "a/moded", "b/appended"), Source: src})
 	for _, do := range []act{
 		write("a/new", "new"), write("out", "out"), chmod("a/moded", 0o755),
 		on("b/appended", func(p string) error { return os.Truncate(p, 2) }),
@@ -220,10 +221,10 @@ func TestWritten(t *testing.T) {
 // nobody has: overlayfs copies what it needs, which is not the content.
 func TestAttributesNeedNoContent(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "a/file", "b", "c")
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "a/file", "b", "c")
 		for _, p := range []string{"a/file", "b", "c"} {
-			src.fail(src.find(t, root, p), errors.New("nobody has it"))
+			src.Fail(src.Find(t, root, p), errors.New("nobody has it"))
 		}
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		at := func(p string) string { return filepath.Join(r.Path(), p) }
@@ -236,10 +237,10 @@ func TestAttributesNeedNoContent(t *testing.T) {
 			}
 		}
 		for was, is := range map[string]string{"a/file": "d/file", "b": "d/moved", "c": "c"} {
-			if n := src.calls(src.find(t, root, was)); n != 0 {
+			if n := src.Calls(src.Find(t, root, was)); n != 0 {
 				t.Errorf("%s was asked for %d times", was, n)
 			}
-			if in, ok := r.Unchanged(is); !ok || in.Digest != src.find(t, root, was) || in.Executable != (is == "d/file") {
+			if in, ok := r.Unchanged(is); !ok || in.Digest != src.Find(t, root, was) || in.Executable != (is == "d/file") {
 				t.Errorf("%s: %+v, %v", is, in, ok)
 			}
 		}
@@ -254,17 +255,17 @@ func TestAttributesNeedNoContent(t *testing.T) {
 
 // TestOpenWithoutContent opens a file as overlayfs does to copy it up, and then reads it after all.
 func TestOpenWithoutContent(t *testing.T) {
-	src := newFakeSource(t)
-	root := src.tree(t, "a/file")
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "a/file")
 	f := openFS(t, Options{})
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
-	n := r.know(r.node(1), tree.Entry{Name: "file", Kind: File, Digest: src.find(t, root, "a/file")}, nil)
+	n := r.know(r.node(1), tree.Entry{Name: "file", Kind: File, Digest: src.Find(t, root, "a/file")}, nil)
 	l := &lowerFS{root: r}
 	var out fuse.OpenOut
 	if status := l.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: n.id}}, &out); !status.Ok() || out.Fh != 0 {
 		t.Fatalf("open: %v, handle %d", status, out.Fh)
 	}
-	if n := src.calls(n.Digest); n != 0 {
+	if n := src.Calls(n.Digest); n != 0 {
 		t.Errorf("asked for %d times before it is read", n)
 	}
 	in := &fuse.ReadIn{InHeader: fuse.InHeader{NodeId: n.id}, Offset: 8, Size: 100}

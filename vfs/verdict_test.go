@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 // told collects what OnBlob is told.
@@ -48,8 +49,8 @@ func (c *told) assert(t *testing.T, want ...digest.Digest) {
 // TestBlobsAreTold: every way to the bytes of a blob is told, and no other blob.
 func TestBlobsAreTold(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "read", "copied", "moved", "returned", "truncated", "looked at", "dir/in")
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "read", "copied", "moved", "returned", "truncated", "looked at", "dir/in")
 		var c told
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnBlob: c.hook})
 		at := func(p string) string { return filepath.Join(r.Path(), p) }
@@ -62,14 +63,14 @@ func TestBlobsAreTold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := []digest.Digest{src.find(t, root, "read"), src.find(t, root, "copied"), src.find(t, root, "truncated")}
+		want := []digest.Digest{src.Find(t, root, "read"), src.Find(t, root, "copied"), src.Find(t, root, "truncated")}
 		c.assert(t, want...)
 		for _, p := range []string{"returned", "dir/moved"} {
 			if _, ok := r.Unchanged(p); !ok {
 				t.Errorf("%s is not unchanged", p)
 			}
 		}
-		c.assert(t, append(want, src.find(t, root, "returned"), src.find(t, root, "moved"))...)
+		c.assert(t, append(want, src.Find(t, root, "returned"), src.Find(t, root, "moved"))...)
 		if err := r.Vouch(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -89,9 +90,9 @@ func appendMore(t *testing.T, path string) {
 }
 
 // imageRoot is a root that shows an image, which f makes.
-func imageRoot(t *testing.T, f *FS, src *fakeSource, name string, c *told) (*Root, digest.Digest) {
+func imageRoot(t *testing.T, f *FS, src *vfstest.Source, name string, c *told) (*Root, digest.Digest) {
 	t.Helper()
-	root := src.tree(t, toolchain("sdk")...)
+	root := src.Tree(t, toolchain("sdk")...)
 	if f.Images() == 0 {
 		learn(t, f, src, lookAround(t), root)
 	}
@@ -105,7 +106,7 @@ func imageRoot(t *testing.T, f *FS, src *fakeSource, name string, c *told) (*Roo
 // TestImageBlobsAreTold: Vouch returns when all that was opened has been told, and tells of all
 // there are if nobody knows what was.
 func TestImageBlobsAreTold(t *testing.T) {
-	src := newFakeSource(t)
+	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
 	var c told
 	r, root := imageRoot(t, f, src, "first", &c)
@@ -113,7 +114,7 @@ func TestImageBlobsAreTold(t *testing.T) {
 	if err := r.Vouch(t.Context()); err != nil {
 		t.Error(err)
 	}
-	c.assert(t, src.find(t, root, "sdk/lib1/file1"))
+	c.assert(t, src.Find(t, root, "sdk/lib1/file1"))
 	if r.blind.Load() {
 		t.Error("something was lost")
 	}
@@ -153,7 +154,7 @@ func TestImageIsVouchedFor(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			src := newFakeSource(t)
+			src := vfstest.NewSource(t)
 			f := openImageFS(t, src, nil)
 			before, _ := imageRoot(t, f, src, "before", &told{})
 			c.spoil(t, before.grafts[0].image)
@@ -208,7 +209,7 @@ func rotFile(t *testing.T, path string) {
 // also where it is in a kept tree.
 func TestCopiesAreReadInTime(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		for i := range 3 { // the second one keeps a tree
 			r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
 			var copies []*sharedFile
@@ -252,7 +253,7 @@ func TestCopiesAreReadInTime(t *testing.T) {
 func TestRottenCopies(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
 		f.verifyEvery = -1
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		lib := "a/sdk/lib/7"
 		for i := range 6 {
 			r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
@@ -263,7 +264,7 @@ func TestRottenCopies(t *testing.T) {
 			if rots {
 				var at []string
 				r.lower.(*linkLayer).copies(func(l *sharedFile) bool {
-					if l.key.digest == src.find(t, r.spec.Digest, lib) && l.key.perm == 0o555 {
+					if l.key.digest == src.Find(t, r.spec.Digest, lib) && l.key.perm == 0o555 {
 						at = append(at, l.path)
 					}
 					return true
@@ -287,7 +288,7 @@ func TestRottenCopies(t *testing.T) {
 // was read last.
 func TestWrittenCopies(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		for i := range 4 { // the second one keeps a tree
 			r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
 			var path string
@@ -314,7 +315,7 @@ func TestWrittenCopies(t *testing.T) {
 // change time tells, and nothing that roots do to their links is taken for that.
 func TestRestoredCopies(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		for i := range 8 { // the second one keeps a tree
 			r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
 			var lib *sharedFile
@@ -322,7 +323,7 @@ func TestRestoredCopies(t *testing.T) {
 				if l.doubtful() {
 					t.Errorf("root %d: the copy at %s is doubted", i, l.path)
 				}
-				if l.key.digest == src.find(t, r.spec.Digest, "a/sdk/lib/7") && l.key.perm == 0o555 {
+				if l.key.digest == src.Find(t, r.spec.Digest, "a/sdk/lib/7") && l.key.perm == 0o555 {
 					lib = l
 				}
 				return true
@@ -355,7 +356,7 @@ func TestRestoredCopies(t *testing.T) {
 // TestTouchedCopies: a copy of which somebody has changed only what does not matter is read once, and right.
 func TestTouchedCopies(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
+		src := vfstest.NewSource(t)
 		r := openRoot(t, f, RootSpec{Digest: sdk(t, src, "own"), Source: src})
 		var l *sharedFile
 		r.lower.(*linkLayer).copies(func(s *sharedFile) bool {
@@ -377,7 +378,7 @@ func TestTouchedCopies(t *testing.T) {
 
 // verifiedSource can fetch a blob again that is wrong.
 type verifiedSource struct {
-	*fakeSource
+	*vfstest.Source
 	right string
 	asked []digest.Digest
 }
@@ -387,24 +388,24 @@ func (s *verifiedSource) Verify(_ context.Context, d digest.Digest) error {
 	if s.right == "" {
 		return nil
 	}
-	return os.WriteFile(s.blobs[d], []byte(s.right), 0o444)
+	return os.WriteFile(s.Blobs[d], []byte(s.right), 0o444)
 }
 
 // TestBlobIsHashedWhileItIsCopied: a wrong one is fetched again, or fails the root.
 func TestBlobIsHashedWhileItIsCopied(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
-		src := &verifiedSource{fakeSource: newFakeSource(t), right: "content of file"}
-		root := src.tree(t, "file", "other")
-		d := src.find(t, root, "file")
-		rotFile(t, src.blobs[d])
+		src := &verifiedSource{Source: vfstest.NewSource(t), right: "content of file"}
+		root := src.Tree(t, "file", "other")
+		d := src.Find(t, root, "file")
+		rotFile(t, src.Blobs[d])
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src})
 		if got := string(mustRead(t, filepath.Join(r.Path(), "file"))); got != "content of file" || !slices.Equal(src.asked, []digest.Digest{d}) {
 			t.Errorf("reads %q; looked at %v", got, src.asked)
 		}
 		src.right = ""
-		root = src.tree(t, "file!")
-		rotFile(t, src.blobs[d])
-		for _, source := range []Source{src, src.fakeSource} {
+		root = src.Tree(t, "file!")
+		rotFile(t, src.Blobs[d])
+		for _, source := range []Source{src, src.Source} {
 			_, err := f.NewRoot(t.Context(), RootSpec{Name: "wrong", Digest: root, Source: source})
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("a root of a wrong blob: %v", err)

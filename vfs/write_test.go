@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 func TestWritesStayInTheRoot(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		root := src.tree(t, "dir/file", "dir/gone", "dir/sub/x", "other")
+		src := vfstest.NewSource(t)
+		root := src.Tree(t, "dir/file", "dir/gone", "dir/sub/x", "other")
 		one := openRoot(t, f, RootSpec{Name: "one", Digest: root, Source: src})
 		two := openRoot(t, f, RootSpec{Name: "two", Digest: root, Source: src})
 		for _, do := range []act{
@@ -36,7 +38,7 @@ func TestWritesStayInTheRoot(t *testing.T) {
 		if got := walk(t, two.Path()); !slices.Equal(got, want) {
 			t.Errorf("another action sees %q, want %q", got, want)
 		}
-		for d, p := range src.blobs {
+		for d, p := range src.Blobs {
 			got, err := os.ReadFile(p)
 			if err != nil || !strings.HasPrefix(string(got), "content of ") {
 				t.Errorf("blob %s is now %q, %v", d, got, err)
@@ -47,8 +49,8 @@ func TestWritesStayInTheRoot(t *testing.T) {
 
 func TestMappedWritesToInputs(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
-		src := newFakeSource(t)
-		r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+		src := vfstest.NewSource(t)
+		r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 		p := filepath.Join(r.Path(), "file")
 		fd, err := unix.Open(p, unix.O_RDWR, 0) // copied up: from here on FUSE has no part in it
 		if err != nil {
@@ -71,8 +73,8 @@ func TestMappedWritesToInputs(t *testing.T) {
 
 func TestSpecialFiles(t *testing.T) {
 	f := openFS(t, Options{})
-	src := newFakeSource(t)
-	r := openRoot(t, f, RootSpec{Digest: src.tree(t, "file"), Source: src})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
 	dev := filepath.Join(r.Path(), "null")
 	if err := unix.Mknod(dev, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		t.Fatal(err)
