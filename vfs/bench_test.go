@@ -1,12 +1,10 @@
 package vfs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -61,55 +59,6 @@ func BenchmarkFirstOpens(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*files), "µs/file")
-		})
-	}
-}
-
-// BenchmarkLinkedRoot is the cost of a root of hard links, whose files were
-// linked before, kept as a whole or not: "show" until the command can start, "hide" until its answer can
-// go out, "look" to see that no input was changed.
-func BenchmarkLinkedRoot(b *testing.B) {
-	const dirs, files = 600, 25
-	var paths []string
-	for i := range dirs {
-		for j := range files {
-			paths = append(paths, fmt.Sprintf("dir-%d/file-%d-%d", i, i, j))
-		}
-	}
-	for _, way := range []string{"kept", "overlay", "bare"} {
-		b.Run(way, func(b *testing.B) {
-			f := openFS(b, Options{Method: HardLink, DisableOverlay: way == "bare"})
-			if way == "overlay" {
-				f.kept = nil
-			}
-			src := vfstest.NewSource(b)
-			root := src.Tree(b, paths...)
-			var cold, show, look, hide time.Duration
-			for i := 0; b.Loop(); i++ {
-				start := time.Now()
-				r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
-				if err != nil {
-					b.Fatal(err)
-				}
-				shown := time.Now()
-				if i == 0 {
-					cold = shown.Sub(start)
-				} else {
-					show += shown.Sub(start)
-				}
-				err = r.Intact()
-				looked := time.Now()
-				if err := errors.Join(err, r.Close()); err != nil {
-					b.Fatal(err)
-				}
-				look += looked.Sub(shown)
-				hide += time.Since(looked)
-				f.trash.Wait() // not what is measured
-			}
-			b.ReportMetric(float64(cold.Milliseconds()), "ms-first")
-			for name, d := range map[string]time.Duration{"show": show, "look": look, "hide": hide} {
-				b.ReportMetric(float64(d.Microseconds())/1000/float64(max(b.N-1, 1)), "ms-"+name)
-			}
 		})
 	}
 }

@@ -144,11 +144,8 @@
 //
 // # Locks
 //
-// FS.mu guards the set of roots and the spare folders, linkCache.mu the linked copies, keptTrees.mu the linked
-// directories that recur. Of a Root, mu guards the node table and what was read, blobs.mu
-// the open blobs, stall.mu the stall clock, linkLayer.mu the links being made.
-// That of a vouch.Verdict is held while a file is read, and sharedFile.names is taken below it, while a link is made or
-// removed or looked at; nobody who holds another takes either.
+// FS.mu guards the set of roots and the spare folders. Of a Root, mu guards the node table and
+// what was read, blobs.mu the open blobs, stall.mu the stall clock.
 // images.mu guards the table of images, watcher.mu the roots that are watched.
 // None is taken while another is held, and none is held while a Source or a hook
 // is called.

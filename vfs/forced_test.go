@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -94,7 +95,7 @@ func TestForcedCopies(t *testing.T) {
 	if r.Got != "hardlink overlay" || r.Err != "" {
 		t.Errorf("comes to %q, error %q", r.Got, r.Err)
 	}
-	assertSaid(t, r.Warnings, [][]string{{"no hard links", "operation not permitted", costOfCopies, diskAdvice}})
+	assertSaid(t, r.Warnings, [][]string{{"no hard links", "operation not permitted", link.CostOfCopies, link.CopiesAdvice}})
 }
 
 func assertSaid(t *testing.T, got []string, want [][]string) {

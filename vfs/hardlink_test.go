@@ -1,13 +1,10 @@
 package vfs
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +13,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -224,202 +220,6 @@ func TestOverlayKeepsLinkedInputs(t *testing.T) {
 	}
 	if p, ok := r.Written("file"); !ok || string(mustRead(t, p)) != "mine" {
 		t.Errorf("written at %q", p)
-	}
-}
-
-// batchSource fetches in one call what it is asked for.
-type batchSource struct {
-	*vfstest.Source
-	loads [][]digest.Digest
-	err   error
-}
-
-func (s *batchSource) Load(_ context.Context, ds []digest.Digest) error {
-	s.loads = append(s.loads, ds)
-	return s.err
-}
-
-func TestLinksAreLoadedInBatches(t *testing.T) {
-	f := openBare(t, Options{})
-	src := &batchSource{Source: vfstest.NewSource(t)}
-	root := src.Tree(t, "a/1", "a/b/2", "c/3", "c/d/4", "5")
-	openRoot(t, f, RootSpec{Name: "first", Digest: root, Source: src})
-	var sizes []int
-	for _, ds := range src.loads {
-		sizes = append(sizes, len(ds))
-	}
-	if !slices.Equal(sizes, []int{1, 2, 2, 5}) { // three levels, then all files
-		t.Errorf("batches of %d", sizes)
-	}
-	src.loads = nil
-	openRoot(t, f, RootSpec{Name: "second", Digest: root, Source: src})
-	for _, ds := range src.loads {
-		for _, d := range ds {
-			if src.Dirs[d] == nil {
-				t.Errorf("file %s was loaded again", d)
-			}
-		}
-	}
-	if n := src.Calls(src.Find(t, root, "a/b/2")); n != 1 {
-		t.Errorf("a file was opened %d times", n)
-	}
-	src.err = errors.New("storage is on fire")
-	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "third", Digest: root, Source: src}); !errors.Is(err, src.err) {
-		t.Errorf("load failed: %v", err)
-	}
-}
-
-func TestLinkedRootFailures(t *testing.T) {
-	errLost := errors.New("lost")
-	for name, c := range map[string]struct {
-		spoil func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest
-		want  error
-		part  string
-	}{
-		"missing file": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
-			s.Fail(s.Find(t, root, "a/file"), errLost)
-			return root
-		}, errLost, "file a/file"},
-		"missing directory": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
-			s.Fail(s.Find(t, root, "a"), errLost)
-			return root
-		}, errLost, "directory a"},
-		"short blob": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
-			p := s.Blobs[s.Find(t, root, "a/file")]
-			if err := errors.Join(os.Chmod(p, 0o600), os.Truncate(p, 3)); err != nil {
-				t.Fatal(err)
-			}
-			return root
-		}, nil, "has 3 bytes"},
-		"bad name": {func(t *testing.T, s *vfstest.Source, root digest.Digest) digest.Digest {
-			bad := s.Add(t, &repb.Directory{Symlinks: []*repb.SymlinkNode{{Name: "..", Target: "x"}}})
-			return s.Add(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "d", Digest: bad.Proto()}}})
-		}, ErrInvalidDirectory, "directory d"},
-		"too many entries": {func(t *testing.T, s *vfstest.Source, _ digest.Digest) digest.Digest {
-			below := s.Add(t, &repb.Directory{})
-			for range 8 {
-				m := &repb.Directory{}
-				for i := range 10 {
-					m.Directories = append(m.Directories, &repb.DirectoryNode{Name: fmt.Sprint(i), Digest: below.Proto()})
-				}
-				below = s.Add(t, m)
-			}
-			return below
-		}, ErrInvalidDirectory, "too many"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			linkedWays(t, func(t *testing.T, f *FS) {
-				src := vfstest.NewSource(t)
-				root := c.spoil(t, src, src.Tree(t, "a/file", "b"))
-				_, err := f.NewRoot(t.Context(), RootSpec{Name: "r", Digest: root, Source: src})
-				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.part) {
-					t.Errorf("error %v", err)
-				}
-			})
-		})
-	}
-}
-
-func TestLinkingIsCancelled(t *testing.T) {
-	linkedWays(t, func(t *testing.T, f *FS) {
-		src := vfstest.NewSource(t)
-		src.InCall = make(chan digest.Digest, 1)
-		root := src.Tree(t, "a/file", "b")
-		src.Gate(src.Find(t, root, "a/file"))
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-src.InCall
-			cancel()
-		}()
-		if _, err := f.NewRoot(ctx, RootSpec{Name: "r", Digest: root, Source: src}); !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
-// TestManyLinks has a copy get as many names as its file system allows: other roots get another copy.
-func TestManyLinks(t *testing.T) {
-	f := openBare(t, Options{})
-	src := vfstest.NewSource(t)
-	root := src.Tree(t, "file")
-	open := func(name string) (r *Root, number uint64) {
-		r = openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src})
-		if got := mustRead(t, filepath.Join(r.Path(), "file")); string(got) != "content of file" {
-			t.Errorf("root %s: %q", name, got)
-		}
-		if _, ok := r.Unchanged("file"); !ok {
-			t.Errorf("root %s: the file is changed", name)
-		}
-		var st unix.Stat_t
-		if err := errors.Join(r.Intact(), unix.Lstat(filepath.Join(r.Path(), "file"), &st)); err != nil {
-			t.Error(err)
-		}
-		return r, st.Ino
-	}
-	before, first := open("before")
-	giveAllNames(t, filepath.Join(before.Path(), "file"))
-	_, second := open("after")
-	_, third := open("later")
-	if second == first || third != second {
-		t.Errorf("the files have the inodes %d, %d, %d; want the first two to differ, and the last two to be one", first, second, third)
-	}
-	if err := before.Intact(); err != nil {
-		t.Error(err)
-	}
-}
-
-// giveAllNames gives a file as many names as it can have.
-func giveAllNames(t *testing.T, path string) {
-	t.Helper()
-	const most = 70_000 // more than ext4 allows, by far less than xfs or tmpfs do
-	dir := t.TempDir()
-	for i := range most {
-		err := os.Link(path, filepath.Join(dir, strconv.Itoa(i)))
-		if errors.Is(err, unix.EMLINK) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Skipf("a file may have more than %d names here", most)
-}
-
-// TestLinkCacheIsBounded: what no root uses goes, what one uses stays.
-func TestLinkCacheIsBounded(t *testing.T) {
-	f := openBare(t, Options{LinkBytes: 20})
-	src := vfstest.NewSource(t)
-	files := func() (n int) {
-		for _, p := range walk(t, f.linkDir()) {
-			if strings.Contains(p, "/") {
-				n++
-			}
-		}
-		return n
-	}
-	root := src.Tree(t, "1", "2", "3", "4") // 12 bytes each
-	r := openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src})
-	if n := files(); n != 4 {
-		t.Errorf("%d files while in use", n)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := files(); n != 1 || f.links.bytes != 12 {
-		t.Errorf("%d files, %d bytes when idle", n, f.links.bytes)
-	}
-	r = openRoot(t, f, RootSpec{Name: "r", Digest: root, Source: src})
-	if got := mustRead(t, filepath.Join(r.Path(), "4")); string(got) != "content of 4" {
-		t.Errorf("read %q", got)
-	}
-	if err := os.WriteFile(filepath.Join(r.Path(), "3"), nil, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.Intact(), r.Close()); !errors.Is(err, ErrInputChanged) {
-		t.Error(err)
-	}
-	if n := files(); n != 1 || f.links.bytes != 12 {
-		t.Errorf("%d files, %d bytes at the end", n, f.links.bytes)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
@@ -19,20 +19,20 @@ import (
 
 // A lowerLayer lets the inputs appear in folders.
 type lowerLayer interface {
-	// layers are the folders in which they appear, one over the other, the topmost first.
-	layers() []string
-	// show blocks until the inputs are there. The end of ctx ends show only.
-	show(ctx context.Context) error
-	hide() error
-	// stale reports whether vouch would have to read something; it waits for nothing.
-	stale(due time.Time) bool
-	// vouch is Root.Vouch of what was last seen to be right before due.
-	vouch(ctx context.Context, due time.Time) error
+	// Folders are those in which they appear, one over the other, the topmost first.
+	Folders() []string
+	// Show blocks until the inputs are there. The end of ctx ends Show only.
+	Show(ctx context.Context) error
+	Hide() error
+	// Stale reports whether Vouch would have to read something; it waits for nothing.
+	Stale(due time.Time) bool
+	// Vouch is Root.Vouch of what was last seen to be right before due.
+	Vouch(ctx context.Context, due time.Time) error
 }
 
 var (
 	_ lowerLayer = fuseLayer{}
-	_ lowerLayer = (*linkLayer)(nil)
+	_ lowerLayer = (*link.Layer)(nil)
 )
 
 // An upperLayer is what the action sees; its answers are those of the methods
@@ -62,8 +62,11 @@ func (r *Root) arrange() {
 		return
 	}
 	if r.fs.method == HardLink {
-		links := newLinkLayer(r)
-		r.lower, r.upper = links, bareLayer{links}
+		links := r.fs.links.NewLayer(link.LayerOptions{
+			Folder: filepath.Join(r.layerPath(), "lower"), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
+			ReadOnly: r.fs.overlay,
+		})
+		r.lower, r.upper = links, bareLayer{link.NewBare(links, r.directory)}
 	} else {
 		r.lower = fuseLayer{r}
 	}
@@ -75,17 +78,17 @@ func (r *Root) arrange() {
 // fuseLayer is the read-only FUSE mount, whose state the Root holds.
 type fuseLayer struct{ r *Root }
 
-func (l fuseLayer) layers() []string { return []string{l.r.lowerPath()} }
+func (l fuseLayer) Folders() []string { return []string{l.r.lowerPath()} }
 
-func (l fuseLayer) show(context.Context) error {
+func (l fuseLayer) Show(context.Context) error {
 	if err := os.Mkdir(l.r.lowerPath(), 0o755); err != nil {
 		return err
 	}
 	return l.r.mountLower()
 }
 
-// hide returns when all of the server's goroutines are gone.
-func (l fuseLayer) hide() error {
+// Hide returns when all of the server's goroutines are gone.
+func (l fuseLayer) Hide() error {
 	var err error
 	if l.r.lowerUp {
 		err = l.r.unmountLower()
@@ -105,10 +108,8 @@ type overlayLayer struct {
 func newOverlayLayer(r *Root) overlayLayer {
 	return overlayLayer{overlay.New(overlay.Options{
 		Point: filepath.Join(r.pointPath(), "root"), Writable: r.layerPath(), Owner: r.owner,
-		Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: func(d digest.Digest) (*tree.Directory, error) {
-			return r.directory(r.ctx, d)
-		}},
-		Log: r.fs.log.With(zap.String("root", r.spec.Name)),
+		Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: r.directory},
+		Log:    r.fs.log.With(zap.String("root", r.spec.Name)),
 	}), r}
 }
 
@@ -138,7 +139,7 @@ func (l overlayLayer) scratch() (string, bool) { return string(l.Upper()), false
 // for those that are not the FUSE layer once more.
 func (r *Root) stack() overlay.Stack {
 	if r.cover == nil {
-		return overlay.Stack{Folders: r.lower.layers()}
+		return overlay.Stack{Folders: r.lower.Folders()}
 	}
 	s := overlay.Stack{
 		Identified: true, // for the watcher
@@ -152,3 +153,11 @@ func (r *Root) stack() overlay.Stack {
 	}
 	return s
 }
+
+// bareLayer is a folder of hard links that nothing lies on.
+type bareLayer struct{ link.Bare }
+
+func (l bareLayer) show() error             { return nil } // the lower layer has done it
+func (l bareLayer) hide() error             { return nil }
+func (l bareLayer) intact() error           { return l.Intact() }
+func (l bareLayer) scratch() (string, bool) { return l.Path(), true }

@@ -43,7 +43,7 @@ func (r *Root) mount(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.lower.show(ctx); err != nil {
+	if err := r.lower.Show(ctx); err != nil {
 		return err
 	}
 	return r.upper.show()
@@ -193,7 +193,7 @@ func (r *Root) fuseOptions(maxRead int) *fuse.MountOptions {
 // somebody waits for an error, and all of the server's goroutines at an end.
 func (r *Root) release() error {
 	r.cancel()
-	errs := []error{r.upper.hide(), r.lower.hide()}
+	errs := []error{r.upper.hide(), r.lower.Hide()}
 	r.loads.Wait()
 	r.blobs.closeFiles()
 	errs = append(errs, r.removeFolders())

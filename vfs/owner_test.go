@@ -3,27 +3,11 @@ package vfs
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
-
-// asUser calls f on a thread whose access to files is that of a user.
-func asUser(t *testing.T, uid int, f func()) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	old, err := unix.SetfsuidRetUid(uid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = unix.SetfsuidRetUid(old) }()
-	f()
-}
 
 // The owner of a root can make, replace and remove what is in it, and nobody else.
 func TestOwnerOfARoot(t *testing.T) {
@@ -44,7 +28,7 @@ func TestOwnerOfARoot(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer in.Close()
-				asUser(t, c.uid, func() {
+				vfstest.AsUser(t, c.uid, func() {
 					for _, err := range []error{
 						in.Mkdir("made", 0o755), in.Remove("dir/file"), in.WriteFile("dir/file", []byte("new"), 0o644),
 					} {

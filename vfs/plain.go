@@ -20,9 +20,9 @@ type noInputs struct{}
 
 var _ lowerLayer = noInputs{}
 
-func (noInputs) layers() []string           { return nil }
-func (noInputs) show(context.Context) error { return nil }
-func (noInputs) hide() error                { return nil }
+func (noInputs) Folders() []string          { return nil }
+func (noInputs) Show(context.Context) error { return nil }
+func (noInputs) Hide() error                { return nil }
 
 // plainLayer is the root of an action without inputs. Nothing can be read or looked up
 // there, and so it needs no mount: it is a folder, which another root gets after an

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
@@ -25,8 +26,6 @@ const (
 		"and nothing is known of what the command reads"
 	costOfBare = "a command that writes into an input, as root can, changes it for the other roots that share it: " +
 		"all their actions fail then"
-	costOfCopies   = "every file of an input root is copied for every root"
-	diskAdvice     = "put the upper folder on ext4, xfs, btrfs or tmpfs"
 	costOfNoImages = "every first look at an input goes through this process"
 	imagesAdvice   = "use Linux 6.12 or later with EROFS_FS_BACKED_BY_FILE and FANOTIFY, run as root, " +
 		"and keep the store on ext4, xfs or btrfs"
@@ -97,41 +96,10 @@ func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 
 func missing(err error) zap.Field { return zap.NamedError("missing", err) }
 
-// openLinks makes the cache of linked files.
-func (f *FS) openLinks() error {
-	size := f.linkBytes
-	if size == 0 {
-		var st unix.Statfs_t
-		if err := unix.Statfs(f.upperDir, &st); err != nil {
-			return &os.PathError{Op: "statfs", Path: f.upperDir, Err: err}
-		}
-		size = int64(st.Bavail) * st.Bsize / 10
-	}
-	var err error
-	if f.links, err = newLinkCache(f.linkDir(), size, f.log); err != nil {
-		return err
-	}
-	f.kept = newKeptTrees(filepath.Join(f.linkDir(), "kept"), f.links, f.trash, f.log)
-	return f.tryLink()
-}
-
-// tryLink warns where files can have one name only.
-func (f *FS) tryLink() error {
-	file, err := os.CreateTemp(f.linkDir(), probeName)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(file.Name()) }()
-	if err := file.Close(); err != nil {
-		return err
-	}
-	second := file.Name() + "-2"
-	if err := os.Link(file.Name(), second); err != nil {
-		f.log.Warn("no hard links for input roots: they are copies", missing(err),
-			zap.String("costs", costOfCopies), zap.String("to_have_it", diskAdvice))
-		return nil
-	}
-	return os.Remove(second)
+// openLinks makes the store of linked files.
+func (f *FS) openLinks() (err error) {
+	f.links, err = link.Open(link.Options{Dir: f.linkDir(), MaxBytes: f.linkBytes, Trash: f.trash, Log: f.log})
+	return err
 }
 
 // passthroughError says that a root works but for passthrough.

@@ -38,7 +38,7 @@ func move(from, to string) act {
 	return func(root string) error { return os.Rename(filepath.Join(root, from), filepath.Join(root, to)) }
 }
 
-func link(from, to string) act {
+func linkTo(from, to string) act {
 	return func(root string) error { return os.Link(filepath.Join(root, from), filepath.Join(root, to)) }
 }
 
@@ -134,7 +134,7 @@ func TestUnchanged(t *testing.T) {
 			[]act{remove("a"), symlink("c", "a")},
 			map[string]string{"a": changed, "a/other": changed, "a/b/file": changed},
 		},
-		"hard link": {[]act{link("a/b/file", "linked")}, map[string]string{
+		"hard link": {[]act{linkTo("a/b/file", "linked")}, map[string]string{
 			"linked": "a/b/file", "a/b/file": "a/b/file",
 		}},
 		"symlink to input": {[]act{symlink("a/b/file", "s")}, map[string]string{"s": changed}},
@@ -186,7 +186,7 @@ func TestWritten(t *testing.T) {
 	for _, do := range []act{
 		write("a/new", "new"), write("out", "out"), chmod("a/moded", 0o755),
 		on("b/appended", func(p string) error { return os.Truncate(p, 2) }),
-		write("twice", "x"), link("twice", "twice2"), symlink("out", "s"), symlink("a", "dirlink"),
+		write("twice", "x"), linkTo("twice", "twice2"), symlink("out", "s"), symlink("a", "dirlink"),
 		move("a", "moved"),
 	} {
 		if err := do(r.Path()); err != nil {

@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -26,7 +25,7 @@ func (r *Root) Vouch(ctx context.Context) error {
 		return nil
 	}
 	r.tellUnseen()
-	if err := r.lower.vouch(ctx, r.fs.dueSince()); err != nil {
+	if err := r.lower.Vouch(ctx, r.fs.dueSince()); err != nil {
 		return fmt.Errorf("vouch for input root: %w", err)
 	}
 	return nil
@@ -35,15 +34,15 @@ func (r *Root) Vouch(ctx context.Context) error {
 // vouchAhead reads beside the action what Vouch would have to wait for.
 func (r *Root) vouchAhead() {
 	due := r.fs.dueSince()
-	if r.fs.verifyEvery > 0 && r.lower.stale(due) {
-		r.loads.Go(func() { _ = r.lower.vouch(r.ctx, due) }) // Vouch says it
+	if r.fs.verifyEvery > 0 && r.lower.Stale(due) {
+		r.loads.Go(func() { _ = r.lower.Vouch(r.ctx, due) }) // Vouch says it
 	}
 }
 
-func (noInputs) stale(time.Time) bool                   { return false }
-func (noInputs) vouch(context.Context, time.Time) error { return nil }
+func (noInputs) Stale(time.Time) bool                   { return false }
+func (noInputs) Vouch(context.Context, time.Time) error { return nil }
 
-func (l fuseLayer) stale(due time.Time) bool {
+func (l fuseLayer) Stale(due time.Time) bool {
 	for _, g := range l.r.grafts {
 		if !g.image.said.Since(due) {
 			return true
@@ -52,47 +51,11 @@ func (l fuseLayer) stale(due time.Time) bool {
 	return false
 }
 
-func (l fuseLayer) vouch(ctx context.Context, due time.Time) error {
+func (l fuseLayer) Vouch(ctx context.Context, due time.Time) error {
 	for _, g := range l.r.grafts {
 		if err := l.r.fs.images.verify(ctx, g.image, due); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// copies calls f for every copy that the root has a link to, until it returns false.
-func (l *linkLayer) copies(f func(*sharedFile) bool) {
-	for _, s := range l.links {
-		if !f(s) {
-			return
-		}
-	}
-	for _, t := range l.kept {
-		for _, s := range t.links {
-			if !f(s) {
-				return
-			}
-		}
-	}
-}
-
-func (l *linkLayer) stale(due time.Time) (stale bool) {
-	l.copies(func(s *sharedFile) bool {
-		stale = !s.said.Since(due)
-		return !stale
-	})
-	return stale
-}
-
-func (l *linkLayer) vouch(ctx context.Context, due time.Time) error {
-	const most = 5 // in the error
-	var errs []error
-	l.copies(func(s *sharedFile) bool {
-		if err := l.r.fs.links.verify(ctx, s, due); err != nil && len(errs) < most {
-			errs = append(errs, err)
-		}
-		return ctx.Err() == nil
-	})
-	return errors.Join(errs...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
@@ -107,10 +108,9 @@ type FS struct {
 	namespaces         map[Owner]*os.File
 	warnNamespaces     sync.Once
 	passthrough        bool
-	method             Method     // the one in force: FUSE or HardLink
-	overlay            bool       // roots have an overlay; always with FUSE
-	links              *linkCache // of HardLink
-	kept               *keptTrees // the same
+	method             Method      // the one in force: FUSE or HardLink
+	overlay            bool        // roots have an overlay; always with FUSE
+	links              *link.Store // of HardLink
 	linkBytes          int64
 	upperMemory        int64
 	verifyEvery        time.Duration // never 0

@@ -103,9 +103,9 @@ func (r *Root) read(a access, n *node) (shown, fuse.Status) {
 }
 
 // directory returns a directory of the tree on behalf of the worker.
-func (r *Root) directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
+func (r *Root) directory(d digest.Digest) (*tree.Directory, error) {
 	if dir, ok := r.spec.Source.LocalDirectory(d); ok {
 		return dir, nil
 	}
-	return r.spec.Source.Directory(ctx, d)
+	return r.spec.Source.Directory(r.ctx, d)
 }

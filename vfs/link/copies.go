@@ -1,4 +1,4 @@
-package vfs
+package link
 
 import (
 	"container/list"
@@ -18,27 +18,27 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// linkCache holds the files that roots have links to. They are copies of blobs
+// copies holds the files that roots have links to. They are copies of blobs
 // (reflinks, where the file system can), not the blobs: a link shows the mode and
 // the times of its inode, which are the input's and not the store's; and a
 // command that writes through a link does not reach the store. Beyond maxBytes
 // the copy unused for longest goes; one that a root uses does not.
-type linkCache struct {
-	shards   [linkShards]string // folders
+type copies struct {
+	shards   [numShards]string // folders
 	maxBytes int64
 	log      *zap.Logger
 
 	mu     sync.Mutex // guards what follows; no I/O under it
 	serial uint64
-	byKey  map[linkKey]*sharedFile
+	byKey  map[fileKey]*sharedFile
 	byIno  map[uint64]*sharedFile    // those that have a name in shards
-	making map[linkKey]chan struct{} // closed when the copy is made, or could not be
+	making map[fileKey]chan struct{} // closed when the copy is made, or could not be
 	idle   list.List                 // of *sharedFile without users, the one used last in front
 	bytes  int64                     // of the copies that have a name in shards
 }
 
-// linkKey is what tells one copy from another. No root has two links to one copy.
-type linkKey struct {
+// fileKey is what tells one copy from another. No root has two links to one copy.
+type fileKey struct {
 	digest digest.Digest
 	perm   uint32
 	sec    int64 // of the modification time
@@ -47,13 +47,13 @@ type linkKey struct {
 }
 
 // keyOf is the key of the first copy.
-func keyOf(e *tree.Entry) linkKey {
-	return linkKey{digest: e.Digest, perm: e.Perm, sec: e.MTime.Unix(), nsec: int32(e.MTime.Nanosecond())}
+func keyOf(e *tree.Entry) fileKey {
+	return fileKey{digest: e.Digest, perm: e.Perm, sec: e.MTime.Unix(), nsec: int32(e.MTime.Nanosecond())}
 }
 
-// linkShards is over how many folders the copies are spread, so that those who
+// numShards is over how many folders the copies are spread, so that those who
 // make them do not wait for each other in one.
-const linkShards = 64
+const numShards = 64
 
 // topDirectory is FS_TOPDIR_FL (linux/fs.h): what is in a folder has nothing to do with each other.
 const topDirectory = 0x00020000
@@ -72,10 +72,10 @@ func spreadFolders(dir string) {
 	}
 }
 
-func newLinkCache(dir string, maxBytes int64, log *zap.Logger) (*linkCache, error) {
-	c := &linkCache{
+func newCopies(dir string, maxBytes int64, log *zap.Logger) (*copies, error) {
+	c := &copies{
 		maxBytes: maxBytes, log: log,
-		byKey: map[linkKey]*sharedFile{}, byIno: map[uint64]*sharedFile{}, making: map[linkKey]chan struct{}{},
+		byKey: map[fileKey]*sharedFile{}, byIno: map[uint64]*sharedFile{}, making: map[fileKey]chan struct{}{},
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func newLinkCache(dir string, maxBytes int64, log *zap.Logger) (*linkCache, erro
 }
 
 // lacks reports whether a copy would have to be made.
-func (c *linkCache) lacks(k linkKey) bool {
+func (c *copies) lacks(k fileKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byKey[k] == nil
@@ -101,7 +101,7 @@ func (c *linkCache) lacks(k linkKey) bool {
 
 // acquire returns an intact copy, made from the blob if there is none, and counts a
 // user of it. However many ask, it is made once.
-func (c *linkCache) acquire(ctx context.Context, k linkKey, from *linkSource) (*sharedFile, error) {
+func (c *copies) acquire(ctx context.Context, k fileKey, from *blob) (*sharedFile, error) {
 	for {
 		l, wait, mine := c.take(k)
 		switch {
@@ -127,7 +127,7 @@ func (c *linkCache) acquire(ctx context.Context, k linkKey, from *linkSource) (*
 
 // take returns the copy, or a channel that says when somebody has made it, or
 // one that the caller closes when he has.
-func (c *linkCache) take(k linkKey) (l *sharedFile, wait <-chan struct{}, mine chan struct{}) {
+func (c *copies) take(k fileKey) (l *sharedFile, wait <-chan struct{}, mine chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.byKey[k]; l != nil {
@@ -147,7 +147,7 @@ func (c *linkCache) take(k linkKey) (l *sharedFile, wait <-chan struct{}, mine c
 }
 
 // made adds a copy, or with nil says that there is none.
-func (c *linkCache) made(k linkKey, l *sharedFile) {
+func (c *copies) made(k fileKey, l *sharedFile) {
 	c.mu.Lock()
 	delete(c.making, k)
 	var out []*sharedFile
@@ -161,7 +161,7 @@ func (c *linkCache) made(k linkKey, l *sharedFile) {
 }
 
 // release takes one user of each of ls away.
-func (c *linkCache) release(ls []*sharedFile) {
+func (c *copies) release(ls []*sharedFile) {
 	c.mu.Lock()
 	var out []*sharedFile
 	for _, l := range ls {
@@ -180,7 +180,7 @@ func (c *linkCache) release(ls []*sharedFile) {
 	c.remove(out)
 }
 
-func (c *linkCache) evictLocked() (out []*sharedFile) {
+func (c *copies) evictLocked() (out []*sharedFile) {
 	for c.bytes > c.maxBytes && c.idle.Len() > 0 {
 		l := c.idle.Remove(c.idle.Back()).(*sharedFile)
 		l.idle = nil
@@ -192,13 +192,13 @@ func (c *linkCache) evictLocked() (out []*sharedFile) {
 }
 
 // forgetLocked says that l is to lose its name.
-func (c *linkCache) forgetLocked(l *sharedFile) {
+func (c *copies) forgetLocked(l *sharedFile) {
 	c.bytes -= l.key.digest.SizeBytes()
 	delete(c.byIno, l.as.number)
 }
 
 // unlink removes a name from a folder of links.
-func (c *linkCache) unlink(dir int, name string) error {
+func (c *copies) unlink(dir int, name string) error {
 	remove := func() error { return unix.Unlinkat(dir, name, 0) }
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -215,14 +215,14 @@ func (c *linkCache) unlink(dir int, name string) error {
 }
 
 // overfull reports whether the copies in use take more than all may.
-func (c *linkCache) overfull() bool {
+func (c *copies) overfull() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes > c.maxBytes
 }
 
 // retire lets nobody else have l. It reports whether that is news.
-func (c *linkCache) retire(l *sharedFile) bool {
+func (c *copies) retire(l *sharedFile) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.retired {
@@ -234,7 +234,7 @@ func (c *linkCache) retire(l *sharedFile) bool {
 }
 
 // spoil retires a copy that was changed.
-func (c *linkCache) spoil(l *sharedFile) {
+func (c *copies) spoil(l *sharedFile) {
 	if c.retire(l) {
 		at := []zap.Field{zap.Stringer("blob", l.key.digest), zap.String("path", l.path)}
 		if l.said.Wrong() {
@@ -245,7 +245,7 @@ func (c *linkCache) spoil(l *sharedFile) {
 	}
 }
 
-func (c *linkCache) remove(ls []*sharedFile) {
+func (c *copies) remove(ls []*sharedFile) {
 	for _, l := range ls {
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			c.log.Error("cannot remove a linked file", zap.Error(err))
@@ -254,12 +254,12 @@ func (c *linkCache) remove(ls []*sharedFile) {
 }
 
 // make writes a copy, which has one user.
-func (c *linkCache) make(ctx context.Context, k linkKey, from *linkSource) (*sharedFile, error) {
+func (c *copies) make(ctx context.Context, k fileKey, from *blob) (*sharedFile, error) {
 	c.mu.Lock()
 	c.serial++
 	n := c.serial
 	c.mu.Unlock()
-	l := &sharedFile{key: k, users: 1, path: c.shards[n%linkShards] + "/" + strconv.FormatUint(n, 10)}
+	l := &sharedFile{key: k, users: 1, path: c.shards[n%numShards] + "/" + strconv.FormatUint(n, 10)}
 	l.said.Right(time.Now())
 	st, err := from.copyTo(ctx, l.path, k)
 	if err != nil {

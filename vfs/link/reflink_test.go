@@ -1,4 +1,4 @@
-package vfs
+package link
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 // reflinking are the file systems in which files can share blocks, and how one is made in a file.
@@ -108,13 +109,7 @@ func TestReflinks(t *testing.T) {
 
 func testReflinks(t *testing.T, dir string, bare bool) {
 	const size = 16 << 20
-	f := openFS(t, Options{
-		Method: HardLink, DisableOverlay: bare,
-		MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper"),
-	})
-	if f.overlay == bare {
-		t.Fatalf("there is an overlay: %t", f.overlay)
-	}
+	f := openRooms(t, roomOptions{Dir: dir, Bare: bare})
 	src := vfstest.NewSource(t)
 	src.Dir = dir
 	text := strings.Repeat("sixteen letters.", size/16)
@@ -126,12 +121,12 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 	}
 	root := src.Add(t, m)
 	before := usedBytes(t, dir)
-	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
+	r := openRoot(t, f, rootSpec{Digest: root, Source: src})
 	if more := usedBytes(t, dir) - before; more > size/2 {
 		t.Errorf("4 copies of %d bytes take %d", size, more)
 	}
-	assertApart(t, r.Path(), len(names))
-	at := func(name string) string { return filepath.Join(r.Path(), name) }
+	assertApart(t, r.path(), len(names))
+	at := func(name string) string { return filepath.Join(r.path(), name) }
 	for _, name := range names {
 		if string(mustRead(t, at(name))) != text {
 			t.Errorf("%s is not the blob", name)
@@ -147,13 +142,13 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 }
 
 // testReflinkOfDamage has a copy be made of a file that is wrong.
-func testReflinkOfDamage(t *testing.T, f *FS, src *vfstest.Source, d digest.Digest) {
-	rotFile(t, src.Blobs[d])
+func testReflinkOfDamage(t *testing.T, f *rooms, src *vfstest.Source, d digest.Digest) {
+	rot(t, src.Blobs[d])
 	root := src.Add(t, &repb.Directory{Files: []*repb.FileNode{
 		{Name: "odd", Digest: d.Proto(), NodeProperties: &repb.NodeProperties{UnixMode: wrapperspb.UInt32(0o640)}},
 	}})
-	_, err := f.NewRoot(t.Context(), RootSpec{Name: "wrong", Digest: root, Source: src})
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), d.String()) {
+	_, err := f.newRoot(t.Context(), rootSpec{Digest: root, Source: src})
+	if !errors.Is(err, vouch.ErrDamaged) || !strings.Contains(err.Error(), d.String()) {
 		t.Errorf("a root of a wrong blob: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package vfs
+package link
 
 import (
 	"container/list"
@@ -17,7 +17,7 @@ import (
 
 // sharedFile is one copy. Its name in the cache stays while it has users.
 type sharedFile struct {
-	key  linkKey
+	key  fileKey
 	path string
 	as   inode         // as it was made
 	said vouch.Verdict // of its bytes
@@ -29,7 +29,7 @@ type sharedFile struct {
 	changed unix.Timespec
 	doubt   bool
 
-	// Guarded by linkCache.mu.
+	// Guarded by copies.mu.
 	users   int
 	idle    *list.Element // set while users is 0
 	retired bool          // nobody else gets it: it was changed, or can have no more links
@@ -104,7 +104,7 @@ func (l *sharedFile) setDoubt(doubt bool) {
 
 // verify reads a copy that was last seen to be right before due, or was changed since. The error
 // wraps vouch.ErrDamaged if it is wrong: no root gets it any more.
-func (c *linkCache) verify(ctx context.Context, l *sharedFile, due time.Time) error {
+func (c *copies) verify(ctx context.Context, l *sharedFile, due time.Time) error {
 	written := l.doubtful()
 	if written {
 		due = time.Now()

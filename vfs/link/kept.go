@@ -1,8 +1,6 @@
-package vfs
+package link
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
@@ -25,8 +22,8 @@ const (
 	maxKeptEntries = 1 << 20
 	// maxKeptLayers bounds the subtrees that one root shows or makes: each is a layer of its overlay.
 	maxKeptLayers = 8
-	// maxKeptDepth bounds how deep the size of a subtree is looked into.
-	maxKeptDepth = 256
+	// maxSightings bounds the subtrees that are remembered to have been seen.
+	maxSightings = 1 << 18
 )
 
 // keptTrees are linked subtrees that recur: folders which hold one at its path, for the
@@ -35,7 +32,7 @@ const (
 // A subtree is kept when it is seen for the second time.
 type keptTrees struct {
 	dir   string
-	links *linkCache
+	links *copies
 	trash *folder.Trash
 	log   *zap.Logger
 
@@ -46,21 +43,21 @@ type keptTrees struct {
 	sightings map[keptKey]struct{}
 	entries   int // of all
 	// held has the copies that trees lead to, each to its own: so one root can show several.
-	held map[linkKey]*keptTree
+	held map[fileKey]*keptTree
 }
 
 // keptKey is what tells one kept tree from another.
 type keptKey struct {
 	path   string // "" for a whole root
 	digest digest.Digest
-	owner  Owner
+	owner  folder.Owner
 }
 
 // keptTree is one kept subtree. It pins the copies that it has links to.
 type keptTree struct {
 	key     keptKey
 	dir     string    // in which the subtree is at its path
-	keys    []linkKey // of links, also where there are none yet
+	keys    []fileKey // of links, also where there are none yet
 	links   []*sharedFile
 	folders []keptFolder
 	entries int
@@ -78,10 +75,10 @@ type keptFolder struct {
 	changed unix.Timespec
 }
 
-func newKeptTrees(dir string, links *linkCache, trash *folder.Trash, log *zap.Logger) *keptTrees {
+func newKeptTrees(dir string, links *copies, trash *folder.Trash, log *zap.Logger) *keptTrees {
 	return &keptTrees{
 		dir: dir, links: links, trash: trash, log: log,
-		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{}, held: map[linkKey]*keptTree{},
+		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{}, held: map[fileKey]*keptTree{},
 	}
 }
 
@@ -133,12 +130,12 @@ func (k *keptTrees) newDir() string {
 	return filepath.Join(k.dir, strconv.Itoa(k.serial))
 }
 
-// hold chooses the copies that t, which is l, will lead to.
-func (k *keptTrees) hold(t *keptTree, l *linkLayer) {
+// hold chooses the copies that t, made by p, will lead to.
+func (k *keptTrees) hold(t *keptTree, p *plan) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l.number(func(key linkKey) bool { return k.held[key] != nil })
-	for key := range l.files {
+	p.number(func(key fileKey) bool { return k.held[key] != nil })
+	for key := range p.files {
 		k.held[key] = t
 		t.keys = append(t.keys, key)
 	}
@@ -246,10 +243,10 @@ func changeTime(path string) (unix.Timespec, error) {
 	return st.Ctim, nil
 }
 
-// become notes what t is of l, whose links are made.
-func (t *keptTree) become(l *linkLayer) error {
-	for _, d := range l.dirs {
-		path := filepath.Join(l.base, d.path)
+// become notes what t is, whose links m has made.
+func (t *keptTree) become(m *maker) error {
+	for _, d := range m.dirs {
+		path := filepath.Join(m.base, d.path)
 		changed, err := changeTime(path)
 		if err != nil {
 			return err
@@ -258,97 +255,4 @@ func (t *keptTree) become(l *linkLayer) error {
 		t.entries += d.list.Len()
 	}
 	return nil
-}
-
-// tellApart chooses the copies that the root itself leads to: no kept tree that it shows does.
-func (l *linkLayer) tellApart() {
-	taken := func(linkKey) bool { return false }
-	if len(l.kept) > 0 {
-		k := l.r.fs.kept
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		taken = func(key linkKey) bool { return slices.Contains(l.kept, k.held[key]) }
-	}
-	l.number(taken)
-}
-
-// share reports whether a kept tree stands for d and all below it, or is to be made for that.
-func (l *linkLayer) share(d linkDir, lists map[digest.Digest]*tree.Directory) bool {
-	if !l.shares || len(l.kept)+len(l.toKeep) >= maxKeptLayers || l.size(d.digest, lists, 0) < minKeptEntries {
-		return false
-	}
-	t, mine := l.r.fs.kept.look(l.keyOf(d))
-	switch {
-	case t != nil:
-		l.kept = append(l.kept, t)
-	case mine:
-		l.toKeep = append(l.toKeep, d)
-	}
-	return t != nil || mine
-}
-
-// size is the number of entries in and below a directory, as far as minKeptEntries.
-func (l *linkLayer) size(d digest.Digest, lists map[digest.Digest]*tree.Directory, depth int) int {
-	if n, ok := l.sizes[d]; ok {
-		return n
-	}
-	list := lists[d]
-	n := list.Len()
-	for i := 0; i < list.Len() && n < minKeptEntries && depth < maxKeptDepth; i++ {
-		if list.Kind(i) == Directory {
-			n += l.size(list.At(i).Digest, lists, depth+1)
-		}
-	}
-	l.sizes[d] = min(n, minKeptEntries)
-	return l.sizes[d]
-}
-
-// keep makes the trees that are to be kept from now on, and uses them.
-func (l *linkLayer) keep(ctx context.Context, lists map[digest.Digest]*tree.Directory) error {
-	for ; len(l.toKeep) > 0; l.toKeep = l.toKeep[1:] {
-		t, err := l.makeKept(ctx, l.toKeep[0], lists)
-		if err != nil {
-			return err // letGo tells that they are not made
-		}
-		l.r.fs.kept.add(t)
-		l.kept = append(l.kept, t)
-	}
-	return nil
-}
-
-// makeKept links the tree of d in a folder of its own.
-func (l *linkLayer) makeKept(
-	ctx context.Context, d linkDir, lists map[digest.Digest]*tree.Directory,
-) (_ *keptTree, err error) {
-	sub := newLinkLayer(l.r)
-	sub.base = l.r.fs.kept.newDir()
-	t := &keptTree{key: l.keyOf(d), dir: sub.base}
-	defer func() {
-		t.links = sub.links
-		if err != nil {
-			err = errors.Join(err, l.r.fs.kept.drop(t))
-		}
-	}()
-	if err := os.MkdirAll(filepath.Join(sub.base, filepath.Dir(d.path)), 0o755); err != nil {
-		return nil, err
-	}
-	sub.spread(d, lists)
-	l.r.fs.kept.hold(t, sub)
-	if err := sub.link(ctx); err != nil {
-		return nil, err
-	}
-	return t, t.become(sub)
-}
-
-func (l *linkLayer) keyOf(d linkDir) keptKey { return keptKey{d.path, d.digest, l.r.owner} }
-
-// letGo ends the use of kept trees, and the promise to make others.
-func (l *linkLayer) letGo() {
-	if !l.shares {
-		return
-	}
-	for _, d := range l.toKeep {
-		l.r.fs.kept.forget(l.keyOf(d))
-	}
-	l.r.fs.kept.release(l.kept)
 }

@@ -1,4 +1,4 @@
-package vfs
+package link
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 // smallCopy is the size up to which a blob is held in memory while copies of it are made.
 const smallCopy = 64 << 10
 
-// A linkSource is the blob that copies are made of, read or opened when the first one is. One
+// A blob is the blob that copies are made of, read or opened when the first one is. One
 // goroutine uses it, and closes it.
-type linkSource struct {
+type blob struct {
 	digest digest.Digest
 	open   func(ctx context.Context) (*os.File, error)
 
@@ -28,7 +28,7 @@ type linkSource struct {
 }
 
 // close forgets what was read and opened: what comes next may be another file.
-func (s *linkSource) close() {
+func (s *blob) close() {
 	if s.file != nil {
 		_ = s.file.Close() // it was only read
 	}
@@ -36,7 +36,7 @@ func (s *linkSource) close() {
 }
 
 // load reads or opens the blob, unless it was. One without bytes is not asked for.
-func (s *linkSource) load(ctx context.Context) error {
+func (s *blob) load(ctx context.Context) error {
 	size := s.digest.SizeBytes()
 	if size == 0 || s.bytes != nil || s.file != nil {
 		return nil
@@ -59,7 +59,7 @@ func (s *linkSource) load(ctx context.Context) error {
 	return errors.Join(err, file.Close())
 }
 
-func (s *linkSource) readSmall(ctx context.Context, file *os.File) error {
+func (s *blob) readSmall(ctx context.Context, file *os.File) error {
 	b := bytes.NewBuffer(make([]byte, 0, s.digest.SizeBytes()))
 	if err := vouch.Read(ctx, file, s.digest.SizeBytes(), b); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *linkSource) readSmall(ctx context.Context, file *os.File) error {
 
 // copyTo makes the file path, with the bytes of the blob and what else k says, and tells what it is then.
 // That the bytes are those of another blob is vouch.ErrDamaged.
-func (s *linkSource) copyTo(ctx context.Context, path string, k linkKey) (st unix.Stat_t, err error) {
+func (s *blob) copyTo(ctx context.Context, path string, k fileKey) (st unix.Stat_t, err error) {
 	if err := s.load(ctx); err != nil {
 		return st, err
 	}
@@ -95,7 +95,7 @@ func (s *linkSource) copyTo(ctx context.Context, path string, k linkKey) (st uni
 }
 
 // dress gives a new file the attributes of k, and tells what it is then.
-func dress(fd int, path string, k linkKey) (st unix.Stat_t, err error) {
+func dress(fd int, path string, k fileKey) (st unix.Stat_t, err error) {
 	mtime := unix.Timespec{Sec: k.sec, Nsec: int64(k.nsec)}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{mtime, mtime}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return st, &os.PathError{Op: "set times", Path: path, Err: err}

@@ -1,9 +1,10 @@
-package vfs
+package link
 
 import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,21 +66,20 @@ func assertApart(t *testing.T, dir string, want int) {
 // TestEqualInputsAreApart: whatever copies a root, tools that keep hard links among them, gets
 // files that do not change each other, also where parts of roots are kept for others.
 func TestEqualInputsAreApart(t *testing.T) {
-	child := startChild(t, "helper")
-	linkedWays(t, func(t *testing.T, f *FS) {
+	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
 		const perPart = minKeptEntries / 2 * 2
 		for i, large := range [][]string{{"sdk"}, {"sdk"}, {"sdk", "other"}, {"other"}, {"other", "sdk"}, {"sdk", "other"}} {
 			own := fmt.Sprintf("own%d", i)
-			r := openRoot(t, f, RootSpec{Name: own, Digest: equals(t, src, own, large...), Source: src})
-			assertApart(t, r.Path(), 5+len(large)*perPart)
+			r := openRoot(t, f, rootSpec{Digest: equals(t, src, own, large...), Source: src})
+			assertApart(t, r.path(), 5+len(large)*perPart)
 			for name, script := range map[string]string{
 				"cp":  `cp -a "$1" "$2"`,
 				"tar": `mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -`,
 			} {
 				to := filepath.Join(t.TempDir(), "copy")
-				if out := child.do("run", "sh", "-ec", script, "sh", r.Path(), to); out != "" {
-					t.Fatalf("%s: %s", name, out)
+				if out, err := exec.Command("sh", "-ec", script, "sh", r.path(), to).CombinedOutput(); err != nil || len(out) > 0 {
+					t.Fatalf("%s: %s, %v", name, out, err)
 				}
 				for _, p := range []string{"file0", "empty0", large[0] + "/file1", large[0] + "/empty1"} {
 					p = filepath.Join(to, p)
@@ -92,11 +92,11 @@ func TestEqualInputsAreApart(t *testing.T) {
 				}
 				assertChanged(t, to, 4)
 			}
-			if err := r.Close(); err != nil {
+			if err := r.close(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if f.overlay && len(kept(f)) != 2 {
+		if !f.bare && len(kept(f)) != 2 {
 			t.Errorf("kept are %q", kept(f))
 		}
 	})
@@ -105,10 +105,10 @@ func TestEqualInputsAreApart(t *testing.T) {
 // TestEqualInputsAreReadOnce: of many equal files the blob is read for a batch of them at a time, and one
 // without bytes never.
 func TestEqualInputsAreReadOnce(t *testing.T) {
-	linkedWays(t, func(t *testing.T, f *FS) {
+	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
 		d := equals(t, src, "own", "sdk")
-		r := openRoot(t, f, RootSpec{Digest: d, Source: src})
+		r := openRoot(t, f, rootSpec{Digest: d, Source: src})
 		same, empty := src.Blob(t, "the same"), src.Blob(t, "")
 		files := minKeptEntries/2 + 3 // of the same text
 		if n, most := src.Calls(same), files/copyBatch+1; n > most {
@@ -117,19 +117,19 @@ func TestEqualInputsAreReadOnce(t *testing.T) {
 		if n := src.Calls(empty); n != 0 {
 			t.Errorf("the empty blob was opened %d times", n)
 		}
-		assertChanged(t, r.Path(), 0)
+		assertChanged(t, r.path(), 0)
 	})
 }
 
 // TestCopiesAreApartOnTheDisk: ext4 does not look for their inodes among those that roots have freed.
 func TestCopiesAreApartOnTheDisk(t *testing.T) {
-	f := openFS(t, Options{Method: HardLink})
+	f := openRooms(t, roomOptions{})
 	var st unix.Statfs_t
-	if err := unix.Statfs(f.linkDir(), &st); err != nil || st.Type != unix.EXT4_SUPER_MAGIC {
+	if err := unix.Statfs(filepath.Join(f.dir, ".links"), &st); err != nil || st.Type != unix.EXT4_SUPER_MAGIC {
 		t.Logf("it is not on ext4: %#x, %v", st.Type, err)
 		return
 	}
-	dir, err := os.Open(f.linkDir())
+	dir, err := os.Open(filepath.Join(f.dir, ".links"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,21 +165,21 @@ func assertChanged(t *testing.T, dir string, want int) {
 // find copies of them.
 func BenchmarkEqualInputs(b *testing.B) {
 	large := []string{"1", "2", "3", "4", "5", "6"}
-	for name, o := range map[string]Options{"overlay": {Method: HardLink}, "bare": {Method: HardLink, DisableOverlay: true}} {
+	for name, o := range map[string]roomOptions{"overlay": {}, "bare": {Bare: true}} {
 		b.Run(name, func(b *testing.B) {
-			f := openFS(b, o)
+			f := openRooms(b, o)
 			src := vfstest.NewSource(b)
 			made := 0
 			root := func() {
 				made++
 				own := fmt.Sprintf("own%d", made)
 				d := equals(b, src, own, large...)
-				r, err := f.NewRoot(b.Context(), RootSpec{Name: own, Digest: d, Source: src})
+				r, err := f.newRoot(b.Context(), rootSpec{Digest: d, Source: src})
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()
-				if err := r.Close(); err != nil {
+				if err := r.close(); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()

@@ -1,4 +1,4 @@
-package vfs
+package link
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -27,7 +29,7 @@ func sdk(t testing.TB, src *vfstest.Source, own string) digest.Digest {
 }
 
 // kept are the paths of the trees that f keeps.
-func kept(f *FS) (paths []string) {
+func kept(f *rooms) (paths []string) {
 	f.kept.mu.Lock()
 	defer f.kept.mu.Unlock()
 	for key := range f.kept.byKey {
@@ -40,10 +42,10 @@ func kept(f *FS) (paths []string) {
 // A subtree that recurs is linked once more and then never again; the roots that lie on
 // it at the same time do not notice each other, nor what others did to it.
 func TestKeptTree(t *testing.T) {
-	f := openFS(t, Options{Method: HardLink})
+	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
-	change := func(r *Root) {
-		at := func(p string) string { return filepath.Join(r.Path(), p) }
+	change := func(r *root) {
+		at := func(p string) string { return filepath.Join(r.path(), p) }
 		for _, err := range []error{
 			os.WriteFile(at("a/sdk/lib/0"), []byte("changed"), 0), os.Remove(at("a/sdk/bin/1")),
 			os.Rename(at("a/sdk/lib"), at("a/moved")), os.WriteFile(at("a/sdk/bin/new"), nil, 0o644),
@@ -52,7 +54,7 @@ func TestKeptTree(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if in, ok := r.Unchanged("a/moved/1"); !ok || !in.Executable {
+		if in, ok := r.unchanged("a/moved/1"); !ok || !in.Executable {
 			t.Errorf("what was moved with its folder is %+v, %t", in, ok)
 		}
 	}
@@ -63,26 +65,26 @@ func TestKeptTree(t *testing.T) {
 				break
 			}
 			own := fmt.Sprintf("own%d-%d", i, j)
-			r := openRoot(t, f, RootSpec{Name: own, Digest: sdk(t, src, own), Source: src})
+			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, own), Source: src})
 			wg.Go(func() {
-				if got := walk(t, r.Path()); len(got) != 2*sdkFiles+8 {
+				if got := walk(t, r.path()); len(got) != 2*sdkFiles+8 {
 					t.Errorf("root %d has %d entries", i, len(got))
 				}
 				for p, mode := range map[string]os.FileMode{
 					"a": os.ModeDir | 0o755, "a/sdk": os.ModeDir | 0o755, "a/sdk/lib/0": 0o555, "a/sdk/bin/1": 0o444, "a/" + own: 0o444,
 				} {
-					if st, err := os.Stat(filepath.Join(r.Path(), p)); err != nil || st.Mode() != mode || !st.ModTime().Equal(oldTime) {
+					if st, err := os.Stat(filepath.Join(r.path(), p)); err != nil || st.Mode() != mode || !st.ModTime().Equal(oldTime) {
 						t.Errorf("root %d: %s: %v, %v", i, p, st, err)
 					}
 				}
-				if got := mustRead(t, filepath.Join(r.Path(), "a/sdk/lib/0")); string(got) != "content of 0" {
+				if got := mustRead(t, filepath.Join(r.path(), "a/sdk/lib/0")); string(got) != "content of 0" {
 					t.Errorf("root %d reads %q", i, got)
 				}
-				if in, ok := r.Unchanged("a/sdk"); !ok || in.Kind != Directory {
+				if in, ok := r.unchanged("a/sdk"); !ok || in.Kind != tree.Dir {
 					t.Errorf("a/sdk is %+v, %t", in, ok)
 				}
 				change(r)
-				if err := r.Close(); err != nil {
+				if err := r.close(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -101,22 +103,22 @@ func TestKeptTree(t *testing.T) {
 
 // A kept tree is nobody else's.
 func TestKeptTreeOfAnOwner(t *testing.T) {
-	f := openFS(t, Options{Method: HardLink})
+	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
 	root := sdk(t, src, "own")
 	for i := range 6 {
-		owner := Owner{UID: uint32(70000 + i%2), GID: 70000}
-		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src, Owner: &owner})
-		in, err := os.OpenRoot(r.Path())
+		owner := folder.Owner{UID: uint32(70000 + i%2), GID: 70000}
+		r := openRoot(t, f, rootSpec{Digest: root, Source: src, Owner: &owner})
+		in, err := os.OpenRoot(r.path())
 		if err != nil {
 			t.Fatal(err)
 		}
-		asUser(t, int(owner.UID), func() {
+		vfstest.AsUser(t, int(owner.UID), func() {
 			if err := in.Remove("a/sdk/bin/1"); err != nil {
 				t.Error(err)
 			}
 		})
-		if err := errors.Join(in.Close(), r.Close()); err != nil {
+		if err := errors.Join(in.Close(), r.close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,18 +136,18 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 		"all":           os.RemoveAll,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := openFS(t, Options{Method: HardLink})
+			f := openRooms(t, roomOptions{})
 			src := vfstest.NewSource(t)
 			root := func(i int) {
 				t.Helper()
-				r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
-				if n := len(walk(t, r.Path())); n != 2*sdkFiles+8 {
+				r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+				if n := len(walk(t, r.path())); n != 2*sdkFiles+8 {
 					t.Errorf("root %d has %d entries", i, n)
 				}
-				if got := mustRead(t, filepath.Join(r.Path(), "a/sdk/lib/1")); string(got) != "content of 1" {
+				if got := mustRead(t, filepath.Join(r.path(), "a/sdk/lib/1")); string(got) != "content of 1" {
 					t.Errorf("root %d reads %q", i, got)
 				}
-				if err := r.Close(); err != nil {
+				if err := r.close(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -171,41 +173,41 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 
 // Trees that no root uses give way to the bound of the copies.
 func TestKeptTreesAreBounded(t *testing.T) {
-	f := openFS(t, Options{Method: HardLink, LinkBytes: 4 * sdkFiles})
+	f := openRooms(t, roomOptions{MaxBytes: 4 * sdkFiles})
 	src := vfstest.NewSource(t)
 	for i := range 3 {
-		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
-		if err := r.Close(); err != nil {
+		r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+		if err := r.close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(kept(f)) > 0 || f.kept.entries != 0 || f.links.bytes > f.links.maxBytes {
-		t.Errorf("%q are kept, %d bytes", kept(f), f.links.bytes)
+	if len(kept(f)) > 0 || f.kept.entries != 0 || f.copies.bytes > f.copies.maxBytes {
+		t.Errorf("%q are kept, %d bytes", kept(f), f.copies.bytes)
 	}
 }
 
 // A tree that cannot be made fails its root, leaves nothing, and is made by the next one.
 func TestKeptTreeThatFails(t *testing.T) {
-	f := openFS(t, Options{Method: HardLink})
+	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
 	first, second, third := sdk(t, src, "x"), sdk(t, src, "y"), sdk(t, src, "z")
-	if err := openRoot(t, f, RootSpec{Name: "0", Digest: first, Source: src}).Close(); err != nil {
+	if err := openRoot(t, f, rootSpec{Digest: first, Source: src}).close(); err != nil {
 		t.Fatal(err)
 	}
-	all := f.links.maxBytes
-	f.links.maxBytes = 0
-	f.links.release(nil) // no copies are left
+	all := f.copies.maxBytes
+	f.copies.maxBytes = 0
+	f.copies.release(nil) // no copies are left
 	lost := src.Find(t, first, "a/sdk/lib/7")
 	path := src.Blobs[lost]
 	src.Blobs[lost] = path + ".gone"
-	if _, err := f.NewRoot(t.Context(), RootSpec{Name: "1", Digest: second, Source: src}); err == nil {
+	if _, err := f.newRoot(t.Context(), rootSpec{Digest: second, Source: src}); err == nil {
 		t.Error("an input is not there")
 	}
 	if left, err := os.ReadDir(f.kept.dir); len(left) > 0 || err != nil || len(kept(f)) > 0 {
 		t.Errorf("%v are left, %v; kept are %q", left, err, kept(f))
 	}
-	src.Blobs[lost], f.links.maxBytes = path, all
-	openRoot(t, f, RootSpec{Name: "2", Digest: third, Source: src})
+	src.Blobs[lost], f.copies.maxBytes = path, all
+	openRoot(t, f, rootSpec{Digest: third, Source: src})
 	if got := kept(f); !slices.Equal(got, []string{"a/sdk"}) {
 		t.Errorf("kept are %q", got)
 	}

@@ -1,0 +1,209 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/overlay"
+)
+
+var oldTime = time.Unix(tree.DefaultMTime, 0)
+
+const aDay = 24 * time.Hour
+
+// rooms is a Store and a place for roots of its links, each below an overlay or bare.
+type rooms struct {
+	*Store
+	dir     string
+	bare    bool
+	vouched time.Duration // how long copies that were right are believed
+	serial  int
+}
+
+type roomOptions struct {
+	Dir      string // one of the test if empty
+	Bare     bool
+	MaxBytes int64
+}
+
+func openRooms(t testing.TB, o roomOptions) *rooms {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+	trash := folder.NewTrash(filepath.Join(o.Dir, ".trash"), log)
+	s, err := Open(Options{Dir: filepath.Join(o.Dir, ".links"), MaxBytes: o.MaxBytes, Trash: trash, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(trash.Put(filepath.Join(o.Dir, ".links")), trash.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &rooms{Store: s, dir: o.Dir, bare: o.Bare, vouched: aDay}
+}
+
+// bothWays runs a test with links below an overlay and without one.
+func bothWays(t *testing.T, test func(t *testing.T, f *rooms)) {
+	t.Run("overlay", func(t *testing.T) { test(t, openRooms(t, roomOptions{})) })
+	t.Run("bare", func(t *testing.T) { test(t, openRooms(t, roomOptions{Bare: true})) })
+}
+
+type rootSpec struct {
+	Digest digest.Digest
+	Source Source
+	Owner  *folder.Owner
+}
+
+// root is a layer and what lies over it.
+type root struct {
+	*Layer
+	rooms *rooms
+	dir   string
+	bare  Bare           // if there is no overlay
+	over  *overlay.Layer // else
+}
+
+func (f *rooms) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
+	owner := folder.ProcessOwner()
+	if spec.Owner != nil {
+		owner = *spec.Owner
+	}
+	f.serial++
+	r := &root{rooms: f, dir: filepath.Join(f.dir, strconv.Itoa(f.serial))}
+	if err := os.Mkdir(r.dir, 0o755); err != nil {
+		return nil, err
+	}
+	r.Layer = f.NewLayer(LayerOptions{
+		Folder: filepath.Join(r.dir, "lower"), Digest: spec.Digest, Source: spec.Source, Owner: owner, ReadOnly: !f.bare,
+	})
+	directory := func(d digest.Digest) (*tree.Directory, error) { return spec.Source.Directory(ctx, d) }
+	r.bare = NewBare(r.Layer, directory)
+	err := r.Show(ctx)
+	if err == nil && !f.bare {
+		r.over = overlay.New(overlay.Options{
+			Point: filepath.Join(r.dir, "root"), Writable: r.dir, Owner: owner, Log: zap.NewNop(),
+			Inputs: overlay.Inputs{Root: spec.Digest, Directory: directory},
+		})
+		err = r.over.Show(overlay.Stack{Folders: r.Folders()})
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// openRoot makes a root, which the test closes. It is skipped, or fails if CI is set, where
+// there is no overlay.
+func openRoot(t testing.TB, f *rooms, spec rootSpec) *root {
+	t.Helper()
+	r, err := f.newRoot(t.Context(), spec)
+	if refused := (*mounts.Error)(nil); errors.As(err, &refused) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *root) path() string {
+	if r.over == nil {
+		return r.bare.Path()
+	}
+	return r.over.Path()
+}
+
+func (r *root) unchanged(path string) (tree.Entry, bool) {
+	in, _, ok := r.bare.Unchanged(strings.Split(path, "/"))
+	if r.over != nil {
+		in, _, ok = r.over.Unchanged(strings.Split(path, "/"))
+	}
+	return in, ok
+}
+
+func (r *root) vouch(ctx context.Context) error {
+	return r.Vouch(ctx, time.Now().Add(-max(r.rooms.vouched, 0)))
+}
+
+func (r *root) close() error {
+	if r.dir == "" {
+		return nil
+	}
+	var err error
+	if r.over != nil {
+		err = r.over.Hide()
+	}
+	err = errors.Join(err, r.Hide(), r.rooms.trash.Put(r.dir))
+	r.dir = ""
+	return err
+}
+
+func walk(t *testing.T, root string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(root, p)
+		paths = append(paths, rel)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return paths
+}
+
+func mustRead(t *testing.T, p string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func appendMore(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteString("more")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rot flips a bit of a file, and nothing that stat(2) shows but the change time.
+func rot(t *testing.T, path string) {
+	t.Helper()
+	b := mustRead(t, path)
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1
+	if err := errors.Join(os.WriteFile(path, b, 0), os.Chtimes(path, st.ModTime(), st.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,76 @@
+package link
+
+import (
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/folder"
+)
+
+// What Open says where files can have one name only.
+const (
+	CostOfCopies = "every file of an input root is copied for every root"
+	CopiesAdvice = "put the upper folder on ext4, xfs, btrfs or tmpfs"
+)
+
+// Options say where a Store is and how large it may be.
+type Options struct {
+	// Dir is the folder of the copies, on the file system of the roots. It is made; removing it is the caller's.
+	Dir string
+	// MaxBytes bounds the copies, without those that roots use at the moment; 0 is a tenth of what is free.
+	MaxBytes int64
+	Trash    *folder.Trash // takes what roots leave
+	Log      *zap.Logger
+}
+
+// A Store holds the copies of blobs that roots have links to, and whole directories of links that recur.
+// Its methods may be called concurrently.
+type Store struct {
+	copies *copies
+	kept   *keptTrees // nil: none are kept
+	trash  *folder.Trash
+	log    *zap.Logger
+}
+
+// Open makes a Store without copies. It warns where the file system has no hard links: then every
+// file of every root is a copy.
+func Open(o Options) (*Store, error) {
+	if o.MaxBytes == 0 {
+		var st unix.Statfs_t
+		if err := unix.Statfs(filepath.Dir(o.Dir), &st); err != nil {
+			return nil, &os.PathError{Op: "statfs", Path: filepath.Dir(o.Dir), Err: err}
+		}
+		o.MaxBytes = int64(st.Bavail) * st.Bsize / 10
+	}
+	copies, err := newCopies(o.Dir, o.MaxBytes, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		copies: copies, kept: newKeptTrees(filepath.Join(o.Dir, "kept"), copies, o.Trash, o.Log),
+		trash: o.Trash, log: o.Log,
+	}
+	return s, s.tryLink(o.Dir)
+}
+
+// tryLink warns where files can have one name only.
+func (s *Store) tryLink(dir string) error {
+	file, err := os.CreateTemp(dir, ".probe")
+	if err != nil {
+		return err
+	}
+	first, second := file.Name(), file.Name()+"-2"
+	defer func() { _ = os.Remove(first) }()
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := os.Link(first, second); err != nil {
+		s.log.Warn("no hard links for input roots: they are copies", zap.NamedError("missing", err),
+			zap.String("costs", CostOfCopies), zap.String("to_have_it", CopiesAdvice))
+		return nil
+	}
+	return os.Remove(second)
+}

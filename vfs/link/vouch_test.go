@@ -1,0 +1,226 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
+)
+
+// TestCopiesAreReadInTime: what hard links lead to is read when its time has come, not before,
+// also where it is in a kept tree.
+func TestCopiesAreReadInTime(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *rooms) {
+		src := vfstest.NewSource(t)
+		for i := range 3 { // the second one keeps a tree
+			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+			var copies []*sharedFile
+			r.each(func(l *sharedFile) bool {
+				copies = append(copies, l)
+				return true
+			})
+			if len(copies) != 2*sdkFiles+1 {
+				t.Fatalf("%d copies", len(copies))
+			}
+			before := time.Now()
+			vouch := func() (read int) {
+				t.Helper()
+				if err := r.vouch(t.Context()); err != nil {
+					t.Error(err)
+				}
+				for _, l := range copies {
+					if l.said.Since(before) {
+						read++
+					}
+				}
+				return read
+			}
+			if n := vouch(); n != 0 {
+				t.Errorf("%d copies were read", n)
+			}
+			for _, l := range copies {
+				l.said.Right(before.Add(-2 * aDay))
+			}
+			if n := vouch(); n != len(copies) {
+				t.Errorf("%d of %d copies were read", n, len(copies))
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestRottenCopies has a copy go wrong while roots show it.
+func TestRottenCopies(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *rooms) {
+		f.vouched = -1
+		src := vfstest.NewSource(t)
+		lib := "a/sdk/lib/7"
+		for i := range 6 {
+			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+			if got := string(mustRead(t, filepath.Join(r.path(), lib))); got != "content of 7" {
+				t.Errorf("root %d reads %q", i, got)
+			}
+			rots := i%2 == 1
+			if rots {
+				var at []string
+				r.each(func(l *sharedFile) bool {
+					if l.key.digest == src.Find(t, r.root, lib) && l.key.perm == 0o555 {
+						at = append(at, l.path)
+					}
+					return true
+				})
+				if len(at) != 1 {
+					t.Fatalf("copies: %q", at)
+				}
+				rot(t, at[0])
+			}
+			if err := r.vouch(t.Context()); errors.Is(err, vouch.ErrDamaged) != rots || !rots && err != nil {
+				t.Errorf("root %d: %v", i, err)
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestWrittenCopies has a copy be written to while a root shows it: that is known at once, whenever the copy
+// was read last.
+func TestWrittenCopies(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *rooms) {
+		src := vfstest.NewSource(t)
+		for i := range 4 { // the second one keeps a tree
+			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+			var path string
+			r.each(func(l *sharedFile) bool {
+				path = l.path
+				return false
+			})
+			b := mustRead(t, path)
+			b[0] ^= 1
+			if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, b, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.vouch(t.Context()); !errors.Is(err, vouch.ErrDamaged) {
+				t.Errorf("root %d: %v", i, err)
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestRestoredCopies has a copy be written to and its times be set back, while a root shows it and while none does: its
+// change time tells, and nothing that roots do to their links is taken for that.
+func TestRestoredCopies(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *rooms) {
+		src := vfstest.NewSource(t)
+		for i := range 8 { // the second one keeps a tree
+			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
+			var lib *sharedFile
+			r.each(func(l *sharedFile) bool {
+				if l.doubtful() {
+					t.Errorf("root %d: the copy at %s is doubted", i, l.path)
+				}
+				if l.key.digest == src.Find(t, r.root, "a/sdk/lib/7") && l.key.perm == 0o555 {
+					lib = l
+				}
+				return true
+			})
+			written := i >= 4
+			if i%2 == 1 {
+				if err := r.close(); err != nil { // with its links, which is a change
+					t.Fatal(err)
+				}
+				f.trash.Wait()
+			}
+			if written {
+				rot(t, lib.path)
+			}
+			if i%2 == 1 {
+				own := fmt.Sprint(i, "again")
+				r = openRoot(t, f, rootSpec{Digest: sdk(t, src, own), Source: src})
+			}
+			if err := r.vouch(t.Context()); errors.Is(err, vouch.ErrDamaged) != written || !written && err != nil {
+				t.Errorf("root %d: %v", i, err)
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			f.trash.Wait()
+		}
+	})
+}
+
+// TestTouchedCopies: a copy of which somebody has changed only what does not matter is read once, and right.
+func TestTouchedCopies(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *rooms) {
+		src := vfstest.NewSource(t)
+		r := openRoot(t, f, rootSpec{Digest: sdk(t, src, "own"), Source: src})
+		var l *sharedFile
+		r.each(func(s *sharedFile) bool {
+			l = s
+			return false
+		})
+		mode, before := os.FileMode(l.as.mode&0o777), time.Now()
+		if err := errors.Join(os.Chmod(l.path, 0o600), os.Chmod(l.path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.vouch(t.Context()); err != nil || !l.said.Since(before) || l.doubtful() {
+			t.Errorf("%v; it was read: %t, it is doubted: %t", err, l.said.Since(before), l.doubtful())
+		}
+		if err := r.bare.Intact(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// verifiedSource can fetch a blob again that is wrong.
+type verifiedSource struct {
+	*vfstest.Source
+	right string
+	asked []digest.Digest
+}
+
+func (s *verifiedSource) Verify(_ context.Context, d digest.Digest) error {
+	s.asked = append(s.asked, d)
+	if s.right == "" {
+		return nil
+	}
+	return os.WriteFile(s.Blobs[d], []byte(s.right), 0o444)
+}
+
+// TestBlobIsHashedWhileItIsCopied: a wrong one is fetched again, or fails the root.
+func TestBlobIsHashedWhileItIsCopied(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *rooms) {
+		src := &verifiedSource{Source: vfstest.NewSource(t), right: "content of file"}
+		root := src.Tree(t, "file", "other")
+		d := src.Find(t, root, "file")
+		rot(t, src.Blobs[d])
+		r := openRoot(t, f, rootSpec{Digest: root, Source: src})
+		if got := string(mustRead(t, filepath.Join(r.path(), "file"))); got != "content of file" || !slices.Equal(src.asked, []digest.Digest{d}) {
+			t.Errorf("reads %q; looked at %v", got, src.asked)
+		}
+		src.right = ""
+		root = src.Tree(t, "file!")
+		rot(t, src.Blobs[d])
+		for _, source := range []Source{src, src.Source} {
+			_, err := f.newRoot(t.Context(), rootSpec{Digest: root, Source: source})
+			if !errors.Is(err, vouch.ErrDamaged) || !strings.Contains(err.Error(), d.String()) {
+				t.Errorf("a root of a wrong blob: %v", err)
+			}
+		}
+	})
+}
