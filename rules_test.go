@@ -62,6 +62,8 @@ var floors = map[string]int{
 	"cas/disk":            2,
 	"cas/fetch":           2,
 	"cas/server":          2,
+	"vfs/fuse":            2,
+	"vfs/image":           2,
 	"vfs/link":            2,
 	"vfs/overlay":         2,
 	"vfs/vfstest":         2, // for tests

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -157,19 +158,14 @@ func (s *arrivingSource) wantAt(t testing.TB, f *os.File, off int64, n int) {
 func waitSettled(t testing.TB, r *Root, s *arrivingSource) {
 	t.Helper()
 	waitUntil(t, "the end of the arrival", func() bool {
-		r.blobs.mu.Lock()
-		defer r.blobs.mu.Unlock()
-		ar := r.blobs.arriving[s.digest]
-		return ar == nil || ar.whole
+		return r.inputs.Blob(s.digest).Arrival != fuse.Awaited
 	})
 }
 
 // backed reports whether the blob is one that needs no Arrival.
 func backed(r *Root, d digest.Digest) bool {
-	r.blobs.mu.Lock()
-	defer r.blobs.mu.Unlock()
-	b := r.blobs.byDigest[d]
-	return b != nil && r.blobs.arriving[d] == nil && (b.file == nil) == r.fs.passthrough
+	b := r.inputs.Blob(d)
+	return b.Whole && b.Arrival == fuse.NoArrival && b.InKernel == r.fs.Passthrough()
 }
 
 func TestReadsWhatHasArrived(t *testing.T) {
@@ -223,11 +219,9 @@ func TestNextOpenOfWhatArrivedIsPassthrough(t *testing.T) {
 		for _, file := range []*os.File{file, again, other} {
 			src.wantAt(t, file, 2<<20, 1000)
 		}
-		r.blobs.mu.Lock()
-		if b := r.blobs.byDigest[src.digest]; b == nil || b.users != 1 {
+		if b := r.inputs.Blob(src.digest); !b.Whole || b.Users != 1 {
 			t.Errorf("the other path was not opened as a whole file: %+v", b)
 		}
-		r.blobs.mu.Unlock()
 		_, holders, _ := src.counts()
 		if holders != 1 {
 			t.Errorf("%d arrivals are held", holders)
@@ -433,9 +427,7 @@ func TestRootsShareWhatArrives(t *testing.T) {
 				t.Error(err)
 			}
 			waitUntil(t, "the release", func() bool {
-				r.blobs.mu.Lock()
-				defer r.blobs.mu.Unlock()
-				return len(r.blobs.arriving) == 0
+				return r.inputs.Blob(src.digest).Arrival == fuse.NoArrival
 			})
 		}
 		if _, holders, _ := src.counts(); holders != 0 {

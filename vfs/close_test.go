@@ -20,10 +20,10 @@ import (
 // released checks that nothing of a root is left.
 func released(t *testing.T, r *Root) {
 	t.Helper()
-	if left, err := mounts.Below(r.fs.pointDir); err != nil || len(left) > 0 {
+	if left, err := mounts.Below(r.fs.points.dir); err != nil || len(left) > 0 {
 		t.Errorf("mounts left: %q, %v", left, err)
 	}
-	for _, p := range []string{filepath.Dir(r.Path()), r.layerPath()} {
+	for _, p := range []string{filepath.Dir(r.Path()), r.writable.path} {
 		if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left: %v", p, err)
 		}
@@ -31,7 +31,7 @@ func released(t *testing.T, r *Root) {
 	waitUntil(t, "the goroutines of the root", func() bool {
 		buf := make([]byte, 1<<20)
 		stacks := string(buf[:runtime.Stack(buf, true)])
-		return !strings.Contains(stacks, "fuse.(*Server)") && !strings.Contains(stacks, "vfs.await")
+		return !strings.Contains(stacks, "fuse.(*Server)") && !strings.Contains(stacks, "fuse.await")
 	})
 	r.fs.trash.Wait()
 	if n := openDescriptors(t, r.fs.upperDir) + openDescriptors(t, "/dev/fuse"); n > 1 { // one is the lock
@@ -77,12 +77,12 @@ func TestCloseReleases(t *testing.T) {
 			}
 		},
 		"process below": func(t *testing.T, h *helper, r *Root) {
-			if got := h.do("chdir", filepath.Join(r.lowerPath(), "a")); got != "ok" {
+			if got := h.do("chdir", filepath.Join(r.fusePoint(), "a")); got != "ok" {
 				t.Error(got)
 			}
 		},
 		"unmounted by the action": func(t *testing.T, _ *helper, r *Root) {
-			if err := mounts.Detach(r.fs.pointDir); err != nil {
+			if err := mounts.Detach(r.fs.points.dir); err != nil {
 				t.Error(err)
 			}
 		},
@@ -90,7 +90,7 @@ func TestCloseReleases(t *testing.T) {
 			if got := h.do("chdir", filepath.Join(r.Path(), "a")); got != "ok" {
 				t.Error(got)
 			}
-			for _, p := range []string{r.Path(), r.lowerPath()} {
+			for _, p := range []string{r.Path(), r.fusePoint()} {
 				if err := unix.Unmount(p, unix.MNT_DETACH); err != nil {
 					t.Error(err)
 				}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -47,7 +45,7 @@ func TestNamesOf255BytesInAnyEncoding(t *testing.T) {
 	for _, b := range []byte{0x01, '\n', ' ', '\\', 0x7f, 0x80, 0xc0, 0xfe, 0xff} {
 		names = append(names, strings.Repeat(string([]byte{b}), tree.MaxName))
 	}
-	var seen reads
+	var seen readHook
 	r := openRoot(t, f, RootSpec{Digest: addRaw(t, src, names...), Source: src, OnFirstRead: seen.hook})
 	entries, err := os.ReadDir(r.Path())
 	if err != nil || len(entries) != len(names) {
@@ -128,7 +126,7 @@ func TestDirectoriesThatAreForgotten(t *testing.T) {
 		paths = append(paths, fmt.Sprintf("a/%s-%03d", strings.Repeat("n", 200), i))
 	}
 	root := src.Tree(t, append(paths, "b/file", "link -> b/file")...)
-	var seen reads
+	var seen readHook
 	r := openRoot(t, f, RootSpec{Digest: root, Source: forgetfulSource{src}, OnFirstRead: seen.hook})
 	want := append([]string{".", "a"}, paths...)
 	want = append(want, "b", "b/file", "link")
@@ -186,34 +184,5 @@ func TestOnlyAskingTheSourceIsStalling(t *testing.T) {
 	}
 	if r.Stalled() == 0 {
 		t.Error("asking the source again was not counted")
-	}
-}
-
-// BenchmarkLookup is the cost of a lookup on our side, without the kernel's.
-func BenchmarkLookup(b *testing.B) {
-	for _, n := range []int{20, 1_000, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			src := vfstest.NewSource(b)
-			m := &repb.Directory{}
-			content := src.Blob(b, "x").Proto()
-			for i := range n {
-				m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("entry-%06d", i), Digest: content})
-			}
-			d := src.Add(b, m)
-			dir, err := src.Directory(b.Context(), d)
-			if err != nil {
-				b.Fatal(err)
-			}
-			l := newLower(b, RootSpec{Digest: d, Source: src})
-			head := fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				var out fuse.EntryOut
-				if status := l.Lookup(nil, &head, dir.At(i*7919%n).Name, &out); !status.Ok() {
-					b.Fatal(status)
-				}
-				l.Forget(out.NodeId, 1)
-			}
-		})
 	}
 }

@@ -5,8 +5,20 @@
 //
 // FS is the place where roots are mounted; Open proves with a small root of its
 // own that the machine can do it. Root is the input root of one action, from
-// NewRoot to Close. A Source says what is in it; a Root keeps nodes of its own,
-// each for one path, so what the action read is known exactly.
+// NewRoot to Close. A Source says what is in it.
+//
+// # Layers
+//
+// Each layer is a package that owns its state and knows no other; a Root only joins those
+// that the machine and its spec call for, and FS holds what they share:
+//
+//   - vfs/fuse shows the inputs through FUSE, when somebody asks for them;
+//   - vfs/image shows by EROFS what several roots have in common (vfs/erofs writes it);
+//   - vfs/link shows the inputs by hard links, where FUSE is not to be had;
+//   - vfs/overlay lies over any of these, takes what the action writes, and tells it from inputs.
+//
+// Below them, vfs/folder has the folders that actions write to, vfs/mounts what all that mount need,
+// vfs/vouch when bytes were last seen to be right.
 //
 // # What an input looks like
 //
@@ -66,15 +78,10 @@
 //
 // # Files that arrive
 //
-// If the Source is an ArrivingSource, a large file is opened before it is there.
-// Its reads come to this process and wait for the bytes they want; they go through
-// the page cache of the FUSE mount, so the file can be mapped and run. The next
-// open after the blob is whole is as of any other, except that a path which is
-// still open is opened the same way again: the kernel does not have one inode
-// both ways. What was begun goes on when the action closes the file, for what it
-// has read of it is not verified yet: Root.Verify waits for that. If the blob is
-// not what its digest says, the kernel's pages of it are dropped, reads and opens
-// fail with EIO from then on, and Root.Err names it.
+// If the Source is an ArrivingSource, a large file is opened before it is there, and its reads wait for
+// the bytes they want (package fuse says how). What was begun goes on when the action closes the file,
+// for what it has read of it is not verified yet: Root.Verify waits for that. If the blob is not
+// what its digest says, reads and opens fail with EIO from then on, and Root.Err names it.
 //
 // # Memory
 //
@@ -132,21 +139,16 @@
 //
 // # Goroutines
 //
-// A Root owns the goroutines of its FUSE server, one for each access that waits
-// for the Source, one for each file that arrives, and one that reads what is to be vouched
+// A Root owns the goroutines of its layers, and one that reads what is to be vouched
 // for. Close ends them and waits: it unmounts, aborts the FUSE
 // connection, cancels the Source's contexts, and returns when the last of them
 // is gone. So a Source must return when its context ends. NewRoot waits for those
 // that it starts to make links. An FS has one goroutine that removes what closed
-// roots leave, while there is any, one that makes images, and one that asks
-// fanotify what was opened; its Close waits for all of them. An access whose
-// process is being killed is given up at once; other signals do not disturb it.
+// roots leave, while there is any, and those of its images; its Close waits for all of them.
 //
 // # Locks
 //
-// FS.mu guards the set of roots and the spare folders. Of a Root, mu guards the node table and
-// what was read, blobs.mu the open blobs, stall.mu the stall clock.
-// images.mu guards the table of images, watcher.mu the roots that are watched.
-// None is taken while another is held, and none is held while a Source or a hook
+// FS.mu guards the set of roots, plainFolders.mu the spare folders, reads.mu what was read of a root.
+// None is taken while another is held, and none is held while a Source, a hook or a layer
 // is called.
 package vfs

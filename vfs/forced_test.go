@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
@@ -49,7 +50,7 @@ func TestForcedFallBacks(t *testing.T) {
 			{"FUSE", "mount fuse: no such device", costOfLinks, "modprobe fuse"},
 		}},
 		"Linux before 6.9": {"passthrough", "fuse overlay", [][]string{
-			{"passthrough", "inappropriate ioctl", costOfCached, "Linux 6.9"},
+			{"passthrough", "inappropriate ioctl", fuse.CostOfCached, "Linux 6.9"},
 		}},
 		"all on overlayfs": {"disk", "hardlink", [][]string{
 			{"FUSE", "mount overlay", costOfLinks, "ext4, xfs, btrfs or tmpfs"},
@@ -63,7 +64,7 @@ func TestForcedFallBacks(t *testing.T) {
 			auto := runForced(t, c.without, Auto)
 			if c.without == "disk" && auto.Got == "fuse overlay" { // a kernel that stacks overlays
 				c.got = auto.Got
-				c.says = [][]string{{"passthrough", costOfCached, "ext4, xfs, btrfs or tmpfs"}}
+				c.says = [][]string{{"passthrough", fuse.CostOfCached, "ext4, xfs, btrfs or tmpfs"}}
 			}
 			if auto.Got != c.got || auto.Err != "" {
 				t.Errorf("auto comes to %q, error %q; want %q", auto.Got, auto.Err, c.got)
@@ -242,7 +243,7 @@ func tryForced(dir string, m Method) (r forced) {
 	if f.Passthrough() {
 		r.Got += " passthrough"
 	}
-	if f.overlay {
+	if f.means.overlay() {
 		r.Got += " overlay"
 	}
 	tb := &childTB{dir: dir}
@@ -327,8 +328,8 @@ func writeInput(t testing.TB, f *FS, roots []*Root) {
 	other, err := os.ReadFile(filepath.Join(roots[1].Path(), "written"))
 	shared := err != nil || string(other) != "content of written"
 	for _, r := range roots {
-		if err := r.Intact(); shared != errors.Is(err, ErrInputChanged) || shared == f.overlay {
-			t.Errorf("shared %t, overlay %t: %v", shared, f.overlay, err)
+		if err := r.Intact(); shared != errors.Is(err, ErrInputChanged) || shared == f.means.overlay() {
+			t.Errorf("shared %t, overlay %t: %v", shared, f.means.overlay(), err)
 		}
 	}
 }

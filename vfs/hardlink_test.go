@@ -27,7 +27,7 @@ var oldTime = time.Unix(tree.DefaultMTime, 0)
 func linkedWays(t *testing.T, test func(t *testing.T, f *FS)) {
 	t.Run("overlay", func(t *testing.T) {
 		f := openFS(t, Options{Method: HardLink})
-		if !f.overlay {
+		if !f.means.overlay() {
 			t.Fatal("there is no overlay")
 		}
 		test(t, f)

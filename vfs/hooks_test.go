@@ -11,22 +11,20 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// reads counts the calls of OnFirstRead.
-type reads struct {
+// readHook counts the calls of OnFirstRead.
+type readHook struct {
 	mu   sync.Mutex
 	seen map[string]int
 	kind map[string]Kind
 }
 
-func (c *reads) hook(p string, k Kind) {
+func (c *readHook) hook(p string, k Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen == nil {
@@ -36,7 +34,7 @@ func (c *reads) hook(p string, k Kind) {
 	c.kind[p] = k
 }
 
-func (c *reads) kinds() map[string]Kind {
+func (c *readHook) kinds() map[string]Kind {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.kind)
@@ -47,7 +45,7 @@ func TestFirstReadsAreReportedOnce(t *testing.T) {
 		src := vfstest.NewSource(t)
 		// x and y are the same directory, with files of the same blob.
 		root := src.Tree(t, "x/file", "y/file", "z/file", "unread/file", "link -> x/file", "unfollowed -> x")
-		var seen reads
+		var seen readHook
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 		var g errgroup.Group
 		for range 8 {
@@ -128,7 +126,7 @@ func TestAbsencesAreNotReads(t *testing.T) {
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	root := src.Tree(t, "a/file")
-	var seen reads
+	var seen readHook
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 	for range 3 {
 		for _, p := range []string{"no", "a/no", "a/file2", "no/file"} {
@@ -167,78 +165,6 @@ func TestNothingIsAskedBeforeItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestForgottenNodes checks the table of nodes as the kernel would use it.
-func TestForgottenNodes(t *testing.T) {
-	var seen reads
-	r := &Root{
-		spec: RootSpec{OnFirstRead: seen.hook}, nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
-	}
-	r.seed = newSeed()
-	r.addRootNodes()
-	top := r.node(1)
-	a := r.know(top, tree.Entry{Name: "a", Kind: Directory}, nil)
-	b := r.know(a, tree.Entry{Name: "b", Kind: File}, nil)
-	if again := r.know(a, tree.Entry{Name: "b", Kind: File}, nil); again != b {
-		t.Error("one path has two nodes")
-	}
-	r.markRead(b)
-	ino := b.ino
-	r.forgetNode(a.id, 1) // the parent first, as a batch may have it
-	if r.node(a.id) != a {
-		t.Error("a node with children was dropped")
-	}
-	r.forgetNode(b.id, 1)
-	if r.node(b.id) != b {
-		t.Error("a node was dropped that the kernel knows")
-	}
-	r.forgetNode(b.id, 1)
-	if len(r.nodes) != 1 || len(top.children) != 0 {
-		t.Errorf("%d nodes are left", len(r.nodes))
-	}
-	r.forgetNode(1, 1)
-	r.forgetNode(b.id, 1)
-	a = r.know(top, tree.Entry{Name: "a", Kind: Directory}, nil)
-	b2 := r.know(a, tree.Entry{Name: "b", Kind: File}, nil)
-	if b2.id == b.id || b2.ino != ino {
-		t.Errorf("after it was forgotten: id %d then %d, inode %d then %d", b.id, b2.id, ino, b2.ino)
-	}
-	r.markRead(b2)
-	if seen.seen["a/b"] != 1 {
-		t.Errorf("read reported %d times", seen.seen["a/b"])
-	}
-}
-
-// newLower makes a root that is not mounted.
-func newLower(t testing.TB, spec RootSpec) *lowerFS {
-	r := &Root{
-		fs: &FS{}, ctx: t.Context(), seed: newSeed(), spec: spec,
-		nodes: map[uint64]*node{}, seen: map[uint64]struct{}{},
-	}
-	r.addRootNodes()
-	return &lowerFS{fuse.NewDefaultRawFileSystem(), r}
-}
-
-// TestAnswersAreForGood checks what the kernel is told, as it cannot be seen
-// from outside how often it asks.
-func TestAnswersAreForGood(t *testing.T) {
-	src := vfstest.NewSource(t)
-	l := newLower(t, RootSpec{Digest: src.Tree(t, "file"), Source: src})
-	for name, there := range map[string]bool{"file": true, "absent": false} {
-		var out fuse.EntryOut
-		status := l.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &out)
-		if !status.Ok() || out.EntryTimeout() < forGood || (out.NodeId != 0) != there {
-			t.Errorf("%s: %v, node %d for %s", name, status, out.NodeId, out.EntryTimeout())
-		}
-		if there && out.AttrTimeout() < forGood {
-			t.Errorf("%s: attributes for %s", name, out.AttrTimeout())
-		}
-	}
-	var out fuse.OpenOut
-	if status := l.OpenDir(nil, &fuse.OpenIn{}, &out); status != fuse.ENOSYS {
-		t.Errorf("opendir: %v, want ENOSYS so that it is not asked again", status)
-	}
-}
-
 func TestSourceErrors(t *testing.T) {
 	missing := errors.New("blob is missing")
 	bothWays(t, func(t *testing.T, f *FS) {
@@ -251,7 +177,7 @@ func TestSourceErrors(t *testing.T) {
 					d = src.Find(t, root, path)
 				}
 				src.Fail(d, missing)
-				var seen reads
+				var seen readHook
 				r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 				_, err := os.ReadFile(filepath.Join(r.Path(), "a/file"))
 				if !isEIO(err) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -48,9 +49,23 @@ func openImageFS(t *testing.T, src *vfstest.Source, used func(digest.Digest)) *F
 	return f
 }
 
+// imagesOf is how many images r shows.
+func imagesOf(r *Root) int {
+	if r.images == nil {
+		return 0
+	}
+	return len(r.images.Folders())
+}
+
+// shownAt reports whether an image shows the directory called name.
+func shownAt(r *Root, name string) bool {
+	c, ok := r.images.Cover().Child(name)
+	return ok && c.Rest.Whole()
+}
+
 // toolchain lists the paths of a tree that is large enough for an image.
 func toolchain(below string) (paths []string) {
-	for i := range minImageEntries {
+	for i := range image.MinEntries {
 		paths = append(paths, fmt.Sprintf("%s/lib%d/file%d", below, i%7, i))
 	}
 	return append(paths, below+"/bin/tool!", below+"/empty/")
@@ -110,7 +125,7 @@ func describe(t *testing.T, root string) (lines []string) {
 }
 
 // list returns what was reported, and how often if not once.
-func (c *reads) list() (lines []string) {
+func (c *readHook) list() (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, n := range c.seen {
@@ -141,8 +156,8 @@ func TestImageShowsTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := openRoot(t, f, RootSpec{Digest: second, Source: src})
-	if len(r.grafts) != 1 || r.grafts[0].image.path != "out" {
-		t.Fatalf("%d images in the root", len(r.grafts))
+	if imagesOf(r) != 1 || !shownAt(r, "out") {
+		t.Fatalf("%d images in the root", imagesOf(r))
 	}
 	want := describe(t, openRoot(t, plain, RootSpec{Digest: second, Source: src}).Path())
 	if got := describe(t, r.Path()); !slices.Equal(got, want) {
@@ -167,10 +182,10 @@ func TestImageReads(t *testing.T) {
 	root := src.Tree(t, append(toolchain("sdk"), "sdk/lib1/link -> file1", "own/file")...)
 	learn(t, f, src, lookAround(t), root)
 	clear(used)
-	var seen reads
+	var seen readHook
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
-	if len(r.grafts) != 1 {
-		t.Fatalf("%d images in the root", len(r.grafts))
+	if imagesOf(r) != 1 {
+		t.Fatalf("%d images in the root", imagesOf(r))
 	}
 	tool := src.Find(t, root, "sdk/bin/tool")
 	before := src.Calls(tool)
@@ -235,8 +250,8 @@ func TestImageWithoutBlob(t *testing.T) {
 	}
 	src.Blobs[away] = elsewhere
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
-	if len(r.grafts) != 1 {
-		t.Fatalf("%d images in the root", len(r.grafts))
+	if imagesOf(r) != 1 {
+		t.Fatalf("%d images in the root", imagesOf(r))
 	}
 	got, err := os.ReadFile(filepath.Join(r.Path(), "sdk/lib1/file1"))
 	if string(got) != "content of file1" || err != nil {
@@ -271,16 +286,16 @@ func TestImageLacksDirectories(t *testing.T) {
 	if n := src.Calls(deep); n != 0 {
 		t.Fatalf("the source was asked %d times for a directory that nobody looked at", n)
 	}
-	for i := range renewAfter {
+	for i := range image.RenewAfter {
 		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
-		if len(r.grafts) != 1 {
-			t.Fatalf("%d images in the root", len(r.grafts))
+		if imagesOf(r) != 1 {
+			t.Fatalf("%d images in the root", imagesOf(r))
 		}
 		got := walk(t, filepath.Join(r.Path(), "sdk/deep"))
 		if want := []string{".", "a", "a/b", "a/b/c", "a/b/c/file", "x"}; !slices.Equal(got, want) {
 			t.Errorf("shows %q, want %q", got, want)
 		}
-		if n := len(walk(t, filepath.Join(r.Path(), "sdk"))); n != minImageEntries+17 {
+		if n := len(walk(t, filepath.Join(r.Path(), "sdk"))); n != image.MinEntries+17 {
 			t.Errorf("%d entries", n)
 		}
 		if err := r.Close(); err != nil {
@@ -288,10 +303,9 @@ func TestImageLacksDirectories(t *testing.T) {
 		}
 	}
 	waitUntil(t, "a new image", func() bool {
-		f.images.mu.Lock()
-		defer f.images.mu.Unlock()
-		img := f.images.byPath[""][root]
-		return img != nil && img.cover.empty()
+		view := f.images.View(root, src, f.owner, image.Hooks{})
+		defer view.Release()
+		return view.Cover() != nil && view.Cover().Empty()
 	})
 }
 

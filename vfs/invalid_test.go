@@ -132,7 +132,7 @@ func TestTreeThatContainsItself(t *testing.T) {
 		Files:       []*repb.FileNode{{Name: "file", Digest: src.Blob(t, "x").Proto()}},
 		Directories: []*repb.DirectoryNode{{Name: "again", Digest: root.Proto()}},
 	}
-	var seen reads
+	var seen readHook
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 	p := strings.Repeat("again/", 300) + "file"
 	if got, err := os.ReadFile(filepath.Join(r.Path(), p)); err != nil || string(got) != "x" {

@@ -42,7 +42,7 @@ func TestServeImagesUntilKilled(t *testing.T) {
 	src.deliver(0, 1<<20)
 	for i := range servedRoots {
 		r := openRoot(t, f, RootSpec{Name: strconv.Itoa(i), Digest: root, Source: src})
-		if len(r.grafts) == 0 {
+		if imagesOf(r) == 0 {
 			t.Fatal("no image in the root")
 		}
 	}

@@ -83,7 +83,7 @@ func killedMain() {
 		for i := range 4 {
 			go func() {
 				asked <- struct{}{}
-				_, _ = os.ReadFile(filepath.Join(f.pointDir, strconv.Itoa(i), "root/dir/never"))
+				_, _ = os.ReadFile(filepath.Join(f.points.dir, strconv.Itoa(i), "root/dir/never"))
 			}()
 			<-asked
 		}

@@ -2,28 +2,46 @@ package vfs
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/fuse"
+	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
-// A root has two layers: the lower one holds the inputs, the upper one takes
-// what the action does to them. What show has done when it fails is for hide to
-// undo; hide is called once, the upper layer's first, whether or not show was.
-
-// A lowerLayer lets the inputs appear in folders.
+// A lowerLayer lets the inputs appear in folders. What Show has done when it fails is for Hide to
+// undo, which is called once, whether or not Show was.
 type lowerLayer interface {
-	// Folders are those in which they appear, one over the other, the topmost first.
-	Folders() []string
 	// Show blocks until the inputs are there. The end of ctx ends Show only.
 	Show(ctx context.Context) error
 	Hide() error
+}
+
+var (
+	_ lowerLayer = (*fuse.Layer)(nil)
+	_ lowerLayer = (*link.Layer)(nil)
+)
+
+// An upperLayer is what the action sees. It is asked between show and hide only.
+type upperLayer interface {
+	Path() string
+	// Unchanged is Root.Unchanged, and also returns the path among the inputs.
+	Unchanged(names []string) (in tree.Entry, from string, ok bool)
+	Written(names []string) (string, bool)
+}
+
+var (
+	_ upperLayer = (*overlay.Layer)(nil)
+	_ upperLayer = link.Bare{}
+)
+
+// A voucher has files that several roots share.
+type voucher interface {
 	// Stale reports whether Vouch would have to read something; it waits for nothing.
 	Stale(due time.Time) bool
 	// Vouch is Root.Vouch of what was last seen to be right before due.
@@ -31,133 +49,108 @@ type lowerLayer interface {
 }
 
 var (
-	_ lowerLayer = fuseLayer{}
-	_ lowerLayer = (*link.Layer)(nil)
-)
-
-// An upperLayer is what the action sees; its answers are those of the methods
-// of Root with their names.
-type upperLayer interface {
-	Path() string
-	show() error
-	hide() error
-	// Unchanged also returns the path among the inputs.
-	Unchanged(names []string) (in tree.Entry, from string, ok bool)
-	Written(names []string) (string, bool)
-	intact() error
-	// scratch is the folder of what the action writes; linked: inputs are in it, too,
-	// with more than one link.
-	scratch() (dir string, linked bool)
-}
-
-var (
-	_ upperLayer = overlayLayer{}
-	_ upperLayer = bareLayer{}
+	_ voucher = (*image.View)(nil)
+	_ voucher = (*link.Layer)(nil)
 )
 
 // arrange gives r the layers that this machine allows.
 func (r *Root) arrange() {
-	if r.isPlain() {
-		r.lower, r.upper = noInputs{}, plainLayer{r}
+	if r.spec.Digest.IsEmptyBlob() && r.spec.OnLook == nil && r.fs.upperMemory == 0 {
+		// It needs no mount, unless somebody wants to be told that an action found
+		// nothing, or memory bounds what it writes.
+		r.plain = &plainLayer{all: r.fs.plain, owner: r.owner}
+		r.upper = r.plain
 		return
 	}
-	if r.fs.method == HardLink {
-		links := r.fs.links.NewLayer(link.LayerOptions{
-			Folder: filepath.Join(r.layerPath(), "lower"), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
-			ReadOnly: r.fs.overlay,
+	if r.fs.means.method() == HardLink {
+		r.links = r.fs.links.NewLayer(link.LayerOptions{
+			Folder: filepath.Join(r.writable.path, "lower"), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
+			ReadOnly: r.fs.means.overlay(),
 		})
-		r.lower, r.upper = links, bareLayer{link.NewBare(links, r.directory)}
+		r.lower, r.upper, r.shared = r.links, link.NewBare(r.links, r.directory), r.links
 	} else {
-		r.lower = fuseLayer{r}
+		r.addImages()
+		r.inputs = r.fs.driver.NewLayer(r.ctx, r.fuseOptions())
+		r.lower = r.inputs
 	}
-	if r.fs.overlay {
-		r.upper = newOverlayLayer(r)
+	if r.fs.means.overlay() {
+		r.over = overlay.New(overlay.Options{
+			Point: r.overlayPoint(), Writable: r.writable.path, Owner: r.owner,
+			Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: r.directory},
+			Log:    r.fs.log.With(zap.String("root", r.spec.Name)),
+		})
+		r.upper = r.over
 	}
 }
 
-// fuseLayer is the read-only FUSE mount, whose state the Root holds.
-type fuseLayer struct{ r *Root }
-
-func (l fuseLayer) Folders() []string { return []string{l.r.lowerPath()} }
-
-func (l fuseLayer) Show(context.Context) error {
-	if err := os.Mkdir(l.r.lowerPath(), 0o755); err != nil {
-		return err
+// addImages lets the root show what images have of its tree. They have no part where somebody wants to
+// know which names are looked up.
+func (r *Root) addImages() {
+	if r.fs.images == nil || r.spec.OnLook != nil {
+		return
 	}
-	return l.r.mountLower()
+	r.images = r.fs.images.View(r.spec.Digest, r.spec.Source, r.owner, image.Hooks{Opened: r.reads.opened, Blob: r.tellBlob})
+	if r.images != nil {
+		r.shared = r.images
+	}
 }
 
-// Hide returns when all of the server's goroutines are gone.
-func (l fuseLayer) Hide() error {
-	var err error
-	if l.r.lowerUp {
-		err = l.r.unmountLower()
+func (r *Root) fuseOptions() fuse.Options {
+	o := fuse.Options{
+		Name: r.spec.Name, Folder: r.fusePoint(), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
+		Inodes: r.reads.inodes, Passthrough: r.fs.means == fusePassthrough,
+		Hooks: fuse.Hooks{Read: r.reads.read, Look: r.spec.OnLook, Blob: r.tellBlob, Stall: r.spec.OnStall},
 	}
-	if l.r.served != nil {
-		<-l.r.served
+	if r.fs.images != nil {
+		o.Images.Watcher = r.fs.images.Serves
 	}
-	return err
-}
-
-// overlayLayer is an overlayfs above any lower layer.
-type overlayLayer struct {
-	*overlay.Layer
-	r *Root
-}
-
-func newOverlayLayer(r *Root) overlayLayer {
-	return overlayLayer{overlay.New(overlay.Options{
-		Point: filepath.Join(r.pointPath(), "root"), Writable: r.layerPath(), Owner: r.owner,
-		Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: r.directory},
-		Log:    r.fs.log.With(zap.String("root", r.spec.Name)),
-	}), r}
-}
-
-func (l overlayLayer) show() error {
-	if err := l.Show(l.r.stack()); err != nil || len(l.r.grafts) == 0 {
-		return err
+	if r.images != nil && r.images.Cover() != nil {
+		o.Images.Cover, o.Images.Blob = coverOf(r.images.Cover()), r.images.Blob
+		o.Hooks.Missed = func(above fuse.Cover) { r.images.Missed(above.(imageCover).Cover) }
 	}
-	if err := l.r.fs.watcher.watch(l.r); err != nil {
-		l.r.fs.log.Warn("cannot see what an action reads of metadata images", zap.Error(err))
-	}
-	return nil
+	return o
 }
-
-func (l overlayLayer) hide() error {
-	if l.r.watched {
-		l.r.fs.watcher.forget(l.r)
-	}
-	return l.Hide()
-}
-
-func (l overlayLayer) intact() error           { return nil }
-func (l overlayLayer) scratch() (string, bool) { return string(l.Upper()), false }
 
 // stack lists what lies below the writable layer. With images it is the
 // FUSE layer (with what they lack), the images, and where the
 // files of images have their data: the folder of the blobs that are local, and
 // for those that are not the FUSE layer once more.
 func (r *Root) stack() overlay.Stack {
-	if r.cover == nil {
-		return overlay.Stack{Folders: r.lower.Folders()}
+	switch {
+	case r.links != nil:
+		return overlay.Stack{Folders: r.links.Folders()}
+	case r.images == nil || r.images.Cover() == nil:
+		return overlay.Stack{Folders: []string{r.inputs.InputFolder()}}
 	}
 	s := overlay.Stack{
-		Identified: true, // for the watcher
-		Data:       []string{r.fs.images.blobs.Dir, filepath.Join(r.lowerPath(), blobName)},
+		Identified: true, // for the images to know what is opened in it
+		Data:       []string{r.images.BlobDir(), r.inputs.BlobFolder()},
 	}
-	if !r.cover.empty() {
-		s.Folders = append(s.Folders, filepath.Join(r.lowerPath(), treeName))
+	if !r.images.Cover().Empty() {
+		s.Folders = append(s.Folders, r.inputs.InputFolder())
 	}
-	for _, g := range r.grafts {
-		s.Folders = append(s.Folders, g.point)
-	}
+	s.Folders = append(s.Folders, r.images.Folders()...)
 	return s
 }
 
-// bareLayer is a folder of hard links that nothing lies on.
-type bareLayer struct{ link.Bare }
+// imageCover is what images show, in the words of FUSE.
+type imageCover struct{ *image.Cover }
 
-func (l bareLayer) show() error             { return nil } // the lower layer has done it
-func (l bareLayer) hide() error             { return nil }
-func (l bareLayer) intact() error           { return l.Intact() }
-func (l bareLayer) scratch() (string, bool) { return l.Path(), true }
+func coverOf(c *image.Cover) fuse.Cover {
+	if c == nil {
+		return nil // and not an interface that holds nil
+	}
+	return imageCover{c}
+}
+
+// Child implements fuse.Cover.
+func (c imageCover) Child(name string) (fuse.Covered, bool) {
+	found, ok := c.Cover.Child(name)
+	return fuse.Covered{Entry: found.Entry, Rest: coverOf(found.Rest)}, ok
+}
+
+// At implements fuse.Cover.
+func (c imageCover) At(i int) fuse.Covered {
+	at := c.Cover.At(i)
+	return fuse.Covered{Entry: at.Entry, Rest: coverOf(at.Rest)}
+}

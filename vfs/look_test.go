@@ -176,7 +176,7 @@ func TestLooksKeepImagesAway(t *testing.T) {
 	var got looks
 	for name, hook := range map[string]func(string, tree.Look){"with-images": nil, "without": got.hook} {
 		r := openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src, OnLook: hook})
-		if shows := len(r.grafts) > 0; shows != (hook == nil) {
+		if shows := imagesOf(r) > 0; shows != (hook == nil) {
 			t.Errorf("%s: the root shows images: %v", name, shows)
 		}
 		if _, err := os.Lstat(filepath.Join(r.Path(), "sdk/bin/tool")); err != nil {

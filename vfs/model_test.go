@@ -228,7 +228,7 @@ func (m *model) root(t *testing.T, tree *modelTree, steps []step) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.learnt != nil && len(r.grafts) == 0 {
+	if m.learnt != nil && imagesOf(r) == 0 {
 		t.Error("the root shows no image")
 	}
 	outcomes := m.run(t, r.Path(), steps)

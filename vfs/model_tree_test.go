@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -76,7 +77,7 @@ func makeFile(r *rand.Rand, name string) *modelTree {
 // widen adds a folder that makes the tree large enough for a metadata image.
 func (m *modelTree) widen() {
 	wide := &modelTree{name: "wide", kind: Directory, mode: 0o755, mtime: inputTime()}
-	for i := range minImageEntries {
+	for i := range image.MinEntries {
 		wide.entries = append(wide.entries, &modelTree{
 			name: fmt.Sprint("w", i), kind: File, content: "wide", mode: 0o444, mtime: inputTime(),
 		})

@@ -1,11 +1,11 @@
 package vfs
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -15,79 +15,97 @@ import (
 // maxSpare bounds the folders that are kept for plain roots to come.
 const maxSpare = 64
 
-// noInputs is the lower layer where there is nothing to show.
-type noInputs struct{}
+// plainFolders has the folders of actions without inputs.
+type plainFolders struct {
+	dir   string // they are made in
+	trash *folder.Trash
 
-var _ lowerLayer = noInputs{}
+	mu    sync.Mutex
+	spare []*folder.Folder // for plain roots to come
+	made  int
+}
 
-func (noInputs) Folders() []string          { return nil }
-func (noInputs) Show(context.Context) error { return nil }
-func (noInputs) Hide() error                { return nil }
+// take returns a spare folder of that owner, or else a name for a new one.
+func (p *plainFolders) take(owner Owner) (spare *folder.Folder, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.spare, func(s *folder.Folder) bool { return s.Owner() == owner })
+	if i >= 0 {
+		spare = p.spare[i]
+		p.spare = slices.Delete(p.spare, i, i+1)
+		return spare, filepath.Dir(spare.Path())
+	}
+	p.made++
+	return nil, filepath.Join(p.dir, strconv.Itoa(p.made))
+}
+
+// keep keeps a folder, unless there are enough.
+func (p *plainFolders) keep(f *folder.Folder) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.spare) >= maxSpare {
+		return false
+	}
+	p.spare = append(p.spare, f)
+	return true
+}
+
+// remove removes all folders. No root may have one any more.
+func (p *plainFolders) remove() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.made == 0 {
+		return nil
+	}
+	return p.trash.Put(p.dir)
+}
 
 // plainLayer is the root of an action without inputs. Nothing can be read or looked up
 // there, and so it needs no mount: it is a folder, which another root gets after an
 // action that left it untouched.
-type plainLayer struct{ r *Root }
-
-var _ upperLayer = plainLayer{}
-
-// isPlain reports whether r needs no mount. It does where somebody wants to be told
-// that an action found nothing, or where memory bounds what it writes.
-func (r *Root) isPlain() bool {
-	return r.spec.Digest.IsEmptyBlob() && r.spec.OnLook == nil && r.fs.upperMemory == 0
+type plainLayer struct {
+	all    *plainFolders
+	owner  Owner
+	around ownFolder // keeps others out
+	folder *folder.Folder
 }
 
-func (l plainLayer) Path() string { return l.r.upperPath() }
+var _ upperLayer = (*plainLayer)(nil)
 
-func (l plainLayer) show() error { return l.r.findFolder() }
-
-func (l plainLayer) hide() error {
-	if folder := l.r.folder; folder != nil && l.r.vacated.Load() && folder.Untouched() && l.r.fs.spareFolder(folder) {
-		l.r.layerMade = false // and is not removed
-	}
-	return nil
-}
-
-func (l plainLayer) Unchanged([]string) (in tree.Entry, from string, ok bool) { return in, "", false }
-
-func (l plainLayer) Written(names []string) (string, bool) {
-	return overlay.Upper(l.r.upperPath()).Written(names)
-}
-func (l plainLayer) intact() error           { return nil }
-func (l plainLayer) scratch() (string, bool) { return l.r.upperPath(), false }
-
-// findFolder gives the root an empty folder of its owner, in one that keeps others out.
-func (r *Root) findFolder() (err error) {
-	f := r.fs
-	f.mu.Lock()
-	i := slices.IndexFunc(f.spare, func(s *folder.Folder) bool { return s.Owner() == r.owner })
-	if i >= 0 {
-		r.folder, r.layerMade = f.spare[i], true
-		r.layer = filepath.Dir(r.folder.Path())
-		f.spare = slices.Delete(f.spare, i, i+1)
-		f.mu.Unlock()
+// show finds an empty folder of the owner, in one that keeps others out.
+func (l *plainLayer) show() error {
+	var name string
+	l.folder, name = l.all.take(l.owner)
+	l.around.path = name
+	if l.folder != nil {
+		l.around.state = folderMade
 		return nil
 	}
-	f.plain++
-	r.layer = filepath.Join(f.plainDir(), strconv.Itoa(f.plain))
-	f.mu.Unlock()
-	if err := os.MkdirAll(f.plainDir(), 0o755); err != nil {
+	if err := os.MkdirAll(l.all.dir, 0o755); err != nil {
 		return err
 	}
-	if err := r.makeFolder(r.layer, &r.layerMade); err != nil {
-		return err
+	err := l.around.make(l.owner)
+	if err == nil {
+		l.folder, err = folder.Make(string(overlay.UpperIn(name)), 0o755, l.owner)
 	}
-	r.folder, err = folder.Make(r.upperPath(), 0o755, r.owner)
 	return err
 }
 
-// spareFolder keeps a folder, unless there are enough.
-func (f *FS) spareFolder(folder *folder.Folder) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.spare) >= maxSpare {
-		return false
+// hide gives the folder to another root, if vacated says that nobody is at work in it, or away.
+func (l *plainLayer) hide(vacated bool) error {
+	if l.folder != nil && vacated && l.folder.Untouched() && l.all.keep(l.folder) {
+		return nil
 	}
-	f.spare = append(f.spare, folder)
-	return true
+	return l.around.drop(l.all.trash)
+}
+
+// Path implements upperLayer.
+func (l *plainLayer) Path() string { return l.folder.Path() }
+
+// Unchanged implements upperLayer.
+func (l *plainLayer) Unchanged([]string) (in tree.Entry, from string, ok bool) { return in, "", false }
+
+// Written implements upperLayer.
+func (l *plainLayer) Written(names []string) (string, bool) {
+	return overlay.Upper(l.folder.Path()).Written(names)
 }

@@ -58,7 +58,7 @@ func TestPlainRoot(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if got := len(f.spare) == 1; got != c.reused {
+			if got := len(f.plain.spare) == 1; got != c.reused {
 				t.Errorf("kept for later: %v", got)
 			}
 			next := openPlain(t, f, "two", nil)
@@ -107,8 +107,8 @@ func TestPlainRootOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(f.spare) != 2 {
-		t.Errorf("%d folders are kept, of two owners", len(f.spare))
+	if len(f.plain.spare) != 2 {
+		t.Errorf("%d folders are kept, of two owners", len(f.plain.spare))
 	}
 }
 
@@ -129,7 +129,7 @@ func TestPlainRootOutputs(t *testing.T) {
 	if n := r.WrittenBytes(); n <= 0 {
 		t.Errorf("%d bytes were written", n)
 	}
-	if left, err := mounts.Below(f.pointDir); err != nil || len(left) > 0 {
+	if left, err := mounts.Below(f.points.dir); err != nil || len(left) > 0 {
 		t.Errorf("there are mounts: %v, %v", left, err)
 	}
 }

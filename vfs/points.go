@@ -13,36 +13,45 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
+// layerName is the mount point of a writable layer in memory.
+const layerName = "layer"
+
 // pointsName is the folder for mount points in Options.MountDir.
 const pointsName = "roots"
 
-// openPoints makes the folder for mount points. It is in memory where mounting
+// mountPoints is the folder for mount points.
+type mountPoints struct {
+	dir     string
+	mounted bool // it is in memory
+	log     *zap.Logger
+}
+
+// open makes the folder. It is in memory where mounting
 // is allowed: on a disk its folders would cost more than the mounts.
-func (f *FS) openPoints() error {
-	f.pointDir = filepath.Join(f.mountDir, pointsName)
-	if err := os.Mkdir(f.pointDir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+func (p *mountPoints) open() error {
+	if err := os.Mkdir(p.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("create folder for mount points: %w", err)
 	}
-	err := unix.Mount(names.MountSource, f.pointDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=16m")
+	err := unix.Mount(names.MountSource, p.dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=16m")
 	if err == nil {
 		// What is unmounted here goes from the mount namespaces of commands too.
-		err = unix.Mount("", f.pointDir, "", unix.MS_SHARED, "")
+		err = unix.Mount("", p.dir, "", unix.MS_SHARED, "")
 	}
-	if f.pointsUp = err == nil; !f.pointsUp {
-		f.log.Debug("mount points are on the disk", zap.Error(err))
+	if p.mounted = err == nil; !p.mounted {
+		p.log.Debug("mount points are on the disk", zap.Error(err))
 	}
 	return nil
 }
 
-// closePoints removes the folder.
-func (f *FS) closePoints() error {
-	if f.pointsUp {
-		f.pointsUp = false
-		if err := mounts.Unmount(f.pointDir, unix.MNT_DETACH); err != nil {
+// close removes the folder.
+func (p *mountPoints) close() error {
+	if p.mounted {
+		p.mounted = false
+		if err := mounts.Unmount(p.dir, unix.MNT_DETACH); err != nil {
 			return err
 		}
 	}
-	return mounts.RemoveEmpty(f.pointDir)
+	return mounts.RemoveEmpty(p.dir)
 }
 
 // cleanPoints takes away what a killed process left mounted, and the folders of its mount points.

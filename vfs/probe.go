@@ -8,28 +8,27 @@ import (
 	"path/filepath"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/fuse"
+	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // What the fall-backs cost.
 const (
-	costOfCached = "reads of inputs go through this process and the page cache of each root"
-	costOfLinks  = "every file of an input root is fetched and linked before its command starts, " +
+	costOfLinks = "every file of an input root is fetched and linked before its command starts, " +
 		"and nothing is known of what the command reads"
 	costOfBare = "a command that writes into an input, as root can, changes it for the other roots that share it: " +
 		"all their actions fail then"
 	costOfNoImages = "every first look at an input goes through this process"
 	imagesAdvice   = "use Linux 6.12 or later with EROFS_FS_BACKED_BY_FILE and FANOTIFY, run as root, " +
 		"and keep the store on ext4, xfs or btrfs"
-	passthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
 )
 
 // probe has try try out a root of this FS as o wants it, and with what comes next
@@ -56,12 +55,15 @@ func (f *FS) probe(o Options, try func() error) error {
 // probeFUSE tries FUSE with passthrough if it is wanted, and otherwise, or if
 // the kernel refuses it, without.
 func (f *FS) probeFUSE(passthrough bool, try func() error) error {
-	f.method, f.overlay, f.passthrough = FUSE, true, passthrough
+	f.means = fuseCached
+	if passthrough {
+		f.means = fusePassthrough
+	}
 	err := try()
 	if refused := (*passthroughError)(nil); errors.As(err, &refused) {
 		f.log.Warn("no kernel passthrough for input roots", missing(err),
-			zap.String("costs", costOfCached), zap.String("to_have_it", passthroughAdvice))
-		f.passthrough = false
+			zap.String("costs", fuse.CostOfCached), zap.String("to_have_it", fuse.PassthroughAdvice))
+		f.means = fuseCached
 		err = try()
 	}
 	return err
@@ -70,14 +72,17 @@ func (f *FS) probeFUSE(passthrough bool, try func() error) error {
 // probeLinks tries hard links, with an overlay and without. It says that they
 // are in the place of FUSE, which lacks something, or that the overlay is not there.
 func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
-	f.method, f.overlay, f.passthrough = HardLink, overlay, false
+	f.means = bareLinks
+	if overlay {
+		f.means = overLinks
+	}
 	if err := f.openLinks(); err != nil {
 		return fmt.Errorf("hard links: %w", err)
 	}
 	err := try()
 	var bare error
 	if m := (*mounts.Error)(nil); overlay && errors.As(err, &m) && m.What == "overlay" {
-		f.overlay, bare = false, err
+		f.means, bare = bareLinks, err
 		err = try()
 	}
 	if err != nil {
@@ -131,15 +136,14 @@ func (f *FS) tryRoot() error {
 func (f *FS) Check() error { return f.tryRoot() }
 
 func (r *Root) tryOut(src *probeSource) error {
-	if r.fs.passthrough {
-		id, errno := r.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(src.file.Fd())})
-		if errno != 0 {
-			return &passthroughError{errno}
+	passthrough := r.fs.means == fusePassthrough
+	if passthrough {
+		if err := r.inputs.TryPassthrough(src.file); err != nil {
+			return &passthroughError{err}
 		}
-		r.server.UnregisterBackingFd(id)
 	}
 	err := r.readProbe()
-	if err != nil && r.fs.passthrough {
+	if err != nil && passthrough {
 		return &passthroughError{err}
 	}
 	if err != nil {
@@ -167,10 +171,10 @@ func advice(err error) string {
 	}
 	switch {
 	case m.What == "fuse device" && is(unix.ENOENT, unix.ENODEV, unix.ENXIO):
-		return "there is no " + fuseDevice + ": load the kernel module (modprobe fuse), " +
-			"or give the container the device (--device " + fuseDevice + ")"
+		return "there is no " + fuse.Device + ": load the kernel module (modprobe fuse), " +
+			"or give the container the device (--device " + fuse.Device + ")"
 	case m.What == "fuse device" && is(unix.EPERM, unix.EACCES):
-		return "" + fuseDevice + " may not be opened: run as root, or give the container the device (--device " + fuseDevice + ")"
+		return "" + fuse.Device + " may not be opened: run as root, or give the container the device (--device " + fuse.Device + ")"
 	case is(unix.EPERM, unix.EACCES):
 		return "mounting is not allowed: run as root with CAP_SYS_ADMIN (in a container --privileged, " +
 			"or --cap-add SYS_ADMIN and a security profile that lets it mount)"
@@ -188,6 +192,29 @@ func advice(err error) string {
 	return "see the error"
 }
 
+// openImages tries images out, and goes without them if they do not work here.
+func (f *FS) openImages(blobs BlobFolder) {
+	var err error
+	f.images, err = image.Open(image.Options{
+		Blobs: blobs, PointDir: f.points.dir, Owner: f.owner, Namespaces: f.namespaces, Log: f.log,
+	})
+	if err == nil {
+		err = f.tryImage()
+	}
+	if err == nil {
+		return
+	}
+	f.log.Warn("no metadata images for input roots", missing(err),
+		zap.String("costs", costOfNoImages), zap.String("to_have_it", imagesAdvice))
+	if f.images == nil {
+		return
+	}
+	if err := f.images.Close(); err != nil {
+		f.log.Warn("metadata images were not closed", zap.Error(err))
+	}
+	f.images = nil
+}
+
 // tryImage makes an image, uses it in a root as actions do, and drops both.
 func (f *FS) tryImage() error {
 	src, err := newProbeSource(f.upperDir)
@@ -195,10 +222,10 @@ func (f *FS) tryImage() error {
 		return err
 	}
 	defer func() { _ = src.file.Close() }()
-	if err := f.images.make(site{"", src.root}, src); err != nil {
+	if err := f.images.Make("", src.root, src); err != nil {
 		return err
 	}
-	defer f.images.dropAll()
+	defer func() { _ = f.images.DropAll() }()
 	r, err := f.newRoot(context.Background(), RootSpec{Name: probeName, Digest: src.root, Source: src})
 	if err != nil {
 		return err

@@ -83,11 +83,11 @@ func TestProbe(t *testing.T) {
 		f := &FS{log: zap.New(core), upperDir: t.TempDir()}
 		err := f.probe(Options{Method: c.method, DisablePassthrough: !c.passthrough}, func() error {
 			switch {
-			case f.method == FUSE && f.passthrough:
+			case f.means == fusePassthrough:
 				return c.with
-			case f.method == FUSE:
+			case f.means.method() == FUSE:
 				return c.without
-			case f.overlay:
+			case f.means.overlay():
 				return c.over
 			}
 			return c.bare
@@ -95,11 +95,11 @@ func TestProbe(t *testing.T) {
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}
-		got := f.method.String()
+		got := f.means.method().String()
 		if f.Passthrough() {
 			got += " passthrough"
 		}
-		if f.overlay {
+		if f.means.overlay() {
 			got += " overlay"
 		}
 		if err == nil && got != c.got {

@@ -172,7 +172,7 @@ func TestLowerIsReadOnly(t *testing.T) {
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
-	p := filepath.Join(r.lowerPath(), "file")
+	p := filepath.Join(r.fusePoint(), "file")
 	for name, err := range map[string]error{
 		"chmod":  unix.Chmod(p, 0o777),
 		"unlink": unix.Unlink(p),
@@ -239,7 +239,7 @@ func TestDeepPath(t *testing.T) {
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	p, root := deepTree(t, src, 4000)
-	var seen reads
+	var seen readHook
 	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: seen.hook})
 	t.Chdir(r.Path()) // the whole path would be longer than the kernel takes
 	if got, err := os.ReadFile(p); err != nil || string(got) != "content of file" {
@@ -303,9 +303,7 @@ func TestMillionSiblingsOfOneDigest(t *testing.T) {
 	if got := r.Stats(); got.DirectoriesRead != 3 || got.FilesRead != 2 {
 		t.Errorf("stats: %+v", got)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.nodes) > 10 {
-		t.Errorf("%d nodes were made", len(r.nodes))
+	if r.inputs.Nodes() > 10 {
+		t.Errorf("%d nodes were made", r.inputs.Nodes())
 	}
 }

@@ -14,7 +14,7 @@ import (
 // TestRequestsAreCounted reads many files: each is looked up and opened once, and one request
 // in sixteen is timed.
 func TestRequestsAreCounted(t *testing.T) {
-	const files = 64
+	const files, timedEvery = 64, 16
 	registry := prometheus.NewRegistry()
 	f := openFS(t, Options{Metrics: registry})
 	src := vfstest.NewSource(t)

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/fuse"
+	"github.com/forerunner-build/forerunner/vfs/image"
+	"github.com/forerunner-build/forerunner/vfs/link"
+	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
 // Kind is what an entry of an input root is.
@@ -84,42 +86,27 @@ type Root struct {
 	spec  RootSpec
 	owner Owner
 
-	// FUSE requests carry no context; this is the one of all accesses. Close cancels it.
+	// ctx is what the Source is asked with after NewRoot. Close cancels it.
 	ctx    context.Context
 	cancel context.CancelFunc
-	loads  sync.WaitGroup // calls of the Source
-	stall  stallClock
-	blobs  blobTable
-	grafts []*graft     // images that have parts of it
-	cover  *cover       // what they show; nil if there are none
-	closed func() error // release, once
+	ahead  sync.WaitGroup // who reads beside the action what Vouch would wait for
+	reads  reads
+
+	// The layers; nil are those that the root has not got.
+	inputs *fuse.Layer
+	images *image.View
+	links  *link.Layer
+	over   *overlay.Layer
+	plain  *plainLayer // all there is of a root without inputs
+	// What they are to the root.
 	lower  lowerLayer
 	upper  upperLayer
-	folder *folder.Folder // all there is of a root without inputs, in layer
-	layer  string
-	// vacated: nobody is at work in it any more.
-	vacated atomic.Bool
+	shared voucher // nil: nothing of it is other roots', too
 
-	// What mount has done, for release to undo.
-	pointMade bool // the mount points' folder is ours
-	layerMade bool // so is the folder of the writable layer
-	layerUp   bool // which is a file system in memory
-	server    *fuse.Server
-	served    chan struct{} // closed when the server's goroutines are gone
-	pin       int           // descriptor of the FUSE mount, which keeps its number ours; -1 for none
-	lowerUp   bool          // lower is mounted
-	watched   bool          // by the watcher, as watchID
-	watchID   fsid
-	blind     atomic.Bool // the watcher does not know all that was opened
-
-	seed maphash.Seed // inode numbers are hashes of the path
-
-	mu     sync.Mutex
-	nodes  map[uint64]*node    // by node id, as the kernel knows them
-	lastID uint64              // of the newest node; ids are never used again
-	seen   map[uint64]struct{} // inode numbers of the paths that were read
-	stats  Stats
-	err    error // first error of the Source or of a directory
+	points   ownFolder // of the mount points
+	writable ownFolder // of what the action writes
+	vacated  atomic.Bool
+	closed   func() error // release, once
 }
 
 // NewRoot makes an input root appear. With FUSE nothing of it is fetched before
@@ -151,29 +138,83 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	if err := f.reserve(spec.Name); err != nil {
 		return nil, err
 	}
-	r := &Root{
-		fs: f, spec: spec, owner: f.owner, pin: -1,
-		seed:  maphash.MakeSeed(),
-		nodes: map[uint64]*node{},
-		seen:  map[uint64]struct{}{},
-	}
+	r := &Root{fs: f, spec: spec, owner: f.owner}
 	if spec.Owner != nil {
 		r.owner = *spec.Owner
 	}
+	r.reads = reads{inodes: fuse.NewInodes(), onFirst: spec.OnFirstRead, seen: map[uint64]struct{}{}}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.stall.onEnd = spec.OnStall
 	r.closed = sync.OnceValue(r.release)
-	r.blobs.init()
-	r.addGrafts()
-	r.addRootNodes()
+	r.points.path = filepath.Join(f.points.dir, spec.Name)
+	r.writable.path = filepath.Join(f.upperDir, spec.Name)
+	if f.upperMemory > 0 && f.means.method() == FUSE {
+		r.writable = ownFolder{path: filepath.Join(r.points.path, layerName), memory: f.upperMemory}
+	}
 	r.arrange()
-	if err := r.mount(ctx); err != nil {
+	if err := r.show(ctx); err != nil {
 		return nil, errors.Join(err, r.closed())
 	}
 	f.keep(r)
 	r.vouchAhead()
 	return r, nil
 }
+
+// show makes the folders of the root and shows both layers. What it has done
+// when it fails is for release to undo.
+func (r *Root) show(ctx context.Context) error {
+	if r.plain != nil {
+		return r.plain.show()
+	}
+	if err := r.points.make(r.owner); err != nil {
+		return err
+	}
+	if err := r.writable.make(r.owner); err != nil {
+		return err
+	}
+	if err := r.lower.Show(ctx); err != nil || r.over == nil {
+		return err
+	}
+	if err := r.over.Show(r.stack()); err != nil || r.images == nil {
+		return err
+	}
+	if err := r.images.Watch(r.over.Path()); err != nil {
+		r.fs.log.Warn("what an action reads of metadata images is not known", zap.Error(err))
+	}
+	return nil
+}
+
+// release undoes show, however far it came. The order matters: the overlay
+// holds the FUSE layer, and only when FUSE is aborted are all answers that
+// somebody waits for an error, and all of the server's goroutines at an end.
+func (r *Root) release() error {
+	r.cancel()
+	var errs []error
+	if r.images != nil {
+		r.images.Unwatch()
+	}
+	if r.over != nil {
+		errs = append(errs, r.over.Hide())
+	}
+	if r.plain != nil {
+		errs = append(errs, r.plain.hide(r.vacated.Load()))
+	} else {
+		errs = append(errs, r.lower.Hide())
+	}
+	r.ahead.Wait()
+	errs = append(errs, r.writable.drop(r.fs.trash), r.points.removePoints(r.overlayPoint(), r.fusePoint()))
+	if r.images != nil {
+		r.images.Release()
+	}
+	r.fs.forget(r.spec.Name)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("release input root %q: %w", r.spec.Name, err)
+	}
+	return nil
+}
+
+// The mount points.
+func (r *Root) overlayPoint() string { return filepath.Join(r.points.path, "root") }
+func (r *Root) fusePoint() string    { return filepath.Join(r.points.path, "lower") }
 
 // Path returns the absolute path of the root that the action sees: the inputs,
 // writable. The caller makes the output directories in it.
@@ -183,44 +224,53 @@ func (r *Root) Path() string { return r.upper.Path() }
 // changed in place, which is possible only with hard links that have no overlayfs
 // above them. It looks at all of them; to be called when the action has ended,
 // whose result is then worth nothing.
-func (r *Root) Intact() error { return r.upper.intact() }
-
-func (r *Root) pointPath() string { return filepath.Join(r.fs.pointDir, r.spec.Name) }
-func (r *Root) lowerPath() string { return filepath.Join(r.pointPath(), "lower") }
-func (r *Root) layerPath() string {
-	if r.layer != "" {
-		return r.layer
+func (r *Root) Intact() error {
+	if bare, ok := r.upper.(link.Bare); ok {
+		return bare.Intact()
 	}
-	if r.inMemory() {
-		return filepath.Join(r.pointPath(), layerName)
-	}
-	return filepath.Join(r.fs.upperDir, r.spec.Name)
+	return nil
 }
-
-func (r *Root) upperPath() string { return filepath.Join(r.layerPath(), "upper") }
 
 // Stalled returns for how long, in wall time, at least one access of this root
 // waited for the Source, a wait that is going on included. It never decreases.
-func (r *Root) Stalled() time.Duration { return r.stall.total() }
+func (r *Root) Stalled() time.Duration {
+	if r.inputs == nil {
+		return 0
+	}
+	return r.inputs.Stalled()
+}
 
 // Err returns the first error that an access met: one of the Source, or that a
 // Directory is invalid. Accesses that were given up, because their process was
 // killed or the root closed, leave none.
 func (r *Root) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
+	if r.inputs == nil {
+		return nil
+	}
+	return r.inputs.Err()
+}
+
+// Verify waits until every blob of which the action has got bytes is known to be
+// what its digest says, and returns Err. What the action made may be used only
+// if that is nil. When ctx ends Verify returns its error.
+func (r *Root) Verify(ctx context.Context) error {
+	if r.inputs == nil {
+		return nil
+	}
+	return r.inputs.Verify(ctx)
 }
 
 // Stats returns how much has been read so far. Nobody sees what is read of hard
 // links: it is then zero.
 func (r *Root) Stats() Stats {
-	if r.watched {
-		r.fs.watcher.drain()
+	if r.images != nil {
+		r.images.Drain()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stats
+	s := r.reads.total()
+	if r.inputs != nil {
+		s.Lookups, s.Absent = r.inputs.Lookups()
+	}
+	return s
 }
 
 // Vacated says that no process is at work in the root any more, nor ever will be, and that
@@ -233,35 +283,6 @@ func (r *Root) Vacated() { r.vacated.Store(true) }
 // up. Accesses that wait for the Source are cancelled. Calling it again returns the same error.
 func (r *Root) Close() error { return r.closed() }
 
-// fail notes err, met when reading n, unless an earlier one was noted.
-func (r *Root) fail(n *node, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		return
-	}
-	p := n.pathLocked()
-	switch {
-	case n.area == blobArea:
-		r.err = fmt.Errorf("read blob %s of the input root: %w", n.Digest, err)
-		return
-	case p == "":
-		p = "."
-	}
-	r.err = fmt.Errorf("read %s %s of the input root: %w", n.Kind, p, err)
-}
-
-// markLookup counts that the kernel asked for a name.
-func (r *Root) markLookup(there bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if there {
-		r.stats.Lookups++
-	} else {
-		r.stats.Absent++
-	}
-}
-
 // tellBlob reports that somebody may get the bytes of d.
 func (r *Root) tellBlob(d digest.Digest) {
 	if r.spec.OnBlob != nil {
@@ -269,70 +290,10 @@ func (r *Root) tellBlob(d digest.Digest) {
 	}
 }
 
-// look reports that somebody looks at the input n.
-func (r *Root) look(n *node, l Look) {
-	if r.spec.OnLook == nil || n.area != treeArea {
-		return
+// directory returns a directory of the tree on behalf of the worker.
+func (r *Root) directory(d digest.Digest) (*tree.Directory, error) {
+	if dir, ok := r.spec.Source.LocalDirectory(d); ok {
+		return dir, nil
 	}
-	r.mu.Lock()
-	again := n.looked&l == l
-	n.looked |= l
-	var path string
-	if !again {
-		path = n.pathLocked()
-	}
-	r.mu.Unlock()
-	if !again {
-		r.spec.OnLook(path, l)
-	}
-}
-
-// lookAbsent reports that somebody finds that parent has no such name.
-func (r *Root) lookAbsent(parent *node, name string) {
-	if r.spec.OnLook == nil {
-		return
-	}
-	r.mu.Lock()
-	path := parent.pathLocked()
-	r.mu.Unlock()
-	if path != "" {
-		path += "/"
-	}
-	r.spec.OnLook(path+name, tree.LookUp)
-}
-
-// markRead counts the first read of n and reports it.
-func (r *Root) markRead(n *node) {
-	r.mu.Lock()
-	if !r.countReadLocked(n.ino, n.Entry) {
-		r.mu.Unlock()
-		return
-	}
-	var path string
-	if r.spec.OnFirstRead != nil {
-		path = n.pathLocked()
-	}
-	r.mu.Unlock()
-	if r.spec.OnFirstRead != nil {
-		r.spec.OnFirstRead(path, n.Kind)
-	}
-}
-
-// countReadLocked counts the first read of e, whose inode number is ino, and
-// reports whether it was that.
-func (r *Root) countReadLocked(ino uint64, e tree.Entry) bool {
-	if _, again := r.seen[ino]; again {
-		return false
-	}
-	r.seen[ino] = struct{}{}
-	switch e.Kind {
-	case Directory:
-		r.stats.DirectoriesRead++
-	case File:
-		r.stats.FilesRead++
-		r.stats.BytesRead += e.Digest.SizeBytes()
-	case Symlink:
-		r.stats.SymlinksRead++
-	}
-	return true
+	return r.spec.Source.Directory(r.ctx, d)
 }

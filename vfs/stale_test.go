@@ -95,7 +95,7 @@ func TestOpenAfterKill(t *testing.T) {
 
 	f := openFS(t, o)
 	f.trash.Wait()
-	for _, d := range []string{f.pointDir, f.trash.Dir()} {
+	for _, d := range []string{f.points.dir, f.trash.Dir()} {
 		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", d, left, err)
 		}

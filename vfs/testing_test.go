@@ -3,7 +3,6 @@ package vfs
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"os"
 	"strconv"
 	"testing"
@@ -11,8 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-func newSeed() maphash.Seed { return maphash.MakeSeed() }
 
 // disturb sends every thread of the helper, also the one that waits for FUSE, a
 // signal that a Go program takes without noticing, and gives FUSE time to
@@ -32,7 +29,7 @@ func (h *helper) disturb() error {
 			return err
 		}
 	}
-	time.Sleep(3 * killPoll)
+	time.Sleep(30 * time.Millisecond)
 	return nil
 }
 

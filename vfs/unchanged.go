@@ -62,8 +62,11 @@ func (r *Root) Written(path string) (string, bool) {
 // files that have no name any more and, among hard links without overlayfs, those
 // that have several.
 func (r *Root) WrittenBytes() int64 {
-	dir, linked := r.upper.scratch()
-	return folder.UsageOf(dir, func(nlink uint64) bool { return !linked || nlink == 1 })
+	if r.over != nil {
+		return folder.Usage(string(r.over.Upper()))
+	}
+	// Inputs, if there are any, are in it, too, with more than one link.
+	return folder.UsageOf(r.Path(), func(nlink uint64) bool { return r.links == nil || nlink == 1 })
 }
 
 func splitPath(path string) ([]string, bool) {

@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -251,33 +249,4 @@ func TestAttributesNeedNoContent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestOpenWithoutContent opens a file as overlayfs does to copy it up, and then reads it after all.
-func TestOpenWithoutContent(t *testing.T) {
-	src := vfstest.NewSource(t)
-	root := src.Tree(t, "a/file")
-	f := openFS(t, Options{})
-	r := openRoot(t, f, RootSpec{Digest: root, Source: src})
-	n := r.know(r.node(1), tree.Entry{Name: "file", Kind: File, Digest: src.Find(t, root, "a/file")}, nil)
-	l := &lowerFS{root: r}
-	var out fuse.OpenOut
-	if status := l.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: n.id}}, &out); !status.Ok() || out.Fh != 0 {
-		t.Fatalf("open: %v, handle %d", status, out.Fh)
-	}
-	if n := src.Calls(n.Digest); n != 0 {
-		t.Errorf("asked for %d times before it is read", n)
-	}
-	in := &fuse.ReadIn{InHeader: fuse.InHeader{NodeId: n.id}, Offset: 8, Size: 100}
-	buf := make([]byte, 100)
-	res, status := l.Read(nil, in, buf)
-	if !status.Ok() {
-		t.Fatal(status)
-	}
-	if got, status := res.Bytes(buf); string(got) != "of file" || !status.Ok() {
-		t.Errorf("read %q, %v", got, status)
-	}
-	if s := r.Stats(); s.FilesRead != 1 {
-		t.Errorf("%d files read, want 1", s.FilesRead)
-	}
 }

@@ -24,8 +24,13 @@ func (r *Root) Vouch(ctx context.Context) error {
 	if r.ctx.Err() != nil {
 		return nil
 	}
-	r.tellUnseen()
-	if err := r.lower.Vouch(ctx, r.fs.dueSince()); err != nil {
+	if r.images != nil && r.spec.OnBlob != nil {
+		r.images.TellBlobs()
+	}
+	if r.shared == nil {
+		return nil
+	}
+	if err := r.shared.Vouch(ctx, r.fs.dueSince()); err != nil {
 		return fmt.Errorf("vouch for input root: %w", err)
 	}
 	return nil
@@ -34,28 +39,7 @@ func (r *Root) Vouch(ctx context.Context) error {
 // vouchAhead reads beside the action what Vouch would have to wait for.
 func (r *Root) vouchAhead() {
 	due := r.fs.dueSince()
-	if r.fs.verifyEvery > 0 && r.lower.Stale(due) {
-		r.loads.Go(func() { _ = r.lower.Vouch(r.ctx, due) }) // Vouch says it
+	if r.fs.verifyEvery > 0 && r.shared != nil && r.shared.Stale(due) {
+		r.ahead.Go(func() { _ = r.shared.Vouch(r.ctx, due) }) // Vouch says it
 	}
-}
-
-func (noInputs) Stale(time.Time) bool                   { return false }
-func (noInputs) Vouch(context.Context, time.Time) error { return nil }
-
-func (l fuseLayer) Stale(due time.Time) bool {
-	for _, g := range l.r.grafts {
-		if !g.image.said.Since(due) {
-			return true
-		}
-	}
-	return false
-}
-
-func (l fuseLayer) Vouch(ctx context.Context, due time.Time) error {
-	for _, g := range l.r.grafts {
-		if err := l.r.fs.images.verify(ctx, g.image, due); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
@@ -93,8 +92,8 @@ func imageRoot(t *testing.T, f *FS, src *vfstest.Source, name string, c *told) (
 		learn(t, f, src, lookAround(t), root)
 	}
 	r := openRoot(t, f, RootSpec{Name: name, Digest: root, Source: src, OnBlob: c.hook})
-	if len(r.grafts) != 1 {
-		t.Fatalf("%d images in the root", len(r.grafts))
+	if imagesOf(r) != 1 {
+		t.Fatalf("%d images in the root", imagesOf(r))
 	}
 	return r, root
 }
@@ -111,78 +110,4 @@ func TestImageBlobsAreTold(t *testing.T) {
 		t.Error(err)
 	}
 	c.assert(t, src.Find(t, root, "sdk/lib1/file1"))
-	if r.blind.Load() {
-		t.Error("something was lost")
-	}
-	f.watcher.lost()
-	if err := r.Vouch(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if len(c.blobs) != minImageEntries+1 {
-		t.Errorf("%d blobs were told, want all of them", len(c.blobs))
-	}
-}
-
-// TestImageIsVouchedFor: an image that was written to is known to be wrong at once, else when its
-// time has come; it is dropped, and every root that shows it hears of it.
-func TestImageIsVouchedFor(t *testing.T) {
-	for name, c := range map[string]struct {
-		spoil func(t *testing.T, img *image)
-		wrong bool
-	}{
-		"untouched": {func(*testing.T, *image) {}, false},
-		"old":       {func(_ *testing.T, img *image) { img.said.Right(time.Now().Add(-2 * defaultVerifyEvery)) }, false},
-		"written to": {func(t *testing.T, img *image) {
-			spoilImage(t, img)
-		}, true},
-		"rotten": {func(t *testing.T, img *image) {
-			spoilImage(t, img)
-			if err := img.markNow(); err != nil {
-				t.Fatal(err)
-			}
-			img.said.Right(time.Now().Add(-2 * defaultVerifyEvery))
-		}, true},
-		"rotten not long ago": {func(t *testing.T, img *image) {
-			spoilImage(t, img)
-			if err := img.markNow(); err != nil {
-				t.Fatal(err)
-			}
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			src := vfstest.NewSource(t)
-			f := openImageFS(t, src, nil)
-			before, _ := imageRoot(t, f, src, "before", &told{})
-			c.spoil(t, before.grafts[0].image)
-			after, _ := imageRoot(t, f, src, "after", &told{})
-			for _, r := range []*Root{after, before} {
-				if err := r.Vouch(t.Context()); errors.Is(err, ErrDamaged) != c.wrong || !c.wrong && err != nil {
-					t.Errorf("root %s: %v", r.spec.Name, err)
-				}
-			}
-			if got := f.Images(); got != map[bool]int{true: 0, false: 1}[c.wrong] {
-				t.Errorf("there are %d images", got)
-			}
-			if err := before.Close(); err != nil {
-				t.Error(err)
-			}
-			if err := before.Vouch(t.Context()); err != nil {
-				t.Errorf("a closed root: %v", err)
-			}
-		})
-	}
-}
-
-// spoilImage flips a bit of what the image shows.
-func spoilImage(t *testing.T, img *image) {
-	t.Helper()
-	var b [1]byte
-	_, err := img.file.ReadAt(b[:], img.bytes/2)
-	if err == nil {
-		b[0] ^= 1
-		_, err = img.file.WriteAt(b[:], img.bytes/2)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }

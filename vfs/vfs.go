@@ -17,6 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/fuse"
+	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
@@ -101,31 +103,26 @@ const (
 // FS is a folder in which input roots are mounted. Its methods may be called concurrently.
 type FS struct {
 	mountDir, upperDir string
-	pointDir           string // in mountDir, for mount points
-	pointsUp           bool   // it is a mount of ours
+	locks              []*os.File // of both
 	log                *zap.Logger
 	owner              Owner // of what roots do not say otherwise of
 	namespaces         map[Owner]*os.File
-	warnNamespaces     sync.Once
-	passthrough        bool
-	method             Method      // the one in force: FUSE or HardLink
-	overlay            bool        // roots have an overlay; always with FUSE
-	links              *link.Store // of HardLink
-	linkBytes          int64
 	upperMemory        int64
+	linkBytes          int64
 	verifyEvery        time.Duration // never 0
-	trash              *folder.Trash
-	warnRegister       sync.Once
-	locks              []*os.File
-	requests           *requests // nil: nobody counts
-	images             *images   // nil: there are none
-	watcher            *watcher  // set with images
+
+	// What the layers of all roots share. Open sets it.
+	means  means
+	points mountPoints
+	trash  *folder.Trash
+	plain  *plainFolders
+	driver *fuse.Driver
+	images *image.Cache // nil: there are none
+	links  *link.Store  // of hard links; nil without
 
 	mu     sync.Mutex
 	closed bool
 	roots  map[string]*Root // by name; a nil Root is a reserved name
-	spare  []*folder.Folder // for plain roots to come
-	plain  int              // folders made for plain roots
 }
 
 // Open makes an FS of two folders, after it has removed what a killed process
@@ -139,11 +136,12 @@ func Open(o Options) (*FS, error) {
 		return nil, errors.New("open file system: mount and upper folders must be given")
 	}
 	f := &FS{log: o.Logger, roots: map[string]*Root{}}
-	if o.Metrics != nil {
-		var err error
-		if f.requests, err = newRequests(o.Metrics); err != nil {
-			return nil, fmt.Errorf("register metrics of input roots: %w", err)
-		}
+	if f.log == nil {
+		f.log = zap.NewNop()
+	}
+	var err error
+	if f.driver, err = fuse.NewDriver(f.log, o.Metrics); err != nil {
+		return nil, fmt.Errorf("register metrics of input roots: %w", err)
 	}
 	f.owner = folder.ProcessOwner()
 	if o.Owner != nil {
@@ -151,9 +149,6 @@ func Open(o Options) (*FS, error) {
 	}
 	if (f.owner == Owner{}) {
 		f.namespaces = o.Namespaces
-	}
-	if f.log == nil {
-		f.log = zap.NewNop()
 	}
 	for _, d := range []struct {
 		path string
@@ -175,6 +170,8 @@ func Open(o Options) (*FS, error) {
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
 	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.log)
+	f.plain = &plainFolders{dir: f.plainDir(), trash: f.trash}
+	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.upperMemory = o.LinkBytes, o.UpperMemory
 	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
@@ -183,14 +180,14 @@ func (f *FS) prepare(o Options) error {
 	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
-	if err := f.openPoints(); err != nil {
+	if err := f.points.open(); err != nil {
 		return err
 	}
 	if err := f.probe(o, f.tryRoot); err != nil {
-		return errors.Join(err, f.closePoints())
+		return errors.Join(err, f.points.close())
 	}
-	if o.Blobs != nil && f.method == FUSE {
-		f.openImages(o.Blobs)
+	if o.Blobs != nil && f.means.method() == FUSE {
+		f.openImages(*o.Blobs)
 	}
 	return nil
 }
@@ -229,13 +226,21 @@ func (f *FS) unlock() {
 }
 
 // Method returns the method in force: FUSE or HardLink.
-func (f *FS) Method() Method { return f.method }
+func (f *FS) Method() Method { return f.means.method() }
 
 // UpperMemory returns Options.UpperMemory as it is in force.
 func (f *FS) UpperMemory() int64 { return f.upperMemory }
 
 // Passthrough reports whether the kernel reads blobs itself, without asking this process.
-func (f *FS) Passthrough() bool { return f.passthrough }
+func (f *FS) Passthrough() bool { return f.means == fusePassthrough }
+
+// Images returns how many metadata images there are for roots to show.
+func (f *FS) Images() int {
+	if f.images == nil {
+		return 0
+	}
+	return f.images.Len()
+}
 
 // Close closes the roots that are left, even those in use, and gives the
 // folders back. Later calls of NewRoot fail with ErrClosed; later calls of Close
@@ -255,7 +260,10 @@ func (f *FS) Close() error {
 		f.log.Warn("root was left open", zap.String("root", r.spec.Name))
 		errs = append(errs, r.Close())
 	}
-	errs = append(errs, f.closeImages(), f.closePoints(), f.sweepOut())
+	if f.images != nil {
+		errs = append(errs, f.images.Close())
+	}
+	errs = append(errs, f.points.close(), f.sweepOut())
 	f.unlock()
 	return errors.Join(errs...)
 }
@@ -269,10 +277,7 @@ func (f *FS) plainDir() string { return filepath.Join(f.upperDir, plainName) }
 
 // sweepOut removes what is left in the upper folder, and waits for that.
 func (f *FS) sweepOut() error {
-	var err error
-	if f.plain > 0 {
-		err = f.trash.Put(f.plainDir())
-	}
+	err := f.plain.remove()
 	if f.links != nil {
 		err = errors.Join(err, f.trash.Put(f.linkDir()))
 	}

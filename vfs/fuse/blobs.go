@@ -1,12 +1,9 @@
-package vfs
+package fuse
 
 import (
 	"container/list"
 	"os"
 	"sync"
-
-	"github.com/hanwen/go-fuse/v2/fuse"
-	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -180,22 +177,4 @@ func (t *blobTable) closeFiles() {
 	for _, ar := range arriving {
 		ar.data.Close()
 	}
-}
-
-// register lets the kernel read file without asking. Where it does not want
-// to, though it did when the FS was opened, the file is read through us.
-func (r *Root) register(file *os.File) (int32, bool) {
-	if !r.fs.passthrough {
-		return 0, false
-	}
-	id, errno := r.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
-	if errno != 0 {
-		r.fs.warnRegister.Do(func() {
-			r.fs.log.Warn("kernel refuses passthrough for a blob; it is read through this process",
-				zap.String("blob", file.Name()), missing(errno),
-				zap.String("costs", costOfCached), zap.String("to_have_it", passthroughAdvice))
-		})
-		return 0, false
-	}
-	return id, true
 }

@@ -1,4 +1,4 @@
-package vfs
+package fuse
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -30,48 +31,48 @@ func (o opened) close() {
 }
 
 // open returns a file with the bytes of n; it must be released.
-func (r *Root) open(a access, n *node) (*blob, fuse.Status) {
-	b := r.blobs.use(n.Digest, n.id)
+func (l *Layer) open(a access, n *Node) (*blob, fuse.Status) {
+	b := l.blobs.use(n.Digest, n.id)
 	if b == nil {
 		o, err, ok := await(a, func(ctx context.Context) (opened, error) {
-			return r.openBlob(ctx, n.Digest)
+			return l.openBlob(ctx, n.Digest)
 		}, opened.close)
 		if !ok {
 			return nil, fuse.EIO // nobody is left to see it
 		}
 		if err != nil {
-			r.fail(n, err)
+			l.fail(n, err)
 			return nil, fuse.EIO
 		}
-		b = r.add(n, o)
+		b = l.add(n, o)
 	}
-	if r.blobs.failure(b) != nil {
-		r.blobs.leave(b)
+	if l.blobs.failure(b) != nil {
+		l.blobs.leave(b)
 		return nil, fuse.EIO
 	}
 	return b, fuse.OK
 }
 
 // add makes a blob of what the Source gave for n.
-func (r *Root) add(n *node, o opened) *blob {
+func (l *Layer) add(n *Node, o opened) *blob {
 	if o.data == nil {
-		return r.blobs.add(n.Digest, n.id, o.file, r.register)
+		return l.blobs.add(n.Digest, n.id, o.file, l.register)
 	}
-	b, fresh := r.blobs.addArriving(n.Digest, n.id, o.data)
+	b, fresh := l.blobs.addArriving(n.Digest, n.id, o.data)
 	if fresh != nil {
-		r.loads.Go(func() { r.follow(fresh, n) })
+		l.loads.Go(func() { l.follow(fresh, n) })
 	}
 	return b
 }
 
 // openBlob opens the blob and checks its size, which the kernel was told
 // before and which a passthrough read would not keep to.
-func (r *Root) openBlob(ctx context.Context, d digest.Digest) (o opened, err error) {
-	r.tellBlob(d)
-	if source, ok := r.spec.Source.(ArrivingSource); ok {
+func (l *Layer) openBlob(ctx context.Context, d digest.Digest) (o opened, err error) {
+	l.hooks.Blob(d)
+	if source, ok := l.source.(ArrivingSource); ok {
 		o.file, o.data, err = source.OpenArriving(ctx, d)
 	} else {
-		o.file, err = r.spec.Source.OpenBlob(ctx, d)
+		o.file, err = l.source.OpenBlob(ctx, d)
 	}
 	if err != nil || o.data != nil {
 		return o, err
@@ -96,31 +97,48 @@ func forCopyUp(in *fuse.OpenIn) bool {
 
 // readOnce reads from a file that was opened without its content. Overlayfs copies
 // little this way, so the blob is opened each time.
-func (r *Root) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadResult, fuse.Status) {
-	n := r.node(id)
-	if n == nil || n.Kind != File {
+func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadResult, fuse.Status) {
+	n := l.nodes.get(id)
+	if n == nil || n.Kind != tree.File {
 		return nil, fuse.ENOENT
 	}
-	r.tellBlob(n.Digest)
+	l.hooks.Blob(n.Digest)
 	o, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
-		return r.spec.Source.OpenBlob(ctx, n.Digest)
+		return l.source.OpenBlob(ctx, n.Digest)
 	}, func(f *os.File) { _ = f.Close() })
 	if !ok {
 		return nil, fuse.EIO // nobody is left to see it
 	}
 	if err != nil {
-		r.fail(n, err)
+		l.fail(n, err)
 		return nil, fuse.EIO
 	}
 	defer func() { _ = o.Close() }()
 	if n.area == treeArea {
-		r.look(n, tree.LookInside)
-		r.markRead(n)
+		l.look(n, tree.LookInside)
+		l.hooks.Read(n)
 	}
 	size, err := o.ReadAt(buf, off)
 	if err != nil && !errors.Is(err, io.EOF) {
-		r.fail(n, err)
+		l.fail(n, err)
 		return nil, fuse.EIO
 	}
 	return fuse.ReadResultData(buf[:size]), fuse.OK
+}
+
+// register lets the kernel read file without asking. Where it does not want
+// to, though it did when it was tried, the file is read through us.
+func (l *Layer) register(file *os.File) (int32, bool) {
+	if !l.passthrough {
+		return 0, false
+	}
+	id, err := l.conn.register(file)
+	if err != nil {
+		l.driver.warnRegister.Do(func() {
+			l.driver.log.Warn("kernel refuses passthrough for a blob; it is read through this process",
+				zap.String("blob", file.Name()), zap.NamedError("missing", err),
+				zap.String("costs", CostOfCached), zap.String("to_have_it", PassthroughAdvice))
+		})
+	}
+	return id, err == nil
 }

@@ -1,4 +1,4 @@
-package vfs
+package fuse
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
@@ -17,21 +16,21 @@ const killPoll = 10 * time.Millisecond
 
 // access is one FUSE request that may have to wait.
 type access struct {
-	root   *Root
+	layer  *Layer
 	cancel <-chan struct{} // closed when its thread got a signal
 	thread uint32          // 0 where the kernel itself reads, or a foreign pid namespace does
 }
 
-func (r *Root) access(cancel <-chan struct{}, h *fuse.InHeader) access {
-	return access{r, cancel, h.Pid}
+func (l *Layer) access(cancel <-chan struct{}, h *fuse.InHeader) access {
+	return access{l, cancel, h.Pid}
 }
 
 // await runs call while the access waits, and tells the stall clock. When the
 // root closes or the process is killed it returns early, with ok false; the
 // result of call, whose context has ended then, goes to drop.
 func await[T any](a access, call func(context.Context) (T, error), drop func(T)) (v T, err error, ok bool) {
-	r := a.root
-	ctx, stop := context.WithCancel(r.ctx)
+	l := a.layer
+	ctx, stop := context.WithCancel(l.ctx)
 	defer stop()
 	if ctx.Err() != nil {
 		return v, nil, false
@@ -41,9 +40,9 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 		err error
 	}
 	results := make(chan result)
-	r.stall.begin()
-	defer r.stall.end()
-	r.loads.Go(func() {
+	l.stall.begin()
+	defer l.stall.end()
+	l.loads.Go(func() {
 		v, err := call(ctx)
 		select {
 		case results <- result{v, err}:
@@ -76,36 +75,28 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 
 // read returns what the FUSE layer shows of directory n. It waits only where the
 // Source has not got it at hand, and not for what an image knows.
-func (r *Root) read(a access, n *node) (shown, fuse.Status) {
-	if n.cover != nil && n.cover.image != nil {
-		r.markRead(n)
+func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
+	if n.cover != nil && n.cover.Whole() {
+		l.hooks.Read(n)
 		return shown{nil, n.cover}, fuse.OK
 	}
-	d, ok := r.spec.Source.LocalDirectory(n.Digest)
+	d, ok := l.source.LocalDirectory(n.Digest)
 	if !ok {
 		var err error
 		d, err, ok = await(a, func(ctx context.Context) (*tree.Directory, error) {
-			return r.spec.Source.Directory(ctx, n.Digest)
+			return l.source.Directory(ctx, n.Digest)
 		}, func(*tree.Directory) {})
 		if !ok {
 			return shown{}, fuse.EIO // nobody is left to see it
 		}
 		if err != nil {
-			r.fail(n, err)
+			l.fail(n, err)
 			return shown{}, fuse.EIO
 		}
 	}
-	r.markRead(n)
+	l.hooks.Read(n)
 	if n.hole != nil {
-		r.lacks(n.hole)
+		l.hooks.Missed(n.hole)
 	}
 	return shown{d, n.cover}, fuse.OK
-}
-
-// directory returns a directory of the tree on behalf of the worker.
-func (r *Root) directory(d digest.Digest) (*tree.Directory, error) {
-	if dir, ok := r.spec.Source.LocalDirectory(d); ok {
-		return dir, nil
-	}
-	return r.spec.Source.Directory(r.ctx, d)
 }

@@ -1,4 +1,4 @@
-package vfs
+package fuse
 
 import (
 	"sync/atomic"
@@ -12,7 +12,7 @@ import (
 // and find the bucket takes as long as to answer a lookup from memory.
 const timedEvery = 16
 
-// requests counts what the kernel asks of all roots of an FS, by kind.
+// requests counts what the kernel asks of all layers of a Driver, by kind.
 type requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -64,46 +64,46 @@ func (r *requestsOf) answer(serve func() fuse.Status) fuse.Status {
 	return status
 }
 
-// countedFS is a lowerFS whose requests are counted.
+// countedFS is a handler whose requests are counted.
 type countedFS struct {
-	*lowerFS
+	*handler
 	requests *requests
 }
 
 var _ fuse.RawFileSystem = (*countedFS)(nil)
 
 func (c *countedFS) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	return c.requests.lookup.answer(func() fuse.Status { return c.lowerFS.Lookup(cancel, h, name, out) })
+	return c.requests.lookup.answer(func() fuse.Status { return c.handler.Lookup(cancel, h, name, out) })
 }
 
 func (c *countedFS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	return c.requests.getattr.answer(func() fuse.Status { return c.lowerFS.GetAttr(cancel, in, out) })
+	return c.requests.getattr.answer(func() fuse.Status { return c.handler.GetAttr(cancel, in, out) })
 }
 
 func (c *countedFS) Readlink(cancel <-chan struct{}, h *fuse.InHeader) (target []byte, status fuse.Status) {
 	status = c.requests.readlink.answer(func() (s fuse.Status) {
-		target, s = c.lowerFS.Readlink(cancel, h)
+		target, s = c.handler.Readlink(cancel, h)
 		return s
 	})
 	return target, status
 }
 
 func (c *countedFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	return c.requests.open.answer(func() fuse.Status { return c.lowerFS.Open(cancel, in, out) })
+	return c.requests.open.answer(func() fuse.Status { return c.handler.Open(cancel, in, out) })
 }
 
 func (c *countedFS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	status = c.requests.read.answer(func() (s fuse.Status) {
-		result, s = c.lowerFS.Read(cancel, in, buf)
+		result, s = c.handler.Read(cancel, in, buf)
 		return s
 	})
 	return result, status
 }
 
 func (c *countedFS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return c.requests.readdir.answer(func() fuse.Status { return c.lowerFS.ReadDir(cancel, in, out) })
+	return c.requests.readdir.answer(func() fuse.Status { return c.handler.ReadDir(cancel, in, out) })
 }
 
 func (c *countedFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return c.requests.readdir.answer(func() fuse.Status { return c.lowerFS.ReadDirPlus(cancel, in, out) })
+	return c.requests.readdir.answer(func() fuse.Status { return c.handler.ReadDirPlus(cancel, in, out) })
 }

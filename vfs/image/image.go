@@ -1,4 +1,4 @@
-package vfs
+package image
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
@@ -42,7 +43,7 @@ type image struct {
 	id     imageID
 	path   string // from the root, "" for the root itself
 	digest digest.Digest
-	cover  *cover
+	cover  *Cover
 	dirs   int // that it shows
 	bytes  int64
 	point  string   // where it is mounted
@@ -52,12 +53,12 @@ type image struct {
 	said   vouch.Verdict     // whether they are still those
 	mark   atomic.Pointer[imageMark]
 
-	shown sync.Mutex       // guards as
-	as    map[Owner]string // where it is mounted for others than images.owner
+	shown sync.Mutex              // guards as
+	as    map[folder.Owner]string // where it is mounted for others than Cache.owner
 
-	// Guarded by images.mu.
+	// Guarded by Cache.mu.
 	users   int    // roots that show it
-	lastUse uint64 // of images.clock
+	lastUse uint64 // of Cache.clock
 	retired bool   // to be unmounted by its last user
 	lacking int    // roots that read directories which it lacks
 }
@@ -67,7 +68,7 @@ type atHand func(digest.Digest) (*tree.Directory, bool)
 
 // subtree describes what is at hand of a tree.
 type subtree struct {
-	blobs  *BlobFolder
+	blobs  *Blobs
 	lookup atHand
 	left   int // entries that may be added
 	dirs   int
@@ -75,10 +76,10 @@ type subtree struct {
 }
 
 // directory describes d for the image, and what the image will not show of it.
-func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *cover) {
+func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover) {
 	s.dirs++
 	s.left -= d.Len()
-	c := &cover{image: s.image}
+	c := &Cover{image: s.image}
 	list := make([]erofs.Entry, 0, d.Len())
 	for i := range d.Len() {
 		e := d.At(i)
@@ -94,9 +95,9 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *cover
 				c.hole(e)
 				continue
 			}
-			var rest *cover
-			if out.Entries, rest = s.directory(child, depth+1); !rest.empty() {
-				c.below = append(c.below, covered{cloneEntry(e), rest})
+			var rest *Cover
+			if out.Entries, rest = s.directory(child, depth+1); !rest.Empty() {
+				c.below = append(c.below, Covered{cloneEntry(e), rest})
 			}
 		default:
 			c.hole(e)
@@ -108,18 +109,18 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *cover
 }
 
 // newImage makes an image of the subtree d at path as far as it is at hand, and mounts it.
-func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
+func (c *Cache) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
 	img = &image{path: path}
-	s := &subtree{blobs: m.blobs, lookup: atHand, left: maxImageEntries, image: img}
+	s := &subtree{blobs: &c.blobs, lookup: atHand, left: maxImageEntries, image: img}
 	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755}
 	top.Entries, img.cover = s.directory(d, 0)
 	img.dirs = s.dirs
 	if _, err := rand.Read(img.id[:]); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(m.blobs.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(c.blobs.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("create a nameless file in %s: %w", m.blobs.Dir, err)
+		return nil, fmt.Errorf("create a nameless file in %s: %w", c.blobs.Dir, err)
 	}
 	file := os.NewFile(uintptr(fd), "image")
 	defer func() {
@@ -130,14 +131,14 @@ func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *i
 	img.file = file
 	sum := sha256.New()
 	w := bufio.NewWriterSize(io.MultiWriter(img.file, sum), imageBuffer)
-	if img.bytes, err = erofs.Write(w, nest(path, top), m.imageOptions(img.id)); err != nil {
+	if img.bytes, err = erofs.Write(w, nest(path, top), c.imageOptions(img.id)); err != nil {
 		return nil, err
 	}
 	if err := w.Flush(); err != nil {
 		return nil, fmt.Errorf("write image: %w", err)
 	}
 	sum.Sum(img.sum[:0])
-	if err := img.mount(m.point()); err != nil {
+	if err := img.mount(c.point()); err != nil {
 		return nil, err
 	}
 	if err := img.markNow(); err != nil {
@@ -150,8 +151,8 @@ func (m *images) newImage(path string, d *tree.Directory, atHand atHand) (img *i
 	return img, nil
 }
 
-func (m *images) imageOptions(id imageID) erofs.Options {
-	return erofs.Options{UUID: id, Epoch: time.Unix(tree.DefaultMTime, 0), UID: m.owner.UID, GID: m.owner.GID}
+func (c *Cache) imageOptions(id imageID) erofs.Options {
+	return erofs.Options{UUID: id, Epoch: time.Unix(tree.DefaultMTime, 0), UID: c.owner.UID, GID: c.owner.GID}
 }
 
 // nest puts top into directories, so that it is at path.
@@ -227,4 +228,11 @@ func (img *image) check(ctx context.Context) error {
 func (img *image) close() error {
 	return errors.Join(img.conceal(), mounts.Unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
 		os.Remove(filepath.Dir(img.point)), img.file.Close())
+}
+
+func typeOf(k tree.Kind) uint32 {
+	if k == tree.Dir {
+		return unix.S_IFDIR
+	}
+	return unix.S_IFREG // symlinks are in no image
 }

@@ -1,4 +1,4 @@
-package vfs
+package image
 
 import (
 	"errors"
@@ -8,14 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // shownTo returns where the image is mounted as what belongs to owner. All images are made for
 // the owner of most roots; for another one of Options.Namespaces a mount of the same image, once
 // for each owner, changes whom the kernel says it belongs to.
-func (m *images) shownTo(img *image, owner Owner) (string, error) {
-	if owner == m.owner {
+func (c *Cache) shownTo(img *image, owner folder.Owner) (string, error) {
+	if owner == c.owner {
 		return img.point, nil
 	}
 	img.shown.Lock()
@@ -27,11 +28,11 @@ func (m *images) shownTo(img *image, owner Owner) (string, error) {
 	if err := os.Mkdir(point, 0o755); err != nil {
 		return "", err
 	}
-	if err := mountAs(img.point, point, m.namespaces[owner]); err != nil {
+	if err := mountAs(img.point, point, c.namespaces[owner]); err != nil {
 		return "", errors.Join(fmt.Errorf("mount image for user %d: %w", owner.UID, err), os.Remove(point))
 	}
 	if img.as == nil {
-		img.as = map[Owner]string{}
+		img.as = map[folder.Owner]string{}
 	}
 	img.as[owner] = point
 	return point, nil

@@ -1,4 +1,4 @@
-package vfs
+package image
 
 import (
 	"encoding/binary"
@@ -42,7 +42,7 @@ type watcher struct {
 	thread atomic.Uint32
 
 	mu    sync.Mutex
-	roots map[fsid]*Root // those that are watched, by the number of their overlay
+	roots map[fsid]*View // those that are watched, by the number of their overlay
 }
 
 // newWatcher opens the group and starts to read it. Only close ends that.
@@ -57,7 +57,7 @@ func newWatcher() (*watcher, error) {
 		turn:  make(chan struct{}, 1),
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
-		roots: map[fsid]*Root{},
+		roots: map[fsid]*View{},
 	}
 	w.turn <- struct{}{}
 	go w.run()
@@ -95,14 +95,14 @@ func (w *watcher) close() {
 	_ = unix.Close(w.fd)
 }
 
-// watch reports what is opened in the overlay of r from now on, in whatever
+// watch reports what is opened in the overlay at path to r from now on, in whatever
 // mount namespace. The mark ends with the mount.
-func (w *watcher) watch(r *Root) error {
-	id, err := fsidOf(unix.Statfs, r.Path())
+func (w *watcher) watch(r *View, path string) error {
+	id, err := fsidOf(unix.Statfs, path)
 	if err != nil {
-		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("statfs %s: %w", r.Path(), err)}
+		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("statfs %s: %w", path, err)}
 	}
-	r.watchID = id
+	r.overlay = id
 	w.mu.Lock()
 	_, taken := w.roots[id]
 	if !taken {
@@ -113,21 +113,21 @@ func (w *watcher) watch(r *Root) error {
 		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("two overlays have the file system id %x", id)}
 	}
 	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
-		unix.FAN_OPEN|unix.FAN_ONDIR, unix.AT_FDCWD, r.Path())
+		unix.FAN_OPEN|unix.FAN_ONDIR, unix.AT_FDCWD, path)
 	if err != nil {
 		w.forget(r)
-		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("watch %s: %w", r.Path(), err)}
+		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("watch %s: %w", path, err)}
 	}
 	r.watched = true
 	return nil
 }
 
 // forget ends the reports about r after those that are due.
-func (w *watcher) forget(r *Root) {
+func (w *watcher) forget(r *View) {
 	w.drain()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.roots, r.watchID)
+	delete(w.roots, r.overlay)
 }
 
 // is reports whether thread is the one for which the kernel opens again what

@@ -1,34 +1,14 @@
-package vfs
+package fuse
 
 import (
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
-
-// ArrivingSource is a Source that need not have all of a file before it is read.
-type ArrivingSource interface {
-	// OpenArriving returns a file as OpenBlob does, or what will be one; vfs
-	// closes either. It must not wait for all of a large blob.
-	OpenArriving(ctx context.Context, d digest.Digest) (*os.File, Arrival, error)
-}
-
-// Arrival is a blob on its way. Its methods may be called concurrently, but for
-// Close, which is the last.
-type Arrival interface {
-	// ReadAt reads as io.ReaderAt does, and waits until the bytes are there or ctx
-	// ends. Bytes that are there it returns even if ctx has ended.
-	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
-	// Wait waits until the blob is whole and verified. If it never will be, the
-	// error says why, and every later ReadAt fails.
-	Wait(ctx context.Context) error
-	Close()
-}
 
 // arriving is an Arrival that files of a root were opened on. Their reads come to
 // this process and go through the page cache, so that the file can be mapped.
@@ -143,23 +123,23 @@ func (t *blobTable) unverified() (ars []*arriving) {
 
 // follow waits for the end of ar, which n was the first to open. When it fails,
 // the kernel forgets what it has of it, and reads fail from then on.
-func (r *Root) follow(ar *arriving, n *node) {
+func (l *Layer) follow(ar *arriving, n *Node) {
 	defer close(ar.ended)
-	err := ar.data.Wait(r.ctx)
-	if err != nil && r.ctx.Err() == nil {
-		r.fail(n, err)
+	err := ar.data.Wait(l.ctx)
+	if err != nil && l.ctx.Err() == nil {
+		l.fail(n, err)
 	}
-	for _, node := range r.blobs.settle(ar, err) {
+	for _, node := range l.blobs.settle(ar, err) {
 		// A page that is being read is waited for. If the mount is gone, so are they.
-		_ = r.server.InodeNotify(node, 0, 0)
+		_ = l.conn.server.InodeNotify(node, 0, 0)
 	}
 }
 
 // readArriving answers a read of n, whose blob is on its way.
-func (r *Root) readArriving(
-	a access, n *node, ar *arriving, p []byte, off int64,
+func (l *Layer) readArriving(
+	a access, n *Node, ar *arriving, p []byte, off int64,
 ) (fuse.ReadResult, fuse.Status) {
-	atOnce, cancel := context.WithCancel(r.ctx)
+	atOnce, cancel := context.WithCancel(l.ctx)
 	cancel()
 	got, err := ar.data.ReadAt(atOnce, p, off)
 	if errors.Is(err, context.Canceled) {
@@ -176,28 +156,27 @@ func (r *Root) readArriving(
 		p, got = own, len(own)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		err = r.blobs.serve(ar)
+		err = l.blobs.serve(ar)
 	}
-	if err != nil && r.ctx.Err() != nil {
+	if err != nil && l.ctx.Err() != nil {
 		return nil, fuse.EIO
 	}
 	if err != nil {
-		r.fail(n, err) // follow may come to it only after the action has ended
+		l.fail(n, err) // follow may come to it only after the action has ended
 		return nil, fuse.EIO
 	}
 	return fuse.ReadResultData(p[:got]), fuse.OK
 }
 
-// Verify waits until every blob of which the action has got bytes is known to be
-// what its digest says, and returns Err. What the action made may be used only
-// if that is nil. When ctx ends Verify returns its error.
-func (r *Root) Verify(ctx context.Context) error {
-	for _, ar := range r.blobs.unverified() {
+// Verify waits until every blob of which somebody has got bytes is known to be
+// what its digest says, and returns Err. When ctx ends Verify returns its error.
+func (l *Layer) Verify(ctx context.Context) error {
+	for _, ar := range l.blobs.unverified() {
 		select {
 		case <-ar.ended:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return r.Err()
+	return l.Err()
 }

@@ -1,0 +1,123 @@
+package fuse
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+)
+
+const (
+	// Device is what FUSE needs.
+	Device = "/dev/fuse"
+	// cachedRead is the largest read that is asked of this process. With
+	// passthrough it is asked for none, and small buffers are quicker to make.
+	cachedRead      = 1 << 20
+	passthroughRead = 128 << 10
+	// maxBackground bounds the reads through the page cache that the kernel lets us
+	// have at a time. Those of arriving files may wait for long, in front of others.
+	maxBackground = 64
+)
+
+// connection is a FUSE mount and who serves it. What start has done when it fails is for stop to undo.
+type connection struct {
+	dir     string // the mount point
+	mounted bool
+	server  *fuse.Server
+	served  chan struct{} // closed when the server's goroutines are gone; nil if there are none
+	pin     int           // descriptor of the mount, which keeps its number ours; -1 for none
+}
+
+// start mounts FUSE and has it served. It calls mount(2) itself and
+// gives go-fuse the device, so that the device is closed in children and no
+// helper program is ever looked for.
+func (c *connection) start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
+	fd, err := unix.Open(Device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &mounts.Error{What: "fuse device", Err: err}
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other,default_permissions,max_read=%d",
+		fd, os.Geteuid(), os.Getegid(), o.MaxWrite)
+	err = unix.Mount(names.MountSource, c.dir, "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
+	if err != nil {
+		_ = unix.Close(fd)
+		return &mounts.Error{What: "fuse", Err: err}
+	}
+	c.mounted = true
+	if c.server, err = fuse.NewServer(serve, fmt.Sprintf("/dev/fd/%d", fd), o); err != nil {
+		return &mounts.Error{What: "fuse", Err: err}
+	}
+	c.served = make(chan struct{})
+	go func() {
+		defer close(c.served)
+		c.server.Serve()
+	}()
+	if c.pin, err = unix.Open(c.dir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		return &mounts.Error{What: "fuse", Err: err}
+	}
+	return nil
+}
+
+// stop ends the connection, whoever still uses it, and returns when all of the server's goroutines are gone.
+func (c *connection) stop() error {
+	var err error
+	if c.mounted {
+		err = c.unmount()
+	}
+	if c.served != nil {
+		<-c.served
+	}
+	return err
+}
+
+func (c *connection) unmount() error {
+	if c.pin >= 0 {
+		defer func() { _ = unix.Close(c.pin) }()
+	}
+	// MNT_FORCE aborts the connection.
+	err := unix.Unmount(c.dir, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err == nil || c.pin < 0 {
+		return err
+	}
+	// The action was faster and left us only the number of the connection,
+	// which is nobody else's as long as we hold the pin.
+	var st unix.Statx_t // asking for nothing asks nobody: the connection may be dead
+	if err := unix.Statx(c.pin, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
+		return fmt.Errorf("find the FUSE connection of %s: %w", c.dir, err)
+	}
+	return abort(st.Dev_minor, c.dir)
+}
+
+// register lets the kernel read file without asking.
+func (c *connection) register(file *os.File) (id int32, err error) {
+	id, errno := c.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
+	if errno != 0 {
+		return 0, errno
+	}
+	return id, nil
+}
+
+func (c *connection) unregister(id int32) { c.server.UnregisterBackingFd(id) }
+
+// abort ends a FUSE connection by its number. The control file system, which is
+// not mounted everywhere, is mounted on the empty folder dir meanwhile.
+func abort(conn uint32, dir string) error {
+	if err := unix.Mount(names.MountSource, dir, "fusectl", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount fusectl: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(conn), "abort"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1")
+		_ = f.Close()
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil // it ended already
+	}
+	return errors.Join(err, mounts.Unmount(dir, unix.MNT_DETACH))
+}

@@ -1,0 +1,70 @@
+package fuse
+
+import (
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// A Cover says what images show of a directory, and so this layer does not. Where there is none, the layer shows
+// all of the directory.
+type Cover interface {
+	// Whole reports that an image shows the directory but for what is listed: then this layer shows
+	// nothing else. Otherwise this layer shows the directory, and what is listed is what it does not
+	// show all of.
+	Whole() bool
+	// Child returns what is listed under name.
+	Child(name string) (Covered, bool)
+	// Len and At are the list, in the order of names.
+	Len() int
+	At(i int) Covered
+}
+
+// Covered is a name in a directory of which images show a part.
+type Covered struct {
+	Entry tree.Entry
+	Rest  Cover // nil for what an image lacks, and this layer shows in full
+}
+
+// hidden reports that this layer shows nothing: an image has all of it.
+func hidden(c Cover) bool { return c != nil && c.Whole() && c.Len() == 0 }
+
+// shown is what the FUSE layer shows of a directory.
+type shown struct {
+	dir   *tree.Directory // nil if an image has the directory
+	cover Cover           // nil if no image has a part of it
+}
+
+// find returns what is shown under name.
+func (s shown) find(name string) (e tree.Entry, rest Cover, ok bool) {
+	if s.cover != nil {
+		if c, ok := s.cover.Child(name); ok {
+			return c.Entry, c.Rest, !hidden(c.Rest)
+		}
+	}
+	if s.dir == nil {
+		return e, nil, false
+	}
+	e, ok = s.dir.Find(name)
+	return e, nil, ok
+}
+
+// len returns the number of places, some of which may be without an entry.
+func (s shown) len() int {
+	if s.dir == nil {
+		return s.cover.Len()
+	}
+	return s.dir.Len()
+}
+
+// at returns what is in place i. False means that an image shows it.
+func (s shown) at(i int) (c Covered, ok bool) {
+	if s.dir == nil {
+		return s.cover.At(i), true
+	}
+	c.Entry = s.dir.At(i)
+	if s.cover != nil {
+		if c, ok := s.cover.Child(c.Entry.Name); ok {
+			return c, !hidden(c.Rest)
+		}
+	}
+	return c, true
+}

@@ -1,0 +1,27 @@
+package fuse
+
+import (
+	"hash/maphash"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// RootInode is the inode number of the input root.
+const RootInode = fuse.FUSE_ROOT_ID
+
+// Inodes are the inode numbers of one root: hashes of paths. So they can stand for
+// the paths, and a collision (of 64 bits, with a seed that nobody knows) would hide a
+// read from whoever lets them, and do no other harm.
+type Inodes struct{ seed maphash.Seed }
+
+// NewInodes returns numbers that nobody else has.
+func NewInodes() Inodes { return Inodes{maphash.MakeSeed()} }
+
+// Of returns the number of a name in the directory whose number is parent.
+func (i Inodes) Of(parent uint64, name string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(i.seed)
+	maphash.WriteComparable(&h, parent)
+	_, _ = h.WriteString(name)
+	return max(h.Sum64(), RootInode+1)
+}

@@ -1,0 +1,287 @@
+package fuse
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+)
+
+// What it costs when the kernel does not read blobs itself, and how to have it do so.
+const (
+	CostOfCached      = "reads of inputs go through this process and the page cache of each root"
+	PassthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
+)
+
+// Driver is what the layers of all roots share.
+type Driver struct {
+	log          *zap.Logger
+	requests     *requests // nil: nobody counts
+	warnRegister sync.Once
+}
+
+// NewDriver makes one. Where metrics is not nil, counts of the kernel's requests are registered there.
+func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) {
+	d := &Driver{log: log}
+	if metrics == nil {
+		return d, nil
+	}
+	var err error
+	d.requests, err = newRequests(metrics)
+	return d, err
+}
+
+// Options say what a layer shows and where.
+type Options struct {
+	Name   string // of the root, in logs
+	Folder string // the mount point, which Show makes
+	Digest digest.Digest
+	Source Source
+	Owner  folder.Owner // of all that is shown
+	Inodes Inodes
+	// Passthrough lets the kernel read blobs itself, which TryPassthrough tries.
+	Passthrough bool
+	Images      Images
+	Hooks       Hooks
+}
+
+// Images say what images show of the input root. Zero: there are none.
+type Images struct {
+	Cover Cover
+	// Blob returns the blob of a file that images redirect to, by its path. Where the file is not, the layer shows it, in
+	// BlobFolder.
+	Blob func(path string) (digest.Digest, bool)
+	// Watcher reports whether a thread opens files only to know what others have opened.
+	Watcher func(thread uint32) bool
+}
+
+// Hooks are told of what happens. They are called concurrently, must not block, and must not touch the
+// layer. Those that say so may be nil.
+type Hooks struct {
+	// Read is told of each access that reads an input, see the package comment of vfs.
+	Read func(*Node)
+	// Look, which may be nil, is told of each look at a path before its answer; of one at the same only once,
+	// unless the kernel has forgotten it meanwhile.
+	Look func(path string, l tree.Look)
+	// Blob is told of each blob whose bytes are about to be had.
+	Blob func(digest.Digest)
+	// Missed is told that a directory was read that an image lacks; above is what is said of the one above.
+	// It may be nil if Cover is.
+	Missed func(above Cover)
+	// Stall, which may be nil, is told when nobody waits for the Source any longer, with the time since the
+	// first began to.
+	Stall func(time.Duration)
+}
+
+// Layer is the read-only FUSE mount of one root.
+type Layer struct {
+	driver      *Driver
+	log         *zap.Logger
+	source      Source
+	owner       folder.Owner
+	passthrough bool
+	covered     bool // images have parts of the root
+	blobAt      func(path string) (digest.Digest, bool)
+	watcher     func(thread uint32) bool
+	hooks       Hooks
+
+	// FUSE requests carry no context; this is the one of all accesses. Hide cancels it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	loads  sync.WaitGroup // calls of the Source
+	stall  stallClock
+	nodes  nodeTable
+	blobs  blobTable
+	conn   connection
+
+	lookups, absent atomic.Int64 // names that are there, and that are not
+
+	mu  sync.Mutex
+	err error // first error of the Source or of a directory
+}
+
+// NewLayer returns a layer that is not shown yet. The end of ctx ends all accesses that wait.
+func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
+	l := &Layer{
+		driver: d, log: d.log.With(zap.String("root", o.Name)),
+		source: o.Source, owner: o.Owner, passthrough: o.Passthrough,
+		covered: o.Images.Cover != nil, blobAt: o.Images.Blob, watcher: o.Images.Watcher, hooks: o.Hooks,
+		conn: connection{dir: o.Folder, pin: -1},
+	}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.stall.onEnd = o.Hooks.Stall
+	l.blobs.init()
+	l.blobs.unregister = l.conn.unregister
+	l.nodes.inodes = o.Inodes
+	l.nodes.init(o.Digest, o.Images.Cover)
+	return l
+}
+
+// Show makes the mount point, mounts, and serves from then on. What it has done when it fails is for Hide to undo. The error
+// wraps a mounts.Error if the machine refuses it.
+func (l *Layer) Show(context.Context) error {
+	if err := os.Mkdir(l.conn.dir, 0o755); err != nil {
+		return err
+	}
+	h := &handler{RawFileSystem: fuse.NewDefaultRawFileSystem(), layer: l}
+	var serve fuse.RawFileSystem = h
+	if l.driver.requests != nil {
+		serve = &countedFS{h, l.driver.requests}
+	}
+	return l.conn.start(serve, l.mountOptions())
+}
+
+// Hide ends the connection, whoever still uses it, and all accesses, and returns when all goroutines
+// of the layer are gone. It does not remove the mount point.
+func (l *Layer) Hide() error {
+	l.cancel()
+	err := l.conn.stop()
+	l.loads.Wait()
+	l.blobs.closeFiles()
+	return err
+}
+
+// InputFolder is where the inputs are shown, but for what images show.
+func (l *Layer) InputFolder() string {
+	if !l.covered {
+		return l.conn.dir
+	}
+	return filepath.Join(l.conn.dir, treeName)
+}
+
+// BlobFolder is where blobs are shown that files of images redirect to. There is none without images.
+func (l *Layer) BlobFolder() string { return filepath.Join(l.conn.dir, blobName) }
+
+// Stalled returns for how long, in wall time, at least one access waited for the Source, a wait
+// that is going on included. It never decreases.
+func (l *Layer) Stalled() time.Duration { return l.stall.total() }
+
+// Lookups returns how many names the kernel asked for that are there, and that are not.
+func (l *Layer) Lookups() (there, absent int64) { return l.lookups.Load(), l.absent.Load() }
+
+// Err returns the first error that an access met: one of the Source, or that a Directory is invalid. Accesses that
+// were given up leave none.
+func (l *Layer) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// TryPassthrough reports whether the kernel would read file itself. The layer must be shown.
+func (l *Layer) TryPassthrough(file *os.File) error {
+	id, err := l.conn.register(file)
+	if err == nil {
+		l.conn.unregister(id)
+	}
+	return err
+}
+
+// fail notes err, met when reading n, unless an earlier one was noted.
+func (l *Layer) fail(n *Node, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return
+	}
+	p := n.Path()
+	switch {
+	case n.area == blobArea:
+		l.err = fmt.Errorf("read blob %s of the input root: %w", n.Digest, err)
+		return
+	case p == "":
+		p = "."
+	}
+	l.err = fmt.Errorf("read %s %s of the input root: %w", n.Kind, p, err)
+}
+
+// countLookup counts that the kernel asked for a name.
+func (l *Layer) countLookup(there bool) {
+	if there {
+		l.lookups.Add(1)
+	} else {
+		l.absent.Add(1)
+	}
+}
+
+// ignored reports whether a thread opens files only to know what others have opened.
+func (l *Layer) ignored(thread uint32) bool { return l.watcher != nil && l.watcher(thread) }
+
+// look reports that somebody looks at the input n.
+func (l *Layer) look(n *Node, look tree.Look) {
+	if l.hooks.Look != nil && n.area == treeArea && l.nodes.noteLook(n, look) {
+		l.hooks.Look(n.Path(), look)
+	}
+}
+
+// lookAbsent reports that somebody finds that parent has no such name.
+func (l *Layer) lookAbsent(parent *Node, name string) {
+	if l.hooks.Look == nil {
+		return
+	}
+	path := parent.Path()
+	if path != "" {
+		path += "/"
+	}
+	l.hooks.Look(path+name, tree.LookUp)
+}
+
+// findBlob returns what the FUSE layer shows under name beside the input root:
+// files of blobs, and the folders on the way to them, about which nobody asks
+// who does not know what is in them.
+func (l *Layer) findBlob(parent *Node, name string) (tree.Entry, bool) {
+	e := tree.Entry{Name: name, Kind: tree.Dir, Perm: 0o700, MTime: parent.MTime}
+	if parent.area == topArea {
+		return e, l.nodes.hasChild(parent, name)
+	}
+	path := strings.TrimPrefix(parent.Path()+"/"+name, "/")
+	if d, ok := l.blobAt(path); ok {
+		e.Kind, e.Digest, e.Perm = tree.File, d, 0o444
+	}
+	return e, true
+}
+
+func (l *Layer) mountOptions() *fuse.MountOptions {
+	maxRead := cachedRead
+	if l.passthrough {
+		maxRead = passthroughRead
+	}
+	log := l.log
+	// What go-fuse has to say is about answers that came too late to be wanted.
+	std, err := zap.NewStdLogAt(log, zap.DebugLevel)
+	if err != nil {
+		std = zap.NewStdLog(zap.NewNop())
+	}
+	o := &fuse.MountOptions{
+		MaxWrite:             maxRead,
+		MaxBackground:        maxBackground,
+		DisableXAttrs:        true,
+		EnableSymlinkCaching: true,
+		// Nobody but us could change an input, so no cache is ever out of date.
+		ExplicitDataCacheControl: true,
+		ExtraCapabilities:        fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_NO_OPENDIR_SUPPORT,
+		// A listing that comes with attributes would count as a look at every entry.
+		DisableReadDirPlus: l.hooks.Look != nil,
+		MaxStackDepth:      1, // leaves room for the overlay
+		Logger:             std,
+		PanicHandler: func(v any) fuse.Status {
+			log.Error("panic while serving an input root", zap.Any("panic", v), zap.Stack("stack"))
+			return fuse.EIO
+		},
+	}
+	if !l.passthrough {
+		o.DisabledCapabilities = fuse.CAP_PASSTHROUGH
+	}
+	return o
+}

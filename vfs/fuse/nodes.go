@@ -1,0 +1,174 @@
+package fuse
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// Node is one path that the kernel knows. It lives as long as the kernel
+// remembers it or a node below it. Except for what nodeTable.mu guards it never changes.
+type Node struct {
+	tree.Entry
+	id     uint64 // node id of the FUSE protocol
+	ino    uint64 // a hash of the path: the same after the kernel forgot the node
+	parent *Node  // nil for the root of the area
+	area   area
+	cover  Cover // of a directory: what images show of it
+	hole   Cover // what is said of the directory above, in which an image lacks this one
+
+	// Guarded by nodeTable.mu.
+	lookups  uint64           // how often the kernel was told of it and has not forgotten
+	children map[string]*Node // those in the table
+	looked   tree.Look        // what was told
+}
+
+// area is a part of the FUSE layer.
+type area uint8
+
+const (
+	// treeArea is the input root. It is all there is unless the root shows images.
+	treeArea area = iota
+	// topArea is the folder of the two others.
+	topArea
+	// blobArea has the files of blobs, as BlobFolder has them, for overlayfs.
+	blobArea
+)
+
+// The folders in topArea.
+const (
+	treeName = "tree"
+	blobName = "blob"
+)
+
+// nodeTable has the nodes that the kernel knows.
+type nodeTable struct {
+	inodes Inodes
+
+	mu     sync.Mutex
+	byID   map[uint64]*Node // as the kernel knows them
+	lastID uint64           // of the newest node; ids are never used again
+}
+
+// init makes the nodes that are always there: that of the input root d, and where images have parts of
+// it, of which c says which, what is beside it.
+func (t *nodeTable) init(d digest.Digest, c Cover) {
+	t.byID = map[uint64]*Node{}
+	input := &Node{
+		Entry:   tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755, MTime: time.Unix(tree.DefaultMTime, 0)},
+		ino:     RootInode,
+		cover:   c,
+		lookups: 1,
+	}
+	first := input
+	if c != nil {
+		// Only for overlayfs, which acts with our privileges.
+		closed := tree.Entry{Kind: tree.Dir, Perm: 0o700, MTime: input.MTime}
+		blobs := &Node{Entry: closed, area: blobArea, lookups: 1}
+		blobs.ino = t.inodes.Of(RootInode, "/"+blobName)
+		first = &Node{Entry: closed, area: topArea, lookups: 1, children: map[string]*Node{treeName: input, blobName: blobs}}
+		first.ino = t.inodes.Of(RootInode, "/")
+		t.addLocked(first)
+		t.addLocked(blobs)
+	}
+	t.addLocked(input)
+}
+
+// addLocked enters n. The first that is entered is the root of the mount.
+func (t *nodeTable) addLocked(n *Node) {
+	t.lastID++
+	n.id = t.lastID
+	t.byID[n.id] = n
+}
+
+// get returns the node that the kernel calls id, nil if there is none.
+func (t *nodeTable) get(id uint64) *Node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+// know returns the node of e below parent, new or not, and counts that the
+// kernel is told of it.
+func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := parent.children[e.Name]
+	if n == nil {
+		// The node may outlive the directory, whose memory the strings are part of.
+		e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
+		n = &Node{Entry: e, ino: t.inodes.Of(parent.ino, e.Name), parent: parent, area: parent.area, cover: rest}
+		if parent.cover != nil && parent.cover.Whole() && rest == nil {
+			n.hole = parent.cover
+		}
+		if parent.children == nil {
+			parent.children = map[string]*Node{}
+		}
+		parent.children[e.Name] = n
+		t.addLocked(n)
+	}
+	n.lookups++
+	return n
+}
+
+// forget takes back count tellings and drops what nothing refers to any more.
+func (t *nodeTable) forget(id, count uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byID[id]
+	if n == nil || n.parent == nil {
+		return
+	}
+	n.lookups -= min(count, n.lookups)
+	for n.parent != nil && n.lookups == 0 && len(n.children) == 0 {
+		delete(t.byID, n.id)
+		delete(n.parent.children, n.Name)
+		n = n.parent
+	}
+}
+
+// hasChild reports whether there is a node of that name below n.
+func (t *nodeTable) hasChild(n *Node, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := n.children[name]
+	return ok
+}
+
+// noteLook notes that somebody looks at n, and reports whether that is news.
+func (t *nodeTable) noteLook(n *Node, look tree.Look) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	again := n.looked&look == look
+	n.looked |= look
+	return !again
+}
+
+// Inode is the inode number, which no other path of the root has.
+func (n *Node) Inode() uint64 { return n.ino }
+
+// Path returns the path of n from the root, "" for the root itself.
+func (n *Node) Path() string {
+	size, depth := 0, 0
+	for p := n; p.parent != nil; p = p.parent {
+		size += len(p.Name) + 1
+		depth++
+	}
+	names := make([]string, depth)
+	for p := n; p.parent != nil; p = p.parent {
+		depth--
+		names[depth] = p.Name
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}

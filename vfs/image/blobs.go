@@ -1,0 +1,25 @@
+package image
+
+import (
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// Blobs is where the blobs that are local lie as plain files, which are
+// never changed and may go at any time. With it, what several roots have in
+// common is shown without asking this process.
+type Blobs struct {
+	Dir string
+	// Path returns where below Dir the file of a blob is, if it is there; Parse is its inverse.
+	Path  func(digest.Digest) string
+	Parse func(path string) (digest.Digest, bool)
+	// Used, if not nil, is called when an action has opened the file of a blob, soon
+	// after it did and at the latest when its root is closed. It must not block.
+	Used func(digest.Digest)
+}
+
+// Source is where the directories of an input root come from.
+type Source interface {
+	// LocalDirectory returns a directory if that needs no waiting.
+	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
+}

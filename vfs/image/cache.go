@@ -1,0 +1,359 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
+)
+
+const (
+	// MinEntries is the size from which on an image is worth its mount. A large
+	// file is worth as much: each read of it is one layer shorter.
+	MinEntries = 256
+	largeFile  = 64 << 20
+	// maxImages and maxImageBytes bound what is mounted at once; past them the one used
+	// the longest ago goes.
+	maxImages     = 64
+	maxImageBytes = 1 << 30
+	// maxGrafts bounds the images that one root shows: each is a layer of its overlay.
+	maxGrafts = 8
+	// maxClosed bounds the roots that wait to be learned from; more are forgotten.
+	maxClosed = 16
+	// maxSightings bounds the subtrees that are remembered to have been seen.
+	maxSightings = 1 << 18
+	// maxVisits bounds the directories looked at to learn from one root.
+	maxVisits = 1 << 17
+	// RenewAfter is how many roots must have missed a directory in an image
+	// before it is made anew.
+	RenewAfter = 3
+)
+
+// Cache makes, keeps and chooses metadata images: of the largest subtrees that
+// several roots had at the same path. It learns from roots that were closed, in
+// a goroutine of its own, so no action waits for an image.
+type Cache struct {
+	blobs      Blobs
+	pointDir   string
+	owner      folder.Owner
+	namespaces map[folder.Owner]*os.File
+	watcher    *watcher
+	log        *zap.Logger
+	// warnOwner says once that images cannot be shown to another owner.
+	warnOwner sync.Once
+
+	closed chan closedRoot
+	stop   chan struct{}
+	done   chan struct{}
+
+	// Of the goroutine.
+	seed      maphash.Seed
+	sightings map[uint64]struct{} // of path and digest
+	count     uint64              // of images that were made
+
+	mu     sync.Mutex
+	byPath map[string]map[digest.Digest]*image
+	all    int
+	bytes  int64
+	clock  uint64
+}
+
+// Options say what images are made of, and for whom.
+type Options struct {
+	Blobs    Blobs
+	PointDir string       // mount points are made in it
+	Owner    folder.Owner // whom what they show belongs to
+	// Namespaces are user namespaces in which Owner, which is user and group 0, is these owners.
+	Namespaces map[folder.Owner]*os.File
+	Log        *zap.Logger
+}
+
+// Open makes a Cache without images, which Close ends. The error wraps a mounts.Error if the kernel does
+// not tell what is opened in images; whether it can show them, Make says.
+func Open(o Options) (*Cache, error) {
+	var err error
+	if o.Blobs.Dir, err = filepath.Abs(o.Blobs.Dir); err != nil {
+		return nil, err
+	}
+	c := &Cache{
+		blobs: o.Blobs, pointDir: o.PointDir, owner: o.Owner, log: o.Log,
+		namespaces: o.Namespaces,
+		closed:     make(chan closedRoot, maxClosed),
+		stop:       make(chan struct{}),
+		done:       make(chan struct{}),
+		seed:       maphash.MakeSeed(),
+		sightings:  map[uint64]struct{}{},
+		byPath:     map[string]map[digest.Digest]*image{},
+	}
+	if c.watcher, err = newWatcher(); err != nil {
+		return nil, err
+	}
+	go c.run()
+	return c, nil
+}
+
+func (c *Cache) run() {
+	defer close(c.done)
+	for {
+		select {
+		case <-c.stop:
+			return
+		case r := <-c.closed:
+			c.learn(r)
+		}
+	}
+}
+
+// Close unmounts all images. No root may show one any more.
+func (c *Cache) Close() error {
+	close(c.stop)
+	<-c.done
+	err := c.DropAll()
+	c.watcher.close()
+	return err
+}
+
+// DropAll forgets all images and closes those that no root shows.
+func (c *Cache) DropAll() error {
+	c.mu.Lock()
+	var gone []*image
+	for c.all > 0 {
+		gone = c.retireLocked(c.oldestLocked(), gone)
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, img := range gone {
+		errs = append(errs, img.close())
+	}
+	return errors.Join(errs...)
+}
+
+// rootClosed has the root looked at soon, unless there is too much to do.
+func (c *Cache) rootClosed(r closedRoot) {
+	select {
+	case c.closed <- r:
+	default:
+	}
+}
+
+// choose returns the images that have a part of the tree d as it is, as far as
+// that can be told without waiting; release must be called with them.
+func (c *Cache) choose(d digest.Digest, source Source) []*graft {
+	c.mu.Lock()
+	paths := make([]string, 0, len(c.byPath))
+	for p := range c.byPath {
+		paths = append(paths, p)
+	}
+	c.mu.Unlock()
+	// Parents come before what is below them.
+	slices.Sort(paths)
+	var found []*graft
+	for _, p := range paths {
+		if slices.ContainsFunc(found, func(g *graft) bool { return within(p, g.image.path) }) {
+			continue
+		}
+		entries, at, ok := descend(d, p, source)
+		if !ok {
+			continue
+		}
+		if img := c.use(p, at); img != nil {
+			found = append(found, &graft{image: img, entries: entries, seen: map[uint64]struct{}{}})
+		}
+	}
+	if len(found) > maxGrafts {
+		slices.SortFunc(found, func(a, b *graft) int { return -cmp.Compare(a.image.dirs, b.image.dirs) })
+		for _, g := range found[maxGrafts:] {
+			c.release(g.image)
+		}
+		found = found[:maxGrafts]
+	}
+	return found
+}
+
+// within reports whether path is parent or below it.
+func within(path, parent string) bool {
+	return parent == "" || path == parent || strings.HasPrefix(path, parent+"/")
+}
+
+// descend follows path from the directory d, through what is at hand, to the
+// digest of what is there.
+func descend(d digest.Digest, path string, source Source) (entries []tree.Entry, at digest.Digest, ok bool) {
+	if path == "" {
+		return nil, d, true
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		dir, ok := source.LocalDirectory(d)
+		if !ok {
+			return nil, d, false
+		}
+		e, ok := dir.Find(name)
+		if !ok || e.Kind != tree.Dir {
+			return nil, d, false
+		}
+		entries = append(entries, cloneEntry(e))
+		d = e.Digest
+	}
+	return entries, d, true
+}
+
+// use counts a user of the image of d at path, nil if there is none.
+func (c *Cache) use(path string, d digest.Digest) *image {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	img := c.byPath[path][d]
+	if img == nil {
+		return nil
+	}
+	c.clock++
+	img.lastUse = c.clock
+	img.users++
+	return img
+}
+
+// release ends a use.
+func (c *Cache) release(img *image) {
+	c.mu.Lock()
+	img.users--
+	gone := img.retired && img.users == 0
+	c.mu.Unlock()
+	if gone {
+		c.drop(img)
+	}
+}
+
+func (c *Cache) drop(img *image) {
+	if err := img.close(); err != nil {
+		c.log.Warn("metadata image was not unmounted", zap.String("path", img.path), zap.Error(err))
+	}
+}
+
+// lacks notes that a root read a directory that the image could have shown.
+func (c *Cache) lacks(img *image) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	img.lacking++
+}
+
+// Make makes an image of the directory d at path, and lets roots choose it from now on. It must not
+// be called while roots are closed.
+func (c *Cache) Make(path string, d digest.Digest, source Source) error {
+	return c.make(site{path, d}, source)
+}
+
+// Len is how many images there are for roots to show.
+func (c *Cache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all
+}
+
+// Serves reports whether the cache itself opens files on that thread, for the kernel to tell it what
+// others have opened: whoever serves the files must not make it wait, and count nothing.
+func (c *Cache) Serves(thread uint32) bool { return c.watcher.is(thread) }
+
+// make makes an image and lets roots choose it from now on.
+func (c *Cache) make(p site, source Source) error {
+	dir, ok := source.LocalDirectory(p.digest)
+	if !ok {
+		return nil
+	}
+	c.count++
+	img, err := c.newImage(p.path, dir, source.LocalDirectory)
+	if err != nil {
+		return err
+	}
+	img.digest = p.digest
+	for _, old := range c.add(img) {
+		c.drop(old)
+	}
+	return nil
+}
+
+// add enters img, and returns the images that are to be closed for it.
+func (c *Cache) add(img *image) (gone []*image) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.byPath[img.path][img.digest]; old != nil {
+		gone = c.retireLocked(old, gone)
+	}
+	for c.all >= maxImages || c.all > 0 && c.bytes+img.bytes > maxImageBytes {
+		gone = c.retireLocked(c.oldestLocked(), gone)
+	}
+	if c.byPath[img.path] == nil {
+		c.byPath[img.path] = map[digest.Digest]*image{}
+	}
+	c.byPath[img.path][img.digest] = img
+	c.clock++
+	img.lastUse = c.clock
+	c.all++
+	c.bytes += img.bytes
+	return gone
+}
+
+func (c *Cache) oldestLocked() (oldest *image) {
+	for _, same := range c.byPath {
+		for _, img := range same {
+			if oldest == nil || img.lastUse < oldest.lastUse {
+				oldest = img
+			}
+		}
+	}
+	return oldest
+}
+
+// retireLocked takes img out; without users it is added to gone.
+func (c *Cache) retireLocked(img *image, gone []*image) []*image {
+	delete(c.byPath[img.path], img.digest)
+	if len(c.byPath[img.path]) == 0 {
+		delete(c.byPath, img.path)
+	}
+	c.all--
+	c.bytes -= img.bytes
+	img.retired = true
+	if img.users == 0 {
+		gone = append(gone, img)
+	}
+	return gone
+}
+
+// verify reads an image that was last seen to be right before due, or was written to since. The
+// error wraps vouch.ErrDamaged if it is wrong: no root gets it any more.
+func (c *Cache) verify(ctx context.Context, img *image, due time.Time) error {
+	if !img.marked() {
+		due = time.Now()
+	}
+	err := img.said.Look(due, func() error { return img.check(ctx) })
+	if !errors.Is(err, vouch.ErrDamaged) {
+		return err
+	}
+	c.mu.Lock()
+	known := c.byPath[img.path][img.digest] == img
+	if known {
+		c.retireLocked(img, nil) // the caller's root is a user
+	}
+	c.mu.Unlock()
+	if known {
+		c.log.Warn("a metadata image was damaged; it is dropped, and actions that saw it run again",
+			zap.String("path", img.path), zap.Stringer("digest", img.digest), zap.String("folder", c.blobs.Dir), zap.Error(err))
+	}
+	return fmt.Errorf("metadata image of %q: %w", img.path, err)
+}
+
+// point returns the folder for the mount point of the next image.
+func (c *Cache) point() string {
+	return filepath.Join(c.pointDir, fmt.Sprintf(".image-%d", c.count))
+}

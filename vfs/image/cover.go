@@ -1,0 +1,74 @@
+package image
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// Cover says what of a directory the FUSE layer shows when metadata images
+// below it show the rest. A nil cover: everything, no image is in play.
+type Cover struct {
+	// image shows what FUSE does not: then FUSE shows nothing but the names in
+	// below. If it is nil, FUSE shows everything, and below has the names of which
+	// it does not show all.
+	image *image
+	below []Covered // in order of names
+}
+
+// Covered is a name in a directory of which images show a part.
+type Covered struct {
+	Entry tree.Entry
+	Rest  *Cover // nil for a hole: what an image lacks, and FUSE shows in full
+}
+
+// Child returns what is said of name.
+func (c *Cover) Child(name string) (Covered, bool) {
+	i, ok := slices.BinarySearchFunc(c.below, name, compareName)
+	if !ok {
+		return Covered{}, false
+	}
+	return c.below[i], true
+}
+
+func compareName(e Covered, name string) int { return strings.Compare(e.Entry.Name, name) }
+
+// Whole reports that an image shows the directory but for what Len and At list. Otherwise FUSE shows it
+// but for that.
+func (c *Cover) Whole() bool { return c.image != nil }
+
+// Len is how many names are listed.
+func (c *Cover) Len() int { return len(c.below) }
+
+// At returns a listed name, from 0 to Len()-1, in their order.
+func (c *Cover) At(i int) Covered { return c.below[i] }
+
+// Empty reports that FUSE shows nothing: an image has all of it.
+func (c *Cover) Empty() bool { return c != nil && c.image != nil && len(c.below) == 0 }
+
+// hole notes that the image lacks e, which comes after all that was noted.
+func (c *Cover) hole(e tree.Entry) { c.below = append(c.below, Covered{Entry: cloneEntry(e)}) }
+
+// cloneEntry returns e in memory of its own, so that the Directory can go.
+func cloneEntry(e tree.Entry) tree.Entry {
+	e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
+	return e
+}
+
+// graft notes in c, the cover of a root, that an image shows the directory at
+// its path; entries are those of the directories on the way, that one included.
+// No image may lie within another one.
+func (c *Cover) graft(img *image, entries []tree.Entry) {
+	for i, e := range entries {
+		at, ok := slices.BinarySearchFunc(c.below, e.Name, compareName)
+		if !ok {
+			rest := &Cover{}
+			if i == len(entries)-1 {
+				rest = img.cover
+			}
+			c.below = slices.Insert(c.below, at, Covered{e, rest})
+		}
+		c = c.below[at].Rest
+	}
+}

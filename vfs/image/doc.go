@@ -1,0 +1,17 @@
+// Package image shows what several roots have in common at the same path by metadata images: EROFS file systems
+// (package erofs) that have names and attributes of a subtree, but no data. Overlayfs takes the data of their files
+// from the folder of the local blobs, or, where a blob is not there, from the FUSE layer, which fetches it.
+//
+// A Cache makes images, keeps them mounted, and chooses those that a root shows: its View. It learns from roots that
+// were closed: when a large enough subtree is seen for the second time at its path, it becomes an image. Only what
+// was at hand then is in it, and no symlinks, whose reading nobody would see; a Cover says what is left to the
+// FUSE layer. What is opened in images the watcher learns from fanotify, and tells the View.
+//
+// It refuses to wait for anything that is not at hand, and to know what a root is made of besides.
+//
+// Goroutines: one that makes images and one that asks fanotify what was opened; Close ends both and waits.
+//
+// Locks: Cache.mu guards the table of images, watcher.mu the views that are watched, image.shown where an image is
+// mounted for other owners; the last one alone is held while something is mounted. None is taken while another is
+// held. The watcher's turn is a token: whoever has it takes events from the kernel, and calls hooks.
+package image

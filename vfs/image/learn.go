@@ -1,0 +1,143 @@
+package image
+
+import (
+	"hash/maphash"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// closedRoot is what is to be learned from.
+type closedRoot struct {
+	digest digest.Digest
+	source Source
+}
+
+// learn looks for subtrees of a closed root that were seen before at their
+// path, the largest first, and makes images of those that are large enough.
+func (c *Cache) learn(r closedRoot) {
+	s := &survey{images: c, source: r.source, small: map[digest.Digest]int{}, left: maxVisits}
+	if len(c.sightings) > maxSightings {
+		clear(c.sightings)
+	}
+	s.visit("", r.digest)
+	for _, want := range s.wanted {
+		select {
+		case <-c.stop:
+			return
+		default:
+		}
+		if err := c.make(want, r.source); err != nil {
+			c.log.Warn("metadata image was not made; its subtree is served by this process",
+				zap.String("path", want.path), zap.Stringer("digest", want.digest), zap.Error(err))
+		}
+	}
+}
+
+// site is a subtree at a path.
+type site struct {
+	path   string
+	digest digest.Digest
+}
+
+// survey looks at what is at hand of one tree.
+type survey struct {
+	images *Cache
+	source Source
+	small  map[digest.Digest]int // entries at hand in and below directories that have few
+	left   int                   // directories that may be looked at
+	wanted []site
+}
+
+// visit decides about the subtree d at path.
+func (s *survey) visit(path string, d digest.Digest) {
+	if known, renew := s.images.known(path, d); known {
+		if renew {
+			s.wanted = append(s.wanted, site{path, d})
+		}
+		return
+	}
+	if !s.large(d) {
+		return
+	}
+	if s.images.sighted(path, d) {
+		s.wanted = append(s.wanted, site{path, d})
+		return
+	}
+	dir, ok := s.source.LocalDirectory(d)
+	if !ok || s.left <= 0 {
+		return
+	}
+	s.left--
+	for i := range dir.Len() {
+		if dir.Kind(i) != tree.Dir {
+			continue
+		}
+		e := dir.At(i)
+		child := e.Name
+		if path != "" {
+			child = path + "/" + e.Name
+		}
+		s.visit(child, e.Digest)
+	}
+}
+
+// large reports whether so much in and below d is at hand that an image is worth
+// its mount. It looks no further than it must.
+func (s *survey) large(d digest.Digest) bool {
+	return s.count(d, MinEntries, 0) >= MinEntries
+}
+
+// count returns the number of entries at hand in and below d, with what large
+// files count, or one that is not below want.
+func (s *survey) count(d digest.Digest, want, depth int) int {
+	if n, ok := s.small[d]; ok {
+		return n
+	}
+	dir, ok := s.source.LocalDirectory(d)
+	if !ok || s.left <= 0 || depth > maxImageDepth {
+		return 0
+	}
+	s.left--
+	n := dir.Len()
+	for i := 0; i < dir.Len() && n < want; i++ {
+		switch e := dir.At(i); {
+		case e.Kind == tree.Dir:
+			n += s.count(e.Digest, want-n, depth+1)
+		case e.Kind == tree.File && e.Digest.SizeBytes() >= largeFile:
+			n += MinEntries
+		}
+	}
+	if n < want {
+		s.small[d] = n
+	}
+	return n
+}
+
+// known reports whether there is an image, and whether it lacks so much that it
+// should be made anew.
+func (c *Cache) known(path string, d digest.Digest) (known, renew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	img := c.byPath[path][d]
+	if img == nil {
+		return false, false
+	}
+	return true, img.lacking >= RenewAfter
+}
+
+// sighted notes that the subtree was seen, and reports whether it was before.
+func (c *Cache) sighted(path string, d digest.Digest) bool {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	_, _ = h.WriteString(path)
+	maphash.WriteComparable(&h, d)
+	key := h.Sum64()
+	if _, ok := c.sightings[key]; ok {
+		return true
+	}
+	c.sightings[key] = struct{}{}
+	return false
+}

@@ -1,0 +1,230 @@
+package image
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+)
+
+// graft is an image that a root shows.
+type graft struct {
+	image   *image
+	point   string       // where it is mounted for the owner of the root
+	entries []tree.Entry // of the directories from the root to the image's, that one included
+	lacking atomic.Bool  // a directory was read that the image could have shown
+	// seen has the inodes whose opening was reported. Who has the watcher's turn has it.
+	seen map[uint64]struct{}
+}
+
+// Hooks are told of what is read of images. They may be called concurrently and must not block.
+type Hooks struct {
+	// Opened is told of the first opening of each input that an image shows, soon after it.
+	Opened func(path string, e tree.Entry)
+	// Blob is told of the blobs whose bytes may have been read by that.
+	Blob func(digest.Digest)
+}
+
+// View is what one root shows of images. It may be of none.
+type View struct {
+	cache  *Cache
+	root   closedRoot
+	hooks  Hooks
+	grafts []*graft
+	cover  *Cover // what they show; nil if there are none
+
+	overlay fsid // in which they are shown, once watched is set
+	watched bool
+	blind   atomic.Bool // not all is known that was opened
+}
+
+// View chooses images for the tree d of a root that belongs to owner, as far as that can be told without
+// waiting. It is nil where no image can be shown to him. Release must be called with it.
+func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks Hooks) *View {
+	if owner != c.owner && c.namespaces[owner] == nil {
+		return nil
+	}
+	v := &View{cache: c, root: closedRoot{d, source}, hooks: hooks}
+	grafts := c.choose(d, source)
+	for _, g := range grafts {
+		var err error
+		if g.point, err = c.shownTo(g.image, owner); err != nil {
+			c.warnOwner.Do(func() {
+				c.log.Warn("large input roots have no metadata images, which is slower", zap.NamedError("missing", err))
+			})
+			for _, g := range grafts {
+				c.release(g.image)
+			}
+			return v
+		}
+	}
+	if v.grafts = grafts; len(grafts) == 0 {
+		return v
+	}
+	if whole := grafts[0].image; whole.path == "" {
+		v.cover = whole.cover
+		return v
+	}
+	v.cover = &Cover{}
+	for _, g := range grafts {
+		v.cover.graft(g.image, g.entries)
+	}
+	return v
+}
+
+// Cover says what the images show; nil if there are none.
+func (v *View) Cover() *Cover { return v.cover }
+
+// Folders are where the images are mounted.
+func (v *View) Folders() []string {
+	var points []string
+	for _, g := range v.grafts {
+		points = append(points, g.point)
+	}
+	return points
+}
+
+// BlobDir is the folder where files of images have their data.
+func (v *View) BlobDir() string { return v.cache.blobs.Dir }
+
+// Blob returns the blob whose file has that path in BlobDir.
+func (v *View) Blob(path string) (digest.Digest, bool) { return v.cache.blobs.Parse(path) }
+
+// Watch has the hooks told of what is opened in the overlay at path, which shows the images. Without
+// it, or if it fails, nobody knows.
+func (v *View) Watch(path string) error {
+	if len(v.grafts) == 0 {
+		return nil
+	}
+	return v.cache.watcher.watch(v, path)
+}
+
+// Unwatch returns when the hooks have been told of all that was opened.
+func (v *View) Unwatch() {
+	if v.watched {
+		v.cache.watcher.forget(v)
+	}
+}
+
+// Drain returns when the hooks have been told of all that was opened until now.
+func (v *View) Drain() {
+	if v.watched {
+		v.cache.watcher.drain()
+	}
+}
+
+// Release gives the images back, and lets others be learned from this root.
+func (v *View) Release() {
+	for _, g := range v.grafts {
+		v.cache.release(g.image)
+	}
+	v.cache.rootClosed(v.root)
+}
+
+// opened takes notice that an inode of an image was opened in this root. The
+// caller has the watcher's turn.
+func (v *View) opened(id imageID, nid uint64) {
+	i := slices.IndexFunc(v.grafts, func(g *graft) bool { return g.image.id == id })
+	if i < 0 {
+		return
+	}
+	g := v.grafts[i]
+	if _, again := g.seen[nid]; again {
+		return
+	}
+	g.seen[nid] = struct{}{}
+	n, err := g.image.nodes.Node(nid)
+	if err != nil {
+		v.blind.Store(true) // the image is damaged
+		v.cache.log.Warn("a metadata image does not know its own inode", zap.String("path", g.image.path), zap.Error(err))
+		return
+	}
+	e := tree.Entry{Kind: tree.File}
+	if n.Mode&unix.S_IFMT == unix.S_IFDIR {
+		e.Kind = tree.Dir
+	}
+	blobs := v.cache.blobs
+	d, ok := blobs.Parse(strings.TrimPrefix(n.Redirect, "/"))
+	if ok { // else a file without data, or a directory
+		e.Digest = d
+	}
+	v.hooks.Opened(n.Path, e)
+	if ok && blobs.Used != nil {
+		blobs.Used(d)
+	}
+	if ok {
+		v.hooks.Blob(d)
+	}
+}
+
+// TellBlobs returns when Hooks.Blob has been told of all blobs that were opened in images until now: where
+// nobody knows which, of all there are.
+func (v *View) TellBlobs() {
+	if len(v.grafts) == 0 {
+		return
+	}
+	v.Drain()
+	if v.watched && !v.blind.Load() {
+		return
+	}
+	seen := map[digest.Digest]struct{}{}
+	for _, g := range v.grafts {
+		v.tellBelow(g.image.digest, seen)
+	}
+}
+
+// tellBelow tells of all blobs below a directory. What is not at hand is in no image.
+func (v *View) tellBelow(d digest.Digest, seen map[digest.Digest]struct{}) {
+	dir, ok := v.root.source.LocalDirectory(d)
+	if _, again := seen[d]; again || !ok {
+		return
+	}
+	seen[d] = struct{}{}
+	for i := range dir.Len() {
+		switch e := dir.At(i); e.Kind {
+		case tree.Dir:
+			v.tellBelow(e.Digest, seen)
+		case tree.File:
+			v.hooks.Blob(e.Digest)
+		}
+	}
+}
+
+// Missed notes, once, that a directory was read that an image could have shown: it lies in one of
+// which c says what it shows.
+func (v *View) Missed(c *Cover) {
+	for _, g := range v.grafts {
+		if g.image == c.image && g.lacking.CompareAndSwap(false, true) {
+			v.cache.lacks(g.image)
+		}
+	}
+}
+
+// Stale reports whether Vouch would have to read something; it waits for nothing.
+func (v *View) Stale(due time.Time) bool {
+	for _, g := range v.grafts {
+		if !g.image.said.Since(due) {
+			return true
+		}
+	}
+	return false
+}
+
+// Vouch reads the images that were last seen to be right before due, or were written to since. The error wraps
+// vouch.ErrDamaged if one is wrong: no root gets it any more.
+func (v *View) Vouch(ctx context.Context, due time.Time) error {
+	for _, g := range v.grafts {
+		if err := v.cache.verify(ctx, g.image, due); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
+)
+
+const aDay = 24 * time.Hour
+
+// openCache makes a Cache with an image of a tree. The test is skipped where the kernel cannot, or
+// fails if CI is set.
+func openCache(t *testing.T) (*Cache, *vfstest.Source, digest.Digest) {
+	t.Helper()
+	src := vfstest.NewSource(t)
+	var paths []string
+	for i := range MinEntries {
+		paths = append(paths, fmt.Sprintf("lib%d/file%d", i%7, i))
+	}
+	root := src.Tree(t, append(paths, "link -> lib1/file1")...)
+	loadAll(t, src, root)
+	points := t.TempDir()
+	c, err := Open(Options{
+		Blobs: Blobs{
+			Dir: src.Dir, Path: vfstest.BlobFile,
+			Parse: func(string) (d digest.Digest, ok bool) { return d, false },
+		},
+		PointDir: points, Owner: folder.ProcessOwner(), Log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)),
+	})
+	if err == nil {
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if left, err := mounts.Below(points); err != nil || len(left) > 0 {
+				t.Errorf("mounts left: %q, %v", left, err)
+			}
+		})
+		err = c.Make("", root, src)
+	}
+	if refused := (*mounts.Error)(nil); errors.As(err, &refused) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, src, root
+}
+
+// loadAll has all directories of a tree at hand.
+func loadAll(t *testing.T, src *vfstest.Source, d digest.Digest) {
+	t.Helper()
+	dir, err := src.Directory(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range dir.Len() {
+		if e := dir.At(i); e.Kind == tree.Dir {
+			loadAll(t, src, e.Digest)
+		}
+	}
+}
+
+// view is a view of the image, which the function that it returns, or the end of the test, releases.
+func view(
+	t *testing.T, c *Cache, src Source, root digest.Digest, told map[digest.Digest]int,
+) (v *View, release func()) {
+	t.Helper()
+	v = c.View(root, src, folder.ProcessOwner(), Hooks{
+		Opened: func(string, tree.Entry) {}, Blob: func(d digest.Digest) { told[d]++ },
+	})
+	if v == nil || len(v.grafts) != 1 {
+		t.Fatal("there is no image to show")
+	}
+	release = sync.OnceFunc(v.Release)
+	t.Cleanup(release)
+	return v, release
+}
+
+// TestView says what an image shows, and what it leaves to others: symlinks, whose reading nobody would see.
+func TestView(t *testing.T) {
+	c, src, root := openCache(t)
+	v, _ := view(t, c, src, root, nil)
+	cover := v.Cover()
+	if link, ok := cover.Child("link"); !ok || cover.Len() != 1 || cover.At(0).Entry.Name != "link" || link.Rest != nil {
+		t.Errorf("the image leaves %d names to others, link %t", cover.Len(), ok)
+	}
+	if !cover.Whole() || cover.Empty() {
+		t.Errorf("whole %t, empty %t", cover.Whole(), cover.Empty())
+	}
+	st, err := os.Stat(filepath.Join(v.Folders()[0], "lib1/file1"))
+	if err != nil || st.Size() != int64(len("content of file1")) {
+		t.Errorf("a file: %+v, %v", st, err)
+	}
+	if c.View(root, src, folder.Owner{UID: 1, GID: 1}, Hooks{}) != nil {
+		t.Error("images are shown to another owner")
+	}
+}
+
+// TestAllBlobsAreTold where nobody knows which were opened.
+func TestAllBlobsAreTold(t *testing.T) {
+	c, src, root := openCache(t)
+	for name, watch := range map[string]func(v *View){
+		"nobody watches": func(*View) {},
+		"something was lost": func(v *View) {
+			v.watched, v.overlay = true, fsid{1, 1}
+			c.watcher.mu.Lock()
+			c.watcher.roots[v.overlay] = v
+			c.watcher.mu.Unlock()
+			c.watcher.lost()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := map[digest.Digest]int{}
+			v, _ := view(t, c, src, root, told)
+			watch(v)
+			v.TellBlobs()
+			v.Unwatch()
+			if len(told) != MinEntries {
+				t.Errorf("%d blobs were told, want all of them", len(told))
+			}
+		})
+	}
+}
+
+// TestImageIsVouchedFor: an image that was written to is known to be wrong at once, else when its
+// time has come; it is dropped, and every root that shows it hears of it.
+func TestImageIsVouchedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, img *image)
+		wrong bool
+	}{
+		"untouched": {func(*testing.T, *image) {}, false},
+		"old":       {func(_ *testing.T, img *image) { img.said.Right(time.Now().Add(-2 * aDay)) }, false},
+		"written to": {func(t *testing.T, img *image) {
+			spoilImage(t, img)
+		}, true},
+		"rotten": {func(t *testing.T, img *image) {
+			spoilImage(t, img)
+			if err := img.markNow(); err != nil {
+				t.Fatal(err)
+			}
+			img.said.Right(time.Now().Add(-2 * aDay))
+		}, true},
+		"rotten not long ago": {func(t *testing.T, img *image) {
+			spoilImage(t, img)
+			if err := img.markNow(); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			images, src, root := openCache(t)
+			before, first := view(t, images, src, root, nil)
+			c.spoil(t, before.grafts[0].image)
+			after, _ := view(t, images, src, root, nil)
+			for _, v := range []*View{after, before} {
+				if err := v.Vouch(t.Context(), time.Now().Add(-aDay)); errors.Is(err, vouch.ErrDamaged) != c.wrong || !c.wrong && err != nil {
+					t.Error(err)
+				}
+			}
+			if got := images.Len(); got != map[bool]int{true: 0, false: 1}[c.wrong] {
+				t.Errorf("there are %d images", got)
+			}
+			first()
+		})
+	}
+}
+
+// spoilImage flips a bit of what the image shows.
+func spoilImage(t *testing.T, img *image) {
+	t.Helper()
+	var b [1]byte
+	_, err := img.file.ReadAt(b[:], img.bytes/2)
+	if err == nil {
+		b[0] ^= 1
+		_, err = img.file.WriteAt(b[:], img.bytes/2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

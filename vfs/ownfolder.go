@@ -1,0 +1,81 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+)
+
+// ownFolder is a folder that a root has for itself. What make has done when it fails is for its removal
+// to undo.
+type ownFolder struct {
+	path   string
+	memory int64 // if not 0, it is a file system in memory of so many bytes
+	state  folderState
+}
+
+type folderState uint8
+
+const (
+	folderAbsent folderState = iota
+	folderMade
+	folderMounted // in memory
+)
+
+// make makes a folder that what the action sees is in. If the root belongs to
+// somebody else than the worker, only his group may pass through it: what is in the
+// root, whatever its mode, is nothing to the owners of other roots.
+func (f *ownFolder) make(owner Owner) error {
+	if err := os.Mkdir(f.path, 0o755); err != nil {
+		return err
+	}
+	f.state = folderMade
+	if int(owner.UID) != os.Geteuid() {
+		if err := errors.Join(os.Chown(f.path, -1, int(owner.GID)), os.Chmod(f.path, 0o710)); err != nil {
+			return err
+		}
+	}
+	if f.memory == 0 {
+		return nil
+	}
+	// An inode costs about a kilobyte, which size does not count.
+	data := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", f.memory, max(f.memory>>10, 1024))
+	if err := unix.Mount(names.MountSource, f.path, "tmpfs", unix.MS_NODEV, data); err != nil {
+		return &mounts.Error{What: "tmpfs", Err: err}
+	}
+	f.state = folderMounted
+	return nil
+}
+
+// drop removes the folder with all it holds, in its own time.
+func (f *ownFolder) drop(trash *folder.Trash) error {
+	switch {
+	case f.state == folderMounted:
+		return errors.Join(mounts.Unmount(f.path, unix.MNT_DETACH), mounts.RemoveEmpty(f.path))
+	case f.state == folderMade && f.memory > 0:
+		return mounts.RemoveEmpty(f.path)
+	case f.state == folderMade:
+		return trash.Put(f.path)
+	}
+	return nil
+}
+
+// removePoints removes the folder with the mount points that are in it, if they are empty.
+func (f *ownFolder) removePoints(points ...string) error {
+	if f.state == folderAbsent {
+		return nil
+	}
+	var errs []error
+	for _, dir := range append(points, f.path) {
+		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, &os.PathError{Op: "remove", Path: dir, Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
