@@ -73,19 +73,19 @@ func (g *Guard) Watch(ctx context.Context) {
 	}
 }
 
-// look looks at the disk now. If it is full, blobs that nobody uses are given up for it.
+// look looks at the disk now. If it is full, blobs that nobody uses are given up for it, which on a read-only one helps nobody.
 func (g *Guard) look() {
-	_, lack, err := g.measure()
-	if lack > 0 && g.store != nil && !g.readOnly() && g.store.MakeRoom(lack) > 0 {
-		_, lack, err = g.measure()
+	now, err := g.measure()
+	if now.lack > 0 && !now.readOnly && g.store != nil && g.store.MakeRoom(now.lack) > 0 {
+		now, err = g.measure()
 	}
-	for _, end := range g.learn(lack, err) {
+	for _, end := range g.learn(now, err) {
 		(*end)(ErrFull)
 	}
 }
 
 // learn takes down what is lacking, and returns what calls are to end with.
-func (g *Guard) learn(lack int64, err error) (ends []*context.CancelCauseFunc) {
+func (g *Guard) learn(now space, err error) (ends []*context.CancelCauseFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -94,17 +94,17 @@ func (g *Guard) learn(lack int64, err error) (ends []*context.CancelCauseFunc) {
 			g.failed = true
 			g.log.Error("cannot tell whether the disk is full", zap.Error(err))
 		}
-	case lack > 0 && g.roomy == nil:
+	case now.lack > 0 && g.roomy == nil:
 		g.spells++
 		g.roomy = make(chan struct{})
-		if g.readOnly() {
+		if now.readOnly {
 			g.log.Warn("the disk is read-only: no action is taken until it can be written", zap.String("dir", g.dir))
 		} else {
 			g.log.Warn("the disk is full: the worker takes no action until there is room", zap.String("dir", g.dir),
-				zap.Int64("bytes_wanted", lack))
+				zap.Int64("bytes_wanted", now.lack))
 		}
 		return slices.Collect(maps.Keys(g.calls))
-	case lack == 0 && g.roomy != nil:
+	case now.lack == 0 && g.roomy != nil:
 		close(g.roomy)
 		g.roomy = nil
 		g.log.Info("the disk has room again", zap.String("dir", g.dir))
@@ -131,27 +131,26 @@ func (g *Guard) Calling(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// readOnly reports whether nothing can be written at all, as when the kernel has found a disk damaged.
-func (g *Guard) readOnly() bool {
-	var st unix.Statfs_t
-	return unix.Statfs(g.dir, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+// space is what a disk has room for.
+type space struct {
+	free, lack int64 // bytes that may be written, and that would have to be free besides; no lack: there is room
+	readOnly   bool  // nothing can be written at all, as when the kernel has found a disk damaged
 }
 
-// measure is how many bytes may be written, and how many more would have to be free; 0: there is room.
-func (g *Guard) measure() (free, lack int64, err error) {
+func (g *Guard) measure() (space, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(g.dir, &st); err != nil {
-		return 0, 0, fmt.Errorf("statfs %s: %w", g.dir, err)
+		return space{}, fmt.Errorf("statfs %s: %w", g.dir, err)
 	}
-	free = int64(st.Bavail) * st.Bsize
+	free := int64(st.Bavail) * st.Bsize
 	reserve := min(int64(st.Blocks)*st.Bsize/reserveShare, mostReserve)
-	if st.Flags&unix.ST_RDONLY != 0 {
-		return 0, reserve, nil
+	switch {
+	case st.Flags&unix.ST_RDONLY != 0:
+		return space{lack: reserve, readOnly: true}, nil
+	case st.Files > 0 && st.Ffree < min(st.Files/reserveShare, leastFiles):
+		return space{free: free, lack: reserve}, nil
 	}
-	if st.Files > 0 && st.Ffree < min(st.Files/reserveShare, leastFiles) {
-		return free, reserve, nil
-	}
-	return free, max(0, reserve-free), nil
+	return space{free: free, lack: max(0, reserve-free)}, nil
 }
 
 // Full returns a channel that is closed when there is room again, nil if there is.
@@ -171,8 +170,8 @@ type Period struct {
 
 // Begin begins a Period.
 func (g *Guard) Begin() Period {
-	free, _, _ := g.measure() // an error is told by look
-	p := Period{g: g, free: free}
+	now, _ := g.measure() // an error is told by look
+	p := Period{g: g, free: now.free}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.spells, p.full = g.spells, g.roomy != nil
