@@ -160,7 +160,7 @@ bench-pages: ## measure the scheduler's pages over a long queue (some minutes, 2
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench pages $(BENCH_FLAGS)
 
-bench-scrub: ## measure how fast a store is read again (a minute, 300 MiB of disk)
+bench-scrub: ## measure what it costs to verify a store, and to open one (minutes, 5 GiB of disk)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench scrub $(BENCH_FLAGS)
 

@@ -1,2 +1,2 @@
-// Package scrub measures how fast a store is read again.
+// Package scrub measures what it costs to verify a store (again and again, and while others read it), and to open one.
 package scrub

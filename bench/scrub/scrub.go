@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,41 +43,61 @@ func scrubRow(rate int64) string {
 // NewCommand returns the subcommand of this benchmark.
 func NewCommand() *cobra.Command {
 	o := &report.Options{}
-	names := []string{rowScrubCPU}
+	names := []string{rowScrubCPU, rowHashCPU, rowStreamCPU, rowVerifiedCPU, rowOpen}
+	blobs := 0
 	for _, rate := range scrubRates {
 		names = append(names, scrubRow(rate))
 	}
 	cmd := &cobra.Command{
-		Use: "scrub", Short: "measure how fast a store is read again", Args: cobra.NoArgs,
+		Use: "scrub", Short: "measure what it costs to verify a store, and to open one", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(names); err != nil {
 				return err
 			}
-			return benchScrub(cmd.Context(), o, cmd.OutOrStdout())
+			return benchScrub(cmd.Context(), o, blobs, cmd.OutOrStdout())
 		},
 	}
 	o.Flags(cmd, 3, "runs of each row")
 	o.DiskFlags(cmd)
+	cmd.Flags().IntVar(&blobs, "blobs", 1_000_000, "blobs in the store that is opened")
 	return cmd
 }
 
-func benchScrub(ctx context.Context, o *report.Options, w io.Writer) (err error) {
+func benchScrub(ctx context.Context, o *report.Options, blobs int, w io.Writer) (err error) {
 	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, leave()) }()
 	facts := report.Machine(dir)
-	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{MaxBytes: 4 * scrubBytes})
+	rows, err := measureScrubs(ctx, o, filepath.Join(dir, "cas"))
 	if err != nil {
 		return err
+	}
+	streams, err := measureStreams(ctx, o, filepath.Join(dir, "streams"))
+	if err != nil {
+		return err
+	}
+	opened, err := measureOpen(o, filepath.Join(dir, "many"), blobs)
+	if err != nil {
+		return err
+	}
+	rows = slices.Concat(rows, streams, opened)
+	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.Runs)
+	return errors.Join(printErr, report.Print(w, rows), report.Write(o.Out, o.File("scrub", nil), rows))
+}
+
+// measureScrubs reads a store at several rates.
+func measureScrubs(ctx context.Context, o *report.Options, dir string) (rows []report.Row, err error) {
+	store, err := disk.Open(dir, disk.Options{MaxBytes: 4 * scrubBytes})
+	if err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	report.Progress("%d blobs of 1 MiB, %d of 16 KiB", scrubLarge, scrubSmall)
 	if err := fillForScrub(ctx, store); err != nil {
-		return err
+		return nil, err
 	}
-	var rows []report.Row
 	for _, rate := range scrubRates {
 		if !o.Wants(scrubRow(rate), rowScrubCPU) {
 			continue
@@ -86,7 +107,7 @@ func benchScrub(ctx context.Context, o *report.Options, w io.Writer) (err error)
 			report.Progress("%s, run %d of %d", scrubRow(rate), run+1, o.Runs)
 			speed, cpu, err := scrubOnce(ctx, store, rate<<20)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			speeds, cpus = append(speeds, speed), append(cpus, cpu)
 		}
@@ -97,8 +118,7 @@ func benchScrub(ctx context.Context, o *report.Options, w io.Writer) (err error)
 			rows = append(rows, report.NewRow(rowScrubCPU, report.Median(cpus), "s/GiB"))
 		}
 	}
-	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.Runs)
-	return errors.Join(printErr, report.Print(w, rows), report.Write(o.Out, o.File("scrub", nil), rows))
+	return rows, nil
 }
 
 func fillForScrub(ctx context.Context, store *disk.Store) error {

@@ -29,10 +29,10 @@ type Vouching struct {
 	began uint64 // how many damaged files there had been
 
 	mu     sync.Mutex
-	used   map[version]use  // guarded by mu
-	order  []version        // guarded by mu; of used
-	pinned []digest.Digest  // guarded by mu; with VerifyEvery less than 0
-	closed bool             // guarded by mu
+	used   map[version]use // guarded by mu
+	order  []version       // guarded by mu; of used
+	pinned []digest.Digest // guarded by mu; with VerifyEvery less than 0
+	closed bool            // guarded by mu
 }
 
 // A use is what is known of a version that the reader used.
