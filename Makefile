@@ -168,8 +168,9 @@ VULN_DB ?= https://vuln.go.dev
 vulncheck: ## ask VULN_DB (https://vuln.go.dev) for known vulnerabilities of dependencies
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db $(VULN_DB) ./...
 
-generate: ## make the code of the schemas below proto/ anew
+generate: ## make the code of the schemas below proto/ anew, and schemas, examples and reference pages of settings
 	$(GO) run ./proto/generate
+	FORERUNNER_GENERATE=1 $(GO) test -count 1 -run 'TestReference$$' ./cmd/... ./farm ./worker/...
 
 clean: ## remove what the other targets made
 	rm -rf bin build

@@ -17,6 +17,9 @@ const (
 	OfUsers Owning = "user"
 )
 
+// Choices are the words for an Owning.
+func (Owning) Choices() []string { return []string{string(OfInstances), string(OfUsers)} }
+
 // Validate returns an error if there is no such Owning.
 func (o Owning) Validate() error {
 	switch o {

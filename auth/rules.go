@@ -35,6 +35,14 @@ const (
 // Rights returns all of them.
 func Rights() []Right { return []Right{Execute, Read, Write, WriteResults, Work, Observe, Administer} }
 
+// Choices are the words for a right.
+func (Right) Choices() (words []string) {
+	for _, r := range Rights() {
+		words = append(words, string(r))
+	}
+	return words
+}
+
 // includes reports whether who has r has wanted.
 func (r Right) includes(wanted Right) bool {
 	switch {
@@ -65,14 +73,15 @@ func DefaultRules() []Rule {
 // A Rule gives rights to callers. All that it says of a caller has to hold: one of
 // Users, one of Groups and each of Claims. In all of these "*" stands for any text.
 type Rule struct {
-	Users, Groups []string
-	Claims        map[string]string
+	Users  []string          `yaml:"users" doc:"users; * stands for any text" example:"[\"*@example.com\", \"github:repo:acme/*\"]"`
+	Groups []string          `yaml:"groups" doc:"groups" example:"[ci]"`
+	Claims map[string]string `yaml:"claims" doc:"claims of the token, all of them" example:"{repository: acme/app, ref: refs/heads/main}"`
 	// Anyone has the rule hold for all callers, also if it is not known who they are.
-	Anyone bool
+	Anyone bool `yaml:"anyone" default:"false" doc:"whether the rule is for all callers, known or not; it then has no users, groups and claims"`
 	// Instances are the instance names for which the rights are given; each stands
 	// also for those below it, as a does for a/b. None: all.
-	Instances []string
-	May       []Right
+	Instances []string `yaml:"instances" doc:"instance names, with those below them; default all" example:"[main]"`
+	May       []Right  `yaml:"may,required" min:"1" doc:"rights" example:"[execute, read, write]"`
 }
 
 // Validate returns what is wrong with a rule.

@@ -29,9 +29,9 @@ func flagsOf(t *testing.T, program string) *pflag.FlagSet {
 	f.Bool("log-json", false, "")
 	switch filepath.Base(program) {
 	case "forerunner-scheduler":
-		(&farm.Scheduler{}).Flags(f)
+		(&farm.Scheduler{}).Settings().Register(f)
 	case "forerunner-worker":
-		(&farm.Worker{}).Flags(f)
+		(&farm.Worker{}).Settings().Register(f)
 	default:
 		t.Fatalf("no such program: %s", program)
 	}

@@ -1,10 +1,6 @@
 package farm
 
-import (
-	"fmt"
-
-	"github.com/spf13/pflag"
-)
+import "fmt"
 
 // CacheWrites says who may write the action cache where callers are not known by name.
 type CacheWrites string
@@ -17,12 +13,6 @@ const (
 
 // grantsFile has the key of what workers are granted, beside the storage.
 const grantsFile = "grants.key"
-
-func cacheWritesFlag(f *pflag.FlagSet, w *CacheWrites) {
-	*w = CacheWritesWorkers
-	f.Var(w, "cache-writes", "`who` may write the action cache without authentication: workers, each the results of the "+
-		"actions that it was given; clients, everybody")
-}
 
 // String returns the name of w.
 func (w *CacheWrites) String() string { return string(*w) }

@@ -6,11 +6,10 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cgroup"
-	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
@@ -20,20 +19,6 @@ const (
 	cgroupRequire = "require"
 	cgroupOff     = "off"
 )
-
-// LimitFlags registers the flags that say what the command in a slot may use.
-func (w *Worker) LimitFlags(f *pflag.FlagSet) {
-	f.Float64Var(&w.SlotCPUs, "slot-cpus", 0, "`CPUs` of each slot, such as 2 or 0.5; whole ones are its own "+
-		"(default all, divided by the slots)")
-	f.StringVar(&w.SlotMemory, "slot-memory", "", "memory of each slot with swap, a `size` such as 4GiB "+
-		"(default nine tenths of all, divided by the slots)")
-	f.StringVar(&w.Cgroup, "cgroup", cgroupAuto, "`whether` slots are cgroups: require, and have all limits; "+
-		"auto, as far as this machine can; off")
-	f.StringVar(&w.MaxOutputBytes, "max-output-bytes", "", "`size` of all that one action may return, such as 10GiB, holes included "+
-		"(default what the worker's store may hold)")
-	f.IntVar(&w.MaxOutputFiles, "max-output-files", 1_000_000, "how many `files` one action may return")
-	f.StringVar(&w.MaxScratch, "max-scratch", "", "`size` of all that one action may write, such as 20GiB (default any)")
-}
 
 // A slotPlan is how the machine is divided.
 type slotPlan struct {
@@ -54,7 +39,7 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	default:
 		return slotPlan{}, fmt.Errorf("--cgroup: %q is none of require, auto and off", w.Cgroup)
 	}
-	memory, err := flags.ParseSize(w.SlotMemory)
+	memory, err := settings.ParseSize(w.SlotMemory)
 	if err != nil {
 		return slotPlan{}, fmt.Errorf("--slot-memory: %w", err)
 	}
@@ -140,14 +125,14 @@ func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 
 // writes are the bounds of what an action writes in memory and returns.
 func (w *Worker) writes() (upperMemory int64, outputs outputs.Policy, err error) {
-	if upperMemory, err = flags.ParseSize(w.UpperMemory); err != nil {
+	if upperMemory, err = settings.ParseSize(w.UpperMemory); err != nil {
 		return 0, outputs, fmt.Errorf("--upper-memory: %w", err)
 	}
 	outputs.Files = w.MaxOutputFiles
-	if outputs.Bytes, err = flags.ParseSize(w.MaxOutputBytes); err != nil {
+	if outputs.Bytes, err = settings.ParseSize(w.MaxOutputBytes); err != nil {
 		return 0, outputs, fmt.Errorf("--max-output-bytes: %w", err)
 	}
-	if outputs.Scratch, err = flags.ParseSize(w.MaxScratch); err != nil {
+	if outputs.Scratch, err = settings.ParseSize(w.MaxScratch); err != nil {
 		return 0, outputs, fmt.Errorf("--max-scratch: %w", err)
 	}
 	return upperMemory, outputs, nil

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/bytestream"
 
 	"github.com/forerunner-build/forerunner/auth"
@@ -31,11 +30,6 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints recor
 		ReadOnly: !guarded && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})
-}
-
-// PageFlags registers the flags of pages.
-func (s *Scheduler) PageFlags(f *pflag.FlagSet) {
-	f.StringVar(&s.PageURL, "page-url", "", "`URL` at which people find the pages, for links in the messages of failed actions (default http://HTTP, where that is on loopback)")
 }
 
 // Pages is where people find the pages, with a slash at its end; empty: that is not known, or there are none.

@@ -8,6 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // openProfiles opens what the worker remembers of what actions read, nil if nothing.
@@ -28,9 +29,9 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 
 // memoryCache returns the bytes of MemoryCache or, without it, what there is memory for.
 func (w *Worker) memoryCache() (int64, error) {
-	n, err := flags.ParseSize(w.MemoryCache)
+	n, err := settings.ParseSize(w.MemoryCache)
 	if err != nil {
-		return 0, fmt.Errorf("--memory-cache: %w", err)
+		return 0, fmt.Errorf("memory_cache: %w", err)
 	}
 	if n > 0 {
 		return n, nil

@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/config"
-	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -28,20 +26,6 @@ const (
 	networkOn         = "on"
 	networkOff        = "off"
 )
-
-// IsolationFlags registers the flags that say how commands are kept apart.
-func (w *Worker) IsolationFlags(f *pflag.FlagSet) {
-	w.Sandbox = sandboxAuto
-	f.Var(flags.Choice(&w.Sandbox, sandboxAuto, sandboxNamespaces, sandboxNone), "sandbox",
-		"`kind` of sandbox that commands run in: namespaces; none; auto, namespaces where this machine can")
-	f.Var(flags.Choice(&w.Network, networkOn, networkOff), "network",
-		"`on` or off for commands whose platform does not say network=on or off (default off; on without a sandbox)")
-	f.StringArrayVar(&w.Show, "show", nil, "`path` of a file or folder of this machine that commands see, read-only, besides /usr, /opt "+
-		"and what docs/EXECUTION.md#sandbox lists; repeatable")
-	f.StringVar(&w.User, "user", "", "`user` that commands run as: a name; UID:GID; or a range FIRST-LAST, a user for each action at a "+
-		"time (default, as root in a sandbox: root of a user namespace of its own; else the worker's own)")
-	f.StringVar(&w.Policies, "policies", "", "YAML `file` of execution policies: wrappers, environment, niceness, network, user and system calls by platform")
-}
 
 // isolation is what the flags come to on this machine.
 type isolation struct {

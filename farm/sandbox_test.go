@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // Without a sandbox commands of another user must get to their input roots.
@@ -60,19 +61,19 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	}
 	w := &Worker{Logger: zaptest.NewLogger(t)}
 	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
-	w.Flags(flags)
+	w.Settings().Register(flags)
 	w.Show = []string{shown + "/"}
 	var named []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		what, _ := pflag.UnquoteUsage(f)
+		what, _, _ := settings.Describe(f)
 		path := filepath.Join(shown, f.Name, "it")
 		value := path
 		switch {
 		case f.Name == "show":
 			return
-		case what == "PATH":
+		case f.Name == "state":
 			value = "bolt:" + path
-		case what == "file":
+		case what == "FILE":
 			target := filepath.Join(shown, "elsewhere", f.Name)
 			for _, dir := range []string{path, target} {
 				if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -86,7 +87,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			named = append(named, target)
-		case what == "folder":
+		case what == "FOLDER":
 			if err := os.MkdirAll(filepath.Join(path, "within"), 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -31,101 +30,74 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // A Scheduler is the configuration of a scheduler and of the storage that it
-// may embed.
+// may embed. The tags say what users are told of each setting.
 type Scheduler struct {
-	Listen string // HOST:PORT for gRPC; port 0 picks one
-	HTTP   string // HOST:PORT for pages, health and metrics; empty: none
-	// PageURL is where people find the pages; empty: at HTTP, where that is on loopback.
-	PageURL string
-	Storage string // dir:PATH or grpc://HOST:PORT; empty: dir below Data
+	// Listen is HOST:PORT; port 0 picks one.
+	Listen string `flag:"listen" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address for gRPC: clients, workers, storage"`
+	HTTP   string `flag:"http" unit:"ADDRESS" default:"127.0.0.1:8981" doc:"Address for pages, health and metrics over HTTP; empty is none"`
+	// PageURL is empty for HTTP, where that is on loopback.
+	PageURL string      `flag:"page-url" unit:"URL" otherwise:"http://HTTP, where that is on loopback" doc:"Public URL of the pages, which messages of failed actions link to"`
+	Ports   serve.Ports `settings:"inline"`
+
+	Data string `flag:"data" group:"Storage" unit:"FOLDER" otherwise:"/var/lib/forerunner-scheduler; in the cache folder of users other than root" doc:"Folder for everything that the scheduler keeps"`
+	// Storage is empty for a dir below Data.
+	Storage string `flag:"storage" unit:"PLACE" otherwise:"dir:DATA/storage" doc:"REv2 storage: dir:PATH (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options (docs/STORAGE.md)"`
 	// ActionCache is where results are if not in Storage elsewhere.
-	ActionCache string
-	Data        string
-	// State is where statistics, and profiles for workers, are kept.
-	State State
-	// Lease is what this scheduler has to hold to serve, in a State that is a Redis; empty: nothing.
-	Lease string
-	// LeaseTime is how long it stays with a scheduler that has died; 0: 10 s. It is the same for all.
-	LeaseTime time.Duration
-	// CacheWrites says who may write embedded storage's action cache where callers are not known
-	// by name; empty: CacheWritesWorkers.
-	CacheWrites CacheWrites
-	// IsolateContent has embedded storage keep the blobs of instance names apart.
-	IsolateContent bool
-	// CacheSize bounds embedded storage, e.g. "20G"; empty: 80 % of what is free.
-	CacheSize string
-	// VerifyEvery is for how long its content counts as verified; 0: 24 h; less: no longer than one use.
-	VerifyEvery time.Duration
+	ActionCache string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
+	CacheSize   string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of embedded storage"`
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
 	FreePercent int
-	Scrub       Scrub // of embedded storage
+	// CacheWrites counts where callers are not known by name; empty: CacheWritesWorkers.
+	CacheWrites CacheWrites `flag:"cache-writes" oneof:"workers clients" default:"workers" doc:"Who may write the action cache without authentication: workers, each the results of the actions that it was given; clients, everybody"`
+	// IsolateContent has embedded storage keep the blobs of instance names apart.
+	IsolateContent bool `flag:"isolate-content" doc:"Embedded storage shows each instance name only the blobs that it has uploaded or that its actions have made"`
+
+	// State is where statistics, and profiles for workers, are kept.
+	State       State       `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for how actions ran and what they read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	VerifyEvery VerifyEvery `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
+	Scrub       Scrub       `settings:"inline"`
+
+	// Lease is what this scheduler has to hold to serve, in a State that is a Redis; empty: nothing.
+	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name under which schedulers with the same --state (a Redis) take turns: one serves, and when it dies another does"`
+	// LeaseTime is the same for all schedulers with the Lease.
+	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes the lease of one that has died"`
+	// LearnSizes has actions start on the size class that former runs speak for; else they
+	// start on the largest.
+	LearnSizes bool        `flag:"learn-sizes" default:"true" doc:"Starts actions on the smallest size class that will do, by what similar actions did; else on the largest"`
+	Config     core.Config `settings:"inline"`
+	// Record is a file for what happens, for journal.Replay; empty: none.
+	Record string `flag:"record" unit:"FILE" otherwise:"none" doc:"File for all events, which forerunner-scheduler replay reads; it ends at 1 GiB"`
+	// ConfigFile is a YAML file that says how operations share workers; empty: none.
+	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with queues, quotas, size classes, access and tuning settings (docs/reference/configuration.md)"`
+
+	// Client is whom storage elsewhere is shown.
+	Client dial.Client `settings:"inline"`
+	// Callers bound what is taken in, and say how much memory there is.
+	Callers serve.Callers `settings:"inline"`
+	// Tracing is also the worker's, if there is one in this process.
+	Tracing serve.Tracing `settings:"inline"`
+
 	// EndsWithReady has Run end after ready has returned, as soon as clients have had
 	// time to fetch what they were told of.
 	EndsWithReady bool
-	// LearnSizes has actions start on the size class that former runs speak for; else they
-	// start on the largest.
-	LearnSizes bool
-	// ConfigFile is a YAML file that says how operations share workers; empty: none.
-	ConfigFile string
-	// Record is a file for what happens, for journal.Replay; empty: none.
-	Record string
-	Config core.Config
-	Logger *zap.Logger
-	Ports  serve.Ports
-	// Callers bound what is taken in, and say how much memory there is.
-	Callers serve.Callers
-	// Tracing is also the worker's, if there is one in this process.
-	Tracing serve.Tracing
-	// Client is whom storage elsewhere is shown.
-	Client dial.Client
-	local  *serve.InProcess // for a worker in this process; nil: there is none
+	Logger        *zap.Logger
+	local         *serve.InProcess // for a worker in this process; nil: there is none
 }
 
-// Flags registers the flags of a scheduler.
-func (s *Scheduler) Flags(f *pflag.FlagSet) {
-	f.StringVar(&s.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
-	f.StringVar(&s.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
-	s.PageFlags(f)
-	f.StringVar(&s.Storage, "storage", "", "REv2 storage: dir:`PATH` (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options, see docs/STORAGE.md (default dir:DATA/storage)")
-	dial.ActionCacheFlag(f, &s.ActionCache)
-	f.StringVar(&s.Data, "data", flags.DefaultData("forerunner-scheduler"), "`folder` for everything that is kept")
-	f.StringVar(&s.CacheSize, "cache-size", "", "bytes that embedded storage may use, e.g. `20G` (default 80% of what is free)")
-	flags.VerifyEvery(f, &s.VerifyEvery)
-	s.Scrub.Flags(f)
-	stateFlag(f, &s.State, "where to remember how actions ran, and what they read")
-	s.Ports.Flags(f)
-	s.Callers.Flags(f)
-	s.Tracing.Flags(f)
-	s.Client.Flags(f)
-	f.StringVar(&s.Lease, "lease", "", "`name` under which schedulers with the same --state (redis) take turns: one serves, and when it "+
-		"dies another does; empty: this one always serves")
-	f.DurationVar(&s.LeaseTime, "lease-time", records.DefaultLeaseDuration, "`time` after which another scheduler takes the --lease of one that has died")
-	s.ConfigFlags(f)
-	f.BoolVar(&s.LearnSizes, "learn-sizes", true, "start actions on the smallest size class that will do, by what similar ones did; else on the largest")
-	f.StringVar(&s.Record, "record", "", "`file` for what happens, which forerunner-scheduler replay reads; it ends at 1 GiB")
-	f.DurationVar(&s.Config.Settle, "settle", 5*time.Second, "`time` after the start in which workers can come back with what they run, before any action is given out")
-}
+// Settings are those of a scheduler. Its file may be that of a worker, too.
+func (s *Scheduler) Settings() *settings.Set { return s.own().Beside(new(Worker).own()) }
 
-// ConfigFlags registers the flags of the scheduling itself.
-func (s *Scheduler) ConfigFlags(f *pflag.FlagSet) {
-	cacheWritesFlag(f, &s.CacheWrites)
-	f.BoolVar(&s.IsolateContent, "isolate-content", false, "embedded storage shows each instance name only the blobs that it has uploaded or its actions have made")
-	f.StringVar(&s.ConfigFile, "config", "", "YAML `file` that says how users and builds share workers; see docs/SCHEDULING.md")
-	f.DurationVar(&s.Config.ExecutionTimeout, "default-timeout", time.Hour, "`time` that an action may run when the client sets none")
-	f.DurationVar(&s.Config.MaxExecutionTimeout, "max-timeout", 24*time.Hour, "longest `time` that an action may run, whatever the client sets")
-	f.DurationVar(&s.Config.MatchGrace, "match-grace", time.Minute, "`time` that an action waits for a worker of its platform to appear")
-	f.DurationVar(&s.Config.DrainGrace, "drain-grace", 24*time.Hour, "`time` that an action waits for drained workers, where there are no others for it")
-	f.StringSliceVar(&s.Config.ActionProperties, "action-properties", policy.ActionProperties,
-		"platform property `names` that say how an action is run, not where: no worker needs to have them")
-	f.IntVar(&s.Config.MaxAttempts, "max-attempts", 3, "how many workers an action may lose before it fails")
-	f.DurationVar(&s.Config.WorkerSlack, "worker-slack", 25*time.Second, "`time` that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken")
-	f.IntVar(&s.Config.MaxQueued, "max-queued", 1_000_000, "actions that may wait for a worker; beyond that clients are told to try again later")
-	f.IntVar(&s.Config.MaxPerClient, "max-per-client", 100_000, "operations that one client, known by its address, may have at once")
+func (s *Scheduler) own() *settings.Set {
+	s.Data = flags.DefaultData("forerunner-scheduler")
+	s.Config.ActionProperties = policy.ActionProperties
+	s.Tracing.FromEnvironment()
+	return settings.Of(s)
 }
 
 // Join has w work for s in this process, over connections that nobody else can make.
@@ -327,11 +299,13 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	c.scheduler = s.Config
 	c.scheduler.ResultHold = resultHold
 	access := auth.Options{Logger: s.Logger}
-	if s.ConfigFile != "" {
-		if err := config.Load(s.ConfigFile, &c.scheduler, &access, &c.sizes); err != nil {
-			return c, fmt.Errorf("--config: %w", err)
-		}
+	file, err := config.Read(s.ConfigFile)
+	if err != nil {
+		return c, fmt.Errorf("--config: %w", err)
 	}
+	file.Apply(&c.scheduler)
+	file.Authorize(&access)
+	c.sizes = file.LearnSizes
 	c.protect, err = s.Ports.Protect(access)
 	return c, err
 }
@@ -457,12 +431,12 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
 			"in the file of --config says who may write the action cache")
 	}
-	size, err := flags.ParseSize(s.CacheSize)
+	size, err := settings.ParseSize(s.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("--cache-size: %w", err)
 	}
 	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
-		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: s.VerifyEvery,
+		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: time.Duration(s.VerifyEvery),
 		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.metrics,
 	})
 	if err != nil {

@@ -7,31 +7,24 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/scrub"
-	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
 // A Scrub says how a store is read again, to find what has rotted.
 type Scrub struct {
 	// Every is how often all of it is read; 0: never.
-	Every time.Duration
+	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" default:"168h" doc:"Time in which everything stored on this machine is read again, to find what the disk has damaged; 0 is never"`
 	// Rate is the most bytes that are read in a second, with a unit; empty: 32M.
-	Rate string
-}
-
-// Flags registers the flags of scrubs.
-func (s *Scrub) Flags(f *pflag.FlagSet) {
-	f.DurationVar(&s.Every, "scrub-every", scrub.DefaultEvery, "`time` in which all that is stored on this machine is read again, to find what its disk has damaged; 0: never")
-	f.StringVar(&s.Rate, "scrub-rate", "32M", "most `bytes` that this reads in a second, such as 32M; it reads slower while others need the disk")
+	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Bytes that this reads in a second at most; it reads slower while others need the disk"`
 }
 
 // A scrubbed is a store, and what reads it again; that is nil if nothing does.
@@ -49,7 +42,7 @@ type scrubLoad struct {
 
 // open makes the Scrubber of a store and, unless that is nil, of results.
 func (s *Scrub) open(store *disk.Store, actions *disk.Actions, l scrubLoad) (scrubbed, error) {
-	rate, err := flags.ParseSize(s.Rate)
+	rate, err := settings.ParseSize(s.Rate)
 	if err != nil {
 		return scrubbed{}, fmt.Errorf("--scrub-rate: %w", err)
 	}

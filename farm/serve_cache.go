@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
@@ -19,26 +18,17 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
-	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
-
-// CacheFlags registers the flags that say who may read the worker's store.
-func (w *Worker) CacheFlags(f *pflag.FlagSet) {
-	f.StringVar(&w.ServeCache, "serve-cache", "", "`address` at which other workers read this one's store before they ask storage, "+
-		"HOST:PORT as they reach it; empty: none")
-	f.StringVar(&w.ConfigFile, "config", "", "the scheduler's YAML `file`, of which tokens and access count: who is a worker that may read at --serve-cache, and who may look at --http")
-}
 
 // protect makes the protection of the worker's ports.
 func (w *Worker) protect() (serve.Protection, error) {
 	access := auth.Options{Logger: w.Logger}
-	if w.ConfigFile != "" {
-		if err := config.Load(w.ConfigFile, &core.Config{}, &access, &sizeclass.Options{}); err != nil {
-			return serve.Protection{}, fmt.Errorf("--config: %w", err)
-		}
-		access.Owning = auth.OfInstances // a worker has no operations of its own
+	file, err := config.Read(w.ConfigFile)
+	if err != nil {
+		return serve.Protection{}, fmt.Errorf("--config: %w", err)
 	}
+	file.Authorize(&access)
+	access.Owning = auth.OfInstances // a worker has no operations of its own
 	return w.Ports.Protect(access)
 }
 

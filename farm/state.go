@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
@@ -62,12 +61,6 @@ func isService(s string) bool {
 
 // Type says what the flag wants.
 func (s *State) Type() string { return "where" }
-
-// stateFlag registers the flag.
-func stateFlag(f *pflag.FlagSet, s *State, what string) {
-	f.Var(s, "state", what+": bolt:`PATH`, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) "+
-		"or grpc(s)://HOST:PORT of a scheduler or Buildbarn's services (default bolt:DATA/"+recordsFile+")")
-}
 
 // file is where the hints are, if a file that s names has them; else empty.
 func (s *State) file() string {

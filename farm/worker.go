@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -33,134 +32,105 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
-// A Worker is the configuration of a worker.
+// A Worker is the configuration of a worker. The tags say what users are told of each setting.
 type Worker struct {
-	Scheduler, Storage string // grpc://HOST:PORT or grpcs://HOST:PORT; Storage with options
-	ActionCache        string // as Storage; empty: there
-	HTTP               string // HOST:PORT for health and metrics; empty: none
-	SizeClass          uint32
-	Slots              int // commands at once; 0: one for each CPU
-	// FetchWidth and ReportWidth are as in worker.Options; a negative ReportWidth
-	// is as many as there are slots.
-	FetchWidth, ReportWidth int
-	Platform                map[string]string
-	InstancePrefix          string
-	ID                      map[string]string // empty: the host's name
-	Data                    string
-	CacheDir, Mount         string // empty: below Data
-	CacheSize               string
-	FreePercent             int // of the free space, without CacheSize; 0 is 80
-	Scrub                   Scrub
-	Logger                  *zap.Logger
-	Ports                   serve.Ports
-	// Callers bound what is taken in at ServeCache, and say how much memory there is.
-	Callers serve.Callers
-	Tracing serve.Tracing
-	// ServeCache is HOST:PORT at which other workers read the store; empty: they do not. ConfigFile is a
-	// scheduler's, of which the access counts there and at HTTP; empty: none.
-	ServeCache, ConfigFile string
-	// Client is whom scheduler, storage and profiles are shown.
-	Client dial.Client
-	// ExecFilesystem is how inputs get to where commands see them; empty: vfs.Auto.
-	ExecFilesystem vfs.Method
-	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
-	Prefetch bool
-	// State is where that is kept.
-	State State
-	// Reuse says whether a run may be spared; empty: ReuseOff.
-	Reuse Reuse
+	Scheduler      string `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several, with commas between them, are tried in turn"`
+	Storage        string `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
+	ActionCache    string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
+	State          State  `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	InstancePrefix string `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
+
+	SizeClass uint32            `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others"`
+	Platform  map[string]string `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that actions must ask for; repeatable"`
+	// ID is empty for the host's name and the data folder.
+	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, which differs from that of all others; repeatable"`
+
+	// Slots are commands at once; 0: one for each CPU.
+	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Commands that run at once; 0 is one for each CPU"`
+
+	Data        string      `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Folder for everything that the worker keeps"`
+	CacheSize   string      `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
+	FreePercent int         // of the free space, without CacheSize; 0 is 80
+	CacheDir    string      `tuning:"cache_dir" unit:"FOLDER" otherwise:"DATA/cas" doc:"Folder of the worker's store"`
+	Mount       string      `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
+	VerifyEvery VerifyEvery `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
+	Scrub       Scrub       `settings:"inline"`
+
+	Sandbox string `flag:"sandbox" group:"Commands" oneof:"auto namespaces none" default:"auto" doc:"Sandbox of commands: auto is namespaces where this machine can"`
+	// Network is empty for off in a sandbox, and on without one.
+	Network string `flag:"network" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
+	// User is a name, UID:GID or FIRST-LAST.
+	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, a user for each action at a time"`
+	// Show are paths of the machine that commands see besides sandbox.DefaultShow.
+	Show     []string `flag:"show" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and what docs/EXECUTION.md lists; repeatable"`
+	Policies string   `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
+
+	// SlotCPUs and SlotMemory are what each slot has; zero: an equal share.
+	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole ones are its own"`
+	SlotMemory string  `tuning:"slot_memory" unit:"SIZE" otherwise:"nine tenths of all, divided by the slots" doc:"Memory of each slot, with swap"`
+	Cgroup     string  `tuning:"cgroup" oneof:"auto require off" default:"auto" doc:"Whether slots are cgroups: require, with all limits or not at all; auto, as far as this machine can; off"`
+	// MaxOutputBytes, MaxScratch and MaxOutputFiles bound what an action may return, or write at all.
+	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Size of all that one action may return, holes included"`
+	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Files that one action may return"`
+	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"any" doc:"Size of all that one action may write"`
+
+	// ExecFilesystem is vfs.Auto if it is empty.
+	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How inputs get to commands: fuse, as they are read; hardlink, all before the start; auto, fuse where this machine can"`
+	UpperMemory    string     `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for what each action writes, charged to its slot, in place of the disk"`
+	// MemoryCache bounds the memory for directories, and is four times that for profiles.
+	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for directories of input roots that were used lately; profiles have a quarter as much"`
+	// Reuse is ReuseOff if it is empty.
+	Reuse Reuse `flag:"reuse" group:"Commands" oneof:"off profile" default:"off" doc:"When a former result stands for a run: off, never; profile, if nothing has changed of all that the former run looked at (docs/RUNNING_AHEAD.md)"`
 	// ReuseEpoch is worker.Setting.Epoch.
-	ReuseEpoch string
-	// MemoryCache bounds the memory for directories, and is four times that for profiles, with a unit;
-	// empty: the defaults of both.
-	MemoryCache string
-	// VerifyEvery is for how long content counts as verified; 0: 24 h; less: no longer than one use.
-	VerifyEvery time.Duration
-	// UpperMemory is vfs.Options.UpperMemory, with a unit; empty: none.
-	UpperMemory string
-	// Sandbox is auto (also if empty), namespaces or none; Network on or off (if empty, off in
-	// a sandbox); User a name, UID:GID or FIRST-LAST; Policies a file. See IsolationFlags.
-	Sandbox, Network, User, Policies string
-	// Hide are more files and folders that commands are not to see; Show those of the machine that
-	// they see besides sandbox.DefaultShow.
-	Hide, Show []string
+	ReuseEpoch string `tuning:"reuse_epoch" unit:"TEXT" otherwise:"none" doc:"Text to change when tools of the machine change that commands use; no run from before is reused"`
+
+	FetchWidth int `tuning:"fetch_width" group:"Pipeline" unit:"NUMBER" default:"0" doc:"Actions that the worker accepts beyond its slots, to fetch their inputs until a slot is free"`
+	// ReportWidth is negative for as many as there are slots.
+	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Actions that store outputs while their slot runs the next command"`
+	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
+	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers what actions read, and prefetches it for similar ones"`
+
+	HTTP       string      `flag:"http" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8982" doc:"Address for health and metrics over HTTP; empty is none"`
+	ServeCache string      `flag:"serve-cache" unit:"ADDRESS" otherwise:"none" doc:"Address at which other workers read this worker's store before they ask the storage, HOST:PORT as they reach it"`
+	Ports      serve.Ports `settings:"inline"`
+	// Client is whom scheduler, storage and profiles are shown.
+	Client dial.Client `settings:"inline"`
+	// Callers bound what is taken in at ServeCache, and say how much memory there is.
+	Callers serve.Callers `settings:"inline"`
+	Tracing serve.Tracing `settings:"inline"`
+	// ConfigFile has tokens and access for ServeCache and HTTP, and tuning.
+	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with tuning settings, and with tokens and access for --serve-cache and --http (docs/reference/configuration.md); it may be the scheduler's"`
+
+	Logger *zap.Logger
+	// Hide are more files and folders that commands are not to see.
+	Hide []string
 	// HideFiles are files that the program reads, with what is beside them.
 	HideFiles []string
 	// NoCompression is for storage on this machine.
 	NoCompression bool
-	// SlotCPUs and SlotMemory (with a unit) are what each slot has; zero: an equal share.
-	SlotCPUs   float64
-	SlotMemory string
-	// Cgroup is auto, require or off; empty: auto.
-	Cgroup string
-	// MaxOutputBytes and MaxScratch (with a unit) and MaxOutputFiles bound what an
-	// action may return, or write at all.
-	MaxOutputBytes, MaxScratch string
-	MaxOutputFiles             int
 }
 
-// Flags registers the flags of a worker.
-func (w *Worker) Flags(f *pflag.FlagSet) {
-	f.StringVar(&w.Scheduler, "scheduler", "grpc://127.0.0.1:8980", "`address` of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several with commas: whichever answers")
-	f.StringVar(&w.Storage, "storage", "grpc://127.0.0.1:8980", "`address` of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options: see docs/STORAGE.md")
-	dial.ActionCacheFlag(f, &w.ActionCache)
-	f.StringVar(&w.HTTP, "http", "127.0.0.1:8982", "`address` for health and metrics over HTTP; empty: none")
-	f.StringVar(&w.Data, "data", flags.DefaultData("forerunner-worker"), "`folder` for everything that is kept")
-	f.StringVar(&w.CacheDir, "cache-dir", "", "`folder` of the worker's store (default DATA/cas)")
-	f.StringVar(&w.Mount, "mount", "", "`folder` where input roots are mounted (default DATA/mount)")
-	f.StringVar(&w.CacheSize, "cache-size", "", "bytes that the worker's store may use, e.g. `20G` (default 80% of what is free)")
-	f.IntVar(&w.Slots, "slots", 1, "commands at once; 0: one for each CPU")
-	f.StringVar(&w.InstancePrefix, "instance-prefix", "", "serve this instance `name` and those below it only")
-	w.Scrub.Flags(f)
-	w.Ports.Flags(f)
-	w.Callers.Flags(f)
-	w.Tracing.Flags(f)
-	w.Client.Flags(f)
-	w.PipelineFlags(f)
-	w.FilesystemFlags(f)
-	w.LimitFlags(f)
-	w.IsolationFlags(f)
-	w.IdentityFlags(f)
-	w.CacheFlags(f)
-	stateFlag(f, &w.State, "where to remember what actions read")
+// Settings are those of a worker. Its file may be that of a scheduler, too.
+func (w *Worker) Settings() *settings.Set {
+	s := &Scheduler{}
+	return w.own().Beside(s.own())
 }
 
-// PipelineFlags registers the flags that say what goes on beside commands.
-func (w *Worker) PipelineFlags(f *pflag.FlagSet) {
-	f.IntVar(&w.FetchWidth, "fetch-width", 0, "`actions` accepted beyond those in slots, to fetch inputs until a slot is free")
-	f.IntVar(&w.ReportWidth, "report-width", -1, "`actions` that store outputs while their slot runs the next (default as many as slots)")
+func (w *Worker) own() *settings.Set {
+	w.Data = flags.DefaultData("forerunner-worker")
+	w.Tracing.FromEnvironment()
+	return settings.Of(w)
 }
 
-// FilesystemFlags registers the flag that says what input roots are made of.
-func (w *Worker) FilesystemFlags(f *pflag.FlagSet) {
-	w.ExecFilesystem = vfs.Auto
-	f.Var(&w.ExecFilesystem, "exec-filesystem", "`method` by which inputs get to commands: fuse, as they are read; "+
-		"hardlink, all before the start; auto, fuse where this machine can")
-	f.StringVar(&w.UpperMemory, "upper-memory", "", "keep what an action writes in memory, up to this `size` each (512MiB), "+
-		"charged to its slot (default on the disk, from where outputs need no copy)")
-	flags.VerifyEvery(f, &w.VerifyEvery)
-	f.StringVar(&w.MemoryCache, "memory-cache", "", "memory for directories of input roots that were used lately, e.g. `64M`, and "+
-		"a quarter as much for what actions read (default 256M, or an eighth of --memory-limit)")
-	f.BoolVar(&w.Prefetch, "prefetch", true, "remember what actions read, and fetch it ahead of the next ones of their kind")
-	w.Reuse = ReuseOff
-	f.Var(&w.Reuse, "reuse", "`when` a former result may stand for a run: off, never; profile, when the former run looked at "+
-		"nothing of its inputs that has changed since")
-	f.StringVar(&w.ReuseEpoch, "reuse-epoch", "", "`text` to change when something of the machine changed that commands use: "+
-		"no run from before is reused")
-}
-
-// IdentityFlags registers the flags that say who a worker is.
-func (w *Worker) IdentityFlags(f *pflag.FlagSet) {
-	f.Uint32Var(&w.SizeClass, "size-class", 1, "how large this worker is relative to others")
-	f.StringToStringVar(&w.Platform, "platform", nil, "platform property `name=value` that actions must ask for; repeatable")
-	f.StringToStringVar(&w.ID, "id", nil, "identity of this worker, `key=value`; repeatable (default host=HOSTNAME,data=DATA)")
-}
+// VerifyEvery is for how long content counts as verified; 0: 24 h; less: no longer than one use.
+type VerifyEvery = flags.VerifyEvery
 
 // A Started worker has its launchers, and may make mounts.
 type Started struct {
@@ -381,7 +351,7 @@ func taken(conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func()
 // closes the store first.
 func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
 	w := s.w
-	size, err := flags.ParseSize(w.CacheSize)
+	size, err := settings.ParseSize(w.CacheSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--cache-size: %w", err)
 	}
@@ -393,7 +363,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	var store *disk.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: w.VerifyEvery,
+		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.VerifyEvery),
 		Namespaces: s.isolation.namespaces,
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: disk.BlobPath, Parse: disk.ParseBlobPath,
@@ -408,7 +378,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		return nil, nil, fmt.Errorf("input roots: %w", err)
 	}
 	store, err = disk.Open(cacheDir, disk.Options{
-		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: w.VerifyEvery,
+		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.VerifyEvery),
 		Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {

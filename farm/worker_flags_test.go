@@ -18,8 +18,7 @@ func TestFlagsFromEnvironment(t *testing.T) {
 	t.Setenv("FORERUNNER_SIZE_CLASS", "8")
 	config := func(args ...string) (string, error) {
 		w := &Worker{}
-		cmd := flags.NewCommand("worker", "", "", func(*cobra.Command, []string) error { return nil })
-		w.Flags(cmd.Flags())
+		cmd := flags.NewCommand("worker", "", "", w.Settings(), func(*cobra.Command, []string) error { return nil })
 		var out bytes.Buffer
 		cmd.SetOut(&out)
 		cmd.SetArgs(append(args, "--print-config"))
@@ -44,8 +43,7 @@ func TestFlagsFromEnvironment(t *testing.T) {
 func TestExecFilesystem(t *testing.T) {
 	for in, want := range map[string]string{"": "auto", "auto": "auto", "fuse": "fuse", "hardlink": "hardlink", "FUSE": "", "overlay": ""} {
 		var w Worker
-		cmd := flags.NewCommand("x", "", "", func(*cobra.Command, []string) error { return nil })
-		w.Flags(cmd.Flags())
+		cmd := flags.NewCommand("x", "", "", w.Settings(), func(*cobra.Command, []string) error { return nil })
 		var out bytes.Buffer
 		cmd.SetOut(&out)
 		args := []string{"--print-config"}
@@ -60,7 +58,7 @@ func TestExecFilesystem(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !strings.Contains(out.String(), "--exec-filesystem="+want+"\n") || w.ExecFilesystem.String() != want {
+		if err != nil || !strings.Contains(out.String(), "exec_filesystem: "+want+"\n") || w.ExecFilesystem.String() != want {
 			t.Errorf("%q: %v, %s, %s", in, err, w.ExecFilesystem, out.String())
 		}
 	}
@@ -70,8 +68,7 @@ func TestExecFilesystem(t *testing.T) {
 func TestReuse(t *testing.T) {
 	for in, want := range map[string]string{"": "off", "off": "off", "profile": "profile", "always": ""} {
 		var w Worker
-		cmd := flags.NewCommand("x", "", "", func(*cobra.Command, []string) error { return nil })
-		w.Flags(cmd.Flags())
+		cmd := flags.NewCommand("x", "", "", w.Settings(), func(*cobra.Command, []string) error { return nil })
 		var args []string
 		if in != "" {
 			args = append(args, "--reuse="+in)

@@ -122,7 +122,7 @@ func NewChildCommand() *cobra.Command {
 }
 
 func serveScheduler(ctx context.Context, dir, storage string) error {
-	log, err := flags.NewLogger(false)
+	log, err := flags.Logging{}.NewLogger()
 	if err != nil {
 		return err
 	}

@@ -11,17 +11,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/farm"
-	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 func main() {
+	if err := command().ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
+		os.Exit(1)
+	}
+}
+
+// command returns the program's command.
+func command() *cobra.Command {
 	s := &farm.Scheduler{}
-	var json bool
-	cmd := flags.NewCommand("forerunner-scheduler", "schedule actions onto workers", "",
+	var logging flags.Logging
+	cmd := flags.NewCommand("forerunner-scheduler", "schedule actions onto workers", "", s.Settings().And(settings.Of(&logging)),
 		func(cmd *cobra.Command, _ []string) (err error) {
-			if s.Logger, err = flags.NewLogger(json); err != nil {
+			if s.Logger, err = logging.NewLogger(); err != nil {
 				return err
 			}
 			ctx, abort, release := flags.Signals(cmd.Context())
@@ -40,13 +48,8 @@ func main() {
 				return nil
 			})
 		})
-	s.Flags(cmd.Flags())
 	cmd.AddCommand(checkCommand(), replayCommand())
-	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
-	if err := cmd.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
-		os.Exit(1)
-	}
+	return cmd
 }
 
 // checkCommand returns the verb that looks at a configuration file without starting anything.
@@ -54,11 +57,11 @@ func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check CONFIG", Short: "say what is wrong with a configuration file",
 		Long: "Reads a file as --config does, and says with file, line and column what is wrong first. The exit\n" +
-			"code is 0 if a scheduler would start with it, and 1 if not. deploy/scheduler.example.yaml has all\n" +
-			"that there is, and deploy/scheduler.schema.json is for editors.",
+			"code is 0 if a scheduler would start with it, and 1 if not. deploy/forerunner.example.yaml has all\n" +
+			"that there is, and deploy/forerunner.schema.json is for editors.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := config.Check(args[0]); err != nil {
+			if err := farm.CheckFile(args[0]); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: all is well\n", args[0])

@@ -14,17 +14,26 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 func main() {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()
+	if err := command().ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "forerunner-worker:", err)
+		os.Exit(1)
+	}
+}
+
+// command returns the program's command.
+func command() *cobra.Command {
 	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
-	var json bool
-	cmd := flags.NewCommand("forerunner-worker", "run actions for a scheduler", "",
+	var logging flags.Logging
+	return flags.NewCommand("forerunner-worker", "run actions for a scheduler", "", w.Settings().And(settings.Of(&logging)),
 		func(cmd *cobra.Command, _ []string) (err error) {
-			if w.Logger, err = flags.NewLogger(json); err != nil {
+			if w.Logger, err = logging.NewLogger(); err != nil {
 				return err
 			}
 			drain, abort, release := flags.Signals(cmd.Context())
@@ -38,10 +47,4 @@ func main() {
 			}
 			return errors.Join(started.Run(drain, abort, nil), started.Close(abort))
 		})
-	w.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
-	if err := cmd.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner-worker:", err)
-		os.Exit(1)
-	}
 }

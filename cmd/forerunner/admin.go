@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -60,7 +61,7 @@ func adminCommand(use, short, long string, run verb) *cobra.Command {
 	var remote string
 	var asJSON bool
 	var client dial.Client
-	cmd := flags.NewCommand(use, short, long, func(cmd *cobra.Command, args []string) error {
+	cmd := flags.NewCommand(use, short, long, settings.Of(&client), func(cmd *cobra.Command, args []string) error {
 		conn, err := client.Dial(remote)
 		if err != nil {
 			return err
@@ -74,7 +75,6 @@ func adminCommand(use, short, long string, run verb) *cobra.Command {
 	})
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
-	client.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

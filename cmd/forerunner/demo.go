@@ -39,10 +39,9 @@ func demoCommand() *cobra.Command {
 	cmd := flags.NewCommand("demo", "build a Go module on a farm that lasts as long as the build",
 		"Starts a farm on 127.0.0.1, sends it the Go SDK of this machine and a module, has it run\n"+
 			"go build there, fetches and runs the program, prints what happened and removes everything.",
-		func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
+		d.worker.Settings().Only("Inputs"), func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
 	cmd.Flags().StringVar(&d.module, "module", "testdata/demo", "`folder` of the Go module to build")
 	cmd.Flags().StringVar(&d.sdk, "sdk", "", "`folder` of the Go SDK (default: go env GOROOT)")
-	d.worker.FilesystemFlags(cmd.Flags())
 	return cmd
 }
 
@@ -59,7 +58,7 @@ func (d *demo) run(parent context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	log, err := flags.NewLogger(false)
+	log, err := flags.Logging{}.NewLogger()
 	if err != nil {
 		return err
 	}
@@ -69,8 +68,8 @@ func (d *demo) run(parent context.Context) (err error) {
 	defer stop()
 
 	fmt.Println("starting a farm: scheduler, storage and one worker on 127.0.0.1")
-	l := &localFarm{data: filepath.Join(d.dir, "farm"), cacheSize: "4G", worker: d.worker}
-	l.scheduler.Listen, l.worker.Slots, l.worker.SizeClass = "127.0.0.1:0", 1, 1
+	l := &localFarm{worker: d.worker, upFlags: upFlags{Data: filepath.Join(d.dir, "farm"), CacheSize: "4G", Slots: 1}}
+	l.scheduler.Listen, l.worker.SizeClass = "127.0.0.1:0", 1
 	address := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() { ended <- l.run(serving, abort, log, func(a string) { address <- a }) }()

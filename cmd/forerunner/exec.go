@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -37,17 +37,22 @@ const greetTimeout = 10 * time.Second
 
 // An execution is what the flags of exec say.
 type execution struct {
-	remote, instance string
-	client           dial.Client
-	inputs           []string
-	outputs          []string
-	download         string
-	workingDirectory string
-	env, platform    map[string]string
-	timeout          time.Duration
-	noCache, skip    bool
-	quiet            bool
-	live             string
+	Remote   string      `flag:"remote" group:"Farm" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address of the farm, HOST:PORT or grpcs://HOST:PORT"`
+	Instance string      `flag:"instance" unit:"NAME" otherwise:"empty" doc:"Instance name"`
+	Client   dial.Client `settings:"inline"`
+
+	Inputs           []string          `flag:"input" group:"Command" unit:"PATH" otherwise:"none" doc:"Folder to send as input root, or PREFIX=FOLDER to place it below a prefix; repeatable"`
+	Outputs          []string          `flag:"output" unit:"PATH" otherwise:"none" doc:"Path to bring back, relative to the working directory; repeatable"`
+	Download         string            `flag:"download" unit:"FOLDER" default:"." doc:"Folder that outputs are written to"`
+	WorkingDirectory string            `flag:"working-directory" unit:"PATH" otherwise:"the input root" doc:"Path in the input root that the command runs in"`
+	Env              variables         `flag:"env" unit:"NAME=VALUE" otherwise:"PATH=/usr/local/bin:/usr/bin:/bin" doc:"Environment variable of the command; repeatable"`
+	Platform         map[string]string `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property; repeatable"`
+	Timeout          time.Duration     `flag:"timeout" unit:"TIME" otherwise:"the scheduler's" doc:"Time that the command may run"`
+
+	NoCache bool   `flag:"no-cache" group:"Results" doc:"Neither takes the result from the cache nor keeps it there"`
+	Skip    bool   `flag:"skip-cache" doc:"Runs the command even if the result is in the cache"`
+	Quiet   bool   `flag:"quiet" doc:"Shows no progress"`
+	Live    string `flag:"live" oneof:"auto on off" default:"auto" doc:"When output is printed while the command runs: auto is on at a terminal. It is verified only at the end, and printed anew if the action is started over"`
 }
 
 // What --live may be.
@@ -62,7 +67,7 @@ func execCommand() *cobra.Command {
 	cmd := flags.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
 		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
 			"standard output and error, brings the outputs back and exits with its exit code.",
-		func(cmd *cobra.Command, args []string) error {
+		settings.Of(e), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no command: give it and its arguments after --")
 			}
@@ -71,49 +76,30 @@ func execCommand() *cobra.Command {
 			return e.run(ctx, args)
 		})
 	cmd.Args = cobra.ArbitraryArgs
-	f := cmd.Flags()
-	f.SetInterspersed(false)
-	f.StringVar(&e.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
-	f.StringVar(&e.instance, "instance", "", "instance `name`")
-	f.StringArrayVar(&e.inputs, "input", nil, "`DIR` to send as input root, or PREFIX=DIR to place it below a prefix; repeatable")
-	f.StringArrayVar(&e.outputs, "output", nil, "`path` to bring back, relative to the working directory; repeatable")
-	f.StringVar(&e.download, "download", ".", "`folder` to write outputs to")
-	f.StringVar(&e.workingDirectory, "working-directory", "", "`path` in the input root to run in")
-	f.Var((*variables)(&e.env), "env", "environment variable `name=value`; repeatable (PATH is "+defaultPath+" unless given)")
-	f.StringToStringVar(&e.platform, "platform", nil, "platform property `name=value`; repeatable")
-	f.DurationVar(&e.timeout, "timeout", 0, "`time` that the command may run (default: the scheduler's)")
-	f.BoolVar(&e.noCache, "no-cache", false, "neither take the result from the cache nor keep it there")
-	f.BoolVar(&e.skip, "skip-cache", false, "run even if the result is in the cache")
-	e.client.Flags(f)
-	f.BoolVar(&e.quiet, "quiet", false, "show no progress")
-	f.StringVar(&e.live, "live", liveAuto, "`when` to print output while the command runs: auto (on a terminal), on or off.\n"+
-		"It is vouched for at the end only, and printed anew if the action was started over")
+	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
 
 func (e *execution) run(ctx context.Context, args []string) error {
-	mounts, err := parseMounts(e.inputs)
+	mounts, err := parseMounts(e.Inputs)
 	if err != nil {
 		return err
 	}
-	if e.timeout < 0 {
-		return fmt.Errorf("--timeout: %v is no time that a command could run", e.timeout)
+	if e.Timeout < 0 {
+		return fmt.Errorf("--timeout: %v is no time that a command could run", e.Timeout)
 	}
-	if !slices.Contains([]string{liveAuto, liveOn, liveOff}, e.live) {
-		return fmt.Errorf("--live: %q is none of %s, %s and %s", e.live, liveAuto, liveOn, liveOff)
-	}
-	e.outputs = cleanOutputs(e.outputs)
-	if _, ok := e.env["PATH"]; !ok {
-		e.env = maps.Clone(e.env)
-		if e.env == nil {
-			e.env = map[string]string{}
+	e.Outputs = cleanOutputs(e.Outputs)
+	if _, ok := e.Env["PATH"]; !ok {
+		e.Env = maps.Clone(e.Env)
+		if e.Env == nil {
+			e.Env = map[string]string{}
 		}
-		e.env["PATH"] = defaultPath
+		e.Env["PATH"] = defaultPath
 	}
 	if parent := os.Getenv("TRACEPARENT"); parent != "" { // who traces what starts us
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", parent)
 	}
-	conn, err := e.client.Dial(e.remote)
+	conn, err := e.Client.Dial(e.Remote)
 	if err != nil {
 		return err
 	}
@@ -123,9 +109,9 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return errors.New(status.Convert(err).Message())
 	default:
-		return fmt.Errorf("no farm answers at %s: %w (is \"forerunner up\" running there?)", e.remote, err)
+		return fmt.Errorf("no farm answers at %s: %w (is \"forerunner up\" running there?)", e.Remote, err)
 	}
-	progress := newProgress(os.Stderr, e.quiet)
+	progress := newProgress(os.Stderr, e.Quiet)
 	defer progress.end()
 	inputs, err := client.Scan(ctx, digest.SHA256, mounts, progress.scanned)
 	if err != nil {
@@ -134,9 +120,9 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	progress.inputs(inputs)
 	shown := printed{stdout: e.view(progress, os.Stdout), stderr: e.view(progress, os.Stderr)}
 	outcome, err := client.Execute(ctx, conn, client.Request{
-		Instance: e.instance, Function: digest.SHA256, Inputs: inputs,
-		Command: client.NewCommand(args, e.outputs, e.workingDirectory, e.env, e.platform),
-		Timeout: e.timeout, DoNotCache: e.noCache, SkipCacheLookup: e.skip,
+		Instance: e.Instance, Function: digest.SHA256, Inputs: inputs,
+		Command: client.NewCommand(args, e.Outputs, e.WorkingDirectory, e.Env, e.Platform),
+		Timeout: e.Timeout, DoNotCache: e.NoCache, SkipCacheLookup: e.Skip,
 		Progress: progress.event, Stdout: shown.stdout, Stderr: shown.stderr, CancelWithContext: true,
 	})
 	if err != nil && ctx.Err() != nil {
@@ -146,7 +132,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	progress.end()
-	return e.finish(ctx, casclient.New(conn, casclient.Options{InstanceName: e.instance}), outcome, shown)
+	return e.finish(ctx, casclient.New(conn, casclient.Options{InstanceName: e.Instance}), outcome, shown)
 }
 
 // A printed is what exec has printed while the command ran; nil: nothing.
@@ -155,7 +141,7 @@ type printed struct{ stdout, stderr *client.Live }
 // view is where a stream of the command is shown while it runs. Nil: nowhere. Programs that read ours get what the
 // result has and nothing else: a run may be started over, and what it had printed until then be wrong.
 func (e *execution) view(p *progress, out *os.File) *client.Live {
-	if e.live == liveOff || e.live == liveAuto && !isTerminal(out) {
+	if e.Live == liveOff || e.Live == liveAuto && !isTerminal(out) {
 		return nil
 	}
 	return client.NewLive(afterProgress{p, out})
@@ -213,13 +199,13 @@ func (e *execution) finish(ctx context.Context, storage *casclient.Client, outco
 	if err := errors.Join(outErr, errErr); err != nil {
 		return err
 	}
-	if outcome.Message != "" && !e.quiet {
+	if outcome.Message != "" && !e.Quiet {
 		fmt.Fprintln(os.Stderr, outcome.Message)
 	}
-	if err := client.Download(ctx, storage, digest.SHA256, result, e.download); err != nil {
+	if err := client.Download(ctx, storage, digest.SHA256, result, e.Download); err != nil {
 		return fmt.Errorf("bring outputs back: %w", err)
 	}
-	if missing := missingOutputs(e.outputs, result); len(missing) > 0 && result.GetExitCode() == 0 {
+	if missing := missingOutputs(e.Outputs, result); len(missing) > 0 && result.GetExitCode() == 0 {
 		return fmt.Errorf("the command did not make %s", strings.Join(missing, ", "))
 	}
 	if code := result.GetExitCode(); code != 0 {

@@ -39,16 +39,17 @@ func TestWhatIsShownLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(read.Close(), write.Close()) }()
-	for when, want := range map[string][2]bool{liveAuto: {true, false}, liveOn: {true, true}, liveOff: {false, false}} {
+	for when, want := range map[string][2]bool{"auto": {true, false}, liveOn: {true, true}, liveOff: {false, false}} {
 		for i, out := range []*os.File{terminal, write} {
-			e := &execution{live: when}
+			e := &execution{Live: when}
 			if got := e.view(newProgress(out, true), out) != nil; got != want[i] {
 				t.Errorf("--live=%s, %s: shown %t", when, out.Name(), got)
 			}
 		}
 	}
-	e := &execution{live: "sometimes"}
-	if err := e.run(t.Context(), []string{"true"}); err == nil || !strings.Contains(err.Error(), "--live") {
+	cmd := execCommand()
+	cmd.SetArgs([]string{"--live=sometimes", "true"})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--live") {
 		t.Errorf("got %v", err)
 	}
 }

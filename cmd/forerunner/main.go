@@ -17,6 +17,18 @@ import (
 func main() {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()
+	err := command().ExecuteContext(context.Background())
+	if exit := exitCode(0); errors.As(err, &exit) {
+		os.Exit(int(exit))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "forerunner:", err)
+		os.Exit(1)
+	}
+}
+
+// command returns the program's command.
+func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "forerunner",
 		Short:         "remote execution that runs ahead of the action",
@@ -25,14 +37,7 @@ func main() {
 	}
 	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), quotaCommand(), statsCommand(), storageCommand(),
 		demoCommand())
-	err := root.ExecuteContext(context.Background())
-	if exit := exitCode(0); errors.As(err, &exit) {
-		os.Exit(int(exit))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner:", err)
-		os.Exit(1)
-	}
+	return root
 }
 
 // An exitCode ends the program with that code and no message.

@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // maxShownFiles bounds the input root that is laid out: one directory can be in a
@@ -50,7 +51,7 @@ func profileCommand() *cobra.Command {
 			"those that could be left out of the inputs of a rule. The actions are the arguments, all that a text names as\n"+
 			"HASH/SIZE if the argument is \"-\" (such as lines of the scheduler's log on standard input), and with\n"+
 			"--mnemonic those that wait or run at the moment. What has no profile is counted and left out.",
-		func(cmd *cobra.Command, args []string) error {
+		settings.Of(&v.client), func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			v.watch.terminal, v.watch.plain = isTerminal(out), v.json
 			if v.suggest {
@@ -74,7 +75,6 @@ func profileCommand() *cobra.Command {
 	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
 	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
 	f.StringVar(&v.instance, "instance", "", "instance `name`")
-	v.client.Flags(f)
 	f.BoolVar(&v.tree, "tree", false, "print the whole input root, with what was read")
 	f.BoolVar(&v.suggest, "suggest", false, "list folders that none of many actions read")
 	f.StringVar(&v.mnemonic, "mnemonic", "", "with --suggest: also what the scheduler has of this `mnemonic`, waiting or running")

@@ -7,51 +7,48 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // A localFarm is a scheduler, its storage and one worker in this process.
 type localFarm struct {
 	scheduler farm.Scheduler
 	worker    farm.Worker
-	data      string
-	cacheSize string
+	upFlags
 }
 
-func (l *localFarm) flags(f *pflag.FlagSet) {
-	f.StringVar(&l.scheduler.Listen, "listen", "127.0.0.1:8980", "`address` for gRPC")
-	f.StringVar(&l.scheduler.HTTP, "http", "127.0.0.1:8981", "`address` for pages, health and metrics over HTTP; empty: none")
-	l.scheduler.PageFlags(f)
-	f.StringVar(&l.data, "data", flags.DefaultData("forerunner"), "`folder` for everything that is kept")
-	f.StringVar(&l.cacheSize, "cache-size", "", "bytes that storage and the worker's store may each use, e.g. `20G` (default 40% of what is free)")
-	f.IntVar(&l.worker.Slots, "slots", 0, "commands at once; 0: one for each CPU")
-	l.scheduler.Ports.Flags(f)
+// upFlags are settings of a farm in one process that differ from those of separate programs.
+type upFlags struct {
+	Data      string `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner; in the cache folder of users other than root" doc:"Folder for everything that the farm keeps"`
+	CacheSize string `flag:"cache-size" unit:"SIZE" otherwise:"40% of the free space" doc:"Size of the storage, and of the worker's store"`
+	Slots     int    `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Commands that run at once; 0 is one for each CPU"`
+}
+
+// settings are those that make sense where nothing is elsewhere.
+func (l *localFarm) settings() *settings.Set {
+	l.Data = flags.DefaultData("forerunner")
 	l.scheduler.Callers.Memory = serve.BesideCommands()
-	l.scheduler.Callers.Flags(f)
-	l.scheduler.Tracing.Flags(f)
-	l.scheduler.Scrub.Flags(f)
-	l.worker.PipelineFlags(f)
-	l.worker.FilesystemFlags(f)
-	l.worker.LimitFlags(f)
-	l.worker.IsolationFlags(f)
-	l.worker.IdentityFlags(f)
-	l.scheduler.ConfigFlags(f)
+	ofScheduler := l.scheduler.Settings().Without("storage", "action-cache", "state", "lease", "lease-time", "learn-sizes", "record",
+		"settle", "tls-ca", "tls-client-cert", "tls-client-key", "token-file")
+	ofWorker := l.worker.Settings().Only("Worker", "Commands", "Limits", "Inputs", "Pipeline")
+	return settings.Of(&l.upFlags).And(ofScheduler).And(ofWorker)
 }
 
 // run serves until drain ends; running actions are then finished. ready is
 // called with the farm's address when it takes work.
 func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready func(address string)) error {
-	data, err := filepath.Abs(l.data)
+	data, err := filepath.Abs(l.Data)
 	if err != nil {
 		return err
 	}
-	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.cacheSize, log
-	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.cacheSize, log
+	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
+	l.worker.Slots = l.Slots
+	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.CacheSize, log
 	// Two stores share one disk.
 	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
 	l.scheduler.VerifyEvery = l.worker.VerifyEvery
@@ -78,12 +75,12 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 
 func upCommand() *cobra.Command {
 	l := &localFarm{}
-	var json bool
+	var logging flags.Logging
 	cmd := flags.NewCommand("up", "run a whole farm on this machine",
 		"Runs a scheduler, its storage and one worker, on loopback, until it is told to stop.\n"+
 			"SIGTERM or Ctrl-C lets running actions finish; a second one ends them.",
-		func(cmd *cobra.Command, _ []string) error {
-			log, err := flags.NewLogger(json)
+		l.settings().And(settings.Of(&logging)), func(cmd *cobra.Command, _ []string) error {
+			log, err := logging.NewLogger()
 			if err != nil {
 				return err
 			}
@@ -102,7 +99,5 @@ func upCommand() *cobra.Command {
 				}
 			})
 		})
-	l.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&json, "log-json", false, "log as JSON")
 	return cmd
 }

@@ -11,14 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 func TestAccessFile(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys.json")
-	var got auth.Options
-	err := Load(ConfigFile(t, `
+	file, err := Read(ConfigFile(t, `
 tokens:
   - issuer: https://issuer.example.com
     audience: farm
@@ -30,7 +27,9 @@ tokens:
 access:
   - {users: [a, "b*"], groups: [g], claims: {ref: "refs/heads/*"}, instances: [main], may: [execute, read]}
   - {anyone: true, may: [read]}
-`), &core.Config{}, &got, &sizeclass.Options{})
+`))
+	var got auth.Options
+	file.Authorize(&got)
 	want := auth.Options{
 		Issuers: []auth.Issuer{{
 			Name: "https://issuer.example.com", Audience: "farm", KeysFile: keys, UserClaim: "email", UserPrefix: "x:",
@@ -48,13 +47,13 @@ access:
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"tokens:\n- issuer: https://a\n":              "scheduler.yaml:2:3: tokens[0]: the issuer has no audience",
-		"access:\n- {users: [a], may: [reed]}\n":      `scheduler.yaml:2:3: access[0]: right "reed" is none of`,
+		"tokens:\n- issuer: https://a\n":              "scheduler.yaml:2:3: tokens[0]: field audience is missing",
+		"access:\n- {users: [a], may: [reed]}\n":      `scheduler.yaml:2:22: access[0].may[0]: "reed" is none of`,
 		"access:\n- {users: a, may: [read]}\n":        "access[0].users: this has to be a list",
 		"access:\n- {anyone: perhaps, may: [read]}\n": `access[0].anyone: "perhaps" is neither true nor false`,
 		"access:\n- {user: a, may: [read]}\n":         "access[0].user: there is no such field",
 	} {
-		if err := Load(ConfigFile(t, text), &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(ConfigFile(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -64,10 +63,12 @@ access:
 func TestDocumentedAccess(t *testing.T) {
 	text, example := documented(t, "SECURITY", "access")
 	example = strings.ReplaceAll(example, "keys_file: /etc/forerunner/sso-keys.json", "")
-	var o auth.Options
-	if err := Load(ConfigFile(t, example), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) != 5 {
-		t.Errorf("%+v, %v", o, err)
+	file, err := Read(ConfigFile(t, example))
+	if err != nil || len(file.Access) != 5 {
+		t.Errorf("%+v, %v", file.Access, err)
 	}
+	var o auth.Options
+	file.Authorize(&o)
 	if _, err := auth.New(o); err != nil {
 		t.Error(err)
 	}
@@ -88,8 +89,7 @@ func TestDeployedAccess(t *testing.T) {
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatal(err)
 	}
-	var o auth.Options
-	if err := Load(ConfigFile(t, config.Data["scheduler.yaml"]), &core.Config{}, &o, &sizeclass.Options{}); err != nil || len(o.Rules) < 3 {
-		t.Errorf("%+v, %v", o, err)
+	if file, err := Read(ConfigFile(t, config.Data["scheduler.yaml"])); err != nil || len(file.Access) < 3 {
+		t.Errorf("%+v, %v", file.Access, err)
 	}
 }

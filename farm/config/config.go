@@ -1,24 +1,89 @@
 package config
 
 import (
+	"errors"
 	"fmt"
-	"maps"
+	"time"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
-// Check returns what is wrong with a scheduler's configuration file: an error that names file,
-// line, column and field, nil if a scheduler would start with it. What is named in it, such as files of
-// keys, is not looked at.
-func Check(file string) error {
-	var c core.Config
-	if err := Load(file, &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
-		return err
+// A File is what the configuration file of a farm says. Scheduler, worker and "forerunner up" read the same format;
+// a worker uses tokens, access and its tuning.
+type File struct {
+	Queues             []core.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that fits a pool counts (docs/SCHEDULING.md)"`
+	SizeClasses        []core.SizesConfig `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
+	LearnSizes         sizeclass.Options  `yaml:"learn_sizes" doc:"how the scheduler chooses size classes"`
+	Labels             []quota.Label      `yaml:"labels" named:"Name" doc:"names for workers with all of these platform properties, for quotas" example:"{linux-x86: {OSFamily: linux, ISA: x86-64}, gpu: {pool: gpu}}"`
+	Cohorts            []quota.Cohort     `yaml:"cohorts" named:"Name" doc:"workers that instance names share by quotas; \"forerunner quota put\" sets the quotas" example:"{linux: {labels: [linux-x86], unit: size_class}, gpu: {labels: [gpu], unit: slots}}"`
+	Preemption         Preemption         `yaml:"preemption" doc:"when actions are stopped for an instance name that is below its guarantee"`
+	Tokens             []auth.Issuer      `yaml:"tokens" doc:"issuers of bearer tokens (JWT); without tokens and --tls-client-ca authentication is off (docs/SECURITY.md)"`
+	Access             []auth.Rule        `yaml:"access" doc:"rights of callers; all that one rule says of a caller has to hold"`
+	OperationsBelongTo auth.Owning        `yaml:"operations_belong_to" default:"instance" doc:"who sees an operation: everybody who may execute for its instance name, or the user who started it"`
+	Tuning             settings.Raw       `yaml:"tuning" doc:"settings that few farms change; each is used by the programs that have it"`
+}
+
+// Preemption says when actions are stopped for others.
+type Preemption struct {
+	Delay  time.Duration `yaml:"delay" default:"10s" doc:"time that an action below the guarantee waits before others are chosen to be stopped"`
+	Grace  time.Duration `yaml:"grace" default:"5s" doc:"time after that in which these may still end by themselves"`
+	AtMost int           `yaml:"at_most" default:"3" min:"1" doc:"how often the same action may be stopped"`
+}
+
+// Read reads a configuration file; empty: there is none. It is strict: an error names file, line, column and field.
+func Read(file string) (*File, error) {
+	f := &File{}
+	if file == "" {
+		return f, nil
 	}
+	return f, settings.Load(file, f)
+}
+
+// Validate returns what is wrong with parts that have to agree with each other.
+func (f *File) Validate() error {
+	var fault *quota.Fault
+	switch {
+	case !errors.As(f.quotas().Validate(), &fault):
+		return nil
+	case fault.Cohort != "":
+		return misplaced{"cohorts." + fault.Cohort, fault.Reason}
+	}
+	return misplaced{"labels." + fault.Label, fault.Reason}
+}
+
+// A misplaced error is one of a part of the file.
+type misplaced struct{ where, reason string }
+
+// Error returns what is wrong.
+func (m misplaced) Error() string { return m.reason }
+
+// Where returns the part.
+func (m misplaced) Where() string { return m.where }
+
+func (f *File) quotas() quota.Config { return quota.Config{Labels: f.Labels, Cohorts: f.Cohorts} }
+
+// Apply adds what f says to the configuration of a scheduler.
+func (f *File) Apply(c *core.Config) {
+	c.Queues, c.Sizes, c.Quotas = f.Queues, f.SizeClasses, f.quotas()
+	c.PreemptionDelay, c.PreemptionGrace, c.MaxPreemptions = f.Preemption.Delay, f.Preemption.Grace, f.Preemption.AtMost
+}
+
+// Authorize adds what f says of callers.
+func (f *File) Authorize(o *auth.Options) {
+	o.Issuers, o.Rules, o.Owning = f.Tokens, f.Access, f.OperationsBelongTo
+}
+
+// Check returns what is wrong with the scheduler's part of a file, as Read does. What is named in it, such as files
+// of keys, is not looked at.
+func (f *File) Check() error {
+	var c core.Config
+	f.Apply(&c)
 	if _, err := core.NewState(c); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return fmt.Errorf("scheduler: %w", err)
 	}
 	return nil
 }
@@ -29,123 +94,11 @@ func Files(file string) []string {
 		return nil
 	}
 	files := []string{file}
-	var access auth.Options
-	_ = Load(file, &core.Config{}, &access, &sizeclass.Options{})
-	for _, i := range access.Issuers {
+	f, _ := Read(file)
+	for _, i := range f.Tokens {
 		if i.KeysFile != "" {
 			files = append(files, i.KeysFile)
 		}
 	}
 	return files
-}
-
-// Load fills in what a scheduler's configuration file says, of access and of learning size
-// classes too. Whatever it does not know, and whatever makes no sense, is an error that names file,
-// line, column and field.
-func Load(file string, c *core.Config, access *auth.Options, sizes *sizeclass.Options) error {
-	root, err := readYAML(file)
-	if err != nil {
-		return err
-	}
-	if root.Kind == 0 {
-		return nil // an empty file
-	}
-	fields := map[string]func(node) error{
-		"queues": func(n node) error {
-			return n.list(func(n node) error {
-				q, err := readQueue(n)
-				c.Queues = append(c.Queues, q)
-				return err
-			})
-		},
-		"size_classes": func(n node) error {
-			return n.list(func(n node) error {
-				d, err := readSizes(n)
-				c.Sizes = append(c.Sizes, d)
-				return err
-			})
-		},
-		"learn_sizes": func(n node) error { return readLearning(n, sizes) },
-	}
-	maps.Copy(fields, accessFields(access))
-	quotas, checkQuotas := quotaFields(c)
-	maps.Copy(fields, quotas)
-	if _, err = root.fields(fields); err != nil {
-		return err
-	}
-	return checkQuotas()
-}
-
-func readQueue(n node) (q core.QueueConfig, err error) {
-	has, err := n.fields(map[string]func(node) error{
-		"instance_name_prefix": func(n node) error { return n.text(&q.Prefix) },
-		"platform":             func(n node) error { return n.texts(&q.Platform) },
-		"levels": func(n node) error {
-			return n.list(func(n node) error {
-				l, err := readLevel(n)
-				q.Levels = append(q.Levels, l)
-				return err
-			})
-		},
-	})
-	switch {
-	case err != nil:
-		return q, err
-	case !has["levels"]:
-		return q, n.errorf("field levels is missing; for one queue it is []")
-	}
-	if err := q.Validate(); err != nil {
-		return q, n.errorf("%w", err)
-	}
-	return q, nil
-}
-
-func readSizes(n node) (c core.SizesConfig, err error) {
-	err = n.fill(&c, map[string]func(node) error{
-		"instance_name_prefix": func(n node) error { return n.text(&c.Prefix) },
-		"platform":             func(n node) error { return n.texts(&c.Platform) },
-		"classes": func(n node) error {
-			if err := n.Decode(&c.Classes); err != nil {
-				return n.errorf("this has to be a list of numbers such as [1, 4]")
-			}
-			return nil
-		},
-		"startup":  func(n node) error { return n.duration(&c.Startup) },
-		"patience": func(n node) error { return n.duration(&c.Patience) },
-	})
-	return c, err
-}
-
-// readLearning reads how size classes are learned.
-func readLearning(n node, o *sizeclass.Options) error {
-	rules := sizeclass.DefaultRules()
-	o.Rules = &rules
-	return n.fill(o, map[string]func(node) error{
-		"exponent":           func(n node) error { return aboveZero(n, node.number, &o.Exponent) },
-		"timeout_multiplier": func(n node) error { return aboveZero(n, node.number, &o.TimeoutMultiplier) },
-		"min_timeout":        func(n node) error { return aboveZero(n, node.duration, &o.MinTimeout) },
-		"failure_cache":      func(n node) error { return aboveZero(n, node.duration, &o.FailureCache) },
-		"history":            func(n node) error { return n.count(&o.History) },
-		"rules": func(n node) error {
-			_, err := n.fields(map[string]func(node) error{
-				"resources":      func(n node) error { return n.flag(&rules.Resources) },
-				"across_classes": func(n node) error { return n.flag(&rules.AcrossClasses) },
-				"kinds":          func(n node) error { return n.flag(&rules.Kinds) },
-				"least":          func(n node) error { return n.flag(&rules.Least) },
-				"queues":         func(n node) error { return n.flag(&rules.Queues) },
-				"hedging":        func(n node) error { return n.flag(&rules.Hedging) },
-			})
-			return err
-		},
-	})
-}
-
-func readLevel(n node) (l core.Level, err error) {
-	err = n.fill(&l, map[string]func(node) error{
-		"key":        func(n node) error { return n.text((*string)(&l.Key)) },
-		"name":       func(n node) error { return n.text(&l.Name) },
-		"stickiness": func(n node) error { return n.duration(&l.Stickiness) },
-		"weights":    func(n node) error { return n.numbers(&l.Weights) },
-	})
-	return l, err
 }

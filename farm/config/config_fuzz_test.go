@@ -6,9 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/records"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -38,9 +36,7 @@ func FuzzConfig(f *testing.F) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var c core.Config
-		var sizes sizeclass.Options
-		err := Load(file, &c, &auth.Options{}, &sizes)
+		c, err := Read(file)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), file) {
 				t.Errorf("%q: the error does not name the file: %v", text, err)
@@ -50,10 +46,10 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if _, err := core.NewState(c); err != nil {
+		if err := c.Check(); err != nil {
 			t.Errorf("%q: it was taken, but %v", text, err)
 		}
-		if _, err := sizeclass.NewAnalyzer(records.NewMemory(0), sizes); err != nil {
+		if _, err := sizeclass.NewAnalyzer(records.NewMemory(0), c.LearnSizes); err != nil {
 			t.Errorf("%q: it was taken, but %v", text, err)
 		}
 	})

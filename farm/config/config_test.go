@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -24,8 +23,7 @@ func ConfigFile(t *testing.T, text string) string {
 }
 
 func TestConfigFile(t *testing.T) {
-	var c core.Config
-	err := Load(ConfigFile(t, `
+	c, err := Read(ConfigFile(t, `
 # The GPU machines.
 queues:
   - platform: {gpu: "1"}
@@ -42,10 +40,10 @@ size_classes:
     classes: [1, 4]
     startup: 2m
     patience: 15m
-`), &c, &auth.Options{}, &sizeclass.Options{})
+`))
 	weights := map[string]float64{"ci": 4, "nightly": 0.5}
 	want := []core.QueueConfig{
-		{Platform: map[string]string{"gpu": "1"}},
+		{Platform: map[string]string{"gpu": "1"}, Levels: []core.Level{}},
 		{Prefix: "main", Levels: []core.Level{
 			{Key: core.KeyUser, Weights: weights, Stickiness: 90 * time.Second},
 			{Key: core.KeyProperty, Name: "container-image", Weights: weights},
@@ -55,14 +53,14 @@ size_classes:
 		Prefix: "main", Platform: map[string]string{"OS": "linux"}, Classes: []uint32{1, 4},
 		Startup: 2 * time.Minute, Patience: 15 * time.Minute,
 	}}
-	if err != nil || !reflect.DeepEqual(c.Queues, want) || !reflect.DeepEqual(c.Sizes, sizes) {
-		t.Errorf("%+v, %+v, %v", c.Queues, c.Sizes, err)
+	if err != nil || !reflect.DeepEqual(c.Queues, want) || !reflect.DeepEqual(c.SizeClasses, sizes) {
+		t.Errorf("%+v, %+v, %v", c.Queues, c.SizeClasses, err)
 	}
-	if _, err := core.NewState(c); err != nil {
+	if err := c.Check(); err != nil {
 		t.Error(err)
 	}
 	for _, text := range []string{"", "# nothing\n"} {
-		if err := Load(ConfigFile(t, text), &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err != nil {
+		if _, err := Read(ConfigFile(t, text)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -87,8 +85,7 @@ func documented(t *testing.T, page, section string) (text, example string) {
 // TestDocumentedConfig reads the example of the documentation.
 func TestDocumentedConfig(t *testing.T) {
 	_, example := documented(t, "SCHEDULING", "queues")
-	var c core.Config
-	if err := Load(ConfigFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil || len(c.Queues) < 2 || len(c.Sizes) < 1 {
+	if c, err := Read(ConfigFile(t, example)); err != nil || len(c.Queues) < 2 || len(c.SizeClasses) < 1 {
 		t.Errorf("%+v, %v", c.Queues, err)
 	}
 }
@@ -96,32 +93,27 @@ func TestDocumentedConfig(t *testing.T) {
 // TestDocumentedSizes reads the example of the documentation, which has the defaults.
 func TestDocumentedSizes(t *testing.T) {
 	_, example := documented(t, "SCHEDULING", "learn_sizes")
-	var o sizeclass.Options
-	if err := Load(ConfigFile(t, example), &core.Config{}, &auth.Options{}, &o); err != nil {
+	c, err := Read(ConfigFile(t, example))
+	if err != nil {
 		t.Fatal(err)
 	}
-	rules := sizeclass.DefaultRules()
 	want := sizeclass.Options{
-		Exponent: 0.5, TimeoutMultiplier: 1.5, MinTimeout: 10 * time.Second, FailureCache: 24 * time.Hour, History: 32, Rules: &rules,
+		Exponent: 0.5, TimeoutMultiplier: 1.5, MinTimeout: 10 * time.Second, FailureCache: 24 * time.Hour, History: 32,
 	}
-	if !reflect.DeepEqual(o, want) {
-		t.Errorf("%+v", o)
-	}
-	off := sizeclass.Options{}
-	err := Load(ConfigFile(t, "learn_sizes: {rules: {resources: false, across_classes: false, kinds: false, least: false, queues: false, hedging: false}}"),
-		&core.Config{}, &auth.Options{}, &off)
-	if err != nil || *off.Rules != (sizeclass.Rules{}) {
-		t.Errorf("%+v, %v", off.Rules, err)
+	if !reflect.DeepEqual(c.LearnSizes, want) {
+		t.Errorf("%+v", c.LearnSizes)
 	}
 }
 
 // TestDocumentedQuotas reads the example of the documentation.
 func TestDocumentedQuotas(t *testing.T) {
 	_, example := documented(t, "SCHEDULING", "cohorts")
-	var c core.Config
-	if err := Load(ConfigFile(t, example), &c, &auth.Options{}, &sizeclass.Options{}); err != nil {
+	file, err := Read(ConfigFile(t, example))
+	if err != nil {
 		t.Fatal(err)
 	}
+	var c core.Config
+	file.Apply(&c)
 	want := quota.Config{
 		Labels: []quota.Label{
 			{Name: "linux-x86", Properties: map[string]string{"OSFamily": "linux", "ISA": "x86-64"}},
@@ -147,45 +139,45 @@ type refusal struct {
 func refusedConfigs() []refusal {
 	return []refusal{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4:18: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`, false},
-		{"queue: []\n", `scheduler.yaml:1:8: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "operations_belong_to" "preemption" "queues" "size_classes" "tokens"]`, false},
-		{"operations_belong_to: nobody\n", `scheduler.yaml:1:23: operations_belong_to: "nobody" is neither "instance" nor "user"`, false},
+		{"queue: []\n", `scheduler.yaml:1:8: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "operations_belong_to" "preemption" "queues" "size_classes" "tokens" "tuning"]`, false},
+		{"operations_belong_to: nobody\n", `scheduler.yaml:1:23: operations_belong_to: "nobody" is none of ["instance" "user"]`, false},
 		{"queues: {}\n", "scheduler.yaml:1:9: queues: this has to be a list", false},
 		{"- queues\n", "scheduler.yaml:1:1: this has to be a mapping", false},
 		{"queues:\n- levels: []\n- instance_name_prefix: x\n", "scheduler.yaml:3:3: queues[1]: field levels is missing", false},
-		{"queues:\n- levels:\n  - key: users\n", `scheduler.yaml:3:5: queues[0].levels[0]: key "users" is none of`, false},
+		{"queues:\n- levels:\n  - key: users\n", `scheduler.yaml:3:10: queues[0].levels[0].key: "users" is none of`, false},
 		{"queues:\n- levels:\n  - {key: user, stickiness: 5}\n", `scheduler.yaml:3:29: queues[0].levels[0].stickiness: "5" is no time`, false},
 		{"queues:\n- levels:\n  - {key: user, weights: {a: much}}\n", `queues[0].levels[0].weights.a: "much" is no number`, false},
-		{"queues:\n- levels:\n  - {key: user, weights: {a: 0}}\n", `queues[0].levels[0]: weight of "a" is 0`, false},
+		{"queues:\n- levels:\n  - {key: user, weights: {a: 0}}\n", `queues[0].levels[0].weights.a: "0" is less than 0.000001`, false},
 		{"queues:\n- levels:\n  - key: [user]\n", "queues[0].levels[0].key: this has to be text", false},
 		{"queues:\n- platform: {a: }\n  levels: []\n", "queues[0].platform.a: this has to be text", false},
 		{"queues: []\nqueues: []\n", "queues: this is here twice", false},
-		{"size_classes:\n- platform: {a: b}\n", "scheduler.yaml:2:3: size_classes[0]: no classes are declared for {a=b}", false},
-		{"size_classes:\n- classes: [0]\n", "size_classes[0]: a declared class is 0", false},
-		{"size_classes:\n- classes: [-1]\n", "size_classes[0].classes: this has to be a list of numbers", false},
-		{"size_classes:\n- {classes: [1], patience: -1s}\n", "size_classes[0]: patience is negative: -1s", false},
+		{"size_classes:\n- platform: {a: b}\n", "scheduler.yaml:2:3: size_classes[0]: field classes is missing", false},
+		{"size_classes:\n- classes: [0]\n", `size_classes[0].classes[0]: "0" is less than 1`, false},
+		{"size_classes:\n- classes: [-1]\n", `size_classes[0].classes[0]: "-1" is no whole number`, false},
+		{"size_classes:\n- {classes: [1], patience: -1s}\n", `size_classes[0].patience: "-1s" is a negative time`, false},
 		{"labels:\n  x: {}\n", `scheduler.yaml:2:6: labels.x: it has no properties`, false},
 		{"labels:\n  x: {a: b}\n  y: {a: b}\n", `scheduler.yaml:3:6: labels.y: it has the same properties as label "x"`, true},
 		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x]}\n  d: {labels: [x]}\n", `scheduler.yaml:5:6: cohorts.d: label "x" is in cohort "c" already`, true},
 		{"cohorts:\n  c: {labels: [x]}\n", `scheduler.yaml:2:6: cohorts.c: there is no label "x"`, true},
-		{"cohorts:\n  c: {}\n", `scheduler.yaml:2:6: cohorts.c: it has no labels`, false},
-		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x], unit: pieces}\n", `scheduler.yaml:4:6: cohorts.c: unit "pieces" is neither`, false},
-		{"learn_sizes: {exponent: 1}\n", "scheduler.yaml:1:14: learn_sizes: size classes: Exponent is 1, want it between 0 and 1", false},
-		{"learn_sizes: {exponent: 0}\n", `learn_sizes.exponent: "0" is not above zero`, false},
-		{"learn_sizes: {min_timeout: 0s}\n", `learn_sizes.min_timeout: "0s" is not above zero`, true},
+		{"cohorts:\n  c: {}\n", `scheduler.yaml:2:6: cohorts.c: field labels is missing`, false},
+		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x], unit: pieces}\n", `scheduler.yaml:4:26: cohorts.c.unit: "pieces" is none of`, false},
+		{"learn_sizes: {exponent: 1}\n", `scheduler.yaml:1:25: learn_sizes.exponent: "1" is not below 1`, false},
+		{"learn_sizes: {exponent: 0}\n", `learn_sizes.exponent: "0" is not above 0`, false},
+		{"learn_sizes: {min_timeout: 0s}\n", `learn_sizes.min_timeout: "0s" is not above 0`, true},
 		{"'%d': 1\n", "scheduler.yaml:1:7: %d: there is no such field; here are", false},
 		{"learn_sizes: {exponent: half}\n", `learn_sizes.exponent: "half" is no number`, false},
-		{"learn_sizes:\n  rules: {hedge: true}\n", "scheduler.yaml:2:18: learn_sizes.rules.hedge: there is no such field", false},
-		{"preemption: {at_most: 0}\n", `preemption.at_most: "0" is no whole number above zero`, false},
-		{"tokens:\n- {issuer: 'https://a'}\n", "tokens[0]: the issuer has no audience", false},
+		{"learn_sizes:\n  rules: {queues: true}\n", "scheduler.yaml:2:10: learn_sizes.rules: there is no such field", false},
+		{"preemption: {at_most: 0}\n", `preemption.at_most: "0" is less than 1`, false},
+		{"tokens:\n- {issuer: 'https://a'}\n", "tokens[0]: field audience is missing", false},
 		{"tokens:\n- {issuer: 'http://a', audience: b}\n", "is not an https:// address", true},
 		{"tokens:\n- {issuer: a, audience: b, keys_file: c, leeway: 1 minute}\n", `leeway: "1 minute" is no time`, false},
-		{"access:\n- {users: [a], may: [reed]}\n", `access[0]: right "reed" is none of`, false},
+		{"access:\n- {users: [a], may: [reed]}\n", `access[0].may[0]: "reed" is none of`, false},
 		{"access:\n- {users: a, may: [read]}\n", "access[0].users: this has to be a list", false},
 		{"access:\n- {may: [read]}\n", "names no caller", true},
-		{"queues:\n- levels:\n  - {key: user, name: a}\n", "key user takes no name", false},
-		{"queues:\n- levels:\n  - {key: claim}\n", "key claim needs a name", false},
-		{"learn_sizes: {history: 1001}\n", "History is 1001", false},
-		{"learn_sizes: {timeout_multiplier: 0.5}\n", "TimeoutMultiplier is 0.5", false},
+		{"queues:\n- levels:\n  - {key: user, name: a}\n", "key user takes no name", true},
+		{"queues:\n- levels:\n  - {key: claim}\n", "key claim needs a name", true},
+		{"learn_sizes: {history: 1001}\n", `"1001" is more than 1000`, false},
+		{"learn_sizes: {timeout_multiplier: 0.5}\n", `"0.5" is less than 1`, false},
 		{"queues: [", "scheduler.yaml: yaml: line 1", false},
 		{"queues: []\n---\nqueues: []\n", "there is more than one document", true},
 	}
@@ -193,12 +185,12 @@ func refusedConfigs() []refusal {
 
 func TestConfigFileIsStrict(t *testing.T) {
 	for _, test := range refusedConfigs() {
-		err := Load(ConfigFile(t, test.text), &core.Config{}, &auth.Options{}, &sizeclass.Options{})
+		_, err := Read(ConfigFile(t, test.text))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", test.text, err, test.want)
 		}
 	}
-	if err := Load("/nowhere/x.yaml", &core.Config{}, &auth.Options{}, &sizeclass.Options{}); err == nil {
+	if _, err := Read("/nowhere/x.yaml"); err == nil {
 		t.Error("a file that is not there is taken")
 	}
 }

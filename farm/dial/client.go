@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -35,21 +34,15 @@ const (
 // Client trusts the authorities of the system and is nobody.
 type Client struct {
 	// CA, Cert and Key are files; see certs.Files.
-	CA, Cert, Key string
-	// Token is a file with a bearer token, which goes with every call.
-	Token string
+	CA   string `flag:"tls-ca" group:"Credentials" unit:"FILE" otherwise:"those of the system" doc:"File with the authorities of servers at grpcs:// addresses, PEM"`
+	Cert string `flag:"tls-client-cert" unit:"FILE" otherwise:"none" doc:"File with the certificate that this program shows to servers, PEM"`
+	Key  string `flag:"tls-client-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-client-cert, PEM"`
+	// Token goes with every call.
+	Token string `flag:"token-file" unit:"FILE" otherwise:"none" doc:"File with a bearer token that this program shows to servers at grpcs:// addresses or on loopback"`
 	// Logger takes what is wrong with changed files. Nil: nothing does.
 	Logger *zap.Logger
 	// connect makes the connections, if it is not nil.
 	Connect func(context.Context, string) (net.Conn, error)
-}
-
-// Flags registers the flags of a client.
-func (c *Client) Flags(f *pflag.FlagSet) {
-	f.StringVar(&c.CA, "tls-ca", "", "`file` with the authorities of servers at grpcs:// addresses, PEM (default those of the system)")
-	f.StringVar(&c.Cert, "tls-client-cert", "", "`file` with the certificate to show to servers, PEM")
-	f.StringVar(&c.Key, "tls-client-key", "", "`file` with the key of --tls-client-cert, PEM")
-	f.StringVar(&c.Token, "token-file", "", "`file` with a bearer token to show to servers at grpcs:// addresses or on loopback")
 }
 
 // Files are those that the flags name.

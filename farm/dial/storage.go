@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
@@ -21,11 +20,6 @@ import (
 
 // maxConnections bounds the connections to one endpoint.
 const maxConnections = 64
-
-// ActionCacheFlag registers --action-cache.
-func ActionCacheFlag(f *pflag.FlagSet, address *string) {
-	f.StringVar(address, "action-cache", "", "`address` of the action cache, as of --storage, if it is elsewhere (default that of --storage)")
-}
 
 // An endpoint is where storage is, and how it is spoken to.
 type endpoint struct {

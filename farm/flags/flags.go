@@ -1,68 +1,90 @@
 package flags
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/settings"
 )
 
-// envPrefix begins the environment variable of every flag: --cache-size is
-// FORERUNNER_CACHE_SIZE.
-const envPrefix = "FORERUNNER_"
-
-// FromEnv sets the flags that were not given from the environment.
-func FromEnv(flags *pflag.FlagSet) error {
-	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, ok := os.LookupEnv(name)
-		if !ok || f.Changed {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
-	})
-	return errors.Join(errs...)
-}
-
 // NewCommand returns a command with what all programs share: flags from the
-// environment, errors on one line, --print-config.
-func NewCommand(use, short, long string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+// environment and the --config file, help by groups, errors on one line, --print-config.
+func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
 	}
-	printConfig := cmd.Flags().Bool("print-config", false, "print what is in force, one flag a line, and exit")
+	set.Register(cmd.Flags())
+	printConfig := cmd.Flags().Bool("print-config", false, "Prints what is in force, as flags and tuning section, and exits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := FromEnv(cmd.Flags()); err != nil {
+		if err := load(cmd, set); err != nil {
 			return err
 		}
 		if *printConfig {
-			cmd.Flags().VisitAll(func(f *pflag.Flag) {
-				if f.Name != "help" && f.Name != "print-config" {
-					fmt.Fprintf(cmd.OutOrStdout(), "--%s=%s\n", f.Name, f.Value)
-				}
-			})
+			fmt.Fprint(cmd.OutOrStdout(), settings.Print(cmd.Flags()))
 			return nil
 		}
 		return run(cmd, args)
 	}
+	cmd.SetUsageFunc(usage)
 	return cmd
 }
 
-// NewLogger returns a logger for people at a terminal or, with json, for
+// load has the flags that the command line has not set be what the environment says or, if that says nothing, the
+// file of --config.
+func load(cmd *cobra.Command, set *settings.Set) error {
+	if err := settings.FromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	file := cmd.Flags().Lookup("config")
+	if file == nil || file.Value.String() == "" {
+		return nil
+	}
+	section, err := settings.Tuning(file.Value.String())
+	if err == nil {
+		err = set.Tune(cmd.Flags(), section)
+	}
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	return nil
+}
+
+// usage prints how a command is called, and its flags by groups.
+func usage(cmd *cobra.Command) error {
+	out := cmd.OutOrStderr()
+	fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(out, "\nAvailable Commands:\n")
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(out, "  %-*s %s\n", cmd.NamePadding(), c.Name(), c.Short)
+			}
+		}
+	}
+	fmt.Fprint(out, settings.Help(cmd.Flags()))
+	if cmd.Flags().Lookup("config") != nil {
+		fmt.Fprint(out, "\nMore settings are in the tuning section of the --config file: docs/reference/configuration.md.\n"+
+			"Each can be an environment variable, as each flag can: --cache-size is FORERUNNER_CACHE_SIZE.\n"+
+			"SIZE is a number of bytes such as 500M or 20GiB, TIME is such as 30s, 1m30s or 24h.\n")
+	}
+	return nil
+}
+
+// Logging says how a program logs.
+type Logging struct {
+	JSON bool `flag:"log-json" group:"General" doc:"Logs as JSON"`
+}
+
+// NewLogger returns a logger for people at a terminal or, with JSON, for
 // machines. It writes to standard error.
-func NewLogger(json bool) (*zap.Logger, error) {
-	if json {
+func (l Logging) NewLogger() (*zap.Logger, error) {
+	if l.JSON {
 		config := zap.NewProductionConfig()
 		config.Sampling = nil // there is a line for each action, however many there are in a second
 		return config.Build()
@@ -71,21 +93,6 @@ func NewLogger(json bool) (*zap.Logger, error) {
 	config.Level = zap.NewAtomicLevelAt(zap.InfoLevel)
 	config.DisableStacktrace, config.DisableCaller = true, true
 	return config.Build()
-}
-
-// ParseSize reads a number of bytes with an optional unit: 500M, 20GiB.
-func ParseSize(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	number := strings.TrimRight(s, "kKMGTiB")
-	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s[len(number):]), "B"), "I")
-	shift, ok := map[string]int{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[unit]
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || !ok || n < 0 || n > (1<<62)>>shift {
-		return 0, fmt.Errorf("size %q is not a number of bytes such as 500M or 20G", s)
-	}
-	return n << shift, nil
 }
 
 // DefaultData is where a program keeps its data unless told otherwise.

@@ -7,29 +7,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// defaultVerifyEvery is --verify-every if nobody sets it.
-const defaultVerifyEvery = 24 * time.Hour
+// A VerifyEvery is for how long content that was hashed is relied on. 0, for people, is less than 0 for stores and
+// input roots: these take 0 for the default.
+type VerifyEvery time.Duration
 
-// VerifyEvery registers the flag that says for how long content counts as verified.
-func VerifyEvery(f *pflag.FlagSet, every *time.Duration) {
-	*every = defaultVerifyEvery
-	f.Var((*verifyEvery)(every), "verify-every", "`time` for which content that was hashed is relied on, unless its file changes; "+
-		"0: hash it after each use")
-}
+var _ pflag.Value = (*VerifyEvery)(nil)
 
-// A verifyEvery is a time of which 0, for people, is less than 0 for stores and input roots: these
-// take 0 for the default.
-type verifyEvery time.Duration
-
-var _ pflag.Value = (*verifyEvery)(nil)
-
-func (v *verifyEvery) String() string { return max(time.Duration(*v), 0).String() }
+// String returns what people write.
+func (v *VerifyEvery) String() string { return max(time.Duration(*v), 0).String() }
 
 // Type says to pflag what the value is.
-func (v *verifyEvery) Type() string { return "duration" }
+func (v *VerifyEvery) Type() string { return "duration" }
 
-// Set takes what the flag says.
-func (v *verifyEvery) Set(s string) error {
+// Set takes what people write.
+func (v *VerifyEvery) Set(s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		return err
@@ -40,6 +31,6 @@ func (v *verifyEvery) Set(s string) error {
 	if d == 0 {
 		d = -1
 	}
-	*v = verifyEvery(d)
+	*v = VerifyEvery(d)
 	return nil
 }

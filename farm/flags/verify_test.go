@@ -3,33 +3,22 @@ package flags
 import (
 	"testing"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 func TestVerifyEvery(t *testing.T) {
-	for given, want := range map[string]time.Duration{"": 24 * time.Hour, "0": -1, "1h": time.Hour} {
-		var every time.Duration
-		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		VerifyEvery(f, &every)
-		if given != "" {
-			if err := f.Set("verify-every", given); err != nil {
-				t.Fatal(err)
-			}
+	for given, want := range map[string]time.Duration{"0": -1, "1h": time.Hour, "24h": 24 * time.Hour} {
+		var every VerifyEvery
+		if err := every.Set(given); err != nil || time.Duration(every) != want {
+			t.Errorf("%q is %s, %v, want %s", given, time.Duration(every), err, want)
 		}
-		if every != want {
-			t.Errorf("%q is %s, want %s", given, every, want)
+		if back, err := time.ParseDuration(given); err != nil || every.String() != back.String() {
+			t.Errorf("%q shows as %s, %v", given, &every, err)
 		}
 	}
-	var every time.Duration
-	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	VerifyEvery(f, &every)
+	var every VerifyEvery
 	for _, given := range []string{"-1h", "soon"} {
-		if err := f.Set("verify-every", given); err == nil {
+		if err := every.Set(given); err == nil {
 			t.Errorf("%q is taken", given)
 		}
-	}
-	if got := f.Lookup("verify-every").Value.String(); got != "24h0m0s" {
-		t.Errorf("it shows as %s", got)
 	}
 }

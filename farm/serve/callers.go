@@ -9,7 +9,6 @@ import (
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
@@ -17,30 +16,21 @@ import (
 	oldreflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	casserver "github.com/forerunner-build/forerunner/cas/server"
-	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // Callers say how much a program takes in from who calls it. The zero Callers go by the memory that there is.
 type Callers struct {
-	Memory Memory
+	Memory Memory `settings:"inline"`
 	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the memory.
-	MaxConnections, MaxStreams int
-	// UploadWindow has a unit; empty: by the memory. See intake.Bounds.Window.
-	UploadWindow string
+	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"gRPC connections at a time; one address may have half of them"`
+	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Calls at a time on one connection; clients hold back more"`
+	// UploadWindow is empty for a size by the memory. See intake.Bounds.Window.
+	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes that a client may send of one call before the program reads them, from 64K to 16M; more is faster over long distances, and lets fewer clients upload at a time"`
 	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
-	ReceiveTimeout time.Duration
-}
-
-// Flags registers the flags of callers.
-func (c *Callers) Flags(f *pflag.FlagSet) {
-	c.Memory.Flags(f)
-	f.IntVar(&c.MaxConnections, "max-connections", 0, "gRPC connections at a time, half of them from one address (default one for each 512 KiB of --memory-limit)")
-	f.IntVar(&c.MaxStreams, "max-streams", 0, "calls at a time on one connection; clients hold back more (default 4096, or three eighths of all calls that there is memory for)")
-	f.StringVar(&c.UploadWindow, "upload-window", "", "what a client may send of a call before it is read, a `size` such as 1M: more is faster over "+
-		"long distances, and lets fewer upload at a time (default a 16384th of --memory-limit, from 64K to 1M)")
-	f.DurationVar(&c.ReceiveTimeout, "receive-timeout", 0, "`time` in which the request of a call has to begin to arrive (default 20s)")
+	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time in which the request of a call has to begin to arrive"`
 }
 
 // What --upload-window can be. gRPC takes less than 64 KiB for nothing.
@@ -66,7 +56,7 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	if c.ReceiveTimeout > 0 {
 		b.Wait = c.ReceiveTimeout
 	}
-	window, err := flags.ParseSize(c.UploadWindow)
+	window, err := settings.ParseSize(c.UploadWindow)
 	if err == nil && window != 0 && (window < minWindow || window > maxWindow) {
 		err = errors.New("it has to be from 64K to 16M")
 	}

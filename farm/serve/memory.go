@@ -6,16 +6,14 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/spf13/pflag"
-
 	"github.com/forerunner-build/forerunner/cgroup"
-	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // Memory says how much memory a program may use. Nil is the zero Memory.
 type Memory struct {
 	// Limit has a unit; empty: what GOMEMLIMIT, the groups around the process and the machine leave.
-	Limit string
+	Limit string `tuning:"memory_limit" group:"Callers" unit:"SIZE" otherwise:"that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md" doc:"Memory that this program may use; caches, and what it takes in from callers, depend on it"`
 	// Share is the part of what there is without a Limit that is for this program and not for the commands
 	// beside it: one by this number. 0 is 1.
 	Share int64
@@ -24,17 +22,11 @@ type Memory struct {
 // BesideCommands is the memory of a program that has commands beside it.
 func BesideCommands() Memory { return Memory{Share: 4} }
 
-// Flags registers the flag of memory.
-func (m *Memory) Flags(f *pflag.FlagSet) {
-	f.StringVar(&m.Limit, "memory-limit", "", "memory that this program may use, a `size` such as 2G: caches, and what it takes in from callers, go by it "+
-		"(default that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md)")
-}
-
 // bytes returns how much there is.
 func (m *Memory) bytes() (int64, error) {
 	share := int64(1)
 	if m != nil {
-		limit, err := flags.ParseSize(m.Limit)
+		limit, err := settings.ParseSize(m.Limit)
 		if err != nil {
 			return 0, fmt.Errorf("--memory-limit: %w", err)
 		}
@@ -52,7 +44,7 @@ func (m *Memory) bytes() (int64, error) {
 
 // goLimit is what GOMEMLIMIT says.
 func goLimit() int64 {
-	n, err := flags.ParseSize(os.Getenv("GOMEMLIMIT"))
+	n, err := settings.ParseSize(os.Getenv("GOMEMLIMIT"))
 	if err != nil || n == 0 {
 		return math.MaxInt64
 	}

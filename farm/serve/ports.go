@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,17 +20,11 @@ import (
 // Ports say how the ports of a program are protected.
 type Ports struct {
 	// Cert, Key and ClientCA are files; see certs.Files. Without Cert there is no TLS.
-	Cert, Key, ClientCA string
+	Cert     string `flag:"tls-cert" group:"Ports" unit:"FILE" otherwise:"none: no TLS" doc:"File with the certificate of all ports, PEM; the program reads it again when it changes, like all files of --tls-..."`
+	Key      string `flag:"tls-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-cert, PEM"`
+	ClientCA string `flag:"tls-client-ca" unit:"FILE" otherwise:"none" doc:"File with the authorities of client certificates, PEM; callers then need a certificate or a token"`
 	// Insecure allows ports that others can reach although there is no TLS.
-	Insecure bool
-}
-
-// Flags registers the flags of ports.
-func (p *Ports) Flags(f *pflag.FlagSet) {
-	f.StringVar(&p.Cert, "tls-cert", "", "`file` with the certificate of all ports, PEM; taken up anew when it changes, like all files of --tls-…")
-	f.StringVar(&p.Key, "tls-key", "", "`file` with the key of --tls-cert, PEM")
-	f.StringVar(&p.ClientCA, "tls-client-ca", "", "`file` with the authorities of clients' certificates, PEM: who calls has to have one, or a token")
-	f.BoolVar(&p.Insecure, "insecure-listen", false, "listen elsewhere than on loopback without TLS: whoever reaches the port reads and writes all that goes over it")
+	Insecure bool `flag:"insecure-listen" doc:"Allows ports without TLS elsewhere than on loopback; anyone who reaches such a port can read and write all that goes over it"`
 }
 
 // Files are those that the flags name.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -30,14 +29,11 @@ const (
 type Tracing struct {
 	// Endpoint is a collector that takes OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT for
 	// TLS. Empty: there are no spans.
-	Endpoint string
+	Endpoint string `tuning:"otlp_endpoint" group:"Tracing" unit:"URL" otherwise:"OTEL_EXPORTER_OTLP_ENDPOINT; else none" doc:"Collector for traces by OTLP over gRPC, http://HOST:PORT or https://HOST:PORT"`
 }
 
-// Flags registers the flag of tracing.
-func (t *Tracing) Flags(f *pflag.FlagSet) {
-	f.StringVar(&t.Endpoint, "otlp-endpoint", os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"),
-		"`URL` of a collector for traces by OTLP over gRPC, http://HOST:PORT or https://HOST:PORT (default OTEL_EXPORTER_OTLP_ENDPOINT); empty: none")
-}
+// FromEnvironment has t go by the variable that OpenTelemetry has for this.
+func (t *Tracing) FromEnvironment() { t.Endpoint = os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") }
 
 // Open returns what makes spans of a service, or nil if there are to be none. It never waits for
 // the collector, nor does anything that is traced. close sends what is left, unless abort ends.

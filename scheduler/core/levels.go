@@ -42,29 +42,37 @@ func Keys() []Key {
 	}
 }
 
+// Choices are the words for a key.
+func (Key) Choices() (words []string) {
+	for _, k := range Keys() {
+		words = append(words, string(k))
+	}
+	return words
+}
+
 // Named reports whether a key needs a name.
 func (k Key) Named() bool { return k == KeyClaim || k == KeyProperty || k == KeyConstant }
 
 // A Level is one level of the hierarchy in which operations share workers.
 type Level struct {
-	Key  Key
-	Name string
+	Key  Key    `yaml:"key,required" doc:"what of an operation names its branch"`
+	Name string `yaml:"name" doc:"name of the claim or platform property, or the constant itself; for the keys claim, property and constant"`
 	// Stickiness is how long a worker may be kept for a branch of this level although
 	// another one has its turn. Zero: not at all.
-	Stickiness time.Duration
+	Stickiness time.Duration `yaml:"stickiness" default:"0s" doc:"time that a worker may stay with one branch although another has its turn"`
 	// Weights of branches, by their key; others weigh 1. From 1e-6 to 1e6.
-	Weights map[string]float64
+	Weights map[string]float64 `yaml:"weights" min:"0.000001" max:"1000000" doc:"weights of branches, by their key; all others weigh 1"`
 }
 
 // A QueueConfig says how operations share the workers of some pools.
 type QueueConfig struct {
 	// Prefix is the instance name prefix of the workers, or leads it. Platform are
 	// properties that they have, among others. Empty: all.
-	Prefix   string
-	Platform map[string]string
+	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, or a part that leads it; default any" example:"acme/app"`
+	Platform map[string]string `yaml:"platform" doc:"platform properties that the workers have, among others; default any" example:"{gpu: \"1\"}"`
 	// Levels are those of the hierarchy, the outermost first. Without any there is
 	// one queue.
-	Levels []Level
+	Levels []Level `yaml:"levels,required" max:"16" doc:"keys that divide operations into branches, the outermost first; [] is one queue for all" example:"[{key: user, weights: {ci: 2}}, {key: property, name: container-image}, {key: correlated_invocations_id, stickiness: 30s}]"`
 }
 
 // maxLevels bounds those of a configuration. Quotas may need one more.

@@ -1,0 +1,24 @@
+package farm
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/forerunner-build/forerunner/farm/config"
+)
+
+// CheckFile returns what is wrong with a configuration file: an error that names file, line, column and field, nil
+// if scheduler and worker would start with it. What is named in it, such as files of keys, is not looked at.
+func CheckFile(file string) error {
+	f, err := config.Read(file)
+	if err != nil {
+		return err
+	}
+	if err := f.Check(); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	set, flags := new(Scheduler).Settings(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.Register(flags)
+	return set.Tune(flags, f.Tuning)
+}

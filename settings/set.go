@@ -1,0 +1,269 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// A Field is one setting of a program.
+type Field struct {
+	// Name is that of the flag.
+	Name string
+	// Tuning settings belong into the file; their flags are deprecated.
+	Tuning           bool
+	Group, Unit, Doc string
+	// Otherwise says what an empty value means; empty: itself.
+	Otherwise string
+	// Choices are the words that it may be; empty: any value.
+	Choices []string
+	// Programs are those that have the setting, if anybody has said so.
+	Programs []string
+
+	pointer any
+	literal string // the tag default
+}
+
+// Key is the name in the file.
+func (f *Field) Key() string { return strings.ReplaceAll(f.Name, "-", "_") }
+
+// Variable is the name of the environment variable.
+func (f *Field) Variable() string { return "FORERUNNER_" + strings.ToUpper(f.Key()) }
+
+// A Set is the settings of a program.
+type Set struct {
+	Fields []*Field
+	// others are settings of other programs that the same file may have.
+	others []*Field
+}
+
+// Of returns the settings of structs, which pointers lead to, and of the structs in them that are tagged
+// settings:"inline".
+func Of(structs ...any) *Set {
+	s := &Set{}
+	for _, x := range structs {
+		s.add(reflect.ValueOf(x).Elem())
+	}
+	return s
+}
+
+func (s *Set) add(v reflect.Value) {
+	group := ""
+	for i := range v.NumField() {
+		t := v.Type().Field(i)
+		if t.Tag.Get("settings") == "inline" {
+			s.add(v.Field(i))
+			continue
+		}
+		if g := t.Tag.Get("group"); g != "" {
+			group = g
+		}
+		if f := fieldOf(t.Tag, v.Field(i)); f != nil {
+			f.Group = group
+			s.Fields = append(s.Fields, f)
+		}
+	}
+}
+
+// fieldOf returns the setting that a tag describes, nil if it describes none.
+func fieldOf(tag reflect.StructTag, v reflect.Value) *Field {
+	name, tuning := tag.Get("flag"), false
+	if name == "" {
+		name, tuning = tag.Get("tuning"), true
+	}
+	if name == "" {
+		return nil
+	}
+	return &Field{
+		Name: strings.ReplaceAll(name, "_", "-"), Tuning: tuning, Unit: tag.Get("unit"), Doc: tag.Get("doc"),
+		Otherwise: tag.Get("otherwise"), Choices: strings.Fields(tag.Get("oneof")),
+		pointer: v.Addr().Interface(), literal: tag.Get("default"),
+	}
+}
+
+// Only returns the settings of some groups.
+func (s *Set) Only(groups ...string) *Set {
+	return s.filter(func(f *Field) bool { return slices.Contains(groups, f.Group) })
+}
+
+// Without returns the settings but those of some names.
+func (s *Set) Without(names ...string) *Set {
+	return s.filter(func(f *Field) bool { return !slices.Contains(names, f.Name) })
+}
+
+func (s *Set) filter(keep func(*Field) bool) *Set {
+	made := &Set{others: s.others}
+	for _, f := range s.Fields {
+		if keep(f) {
+			made.Fields = append(made.Fields, f)
+		}
+	}
+	return made
+}
+
+// By says which program has the settings.
+func (s *Set) By(program string) *Set {
+	for _, f := range s.Fields {
+		f.Programs = []string{program}
+	}
+	return s
+}
+
+// And returns the settings of both; where both have a name, that of s.
+func (s *Set) And(more *Set) *Set {
+	made := &Set{Fields: slices.Clone(s.Fields), others: slices.Concat(s.others, more.others)}
+	for _, f := range more.Fields {
+		i := slices.IndexFunc(made.Fields, func(known *Field) bool { return known.Name == f.Name })
+		if i < 0 {
+			made.Fields = append(made.Fields, f)
+			continue
+		}
+		both := *made.Fields[i]
+		both.Programs = slices.Concat(both.Programs, f.Programs)
+		made.Fields[i] = &both
+	}
+	return made
+}
+
+// Beside returns s for a file that another program with the settings of other may read, too: its tuning is checked,
+// and has no effect.
+func (s *Set) Beside(other *Set) *Set {
+	return &Set{Fields: s.Fields, others: append(slices.Clone(s.others), other.Fields...)}
+}
+
+// The annotations of flags that are settings.
+const (
+	groupOf     = "group"
+	unitOf      = "unit"
+	otherwiseOf = "otherwise"
+	isTuning    = "tuning"
+)
+
+// Register registers the flags, those of tuning as deprecated ones.
+func (s *Set) Register(f *pflag.FlagSet) {
+	for _, field := range s.Fields {
+		flag := field.register(f)
+		flag.Annotations = map[string][]string{groupOf: {field.Group}, unitOf: {field.Placeholder()}}
+		if field.Otherwise != "" {
+			flag.Annotations[otherwiseOf] = []string{field.Otherwise}
+		}
+		if !field.Tuning {
+			continue
+		}
+		flag.Annotations[isTuning] = nil
+		flag.Hidden = true
+		flag.Deprecated = fmt.Sprintf("set %s in the tuning section of the --config file, or %s", field.Key(), field.Variable())
+	}
+}
+
+// Placeholder is what stands for a value: a unit, or the words that it may be.
+func (f *Field) Placeholder() string {
+	if f.Unit == "" && len(f.Choices) > 0 {
+		return strings.Join(f.Choices, "|")
+	}
+	return f.Unit
+}
+
+// Type is that of the value.
+func (f *Field) Type() reflect.Type { return reflect.TypeOf(f.pointer).Elem() }
+
+// Value is the default as it is written; empty: none is.
+func (f *Field) Value() string {
+	list := reflect.ValueOf(f.pointer).Elem()
+	if f.literal == "" && list.Kind() == reflect.Slice && list.Len() > 0 {
+		return strings.ReplaceAll(fmt.Sprint(list.Interface()), " ", ", ")
+	}
+	return f.literal
+}
+
+// Line is what a comment says of f: what it is for, its unit and its default.
+func (f *Field) Line() string {
+	var notes []string
+	if unit := f.Placeholder(); unit != "" {
+		notes = append(notes, unit)
+	}
+	if otherwise := cmp.Or(f.Otherwise, f.Value()); otherwise != "" {
+		notes = append(notes, "default "+otherwise)
+	}
+	notes = append(notes, f.Programs...)
+	if len(notes) == 0 {
+		return f.Doc + "."
+	}
+	return fmt.Sprintf("%s (%s).", f.Doc, strings.Join(notes, "; "))
+}
+
+// Tuning returns the settings of the tuning section, by groups.
+func (s *Set) Tuning() (all []*Field) {
+	var groups []string
+	for _, f := range s.Fields {
+		if f.Tuning && !slices.Contains(groups, f.Group) {
+			groups = append(groups, f.Group)
+		}
+	}
+	for _, g := range groups {
+		for _, f := range s.Fields {
+			if f.Tuning && f.Group == g {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// scratch returns f for a value of its own.
+func (f *Field) scratch() *Field {
+	c := *f
+	c.pointer = reflect.New(reflect.TypeOf(f.pointer).Elem()).Interface()
+	return &c
+}
+
+// register registers the flag, with its default.
+func (f *Field) register(flags *pflag.FlagSet) *pflag.Flag {
+	usage := f.Doc
+	switch p := f.pointer.(type) {
+	case pflag.Value:
+		flags.Var(p, f.Name, usage)
+	case *string:
+		switch {
+		case len(f.Choices) > 0:
+			flags.Var(choice{p, f.Choices}, f.Name, usage)
+		case f.Unit == Size:
+			flags.Var((*sizeText)(p), f.Name, usage)
+		default:
+			flags.StringVar(p, f.Name, *p, usage)
+		}
+	case *bool:
+		flags.BoolVar(p, f.Name, *p, usage)
+	case *int:
+		flags.IntVar(p, f.Name, *p, usage)
+	case *uint32:
+		flags.Uint32Var(p, f.Name, *p, usage)
+	case *float64:
+		flags.Float64Var(p, f.Name, *p, usage)
+	case *time.Duration:
+		flags.DurationVar(p, f.Name, *p, usage)
+	case *[]string:
+		if f.Unit == Path { // which may have commas
+			flags.StringArrayVar(p, f.Name, *p, usage)
+			break
+		}
+		flags.StringSliceVar(p, f.Name, *p, usage)
+	case *map[string]string:
+		flags.StringToStringVar(p, f.Name, *p, usage)
+	default:
+		panic(fmt.Sprintf("setting %s is a %T", f.Name, p))
+	}
+	flag := flags.Lookup(f.Name)
+	if f.literal != "" {
+		if err := flag.Value.Set(f.literal); err != nil {
+			panic(fmt.Sprintf("default of setting %s: %v", f.Name, err))
+		}
+		flag.DefValue = f.literal
+	}
+	return flag
+}

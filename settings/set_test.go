@@ -1,0 +1,153 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+type server struct {
+	Data   string `flag:"data" group:"Disk" unit:"FOLDER" default:"/data" doc:"Folder of all that is kept"`
+	inside `settings:"inline"`
+	Mode   string `flag:"mode" group:"Work" oneof:"fast safe" default:"safe" doc:"How work is done"`
+	_      int    // of no concern
+}
+
+type inside struct {
+	Cache  string        `tuning:"cache_size" unit:"SIZE" otherwise:"all of it" doc:"Size of the cache"`
+	Every  time.Duration `tuning:"look_every" group:"Looks" unit:"TIME" default:"1h" doc:"Time between looks"`
+	Names  []string      `tuning:"names" unit:"NAMES" doc:"Names"`
+	Number int           `tuning:"number" unit:"NUMBER" default:"3" doc:"Number"`
+}
+
+type client struct {
+	Wait time.Duration `tuning:"wait" unit:"TIME" default:"5s" doc:"Time to wait"`
+}
+
+func registered(t *testing.T) (*server, *Set, *pflag.FlagSet) {
+	t.Helper()
+	s := &server{}
+	set := Of(s).Beside(Of(&client{}))
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	f.SetOutput(os.Stderr)
+	set.Register(f)
+	return s, set, f
+}
+
+func tuned(t *testing.T, set *Set, f *pflag.FlagSet, text string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	section, err := Tuning(file)
+	if err != nil {
+		return err
+	}
+	return set.Tune(f, section)
+}
+
+// TestPrecedence: the command line counts before the environment, that before the file, and that before the default.
+func TestPrecedence(t *testing.T) {
+	t.Setenv("FORERUNNER_LOOK_EVERY", "2h")
+	t.Setenv("FORERUNNER_NUMBER", "8")
+	s, set, f := registered(t)
+	if s.Every != time.Hour || s.Number != 3 || s.Mode != "safe" {
+		t.Fatalf("defaults are %+v", s)
+	}
+	if err := f.Parse([]string{"--number=9"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := FromEnvironment(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := tuned(t, set, f, "tuning: {number: 7, look_every: 3h, cache_size: 5G, names: [a, b], wait: 1s}\nother: 1\n"); err != nil {
+		t.Fatal(err)
+	}
+	if s.Number != 9 || s.Every != 2*time.Hour || s.Cache != "5G" || strings.Join(s.Names, "+") != "a+b" {
+		t.Errorf("%+v", s)
+	}
+	want := "--data=/data\n--mode=safe\ntuning:\n  cache_size: 5G\n  look_every: 2h0m0s\n  names: [a,b]\n  number: 9\n"
+	if got := Print(f); got != want {
+		t.Errorf("in force is\n%swant\n%s", got, want)
+	}
+}
+
+// TestTuningIsStrict, also about values that do not count here: of flags that are set, and of other programs.
+func TestTuningIsStrict(t *testing.T) {
+	for text, want := range map[string]string{
+		"tuning: {nubmer: 1}":               `x.yaml:1:18: tuning.nubmer: there is no such field; here are ["cache_size" "look_every" "names" "number" "wait"]`,
+		"tuning: {cache-size: 1}":           "tuning.cache-size: there is no such field",
+		"tuning: {data: /x}":                "tuning.data: there is no such field",
+		"tuning:\n  number: few":            "x.yaml:2:11: tuning.number: ",
+		"tuning: {cache_size: big}":         `tuning.cache_size: size "big" is not a number of bytes`,
+		"tuning: {look_every: [1h]}":        "tuning.look_every: this has to be text",
+		"tuning: {wait: long}":              "tuning.wait: ",
+		"tuning: [number]":                  "tuning: this has to be a mapping",
+		"tuning: {number: 1, number: 2}":    "tuning.number: this is here twice",
+		"tuning: {number: 1}\n---\nmore: 1": "there is more than one document",
+	} {
+		_, set, f := registered(t)
+		if err := f.Parse([]string{"--number=9"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tuned(t, set, f, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestHelp has headings, units and defaults, and nothing of tuning, whose flags still work and say where they went.
+func TestHelp(t *testing.T) {
+	s, _, f := registered(t)
+	want := "\nDisk:\n" +
+		"      --data FOLDER               Folder of all that is kept (default /data)\n" +
+		"\nWork:\n" +
+		"      --mode fast|safe            How work is done (default safe)\n"
+	if got := Help(f); got != want {
+		t.Errorf("help is %s\nwant %s", got, want)
+	}
+	var said strings.Builder
+	f.SetOutput(&said)
+	if err := f.Parse([]string{"--look-every=4h"}); err != nil || s.Every != 4*time.Hour {
+		t.Errorf("%v, %+v", err, s)
+	}
+	for _, part := range []string{"--look-every has been deprecated", "set look_every in the tuning section", "FORERUNNER_LOOK_EVERY"} {
+		if !strings.Contains(said.String(), part) {
+			t.Errorf("it says %q, without %q", said.String(), part)
+		}
+	}
+	if err := f.Parse([]string{"--mode=slow"}); err == nil || !strings.Contains(err.Error(), `"slow" is none of ["fast" "safe"]`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSets take and leave settings by name and group.
+func TestSets(t *testing.T) {
+	_, set, _ := registered(t)
+	names := func(s *Set) string {
+		var all []string
+		for _, f := range s.Fields {
+			all = append(all, f.Name+strings.Join(f.Programs, "/"))
+		}
+		return strings.Join(all, " ")
+	}
+	more := &struct {
+		Number int `tuning:"number" doc:"Another"`
+	}{}
+	for got, want := range map[string]string{
+		names(set):                                             "data cache-size look-every names number mode",
+		names(set.Only("Work", "Disk")):                        "data mode",
+		names(set.Without("data", "number")):                   "cache-size look-every names mode",
+		names(Of(more).By("b").And(set)):                       "numberb data cache-size look-every names mode",
+		names(set.Only("Looks").By("a").And(Of(more).By("b"))): "look-everya namesa numbera/b",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
