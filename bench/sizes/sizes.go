@@ -41,8 +41,9 @@ func NewCommand() *cobra.Command {
 // A simCase is a policy by name.
 type simCase struct {
 	name  string
-	rules *sizeclass.Rules // nil: the class first, without an Analyzer
-	first uint32
+	first uint32 // the class that actions start on, if an Analyzer does not choose
+	// learns has an Analyzer choose, by the plain rule alone or not.
+	learns, plain bool
 }
 
 // The names of the policies that rows are about.
@@ -53,53 +54,23 @@ const (
 	oursNow       = "ours"
 )
 
-// switches are the parts of Rules by name.
-func switches(r *sizeclass.Rules) map[string]*bool {
-	return map[string]*bool{
-		"resources": &r.Resources, "across classes": &r.AcrossClasses, "kinds": &r.Kinds,
-		"least": &r.Least, "queues": &r.Queues, "hedging": &r.Hedging,
-	}
-}
-
-func switchNames() []string {
-	return []string{"resources", "across classes", "kinds", "least", "queues", "hedging"}
-}
-
-// simCases are the four policies, and then the plain rule with each switch alone, and
-// ours without each.
+// simCases are the four policies.
 func simCases(p *sizesParameters) []simCase {
-	ours := sizeclass.DefaultRules()
-	cases := []simCase{
+	return []simCase{
 		{name: alwaysLargest, first: p.largest()},
 		{name: smallestFirst, first: p.smallest()},
-		{name: plainRule, rules: &sizeclass.Rules{}},
-		{name: oursNow, rules: &ours},
+		{name: plainRule, learns: true, plain: true},
+		{name: oursNow, learns: true},
 	}
-	for _, name := range switchNames() {
-		only := sizeclass.Rules{}
-		*switches(&only)[name] = true
-		cases = append(cases, simCase{name: "plain rule and " + name, rules: &only})
-	}
-	for _, name := range switchNames() {
-		without := sizeclass.DefaultRules()
-		on := switches(&without)[name]
-		word := "ours without "
-		if !*on {
-			word = "ours and "
-		}
-		*on = !*on
-		cases = append(cases, simCase{name: word + name, rules: &without})
-	}
-	return cases
 }
 
 // policy returns a fresh one that knows nothing.
 func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
-	if c.rules == nil {
+	if !c.learns {
 		return simPolicy{first: c.first}, nil
 	}
 	a, err := sizeclass.NewAnalyzer(records.NewMemory(1<<30), sizeclass.Options{
-		Exponent: exponent, Rules: c.rules, Seed: seed,
+		Exponent: exponent, Plain: c.plain, Seed: seed,
 	})
 	return simPolicy{analyzer: a}, err
 }

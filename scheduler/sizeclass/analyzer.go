@@ -83,7 +83,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	_, _ = chance.Write(action.Digest.AppendHash(nil))
 	_, _ = chance.Write(value)
 	s.draw = uniform(chance.Sum64())
-	if a.options.Rules.Resources {
+	if !a.options.Plain {
 		value, _ = a.store.Get(ctx, action.key(names.RunsBucket))
 		s.runs = parseRuns(value)
 	}
@@ -91,7 +91,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	if len(s.runs) == 0 {
 		s.runs = s.statistics.all()
 	}
-	if k, ok := action.kind(); ok && a.options.Rules.Kinds && len(s.runs) == 0 {
+	if k, ok := action.kind(); ok && !a.options.Plain && len(s.runs) == 0 {
 		value, _ = a.store.Get(ctx, k)
 		s.kin = parseRuns(value)
 	}

@@ -92,7 +92,7 @@ func TestOutOfMemoryRulesOut(t *testing.T) {
 
 func TestAcrossClasses(t *testing.T) {
 	for _, on := range []bool{false, true} {
-		f := newFarm(t, only(Rules{AcrossClasses: on}), 1, 2, 4, 8)
+		f := newFarm(t, Options{Plain: !on}, 1, 2, 4, 8)
 		a := testAction(1)
 		l := Learner{options: &f.analyzer.options, action: a, choice: Choice{Class: 4}}
 		for range 4 {
@@ -145,35 +145,33 @@ func TestKinds(t *testing.T) {
 }
 
 func TestQueues(t *testing.T) {
-	for _, rules := range []Rules{DefaultRules(), {Queues: true}} {
-		f := newFarm(t, only(rules), 1, 4)
-		settled := testAction(1)
-		for range 32 {
-			f.learn(settled, 1, 12*time.Second)
-			f.learn(settled, 4, 10*time.Second)
-		}
-		wide := testAction(2)
-		for range 32 {
-			f.learn(wide, 1, 38*time.Second)
-			f.learn(wide, 4, 10*time.Second)
-		}
-		for _, c := range []struct {
-			name         string
-			action       Action
-			small, large time.Duration
-			want         uint32
-		}{
-			{"fits, none waits", settled, 0, 0, 1},
-			{"fits, long queue there", settled, 5 * time.Minute, 0, 4},
-			{"fits, long queues", settled, 5 * time.Minute, 5 * time.Minute, 1},
-			{"too wide, none waits", wide, 0, 0, 4},
-			{"too wide, long queue at the large ones", wide, 0, 5 * time.Minute, 1},
-		} {
-			conditions := f.conditions()
-			conditions.Classes[0].Wait, conditions.Classes[1].Wait = c.small, c.large
-			if list, choice := f.analyzer.Analyze(t.Context(), c.action).Assess(conditions); choice.Class != c.want {
-				t.Errorf("%s: class %d: %s; %+v", c.name, choice.Class, choice.Reason, list)
-			}
+	f := newFarm(t, Options{}, 1, 4)
+	settled := testAction(1)
+	for range 32 {
+		f.learn(settled, 1, 12*time.Second)
+		f.learn(settled, 4, 10*time.Second)
+	}
+	wide := testAction(2)
+	for range 32 {
+		f.learn(wide, 1, 38*time.Second)
+		f.learn(wide, 4, 10*time.Second)
+	}
+	for _, c := range []struct {
+		name         string
+		action       Action
+		small, large time.Duration
+		want         uint32
+	}{
+		{"fits, none waits", settled, 0, 0, 1},
+		{"fits, long queue there", settled, 5 * time.Minute, 0, 4},
+		{"fits, long queues", settled, 5 * time.Minute, 5 * time.Minute, 1},
+		{"too wide, none waits", wide, 0, 0, 4},
+		{"too wide, long queue at the large ones", wide, 0, 5 * time.Minute, 1},
+	} {
+		conditions := f.conditions()
+		conditions.Classes[0].Wait, conditions.Classes[1].Wait = c.small, c.large
+		if list, choice := f.analyzer.Analyze(t.Context(), c.action).Assess(conditions); choice.Class != c.want {
+			t.Errorf("%s: class %d: %s; %+v", c.name, choice.Class, choice.Reason, list)
 		}
 	}
 }
@@ -206,13 +204,13 @@ func TestAmdahl(t *testing.T) {
 	}
 	// Of 10 s on half a CPU 4 s are waiting; on a whole one 3 s of work are left.
 	half := run{class: 2, outcome: Succeeded, Run: Run{Duration: 10 * time.Second, CPU: 3 * time.Second, CPUs: 0.5}}
-	f := &forecast{options: &Options{Rules: &Rules{Resources: true}}, share: -1}
+	f := &forecast{options: &Options{}, share: -1}
 	for class, want := range map[uint32]time.Duration{1: 16 * time.Second, 4: 7 * time.Second} {
 		if got, ok := f.infer(half, class); !ok || got.Duration != want {
 			t.Errorf("from half a CPU to class %d: %s, %t, want %s", class, got.Duration, ok, want)
 		}
 	}
-	if got, ok := f.infer(half, 8); ok {
+	if got, ok := f.infer(half, 8); ok && !got.bound {
 		t.Errorf("what two CPUs would do is not known, and still: %s", got.Duration)
 	}
 }

@@ -20,7 +20,7 @@
 // # The rule
 //
 // What Buildbarn made public (ADR 7, "Worker size classes", 2021, and the comments of its
-// scheduler's configuration) is followed where it is given, with Rules all off:
+// scheduler's configuration) is followed where it is given, with Options.Plain nothing else:
 //
 //   - An action may take T·(L/s)^x on class s, where T is the median of what it took on the
 //     largest class L. As long as T is not known it may take MinTimeout/TimeoutMultiplier.
@@ -41,10 +41,10 @@
 //
 // # Beyond the rule
 //
-// Each of Rules can be turned off; docs/SCHEDULING.md#size-classes has what each gives. Where they are on, a run
+// The rest is left out with Options.Plain; docs/SCHEDULING.md#size-classes has what it gives. A run
 // on one class can stand for a trial on another. How long it would have taken there follows
 // from Amdahl's law (1967): CPU time and duration on n CPUs say which part of the work ran in
-// parallel. Rules.Least then prefers the class of the least
+// parallel. The choice then prefers the class of the least
 //
 //	delay^(1-x) · cost^x
 //

@@ -37,7 +37,7 @@ func window(history int) int { return (history + 1) / 2 }
 
 func newForecast(s *Selector, largest Class) *forecast {
 	f := &forecast{options: s.options, limit: s.action.Timeout, largest: largest.Size, runs: s.runs}
-	if s.options.Rules.Queues {
+	if !s.options.Plain {
 		f.waitLargest = largest.Wait
 	}
 	if len(f.runs) == 0 {
@@ -84,24 +84,22 @@ func newForecast(s *Selector, largest Class) *forecast {
 func (f *forecast) infer(r run, class uint32) (trial, bool) {
 	t := trial{run: r}
 	t.class = class
-	switch rules := f.options.Rules; {
+	switch beyond := !f.options.Plain; {
 	case class == r.class:
 		return t, true
-	case r.outcome == OutOfMemory:
-		return t, class < r.class && (rules.Resources || rules.AcrossClasses)
 	case r.outcome != Succeeded:
-		return t, class < r.class && rules.AcrossClasses
-	case rules.Resources && r.outgrows(class):
+		return t, beyond && class < r.class
+	case beyond && r.outgrows(class):
 		t.outcome, t.Duration = OutOfMemory, r.Duration/2
 		return t, true
 	default:
 		n := r.cpus() * classOf(class) / classOf(r.class)
-		if w, ok := f.work(r, n); ok && rules.Resources {
+		if w, ok := f.work(r, n); ok && beyond {
 			t.Duration = w.on(n)
 			return t, true
 		}
 		t.bound = true
-		return t, class > r.class && rules.AcrossClasses
+		return t, beyond && class > r.class
 	}
 }
 
@@ -212,7 +210,7 @@ func (f *forecast) outlook(t trial, wait time.Duration) (delay, cost float64) {
 	if t.class >= f.largest || t.outcome == Succeeded && t.Duration.Seconds() <= limit {
 		return delay, class * first
 	}
-	if t.outcome == Succeeded && f.options.Rules.Hedging && f.waitLargest == 0 {
+	if t.outcome == Succeeded && !f.options.Plain && f.waitLargest == 0 {
 		both := min(t.Duration.Seconds()-limit, again)
 		return delay + both, class*(first+both) + largest*both
 	}

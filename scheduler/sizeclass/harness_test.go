@@ -159,4 +159,4 @@ func (f *farm) times(n int, a Action, p program) map[uint32]int {
 	return count
 }
 
-func only(r Rules) Options { return Options{Rules: &r} }
+func plain() Options { return Options{Plain: true} }

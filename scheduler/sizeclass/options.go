@@ -24,39 +24,14 @@ type Options struct {
 	FailureCache time.Duration `yaml:"failure_cache" default:"24h" above:"0" doc:"time that an action starts on the largest class after it failed there"`
 	// History is how many outcomes are kept of each class; default 32.
 	History int `yaml:"history" default:"32" min:"1" max:"1000" doc:"outcomes that are kept of each action and class"`
-	// Rules are what is done beyond the rule; nil means DefaultRules.
-	Rules *Rules
+	// Plain leaves out what goes beyond the rule (see the package), for comparisons.
+	Plain bool
 	// Seed changes what is left to chance.
 	Seed uint64
 	// StoreTimeout bounds each call of the store; default 1 s.
 	StoreTimeout time.Duration
 	// Logger is told when the store fails and when it works again; nil logs nothing.
 	Logger *zap.Logger
-}
-
-// Rules are the parts of a choice that go beyond the rule. Each works without the others.
-type Rules struct {
-	// Resources has peak memory and CPU time of earlier runs say what they would have been on
-	// another class. A class on which an action ran out of memory, and all below, are ruled out.
-	Resources bool
-	// AcrossClasses has a failure count for the classes below, too, and a success for
-	// those above.
-	AcrossClasses bool
-	// Kinds has an action of which nothing is known be treated as those that are like it.
-	Kinds bool
-	// Least takes the class of the least expected delay and cost instead of the smallest
-	// that chance allows.
-	Least bool
-	// Queues has the expected wait for a worker of each class enter the choice.
-	Queues bool
-	// Hedging has an action that takes too long on a smaller class go on there while it is
-	// started on the largest.
-	Hedging bool
-}
-
-// DefaultRules are those that pay in the simulator (docs/SCHEDULING.md#size-classes).
-func DefaultRules() Rules {
-	return Rules{Resources: true, AcrossClasses: true, Kinds: true, Least: true, Queues: true, Hedging: true}
 }
 
 // Validate returns an error that names the first field that makes no sense.
@@ -92,10 +67,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.History == 0 {
 		o.History = 32
-	}
-	if o.Rules == nil {
-		rules := DefaultRules()
-		o.Rules = &rules
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

@@ -65,11 +65,6 @@ func expectSane(t *testing.T, f *farm, a Action, c Conditions) {
 	}
 }
 
-// someRules returns rules by the bits of n.
-func someRules(n int) Rules {
-	return Rules{n&1 > 0, n&2 > 0, n&4 > 0, n&8 > 0, n&16 > 0, n&32 > 0}
-}
-
 func someDuration(r *rand.Rand) time.Duration {
 	return time.Duration(math.Exp(r.Float64()*40)) * time.Nanosecond
 }
@@ -78,7 +73,7 @@ func someDuration(r *rand.Rand) time.Duration {
 func TestProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
-		o := only(someRules(i))
+		o := Options{Plain: i%4 == 0}
 		o.Exponent, o.TimeoutMultiplier = 0.01+0.98*random.Float64(), 1+random.ExpFloat64()
 		o.MinTimeout = 1 + someDuration(random)
 		var classes []uint32
@@ -134,19 +129,19 @@ func TestProperties(t *testing.T) {
 		}
 		expectSane(t, f, a, c)
 		if t.Failed() {
-			t.Fatalf("%+v, classes %d, statistics %v, runs %v", *o.Rules, classes, stats, known)
+			t.Fatalf("plain %t, classes %d, statistics %v, runs %v", o.Plain, classes, stats, known)
 		}
 	}
 }
 
 // FuzzRecords has any bytes be stored: they are read or ignored, and written over.
 func FuzzRecords(f *testing.F) {
-	f.Add([]byte{}, []byte{}, byte(63))
-	f.Add([]byte("\x0a\x0a\x08\x01\x12\x06\x0a\x04\x1a\x02\x08\x01"), []byte("\x0a\x08\x08\x08\x10\x01\x18\x80\x94\x17"), byte(63))
-	f.Add([]byte("\x12\x06\x08\xf6\xff\xff\xff\x0f"), []byte("\x0a\x09\x39\x00\x00\x00\x00\x00\x00\xf8\x7f"), byte(0))
-	f.Add([]byte("\x0a\x7fshort"), []byte("\xff"), byte(21))
-	f.Fuzz(func(t *testing.T, stats, record []byte, rules byte) {
-		farm := newFarm(t, only(someRules(int(rules))), 1, 2, 8)
+	f.Add([]byte{}, []byte{}, false)
+	f.Add([]byte("\x0a\x0a\x08\x01\x12\x06\x0a\x04\x1a\x02\x08\x01"), []byte("\x0a\x08\x08\x08\x10\x01\x18\x80\x94\x17"), false)
+	f.Add([]byte("\x12\x06\x08\xf6\xff\xff\xff\x0f"), []byte("\x0a\x09\x39\x00\x00\x00\x00\x00\x00\xf8\x7f"), true)
+	f.Add([]byte("\x0a\x7fshort"), []byte("\xff"), false)
+	f.Fuzz(func(t *testing.T, stats, record []byte, plain bool) {
+		farm := newFarm(t, Options{Plain: plain}, 1, 2, 8)
 		a := testAction(1)
 		a.Mnemonic = "x"
 		kind, _ := a.kind()

@@ -17,7 +17,7 @@ func TestAcceptable(t *testing.T) {
 		0.5: {169.7, 120, 84.9},
 		0.7: {257.2, 158.3, 97.5},
 	} {
-		f := newFarm(t, Options{Exponent: x, Rules: &Rules{}}, 1, 2, 4, 8)
+		f := newFarm(t, Options{Exponent: x, Plain: true}, 1, 2, 4, 8)
 		a := testAction(1)
 		f.learn(a, 8, 59*time.Second, 61*time.Second, time.Minute, time.Hour/2, time.Second)
 		list, _ := f.analyzer.Analyze(t.Context(), a).Assess(f.conditions())
@@ -45,7 +45,7 @@ func (f *farm) learn(a Action, class uint32, durations ...time.Duration) {
 
 // TestProbability counts trials by hand.
 func TestProbability(t *testing.T) {
-	f := newFarm(t, only(Rules{}), 1, 4)
+	f := newFarm(t, plain(), 1, 4)
 	a := testAction(1)
 	expect := func(when string, want float64) {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestProbability(t *testing.T) {
 
 // TestChance has many actions choose with the same past: each class has its share.
 func TestChance(t *testing.T) {
-	f := newFarm(t, only(Rules{}), 1, 2, 4)
+	f := newFarm(t, plain(), 1, 2, 4)
 	count := map[uint32]int{}
 	const n = 4000
 	for i := range n {
@@ -94,7 +94,7 @@ func TestChance(t *testing.T) {
 
 func TestSeedMattersAndRestartDoesNot(t *testing.T) {
 	choices := func(seed uint64) (s string) {
-		f := newFarm(t, Options{Seed: seed, Rules: &Rules{}}, 1, 2, 4, 8)
+		f := newFarm(t, Options{Seed: seed, Plain: true}, 1, 2, 4, 8)
 		for i := range 60 {
 			on, _, _ := f.run(testAction(i%7), program{seconds: float64(i%7) * 3, parallel: float64(i % 3)})
 			s += fmt.Sprint(on)
@@ -127,7 +127,7 @@ func TestTimeouts(t *testing.T) {
 		{"client is hasty", 2 * time.Minute, time.Minute, [3]time.Duration{120 * time.Second, 120 * time.Second, 120 * time.Second}},
 		{"client is very hasty", time.Second, 0, [3]time.Duration{time.Second, time.Second, time.Second}},
 	} {
-		f := newFarm(t, only(Rules{}), 1, 2, 4)
+		f := newFarm(t, plain(), 1, 2, 4)
 		if c.largest > 0 {
 			f.learn(a, 4, c.largest)
 		}
@@ -146,7 +146,7 @@ func TestMispredictionIsInvisible(t *testing.T) {
 		"out of memory": {seconds: 1, memory: 2},
 		"timeout":       {seconds: 60, parallel: 59},
 	} {
-		f := newFarm(t, only(Rules{}), 1, 4)
+		f := newFarm(t, plain(), 1, 4)
 		retried := 0
 		for i := range 20 {
 			on, last, outcome := f.run(testAction(i), p)

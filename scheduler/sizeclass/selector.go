@@ -112,13 +112,12 @@ func (s *Selector) assess(c Conditions) []Assessment {
 	if len(c.Classes) == 0 {
 		panic("sizeclass: there is no class to choose from")
 	}
-	rules := s.options.Rules
 	largest := c.largest()
 	f := newForecast(s, largest)
 	list := make([]Assessment, len(c.Classes))
 	for i, class := range c.Classes {
 		wait := class.Wait
-		if !rules.Queues {
+		if s.options.Plain {
 			wait = 0
 		}
 		trials := f.trials(class.Size)
@@ -172,7 +171,7 @@ func expected(trials []trial, alike bool) time.Duration {
 
 // ruledOut says why an action cannot run on a class, empty if it can.
 func (f *forecast) ruledOut(class uint32) string {
-	if !f.options.Rules.Resources || f.alike {
+	if f.options.Plain || f.alike {
 		return ""
 	}
 	for _, r := range f.runs {
@@ -195,7 +194,7 @@ func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 	case boosted:
 		return s.choice(c, largest, fmt.Sprintf("failed on the largest class %s ago", max(ago, 0).Round(time.Second)))
 	}
-	least := s.options.Rules.Least && largest.Score > 0
+	least := !s.options.Plain && largest.Score > 0
 	best, draw := largest, s.draw
 	for _, a := range list[:len(list)-1] {
 		switch {
@@ -224,7 +223,7 @@ func (s *Selector) choice(c Conditions, a Assessment, reason string) Choice {
 	choice := Choice{
 		Class: a.Size, Expected: a.Expected, Timeout: a.Timeout, Probability: a.Probability, Reason: reason,
 	}
-	if s.options.Rules.Hedging && c.CanHedge && a.Size < c.largest().Size && a.Timeout < s.action.Timeout {
+	if !s.options.Plain && c.CanHedge && a.Size < c.largest().Size && a.Timeout < s.action.Timeout {
 		choice.Hedge, choice.Timeout = a.Timeout, s.action.Timeout
 	}
 	return choice
