@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -36,6 +37,29 @@ func flagsOf(t *testing.T, program string) *pflag.FlagSet {
 		t.Fatalf("no such program: %s", program)
 	}
 	return f
+}
+
+// setFrom sets flags from the variables of a container. A flag that is deprecated is not to be given as one.
+func setFrom(c container, flags *pflag.FlagSet) error {
+	var errs []error
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Deprecated != "" {
+			errs = append(errs, fmt.Errorf("--%s: %s", f.Name, f.Deprecated))
+		}
+	})
+	for _, v := range c.Env {
+		name, ours := strings.CutPrefix(v.Name, "FORERUNNER_")
+		if !ours {
+			continue
+		}
+		f := flags.Lookup(strings.ToLower(strings.ReplaceAll(name, "_", "-")))
+		if f == nil {
+			errs = append(errs, fmt.Errorf("no program reads %s", v.Name))
+			continue
+		}
+		errs = append(errs, f.Value.Set(v.Value))
+	}
+	return errors.Join(errs...)
 }
 
 func TestUnits(t *testing.T) {
@@ -149,8 +173,8 @@ type (
 		Name, Image string
 		Args        []string
 		Env         []struct {
-			Name      string
-			ValueFrom struct {
+			Name, Value string
+			ValueFrom   struct {
 				FieldRef struct {
 					Path string `yaml:"fieldPath"`
 				} `yaml:"fieldRef"`
@@ -363,7 +387,7 @@ func (m *manifests) checkTemplate(name string, selector labels, p template, clai
 	for _, c := range p.Spec.Containers {
 		program, _, _ := strings.Cut(c.Image, ":")
 		flags := flagsOf(m.T, program)
-		if err := flags.Parse(c.Args); err != nil {
+		if err := errors.Join(flags.Parse(c.Args), setFrom(c, flags)); err != nil {
 			m.Errorf("%s: %v", name, err)
 		}
 		mounted := func(path string) bool {
