@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"math"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,7 +13,16 @@ import (
 // Load reads the YAML file into the struct that into leads to. Whatever it does not know, and whatever makes no
 // sense, is an error that names file, line, column and field. An empty file changes nothing.
 func Load(file string, into any) error {
-	root, err := readYAML(file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return Parse(file, text, into)
+}
+
+// Parse is Load of what is in a file.
+func Parse(file string, text []byte, into any) error {
+	root, err := parseYAML(file, text)
 	if err != nil || root.Kind == 0 {
 		return err
 	}
@@ -62,10 +72,15 @@ func (r *reader) validate(n node, v reflect.Value) error {
 	if err == nil {
 		return nil
 	}
-	var misplaced interface{ Where() string }
+	var misplaced interface {
+		error
+		Where() string
+	}
 	if errors.As(err, &misplaced) {
-		if at, ok := r.nodes[misplaced.Where()]; ok {
-			n = at
+		for _, path := range []string{misplaced.Where(), n.path + misplaced.Where()} {
+			if at, ok := r.nodes[path]; ok {
+				n = at
+			}
 		}
 	}
 	return n.errorf("%w", err)
@@ -112,6 +127,7 @@ func (r *reader) list(n node, v reflect.Value, row Row) error {
 	element := row
 	element.Min, element.Max = row.EachMin, ""
 	err := n.list(func(_ int, value node) error {
+		r.nodes[value.path] = value
 		x := reflect.New(v.Type().Elem()).Elem()
 		if err := r.value(value, x, element); err != nil {
 			return err

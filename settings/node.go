@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,13 +20,17 @@ type node struct {
 
 // readYAML returns the only document of a file; a Node of kind 0 if it has none.
 func readYAML(file string) (node, error) {
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return node{}, err
 	}
-	defer f.Close()
+	return parseYAML(file, text)
+}
+
+// parseYAML is readYAML of what is in a file.
+func parseYAML(file string, text []byte) (node, error) {
 	var document, more yaml.Node
-	d := yaml.NewDecoder(f)
+	d := yaml.NewDecoder(bytes.NewReader(text))
 	switch err := d.Decode(&document); {
 	case errors.Is(err, io.EOF):
 		return node{file: file, Node: &yaml.Node{}}, nil

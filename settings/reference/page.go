@@ -27,7 +27,7 @@ func code(text string) string {
 // File returns the page of a file that is read into a t.
 func File(title, text string, t reflect.Type, tuning *settings.Set) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s%s\n", title, generated, text)
+	fmt.Fprintf(&b, "# %s\n\n%s%s", title, generated, text)
 	for _, r := range settings.Rows(t) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", r.Name, described(r))
 		if r.Type == reflect.TypeFor[settings.Raw]() {
@@ -91,6 +91,8 @@ func kind(r settings.Row) string {
 		return "mapping of texts"
 	case t.Kind() == reflect.Map:
 		return "mapping of numbers"
+	case t.Kind() == reflect.Slice:
+		return list + "lists of texts"
 	case t.Kind() == reflect.String:
 		return list + "text"
 	case t.Kind() == reflect.Bool:

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,14 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // A Set says how the actions of a worker are run, by what their platforms ask for:
@@ -37,110 +35,111 @@ type policy struct {
 	allow       []string
 }
 
-// policyEntry is one entry as it is written.
-type policyEntry struct {
-	line int
-
-	Name        string            `yaml:"name"`
-	Match       map[string]string `yaml:"match"`
-	Wrappers    [][]string        `yaml:"wrappers"`
-	Environment map[string]string `yaml:"environment"`
-	Nice        int               `yaml:"nice"`
-	Network     string            `yaml:"network"`
-	User        string            `yaml:"user"`
-	Allow       []string          `yaml:"allow"`
+// A File is a file of execution policies as it is written.
+type File struct {
+	Policies []Entry `yaml:"policies" doc:"execution policies; the first one that matches an action counts"`
 }
 
-// UnmarshalYAML notes the line, for errors to name.
-func (e *policyEntry) UnmarshalYAML(n *yaml.Node) error {
-	type plain policyEntry
-	e.line = n.Line
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i < len(n.Content); i += 2 {
-			if !slices.Contains(policyFields, n.Content[i].Value) {
-				return fmt.Errorf("line %d: field %q is none of %s", n.Content[i].Line, n.Content[i].Value, strings.Join(policyFields, ", "))
-			}
-		}
-	}
-	return n.Decode((*plain)(e))
+// An Entry is one policy as it is written.
+type Entry struct {
+	Name        string            `yaml:"name,required" doc:"name of the policy, for logs" example:"arm"`
+	Match       map[string]string `yaml:"match" doc:"platform properties of the actions that the policy is for, * is any value; without any it is for all, and has to be the last" example:"{arch: arm64}"`
+	Wrappers    [][]string        `yaml:"wrappers" doc:"commands that the action's command is run by, the first one outermost; arguments are Go templates with .Property and .PropertyOr" example:"[[nice, -n, \"5\"]]"`
+	Environment map[string]string `yaml:"environment" doc:"environment variables, which override those of the action" example:"{QEMU_CPU: max}"`
+	Nice        int               `yaml:"nice" default:"0" min:"-20" max:"19" doc:"niceness, added to that of the worker"`
+	Network     Network           `yaml:"network" doc:"network access; default what the action asks for" example:"off"`
+	User        string            `yaml:"user" doc:"user of the command: a name, UID:GID or a range FIRST-LAST; default that of the worker's --user" example:"nobody"`
+	Allow       []string          `yaml:"allow" doc:"groups of system calls that the sandbox allows besides its own" example:"[netlink]"`
+
+	checked policy
 }
 
-var policyFields = []string{"name", "match", "wrappers", "environment", "nice", "network", "user", "allow"}
+// A Network is on or off; empty: as the action says.
+type Network string
 
-// Load reads a file. Its errors name the file, and the line and field that
-// are wrong. A wrapper that this machine does not have is an error.
+// Choices are the words for a Network.
+func (Network) Choices() []string { return []string{"on", "off"} }
+
+// Load reads a file. Its errors name file, line, column and field. A wrapper that this machine does not have is
+// an error.
 func Load(file string) (*Set, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	p, err := Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return p, nil
+	return parse(file, text)
 }
 
 // Parse is Load of what is in a file.
-func Parse(text []byte) (*Set, error) {
-	var written struct {
-		Policies []policyEntry `yaml:"policies"`
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&written); err != nil && !errors.Is(err, io.EOF) {
+func Parse(text []byte) (*Set, error) { return parse("policies", text) }
+
+func parse(file string, text []byte) (*Set, error) {
+	var written File
+	if err := settings.Parse(file, text, &written); err != nil {
 		return nil, err
 	}
 	p := &Set{}
-	for i, e := range written.Policies {
-		checked, err := e.check()
-		if err == nil && len(e.Match) == 0 && i < len(written.Policies)-1 {
-			err = errors.New("match: matches every action, so it must be the last")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: policy %q: %w", e.line, e.Name, err)
-		}
-		p.list = append(p.list, checked)
+	for _, e := range written.Policies {
+		p.list = append(p.list, e.checked)
 	}
 	return p, nil
 }
 
-func (e *policyEntry) check() (policy, error) {
-	p := policy{name: e.Name, match: e.Match, environment: e.Environment, nice: e.Nice}
+// Validate returns an error if a policy can never have its turn.
+func (f *File) Validate() error {
+	for i, e := range f.Policies {
+		if len(e.Match) == 0 && i < len(f.Policies)-1 {
+			return misplaced{fmt.Sprintf("policies[%d]", i), errors.New("this matches every action, so it must be the last")}
+		}
+	}
+	return nil
+}
+
+// A misplaced error is one of a part of what is read.
+type misplaced struct {
+	where string
+	error
+}
+
+// Where returns the part.
+func (m misplaced) Where() string { return m.where }
+
+// Unwrap returns what is wrong with it.
+func (m misplaced) Unwrap() error { return m.error }
+
+// Validate checks an entry against this machine.
+func (e *Entry) Validate() error {
+	e.checked = policy{name: e.Name, match: e.Match, environment: e.Environment, nice: e.Nice, allow: e.Allow}
 	if e.Name == "" {
-		return p, errors.New("name: is missing")
+		return misplaced{".name", errors.New("a policy needs a name")}
 	}
 	for name, value := range e.Environment {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return p, fmt.Errorf("environment: variable %q is malformed", name)
+			return misplaced{".environment", fmt.Errorf("variable %q is malformed", name)}
 		}
 	}
-	if e.Nice < -20 || e.Nice > 19 {
-		return p, fmt.Errorf("nice: %d is not from -20 to 19", e.Nice)
-	}
-	var err error
 	if e.Network != "" {
-		if p.network, err = parseNetwork(e.Network); err != nil {
-			return p, fmt.Errorf("network: %w", err)
-		}
+		on := e.Network == "on"
+		e.checked.network = &on
 	}
 	if e.User != "" {
-		if p.users, err = LookUpUsers(e.User); err != nil {
-			return p, fmt.Errorf("user: %w", err)
+		users, err := LookUpUsers(e.User)
+		if err != nil {
+			return misplaced{".user", err}
 		}
+		e.checked.users = users
 	}
 	if err := sandbox.CheckAllowed(e.Allow); err != nil {
-		return p, fmt.Errorf("allow: %w", err)
+		return misplaced{".allow", err}
 	}
-	p.allow = e.Allow
 	for i, w := range e.Wrappers {
 		checked, err := checkWrapper(w)
 		if err != nil {
-			return p, fmt.Errorf("wrappers[%d]: %w", i, err)
+			return misplaced{fmt.Sprintf(".wrappers[%d]", i), err}
 		}
-		p.wrappers = append(p.wrappers, checked)
+		e.checked.wrappers = append(e.checked.wrappers, checked)
 	}
-	return p, nil
+	return nil
 }
 
 // checkWrapper finds the program and parses the arguments.
@@ -282,12 +281,4 @@ func (p *policy) addEnvironment(env []string) []string {
 		all = append(all, name+"="+p.environment[name])
 	}
 	return all
-}
-
-func parseNetwork(s string) (*bool, error) {
-	on := s == "on"
-	if !on && s != "off" {
-		return nil, fmt.Errorf("%s is neither on nor off", strconv.Quote(s))
-	}
-	return &on, nil
 }

@@ -10,16 +10,16 @@ import (
 func TestBadPolicies(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	cases := map[string]string{
-		"policies:\n  - name: a\n    wrapers: []": `line 3: field "wrapers"`,
-		"polices: []":                                              "line 1: field polices not found",
-		"policies:\n  - match: {a: b}":                             `line 2: policy "": name: is missing`,
-		"policies:\n  - {name: a, nice: 40}":                       `line 2: policy "a": nice: 40`,
-		"policies:\n  - {name: a, nice: b}":                        "line 2: cannot unmarshal",
-		"policies:\n  - {name: a, network: no}":                    `line 2: policy "a": network: "no" is neither on nor off`,
-		"policies:\n  - {name: a, user: nobody-such}":              `user: "nobody-such" is neither`,
-		"policies:\n  - {name: a, user: '1:x'}":                    `user: "1:x" is neither`,
-		"policies:\n  - {name: a, environment: {'A=B': c}}":        `environment: variable "A=B"`,
-		"policies:\n  - name: a\n  - name: b":                      `line 2: policy "a": match: matches every action`,
+		"policies:\n  - name: a\n    wrapers: []": `:3:14: policies[0].wrapers: there is no such field; here are ["allow"`,
+		"polices: []":                                              ":1:10: polices: there is no such field",
+		"policies:\n  - match: {a: b}":                             ":2:5: policies[0]: field name is missing",
+		"policies:\n  - {name: a, nice: 40}":                       `:2:21: policies[0].nice: "40" is more than 19`,
+		"policies:\n  - {name: a, nice: b}":                        `:2:21: policies[0].nice: "b" is no whole number`,
+		"policies:\n  - {name: a, network: no}":                    `:2:24: policies[0].network: "no" is none of ["on" "off"]`,
+		"policies:\n  - {name: a, user: nobody-such}":              `policies[0].user: "nobody-such" is neither`,
+		"policies:\n  - {name: a, user: '1:x'}":                    `policies[0].user: "1:x" is neither`,
+		"policies:\n  - {name: a, environment: {'A=B': c}}":        `policies[0].environment: variable "A=B"`,
+		"policies:\n  - name: a\n  - name: b":                      ":2:5: policies[0]: this matches every action",
 		"policies:\n  - {name: a, wrappers: [[]]}":                 "wrappers[0]: has no program",
 		"policies:\n  - {name: a, wrappers: [[no-such-wrapper]]}":  `wrappers[0]: exec: "no-such-wrapper": executable file not found`,
 		"policies:\n  - {name: a, wrappers: [[/etc/passwd]]}":      `wrappers[0]: exec: "/etc/passwd": permission denied`,
@@ -28,7 +28,7 @@ func TestBadPolicies(t *testing.T) {
 	}
 	for text, want := range cases {
 		check(t, os.WriteFile(file, []byte(text), 0o600))
-		if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
+		if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), file+":") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
