@@ -233,58 +233,6 @@ func protect(file *os.File) error {
 	return os.Chtimes(file.Name(), now, now)
 }
 
-// A lease of a file (fcntl(2), F_SETLEASE): while it holds, whoever opens the file for writing
-// waits, or is refused.
-type lease struct {
-	fd   int
-	kind int // F_RDLCK or F_WRLCK; what it has become when it is broken is another
-}
-
-// leaseOf takes a lease of file, which is open for reading only. The kernel refuses it while anything
-// else has the file open: a descriptor, a mapping, a request that is queued and whose process has
-// long ended. It refuses it as well on some file systems, and for files of other users
-// without CAP_LEASE.
-func leaseOf(file *os.File) (l lease, ok bool) {
-	l = lease{int(file.Fd()), unix.F_RDLCK}
-	// This kind is refused for descriptors to read, too: they can be opened again for writing.
-	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		return l, false
-	}
-	// And this kind makes those wait no more who open it for reading.
-	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
-		l.release()
-		return l, false
-	}
-	return l, true
-}
-
-// writeLeaseOf takes the lease of a file that was just made, while which nobody else can open it at all. Where there are no
-// leases it holds always.
-func writeLeaseOf(file *os.File) lease {
-	l := lease{int(file.Fd()), unix.F_WRLCK}
-	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, l.kind); err != nil {
-		return lease{fd: -1}
-	}
-	return l
-}
-
-// holds reports whether nobody waits for the file to be given up, nor has waited for so long
-// that the kernel gave it to him. The process gets SIGIO then, which a Go program does not feel.
-func (l lease) holds() bool {
-	if l.fd < 0 {
-		return true
-	}
-	kind, err := unix.FcntlInt(uintptr(l.fd), unix.F_GETLEASE, 0)
-	return err == nil && kind == l.kind
-}
-
-// release gives it up. Closing the file does, too.
-func (l lease) release() {
-	if l.fd >= 0 {
-		_, _ = unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_UNLCK)
-	}
-}
-
 // isMetacopy reports whether file, of an overlay's upper folder, has the right
 // size but no bytes, which are still below (overlayfs, "Metadata only copy up").
 func isMetacopy(file *os.File) bool {
