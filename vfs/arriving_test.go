@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// arrivingSource is a fakeSource with one blob that arrives as the test says.
+// arrivingSource is a vfstest.Source with one blob that arrives as the test says.
 type arrivingSource struct {
 	*vfstest.Source
 	digest  digest.Digest

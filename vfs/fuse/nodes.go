@@ -18,7 +18,6 @@ type Node struct {
 	parent *Node  // nil for the root of the area
 	area   area
 	cover  Cover // of a directory: what images show of it
-	hole   Cover // what is said of the directory above, in which an image lacks this one
 
 	// Guarded by nodeTable.mu.
 	lookups  uint64           // how often the kernel was told of it and has not forgotten
@@ -101,9 +100,6 @@ func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
 		// The node may outlive the directory, whose memory the strings are part of.
 		e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
 		n = &Node{Entry: e, ino: t.inodes.Of(parent.ino, e.Name), parent: parent, area: parent.area, cover: rest}
-		if parent.cover != nil && parent.cover.Whole() && rest == nil {
-			n.hole = parent.cover
-		}
 		if parent.children == nil {
 			parent.children = map[string]*Node{}
 		}
@@ -145,6 +141,14 @@ func (t *nodeTable) noteLook(n *Node, look tree.Look) bool {
 	again := n.looked&look == look
 	n.looked |= look
 	return !again
+}
+
+// lackedBy returns what is said of the directory above, if an image shows that and lacks n; else nil.
+func (n *Node) lackedBy() Cover {
+	if n.parent == nil || n.parent.cover == nil || n.cover != nil || !n.parent.cover.Whole() {
+		return nil
+	}
+	return n.parent.cover
 }
 
 // Inode is the inode number, which no other path of the root has.

@@ -95,8 +95,8 @@ func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 		}
 	}
 	l.hooks.Read(n)
-	if n.hole != nil {
-		l.hooks.Missed(n.hole)
+	if above := n.lackedBy(); above != nil {
+		l.hooks.Missed(above)
 	}
 	return shown{d, n.cover}, fuse.OK
 }

@@ -41,10 +41,17 @@ type View struct {
 	grafts []*graft
 	cover  *Cover // what they show; nil if there are none
 
-	overlay fsid // in which they are shown, once watched is set
-	watched bool
+	overlay fsid // in which they are shown, once they are watched
+	watch   atomic.Uint32
 	blind   atomic.Bool // not all is known that was opened
 }
+
+// The states of View.watch.
+const (
+	unwatched uint32 = iota // nobody knows what is opened
+	watched
+	watchOver // all is known that was opened
+)
 
 // View chooses images for the tree d of a root that belongs to owner, as far as that can be told without
 // waiting. It is nil where no image can be shown to him. Release must be called with it.
@@ -109,14 +116,14 @@ func (v *View) Watch(path string) error {
 
 // Unwatch returns when the hooks have been told of all that was opened.
 func (v *View) Unwatch() {
-	if v.watched {
+	if v.watch.CompareAndSwap(watched, watchOver) {
 		v.cache.watcher.forget(v)
 	}
 }
 
 // Drain returns when the hooks have been told of all that was opened until now.
 func (v *View) Drain() {
-	if v.watched {
+	if v.watch.Load() == watched {
 		v.cache.watcher.drain()
 	}
 }
@@ -172,7 +179,7 @@ func (v *View) TellBlobs() {
 		return
 	}
 	v.Drain()
-	if v.watched && !v.blind.Load() {
+	if v.watch.Load() != unwatched && !v.blind.Load() {
 		return
 	}
 	seen := map[digest.Digest]struct{}{}

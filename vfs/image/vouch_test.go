@@ -117,7 +117,8 @@ func TestAllBlobsAreTold(t *testing.T) {
 	for name, watch := range map[string]func(v *View){
 		"nobody watches": func(*View) {},
 		"something was lost": func(v *View) {
-			v.watched, v.overlay = true, fsid{1, 1}
+			v.overlay = fsid{1, 1}
+			v.watch.Store(watched)
 			c.watcher.mu.Lock()
 			c.watcher.roots[v.overlay] = v
 			c.watcher.mu.Unlock()

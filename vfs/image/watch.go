@@ -118,7 +118,7 @@ func (w *watcher) watch(r *View, path string) error {
 		w.forget(r)
 		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("watch %s: %w", path, err)}
 	}
-	r.watched = true
+	r.watch.Store(watched)
 	return nil
 }
 
