@@ -27,12 +27,13 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// inputs makes a plain folder of a file "dir/file" and says what it shows.
+// inputs makes a plain folder of the files "dir/file" and "dir/written", and says what it shows.
 func inputs(t *testing.T) (dir string, in Inputs) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "inputs")
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "dir"), 0o755),
-		os.WriteFile(filepath.Join(dir, "dir", "file"), []byte("content"), 0o444)); err != nil {
+		os.WriteFile(filepath.Join(dir, "dir", "file"), []byte("content"), 0o444),
+		os.WriteFile(filepath.Join(dir, "dir", "written"), []byte("content"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	known := map[digest.Digest]*tree.Directory{}
@@ -46,9 +47,8 @@ func inputs(t *testing.T) (dir string, in Inputs) {
 		}
 		return d
 	}
-	below := add(&repb.Directory{Files: []*repb.FileNode{
-		{Name: "file", Digest: digest.Of(digest.SHA256, []byte("content")).Proto()},
-	}})
+	content := digest.Of(digest.SHA256, []byte("content")).Proto()
+	below := add(&repb.Directory{Files: []*repb.FileNode{{Name: "file", Digest: content}, {Name: "written", Digest: content}}})
 	root := add(&repb.Directory{Directories: []*repb.DirectoryNode{{Name: "dir", Digest: below.Proto()}}})
 	return dir, Inputs{Root: root, Directory: func(d digest.Digest) (*tree.Directory, error) {
 		if dir := known[d]; dir != nil {
@@ -93,19 +93,21 @@ func TestLayer(t *testing.T) {
 		t.Errorf("an input: %+v from %q, %t", got, from, ok)
 	}
 	if err := errors.Join(os.Rename(at("dir/file"), at("moved")), os.Chmod(at("moved"), 0o755),
-		os.WriteFile(at("dir/new"), []byte("new"), 0o644)); err != nil {
+		os.WriteFile(at("dir/new"), []byte("new"), 0o644), os.WriteFile(at("dir/written"), []byte("other"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got, from, ok := l.Unchanged([]string{"moved"}); !ok || from != "dir/file" || !got.Executable || got.Digest.SizeBytes() != 7 {
 		t.Errorf("a moved input: %+v from %q, %t", got, from, ok)
 	}
-	for _, names := range [][]string{{"dir"}, {"dir", "new"}, {"dir", "file"}, {"no"}} {
+	for _, names := range [][]string{{"dir"}, {"dir", "new"}, {"dir", "written"}, {"dir", "file"}, {"no"}} {
 		if got, _, ok := l.Unchanged(names); ok {
 			t.Errorf("%q is the input %+v", names, got)
 		}
 	}
-	if path, ok := l.Written([]string{"dir", "new"}); !ok || path != string(l.Upper())+"/dir/new" {
-		t.Errorf("written: %q, %t", path, ok)
+	for _, name := range []string{"new", "written"} {
+		if path, ok := l.Written([]string{"dir", name}); !ok || path != string(l.Upper())+"/dir/"+name {
+			t.Errorf("written: %q, %t", path, ok)
+		}
 	}
 	if path, ok := l.Written([]string{"moved"}); ok {
 		t.Errorf("a moved input was written: %q", path)
