@@ -84,9 +84,9 @@ func (w *Worker) serveCache(
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	lender := peer.NewLender(lent.Store, w.Logger)
-	lender.Register(server)
-	if err := errors.Join(w.checkReaders(lent.protect.Guard, host, server), countLoans(registry, lender)); err != nil {
+	peers := peer.NewServer(lent.Store, w.Logger)
+	peers.Register(server)
+	if err := errors.Join(w.checkReaders(lent.protect.Guard, host, server), countServed(registry, peers)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
 	gated, err := w.Callers.Accept(listener, server)
@@ -136,17 +136,17 @@ func (w *Worker) reaches(host string) bool {
 	return true
 }
 
-// countLoans registers metrics of what is lent.
-func countLoans(registry *prometheus.Registry, l *peer.Lender) error {
+// countServed registers metrics of what peers read.
+func countServed(registry *prometheus.Registry, s *peer.Server) error {
 	return errors.Join(
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_worker_lent_blobs_total",
 			Help: "Blobs that other workers read from this one's store.",
-		}, func() float64 { blobs, _ := l.Lent(); return float64(blobs) })),
+		}, func() float64 { blobs, _ := s.Served(); return float64(blobs) })),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_worker_lent_bytes_total",
 			Help: "Bytes of the blobs that forerunner_worker_lent_blobs_total counts.",
-		}, func() float64 { _, bytes := l.Lent(); return float64(bytes) })))
+		}, func() float64 { _, bytes := s.Served(); return float64(bytes) })))
 }
 
 // dialNeighbour connects to the store of another worker, which sees this one's certificate; a token it could

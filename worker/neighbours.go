@@ -33,7 +33,7 @@ type neighbours struct {
 }
 
 type neighbour struct {
-	*peer.Neighbour
+	*peer.Peer
 	conn  *grpc.ClientConn
 	named time.Time // last; guarded by neighbours.mu
 }
@@ -43,7 +43,7 @@ func newNeighbours(o *Options) *neighbours {
 }
 
 // at returns those at addresses, as far as they can be asked. It waits for none of them.
-func (n *neighbours) at(addresses []string) (near []*peer.Neighbour) {
+func (n *neighbours) at(addresses []string) (near []*peer.Peer) {
 	if n.dial == nil || len(addresses) == 0 {
 		return nil
 	}
@@ -55,9 +55,9 @@ func (n *neighbours) at(addresses []string) (near []*peer.Neighbour) {
 				n.log.Debug("neighbour is not asked", zap.String("neighbour", address), zap.Error(err))
 				continue
 			}
-			x = n.add(address, &neighbour{peer.NewNeighbour(conn, address, n.log), conn, time.Now()})
+			x = n.add(address, &neighbour{peer.New(conn, address, n.log), conn, time.Now()})
 		}
-		near = append(near, x.Neighbour)
+		near = append(near, x.Peer)
 	}
 	n.part(neighbourIdle)
 	return near
@@ -134,7 +134,7 @@ func (a *action) readThrough(instance string) *fetch.ReadThrough {
 	if len(near) == 0 {
 		return a.w.opts.Fetches.Through(a.storage)
 	}
-	a.near = peer.Beside(a.storage, near, instance)
+	a.near = peer.NewFetcher(a.storage, near, instance)
 	return a.w.opts.Fetches.Through(a.near)
 }
 
@@ -143,7 +143,7 @@ func (a *action) borrowedFields() []zap.Field {
 	if a.near == nil {
 		return nil
 	}
-	blobs, bytes := a.near.Borrowed()
+	blobs, bytes := a.near.FromPeers()
 	a.w.metrics.borrowedBlobs.Add(float64(blobs))
 	a.w.metrics.borrowedBytes.Add(float64(bytes))
 	return []zap.Field{zap.Int64("neighbour_blobs", blobs), zap.Int64("neighbour_bytes", bytes)}

@@ -23,7 +23,7 @@ import (
 
 // lendTo serves the store of a worker to others, who find it over the connection.
 func lendTo(t *testing.T, store *disk.Store, options ...grpc.ServerOption) *grpc.ClientConn {
-	return serve(t, func(s *grpc.Server) { peer.NewLender(store, nil).Register(s) }, options...)
+	return serve(t, func(s *grpc.Server) { peer.NewServer(store, nil).Register(s) }, options...)
 }
 
 // garble has each blob that is read be another one.

@@ -62,7 +62,7 @@ type Options struct {
 	Fetches *fetch.Group
 	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.
 	StoreHealth func() *livepb.StoreHealth
-	// CacheAddress is where a peer.Lender serves Store to other workers. Empty: nowhere.
+	// CacheAddress is where a peer.Server serves Store to other workers. Empty: nowhere.
 	CacheAddress string
 	// DialNeighbour connects to the address at which another worker serves its own, as the scheduler names
 	// it. It does not wait for the other side. Nil: none is asked.

@@ -36,7 +36,7 @@ func rotReadStream(t *testing.T, f *servertest.Farm, format string, d digest.Dig
 func TestServerNeverReadsOutRot(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{})
 	g := grpc.NewServer()
-	peer.NewLender(f.Store, nil).Register(g)
+	peer.NewServer(f.Store, nil).Register(g)
 	lent := &servertest.Farm{Conn: rpctest.Serve(t, g)}
 	lent.Blobs = repb.NewContentAddressableStorageClient(lent.Conn)
 	lent.Streams = bytestream.NewByteStreamClient(lent.Conn)

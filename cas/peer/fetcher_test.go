@@ -28,22 +28,22 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// A lendFarm is a store that is lent to others.
-type lendFarm struct {
+// A peerFarm is a store that is lent to others.
+type peerFarm struct {
 	*servertest.Farm
-	lender    *Lender
-	neighbour *Neighbour
-	asked     atomic.Int64 // calls
-	// answer, if set, takes the place of the Lender in calls that are not streams.
+	lender *Server
+	peer   *Peer
+	asked  atomic.Int64 // calls
+	// answer, if set, takes the place of the Server in calls that are not streams.
 	answer func(ctx context.Context, call func() (any, error)) (any, error)
-	// garble has streams bring something else.
+	// garble has streams fetch something else.
 	garble bool
 }
 
-func lendStart(t *testing.T, texts ...string) *lendFarm {
+func lendStart(t *testing.T, texts ...string) *peerFarm {
 	t.Helper()
-	f := &lendFarm{Farm: &servertest.Farm{Store: castest.OpenDisk(t, t.TempDir(), disk.Options{})}}
-	f.lender = NewLender(f.Store, nil)
+	f := &peerFarm{Farm: &servertest.Farm{Store: castest.OpenDisk(t, t.TempDir(), disk.Options{})}}
+	f.lender = NewServer(f.Store, nil)
 	for _, text := range texts {
 		f.Put(t, digest.SHA256, []byte(text))
 	}
@@ -64,7 +64,7 @@ func lendStart(t *testing.T, texts ...string) *lendFarm {
 		}))
 	f.lender.Register(g)
 	f.Conn = rpctest.Serve(t, g)
-	f.neighbour = NewNeighbour(f.Conn, "test", nil)
+	f.peer = New(f.Conn, "test", nil)
 	return f
 }
 
@@ -108,7 +108,7 @@ func (h *heard) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, c
 	return call(srv, s)
 }
 
-// neighboursTexts makes texts of the sizes that are treated differently, but for that which neighbours are
+// neighboursTexts makes texts of the sizes that are treated differently, but for that which peers are
 // not asked for.
 func neighboursTexts() (texts []string) {
 	for _, n := range []int{1, 100, cas.StreamAbove + 1} {
@@ -124,51 +124,51 @@ func neighboursDigests(texts ...string) (ds []digest.Digest) {
 	return ds
 }
 
-// neighboursCase is a Fetch of texts, which storage has all.
-type neighboursCase struct {
-	storage    heard
-	farm       *servertest.Farm
-	neighbours *Neighbours
-	texts      []string
+// peersCase is a Fetch of texts, which storage has all.
+type peersCase struct {
+	storage heard
+	farm    *servertest.Farm
+	peers   *Fetcher
+	texts   []string
 }
 
-func neighboursStart(t *testing.T, texts []string, near ...*lendFarm) *neighboursCase {
+func peersStart(t *testing.T, texts []string, near ...*peerFarm) *peersCase {
 	t.Helper()
-	c := &neighboursCase{texts: texts}
+	c := &peersCase{texts: texts}
 	c.farm = servertest.Start(t, servertest.Config{Unary: c.storage.unary, Stream: c.storage.stream})
 	for _, text := range texts {
 		c.farm.Put(t, digest.SHA256, []byte(text))
 	}
-	var list []*Neighbour
+	var list []*Peer
 	for _, f := range near {
-		list = append(list, f.neighbour)
+		list = append(list, f.peer)
 	}
-	c.neighbours = Beside(client.New(c.farm.Conn, client.Options{NoCompression: true}), list, "main")
+	c.peers = NewFetcher(client.New(c.farm.Conn, client.Options{NoCompression: true}), list, "main")
 	return c
 }
 
-// fetch fetches everything, and fails unless so much of it came from neighbours, and storage was asked for
+// fetch fetches everything, and fails unless so much of it came from peers, and storage was asked for
 // the rest.
-func (c *neighboursCase) fetch(t *testing.T, borrowed int) {
+func (c *peersCase) fetch(t *testing.T, fetched int) {
 	t.Helper()
-	before, _ := c.neighbours.Borrowed()
+	before, _ := c.peers.FromPeers()
 	c.storage.blobs = 0
 	c.fetchAll(t)
-	after, _ := c.neighbours.Borrowed()
-	if got := int(after - before); got != borrowed || c.storage.blobs != len(c.texts)-borrowed {
-		t.Errorf("%d blobs came from neighbours, want %d; storage was asked for %d of %d",
-			got, borrowed, c.storage.blobs, len(c.texts))
+	after, _ := c.peers.FromPeers()
+	if got := int(after - before); got != fetched || c.storage.blobs != len(c.texts)-fetched {
+		t.Errorf("%d blobs came from peers, want %d; storage was asked for %d of %d",
+			got, fetched, c.storage.blobs, len(c.texts))
 	}
 }
 
-func (c *neighboursCase) fetchAll(t *testing.T) {
+func (c *peersCase) fetchAll(t *testing.T) {
 	t.Helper()
 	want := map[digest.Digest][]byte{}
 	for i, d := range neighboursDigests(c.texts...) {
 		want[d] = []byte(c.texts[i])
 	}
 	var sink netSink
-	if err := c.neighbours.Fetch(t.Context(), neighboursDigests(c.texts...), sink.take); err != nil {
+	if err := c.peers.Fetch(t.Context(), neighboursDigests(c.texts...), sink.take); err != nil {
 		t.Fatal(err)
 	}
 	sink.check(t, want)
@@ -177,34 +177,34 @@ func (c *neighboursCase) fetchAll(t *testing.T) {
 func TestNeighboursGoBeforeStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		texts := neighboursTexts()
-		c := neighboursStart(t, texts, lendStart(t, texts[1]), lendStart(t, texts...))
+		c := peersStart(t, texts, lendStart(t, texts[1]), lendStart(t, texts...))
 		c.fetch(t, len(texts))
-		if blobs, size := c.neighbours.Borrowed(); blobs != 3 || size != 101+cas.StreamAbove+1 {
+		if blobs, size := c.peers.FromPeers(); blobs != 3 || size != 101+cas.StreamAbove+1 {
 			t.Errorf("%d blobs, %d bytes", blobs, size)
 		}
 		// What nobody near has is storage's, as is what is large.
-		large := strings.Repeat("x", maxBorrowed+1)
-		c = neighboursStart(t, append(texts, large), lendStart(t, texts[1], large))
+		large := strings.Repeat("x", maxBlobBytes+1)
+		c = peersStart(t, append(texts, large), lendStart(t, texts[1], large))
 		c.fetch(t, 1)
 		// So are ranges.
 		var tail bytes.Buffer
-		if err := c.neighbours.FetchFrom(t.Context(), neighboursDigests(large)[0], maxBorrowed, &tail); err != nil || tail.String() != large[maxBorrowed:] {
+		if err := c.peers.FetchFrom(t.Context(), neighboursDigests(large)[0], maxBlobBytes, &tail); err != nil || tail.String() != large[maxBlobBytes:] {
 			t.Errorf("%d bytes, %v", tail.Len(), err)
 		}
 	})
 }
 
-// A neighbour that fails, lies or is slow changes nothing but who brings the blobs, and is not asked again
+// A peer that fails, lies or is slow changes nothing but who brings the blobs, and is not asked again
 // at once.
 func TestBadNeighbours(t *testing.T) {
 	texts := neighboursTexts()
 	unavailable := status.Error(codes.Unavailable, "as the test wants")
-	for what, spoil := range map[string]func(f *lendFarm){
-		"fails": func(f *lendFarm) {
+	for what, spoil := range map[string]func(f *peerFarm){
+		"fails": func(f *peerFarm) {
 			f.answer = func(context.Context, func() (any, error)) (any, error) { return nil, unavailable }
 		},
-		"is away": func(f *lendFarm) { _ = f.Conn.Close() },
-		"lies": func(f *lendFarm) {
+		"is away": func(f *peerFarm) { _ = f.Conn.Close() },
+		"lies": func(f *peerFarm) {
 			f.garble = true
 			f.answer = func(_ context.Context, call func() (any, error)) (any, error) {
 				answer, err := call()
@@ -214,7 +214,7 @@ func TestBadNeighbours(t *testing.T) {
 				return answer, err
 			}
 		},
-		"sends what nobody wants": func(f *lendFarm) {
+		"sends what nobody wants": func(f *peerFarm) {
 			f.garble = true
 			f.answer = func(_ context.Context, call func() (any, error)) (any, error) {
 				answer, err := call()
@@ -229,7 +229,7 @@ func TestBadNeighbours(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bad, good := lendStart(t, texts...), lendStart(t, texts[:2]...)
 				spoil(bad)
-				c := neighboursStart(t, texts, bad, good)
+				c := peersStart(t, texts, bad, good)
 				began := time.Now()
 				c.fetch(t, 2)
 				asked := bad.asked.Load()
@@ -257,7 +257,7 @@ func TestSlowNeighbours(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		c := neighboursStart(t, []string{"a", "b"}, slow, good)
+		c := peersStart(t, []string{"a", "b"}, slow, good)
 		began := time.Now()
 		c.fetch(t, 0)
 		if took := time.Since(began); took != headStart(2) {
@@ -278,7 +278,7 @@ func TestSlowNeighbours(t *testing.T) {
 	})
 }
 
-// Storage that is slower than a neighbour is not waited for.
+// Storage that is slower than a peer is not waited for.
 func TestNeighboursOvertakeStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := lendStart(t, "a", "b")
@@ -286,25 +286,25 @@ func TestNeighboursOvertakeStorage(t *testing.T) {
 			time.Sleep(time.Second)
 			return call()
 		}
-		c := neighboursStart(t, []string{"a", "b"}, near)
+		c := peersStart(t, []string{"a", "b"}, near)
 		c.storage.gate = make(chan struct{})
 		began := time.Now()
 		c.fetchAll(t)
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("took %s", took)
 		}
-		if blobs, _ := c.neighbours.Borrowed(); blobs != 2 || !near.neighbour.awake() {
-			t.Errorf("%d blobs came from a neighbour, which is left alone: %t", blobs, !near.neighbour.awake())
+		if blobs, _ := c.peers.FromPeers(); blobs != 2 || !near.peer.awake() {
+			t.Errorf("%d blobs came from a peer, which is left alone: %t", blobs, !near.peer.awake())
 		}
 		close(c.storage.gate)
 	})
 }
 
-// A neighbour that never has anything is hardly asked.
+// A peer that never has anything is hardly asked.
 func TestNeighboursInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := lendStart(t)
-		c := neighboursStart(t, []string{"a"}, near)
+		c := peersStart(t, []string{"a"}, near)
 		for range 2 * maxInVain {
 			c.fetch(t, 0)
 		}
@@ -318,14 +318,14 @@ func TestNeighboursInVain(t *testing.T) {
 func TestNeighboursAndErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := lendStart(t, "a", "b")
-		c := neighboursStart(t, []string{"b", "c"}, near)
+		c := peersStart(t, []string{"b", "c"}, near)
 		ds := neighboursDigests("a", "b", "c", "d")
 		full := errors.New("disk is full")
 		var came []digest.Digest
 		var mu sync.Mutex
 		take := func(fail digest.Digest) error {
 			came = nil
-			return c.neighbours.Fetch(t.Context(), ds, func(d digest.Digest, _ io.Reader) error {
+			return c.peers.Fetch(t.Context(), ds, func(d digest.Digest, _ io.Reader) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if d == fail {
@@ -339,7 +339,7 @@ func TestNeighboursAndErrors(t *testing.T) {
 		if err := take(digest.Digest{}); !errors.As(err, &missing) || len(missing.Digests) != 1 || missing.Digests[0] != ds[3] || len(came) != 3 {
 			t.Errorf("%d came, %v", len(came), err)
 		}
-		for _, fail := range []digest.Digest{ds[0], ds[2]} { // from the neighbour, and from storage
+		for _, fail := range []digest.Digest{ds[0], ds[2]} { // from the peer, and from storage
 			if err := take(fail); !errors.Is(err, full) || errors.Is(err, cas.ErrNotFound) || len(came) != 2 {
 				t.Errorf("%d came, %v", len(came), err)
 			}
@@ -350,7 +350,7 @@ func TestNeighboursAndErrors(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.neighbours.Fetch(ctx, ds, nil); !errors.Is(err, context.Canceled) || !near.neighbour.awake() {
+		if err := c.peers.Fetch(ctx, ds, nil); !errors.Is(err, context.Canceled) || !near.peer.awake() {
 			t.Errorf("cancelled: %v", err)
 		}
 	})

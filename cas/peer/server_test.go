@@ -44,7 +44,7 @@ func TestLenderReadsOnly(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if blobs, size := f.lender.Lent(); blobs != 1 || size != 4 || f.Store.Contains(ds[1]) {
+	if blobs, size := f.lender.Served(); blobs != 1 || size != 4 || f.Store.Contains(ds[1]) {
 		t.Errorf("lent %d blobs, %d bytes", blobs, size)
 	}
 }
@@ -57,7 +57,7 @@ func TestLenderLendsNothingHalf(t *testing.T) {
 	reads := func() bool {
 		t.Helper()
 		var sink netSink
-		c := f.neighbour.client
+		c := f.peer.client
 		_ = c.Fetch(t.Context(), []digest.Digest{d}, sink.take)
 		if b, ok := sink.got[d]; ok && !bytes.Equal(b, whole) {
 			t.Errorf("read %q", b)
@@ -122,11 +122,11 @@ func TestLenderIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lendStart(t, "here")
 		ask := func() error {
-			_, err := (&lentStorage{l: f.lender}).BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{})
+			_, err := (&storageService{s: f.lender}).BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{})
 			return err
 		}
 		var ends []func()
-		for range maxLoans {
+		for range maxCalls {
 			end, err := f.lender.begin()
 			if err != nil {
 				t.Fatal(err)
@@ -136,7 +136,7 @@ func TestLenderIsBounded(t *testing.T) {
 		if err := ask(); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("one too many: %v", err)
 		}
-		c := neighboursStart(t, []string{"here"}, f)
+		c := peersStart(t, []string{"here"}, f)
 		c.fetch(t, 0)
 		for _, end := range ends {
 			end()
