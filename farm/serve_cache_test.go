@@ -57,7 +57,7 @@ func (w *Worker) served(t *testing.T, store *disk.Store) string {
 // lend reads a blob as another worker does.
 func lend(t *testing.T, w *Worker, cache string, d digest.Digest) (string, error) {
 	t.Helper()
-	conn, err := w.dialNeighbour(cache)
+	conn, err := w.dialPeer(cache)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestNeighboursGetNoToken(t *testing.T) {
 	for _, test := range []struct {
 		dial func(string) (*grpc.ClientConn, error)
 		want string
-	}{{w.Client.Dial, "Bearer secret"}, {w.dialNeighbour, ""}} {
+	}{{w.Client.Dial, "Bearer secret"}, {w.dialPeer, ""}} {
 		conn, err := test.dial("grpc://" + address)
 		if err != nil {
 			t.Fatal(err)

@@ -298,7 +298,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Store:     store, StoreHealth: blobs.health, Fetches: fetches,
 		Storage: storage.Client,
 
-		CacheAddress: cache, DialNeighbour: w.dialNeighbour,
+		CacheAddress: cache, DialPeer: w.dialPeer,
 
 		Roots:     roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,

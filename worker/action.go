@@ -249,7 +249,7 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 			zap.Bool("root_whole", a.last.size.Whole), zap.Duration("stall", a.last.stalled))
 	}
 	fields = append(append(fields, a.last.used.Fields()...), a.ahead.Fields()...)
-	fields = append(append(fields, a.former.Fields()...), a.borrowedFields()...)
+	fields = append(append(fields, a.former.Fields()...), a.peerFields()...)
 	message := response.GetStatus().GetMessage()
 	if message != "" {
 		fields = append(fields, zap.String("error", message))

@@ -139,7 +139,7 @@ func optionDecisions() map[string]decision {
 	for _, name := range []string{"ID", "CacheAddress"} {
 		all[name] = out(whereabout)
 	}
-	for _, name := range []string{"Scheduler", "Live", "Store", "StoreHealth", "Fetches", "Storage", "DialNeighbour", "Relaunch", "Logger", "Metrics", "Tracer"} {
+	for _, name := range []string{"Scheduler", "Live", "Store", "StoreHealth", "Fetches", "Storage", "DialPeer", "Relaunch", "Logger", "Metrics", "Tracer"} {
 		all[name] = out(takesPart)
 	}
 	return all

@@ -28,7 +28,7 @@ type metrics struct {
 	unreachable prometheus.Counter
 	damagedRuns prometheus.Counter
 
-	borrowedBlobs, borrowedBytes prometheus.Counter
+	peerBlobs, peerBytes prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
@@ -82,9 +82,9 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 			"Runs of commands that read bytes which were found damaged on this worker; nobody got their results."),
 		unreachable: counter("synchronize_failures_total", "Calls to the scheduler that failed."),
 
-		borrowedBlobs: counter("neighbour_blobs_total",
+		peerBlobs: counter("neighbour_blobs_total",
 			"Blobs that came from the stores of other workers instead of storage."),
-		borrowedBytes: counter("neighbour_bytes_total",
+		peerBytes: counter("neighbour_bytes_total",
 			"Bytes of the blobs that forerunner_worker_neighbour_blobs_total counts."),
 	}
 	m.slots.Set(float64(slots))
@@ -99,7 +99,7 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.slots, m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
-		m.cpu, m.throttled, m.oomKills, m.unreachable, m.damagedRuns, m.borrowedBlobs, m.borrowedBytes,
+		m.cpu, m.throttled, m.oomKills, m.unreachable, m.damagedRuns, m.peerBlobs, m.peerBytes,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

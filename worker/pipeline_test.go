@@ -211,7 +211,7 @@ func TestNegativeWidth(t *testing.T) {
 	defer store.Close()
 	o := Options{
 		Launchers: make([]*runner.Launcher, 1), ID: map[string]string{"a": "b"}, WorkDir: t.TempDir(),
-		Scheduler: &loyalClient{}, Store: store, Storage: &casclient.Client{}, Roots: &vfs.FS{},
+		Scheduler: &leaseClient{}, Store: store, Storage: &casclient.Client{}, Roots: &vfs.FS{},
 	}
 	for _, width := range []*int{&o.FetchWidth, &o.ReportWidth} {
 		*width = -1

@@ -57,7 +57,7 @@ type position struct {
 	work *workFolder
 	// called has a token when the scheduler wants to be called now.
 	called chan struct{}
-	// near are the neighbours that the scheduler named with its last answer.
+	// near are the peers that the scheduler named with its last answer.
 	near []string
 	// grant is what came with it, to write the result of the action that is in it.
 	grant string
@@ -66,7 +66,7 @@ type position struct {
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
-	near    []string // addresses of neighbours to ask
+	near    []string // addresses of peers to ask
 	grant   string   // shown to storage with the result; empty: none
 	place   *pipeline.Place
 	cancel  context.CancelFunc

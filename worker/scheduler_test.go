@@ -36,7 +36,7 @@ type fakeScheduler struct {
 	current  map[string]*job // by position
 	requests []*remoteworker.SynchronizeRequest
 	refuse   int      // calls that are to fail
-	near     []string // the neighbours of every action
+	near     []string // the peers of every action
 	caches   []string // where workers said that they serve their stores
 }
 

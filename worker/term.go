@@ -14,15 +14,15 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
-// A loyalClient takes no answer of a scheduler whose turn is over: one that has not noticed yet that
-// another took its place. Answers without a term are taken.
-type loyalClient struct {
+// A leaseClient refuses answers of a scheduler that lost its lease and has not noticed yet: those of an
+// earlier term than the latest that it saw. It accepts answers without a term.
+type leaseClient struct {
 	remoteworker.OperationQueueClient
 	latest atomic.Uint64
 }
 
 // Synchronize implements remoteworker.OperationQueueClient.
-func (c *loyalClient) Synchronize(
+func (c *leaseClient) Synchronize(
 	ctx context.Context, req *remoteworker.SynchronizeRequest, options ...grpc.CallOption,
 ) (*remoteworker.SynchronizeResponse, error) {
 	var header metadata.MD
@@ -36,7 +36,7 @@ func (c *loyalClient) Synchronize(
 	}
 	term, err := strconv.ParseUint(values[0], 10, 64)
 	if err != nil {
-		return response, nil // not ours
+		return response, nil // of another scheduler
 	}
 	for {
 		latest := c.latest.Load()

@@ -30,7 +30,7 @@ func (c *termClient) Synchronize(
 // TestTermsThatAreOver has two schedulers answer in turn, one of which does not know that it is over.
 func TestTermsThatAreOver(t *testing.T) {
 	from := &termClient{}
-	c := &loyalClient{OperationQueueClient: from}
+	c := &leaseClient{OperationQueueClient: from}
 	for _, step := range []struct {
 		term string
 		want codes.Code

@@ -64,10 +64,10 @@ type Options struct {
 	StoreHealth func() *livepb.StoreHealth
 	// CacheAddress is where a peer.Server serves Store to other workers. Empty: nowhere.
 	CacheAddress string
-	// DialNeighbour connects to the address at which another worker serves its own, as the scheduler names
+	// DialPeer connects to the address at which another worker serves its store, as the scheduler names
 	// it. It does not wait for the other side. Nil: none is asked.
-	DialNeighbour func(address string) (*grpc.ClientConn, error)
-	Roots         *vfs.FS
+	DialPeer func(address string) (*grpc.ClientConn, error)
+	Roots    *vfs.FS
 	// Launchers start the commands, one for each slot.
 	Launchers []*runner.Launcher
 	// Relaunch replaces the launcher of a slot that died, or that holds a command
@@ -153,7 +153,7 @@ func (o *Options) validate() error {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	o.Scheduler = &loyalClient{OperationQueueClient: o.Scheduler}
+	o.Scheduler = &leaseClient{OperationQueueClient: o.Scheduler}
 	return nil
 }
 
@@ -187,8 +187,8 @@ type Worker struct {
 	live     *live.Outputs
 	totals   totals
 
-	neighbours *neighbours
-	actions    atomic.Int64 // that it has
+	peers   *peers
+	actions atomic.Int64 // that it has
 	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
 	// of them, and again and again, is logged once.
 	answered atomic.Uint32
@@ -220,8 +220,8 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		opts: o, log: o.Logger, metrics: m, disk: guard,
-		pipeline:   pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
-		neighbours: newNeighbours(&o),
+		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
+		peers:    newPeers(&o),
 	}
 	w.live = live.New(o.Live, w.report, o.Logger)
 	return w, nil
@@ -257,7 +257,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))
 	wg.Wait()
-	w.neighbours.part(0)
+	w.peers.part(0)
 	w.log.Info("worker has drained")
 	return nil
 }

@@ -55,7 +55,7 @@ func TestInputsFromNeighbours(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		cold := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
 			o.CacheAddress, o.Metrics = "grpc://cold:1", registry
-			o.DialNeighbour = func(address string) (*grpc.ClientConn, error) { return near[address], nil }
+			o.DialPeer = func(address string) (*grpc.ClientConn, error) { return near[address], nil }
 		}})
 		cold.scheduler.near = named
 		j := cold.job(t, work)
@@ -71,7 +71,7 @@ func TestInputsFromNeighbours(t *testing.T) {
 			t.Errorf("the scheduler heard of stores at %q", cold.scheduler.caches)
 		}
 		if n := counter(t, registry, "forerunner_worker_neighbour_blobs_total"); n < 6 {
-			t.Errorf("%v blobs came from neighbours, want three files and three directories", n)
+			t.Errorf("%v blobs came from peers, want three files and three directories", n)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func counter(t *testing.T, registry *prometheus.Registry, name string) float64 {
 func TestNeighboursAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := map[string]*grpc.ClientConn{}
-		n := newNeighbours(&Options{Logger: zap.NewNop(), DialNeighbour: func(address string) (*grpc.ClientConn, error) {
+		n := newPeers(&Options{Logger: zap.NewNop(), DialPeer: func(address string) (*grpc.ClientConn, error) {
 			if address == "bad" {
 				return nil, errors.New("no such host")
 			}
@@ -110,15 +110,15 @@ func TestNeighboursAreForgotten(t *testing.T) {
 			}
 			return count
 		}
-		if near := n.at([]string{"bad", "a", "b", "c"}); len(near) != maxNeighbours-1 || connected() != 2 {
-			t.Errorf("%d neighbours, %d connections", len(near), connected())
+		if near := n.at([]string{"bad", "a", "b", "c"}); len(near) != maxPeers-1 || connected() != 2 {
+			t.Errorf("%d peers, %d connections", len(near), connected())
 		}
 		a := n.at([]string{"a"})[0]
-		time.Sleep(neighbourIdle / 2)
+		time.Sleep(peerIdle / 2)
 		if n.at([]string{"a"})[0] != a {
-			t.Error("a neighbour is not known again")
+			t.Error("a peer is not known again")
 		}
-		time.Sleep(neighbourIdle / 2)
+		time.Sleep(peerIdle / 2)
 		if n.at([]string{"c"}); connected() != 2 || open["b"].GetState() != connectivity.Shutdown {
 			t.Errorf("%d connections", connected())
 		}

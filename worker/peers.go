@@ -17,53 +17,53 @@ import (
 )
 
 const (
-	// maxNeighbours is how many are asked for one action, maxConnected to how many there are connections. One
-	// that was not named for neighbourIdle loses its own.
-	maxNeighbours, maxConnected = 3, 32
-	neighbourIdle               = 10 * time.Minute
+	// maxPeers bounds the peers that one action asks, maxConnected the connections. A peer that the scheduler
+	// did not name for peerIdle loses its connection.
+	maxPeers, maxConnected = 3, 32
+	peerIdle               = 10 * time.Minute
 )
 
-// neighbours are the workers whose stores were named by the scheduler; nobody else's are asked.
-type neighbours struct {
-	dial func(address string) (*grpc.ClientConn, error) // nil: nobody is asked
+// peers are the workers whose stores the scheduler named. The worker asks no others.
+type peers struct {
+	dial func(address string) (*grpc.ClientConn, error) // nil: peers are not asked
 	log  *zap.Logger
 
 	mu    sync.Mutex
-	known map[string]*neighbour // by address; guarded by mu
+	known map[string]*connectedPeer // by address; guarded by mu
 }
 
-type neighbour struct {
+type connectedPeer struct {
 	*peer.Peer
 	conn  *grpc.ClientConn
-	named time.Time // last; guarded by neighbours.mu
+	named time.Time // last; guarded by peers.mu
 }
 
-func newNeighbours(o *Options) *neighbours {
-	return &neighbours{dial: o.DialNeighbour, log: o.Logger, known: map[string]*neighbour{}}
+func newPeers(o *Options) *peers {
+	return &peers{dial: o.DialPeer, log: o.Logger, known: map[string]*connectedPeer{}}
 }
 
-// at returns those at addresses, as far as they can be asked. It waits for none of them.
-func (n *neighbours) at(addresses []string) (near []*peer.Peer) {
+// at returns the peers at these addresses to which it can connect. It does not wait for connections.
+func (n *peers) at(addresses []string) (near []*peer.Peer) {
 	if n.dial == nil || len(addresses) == 0 {
 		return nil
 	}
-	for _, address := range addresses[:min(len(addresses), maxNeighbours)] {
+	for _, address := range addresses[:min(len(addresses), maxPeers)] {
 		x := n.find(address)
 		if x == nil {
 			conn, err := n.dial(address)
 			if err != nil {
-				n.log.Debug("neighbour is not asked", zap.String("neighbour", address), zap.Error(err))
+				n.log.Debug("cannot connect to a peer", zap.String("peer", address), zap.Error(err))
 				continue
 			}
-			x = n.add(address, &neighbour{peer.New(conn, address, n.log), conn, time.Now()})
+			x = n.add(address, &connectedPeer{peer.New(conn, address, n.log), conn, time.Now()})
 		}
 		near = append(near, x.Peer)
 	}
-	n.part(neighbourIdle)
+	n.part(peerIdle)
 	return near
 }
 
-func (n *neighbours) find(address string) *neighbour {
+func (n *peers) find(address string) *connectedPeer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	x := n.known[address]
@@ -73,8 +73,8 @@ func (n *neighbours) find(address string) *neighbour {
 	return x
 }
 
-// add returns the neighbour at an address, which is x unless somebody else was faster.
-func (n *neighbours) add(address string, x *neighbour) *neighbour {
+// add returns the peer at an address, which is x unless another call was faster.
+func (n *peers) add(address string, x *connectedPeer) *connectedPeer {
 	n.mu.Lock()
 	first := n.known[address]
 	if first == nil {
@@ -84,14 +84,14 @@ func (n *neighbours) add(address string, x *neighbour) *neighbour {
 	if first == nil {
 		return x
 	}
-	_ = x.conn.Close() // nobody used it
+	_ = x.conn.Close() // unused
 	return first
 }
 
-// part ends the connections to those that were not named for so long, and to those named longest ago while
-// there are too many. Actions that still ask them go on with storage.
-func (n *neighbours) part(idle time.Duration) {
-	var gone []*neighbour
+// part closes connections to peers that were not named for so long, and to those named longest ago while
+// there are too many. Actions that still ask them continue with storage.
+func (n *peers) part(idle time.Duration) {
+	var gone []*connectedPeer
 	n.mu.Lock()
 	for address, x := range n.known {
 		if time.Since(x.named) >= idle {
@@ -115,7 +115,7 @@ func (n *neighbours) part(idle time.Duration) {
 	}
 }
 
-// call synchronizes, and keeps what the scheduler says of neighbours and grants for the next start.
+// call synchronizes, and keeps the peers and the grant that the scheduler sent for the next start.
 func (p *position) call(
 	ctx context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
@@ -128,9 +128,9 @@ func (p *position) call(
 	return response, err
 }
 
-// readThrough returns the worker's store over storage and, before that, neighbours.
+// readThrough returns the worker's store over peers and storage.
 func (a *action) readThrough(instance string) *fetch.ReadThrough {
-	near := a.w.neighbours.at(a.task.near)
+	near := a.w.peers.at(a.task.near)
 	if len(near) == 0 {
 		return a.w.opts.Fetches.Through(a.storage)
 	}
@@ -138,13 +138,13 @@ func (a *action) readThrough(instance string) *fetch.ReadThrough {
 	return a.w.opts.Fetches.Through(a.near)
 }
 
-// borrowedFields are for the log line of the action, which is at its end.
-func (a *action) borrowedFields() []zap.Field {
+// peerFields returns what the log line of the action says of peers.
+func (a *action) peerFields() []zap.Field {
 	if a.near == nil {
 		return nil
 	}
 	blobs, bytes := a.near.FromPeers()
-	a.w.metrics.borrowedBlobs.Add(float64(blobs))
-	a.w.metrics.borrowedBytes.Add(float64(bytes))
+	a.w.metrics.peerBlobs.Add(float64(blobs))
+	a.w.metrics.peerBytes.Add(float64(bytes))
 	return []zap.Field{zap.Int64("neighbour_blobs", blobs), zap.Int64("neighbour_bytes", bytes)}
 }
