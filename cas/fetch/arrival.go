@@ -13,7 +13,7 @@ import (
 )
 
 // An arrival is a large blob on its way into the store: a file with holes that
-// streams fill, and the readers that wait for some of it. bring, of which there is
+// streams fill, and the readers that wait for some of it. fetch, of which there is
 // one, starts the streams, hashes what has come without a hole, and ends when that
 // is all. Nothing is written twice: a stream ends where another one was.
 type arrival struct {
@@ -35,9 +35,9 @@ func newArrival(s Store, f, behind cas.RangeFetcher, d digest.Digest) *arrival {
 	return &arrival{in: s.Receive(d), upstream: f, behind: behind, digest: d}
 }
 
-// bring fills the file and returns when it is the blob, or cannot become it. The
+// fetch fills the file and returns when it is the blob, or cannot become it. The
 // streams have ended then.
-func (a *arrival) bring(ctx context.Context) error {
+func (a *arrival) fetch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -84,7 +84,7 @@ func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
 	return err
 }
 
-// keep makes the file, which bring has filled, the store's, and pins it.
+// keep makes the file, which fetch has filled, the store's, and pins it.
 func (a *arrival) keep(ctx context.Context) error {
 	return a.in.Keep(ctx)
 }
@@ -169,7 +169,7 @@ func (a *arrival) await(ctx context.Context, w span) error {
 		if !waits {
 			waits = true
 			a.wants = append(a.wants, &w)
-			a.changeLocked() // for bring, which plans
+			a.changeLocked() // for fetch, which plans
 			defer func() { a.unwantLocked(&w) }()
 		}
 		changed := a.changedLocked()

@@ -8,7 +8,7 @@
 // Prefetch fills the store ahead of those who will read from it. What waits for its
 // turn has nothing that they could need: calls are bounded for the whole Group, a
 // PatientFetcher keeps some of its own for others, nothing is pinned, and a blob that
-// somebody asks for leaves its line for the next call. Its calls run in goroutines
+// somebody asks for leaves its queue for the next call. Its calls run in goroutines
 // like those of other fetches.
 //
 // # Large blobs
@@ -32,6 +32,6 @@
 //
 // # Locks
 //
-// landing.mu comes before flights.mu, that before the store's. memory.mu, arrival.mu and Arrival.mu
+// delivery.mu comes before flights.mu, that before the store's. memory.mu, arrival.mu and Arrival.mu
 // are each alone. None is held during I/O, a callback or a wait.
 package fetch

@@ -18,7 +18,7 @@ import (
 type flights struct {
 	mu      sync.Mutex
 	flying  map[digest.Digest]*flight // guarded by mu
-	lanes   [lanes]lane               // guarded by mu
+	queues  [queueKinds]queue         // guarded by mu
 	closed  bool                      // guarded by mu
 	running sync.WaitGroup            // batches; Close waits for it
 }
@@ -36,7 +36,7 @@ type flight struct {
 	// arrival is the blob as it comes; nil where it can be read only when whole.
 	arrival *arrival
 	// The rest is guarded by flights.mu.
-	batch   *batch // nil while the flight waits in by.queue or one of by.lines
+	batch   *batch // nil while the flight waits in by.queue or one of by.backlogs
 	ended   bool
 	pinned  bool // the blob is pinned until only patient askers are left
 	askers  int
@@ -53,11 +53,11 @@ type batch struct {
 	open      int             // flights that have not ended
 	askers    int             // of those
 	abandoned bool            // nobody waited for any of those: cancelled
-	wanted    []digest.Digest // that somebody came to wait for; landing takes them out
+	wanted    []digest.Digest // that somebody came to wait for; delivery takes them out
 }
 
-// ask joins the flights of ds, and sees to it that those are brought which nobody
-// brings yet, or which wait behind: a lone small one with others of its kind, the
+// ask joins the flights of ds, and sees to it that those are got which nobody
+// fetches yet, or which wait behind: a lone small one with others of its kind, the
 // rest in one batch.
 // Those that have landed in the store by now get none. ds holds no digest twice.
 // The caller leaves each of the flights it gets.
@@ -87,7 +87,7 @@ func (t *ReadThrough) ask(
 			x.flying[d] = fl
 		}
 		if fl.by == nil || waits {
-			// Its place in the line of Prefetch is void.
+			// Its place in the queue of Prefetch is void.
 			fl.by, fl.behind = t, false
 			if ranged := t.ranged(d); ranged != nil {
 				fl.arrival = newArrival(t.store, ranged, nil, d)
@@ -141,11 +141,11 @@ func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
 	return b
 }
 
-// run brings the blobs of b.
-func (t *ReadThrough) run(ctx context.Context, b *batch) { t.bring(ctx, t.upstream, b) }
+// run fetches the blobs of b.
+func (t *ReadThrough) run(ctx context.Context, b *batch) { t.fetch(ctx, t.upstream, b) }
 
 // whyNotFetched is the error for a blob that a Fetch that ended with err did not
-// bring. What is wrong with one blob is not said of another.
+// fetch. What is wrong with one blob is not said of another.
 func whyNotFetched(d digest.Digest, refused, err error) error {
 	var named *cas.FetchError
 	var missing *cas.MissingError

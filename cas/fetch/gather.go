@@ -27,7 +27,7 @@ func (t *ReadThrough) queueLocked(ctx context.Context, fl *flight) {
 	t.running.Go(func() { t.gather(ctx) })
 }
 
-// gather brings what is queued, one call after another, until nothing is left.
+// gather fetches what is queued, one call after another, until nothing is left.
 func (t *ReadThrough) gather(ctx context.Context) {
 	for t.gatherOnce(ctx) {
 	}
@@ -51,7 +51,7 @@ func (t *ReadThrough) take(cancel context.CancelFunc) *batch {
 	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	left := room{blobs: cas.MaxBatchBlobs, bytes: cas.BatchBytes}
+	left := space{blobs: cas.MaxBatchBlobs, bytes: cas.BatchBytes}
 	flights, rest := takeLocked(t.queue, false, 1, &left)
 	t.queue = rest
 	if len(flights) == 0 {
@@ -59,16 +59,16 @@ func (t *ReadThrough) take(cancel context.CancelFunc) *batch {
 		t.gathering--
 		return nil
 	}
-	left = room{blobs: min(left.blobs, maxRiders), bytes: min(left.bytes, riderBytes)}
-	flights = append(flights, t.ridersLocked(&left)...)
+	left = space{blobs: min(left.blobs, maxExtra), bytes: min(left.bytes, extraBytes)}
+	flights = append(flights, t.extraLocked(&left)...)
 	if x.closed {
 		cancel()
 	}
 	return boardLocked(flights, cancel)
 }
 
-// room is what still fits into a call.
-type room struct {
+// space is what still fits into a call.
+type space struct {
 	blobs int
 	bytes int64
 }
@@ -76,7 +76,7 @@ type room struct {
 // takeLocked takes from the front of queue, which holds flights that wait behind
 // or does not, what fits into a call, and at least so many. It passes over those
 // whom all askers have left, and those that wait elsewhere now or have gone.
-func takeLocked(queue []*flight, behind bool, least int, left *room) (taken, rest []*flight) {
+func takeLocked(queue []*flight, behind bool, least int, left *space) (taken, rest []*flight) {
 	n := 0
 	for ; n < len(queue) && left.blobs > 0; n++ {
 		fl := queue[n]

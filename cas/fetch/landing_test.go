@@ -29,7 +29,7 @@ func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 		if !batch.holds() {
 			t.Error("a small batch is not kept in memory")
 		}
-		l := &landing{t: r, b: batch, order: ds, held: map[digest.Digest][]byte{}}
+		l := &delivery{t: r, b: batch, order: ds, held: map[digest.Digest][]byte{}}
 		for _, d := range ds {
 			l.held[d] = nil
 		}
@@ -42,8 +42,8 @@ func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 			t.Errorf("one more: %v", d)
 		}
 		close(u.behind.gate)
-		if brought, err := wait(); err != nil || len(brought) != len(ds) {
-			t.Errorf("%d blobs came: %v", len(brought), err)
+		if got, err := wait(); err != nil || len(got) != len(ds) {
+			t.Errorf("%d blobs came: %v", len(got), err)
 		}
 	})
 }

@@ -324,7 +324,7 @@ func TestStoreArrivingCallsAreBounded(t *testing.T) {
 		if err := main.next(1 << 10); err != nil {
 			t.Error(err)
 		}
-		var calls []*storeCall // those that have brought what somebody waits for
+		var calls []*storeCall // those that have got what somebody waits for
 		for i := range reads {
 			for len(calls) < min(i+2, len(reads)) { // each ends where the next one began
 				far := <-u.calls

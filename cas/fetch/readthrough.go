@@ -36,9 +36,9 @@ type ReadThrough struct {
 	own      fetched
 
 	// Guarded by flights.mu.
-	queue     []*flight   // small blobs to be gathered; who goes first is decided by take alone
-	gathering int         // goroutines that bring what is queued
-	lines     [lanes]line // what Prefetch asked for
+	queue     []*flight           // small blobs to be gathered; who goes first is decided by take alone
+	gathering int                 // goroutines that fetch what is queued
+	backlogs  [queueKinds]backlog // what Prefetch asked for
 }
 
 // Through returns a view of the store that reads through to f. It needs no closing, and
@@ -261,7 +261,7 @@ func (h *holding) pin(ds []digest.Digest) (absent []digest.Digest) {
 	return absent
 }
 
-// land takes over what fl, which has ended, brought. It returns the digest when t
+// land takes over what fl, which has ended, got. It returns the digest when t
 // has to try again.
 func (h *holding) land(t *ReadThrough, fl *flight) (again []digest.Digest) {
 	switch {

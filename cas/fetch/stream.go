@@ -25,7 +25,7 @@ const (
 	streamPiece = 256 << 10
 )
 
-// errEnough ends a stream whose next bytes somebody else brings, or nobody wants.
+// errEnough ends a stream whose next bytes somebody else fetches, or nobody wants.
 var errEnough = errors.New("no more is needed")
 
 // A stream is one call of FetchFrom that fills the hole at next. It is the
@@ -41,7 +41,7 @@ type stream struct {
 	surplus bool  // guarded by a.mu; bytes came after the last one
 }
 
-// A plan is what bring does next.
+// A plan is what fetch does next.
 type plan struct {
 	start   []*stream
 	whole   int64           // the file has no hole before
@@ -102,7 +102,7 @@ func (a *arrival) openLocked(next, until int64) *stream {
 }
 
 // limitLocked returns how far s may write now: not over what is there or is being
-// brought. Of two streams at the same place the newer one goes on, once anything of it
+// got. Of two streams at the same place the newer one goes on, once anything of it
 // has come: until then, whoever is faster does.
 func (a *arrival) limitLocked(s *stream) int64 {
 	if a.have.end(s.next) > s.next {
@@ -154,7 +154,7 @@ func (s *stream) admit(p []byte) ([]byte, error) {
 	s.came = true
 	for _, o := range a.streams {
 		if !o.came && s.next <= o.next && o.next < s.next+n {
-			o.enough = true // nothing may be written twice, so s brings what o was for
+			o.enough = true // nothing may be written twice, so s fetches what o was for
 			s.until = max(s.until, o.until)
 		}
 	}
@@ -191,10 +191,10 @@ func (s *stream) ended(err error) {
 	a.changeLocked()
 }
 
-// arrive brings the one blob of b, which can be read meanwhile.
+// arrive fetches the one blob of b, which can be read meanwhile.
 func (t *ReadThrough) arrive(ctx context.Context, b *batch) {
 	fl := b.flights[b.digests[0]]
-	err := fl.arrival.bring(ctx)
+	err := fl.arrival.fetch(ctx)
 	if err == nil {
 		err = fl.arrival.keep(ctx)
 	}

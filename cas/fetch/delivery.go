@@ -11,11 +11,11 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A landing takes the blobs of a batch into the store as one call of Fetch delivers
+// A delivery takes the blobs of a batch into the store as one call of Fetch delivers
 // them. Hundreds of small ones come at the same time, and to write them all may take
 // longer than the call: they are kept in memory, so that what somebody has come to wait
 // for meanwhile is written first.
-type landing struct {
+type delivery struct {
 	t    *ReadThrough
 	b    *batch
 	more chan struct{} // has one place; told when held has grown
@@ -35,9 +35,9 @@ func (b *batch) holds() bool {
 	return len(b.digests) > 1 && left >= 0
 }
 
-// bring brings the blobs of b from f.
-func (t *ReadThrough) bring(ctx context.Context, f cas.Fetcher, b *batch) {
-	l := &landing{t: t, b: b, more: make(chan struct{}, 1), refused: map[digest.Digest]error{}}
+// fetch fetches the blobs of b from f.
+func (t *ReadThrough) fetch(ctx context.Context, f cas.Fetcher, b *batch) {
+	l := &delivery{t: t, b: b, more: make(chan struct{}, 1), refused: map[digest.Digest]error{}}
 	take, finish := l.write, func() {}
 	if b.holds() {
 		l.held = make(map[digest.Digest][]byte, len(b.digests))
@@ -57,7 +57,7 @@ func (t *ReadThrough) bring(ctx context.Context, f cas.Fetcher, b *batch) {
 
 // writeBeside writes what is held until finish is called, which returns when all has
 // been written.
-func (l *landing) writeBeside(ctx context.Context) (finish func()) {
+func (l *delivery) writeBeside(ctx context.Context) (finish func()) {
 	var writing sync.WaitGroup
 	all := make(chan struct{})
 	writing.Go(func() {
@@ -84,7 +84,7 @@ func (l *landing) writeBeside(ctx context.Context) (finish func()) {
 }
 
 // hold keeps a blob in memory. Whether it is d is seen when it is written.
-func (l *landing) hold(_ context.Context, d digest.Digest, r io.Reader) error {
+func (l *delivery) hold(_ context.Context, d digest.Digest, r io.Reader) error {
 	data := bytes.NewBuffer(make([]byte, 0, d.SizeBytes()+bytes.MinRead))
 	if _, err := data.ReadFrom(io.LimitReader(r, d.SizeBytes()+1)); err != nil {
 		return l.refuse(d, err)
@@ -100,8 +100,8 @@ func (l *landing) hold(_ context.Context, d digest.Digest, r io.Reader) error {
 	return nil
 }
 
-// write brings a blob into the store.
-func (l *landing) write(ctx context.Context, d digest.Digest, r io.Reader) error {
+// write fetches a blob into the store.
+func (l *delivery) write(ctx context.Context, d digest.Digest, r io.Reader) error {
 	if err := l.t.store.PutPinned(ctx, d, r); err != nil {
 		return l.refuse(d, err)
 	}
@@ -109,7 +109,7 @@ func (l *landing) write(ctx context.Context, d digest.Digest, r io.Reader) error
 	return nil
 }
 
-func (l *landing) refuse(d digest.Digest, err error) error {
+func (l *delivery) refuse(d digest.Digest, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused[d] = err
@@ -118,7 +118,7 @@ func (l *landing) refuse(d digest.Digest, err error) error {
 
 // next takes out the blob that is to be written next: what somebody came to wait for
 // last, else in the order in which they came.
-func (l *landing) next() (digest.Digest, []byte, bool) {
+func (l *delivery) next() (digest.Digest, []byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {

@@ -42,18 +42,18 @@ func storeNewPatient(texts ...string) (*storePatient, []digest.Digest) {
 // storeBehind starts a Prefetch. The function that it returns waits for the end.
 func storeBehind(r *ReadThrough, ds ...digest.Digest) (cancel func(), wait func() ([]digest.Digest, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var brought []digest.Digest
+	var got []digest.Digest
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		brought, err = r.Prefetch(ctx, ds)
+		got, err = r.Prefetch(ctx, ds)
 	}()
 	synctest.Wait()
 	return cancel, func() ([]digest.Digest, error) {
 		<-done
 		cancel()
-		return brought, err
+		return got, err
 	}
 }
 
@@ -114,8 +114,8 @@ func TestStoreOpensOvertake(t *testing.T) {
 				t.Errorf("%d calls, or it was not the first in its call", n)
 				continue
 			}
-			if n := len(u.calls[i]); n != 1+maxRiders {
-				t.Errorf("%d blobs rode along, want %d", n-1, maxRiders)
+			if n := len(u.calls[i]); n != 1+maxExtra {
+				t.Errorf("%d blobs rode along, want %d", n-1, maxExtra)
 			}
 		}
 		if n := len(u.behind.storeSizes()); n != smallCalls {
@@ -123,7 +123,7 @@ func TestStoreOpensOvertake(t *testing.T) {
 		}
 		cancel()
 		if got, err := wait(); len(got) > 0 || !errors.Is(err, context.Canceled) {
-			t.Errorf("%d blobs came because of a Prefetch that brought none, %v", len(got), err)
+			t.Errorf("%d blobs came because of a Prefetch that got none, %v", len(got), err)
 		}
 		synctest.Wait()
 		if len(s.flying) > 0 || len(u.behind.ended) != smallCalls {
@@ -133,7 +133,7 @@ func TestStoreOpensOvertake(t *testing.T) {
 }
 
 // Calls for directories, small blobs and large ones do not wait for one another,
-// and one who needs a blob that waits does not wait for its line.
+// and one who needs a blob that waits does not wait for its queue.
 func TestStoreLanesArePassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storeOpen(t, t.TempDir(), storeOptions{})
@@ -406,9 +406,9 @@ func TestStorePrefetchesUnderManyHands(t *testing.T) {
 	if s.Stats().PinnedBytes != 0 || len(s.flying) > 0 {
 		t.Errorf("%d bytes are pinned, %d flights are left", s.Stats().PinnedBytes, len(s.flying))
 	}
-	for k, l := range s.lanes {
+	for k, l := range s.queues {
 		if l.calls != 0 || len(l.turns) > 0 {
-			t.Errorf("lane %d: %d calls, %d turns", k, l.calls, len(l.turns))
+			t.Errorf("queue %d: %d calls, %d turns", k, l.calls, len(l.turns))
 		}
 	}
 	storeWantConsistent(t, s)

@@ -10,71 +10,69 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A laneKind is one of the kinds of blobs that wait for each other when nobody
-// else waits for them.
-type laneKind uint8
+// A queueKind is a kind of prefetched blobs, which wait for each other.
+type queueKind uint8
 
-// The lanes. They do not wait for one another.
+// The kinds of queues. Queues do not wait for one another.
 const (
-	directoryLane laneKind = iota // what PrefetchDirectories asked for
-	smallLane                     // blobs that go in batches
-	largeLane                     // each a call of its own
-	lanes         = 3
+	directoryQueue queueKind = iota // what PrefetchDirectories asked for
+	smallQueue                      // blobs that go in batches
+	largeQueue                      // each a call of its own
+	queueKinds     = 3
 )
 
-// The bounds of what nobody waits for, over all ReadThroughs of a Store. A smaller
-// batch than that of a message is what somebody has to wait for who opens a blob
-// that is already on its way.
+// The bounds of prefetching, over all ReadThroughs of a Store. Batches are smaller than a message may be,
+// because a command that opens a blob in flight waits for its batch.
 const (
 	directoryCalls = 4
 	smallCalls     = 8
 	largeCalls     = 4
 	behindBytes    = 2 << 20
-	// maxRiders and riderBytes bound what rides along in a call that somebody waits
+	// maxExtra and extraBytes bound the prefetched blobs in a call that somebody waits
 	// for: at 1 Gbit/s it takes 2 ms longer.
-	maxRiders  = 256
-	riderBytes = 256 << 10
+	maxExtra   = 256
+	extraBytes = 256 << 10
 	// askChunk is how many digests are looked up in one hold of the lock.
 	askChunk = 1024
 )
 
-// A lane is what a Store prefetches of one kind. flights.mu guards it.
-type lane struct {
-	calls int            // goroutines that bring what waits
-	turns []*ReadThrough // those that have something waiting, who comes next first
+// A queue is what a Store prefetches of one kind. flights.mu guards it.
+type queue struct {
+	calls int            // goroutines that fetch what is queued
+	turns []*ReadThrough // those that have something queued, the next one first
 }
 
-// A line is what a ReadThrough has waiting in one lane. flights.mu guards it.
-type line struct {
+// A backlog is what a ReadThrough has waiting in one queue. flights.mu guards it.
+type backlog struct {
 	flights []*flight
-	inTurn  bool // it is among the lane's turns
+	inTurn  bool // it is among the queue's turns
 }
 
-func (k laneKind) maxCalls() int {
-	return [lanes]int{directoryCalls, smallCalls, largeCalls}[k]
+func (k queueKind) maxCalls() int {
+	return [queueKinds]int{directoryCalls, smallCalls, largeCalls}[k]
 }
 
-// room is that of one call.
-func (k laneKind) room() room {
-	if k == largeLane {
-		return room{blobs: 1}
+// space returns what fits into one call.
+func (k queueKind) space() space {
+	if k == largeQueue {
+		return space{blobs: 1}
 	}
-	return room{blobs: cas.MaxBatchBlobs, bytes: behindBytes}
+	return space{blobs: cas.MaxBatchBlobs, bytes: behindBytes}
 }
 
-func laneOf(d digest.Digest, directories bool) laneKind {
+func queueOf(d digest.Digest, directories bool) queueKind {
 	switch {
 	case !gathered(d):
-		return largeLane
+		return largeQueue
 	case directories:
-		return directoryLane
+		return directoryQueue
 	}
-	return smallLane
+	return smallQueue
 }
 
 // Prefetch makes ds local behind everything that somebody waits for, in about
 // their order, and waits for that. It returns, in any order, those that came
-// because of it: not those that were there, nor those that somebody else brings,
+// because of it: not those that were there, nor those that somebody else fetches,
 // or asked for before their turn had come. The error says why some did not come;
 // it is one of many.
 //
@@ -101,7 +99,7 @@ func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Diges
 
 func (t *ReadThrough) prefetch(
 	ctx context.Context, ds []digest.Digest, directories bool,
-) (brought []digest.Digest, err error) {
+) (got []digest.Digest, err error) {
 	absent, err := t.store.FindMissing(ctx, ds)
 	absent = digest.Distinct(absent)
 	var flights []*flight
@@ -120,13 +118,13 @@ func (t *ReadThrough) prefetch(
 		} else if failure != nil {
 			err = failure
 		} else if fl.behind && fl.by == t {
-			brought = append(brought, fl.digest)
+			got = append(got, fl.digest)
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("prefetch %d blobs: %w", len(ds), err)
 	}
-	return brought, err
+	return got, err
 }
 
 // wait waits until all flights have ended, or ctx has.
@@ -141,7 +139,7 @@ func wait(ctx context.Context, flights []*flight) {
 }
 
 // askBehind joins the flights of those of ds that are not there. Those that nobody
-// brings get in line. The caller leaves all of them with leaveBehind.
+// fetches are queued. The caller leaves all of them with leaveBehind.
 func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directories bool) ([]*flight, error) {
 	x := t.shared
 	x.mu.Lock()
@@ -161,10 +159,10 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 		case fl == nil:
 			fl = &flight{digest: d, by: t, behind: true, done: make(chan struct{})}
 			x.flying[d] = fl
-			x.lineUpLocked(fl, laneOf(d, directories))
+			x.enqueueLocked(fl, queueOf(d, directories))
 		case fl.behind && fl.batch == nil && directories:
-			// It may wait as a file. In the other line it will be passed over.
-			x.lineUpLocked(fl, laneOf(d, directories))
+			// It may wait as a file. In the other queue it will be passed over.
+			x.enqueueLocked(fl, queueOf(d, directories))
 		}
 		fl.askers++
 		fl.patient++
@@ -173,69 +171,69 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 		}
 		asked = append(asked, fl)
 	}
-	for k := range laneKind(lanes) {
+	for k := range queueKind(queueKinds) {
 		t.driveLocked(ctx, k)
 	}
 	return asked, nil
 }
 
-func (x *shared) lineUpLocked(fl *flight, k laneKind) {
-	line := &fl.by.lines[k]
-	line.flights = append(line.flights, fl)
-	if !line.inTurn {
-		line.inTurn = true
-		x.lanes[k].turns = append(x.lanes[k].turns, fl.by)
+func (x *shared) enqueueLocked(fl *flight, k queueKind) {
+	waiting := &fl.by.backlogs[k]
+	waiting.flights = append(waiting.flights, fl)
+	if !waiting.inTurn {
+		waiting.inTurn = true
+		x.queues[k].turns = append(x.queues[k].turns, fl.by)
 	}
 }
 
-// driveLocked sees to it that somebody brings what waits in a lane.
-func (x *shared) driveLocked(ctx context.Context, k laneKind) {
-	l := &x.lanes[k]
+// driveLocked starts another goroutine for a queue, if it may have one.
+func (x *shared) driveLocked(ctx context.Context, k queueKind) {
+	l := &x.queues[k]
 	if len(l.turns) == 0 || l.calls == k.maxCalls() {
 		return
 	}
 	l.calls++
 	ctx = context.WithoutCancel(ctx)
 	x.running.Go(func() {
-		for x.bringNext(ctx, k) {
+		for x.fetchNext(ctx, k) {
 		}
 	})
 }
 
-// bringNext makes one call for what waits in a lane. It returns false when there
+// fetchNext makes one call for what waits in a queue. It returns false when there
 // is nothing, and the caller is no longer counted.
-func (x *shared) bringNext(ctx context.Context, k laneKind) bool {
+func (x *shared) fetchNext(ctx context.Context, k queueKind) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t, b := x.takeBehind(ctx, k, cancel)
+	t, b := x.takeNext(ctx, k, cancel)
 	switch {
 	case b == nil:
 		return false
 	case b.flights[b.digests[0]].arrival != nil:
 		t.arrive(ctx, b)
 	default:
-		t.bring(ctx, t.behind, b)
+		t.fetch(ctx, t.behind, b)
 	}
 	return true
 }
 
-// takeBehind makes a batch of what waits in a lane, for the one whose turn it is.
-func (x *shared) takeBehind(ctx context.Context, k laneKind, cancel context.CancelFunc) (*ReadThrough, *batch) {
+// takeNext makes a batch of what waits in a queue, for the one whose turn it is.
+func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.CancelFunc) (*ReadThrough, *batch) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := &x.lanes[k]
+	l := &x.queues[k]
 	for len(l.turns) > 0 {
 		t := l.turns[0]
 		l.turns[0] = nil
 		l.turns = l.turns[1:]
-		line, left := &t.lines[k], k.room()
+		waiting, left := &t.backlogs[k], k.space()
 		var flights []*flight
-		flights, line.flights = takeLocked(line.flights, true, 1, &left)
-		line.inTurn = len(line.flights) > 0
-		if line.inTurn {
+		flights, waiting.flights = takeLocked(waiting.flights, true, 1, &left)
+		waiting.inTurn = len(waiting.flights) > 0
+		if waiting.inTurn {
 			l.turns = append(l.turns, t)
 		} else {
-			line.flights = nil
+			waiting.flights = nil
 		}
 		if len(flights) == 0 {
 			continue
@@ -254,13 +252,13 @@ func (x *shared) takeBehind(ctx context.Context, k laneKind, cancel context.Canc
 	return nil, nil
 }
 
-// ridersLocked takes of what waits behind what fits in there.
-func (t *ReadThrough) ridersLocked(left *room) (riders []*flight) {
-	for _, k := range []laneKind{directoryLane, smallLane} {
-		line := &t.lines[k]
+// extraLocked takes of what waits behind what fits in there.
+func (t *ReadThrough) extraLocked(left *space) (extra []*flight) {
+	for _, k := range []queueKind{directoryQueue, smallQueue} {
+		waiting := &t.backlogs[k]
 		var taken []*flight
-		taken, line.flights = takeLocked(line.flights, true, 0, left)
-		riders = append(riders, taken...)
+		taken, waiting.flights = takeLocked(waiting.flights, true, 0, left)
+		extra = append(extra, taken...)
 	}
-	return riders
+	return extra
 }
