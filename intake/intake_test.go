@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -280,4 +281,37 @@ func eventually(t *testing.T, holds func() bool) {
 			t.Fatal("it never comes to that")
 		}
 	}
+}
+
+// TestHeaders has calls with long headers, and with many short ones, count as what they take.
+func TestHeaders(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.Calls, b.CallsOfOne, b.Streams = 10, 10, 100
+	b.Wait = time.Minute
+	client, service, s := serve(t, Options{Bounds: b})
+	for name, more := range map[string][]string{
+		"long": {"x", strings.Repeat("y", 60_000)},
+		"many": slices.Repeat([]string{"xyz", "y"}, 600),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(as(t, "somebody"), more...))
+			ended := make(chan error, 2)
+			for range 2 {
+				go func() {
+					_, err := client.Check(ctx, request("wait", 0))
+					ended <- err
+				}()
+			}
+			if err := <-ended; status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("the second: %v", err)
+			}
+			if n := s.ledger.costs()[calls]; n < 6 || n > 10 {
+				t.Errorf("the first counts as %d", n)
+			}
+			cancel()
+			<-ended
+			eventually(t, s.ledger.free)
+		})
+	}
+	close(service.release)
 }

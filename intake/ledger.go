@@ -94,14 +94,14 @@ func newLedger(b Bounds, refused func(reason string)) *ledger {
 	return l
 }
 
-// enter charges a call to a connection of a caller. Each ends with leave. expire is to end the call.
-func (l *ledger) enter(caller, connection string, expire func()) (*charge, error) {
+// enter charges a call to a connection of a caller, as so many. Each ends with leave. expire is to end the call.
+func (l *ledger) enter(caller, connection string, as int64, expire func()) (*charge, error) {
 	l.mu.Lock()
 	c := &charge{of: l.lineLocked(caller, connection), phase: arriving, since: time.Now(), expire: expire}
-	ended, ok := l.fitLocked(c, calls, 1)
+	ended, ok := l.fitLocked(c, calls, as)
 	if ok {
 		c.of.open[c] = true
-		l.addLocked(c, calls, 1)
+		l.addLocked(c, calls, as)
 		if len(ended) > 0 {
 			l.grantLocked(bytesOfCalls...)
 		}
@@ -114,7 +114,7 @@ func (l *ledger) enter(caller, connection string, expire func()) (*charge, error
 	switch {
 	case ok:
 		return c, nil
-	case own >= l.one[calls]:
+	case own+as > l.one[calls]:
 		return nil, l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
 			"%s has %d calls in flight: try again later", caller, own))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 )
@@ -145,7 +146,7 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		in.limit = limits.Bytes
 		return handle(in)
 	}
-	in.charge, err = s.ledger.enter(caller.Name, connectionOf(ctx), in.expire)
+	in.charge, err = s.ledger.enter(caller.Name, connectionOf(ctx), callsOf(ctx), in.expire)
 	if err != nil {
 		return err
 	}
@@ -178,6 +179,20 @@ func arrivedThrough(ctx context.Context) *Conn {
 		}
 	}
 	return nil
+}
+
+// callsOf returns as how many calls one counts by its headers, which are kept until it ends: those of a client and a token
+// are part of what a call costs. A field takes some memory whatever its size is.
+func callsOf(ctx context.Context) int64 {
+	const field, part = 200, 8 << 10 // part of callBytes
+	headers, _ := metadata.FromIncomingContext(ctx)
+	var bytes int64
+	for name, values := range headers {
+		for _, value := range values {
+			bytes += 2*int64(len(name)+len(value)) + field
+		}
+	}
+	return 1 + max(0, bytes-part+callBytes-1)/callBytes
 }
 
 // connectionOf tells the connections of one caller apart.
