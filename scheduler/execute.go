@@ -62,6 +62,9 @@ func (s executionService) submit(
 		}
 		return nil, err
 	}
+	if err := keep(ctx, op); err != nil {
+		return nil, err
+	}
 	op.Private = op.Action.GetDoNotCache() || req.GetSkipCacheLookup()
 	if req.GetSkipCacheLookup() {
 		op.Auxiliary = runAnew()

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
@@ -217,15 +218,37 @@ func (s *requests) limit(op *core.Operation, action *repb.Action) error {
 // is looked into once.
 func maxBytes(m proto.Message) int64 {
 	if _, ok := m.(*repb.Action); ok {
-		return 1 << 20
+		return 64 << 10
 	}
 	return 16 << 20
+}
+
+// smallMessage is the size from which messages of a client's are charged to the call that names them.
+const smallMessage = 4 << 10
+
+// keep charges a call with what of its operation is kept while that waits, and with nothing else any more.
+func keep(ctx context.Context, op *core.Operation) error {
+	if err := intake.Reserve(ctx, 0); err != nil {
+		return err
+	}
+	const kept = 2 // times as large as encoded
+	n := kept * int64(proto.Size(op.Action))
+	if n <= smallMessage {
+		return nil
+	}
+	return intake.Reserve(ctx, n)
 }
 
 // read fetches and decodes one message. Its errors are gRPC statuses.
 func read(ctx context.Context, storage Storage, what string, d digest.Digest, m proto.Message) error {
 	if most := maxBytes(m); d.SizeBytes() > most {
 		return status.Errorf(codes.InvalidArgument, "%s %s is larger than the maximum of %d bytes", what, d, most)
+	}
+	if d.SizeBytes() > smallMessage {
+		const decoded = 6 // times as large
+		if err := intake.Reserve(ctx, decoded*d.SizeBytes()); err != nil {
+			return err
+		}
 	}
 	b, err := storage.Read(ctx, d)
 	switch {
