@@ -12,8 +12,8 @@ import (
 
 const (
 	// abortPatience is how long a program may take to end after the second signal before it is
-	// ended, whatever it waits for: with what an exit takes, two seconds.
-	abortPatience = 1700 * time.Millisecond
+	// ended, whatever it waits for: with what an exit takes on a busy machine, two seconds.
+	abortPatience = 800 * time.Millisecond
 	// lastWords is how long each of the things may take that a program does after the second signal
 	// for others: to sign off, to deliver what it has learned.
 	lastWords = 300 * time.Millisecond
