@@ -129,6 +129,15 @@ func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*adm
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+	s.look(func(v *core.View) {
+		old := v.Quota(r.QuotaKey)
+		if req.GetKeepMin() {
+			r.Min = old.Min
+		}
+		if req.GetKeepMax() {
+			r.Max = old.Max
+		}
+	})
 	err := s.feed(core.PutQuota{QuotaRecord: r, Preempt: req.GetPreempt()}).Err
 	switch {
 	case errors.Is(err, core.ErrNoCohort):

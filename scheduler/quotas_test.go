@@ -127,6 +127,28 @@ func TestQuotasChangedElsewhere(t *testing.T) {
 	})
 }
 
+// TestOneLimitOfAQuota has one of the limits be put, and the other one stay as it is.
+func TestOneLimitOfAQuota(t *testing.T) {
+	inFarm(t, ServerOptions{Config: oneCohort()}, func(t *testing.T, f *farm) {
+		for _, test := range []struct {
+			req  *admin.PutQuotaRequest
+			want quota.Quota
+		}{
+			{&admin.PutQuotaRequest{Min: 2, KeepMax: true}, quota.Quota{Min: 2}},
+			{&admin.PutQuotaRequest{Max: 9, KeepMin: true}, quota.Quota{Min: 2, Max: 9}},
+			{&admin.PutQuotaRequest{Min: 3, KeepMax: true}, quota.Quota{Min: 3, Max: 9}},
+			{&admin.PutQuotaRequest{Max: 0, KeepMin: true}, quota.Quota{Min: 3}},
+			{&admin.PutQuotaRequest{Max: 4}, quota.Quota{Max: 4}},
+		} {
+			test.req.Cohort, test.req.InstanceName = "farm", "a"
+			q := asked(t, f.operator().PutQuota, test.req).GetCohort().GetQuotas()[0]
+			if got := (quota.Quota{Min: q.GetMin(), Max: q.GetMax()}); got != test.want {
+				t.Errorf("%v gives %+v, want %+v", test.req, got, test.want)
+			}
+		}
+	})
+}
+
 func refusedQuotas(t *testing.T, op admin.SchedulerServer) {
 	t.Helper()
 	_, err := op.PutQuota(t.Context(), &admin.PutQuotaRequest{Cohort: "x", InstanceName: "a", Min: 1})

@@ -11,6 +11,7 @@
 //	default:"24h"          unless the struct has a value already
 //	otherwise:"..."        what an empty value means, for people
 //	oneof:"auto off"       the words that a text may be
+//	min, max, above, below bounds of a number or a time, in seconds
 //	doc:"..."              one line for people
 //
 // Tags of a field of a file:

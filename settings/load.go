@@ -213,18 +213,8 @@ func number(n node, v reflect.Value, row Row) error {
 
 // bounded returns an error if a number is outside of the bounds of its field.
 func bounded(n node, x float64, row Row) error {
-	for _, b := range []struct {
-		bound, fault string
-		holds        func(bound float64) bool
-	}{
-		{row.Min, "less than", func(b float64) bool { return x >= b }},
-		{row.Max, "more than", func(b float64) bool { return x <= b }},
-		{row.Above, "not above", func(b float64) bool { return x > b }},
-		{row.Below, "not below", func(b float64) bool { return x < b }},
-	} {
-		if bound, err := strconv.ParseFloat(b.bound, 64); err == nil && !b.holds(bound) {
-			return n.errorf("%q is %s %s", n.Value, b.fault, b.bound)
-		}
+	if err := row.check(n.Value, x); err != nil {
+		return n.errorf("%w", err)
 	}
 	return nil
 }

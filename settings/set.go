@@ -22,6 +22,7 @@ type Field struct {
 	Otherwise string
 	// Choices are the words that it may be; empty: any value.
 	Choices []string
+	Bounds
 	// Programs are those that have the setting, if anybody has said so.
 	Programs []string
 
@@ -81,7 +82,7 @@ func fieldOf(tag reflect.StructTag, v reflect.Value) *Field {
 	}
 	return &Field{
 		Name: strings.ReplaceAll(name, "_", "-"), Tuning: tuning, Unit: tag.Get("unit"), Doc: tag.Get("doc"),
-		Otherwise: tag.Get("otherwise"), Choices: strings.Fields(tag.Get("oneof")),
+		Otherwise: tag.Get("otherwise"), Choices: strings.Fields(tag.Get("oneof")), Bounds: boundsOf(tag),
 		pointer: v.Addr().Interface(), literal: tag.Get("default"),
 	}
 }
@@ -259,6 +260,9 @@ func (f *Field) register(flags *pflag.FlagSet) *pflag.Flag {
 		panic(fmt.Sprintf("setting %s is a %T", f.Name, p))
 	}
 	flag := flags.Lookup(f.Name)
+	if f.Bounds != (Bounds{}) {
+		flag.Value = boundedValue{flag.Value, f.Bounds, f.pointer}
+	}
 	if f.literal != "" {
 		if err := flag.Value.Set(f.literal); err != nil {
 			panic(fmt.Sprintf("default of setting %s: %v", f.Name, err))

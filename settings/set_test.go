@@ -21,7 +21,7 @@ type inside struct {
 	Cache  string        `tuning:"cache_size" unit:"SIZE" otherwise:"all of it" doc:"Size of the cache"`
 	Every  time.Duration `tuning:"look_every" group:"Looks" unit:"TIME" default:"1h" doc:"Time between looks"`
 	Names  []string      `tuning:"names" unit:"NAMES" doc:"Names"`
-	Number int           `tuning:"number" unit:"NUMBER" default:"3" doc:"Number"`
+	Number int           `tuning:"number" unit:"NUMBER" default:"3" min:"1" doc:"Number"`
 }
 
 type client struct {
@@ -122,6 +122,9 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	if err := f.Parse([]string{"--mode=slow"}); err == nil || !strings.Contains(err.Error(), `"slow" is none of ["fast" "safe"]`) {
+		t.Errorf("%v", err)
+	}
+	if err := f.Parse([]string{"--number=0"}); err == nil || !strings.Contains(err.Error(), `"0" is less than 1`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,8 +13,7 @@ type Row struct {
 	Required, Inline            bool
 	// Named is the field of the elements of a list that has the key under which each is written.
 	Named string
-	// Min, Max, Above and Below are bounds as the tags have them.
-	Min, Max, Above, Below string
+	Bounds
 	// EachMin is the least number in a list.
 	EachMin string
 	Type    reflect.Type
@@ -44,9 +43,8 @@ func Rows(t reflect.Type) (rows []Row) {
 		rows = append(rows, Row{
 			Name: name, Required: options == "required", Inline: options == "inline", Named: f.Tag.Get("named"),
 			Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"), Example: f.Tag.Get("example"),
-			Min: f.Tag.Get("min"), Max: f.Tag.Get("max"), Above: f.Tag.Get("above"), Below: f.Tag.Get("below"),
-			EachMin: f.Tag.Get("eachmin"),
-			Type:    f.Type, index: i,
+			Bounds: boundsOf(f.Tag), EachMin: f.Tag.Get("eachmin"),
+			Type: f.Type, index: i,
 		})
 	}
 	return rows

@@ -109,20 +109,21 @@ func quotaPutCommand() *cobra.Command {
 	req := &admin.PutQuotaRequest{}
 	var cmd *cobra.Command
 	cmd = adminCommand("put INSTANCE COHORT", "give an instance name a quota",
-		"Gives an instance name a quota of a cohort, in place of the one it had. What runs above a lower max goes on\n"+
+		"Gives an instance name a quota of a cohort. A limit that is not given stays as it is. What runs above a lower max goes on\n"+
 			"until it ends, unless it is preempted.\n"+aboutQuotas,
 		func(ctx context.Context, c *adminCall, args []string) error {
 			req.InstanceName, req.Cohort = args[0], args[1]
-			if cmd.Flags().Changed("max-quota") && req.Max == 0 {
-				return errors.New("--max-quota 0 would be no limit: leave it out for that")
+			req.KeepMin, req.KeepMax = !cmd.Flags().Changed("min-quota"), !cmd.Flags().Changed("max-quota")
+			if req.KeepMin && req.KeepMax {
+				return errors.New("say --min-quota, --max-quota or both; one that is left out stays as it is")
 			}
 			return answer(ctx, c, c.PutQuota, req, func(resp *admin.PutQuotaResponse) error {
 				return c.printCohorts([]*admin.Cohort{resp.GetCohort()})
 			})
 		})
 	cmd.Args = cobra.ExactArgs(2)
-	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "`units` that are guaranteed")
-	cmd.Flags().Int64Var(&req.Max, "max-quota", 0, "`units` that are the limit (default none)")
+	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "`units` that are guaranteed; 0: none")
+	cmd.Flags().Int64Var(&req.Max, "max-quota", 0, "`units` that are the limit; 0: none")
 	cmd.Flags().BoolVar(&req.Preempt, "preempt", false, "stop what runs above the limit, to run again later")
 	return cmd
 }

@@ -2322,7 +2322,10 @@ type PutQuotaRequest struct {
 	// 0: no limit.
 	Max int64 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
 	// What runs above max is stopped, and waits again, instead of going on.
-	Preempt       bool `protobuf:"varint,5,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	Preempt bool `protobuf:"varint,5,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	// min, or max, is not said: it stays as it is.
+	KeepMin       bool `protobuf:"varint,6,opt,name=keep_min,json=keepMin,proto3" json:"keep_min,omitempty"`
+	KeepMax       bool `protobuf:"varint,7,opt,name=keep_max,json=keepMax,proto3" json:"keep_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2388,6 +2391,20 @@ func (x *PutQuotaRequest) GetMax() int64 {
 func (x *PutQuotaRequest) GetPreempt() bool {
 	if x != nil {
 		return x.Preempt
+	}
+	return false
+}
+
+func (x *PutQuotaRequest) GetKeepMin() bool {
+	if x != nil {
+		return x.KeepMin
+	}
+	return false
+}
+
+func (x *PutQuotaRequest) GetKeepMax() bool {
+	if x != nil {
+		return x.KeepMax
 	}
 	return false
 }
@@ -2902,13 +2919,15 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x124\n" +
 	"\astarted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x12\n" +
-	"\x04cost\x18\x05 \x01(\x03R\x04cost\"\x8c\x01\n" +
+	"\x04cost\x18\x05 \x01(\x03R\x04cost\"\xc2\x01\n" +
 	"\x0fPutQuotaRequest\x12\x16\n" +
 	"\x06cohort\x18\x01 \x01(\tR\x06cohort\x12#\n" +
 	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\x12\x10\n" +
 	"\x03min\x18\x03 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03max\x18\x04 \x01(\x03R\x03max\x12\x18\n" +
-	"\apreempt\x18\x05 \x01(\bR\apreempt\"D\n" +
+	"\apreempt\x18\x05 \x01(\bR\apreempt\x12\x19\n" +
+	"\bkeep_min\x18\x06 \x01(\bR\akeepMin\x12\x19\n" +
+	"\bkeep_max\x18\a \x01(\bR\akeepMax\"D\n" +
 	"\x10PutQuotaResponse\x120\n" +
 	"\x06cohort\x18\x01 \x01(\v2\x18.forerunner.admin.CohortR\x06cohort\"Q\n" +
 	"\x12DeleteQuotaRequest\x12\x16\n" +

@@ -16,10 +16,10 @@ import (
 // means its default.
 type Config struct {
 	// ExecutionTimeout is given to actions that ask for none. Default 1h.
-	ExecutionTimeout time.Duration `tuning:"default_timeout" group:"Scheduling" unit:"TIME" default:"1h" doc:"Time that an action may run if the client sets none"`
+	ExecutionTimeout time.Duration `tuning:"default_timeout" group:"Scheduling" unit:"TIME" default:"1h" above:"0" doc:"Time that an action may run if the client sets none"`
 	// MaxExecutionTimeout is the longest timeout of an action; what asks for more has
 	// this, and its client is told. Default 24h, at least ExecutionTimeout.
-	MaxExecutionTimeout time.Duration `tuning:"max_timeout" unit:"TIME" default:"24h" doc:"Time that an action may run at most, whatever the client sets"`
+	MaxExecutionTimeout time.Duration `tuning:"max_timeout" unit:"TIME" default:"24h" above:"0" doc:"Time that an action may run at most, whatever the client sets"`
 
 	// SyncInterval is how often a busy worker has to call. A worker learns of a
 	// cancellation at its next call, so this is also how long a cancelled action
@@ -35,7 +35,7 @@ type Config struct {
 	// WorkerSlack is how late a worker may be before it is taken for dead. It
 	// also covers the difference between the clocks of worker and scheduler.
 	// Default 25s.
-	WorkerSlack time.Duration `tuning:"worker_slack" unit:"TIME" default:"25s" doc:"Time that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken"`
+	WorkerSlack time.Duration `tuning:"worker_slack" unit:"TIME" default:"25s" above:"0" doc:"Time that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken"`
 	// DisconnectSlack is how long a worker whose connection has broken may take to
 	// call again, if that is sooner. A program that dies is noticed so, a machine
 	// that hangs by WorkerSlack. Default 10s: twice SyncInterval, as a busy worker
@@ -72,7 +72,7 @@ type Config struct {
 	Apart bool
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
-	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" doc:"Workers that an action may lose before it fails"`
+	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Workers that an action may lose before it fails"`
 
 	// ClientGrace is how long an operation that nobody waits for, or an action or
 	// a result that a worker brought along, is kept for a client to come back.
@@ -80,10 +80,10 @@ type Config struct {
 	ClientGrace time.Duration
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
-	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" doc:"Time that an action waits for a worker of its platform to appear"`
+	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" above:"0" doc:"Time that an action waits for a worker of its platform to appear"`
 	// DrainGrace is how long an action waits for workers of which operators have drained all that could serve
 	// it, and that may be undrained. Default 24h.
-	DrainGrace time.Duration `tuning:"drain_grace" unit:"TIME" default:"24h" doc:"Time that an action waits for drained workers if no others can run it"`
+	DrainGrace time.Duration `tuning:"drain_grace" unit:"TIME" default:"24h" above:"0" doc:"Time that an action waits for drained workers if no others can run it"`
 	// KeepCompleted is how long a completed operation can be waited for again.
 	// Default 5m.
 	KeepCompleted time.Duration
@@ -91,13 +91,13 @@ type Config struct {
 	MaxCompleted int
 	// MaxQueued bounds the actions that wait for a worker, all together. Above it,
 	// and above the next two, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
-	MaxQueued int `tuning:"max_queued" unit:"NUMBER" default:"1000000" doc:"Actions that may wait for a worker; the scheduler tells clients to try again later beyond that"`
+	MaxQueued int `tuning:"max_queued" unit:"NUMBER" default:"1000000" min:"1" doc:"Actions that may wait for a worker; the scheduler tells clients to try again later beyond that"`
 	// MaxPerQueue bounds those that wait for one size class of one platform, and
 	// those that no worker can serve. Default: as MaxQueued.
 	MaxPerQueue int
 	// MaxPerClient bounds the operations of one client (Operation.Client) that are
 	// not done. Default 100000.
-	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" doc:"Operations that one client, known by its address, may have at once"`
+	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" min:"1" doc:"Operations that one client, known by its address, may have at once"`
 }
 
 // maxResends is how often an assignment that its worker never confirmed is sent

@@ -169,10 +169,11 @@ func (s *State) confirm(w *worker) {
 // completes deals with a worker that has ended an action. It is answered within
 // Config.ResultHold, so that it knows that the result has arrived. A report that comes
 // twice, because the answer was lost, counts once, even if the worker has been given the
-// same action again meanwhile.
+// same action again meanwhile. What comes three times over has been run: the worker was told to run it again.
 func (s *State) completes(w *worker, e ending) {
 	running := e.action
-	repeated := w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
+	again := w.task != nil && w.task.action == e.action && w.task.run.resends > 0
+	repeated := !again && w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
 	if repeated {
 		running = action{}
 	}

@@ -268,6 +268,16 @@ type CohortView struct {
 	Uses []QuotaUse
 }
 
+// Quota returns the one in force for a key; the zero Quota if there is none.
+func (s *View) Quota(k QuotaKey) quota.Quota {
+	for _, c := range s.dispatch.cohorts {
+		if c.Name == k.Cohort {
+			return c.quotas[k.Instance]
+		}
+	}
+	return quota.Quota{}
+}
+
 // QuotaRecords returns all quotas in force, in the order of their keys.
 func (s *View) QuotaRecords() (records []QuotaRecord) {
 	for _, c := range s.dispatch.cohorts {

@@ -120,7 +120,7 @@ func (b schemas) list(t reflect.Type, r settings.Row) *jsonschema.Schema {
 		}
 	}
 	return &jsonschema.Schema{
-		Type: "array", MinItems: count(r.Min), MaxItems: count(r.Max), Items: b.of(t.Elem(), settings.Row{Min: r.EachMin}),
+		Type: "array", MinItems: count(r.Min), MaxItems: count(r.Max), Items: b.of(t.Elem(), settings.Row{Bounds: settings.Bounds{Min: r.EachMin}}),
 	}
 }
 

@@ -1,0 +1,61 @@
+package settings
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Bounds are those of a number or a time, in seconds, as the tags have them; empty ones bound nothing.
+type Bounds struct{ Min, Max, Above, Below string }
+
+func boundsOf(tag reflect.StructTag) Bounds {
+	return Bounds{Min: tag.Get("min"), Max: tag.Get("max"), Above: tag.Get("above"), Below: tag.Get("below")}
+}
+
+// check returns an error if x, which is written as text, is outside of the bounds.
+func (b Bounds) check(text string, x float64) error {
+	for _, side := range []struct {
+		bound, fault string
+		holds        func(bound float64) bool
+	}{
+		{b.Min, "less than", func(bound float64) bool { return x >= bound }},
+		{b.Max, "more than", func(bound float64) bool { return x <= bound }},
+		{b.Above, "not above", func(bound float64) bool { return x > bound }},
+		{b.Below, "not below", func(bound float64) bool { return x < bound }},
+	} {
+		if bound, err := strconv.ParseFloat(side.bound, 64); err == nil && !side.holds(bound) {
+			return fmt.Errorf("%q is %s %s", text, side.fault, side.bound)
+		}
+	}
+	return nil
+}
+
+// A boundedValue is the value of a flag that has Bounds.
+type boundedValue struct {
+	pflag.Value
+	bounds  Bounds
+	pointer any // to the number or time that Value sets
+}
+
+// Set takes a value within the bounds.
+func (v boundedValue) Set(text string) error {
+	if err := v.Value.Set(text); err != nil {
+		return err
+	}
+	var x float64
+	switch p := v.pointer.(type) {
+	case *int:
+		x = float64(*p)
+	case *uint32:
+		x = float64(*p)
+	case *float64:
+		x = *p
+	case *time.Duration:
+		x = p.Seconds()
+	}
+	return v.bounds.check(text, x)
+}
