@@ -49,7 +49,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		select {
 		case m, ok := <-a.l.replies:
 			if !ok {
-				return Result{}, a.died(ctx, nil)
+				return a.given(), a.died(ctx, nil)
 			}
 			if m.ID != a.id {
 				continue
@@ -72,7 +72,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 			a.overdue = nil
 			lost = time.After(orphanPatience)
 		case <-lost: // what is frozen does not even die of SIGKILL
-			return Result{}, fmt.Errorf("%w: the launcher, process %d", ErrUnkillable, a.l.proc.Pid)
+			return a.given(), fmt.Errorf("%w: the launcher, process %d", ErrUnkillable, a.l.proc.Pid)
 		}
 	}
 }
@@ -123,9 +123,23 @@ func (a *attempt) stop(why Cause) {
 	}
 }
 
+// given is the result of a command whose end nobody will see: it has the cause if it was stopped.
+func (a *attempt) given() Result { return Result{Cause: a.cause} }
+
+// mostPids is how many processes a message names: there may be as many as a slot can have.
+const mostPids = 10
+
+// listPids names processes, but not more than people want to read.
+func listPids(pids []int) string {
+	if more := len(pids) - mostPids; more > 0 {
+		return fmt.Sprintf("%v and %d more", pids[:mostPids], more)
+	}
+	return fmt.Sprint(pids)
+}
+
 func (a *attempt) reportStuck(pids []int) {
 	a.l.log.Warn("processes do not end after SIGKILL; uninterruptible sleep, perhaps on a dead mount",
-		zap.Ints("pids", pids))
+		zap.String("pids", listPids(pids)))
 	if a.c.Stuck != nil {
 		a.c.Stuck(pids)
 	}
@@ -152,7 +166,11 @@ func (a *attempt) died(ctx context.Context, cause error) error {
 
 func (a *attempt) finish(ctx context.Context, m message) (Result, error) {
 	if len(m.Pids) > 0 {
-		return Result{}, fmt.Errorf("%w: %v", ErrUnkillable, m.Pids)
+		err := fmt.Errorf("%w: %s", ErrUnkillable, listPids(m.Pids))
+		if m.Done == nil || !m.Done.EndedBeingKilled {
+			return Result{}, err // it ended by itself
+		}
+		return a.given(), err
 	}
 	if m.Fault != "" {
 		return Result{}, errors.New(m.Fault)

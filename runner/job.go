@@ -62,6 +62,9 @@ func (s *server) run(m *message) message {
 	}
 	j.out.Started = time.Now()
 	stuck := j.supervise(outs.childFiles())
+	if !j.ended {
+		j.out.EndedBeingKilled = j.stopped // it would have, if it could
+	}
 	if j.out.Ended.IsZero() {
 		j.out.Ended = time.Now()
 	}

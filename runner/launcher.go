@@ -196,7 +196,8 @@ func (l *Launcher) Limits() cgroup.Limits {
 // or that its timeout or ctx did. How the command ended is in the Result; an error is
 // a fault of the machinery: ErrLauncherDied and ErrUnkillable (start another
 // launcher), ErrBusy, ErrClosed, an output file that cannot be written, or no memory,
-// process or group to start it in.
+// process or group to start it in. With ErrUnkillable and ErrLauncherDied, Result.Cause is TimedOut or
+// Cancelled if the command was stopped for that, and nothing else of the Result counts.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := errors.Join(c.validate(), c.check(l.sandbox != nil)); err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)
@@ -223,7 +224,7 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		err = ErrClosed // whatever the last words were: they were of being killed
 	}
 	if err != nil {
-		return Result{}, fmt.Errorf("run command: %w", err)
+		return Result{Cause: res.Cause}, fmt.Errorf("run command: %w", err)
 	}
 	return res, nil
 }

@@ -116,7 +116,7 @@ func (s *server) serve() error {
 			return nil // the worker is gone, and nothing is left of the command
 		}
 		if len(done.Pids) > 0 {
-			return fmt.Errorf("giving up: %w: %v", ErrUnkillable, done.Pids)
+			return fmt.Errorf("giving up: %w: %s", ErrUnkillable, listPids(done.Pids))
 		}
 		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 			runtime.GC()

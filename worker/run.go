@@ -158,6 +158,10 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 		if errors.Is(err, runner.ErrUnkillable) {
 			r.part(left)
 		}
+		if result.Cause == runner.TimedOut { // which is final, where clients try again what is unavailable
+			return result, fault.Errorf(codes.DeadlineExceeded, "command ran longer than its timeout of %s, and was not seen to end: %w",
+				r.a.message.GetTimeout().AsDuration(), err)
+		}
 		return result, fault.Errorf(codes.Unavailable, "run command: %w", err)
 	}
 	if err != nil {

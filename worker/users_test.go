@@ -145,7 +145,7 @@ func TestUserOfAnUnkillable(t *testing.T) {
 			t.Fatal("there is no sleep")
 		}
 	}
-	assertCode(t, j.result(t), codes.Unavailable, "cannot be killed")
+	assertCode(t, j.result(t), codes.DeadlineExceeded, "cannot be killed")
 	r := f.run(t, spec{shell: "cat /proc/self/uid_map"})
 	assertOK(t, r)
 	if got := strings.Fields(said(r)); len(got) != 3 || got[1] != "1900065536" {
