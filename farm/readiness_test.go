@@ -2,12 +2,18 @@ package farm
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // readyz asks a program whether it is ready.
@@ -53,4 +59,42 @@ func TestSchedulerIsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, s.HTTP, http.StatusOK, "ready")
+}
+
+// TestHangingScheduler has connections that are up, to servers that answer in some way, and one that does not.
+func TestHangingScheduler(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		hangs bool
+	}{"no such method": {err: status.Error(codes.Unimplemented, "none")}, "not known": {err: status.Error(codes.Unauthenticated, "who?")}, "hangs": {hangs: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+				if c.hangs {
+					<-stream.Context().Done()
+				}
+				return c.err
+			}))
+			ended := make(chan error, 1)
+			go func() { ended <- s.Serve(listener) }()
+			conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := answers(t.Context(), conn); (err != nil) != c.hangs {
+				t.Errorf("the server answers: %v", err)
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			s.Stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -17,7 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -256,7 +259,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	defer storage.Close()
 	started := &atomic.Pointer[worker.Worker]{}
 	can := readiness(ctx, roots, store, work)
-	can.Add("scheduler "+w.Scheduler, taken(schedulerConn, started))
+	can.Add("scheduler "+w.Scheduler, taken(ctx, schedulerConn, started))
 	load := &workerLoad{worker: started}
 	blobs, err := w.Scrub.open(store, nil, scrubLoad{load.busy, w.Logger, registry})
 	if err != nil {
@@ -331,7 +334,7 @@ func readiness(ctx context.Context, roots *vfs.FS, store *disk.Store, work strin
 }
 
 // taken returns a probe that fails while the scheduler does not take the worker's calls.
-func taken(conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func() error {
+func taken(ctx context.Context, conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func() error {
 	return func() error {
 		w := started.Load()
 		if w == nil {
@@ -343,8 +346,20 @@ func taken(conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func()
 		if state := conn.GetState(); state != connectivity.Ready {
 			return fmt.Errorf("the connection is %s", strings.ToLower(state.String()))
 		}
-		return nil
+		return answers(ctx, conn)
 	}
+}
+
+// answers fails if the other side of a connection does not answer: one that hangs keeps the connection, and a call of
+// an idle worker for as long as it likes. Any answer will do, also that there is no such method.
+func answers(ctx context.Context, conn *grpc.ClientConn) error {
+	ctx, cancel := context.WithTimeout(ctx, serve.ProbePatience)
+	defer cancel()
+	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	return nil
 }
 
 // openRoots opens what input roots are made in, and the store that they are made of. Who gets them

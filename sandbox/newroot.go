@@ -53,6 +53,7 @@ func (o *Options) newRoot(groups []Cgroup) error {
 		{"make /dev", makeDev},
 		{"make /proc", makeProc},
 		{"enter the new root", pivot},
+		{"set the host name", nameHost},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -203,6 +204,15 @@ func makeDev() error {
 
 func makeProc() error {
 	return unix.Mount("proc", building+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
+
+// nameHost gives the calling process, which has a namespace of its own for it, the name that /etc/hostname
+// has: results are not to differ by machine.
+func nameHost() error {
+	if err := unix.Sethostname([]byte("localhost")); err != nil {
+		return err
+	}
+	return unix.Setdomainname([]byte("(none)")) // as the kernel has it at first
 }
 
 // pivot makes the new root the root of this process and lets go of the old one.

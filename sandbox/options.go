@@ -36,13 +36,13 @@ type Cgroup struct{ Point, Dir string }
 
 // CloneFlags are the namespaces that a launcher is born into. It is the first
 // process of its process namespace: whatever loses its parent becomes its child, and
-// the kernel ends all of it when the launcher dies.
-const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID
+// the kernel ends all of it when the launcher dies. Its host name is its own.
+const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS
 
 // Unavailable makes an error of starting a process with CloneFlags wrap ErrUnavailable, if it says that.
 func Unavailable(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%w: make mount and process namespaces: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: make mount, process and host name namespaces: %w", ErrUnavailable, err)
 	}
 	return err
 }

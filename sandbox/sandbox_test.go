@@ -41,6 +41,7 @@ func TestWhatACommandSeesInASandbox(t *testing.T) {
 		{"terminals of its own", "script -qec 'tty' /dev/null </dev/null | tr -d '\\r'", "/dev/pts/0"},
 		{"no new privileges", "grep NoNewPrivs /proc/self/status | cut -f2", "1"},
 		{"user", "id -u", "0"},
+		{"host name", "uname -n; cat /proc/sys/kernel/domainname /etc/hostname", "localhost\n(none)\nlocalhost"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 func TestLocalOnly(t *testing.T) {
 	h := localOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]int{
-		"127.0.0.1:8981": 200, "localhost:8981": 200, "localhost": 200, "[::1]:8981": 200, "127.0.0.1": 200,
+		"127.0.0.1:8981": 200, "localhost:8981": 200, "localhost": 200, "[::1]:8981": 200, "127.0.0.1": 200, "[::1]": 200,
 		"elsewhere.example:8981": 421, "localhost.elsewhere.example": 421, "": 421,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -6,12 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestReadiness has a worker without a scheduler, then with one, then without the folders that it needs.
+// TestReadiness has a worker without a scheduler, then with one, then with one that hangs, then without the folders that it needs.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
@@ -21,6 +22,10 @@ func TestReadiness(t *testing.T) {
 	worker := f.Start("forerunner-worker", "--data", data, "--http", pages, "--scheduler", "grpc://"+listen, "--storage", "grpc://"+listen)
 	becomes(f, pages, http.StatusServiceUnavailable, "scheduler grpc://"+listen)
 	scheduler := f.Start("forerunner-scheduler", "--listen", listen)
+	becomes(f, pages, http.StatusOK, "ready")
+	scheduler.Signal(syscall.SIGSTOP) // which keeps its connections
+	becomes(f, pages, http.StatusServiceUnavailable, "no answer")
+	scheduler.Signal(syscall.SIGCONT)
 	becomes(f, pages, http.StatusOK, "ready")
 	inTheWay := filepath.Join(data, "mount", "roots", ".probe")
 	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
