@@ -82,7 +82,7 @@ type Worker struct {
 	// MaxOutputBytes, MaxScratch and MaxOutputFiles bound what an action may return, or write at all.
 	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Size of all that one action may return, holes included"`
 	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Files that one action may return"`
-	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"any" doc:"Size of all that one action may write"`
+	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Size of all that one action may write, each file and folder at least 4 KiB"`
 
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How inputs get to commands: fuse, as they are read; hardlink, all before the start; auto, fuse where this machine can"`

@@ -57,16 +57,17 @@ func (r *Root) Written(path string) (string, bool) {
 }
 
 // WrittenBytes returns what the files take that the action has made or changed, on
-// the disk or, with Options.UpperMemory, in memory. It looks at each of them, without
+// the disk or, with Options.UpperMemory, in memory: each file and folder at least
+// 4 KiB. When it has seen more than most it looks no further. It looks at each of them, without
 // waiting for the action; what is removed meanwhile does not count. Not seen are
 // files that have no name any more and, among hard links without overlayfs, those
 // that have several.
-func (r *Root) WrittenBytes() int64 {
+func (r *Root) WrittenBytes(most int64) int64 {
 	if r.over != nil {
-		return folder.Usage(string(r.over.Upper()))
+		return folder.Usage(string(r.over.Upper()), most)
 	}
 	// Inputs, if there are any, are in it, too, with more than one link.
-	return folder.UsageOf(r.Path(), func(nlink uint64) bool { return r.links == nil || nlink == 1 })
+	return folder.UsageOf(r.Path(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
 }
 
 func splitPath(path string) ([]string, bool) {

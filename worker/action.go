@@ -265,7 +265,7 @@ func (a *action) crowdedOut(ctx context.Context, response *repb.ExecuteResponse,
 	if err != nil {
 		failed = errors.Is(err, cas.ErrNoSpace) || errors.Is(err, cas.ErrUnwritable) || fault.Status(ctx, err).Code() == codes.Internal
 	}
-	return failed && a.disk.WasFull() && (a.last.root == nil || a.last.written() <= a.disk.Free()/2)
+	return failed && a.disk.WasFull() && (a.last.root == nil || a.last.written(a.disk.Free()/2) <= a.disk.Free()/2)
 }
 
 // allMissing returns err, or where it says that an input is missing, one that says what else storage lacks.

@@ -51,6 +51,7 @@ func TestScratchPolicy(t *testing.T) {
 			shells := []string{
 				"head -c 5000000 /dev/zero >file; sleep 1000",                              // is stopped
 				"mkdir -p d; for i in 1 2 3 4 5; do head -c 1000000 /dev/zero >d/$i; done", // has ended before
+				"mkdir e; cd e; for i in $(seq 1100); do : >$i; done",                      // files without a byte
 			}
 			if few.sandbox != nil {
 				shells = append(shells, "for f in /tmp/a /var/tmp/b; do head -c 2500000 /dev/zero >$f; done; sleep 1000")
@@ -67,6 +68,13 @@ func TestScratchPolicy(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// TestScratchHasABound has one that nobody gave, and an action that goes beyond it.
+func TestScratchHasABound(t *testing.T) {
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
+	s := spec{shell: "fallocate -l 1100M file; sleep 1000"}
+	assertCode(t, f.run(t, s), codes.ResourceExhausted, "max_scratch")
 }
 
 func TestExcessesAreForgotten(t *testing.T) {

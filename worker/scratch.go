@@ -19,26 +19,24 @@ const (
 )
 
 // runBounded has run execute the command and stops it when it writes more than the
-// policy allows, which is then the error. Without a bound it is run alone.
+// policy allows, which is then the error.
 func (r *run) runBounded(
 	ctx context.Context, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
 	most := r.w.opts.Outputs.Scratch
-	if most == 0 {
-		return run(ctx)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
 	go func() { exceeded <- r.watchScratch(ctx, cancel) }()
 	result, err := run(ctx)
 	cancel()
 	// A short command may have ended before anybody looked.
-	if !<-exceeded && r.written() <= most || err != nil {
+	if !<-exceeded && r.written(most) <= most || err != nil {
 		return result, err
 	}
 	r.w.excesses.add(r.a.digest, time.Now())
 	return result, fault.Errorf(codes.ResourceExhausted,
-		"the command wrote more than the %d bytes that an action may have in its input root and temporary files", most)
+		"the command wrote more than the %d bytes that an action may have in its input root and temporary files, "+
+			"each of which counts as 4 KiB at least (max_scratch)", most)
 }
 
 // watchScratch calls stop when there is more than the policy allows, and reports
@@ -53,7 +51,7 @@ func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 		case <-timer.C:
 		}
 		began := time.Now()
-		if r.written() > r.w.opts.Outputs.Scratch {
+		if most := r.w.opts.Outputs.Scratch; r.written(most) > most {
 			stop()
 			return true
 		}
@@ -61,5 +59,11 @@ func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 	}
 }
 
-// written is how many bytes the command's files take.
-func (r *run) written() int64 { return r.root.WrittenBytes() + folder.Usage(r.work.dir) }
+// written is how many bytes the command's files take, or more than most.
+func (r *run) written(most int64) int64 {
+	n := r.root.WrittenBytes(most)
+	if n > most {
+		return n
+	}
+	return n + folder.Usage(r.work.dir, most-n)
+}

@@ -17,7 +17,8 @@ type Policy struct {
 	Bytes int64
 	Files int // 0 is defaultMaxOutputFiles
 	// Scratch bounds, in bytes, what the action writes at all: into its input root and
-	// its folders for temporary files. 0 is no bound.
+	// its folders for temporary files, each file and folder at least 4 KiB. 0 is what the worker's
+	// store may hold.
 	Scratch int64
 }
 
@@ -34,6 +35,9 @@ func (p *Policy) Validate(storeBytes int64) error {
 	}
 	if p.Bytes == 0 {
 		p.Bytes = storeBytes
+	}
+	if p.Scratch == 0 {
+		p.Scratch = storeBytes
 	}
 	if p.Files == 0 {
 		p.Files = defaultMaxOutputFiles
