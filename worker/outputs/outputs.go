@@ -45,6 +45,7 @@ type Outputs struct {
 	madeFiles int
 	madeBytes int64
 	names     int // seen in directories
+	patience  *patience
 }
 
 // A Root is the folder that a command worked in; vfs.Root says what its methods mean.
@@ -52,6 +53,7 @@ type Root interface {
 	Path() string
 	Unchanged(path string) (vfs.Input, bool)
 	Written(path string) (string, bool)
+	Enter(path string) (vfs.Place, error)
 }
 
 // Source has the directories of the input root.
@@ -143,20 +145,27 @@ type foundPath struct {
 // Collect finds every output in the root and stores it. One that is not there is left out, as
 // REv2 wants. One output may be part of another. What was found beside a fault is stored as well.
 func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
-	found, fault := o.find(root)
+	ctx, o.patience = newPatience(ctx)
+	defer o.patience.timer.Stop()
+	found, fault := o.find(ctx, root)
 	o.movable = o.opts.Vacated && !entangled(o.opts.Root.Path(), found)
+	top := o.topFolder(root)
 	for _, at := range found {
-		if err := o.add(ctx, root, at); err != nil {
-			return fmt.Errorf("output %.200q: %w", at.Given, err)
+		if err := o.add(ctx, top, at); err != nil {
+			return o.tooSlow(ctx, fmt.Errorf("output %.200q: %w", at.Given, err))
 		}
 	}
-	return fault
+	return o.tooSlow(ctx, fault)
 }
 
 // find finds every output in the root, and reports symlinks, whose targets may be gone later. What it found
 // beside a fault comes before it.
-func (o *Outputs) find(root *os.Root) (found []foundPath, err error) {
+func (o *Outputs) find(ctx context.Context, root *os.Root) (found []foundPath, err error) {
 	for _, want := range o.opts.Paths {
+		if err := ctx.Err(); err != nil {
+			return found, err
+		}
+		o.patience.grant(1, 0)
 		info, err := root.Lstat(want.Full)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -176,13 +185,13 @@ func (o *Outputs) find(root *os.Root) (found []foundPath, err error) {
 	return found, nil
 }
 
-func (o *Outputs) add(ctx context.Context, root *os.Root, at foundPath) error {
+func (o *Outputs) add(ctx context.Context, top *folder, at foundPath) error {
 	switch {
 	case at.info.Mode().IsRegular():
 		if at.Kind == Directory {
 			return fault.Errorf(codes.InvalidArgument, "is a file, a directory was asked for")
 		}
-		node, err := o.fileNode(ctx, root, at.Full, at.info)
+		node, err := o.fileNode(ctx, top, at.Full, at.info)
 		if err != nil {
 			return err
 		}
@@ -193,7 +202,7 @@ func (o *Outputs) add(ctx context.Context, root *os.Root, at foundPath) error {
 		if at.Kind == File {
 			return fault.Errorf(codes.InvalidArgument, "is a directory, a file was asked for")
 		}
-		return o.addDirectory(ctx, root, at.Path)
+		return o.addDirectory(ctx, top, at.Path)
 	default:
 		return notPlain(at.info)
 	}
@@ -219,37 +228,39 @@ func (o *Outputs) addSymlink(root *os.Root, want Path, target string) {
 	o.Result.OutputFileSymlinks = append(o.Result.OutputFileSymlinks, link)
 }
 
-// fileNode stores one file. An unchanged input keeps its digest unread.
-func (o *Outputs) fileNode(ctx context.Context, root *os.Root, full string, info fs.FileInfo) (*repb.FileNode, error) {
+// fileNode stores the file called name in the open folder f. An unchanged input keeps its digest unread.
+func (o *Outputs) fileNode(ctx context.Context, f *folder, name string, info fs.FileInfo) (*repb.FileNode, error) {
 	node := &repb.FileNode{IsExecutable: info.Mode()&0o111 != 0}
-	if input, ok := o.opts.Root.Unchanged(full); ok && input.Kind == vfs.File {
+	if input, ok := f.layer.Unchanged(name); ok && input.Kind == vfs.File {
 		o.needs[input.Digest] = struct{}{}
 		node.Digest = input.Digest.Proto()
 		return node, nil
 	}
-	if d, again := o.taken[full]; again {
-		node.Digest = d.Proto()
-		return node, nil
+	if !o.movable {
+		if d, again := o.taken[f.path(name)]; again {
+			node.Digest = d.Proto()
+			return node, nil
+		}
 	}
 	if err := o.admit(info.Size()); err != nil {
 		return nil, err
 	}
-	d, err := o.take(ctx, root, full)
+	d, err := o.take(ctx, f, name)
 	if err = o.stored(ctx, d, err); err != nil {
 		return nil, err
 	}
 	if !o.movable {
-		o.taken[full] = d
+		o.taken[f.path(name)] = d
 	}
 	node.Digest = d.Proto()
 	return node, nil
 }
 
-// take makes the file at full a blob of the worker's store. If the action is not vacated it is
-// copied, which leaves those who still have a way to it with the original.
-func (o *Outputs) take(ctx context.Context, root *os.Root, full string) (digest.Digest, error) {
+// take makes the file called name in the open folder f a blob of the worker's store. If the action is not
+// vacated it is copied, which leaves those who still have a way to it with the original.
+func (o *Outputs) take(ctx context.Context, f *folder, name string) (digest.Digest, error) {
 	if o.movable {
-		if written, ok := o.opts.Root.Written(full); ok {
+		if written, ok := f.layer.Written(name); ok {
 			d, err := o.opts.Store.Take(ctx, written, o.opts.Function)
 			if !errors.Is(err, syscall.ENAMETOOLONG) {
 				return d, err
@@ -258,7 +269,7 @@ func (o *Outputs) take(ctx context.Context, root *os.Root, full string) (digest.
 	}
 	// Not to wait for a writer should somebody have put a pipe there.
 	return o.copy(ctx, func() (*os.File, error) {
-		return root.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+		return f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -19,21 +20,38 @@ import (
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
-// folder is a Root that is only a folder, in which some files are inputs.
-type folder struct {
+// inputRoot is a Root that is only a folder, in which some files are inputs.
+type inputRoot struct {
 	dir    string
 	inputs map[string]vfs.Input
+	look   func() // is called whenever somebody asks what is unchanged; it may be nil
 }
 
-func (f *folder) Path() string { return f.dir }
+func (f *inputRoot) Path() string { return f.dir }
 
-func (f *folder) Unchanged(path string) (vfs.Input, bool) {
+func (f *inputRoot) Unchanged(path string) (vfs.Input, bool) {
+	if f.look != nil {
+		f.look()
+	}
 	in, ok := f.inputs[path]
 	return in, ok
 }
 
 // Written says that all that is there is written, so that it can be moved.
-func (f *folder) Written(path string) (string, bool) { return filepath.Join(f.dir, path), true }
+func (f *inputRoot) Written(path string) (string, bool) { return filepath.Join(f.dir, path), true }
+
+// Enter returns a place that says the same of what is below.
+func (f *inputRoot) Enter(path string) (vfs.Place, error) {
+	in := &inputRoot{dir: filepath.Join(f.dir, path), inputs: map[string]vfs.Input{}, look: f.look}
+	for name, input := range f.inputs {
+		if below, ok := strings.CutPrefix(name, path+"/"); ok {
+			in.inputs[below] = input
+		}
+	}
+	return in, nil
+}
+
+func (f *inputRoot) Close() {}
 
 type noDirectories struct{}
 
@@ -42,9 +60,9 @@ func (noDirectories) Directory(context.Context, digest.Digest) (*tree.Directory,
 }
 
 // collect makes files in a folder, and returns the outputs of a command whose outputs are at paths.
-func collect(t *testing.T, p Policy, files map[string]string, paths ...string) (*Outputs, *folder, error) {
+func collect(t *testing.T, p Policy, files map[string]string, paths ...string) (*Outputs, *inputRoot, error) {
 	t.Helper()
-	root := &folder{dir: t.TempDir(), inputs: map[string]vfs.Input{}}
+	root := &inputRoot{dir: t.TempDir(), inputs: map[string]vfs.Input{}}
 	for name, text := range files {
 		full := filepath.Join(root.dir, name)
 		check(t, os.MkdirAll(filepath.Dir(full), 0o755))
@@ -53,7 +71,14 @@ func collect(t *testing.T, p Policy, files map[string]string, paths ...string) (
 			root.inputs[name] = vfs.Input{Kind: vfs.File, Digest: of(text)}
 		}
 	}
-	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20})
+	o, err := collectFrom(t, root, p, paths...)
+	return o, root, err
+}
+
+// collectFrom returns the outputs of a command that has worked in root.
+func collectFrom(t *testing.T, root *inputRoot, p Policy, paths ...string) (*Outputs, error) {
+	t.Helper()
+	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 8 << 20})
 	check(t, err)
 	t.Cleanup(func() { check(t, store.Close()) })
 	spec, err := ParseSpec(&repb.Command{OutputPaths: paths})
@@ -66,7 +91,7 @@ func collect(t *testing.T, p Policy, files map[string]string, paths ...string) (
 	in, err := os.OpenRoot(root.dir)
 	check(t, err)
 	t.Cleanup(func() { check(t, in.Close()) })
-	return o, root, o.Collect(t.Context(), in)
+	return o, o.Collect(t.Context(), in)
 }
 
 func of(text string) digest.Digest { return digest.Of(digest.SHA256, []byte(text)) }

@@ -56,6 +56,7 @@ func (o *Outputs) admit(size int64) error {
 			"(--max-output-bytes)", size, o.madeBytes, policy.Bytes)
 	}
 	o.madeBytes += size
+	o.patience.grant(1, size)
 	return nil
 }
 
@@ -64,6 +65,7 @@ func (o *Outputs) admitNames(n int) error {
 	if o.names += n; o.names > maxOutputNames {
 		return excess("the output directories hold more than %d names", maxOutputNames)
 	}
+	o.patience.grant(n, 0)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -29,19 +28,22 @@ const maxTreeDepth = 2048
 // Directory once, a parent before its children.
 type treeBuilder struct {
 	o    *Outputs
-	root *os.Root
 	seen map[digest.Digest]bool
 	// anew has the input directories whose messages had to be encoded anew, by their digests, and the
 	// digests that they have now: one of them may be at very many paths.
 	anew map[digest.Digest]digest.Digest
+	// unusual has those that unchanged found to be so, or to have such a one below.
+	unusual map[digest.Digest]bool
 	// Children in the order in which they were finished: children first.
 	finished []*repb.Directory
 }
 
 // addDirectory stores a directory in the form that the command asked for.
-func (o *Outputs) addDirectory(ctx context.Context, root *os.Root, want Path) error {
-	b := &treeBuilder{o: o, root: root, seen: map[digest.Digest]bool{}, anew: map[digest.Digest]digest.Digest{}}
-	top, topDigest, err := b.build(ctx, want.Full, 0)
+func (o *Outputs) addDirectory(ctx context.Context, in *folder, want Path) error {
+	b := &treeBuilder{
+		o: o, seen: map[digest.Digest]bool{}, anew: map[digest.Digest]digest.Digest{}, unusual: map[digest.Digest]bool{},
+	}
+	top, topDigest, err := b.build(ctx, in, want.Full)
 	if err != nil {
 		return err
 	}
@@ -64,33 +66,33 @@ func (o *Outputs) addDirectory(ctx context.Context, root *os.Root, want Path) er
 	return nil
 }
 
-// build makes the message of one directory after those below it. It is nil for one that was made
-// before.
-func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.Directory, digest.Digest, error) {
-	if depth > maxTreeDepth {
+// build makes the message of the directory called name in the open folder, after those below it. It is nil
+// for one that was made before. The folder in may be closed afterwards.
+func (b *treeBuilder) build(ctx context.Context, in *folder, name string) (*repb.Directory, digest.Digest, error) {
+	f := in.child(name)
+	if f.depth > maxTreeDepth {
 		return nil, digest.Digest{}, fault.Errorf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, digest.Digest{}, err
 	}
-	input, same := b.o.opts.Root.Unchanged(full)
+	input, same := in.layer.Unchanged(name)
 	if same = same && input.Kind == vfs.Directory; same {
 		if d, ok := b.anew[input.Digest]; ok {
 			return nil, d, nil
 		}
-		if m, ok, err := b.unchanged(ctx, input.Digest, depth); ok || err != nil {
+		if m, ok, err := b.unchanged(ctx, input.Digest, f.depth); ok || err != nil {
 			return m, input.Digest, err
 		}
 	}
-	entries, err := b.readDir(ctx, full)
-	if err != nil {
+	if err := f.open(); err != nil {
 		return nil, digest.Digest{}, err
 	}
-	m := &repb.Directory{}
-	for _, entry := range entries {
-		if err := b.addEntry(ctx, m, path.Join(full, entry.Name()), entry, depth); err != nil {
-			return nil, digest.Digest{}, err
-		}
+	defer f.close()
+	in.leave()
+	m, err := b.read(ctx, f)
+	if err != nil {
+		return nil, digest.Digest{}, err
 	}
 	d, raw, err := digest.OfMessage(b.o.opts.Function, m)
 	if err != nil {
@@ -100,6 +102,41 @@ func (b *treeBuilder) build(ctx context.Context, full string, depth int) (*repb.
 		b.anew[input.Digest] = d
 	}
 	return m, d, b.finish(ctx, m, d, raw)
+}
+
+// read makes the message of the open folder f, which may be closed afterwards.
+func (b *treeBuilder) read(ctx context.Context, f *folder) (*repb.Directory, error) {
+	entries, err := b.readDir(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	m := &repb.Directory{}
+	for _, entry := range entries {
+		if !utf8.ValidString(entry.Name()) {
+			return nil, fault.Errorf(codes.InvalidArgument, "%.200q: its name is not UTF-8, which a result cannot hold", f.path(entry.Name()))
+		}
+		if entry.IsDir() {
+			continue
+		}
+		if err := b.addEntry(ctx, m, f, entry); err != nil {
+			return nil, err
+		}
+	}
+	// Last, for what is deep is closed meanwhile.
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		if err := f.open(); err != nil {
+			return nil, err
+		}
+		_, d, err := b.build(ctx, f, entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: entry.Name(), Digest: d.Proto()})
+	}
+	return m, nil
 }
 
 // finish adds a directory to the Tree, once.
@@ -124,9 +161,17 @@ func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int)
 	if depth > maxTreeDepth {
 		return nil, false, fault.Errorf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
-	if b.seen[d] {
-		return nil, true, nil
+	if b.seen[d] || b.unusual[d] {
+		return nil, b.seen[d], nil
 	}
+	if m, ok, err = b.usual(ctx, d, depth); !ok && err == nil {
+		b.unusual[d] = true
+	}
+	return m, ok, err
+}
+
+// usual is unchanged for a directory that was not seen yet.
+func (b *treeBuilder) usual(ctx context.Context, d digest.Digest, depth int) (m *repb.Directory, ok bool, err error) {
 	input, err := b.o.opts.Inputs.Directory(ctx, d)
 	if err != nil {
 		return nil, false, err
@@ -154,44 +199,30 @@ func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int)
 	return m, true, b.finish(ctx, m, d, raw)
 }
 
-func (b *treeBuilder) addEntry(
-	ctx context.Context, m *repb.Directory, full string, entry fs.DirEntry, depth int,
-) error {
+// addEntry adds what is no directory, of the open folder f.
+func (b *treeBuilder) addEntry(ctx context.Context, m *repb.Directory, f *folder, entry fs.DirEntry) error {
 	name := entry.Name()
-	if !utf8.ValidString(name) {
-		return fault.Errorf(codes.InvalidArgument, "%.200q: its name is not UTF-8, which a result cannot hold", full)
-	}
-	switch entry.Type() {
-	case fs.ModeDir:
-		_, d, err := b.build(ctx, full, depth+1)
+	if entry.Type() == fs.ModeSymlink {
+		target, err := readlink(f.root, name)
 		if err != nil {
-			return err
-		}
-		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: d.Proto()})
-	case fs.ModeSymlink:
-		target, err := readlink(b.root, full)
-		if err != nil {
-			return fmt.Errorf("%.200q: %w", full, err)
+			return fmt.Errorf("%.200q: %w", f.path(name), err)
 		}
 		m.Symlinks = append(m.Symlinks, &repb.SymlinkNode{Name: name, Target: target})
-	case 0:
-		info, err := b.root.Lstat(full)
-		if err != nil {
-			return err
-		}
-		node, err := b.o.fileNode(ctx, b.root, full, info)
-		if err != nil {
-			return fmt.Errorf("%.200q: %w", full, err)
-		}
-		node.Name = name
-		m.Files = append(m.Files, node)
-	default:
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("%.200q: %w", full, notPlain(info))
+		return nil
 	}
+	info, err := f.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%.200q: %w", f.path(name), notPlain(info))
+	}
+	node, err := b.o.fileNode(ctx, f, name, info)
+	if err != nil {
+		return fmt.Errorf("%.200q: %w", f.path(name), err)
+	}
+	node.Name = name
+	m.Files = append(m.Files, node)
 	return nil
 }
 
@@ -207,9 +238,9 @@ func readlink(root *os.Root, full string) (string, error) {
 // namesAtOnce is how many names of a directory are read before anybody looks whether to go on.
 const namesAtOnce = 4096
 
-// readDir lists a directory in the order that REv2 wants.
-func (b *treeBuilder) readDir(ctx context.Context, full string) (entries []fs.DirEntry, err error) {
-	f, err := b.root.Open(full)
+// readDir lists an open folder in the order that REv2 wants.
+func (b *treeBuilder) readDir(ctx context.Context, in *folder) (entries []fs.DirEntry, err error) {
+	f, err := in.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
