@@ -267,7 +267,7 @@ func TestOutputsAreLetGo(t *testing.T) {
 	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 150_000})
 	check(t, err)
 	t.Cleanup(func() { check(t, store.Close()) })
-	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) { o.Store = store }})
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) { o.Store, o.Outputs.Scratch = store, 1<<20 }})
 	r := f.run(t, spec{shell: "head -c 100000 /dev/zero; head -c 100001 /dev/zero >&2"})
 	assertCode(t, r, codes.ResourceExhausted, "store stderr")
 	if had := store.Stats().Bytes; had != 100_000 {
