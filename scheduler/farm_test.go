@@ -246,6 +246,7 @@ type fakeWorker struct {
 	f     *farm
 	req   *remoteworker.SynchronizeRequest
 	cache string   // where it says that it serves its store
+	boot  string   // which start of its program it says that this is
 	near  []string // the neighbours that came with the last answer
 }
 
@@ -256,6 +257,9 @@ func (f *farm) worker(name string) *fakeWorker {
 func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeResponse, error) {
 	if w.cache != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CacheHeader, w.cache)
+	}
+	if w.boot != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, names.BootHeader, w.boot)
 	}
 	var header metadata.MD
 	resp, err := remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req), grpc.Header(&header))

@@ -146,7 +146,7 @@ func (s *Server) join(m *metrics, c core.Config) {
 	s.execution = executionService{
 		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
 	}
-	s.queue = queueService{engine: e, platforms: s.requests.platforms, neighbours: near, term: o.Term, grant: o.Grant}
+	s.queue = queueService{engine: e, platforms: s.requests.platforms, neighbours: near, term: o.Term, grant: o.Grant, twins: &twins{}, log: s.log}
 	s.admin = adminService{
 		workersAdmin: &workersAdmin{engine: e, live: s.live, lost: lost, keep: o.KeepDrains},
 		queuesAdmin:  queuesAdmin{e, lost}, operationsAdmin: operationsAdmin{e}, quotas: s.quotas,

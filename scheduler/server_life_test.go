@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -103,6 +104,34 @@ func TestCancelledCall(t *testing.T) {
 		f.wait(t.Context(), queued).fails(codes.NotFound, queued)
 		time.Sleep(10 * time.Second)
 		f.wait(t.Context(), late).at(repb.ExecutionStage_QUEUED)
+	})
+}
+
+// TestTwoProcessesOfOneWorker has two processes call with one identity: the second is refused, and both are named, until the first
+// one's connection is closed.
+func TestTwoProcessesOfOneWorker(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		near, hangup := f.client()
+		first, second := near.worker("w"), f.worker("w")
+		first.boot, second.boot = "1", "2"
+		d := f.storage.action("long")
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d}).at(repb.ExecutionStage_QUEUED)
+		first.idle()
+		first.running(d)
+		second.req.CurrentState = first.req.GetCurrentState()
+		for range 3 {
+			_, err := second.sync(t.Context())
+			wantStatus(t, err, codes.AlreadyExists, "another process has this worker's identity: one at bufconn, this one is at bufconn")
+		}
+		if n := f.logs.FilterMessageSnippet("two processes call as one worker").Len(); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+		if w := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetWorkers()[0]; w.GetTwin() == "" || w.GetAddress() == "" {
+			t.Errorf("shown is %v", w)
+		}
+		hangup()
+		synctest.Wait()
+		second.running(d)
 	})
 }
 

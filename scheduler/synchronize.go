@@ -3,11 +3,14 @@ package scheduler
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -27,6 +30,8 @@ type queueService struct {
 	// term and grant are those of ServerOptions.
 	term  uint64
 	grant func(instance string, action digest.Digest) string
+	twins *twins
+	log   *zap.Logger
 	remoteworker.UnimplementedOperationQueueServer
 }
 
@@ -49,12 +54,21 @@ func (s queueService) Synchronize(
 		report.Connection = c.id
 	}
 	s.neighbours.serves(report.Worker, cacheOf(ctx))
+	report.Boot, report.Address = callerOf(ctx)
 	answer := make(chan core.Reply, 1)
-	if !s.accept(func(now time.Time) core.Out {
+	if !s.accept(func(now time.Time) (out core.Out) {
 		report.Call = s.calls.hold(answer)
-		return s.feedLocked(now, &report)
+		out = s.feedLocked(now, &report)
+		if err = out.Err; err != nil {
+			s.calls.drop(report.Call)
+		}
+		return out
 	}) {
 		return nil, errStopped()
+	}
+	if err != nil {
+		s.twins.warn(s.log, report.Worker, err)
+		return nil, status.Errorf(codes.AlreadyExists, "%v: give each worker an --id of its own", err)
 	}
 	select {
 	case r := <-answer:
@@ -76,6 +90,46 @@ func (s queueService) Synchronize(
 		return s.feedLocked(now, core.Hangup{Worker: report.Worker, Call: report.Call})
 	})
 	return nil, err
+}
+
+// callerOf returns which start of a worker's program calls, if it says so, and from where.
+func callerOf(ctx context.Context) (boot, address string) {
+	if values := metadata.ValueFromIncomingContext(ctx, names.BootHeader); len(values) == 1 && len(values[0]) <= maxBoot {
+		boot = values[0]
+	}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		address = p.Addr.String()
+	}
+	return boot, address
+}
+
+const (
+	// maxBoot bounds what a worker says of its start.
+	maxBoot = 64
+	// maxTwins bounds the workers of which it is remembered when others in their place were logged; twinsLogged is how
+	// often that is.
+	maxTwins, twinsLogged = 1000, time.Minute
+)
+
+// twins remember when it was logged last that another process calls as a worker. Zero is ready for use; mu is taken
+// without any other lock.
+type twins struct {
+	mu     sync.Mutex
+	logged generations[string, time.Time] // guarded by mu
+}
+
+func (t *twins) warn(log *zap.Logger, worker string, err error) {
+	t.mu.Lock()
+	last, _ := t.logged.get(worker)
+	again := time.Since(last) < twinsLogged
+	if !again {
+		t.logged.put(worker, time.Now(), maxTwins)
+	}
+	t.mu.Unlock()
+	if !again {
+		log.Warn("two processes call as one worker, the second is refused; give each an --id of its own",
+			zap.String("worker", worker), zap.Error(err))
+	}
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.

@@ -15,6 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
+// twinShown is how long it is shown that another process was refused: it tries again every few seconds.
+const twinShown = time.Minute
+
 // maxReason bounds the reason of a drain.
 const maxReason = 1 << 10
 
@@ -66,7 +69,10 @@ func (s *workersAdmin) ListWorkers(
 func workerMessage(v core.WorkerView) *admin.Worker {
 	w := &admin.Worker{
 		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
-		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained,
+		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained, Address: v.Address,
+	}
+	if time.Since(v.Refused) < twinShown {
+		w.Twin = v.Twin
 	}
 	serves := !v.Drained && !v.Leaving
 	switch busy := v.Action != ""; {

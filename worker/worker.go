@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -187,7 +188,9 @@ type Worker struct {
 	live     *live.Outputs
 	totals   totals
 
-	peers   *peers
+	peers *peers
+	// boot tells this Worker from others with the same identity.
+	boot    string
 	actions atomic.Int64 // that it has
 	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
 	// of them, and again and again, is logged once.
@@ -223,6 +226,7 @@ func New(o Options) (*Worker, error) {
 		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:    newPeers(&o),
 	}
+	w.boot = rand.Text()
 	w.live = live.New(o.Live, w.report, o.Logger)
 	return w, nil
 }

@@ -74,6 +74,14 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	for _, x := range list.GetWorkers() {
+		if x.GetTwin() != "" {
+			if _, err := fmt.Fprintf(c.out, "two processes: %s at %s; the one at %s is refused\n",
+				text.Pairs(x.GetIdentity()), x.GetAddress(), x.GetTwin()); err != nil {
+				return err
+			}
+		}
+	}
 	for _, d := range list.GetDrains() {
 		line := fmt.Sprintf("drained: %s for %s", text.Pairs(d.GetPattern().GetAttributes()), ago(d.GetSince()))
 		if d.GetAuthor() != "" {

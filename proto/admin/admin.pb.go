@@ -423,7 +423,11 @@ type Worker struct {
 	// True if it was drained here, false if it drains by itself, as after SIGTERM.
 	DrainedByPattern bool `protobuf:"varint,8,opt,name=drained_by_pattern,json=drainedByPattern,proto3" json:"drained_by_pattern,omitempty"`
 	// What its program told of itself last; not set by workers of other makes.
-	Report        *live.Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
+	Report *live.Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
+	// Where it calls from and, if another process called under the same identity and was refused within the
+	// last minute, where that is; else empty.
+	Address       string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
+	Twin          string `protobuf:"bytes,11,opt,name=twin,proto3" json:"twin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,6 +523,20 @@ func (x *Worker) GetReport() *live.Report {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *Worker) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Worker) GetTwin() string {
+	if x != nil {
+		return x.Twin
+	}
+	return ""
 }
 
 type Property struct {
@@ -2745,7 +2763,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x05\n" +
 	"\x06Worker\x12B\n" +
 	"\bidentity\x18\x01 \x03(\v2&.forerunner.admin.Worker.IdentityEntryR\bidentity\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\x126\n" +
@@ -2756,7 +2774,10 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06action\x18\x06 \x01(\tR\x06action\x120\n" +
 	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12,\n" +
 	"\x12drained_by_pattern\x18\b \x01(\bR\x10drainedByPattern\x12/\n" +
-	"\x06report\x18\t \x01(\v2\x17.forerunner.live.ReportR\x06report\x1a;\n" +
+	"\x06report\x18\t \x01(\v2\x17.forerunner.live.ReportR\x06report\x12\x18\n" +
+	"\aaddress\x18\n" +
+	" \x01(\tR\aaddress\x12\x12\n" +
+	"\x04twin\x18\v \x01(\tR\x04twin\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +

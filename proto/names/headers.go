@@ -7,6 +7,8 @@ const (
 	// CacheHeader is where a worker says, with each call, at which address its store is served
 	// to other workers.
 	CacheHeader = "forerunner-cache"
+	// BootHeader is where a worker says, with each call, which start of its program calls: a random text.
+	BootHeader = "forerunner-boot"
 	// NeighbourHeader is where a scheduler that gives out an action names such addresses, in
 	// the order in which to ask.
 	NeighbourHeader = "forerunner-neighbour"

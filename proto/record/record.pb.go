@@ -712,6 +712,7 @@ type Sync struct {
 	Response      *Response              `protobuf:"bytes,11,opt,name=response,proto3" json:"response,omitempty"`
 	Uploading     bool                   `protobuf:"varint,12,opt,name=uploading,proto3" json:"uploading,omitempty"`
 	Running       bool                   `protobuf:"varint,13,opt,name=running,proto3" json:"running,omitempty"`
+	Boot          string                 `protobuf:"bytes,14,opt,name=boot,proto3" json:"boot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -835,6 +836,13 @@ func (x *Sync) GetRunning() bool {
 		return x.Running
 	}
 	return false
+}
+
+func (x *Sync) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
 }
 
 // As much of an ExecuteResponse as State looks at.
@@ -1173,7 +1181,7 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
 	"\x05Index\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12+\n" +
-	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\xf8\x03\n" +
+	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\x8c\x04\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -1192,7 +1200,8 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"preferIdle\x127\n" +
 	"\bresponse\x18\v \x01(\v2\x1b.forerunner.record.ResponseR\bresponse\x12\x1c\n" +
 	"\tuploading\x18\f \x01(\bR\tuploading\x12\x18\n" +
-	"\arunning\x18\r \x01(\bR\arunning\x1a5\n" +
+	"\arunning\x18\r \x01(\bR\arunning\x12\x12\n" +
+	"\x04boot\x18\x0e \x01(\tR\x04boot\x1a5\n" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +

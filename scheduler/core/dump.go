@@ -104,6 +104,9 @@ func (d *dumper) worker(w *worker) {
 	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
 		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
 		w.takes == serving, w.prefersIdle, w.takes == drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
+	if w.boot != "" {
+		d.line("  boot %s", w.boot)
+	}
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.duty != assigned)
 	}

@@ -28,6 +28,8 @@ var (
 	ErrClientFull = errors.New("the client has too many operations")
 	// ErrDuplicate says that an operation of this name exists.
 	ErrDuplicate = errors.New("an operation of this name exists")
+	// ErrTwin says that another process calls as the same worker.
+	ErrTwin = errors.New("another process has this worker's identity")
 )
 
 // Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
@@ -76,7 +78,8 @@ const (
 )
 
 // A Report is one call of Synchronize. The answer is in the Out of this event or, if the worker is idle and
-// there is nothing to do, in a later one.
+// there is nothing to do, in a later one. It is refused with ErrTwin, and has no answer, if another process calls as the
+// same worker, over a connection that lives.
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
@@ -86,6 +89,9 @@ type Report struct {
 	// Connection is the one that the call came over, for Disconnect; 0 if it is not
 	// known.
 	Connection uint64
+	// Boot tells apart the processes that call as this worker, one after the other or, by mistake, at once; empty: it
+	// is not known. Address is where the call comes from, for people.
+	Boot, Address string
 	// Prefix, Platform and SizeClass say which actions it serves.
 	Prefix    string
 	Platform  Platform

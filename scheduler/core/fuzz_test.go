@@ -216,7 +216,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=OS=x"))
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
 	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
-	words = append(words, "over="+f.pick("0", "1", "2", "3"))
+	words = append(words, "over="+f.pick("0", "1", "2", "3"), "boot="+f.pick("", "b1", "b1", "b1", "b2"))
 	if f.pick("stay", "stay", "stay", "drain") == "drain" {
 		words = append(words, "drain")
 	}
@@ -237,6 +237,9 @@ func (f *fuzzer) tell(now time.Time, e Event) Out {
 	out := f.history.step(now, e)
 	f.log.WriteString(f.out.String())
 	f.out.Reset()
+	if r, ok := e.(*Report); ok && out.Err != nil {
+		delete(f.waiting, r.Call)
+	}
 	if hangup, ok := e.(Hangup); ok && !slices.ContainsFunc(out.Replies, func(r Reply) bool { return r.Call == hangup.Call }) {
 		delete(f.waiting, hangup.Call) // else its time came before
 	}

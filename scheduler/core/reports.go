@@ -1,13 +1,24 @@
 package core
 
 import (
+	"fmt"
+
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
 func (r *Report) apply(s *State) error {
-	w := s.enroll(s.workers.byKey[r.Worker], r)
+	w := s.workers.byKey[r.Worker]
+	if w != nil && w.isTwin(r) {
+		w.twin, w.refused = r.Address, s.now
+		return fmt.Errorf("%w: one at %s, this one is at %s", ErrTwin, w.address, r.Address)
+	}
+	if w != nil && w.boot != r.Boot {
+		w.reported, w.stopping = ending{}, action{} // it has started anew
+	}
+	w = s.enroll(w, r)
+	w.boot, w.address = r.Boot, r.Address
 	s.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	s.dispatch.serve(w, s.mayServe(w))
@@ -56,6 +67,11 @@ func (s *State) mayServe(w *worker) bool {
 		return !s.workers.isDrained(w)
 	}
 	return w.takes != drained
+}
+
+// isTwin reports whether a report comes from another process than that of a worker, which is there: its connection lives.
+func (w *worker) isTwin(r *Report) bool {
+	return w.boot != "" && r.Boot != "" && w.boot != r.Boot && w.connection != 0 && w.connection != r.Connection
 }
 
 // enroll returns the worker that reports, known from now on, in the pool and

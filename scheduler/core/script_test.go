@@ -494,6 +494,10 @@ func (h *history) report(args []string) *Report {
 			r.PreferIdle = true
 		case "uploading":
 			r.Stage = Uploading
+		case "boot":
+			r.Boot = value
+		case "at":
+			r.Address = value
 		case "over":
 			r.Connection = h.number(value)
 		case "exit":

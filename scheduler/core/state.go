@@ -54,7 +54,7 @@ const maxLate = 20 * time.Second
 // time that leaps puts off what was due in between.
 func (s *State) Step(now time.Time, e Event) Out {
 	if r, ok := e.(*Report); ok {
-		s.hear(now, r.Worker)
+		s.hear(now, r)
 	}
 	s.begin(now)
 	err := e.apply(s)
@@ -64,8 +64,8 @@ func (s *State) Step(now time.Time, e Event) Out {
 }
 
 // hear notes that a worker calls before it is looked at what is due: it is here, however late.
-func (s *State) hear(now time.Time, worker string) {
-	if w := s.workers.byKey[worker]; w != nil && !s.timers.when(&w.timer).After(now) {
+func (s *State) hear(now time.Time, r *Report) {
+	if w := s.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !s.timers.when(&w.timer).After(now) {
 		s.timers.stop(&w.timer)
 	}
 }

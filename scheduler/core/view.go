@@ -66,6 +66,10 @@ type WorkerView struct {
 	Drained, Leaving bool
 	// Away: it has not called since the State began, and had Action before.
 	Away bool
+	// Address is where it calls from. Twin is where another process calls from as the same worker, and was refused last
+	// at Refused; empty: none.
+	Address, Twin string
+	Refused       time.Time
 	// Action is what it runs since Since, or has not yet stopped; empty if nothing.
 	Action string
 	Since  time.Time
@@ -115,6 +119,7 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 	v := WorkerView{
 		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
 		Drained: w.takes == drained, Leaving: w.prefersIdle, Away: w.duty == away,
+		Address: w.address, Twin: w.twin, Refused: w.refused,
 	}
 	v.Action = w.busy().String()
 	if w.task != nil {

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
@@ -17,6 +19,11 @@ type worker struct {
 	prefersIdle bool
 	// connection is the one that it last called over; 0 if it is not known.
 	connection uint64
+	// boot and address are those of its last Report. twin is where another process was that called as the same
+	// worker, and was refused, at that time; empty: none was.
+	boot, address string
+	twin          string
+	refused       time.Time
 
 	// duty is what it has to do by State's account, with task; stage is how far it says that it is.
 	duty  duty

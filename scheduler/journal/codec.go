@@ -187,6 +187,7 @@ func encodeReport(r *core.Report) *record.Sync {
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.Proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionName(r.Action),
 		PreferIdle: r.PreferIdle, Uploading: r.Stage == core.Uploading, Running: r.Stage == core.Running,
+		Boot: r.Boot,
 	}
 }
 
@@ -203,7 +204,7 @@ func decodeReport(m *record.Sync) (*core.Report, error) {
 	r := &core.Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
 		Platform: core.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: core.Doing(m.GetDoing()),
-		PreferIdle: m.GetPreferIdle(),
+		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(),
 	}
 	switch {
 	case m.GetUploading():
