@@ -37,26 +37,26 @@ var floors = map[string]int{
 	"scheduler/core/least": 0,
 	"scheduler/core/quota": 0,
 
-	"auth/certtest":     1, // for tests
+	"auth/certtest":      1, // for tests
 	"settings/reference": 1, // for tests
-	"auth/reload":       1,
-	"cas":               1, // contracts
-	"cas/holders":       1,
-	"cas/scrub":         1,
-	"cas/tree":          1,
-	"cas/wire":          1,
-	"proto/admin":       1, // shows messages of others
-	"cgroup":            1,
-	"intake":            1,
-	"records/record":    1,
-	"sandbox":           1,
-	"scheduler/core":    1,
-	"vfs/erofs":         1,
-	"vfs/folder":        1,
-	"vfs/mounts":        1,
-	"vfs/vouch":         1,
-	"records/redistest": 1, // for tests
-	"rpctest":           1, // for tests
+	"auth/reload":        1,
+	"cas":                1, // contracts
+	"cas/holders":        1,
+	"cas/scrub":          1,
+	"cas/tree":           1,
+	"cas/wire":           1,
+	"proto/admin":        1, // shows messages of others
+	"cgroup":             1,
+	"intake":             1,
+	"records/record":     1,
+	"sandbox":            1,
+	"scheduler/core":     1,
+	"vfs/erofs":          1,
+	"vfs/folder":         1,
+	"vfs/mounts":         1,
+	"vfs/vouch":          1,
+	"records/redistest":  1, // for tests
+	"rpctest":            1, // for tests
 
 	"auth":                2,
 	"auth/certs":          2,
