@@ -10,13 +10,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
-// An Event is what a State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
-// workers, what operators order (Orders), Restore, or Tick.
-type Event interface {
-	// apply does what follows, and returns why the event is refused.
-	apply(s *State) error
-}
-
 // Why events are refused.
 var (
 	// ErrUnknown says that there is nothing of that name, or no longer.

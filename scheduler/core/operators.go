@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -35,14 +34,6 @@ func (e Kill) apply(s *State) error {
 // Drain lets the workers that a pattern matches, those of now and those to come, finish
 // what they have and gives them nothing more, until Undrain. It is refused with ErrTooManyDrains.
 type Drain struct{ DrainRecord }
-
-// A DrainRecord is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
-type DrainRecord struct {
-	Pattern        Pattern
-	Reason, Author string
-	// Since is when it came into force; zero in a Drain: now.
-	Since time.Time
-}
 
 func (e Drain) apply(s *State) error {
 	if e.Since.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 )
 
 // ErrTooManyDrains says that MaxDrains patterns are in force.
@@ -12,6 +13,14 @@ var ErrTooManyDrains = errors.New("too many drains are in force; undrain some, o
 
 // MaxDrains bounds the patterns in force: each new worker is compared with all.
 const MaxDrains = 1000
+
+// A DrainRecord is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
+type DrainRecord struct {
+	Pattern        Pattern
+	Reason, Author string
+	// Since is when it came into force; zero in a Drain: now.
+	Since time.Time
+}
 
 // A roster has all workers that are known, by their keys.
 type roster struct {

@@ -42,6 +42,13 @@ func NewState(c Config) (*State, error) {
 // Config returns the configuration with its defaults filled in.
 func (s *State) Config() Config { return s.cfg }
 
+// An Event is what a State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
+// workers, what operators order (Orders), Restore, or Tick.
+type Event interface {
+	// apply does what follows, and returns why the event is refused.
+	apply(s *State) error
+}
+
 func (Tick) apply(*State) error { return nil }
 
 // maxLate is how late the first event after a timer may be. Later than that, not
