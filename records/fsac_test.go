@@ -127,7 +127,7 @@ func TestFSACServerValidates(t *testing.T) {
 		"largest filter": {func(*fsac.UpdateFileSystemAccessProfileRequest) {}, ""},
 		"large filter": {func(r *fsac.UpdateFileSystemAccessProfileRequest) {
 			r.FileSystemAccessProfile.BloomFilter = make([]byte, MaxValueBytes)
-		}, "at most 1048576"},
+		}, "the maximum is 1048576"},
 		"no profile":      {func(r *fsac.UpdateFileSystemAccessProfileRequest) { r.FileSystemAccessProfile = nil }, "file_system_access_profile is not set"},
 		"no digest":       {func(r *fsac.UpdateFileSystemAccessProfileRequest) { r.ReducedActionDigest = nil }, "reduced_action_digest: invalid digest: digest is not set"},
 		"bad digest":      {func(r *fsac.UpdateFileSystemAccessProfileRequest) { r.ReducedActionDigest.Hash = "../x" }, "reduced_action_digest: invalid digest"},
