@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
@@ -30,9 +29,8 @@ var (
 // An upperLayer is what the action sees. It is asked between show and hide only.
 type upperLayer interface {
 	Path() string
-	// Unchanged is Root.Unchanged, and also returns the path among the inputs.
-	Unchanged(names []string) (in tree.Entry, from string, ok bool)
-	Written(names []string) (string, bool)
+	// Base is the folder where what was written has its path.
+	Base() string
 }
 
 var (
@@ -59,7 +57,7 @@ func (r *Root) arrange() {
 		// It needs no mount, unless somebody wants to be told that an action found
 		// nothing, or memory bounds what it writes.
 		r.plain = &plainLayer{all: r.fs.plain, owner: r.owner}
-		r.upper = r.plain
+		r.upper, r.top = r.plain, topOf(r, r.plain.Top)
 		return
 	}
 	if r.fs.means.method() == HardLink {
@@ -67,7 +65,9 @@ func (r *Root) arrange() {
 			Folder: filepath.Join(r.writable.path, "lower"), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
 			ReadOnly: r.fs.means.overlay(),
 		})
-		r.lower, r.upper, r.shared = r.links, link.NewBare(r.links, r.directory), r.links
+		bare := link.NewBare(r.links, r.directory)
+		r.lower, r.upper, r.shared = r.links, bare, r.links
+		r.top = topOf(r, bare.Top)
 	} else {
 		r.addImages()
 		r.inputs = r.fs.driver.NewLayer(r.ctx, r.fuseOptions())
@@ -79,7 +79,7 @@ func (r *Root) arrange() {
 			Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: r.directory},
 			Log:    r.fs.log.With(zap.String("root", r.spec.Name)),
 		})
-		r.upper = r.over
+		r.upper, r.top = r.over, topOf(r, r.over.Top)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
@@ -102,10 +101,8 @@ func (l *plainLayer) hide(vacated bool) error {
 // Path implements upperLayer.
 func (l *plainLayer) Path() string { return l.folder.Path() }
 
-// Unchanged implements upperLayer.
-func (l *plainLayer) Unchanged([]string) (in tree.Entry, from string, ok bool) { return in, "", false }
+// Base implements upperLayer.
+func (l *plainLayer) Base() string { return l.folder.Path() }
 
-// Written implements upperLayer.
-func (l *plainLayer) Written(names []string) (string, bool) {
-	return overlay.Upper(l.folder.Path()).Written(names)
-}
+// Top opens the folder.
+func (l *plainLayer) Top() (*overlay.Place, error) { return overlay.Upper(l.folder.Path()).Top() }

@@ -25,22 +25,12 @@ type Input struct {
 // there is none. It does not count as a read, though OnLook is told of a look
 // inside, and OnBlob of a file, and may have to ask the Source for a directory that was never
 // looked at.
-func (r *Root) Unchanged(path string) (Input, bool) {
-	names, ok := splitPath(path)
-	if !ok {
-		return Input{}, false
-	}
-	in, from, ok := r.upper.Unchanged(names)
-	if !ok {
-		return Input{}, false
-	}
-	if r.spec.OnLook != nil {
-		r.spec.OnLook(from, tree.LookInside)
-	}
-	if in.Kind == File {
-		r.tellBlob(in.Digest)
-	}
-	return Input{in.Kind, in.Digest, in.Executable, in.Target}, true
+func (r *Root) Unchanged(path string) (in Input, ok bool) {
+	ok = r.fromFolder(path, func(p Place, name string) bool {
+		in, ok = p.Unchanged(name)
+		return ok
+	})
+	return in, ok
 }
 
 // Written returns the path of the file in the writable layer that holds the
@@ -49,11 +39,29 @@ func (r *Root) Unchanged(path string) (Input, bool) {
 // open. It is false for inputs, for whatever is no regular file, and for a file
 // with several links: what is moved into a store must have no second name.
 func (r *Root) Written(path string) (string, bool) {
-	names, ok := splitPath(path)
+	ok := r.fromFolder(path, func(p Place, name string) bool {
+		_, ok := p.Written(name)
+		return ok
+	})
 	if !ok {
 		return "", false
 	}
-	return r.upper.Written(names)
+	return r.upper.Base() + "/" + path, true
+}
+
+// fromFolder calls f with the folder that path is in, and the name it has there. It is false if there is none.
+func (r *Root) fromFolder(path string, f func(p Place, name string) bool) bool {
+	names, ok := splitPath(path)
+	if !ok {
+		return false
+	}
+	last := len(names) - 1
+	p, err := r.enter(names[:last])
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	return f(p, names[last])
 }
 
 // WrittenBytes returns what the files take that the action has made or changed, on

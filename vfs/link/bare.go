@@ -48,80 +48,94 @@ func (l Bare) Intact() error {
 		"without an overlayfs to keep them apart): %s", ErrInputChanged, strings.Join(changed, ", "))
 }
 
+// Base is where it is, and so where files are that were written.
+func (l Bare) Base() string { return l.own.base }
+
+// A Place is a folder that the action sees, which somebody holds open. What is looked at from there costs the
+// same however deep it lies: it goes from descriptor to descriptor, a path may be longer than the kernel takes at
+// once, and no symlink is followed. It belongs to one goroutine, which closes it.
+type Place struct {
+	bare  Bare
+	dir   int
+	path  string     // of the folder; empty for the top
+	input tree.Entry // that has this path; zero if there is none
+}
+
+// Top opens the folder at the top.
+func (l Bare) Top() (*Place, error) {
+	dir, err := unix.Open(l.own.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Place{bare: l, dir: dir, input: tree.Entry{Kind: tree.Dir, Digest: l.root}}, nil
+}
+
+// Enter opens the folder that this one has by this name.
+func (p *Place) Enter(name string) (*Place, error) {
+	dir, err := unix.Openat(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Place{bare: p.bare, dir: dir, path: p.below(name), input: p.find(name)}, nil
+}
+
+// Close lets go of the folder. It may be called once.
+func (p *Place) Close() { _ = unix.Close(p.dir) }
+
+func (p *Place) below(name string) string {
+	if p.path == "" {
+		return name
+	}
+	return p.path + "/" + name
+}
+
+// find returns the input of this name, zero if there is none.
+func (p *Place) find(name string) tree.Entry {
+	if p.input.Kind != tree.Dir {
+		return tree.Entry{}
+	}
+	d, err := p.bare.directory(p.input.Digest)
+	if err != nil {
+		return tree.Entry{}
+	}
+	e, _ := d.Find(name)
+	return e
+}
+
 // Unchanged knows files by their inode, so also those that were moved, and
-// symlinks by their place. Of directories it knows nothing.
-func (l Bare) Unchanged(names []string) (in tree.Entry, from string, ok bool) {
-	st, ok := l.stat(names)
-	if !ok {
+// symlinks by their path. Of directories it knows nothing.
+func (p *Place) Unchanged(name string) (in tree.Entry, from string, ok bool) {
+	var st unix.Stat_t
+	if unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return in, "", false
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		at, ok := l.own.byIno[st.Ino]
+		at, ok := p.bare.own.byIno[st.Ino]
 		if !ok || inodeOf(&st) != at.as {
 			return in, "", false
 		}
 		return tree.Entry{Kind: tree.File, Digest: at.key.digest, Executable: st.Mode&0o111 != 0}, at.path, true
 	case unix.S_IFLNK:
-		e, ok := l.symlink(names)
-		path := strings.Join(names, "/")
-		return e, path, ok && l.leadsTo(path, e.Target)
+		e := p.find(name)
+		return e, p.below(name), e.Kind == tree.Symlink && p.leadsTo(name, e.Target)
 	}
 	return in, "", false
 }
 
-// symlink returns the input of that path if it is a symlink.
-func (l Bare) symlink(names []string) (e tree.Entry, ok bool) {
-	e = tree.Entry{Kind: tree.Dir, Digest: l.root}
-	for _, name := range names {
-		if e.Kind != tree.Dir {
-			return e, false
-		}
-		d, err := l.directory(e.Digest)
-		if err != nil {
-			return e, false
-		}
-		if e, ok = d.Find(name); !ok {
-			return e, false
-		}
-	}
-	return e, e.Kind == tree.Symlink
+// leadsTo reports whether the symlink of this name has that target.
+func (p *Place) leadsTo(name, target string) bool {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(p.dir, name, buf)
+	return err == nil && string(buf[:n]) == target
 }
 
-// Written is what has one name: an input has another one in the Store.
-func (l Bare) Written(names []string) (string, bool) {
-	st, ok := l.stat(names)
-	if !ok || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
+// Written returns a path, good until Close, of what has one name: an input has another one in the Store.
+func (p *Place) Written(name string) (string, bool) {
+	var st unix.Stat_t
+	err := unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
 		return "", false
 	}
-	return l.own.base + "/" + strings.Join(names, "/"), true
-}
-
-// stat looks at a path and follows no symlink on the way, from descriptor to
-// descriptor: the path may be longer than the kernel takes at once.
-func (l Bare) stat(names []string) (st unix.Stat_t, ok bool) {
-	dir, err := unix.Open(l.own.base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return st, false
-	}
-	defer func() { _ = unix.Close(dir) }()
-	last := len(names) - 1
-	for _, name := range names[:last] {
-		next, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return st, false
-		}
-		_ = unix.Close(dir)
-		dir = next
-	}
-	err = unix.Fstatat(dir, names[last], &st, unix.AT_SYMLINK_NOFOLLOW)
-	return st, err == nil
-}
-
-// leadsTo reports whether the symlink at path, whose parents stat has looked at,
-// has that target.
-func (l Bare) leadsTo(path, target string) bool {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(l.own.base+"/"+path, buf)
-	return err == nil && string(buf[:n]) == target
+	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, name), true
 }

@@ -136,11 +136,32 @@ func (r *root) path() string {
 }
 
 func (r *root) unchanged(path string) (tree.Entry, bool) {
-	in, _, ok := r.bare.Unchanged(strings.Split(path, "/"))
 	if r.over != nil {
-		in, _, ok = r.over.Unchanged(strings.Split(path, "/"))
+		return unchanged(r.over.Top, path)
 	}
-	return in, ok
+	return unchanged(r.bare.Top, path)
+}
+
+// unchanged goes to path from the top of a layer.
+func unchanged[P interface {
+	Enter(name string) (P, error)
+	Unchanged(name string) (tree.Entry, string, bool)
+	Close()
+}](top func() (P, error), path string) (tree.Entry, bool) {
+	p, err := top()
+	for {
+		name, rest, deeper := strings.Cut(path, "/")
+		if err != nil {
+			return tree.Entry{}, false
+		}
+		defer p.Close()
+		if !deeper {
+			in, _, ok := p.Unchanged(name)
+			return in, ok
+		}
+		p, err = p.Enter(name)
+		path = rest
+	}
 }
 
 func (r *root) vouch(ctx context.Context) error {

@@ -59,8 +59,8 @@ func (l *Layer) Path() string { return l.path }
 // Upper is the folder of what was written.
 func (l *Layer) Upper() Upper { return l.upper }
 
-// Written is Upper.Written.
-func (l *Layer) Written(names []string) (string, bool) { return l.upper.Written(names) }
+// Base is Upper as a path.
+func (l *Layer) Base() string { return string(l.upper) }
 
 // Show makes the folders and mounts the overlay. It is volatile: what an action leaves is either adopted
 // by the store, which does its own syncing, or dropped. The error wraps a mounts.Error if the

@@ -84,32 +84,51 @@ func show(t *testing.T, dir string, in Inputs) *Layer {
 	return l
 }
 
+// enter opens a folder until the test ends.
+func enter(t *testing.T, l *Layer, names ...string) *Place {
+	t.Helper()
+	p, err := l.Top()
+	for _, name := range names {
+		if err == nil {
+			t.Cleanup(p.Close)
+			p, err = p.Enter(name)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
 // TestLayer is about a layer alone, over a plain folder.
 func TestLayer(t *testing.T) {
 	dir, in := inputs(t)
 	l := show(t, dir, in)
 	at := func(p string) string { return filepath.Join(l.Path(), p) }
-	if got, from, ok := l.Unchanged([]string{"dir"}); !ok || from != "dir" || got.Kind != tree.Dir {
+	if got, from, ok := enter(t, l).Unchanged("dir"); !ok || from != "dir" || got.Kind != tree.Dir {
 		t.Errorf("an input: %+v from %q, %t", got, from, ok)
 	}
 	if err := errors.Join(os.Rename(at("dir/file"), at("moved")), os.Chmod(at("moved"), 0o755),
 		os.WriteFile(at("dir/new"), []byte("new"), 0o644), os.WriteFile(at("dir/written"), []byte("other"), 0)); err != nil {
 		t.Fatal(err)
 	}
-	if got, from, ok := l.Unchanged([]string{"moved"}); !ok || from != "dir/file" || !got.Executable || got.Digest.SizeBytes() != 7 {
+	if got, from, ok := enter(t, l).Unchanged("moved"); !ok || from != "dir/file" || !got.Executable || got.Digest.SizeBytes() != 7 {
 		t.Errorf("a moved input: %+v from %q, %t", got, from, ok)
 	}
 	for _, names := range [][]string{{"dir"}, {"dir", "new"}, {"dir", "written"}, {"dir", "file"}, {"no"}} {
-		if got, _, ok := l.Unchanged(names); ok {
+		last := len(names) - 1
+		if got, _, ok := enter(t, l, names[:last]...).Unchanged(names[last]); ok {
 			t.Errorf("%q is the input %+v", names, got)
 		}
 	}
 	for _, name := range []string{"new", "written"} {
-		if path, ok := l.Written([]string{"dir", name}); !ok || path != string(l.Upper())+"/dir/"+name {
-			t.Errorf("written: %q, %t", path, ok)
+		path, ok := enter(t, l, "dir").Written(name)
+		if is, err := os.Readlink(filepath.Dir(path)); !ok || err != nil || is != string(l.Upper())+"/dir" || filepath.Base(path) != name {
+			t.Errorf("written: %q, %t, in %q, %v", path, ok, is, err)
 		}
 	}
-	if path, ok := l.Written([]string{"moved"}); ok {
+	if path, ok := enter(t, l).Written("moved"); ok {
 		t.Errorf("a moved input was written: %q", path)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "dir", "file")); err != nil {

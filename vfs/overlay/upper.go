@@ -2,29 +2,12 @@ package overlay
 
 import (
 	"errors"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Upper is the folder where overlayfs keeps what was written.
 type Upper string
-
-// Written returns the path of the file in u that holds the whole content of the regular file
-// called names, one below the other. It is false for what is only in lower layers, for whatever is no
-// regular file, and for a file with several links.
-func (u Upper) Written(names []string) (string, bool) {
-	ok := u.walk(names, func(_ string, e entry, rest []string) bool {
-		if len(rest) > 0 {
-			return e.kind == dirEntry
-		}
-		return e.kind == fileEntry && !e.metacopy && e.links == 1
-	})
-	if !ok {
-		return "", false
-	}
-	return string(u) + "/" + strings.Join(names, "/"), true
-}
 
 // entry is what the writable layer has under a name, in the terms of
 // overlayfs (Documentation/filesystems/overlayfs.rst in the kernel's source).
@@ -46,46 +29,16 @@ const (
 	otherEntry // also a whiteout
 )
 
-// walk visits the names of a path in the writable layer until visit
-// returns false, a name is not there, or they are at an end. It goes from
-// descriptor to descriptor: a path may be longer than the kernel takes at once,
-// and no symlink is followed. It returns what the last visit returned.
-func (u Upper) walk(names []string, visit func(name string, e entry, rest []string) bool) bool {
-	dir, err := unix.Open(string(u), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = unix.Close(dir) }()
-	for i, name := range names {
-		e, fd, err := inspect(dir, name)
-		if err != nil {
-			return false
-		}
-		if fd >= 0 {
-			_ = unix.Close(dir)
-			dir = fd
-		}
-		rest := names[i+1:]
-		if !visit(name, e, rest) {
-			return false
-		}
-		if e.kind != dirEntry {
-			return true
-		}
-	}
-	return true
-}
-
 // inspect looks at name in the folder dir of the writable layer. The
-// descriptor that it returns is that of a directory or file, else -1.
+// descriptor that it returns is that of a directory or file, else noFolder.
 func inspect(dir int, name string) (e entry, fd int, err error) {
 	var st unix.Stat_t
 	err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
-		return entry{}, -1, nil
+		return entry{}, noFolder, nil
 	}
 	if err != nil {
-		return entry{}, -1, err
+		return entry{}, noFolder, err
 	}
 	e.mode, e.links = st.Mode, uint64(st.Nlink)
 	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
@@ -96,14 +49,14 @@ func inspect(dir int, name string) (e entry, fd int, err error) {
 	case unix.S_IFREG:
 		e.kind = fileEntry
 	default:
-		return entry{kind: otherEntry}, -1, nil
+		return entry{kind: otherEntry}, noFolder, nil
 	}
 	if fd, err = unix.Openat(dir, name, flags, 0); err != nil {
-		return entry{}, -1, err
+		return entry{}, noFolder, err
 	}
 	if err := e.readMarks(fd); err != nil {
 		_ = unix.Close(fd)
-		return entry{}, -1, err
+		return entry{}, noFolder, err
 	}
 	return e, fd, nil
 }
