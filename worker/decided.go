@@ -106,7 +106,7 @@ func decisions() map[string]map[string]decision {
 		},
 		"outputs.Policy": {
 			"Bytes": out(ended), "Files": out(ended),
-			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
+			"Scratch": out(ended),
 		},
 		"worker.Setting": {
 			"Program": inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
