@@ -120,7 +120,7 @@ func TestKeyOfARun(t *testing.T) {
 		"bound of stdout":           {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
 		"bound of outputs":          {func(o *Options) { o.Outputs.Bytes = 2 }, 0, true},
 		"number of outputs":         {func(o *Options) { o.Outputs.Files = 2 }, 0, true},
-		"bound of what is written":  {func(o *Options) { o.Outputs.Scratch = 2 }, 0, false},
+		"bound of what is written":  {func(o *Options) { o.Outputs.Scratch = 2 }, 0, true},
 		"upper layer in memory":     {func(o *Options) { o.Roots = inMemory }, 0, false},
 		"another slot of that kind": {func(o *Options) { o.Launchers = append(o.Launchers, other) }, 0, true},
 		"names of the worker":       {func(o *Options) { o.ID, o.SizeClass = map[string]string{"a": "b"}, 4 }, 0, true},
