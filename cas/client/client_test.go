@@ -44,37 +44,6 @@ func putAction(t *testing.T, f *servertest.Farm, name string) digest.Digest {
 	return f.PutMessage(t, &repb.Action{CommandDigest: command.Proto()})
 }
 
-// A netSink gathers what a Fetch delivers.
-type netSink struct {
-	mu  sync.Mutex
-	got map[digest.Digest][]byte
-}
-
-func (s *netSink) take(d digest.Digest, r io.Reader) error {
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return fmt.Errorf("sink: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, twice := s.got[d]; twice {
-		return errors.New("delivered twice")
-	}
-	if s.got == nil {
-		s.got = map[digest.Digest][]byte{}
-	}
-	s.got[d] = b
-	return nil
-}
-
-// check fails unless just want was delivered.
-func (s *netSink) check(t *testing.T, want map[digest.Digest][]byte) {
-	t.Helper()
-	if !maps.EqualFunc(s.got, want, bytes.Equal) {
-		t.Errorf("%d blobs were delivered, want %d, or their bytes differ", len(s.got), len(want))
-	}
-}
-
 // netBlobs makes blobs of all sizes that are treated differently.
 func netBlobs(fn digest.Function) (map[digest.Digest][]byte, []digest.Digest) {
 	blobs := map[digest.Digest][]byte{}
@@ -145,11 +114,11 @@ func TestClientRoundTrip(t *testing.T) {
 					}
 				}
 			}
-			var sink netSink
-			if err := client.Fetch(t.Context(), ds, sink.take); err != nil {
+			var sink servertest.Sink
+			if err := client.Fetch(t.Context(), ds, sink.Take); err != nil {
 				t.Fatal(err)
 			}
-			sink.check(t, blobs)
+			sink.Check(t, blobs)
 			for d, want := range blobs {
 				if b, err := client.Read(t.Context(), d); err != nil || !bytes.Equal(b, want) {
 					t.Errorf("read %s: %d bytes, %v", d, len(b), err)
@@ -257,8 +226,8 @@ func TestClientFetchNamesAllThatIsMissing(t *testing.T) {
 		want[d] = b
 		f.Put(t, digest.SHA256, b)
 	}
-	var sink netSink
-	err := clientOf(f, Options{}).Fetch(t.Context(), ds, sink.take)
+	var sink servertest.Sink
+	err := clientOf(f, Options{}).Fetch(t.Context(), ds, sink.Take)
 	var missing *cas.MissingError
 	if !errors.As(err, &missing) || !errors.Is(err, cas.ErrNotFound) || len(missing.Digests) != len(gone) {
 		t.Fatalf("%v, want %d missing", err, len(gone))
@@ -268,7 +237,7 @@ func TestClientFetchNamesAllThatIsMissing(t *testing.T) {
 			t.Errorf("%s is not missing", d)
 		}
 	}
-	sink.check(t, want)
+	sink.Check(t, want)
 }
 
 func TestClientSinkErrorConcernsOneBlob(t *testing.T) {
@@ -286,17 +255,17 @@ func TestClientSinkErrorConcernsOneBlob(t *testing.T) {
 			delete(want, d)
 		}
 	}
-	var sink netSink
+	var sink servertest.Sink
 	err := clientOf(f, Options{}).Fetch(t.Context(), ds, func(d digest.Digest, r io.Reader) error {
 		if refuse[d] {
 			return full
 		}
-		return sink.take(d, r)
+		return sink.Take(d, r)
 	})
 	if !errors.Is(err, full) || errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	sink.check(t, want)
+	sink.Check(t, want)
 
 	// A sink that has the blob already need not read.
 	if err := clientOf(f, Options{}).Fetch(t.Context(), ds, func(digest.Digest, io.Reader) error { return nil }); err != nil {
@@ -367,8 +336,8 @@ func TestClientConcurrencyIsBounded(t *testing.T) {
 			if err := client.Upload(t.Context(), netSources(blobs), nil); err != nil {
 				t.Error(err)
 			}
-			var sink netSink
-			if err := client.Fetch(t.Context(), ds, sink.take); err != nil {
+			var sink servertest.Sink
+			if err := client.Fetch(t.Context(), ds, sink.Take); err != nil {
 				t.Error(err)
 			}
 		})

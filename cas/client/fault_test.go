@@ -234,12 +234,12 @@ func TestClientNoticesLies(t *testing.T) {
 						t.Errorf("%s: %d bytes, %v", d, len(b), err)
 					}
 				}
-				var sink netSink
+				var sink servertest.Sink
 				h := digest.Of(digest.SHA256, honest)
-				if err := client.Fetch(t.Context(), append(ds, h), sink.take); !errors.Is(err, cas.ErrCorrupt) {
+				if err := client.Fetch(t.Context(), append(ds, h), sink.Take); !errors.Is(err, cas.ErrCorrupt) {
 					t.Error(err)
 				}
-				sink.check(t, map[digest.Digest][]byte{h: honest})
+				sink.Check(t, map[digest.Digest][]byte{h: honest})
 			})
 		}
 	}
@@ -287,12 +287,12 @@ func TestClientBatchEntries(t *testing.T) {
 	}
 	delete(want, damaged)
 	delete(want, forbidden)
-	var sink netSink
-	err := clientOf(f, Options{}).Fetch(t.Context(), ds, sink.take)
+	var sink servertest.Sink
+	err := clientOf(f, Options{}).Fetch(t.Context(), ds, sink.Take)
 	if !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), damaged.Hash()) || !strings.Contains(err.Error(), forbidden.Hash()) {
 		t.Error(err)
 	}
-	sink.check(t, want)
+	sink.Check(t, want)
 }
 
 // A server may send one page a call, break off, and add what is no part of the tree.

@@ -133,9 +133,9 @@ func TestClientDownloadsLeaveRoom(t *testing.T) {
 		large = append(large, f.Put(t, digest.SHA256, servertest.Bytes(uint64(i), cas.StreamAbove+1)))
 	}
 	small := f.Put(t, digest.SHA256, []byte("small"))
-	var sink netSink
+	var sink servertest.Sink
 	failed := make(chan error, 11)
-	go func() { failed <- c.Fetch(t.Context(), large, sink.take) }()
+	go func() { failed <- c.Fetch(t.Context(), large, sink.Take) }()
 	for _, d := range large {
 		go func() { failed <- c.FetchFrom(t.Context(), d, 5, &bytes.Buffer{}) }()
 	}

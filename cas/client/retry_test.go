@@ -59,8 +59,8 @@ func TestClientTriesAgain(t *testing.T) {
 		if err := client.Upload(t.Context(), []Blob{BytesBlob(ds[0], small), BytesBlob(ds[1], large)}, nil); err != nil {
 			t.Errorf("%s: upload: %v", code, err)
 		}
-		var sink netSink
-		if err := client.Fetch(t.Context(), ds, sink.take); err != nil {
+		var sink servertest.Sink
+		if err := client.Fetch(t.Context(), ds, sink.Take); err != nil {
 			t.Errorf("%s: fetch: %v", code, err)
 		}
 		if err := client.UpdateActionResult(t.Context(), action, &repb.ActionResult{}); err != nil {

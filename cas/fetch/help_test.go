@@ -1,12 +1,8 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"strings"
-	"sync"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -84,26 +80,6 @@ func storeWantConsistent(t *testing.T, s *testStore) {
 }
 
 func clientOf(f *servertest.Farm, o client.Options) *client.Client { return client.New(f.Conn, o) }
-
-// A netSink gathers what a Fetch delivers.
-type netSink struct {
-	mu  sync.Mutex
-	got map[digest.Digest][]byte
-}
-
-func (s *netSink) take(d digest.Digest, r io.Reader) error {
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(r); err != nil {
-		return fmt.Errorf("sink: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.got == nil {
-		s.got = map[digest.Digest][]byte{}
-	}
-	s.got[d] = b.Bytes()
-	return nil
-}
 
 // failEntry has the server refuse one blob of a batch.
 func failEntry(text string, code codes.Code) grpc.UnaryServerInterceptor {

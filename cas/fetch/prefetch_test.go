@@ -435,9 +435,9 @@ func TestClientKeepsCallsFromThoseBehind(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, d := range append(ds, large) {
 		wg.Go(func() {
-			var sink netSink
-			if err := behind.Fetch(t.Context(), []digest.Digest{d}, sink.take); err != nil || len(sink.got) != 1 {
-				t.Errorf("%d blobs, %v", len(sink.got), err)
+			var sink servertest.Sink
+			if err := behind.Fetch(t.Context(), []digest.Digest{d}, sink.Take); err != nil || len(sink.Got) != 1 {
+				t.Errorf("%d blobs, %v", len(sink.Got), err)
 			}
 		})
 	}

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -167,11 +165,11 @@ func (c *peersCase) fetchAll(t *testing.T) {
 	for i, d := range neighboursDigests(c.texts...) {
 		want[d] = []byte(c.texts[i])
 	}
-	var sink netSink
-	if err := c.peers.Fetch(t.Context(), neighboursDigests(c.texts...), sink.take); err != nil {
+	var sink servertest.Sink
+	if err := c.peers.Fetch(t.Context(), neighboursDigests(c.texts...), sink.Take); err != nil {
 		t.Fatal(err)
 	}
-	sink.check(t, want)
+	sink.Check(t, want)
 }
 
 func TestNeighboursGoBeforeStorage(t *testing.T) {
@@ -354,35 +352,4 @@ func TestNeighboursAndErrors(t *testing.T) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})
-}
-
-// A netSink gathers what a Fetch delivers.
-type netSink struct {
-	mu  sync.Mutex
-	got map[digest.Digest][]byte
-}
-
-func (s *netSink) take(d digest.Digest, r io.Reader) error {
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return fmt.Errorf("sink: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, twice := s.got[d]; twice {
-		return errors.New("delivered twice")
-	}
-	if s.got == nil {
-		s.got = map[digest.Digest][]byte{}
-	}
-	s.got[d] = b
-	return nil
-}
-
-// check fails unless just want was delivered.
-func (s *netSink) check(t *testing.T, want map[digest.Digest][]byte) {
-	t.Helper()
-	if !maps.EqualFunc(s.got, want, bytes.Equal) {
-		t.Errorf("%d blobs were delivered, want %d, or their bytes differ", len(s.got), len(want))
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
 func TestLenderReadsOnly(t *testing.T) {
@@ -56,13 +57,13 @@ func TestLenderLendsNothingHalf(t *testing.T) {
 	d := digest.Of(digest.SHA256, whole)
 	reads := func() bool {
 		t.Helper()
-		var sink netSink
+		var sink servertest.Sink
 		c := f.peer.client
-		_ = c.Fetch(t.Context(), []digest.Digest{d}, sink.take)
-		if b, ok := sink.got[d]; ok && !bytes.Equal(b, whole) {
+		_ = c.Fetch(t.Context(), []digest.Digest{d}, sink.Take)
+		if b, ok := sink.Got[d]; ok && !bytes.Equal(b, whole) {
 			t.Errorf("read %q", b)
 		}
-		return len(sink.got) > 0
+		return len(sink.Got) > 0
 	}
 	from, to := io.Pipe()
 	stored := make(chan error, 1)

@@ -3,7 +3,6 @@ package servertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"path/filepath"
@@ -155,13 +154,4 @@ func Bytes(seed uint64, n int) []byte {
 		b[i] = byte(i >> 6)
 	}
 	return b
-}
-
-// Name returns the resource name of d.
-func Name(d digest.Digest) string {
-	prefix := "blobs/"
-	if d.Function() == digest.BLAKE3 {
-		prefix += "blake3/"
-	}
-	return fmt.Sprint(prefix, d)
 }
