@@ -131,7 +131,7 @@ func TestDirectoriesThatAreForgotten(t *testing.T) {
 	want := append([]string{".", "a"}, paths...)
 	want = append(want, "b", "b/file", "link")
 	for range 2 {
-		if got := walk(t, r.Path()); strings.Join(got, " ") != strings.Join(want, " ") {
+		if got := vfstest.Walk(t, r.Path()); strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("walk: %d paths: %q", len(got), got)
 		}
 	}

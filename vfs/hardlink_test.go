@@ -65,7 +65,7 @@ func TestLinkedInputs(t *testing.T) {
 		}
 		r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnFirstRead: func(p string, _ Kind) { t.Errorf("%s was reported", p) }})
 		want := []string{".", "a", "a/odd", "a/plain", "a/to", "a/tool", "b", "b/odd", "b/plain", "b/to", "b/tool", "none", "plain"}
-		if got := walk(t, r.Path()); !slices.Equal(got, want) {
+		if got := vfstest.Walk(t, r.Path()); !slices.Equal(got, want) {
 			t.Errorf("the root has %q", got)
 		}
 		for p, as := range map[string]struct {
@@ -89,7 +89,7 @@ func TestLinkedInputs(t *testing.T) {
 			t.Errorf("the blob itself: %v, %v, %v", after.Mode(), after.ModTime(), err)
 		}
 		again := openRoot(t, f, RootSpec{Name: "again", Digest: root, Source: src})
-		if got := walk(t, again.Path()); !slices.Equal(got, want) {
+		if got := vfstest.Walk(t, again.Path()); !slices.Equal(got, want) {
 			t.Errorf("the second root has %q", got)
 		}
 		if n := src.Calls(content); n != 1 { // for all files of the first root

@@ -140,7 +140,7 @@ func (c *readHook) list() (lines []string) {
 }
 
 func lookAround(t *testing.T) func(string) {
-	return func(root string) { walk(t, root) }
+	return func(root string) { vfstest.Walk(t, root) }
 }
 
 // TestImageShowsTheSame compares a root with an image to one without.
@@ -279,7 +279,7 @@ func TestImageLacksDirectories(t *testing.T) {
 	root := src.Tree(t, append(toolchain("sdk"), "sdk/deep/a/b/c/file", "sdk/deep/x")...)
 	learn(t, f, src, func(root string) {
 		for i := range 7 {
-			walk(t, filepath.Join(root, fmt.Sprintf("sdk/lib%d", i)))
+			vfstest.Walk(t, filepath.Join(root, fmt.Sprintf("sdk/lib%d", i)))
 		}
 	}, root)
 	deep := src.Find(t, root, "sdk/deep")
@@ -291,11 +291,11 @@ func TestImageLacksDirectories(t *testing.T) {
 		if imagesOf(r) != 1 {
 			t.Fatalf("%d images in the root", imagesOf(r))
 		}
-		got := walk(t, filepath.Join(r.Path(), "sdk/deep"))
+		got := vfstest.Walk(t, filepath.Join(r.Path(), "sdk/deep"))
 		if want := []string{".", "a", "a/b", "a/b/c", "a/b/c/file", "x"}; !slices.Equal(got, want) {
 			t.Errorf("shows %q, want %q", got, want)
 		}
-		if n := len(walk(t, filepath.Join(r.Path(), "sdk"))); n != image.MinEntries+17 {
+		if n := len(vfstest.Walk(t, filepath.Join(r.Path(), "sdk"))); n != image.MinEntries+17 {
 			t.Errorf("%d entries", n)
 		}
 		if err := r.Close(); err != nil {

@@ -45,7 +45,7 @@ func TestReadsInputs(t *testing.T) {
 			t.Errorf("readlink: %q, %v", got, err)
 		}
 		want := []string{".", "a", "a/b", "a/b/file", "a/other", "dangling", "empty", "link"}
-		if got := walk(t, r.Path()); !slices.Equal(got, want) {
+		if got := vfstest.Walk(t, r.Path()); !slices.Equal(got, want) {
 			t.Errorf("walk: %q, want %q", got, want)
 		}
 		want1 := Stats{DirectoriesRead: 4, FilesRead: 2, SymlinksRead: 2, BytesRead: 31}
@@ -56,19 +56,6 @@ func TestReadsInputs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func walk(t *testing.T, root string) (paths []string) {
-	t.Helper()
-	err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(root, p)
-		paths = append(paths, rel)
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	return paths
 }
 
 func TestRunsInputs(t *testing.T) {

@@ -102,7 +102,7 @@ func TestOpenAfterKill(t *testing.T) {
 	}
 	src := vfstest.NewSource(t)
 	r := openRoot(t, f, RootSpec{Name: "one", Digest: src.Tree(t, "new"), Source: src})
-	if got := walk(t, r.Path()); !slices.Equal(got, []string{".", "new"}) {
+	if got := vfstest.Walk(t, r.Path()); !slices.Equal(got, []string{".", "new"}) {
 		t.Errorf("the new root has %q", got)
 	}
 }
@@ -159,7 +159,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	want := []string{
 		".", "mounts", "mounts/mine", "mounts/mine/keep", "mounts/roots", "mounts/roots/mine", "mounts/roots/mine/keep", "upper", "upper/file", "upper/mine", "upper/mine/keep",
 	}
-	if got := walk(t, dir); !slices.Equal(got, want) {
+	if got := vfstest.Walk(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
 	}
 }

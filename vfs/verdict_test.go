@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -51,7 +50,7 @@ func TestBlobsAreTold(t *testing.T) {
 		at := func(p string) string { return filepath.Join(r.Path(), p) }
 		c.assert(t)
 		mustRead(t, at("read"))
-		appendMore(t, at("copied"))
+		vfstest.AppendMore(t, at("copied"))
 		_, err := os.Stat(at("looked at"))
 		for _, err := range []error{err, os.Truncate(at("truncated"), 3), os.Rename(at("moved"), at("dir/moved"))} {
 			if err != nil {
@@ -70,18 +69,6 @@ func TestBlobsAreTold(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func appendMore(t *testing.T, path string) {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = file.WriteString("more")
-		err = errors.Join(err, file.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // imageRoot is a root that shows an image, which f makes.

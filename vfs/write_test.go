@@ -28,14 +28,14 @@ func TestWritesStayInTheRoot(t *testing.T) {
 			}
 		}
 		want := []string{".", "dir", "dir/file", "other", "sub2", "sub2/x"}
-		if got := walk(t, one.Path()); !slices.Equal(got, want) {
+		if got := vfstest.Walk(t, one.Path()); !slices.Equal(got, want) {
 			t.Errorf("the action sees %q, want %q", got, want)
 		}
 		if got, _ := os.ReadFile(filepath.Join(one.Path(), "dir/file")); string(got) != "changed" {
 			t.Errorf("the action reads %q", got)
 		}
 		want = []string{".", "dir", "dir/file", "dir/gone", "dir/sub", "dir/sub/x", "other"}
-		if got := walk(t, two.Path()); !slices.Equal(got, want) {
+		if got := vfstest.Walk(t, two.Path()); !slices.Equal(got, want) {
 			t.Errorf("another action sees %q, want %q", got, want)
 		}
 		for d, p := range src.Blobs {

@@ -10,34 +10,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// limitDescriptors allows this process so many more than it has, until the test ends.
-func limitDescriptors(t *testing.T, more int) {
-	t.Helper()
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := 0
-	for _, fd := range fds {
-		if n, err := strconv.Atoi(fd.Name()); err == nil {
-			last = max(last, n)
-		}
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(last + more), Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-			t.Error(err)
-		}
-	})
-}
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
+)
 
 // A command can nest folders deeper than a path may be long, and deeper than a process
 // may have descriptors. What it hides there is seen, and goes.
@@ -69,7 +44,7 @@ func TestDeepFolders(t *testing.T) {
 	if err := errors.Join(err, unix.Close(file), unix.Close(dir)); err != nil {
 		t.Fatal(err)
 	}
-	limitDescriptors(t, 300)
+	vfstest.LimitDescriptors(t, 300)
 	if n := Usage(top, math.MaxInt64); n < bytes {
 		t.Errorf("uses %d bytes", n)
 	}

@@ -3,7 +3,6 @@ package link
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -181,19 +180,6 @@ func (r *root) close() error {
 	return err
 }
 
-func walk(t *testing.T, root string) (paths []string) {
-	t.Helper()
-	err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(root, p)
-		paths = append(paths, rel)
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	return paths
-}
-
 func mustRead(t *testing.T, p string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(p)
@@ -201,18 +187,6 @@ func mustRead(t *testing.T, p string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func appendMore(t *testing.T, path string) {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = file.WriteString("more")
-		err = errors.Join(err, file.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // rot flips a bit of a file, and nothing that stat(2) shows but the change time.

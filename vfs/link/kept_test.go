@@ -67,7 +67,7 @@ func TestKeptTree(t *testing.T) {
 			own := fmt.Sprintf("own%d-%d", i, j)
 			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, own), Source: src})
 			wg.Go(func() {
-				if got := walk(t, r.path()); len(got) != 2*sdkFiles+8 {
+				if got := vfstest.Walk(t, r.path()); len(got) != 2*sdkFiles+8 {
 					t.Errorf("root %d has %d entries", i, len(got))
 				}
 				for p, mode := range map[string]os.FileMode{
@@ -141,7 +141,7 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 			root := func(i int) {
 				t.Helper()
 				r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
-				if n := len(walk(t, r.path())); n != 2*sdkFiles+8 {
+				if n := len(vfstest.Walk(t, r.path())); n != 2*sdkFiles+8 {
 					t.Errorf("root %d has %d entries", i, n)
 				}
 				if got := mustRead(t, filepath.Join(r.path(), "a/sdk/lib/1")); string(got) != "content of 1" {

@@ -182,7 +182,7 @@ func TestLinkCacheIsBounded(t *testing.T) {
 	f := openRooms(t, roomOptions{Bare: true, MaxBytes: 20})
 	src := vfstest.NewSource(t)
 	files := func() (n int) {
-		for _, p := range walk(t, filepath.Join(f.dir, ".links")) {
+		for _, p := range vfstest.Walk(t, filepath.Join(f.dir, ".links")) {
 			if strings.Contains(p, "/") {
 				n++
 			}

@@ -132,7 +132,7 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 			t.Errorf("%s is not the blob", name)
 		}
 	}
-	appendMore(t, at("a"))
+	vfstest.AppendMore(t, at("a"))
 	for _, name := range []string{at("b"), at("d"), src.Blobs[d]} {
 		if string(mustRead(t, name)) != text {
 			t.Errorf("%s has changed with a", name)
