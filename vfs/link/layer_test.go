@@ -174,6 +174,9 @@ func giveAllNames(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("a file may have more than %d names here", most)
+	}
 	t.Skipf("a file may have more than %d names here", most)
 }
 
