@@ -155,12 +155,13 @@ func (s *Slot) Start(start func(cgroupFD int) error) error {
 }
 
 func (s *Slot) startInto(start func(int) error) error {
-	dir, err := os.Open(s.place.Dir)
+	// Not os.Open, which asks the kernel whether it can wait for it.
+	dir, err := unix.Open(s.place.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open slot group: %w", err)
 	}
-	defer dir.Close()
-	return start(int(dir.Fd()))
+	defer func() { _ = unix.Close(dir) }()
+	return start(dir)
 }
 
 func (s *Slot) startFrom(start func(int) error) error {

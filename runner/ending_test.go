@@ -181,8 +181,12 @@ func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
 }
 
 func TestDeathOfTheWorker(t *testing.T) {
-	for _, version := range []int{inSandbox, -1, 1, 2} {
-		t.Run(fmt.Sprintf("group %d", version), func(t *testing.T) {
+	for _, c := range []struct {
+		version int
+		stopped bool // the launcher, before the worker dies
+	}{{version: inSandbox}, {version: -1}, {version: 1}, {version: 2}, {-1, true}, {1, true}} {
+		version := c.version
+		t.Run(fmt.Sprintf("group %d, stopped %t", version, c.stopped), func(t *testing.T) {
 			group := fmt.Sprintf("test-%d-death", os.Getpid())
 			root := t.TempDir()
 			ready := filepath.Join(root, "ready")
@@ -203,6 +207,11 @@ func TestDeathOfTheWorker(t *testing.T) {
 			launchertest.Eventually(t, "the command runs", func() bool { _, err := os.Stat(ready); return err == nil })
 			launcher := launchertest.ChildOf(t, worker.Process.Pid)
 			launchertest.Eventually(t, "all that it starts runs", func() bool { return len(launchertest.Left()) >= 4 })
+			if c.stopped {
+				if err := unix.Kill(launcher.PID, unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if err := worker.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -108,11 +109,12 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	}
 	defer null.Close()
 	// Away from the terminal: Ctrl-C is for the worker, which then drains.
-	sys := &syscall.SysProcAttr{Setsid: true}
+	// A launcher that somebody has stopped is to see, too, that the worker has died.
+	sys := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}
 	if sandboxed {
 		sys.Cloneflags = sandbox.CloneFlags
 	}
-	proc, err := os.StartProcess("/proc/self/exe", []string{launcherName}, &os.ProcAttr{
+	proc, err := startProcess("/proc/self/exe", []string{launcherName}, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{null, os.Stderr, os.Stderr, theirs}, // controlFD is the last
 		Sys:   sys,
@@ -124,6 +126,30 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 		return nil, nil, errors.Join(err, lk.close())
 	}
 	return lk, proc, nil
+}
+
+// starts is what the thread that starts launchers does.
+var starts = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread() // for good
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+// startProcess is os.StartProcess on a thread that lives as long as this process: Pdeathsig tells of the
+// thread's death, and others may end before.
+func startProcess(name string, argv []string, attr *os.ProcAttr) (proc *os.Process, err error) {
+	ended := make(chan struct{})
+	starts() <- func() {
+		defer close(ended)
+		proc, err = os.StartProcess(name, argv, attr)
+	}
+	<-ended
+	return proc, err
 }
 
 // read hands on what the launcher says until it is gone. The first process of a namespace

@@ -50,7 +50,7 @@ func TestOutOfMemory(t *testing.T) {
 			for _, c := range cases {
 				t.Run(c.name, func(t *testing.T) {
 					cmd := launchertest.Shell(t, c.script)
-					cmd.Timeout = 20 * time.Second
+					cmd.Timeout = 2 * time.Minute // an emulated processor takes 20 s for some
 					r := launchertest.Run(t, l, cmd)
 					if err := os.RemoveAll(inMemory); err != nil {
 						t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ type output struct {
 
 // outputs are the descriptors a command starts with, and the copiers behind them.
 type outputs struct {
-	stdin          *os.File
+	stdin          int // -1: none
 	stdout, stderr *output
 }
 
@@ -34,7 +35,10 @@ type outputs struct {
 func openOutputs(m *message) (*outputs, error) {
 	o := &outputs{}
 	var err1, err2, err3 error
-	o.stdin, err1 = os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+	// One for each command: what a command sets on it (O_NONBLOCK, a lock) is not for the next.
+	if o.stdin, err1 = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err1 != nil {
+		err1 = &os.PathError{Op: "open", Path: os.DevNull, Err: err1}
+	}
 	o.stdout, err2 = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes)
 	o.stderr, err3 = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes)
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -46,20 +50,20 @@ func openOutputs(m *message) (*outputs, error) {
 }
 
 func (o *outputs) childFiles() []uintptr {
-	return []uintptr{o.stdin.Fd(), o.stdout.child.Fd(), o.stderr.child.Fd()}
+	return []uintptr{uintptr(o.stdin), o.stdout.child.Fd(), o.stderr.child.Fd()}
 }
 
 // finish takes what is in the pipes and closes everything, when nothing of the command
 // is alive.
 func (o *outputs) finish() error {
-	return errors.Join(o.stdin.Close(), o.stdout.finish(), o.stderr.finish())
+	return errors.Join(unix.Close(o.stdin), o.stdout.finish(), o.stderr.finish())
 }
 
 // close undoes a half-done openOutputs.
 func (o *outputs) close() error {
 	var errs []error
-	if o.stdin != nil {
-		errs = append(errs, o.stdin.Close())
+	if o.stdin >= 0 {
+		errs = append(errs, unix.Close(o.stdin))
 	}
 	for _, out := range []*output{o.stdout, o.stderr} {
 		if out != nil {
@@ -92,6 +96,10 @@ func openOutput(file int, limit int64) (*output, error) {
 	return o, nil
 }
 
+// copyRoom has what copiers read to. Room that is made for each command takes the kernel's time, and is
+// the most of the garbage that a launcher makes.
+var copyRoom = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
 func (o *output) startCopy() {
 	if o.pipe == nil {
 		close(o.done)
@@ -99,7 +107,9 @@ func (o *output) startCopy() {
 	}
 	go func() {
 		defer close(o.done)
-		buf := make([]byte, 32<<10)
+		room := copyRoom.Get().(*[32 << 10]byte)
+		defer copyRoom.Put(room)
+		buf := room[:]
 		for {
 			n, err := o.pipe.Read(buf)
 			o.write(buf[:n])

@@ -203,7 +203,7 @@ func (r *linkReader) Read(p []byte) (int, error) {
 	var oob [256]byte // room for sixty
 	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob[:])
 	if err != nil {
-		return n, err
+		return max(n, 0), err // of the other end's death with something unread, n is -1
 	}
 	control, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {

@@ -50,8 +50,9 @@ type server struct {
 	requests <-chan message // closed when the worker is gone
 	shared   error          // why the commands may share sockets with others; nil: they do not
 	// forkers are the threads that fork, by Policy.Thread of their commands; the first one is that of most.
-	forkers  map[string]*forker
-	oomScore []byte // of each command, at its start
+	forkers      map[string]*forker
+	oomScore     []byte // of each command, at its start
+	oomScoreFile int    // open, of this process
 }
 
 func serveControl() error {
@@ -235,9 +236,17 @@ func (s *server) equip(f *forker, p *sandbox.Policy) (err error) {
 // to all processes), what it would take for a fault of its own and die of (a command's
 // SIGABRT), and what it would leave ignored as it was inherited (nohup). What is caught
 // is default again in a command; what is ignored would stay so (unignoreSignals).
+//
+// The deaths of children and what the runtime stops its threads with come with each command. The runtime
+// catches both by itself, and does nothing more if nobody wants to hear of them.
 func catchSignals() {
-	dropped := make(chan os.Signal, 1)
-	signal.Notify(dropped) // all that there are
+	var caught []os.Signal
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		if sig != unix.SIGCHLD && sig != unix.SIGURG {
+			caught = append(caught, sig)
+		}
+	}
+	signal.Notify(make(chan os.Signal, 1), caught...)
 }
 
 const oomScoreFile = "/proc/self/oom_score_adj"
@@ -255,13 +264,16 @@ func (s *server) chooseOOMScore() error {
 		return fmt.Errorf("read OOM score: %w", err)
 	}
 	s.oomScore = strconv.AppendInt(nil, int64(max(n, 0)), 10)
+	if s.oomScoreFile, err = unix.Open(oomScoreFile, unix.O_WRONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open OOM score: %w", err)
+	}
 	return s.setOOMScore()
 }
 
 // setOOMScore makes it that of this process, from which commands inherit it. The last
 // command may have raised it, being of the same user.
 func (s *server) setOOMScore() error {
-	if err := os.WriteFile(oomScoreFile, s.oomScore, 0); err != nil {
+	if _, err := unix.Pwrite(s.oomScoreFile, s.oomScore, 0); err != nil {
 		return fmt.Errorf("set OOM score: %w", err)
 	}
 	return nil

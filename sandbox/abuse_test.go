@@ -30,6 +30,9 @@ func abuseMain() {
 	if !ok {
 		return
 	}
+	if what := os.Getenv(leaveVar); what != "" {
+		leaveMain(what)
+	}
 	if os.Getenv(attackVar) != "" {
 		attackMain(name)
 	}
@@ -85,7 +88,11 @@ func connect(port string) (string, error) {
 // abuses are what a command may try against others.
 var abuses = map[string]func(args []string) error{
 	"fill sockets": fillSockets,
-	"mount":        func([]string) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") },
+	"name its keyring": func([]string) error {
+		id, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)
+		return errors.Join(fmt.Errorf("keyring %d", id), err)
+	},
+	"mount": func([]string) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") },
 	"unmount what hides": func(args []string) error {
 		return unix.Unmount(args[0], unix.MNT_DETACH)
 	},

@@ -79,7 +79,35 @@ var attacks = map[string]func(args []string) error{
 	"listen to devices": func([]string) error {
 		return call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT)
 	},
-	"old ABI": func([]string) error { return knows(call(0x40000000|unix.SYS_BPF, 0, 0, 0)) }, // of x32
+	"listen to audit": func([]string) error {
+		return knows(call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT))
+	},
+	"speak to whatever driver": func([]string) error {
+		return knows(call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC))
+	},
+	"watch a file system": func([]string) error {
+		return knows(call(unix.SYS_FANOTIFY_INIT, unix.FAN_CLOEXEC|unix.FAN_REPORT_FID, 0))
+	},
+	"open by handle": func([]string) error { return knows(call(unix.SYS_OPEN_BY_HANDLE_AT, ^uintptr(0), 0, 0)) },
+	"have a key made": func([]string) error {
+		_, err := unix.RequestKey("user", "forerunner-test", "", unix.KEY_SPEC_SESSION_KEYRING)
+		return knows(err)
+	},
+	// The kernel takes all 64 bits of where its name is.
+	"join a keyring by name": func([]string) error {
+		return knows(call(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 1<<32))
+	},
+	"paste into a console": func([]string) error { return knows(call(unix.SYS_IOCTL, 0, unix.TIOCLINUX, 0)) },
+	"take terminals": func([]string) error {
+		for range 300 {
+			if _, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"leave a file in /dev": func([]string) error { return os.WriteFile("/dev/left", nil, 0o644) },
+	"old ABI":              func([]string) error { return knows(call(0x40000000|unix.SYS_BPF, 0, 0, 0)) }, // of x32
 	"interfaces of the machine": func([]string) error {
 		if _, err := os.Stat("/sys/class/net"); err == nil {
 			return nil
@@ -206,6 +234,11 @@ func TestAttacks(t *testing.T) {
 	if err := os.WriteFile(shown, []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	secret := fmt.Sprintf("/etc/python-sandbox-test-%d", os.Getpid()) // as a name that is shown
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(secret) })
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
 			l := launchertest.Sandboxed(t, launchertest.Slot(t, version), shown)
@@ -216,6 +249,7 @@ func TestAttacks(t *testing.T) {
 					}
 				}
 				tryAttack(t, l, name, user, "read", key)
+				tryAttack(t, l, name, user, "read", secret)
 				tryAttack(t, l, name, user, "read", shown)
 			}
 		})

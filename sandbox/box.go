@@ -40,7 +40,7 @@ func Enter(o *Options, groups []Cgroup) (*Box, error) {
 		return nil, fmt.Errorf("set saved group: %w", err)
 	}
 	return &Box{
-		networks: newNetworks(), namespaces: map[[3]uint32]*os.File{},
+		networks: newNetworks(o.FreshNetworks), namespaces: map[[3]uint32]*os.File{},
 		nofile: sync.OnceValues(inheritedFiles), cgroupsFilter: sync.OnceValues(ownCgroups),
 	}, nil
 }

@@ -3,25 +3,23 @@ package sandbox
 import (
 	"fmt"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// networks are network namespaces that were made ahead: to make one takes as long as all else that
-// a command costs. Each has a loopback device and is used once.
+// networks are network namespaces with a loopback device. They are made ahead: to make one takes as long as
+// all else that a command costs. One serves the next command, too, if the last one left nothing in it.
 type networks struct {
-	ready chan network
-}
-
-// network is a descriptor of a namespace, or why there is none.
-type network struct {
-	fd  int
-	err error
+	ready chan *network
+	fresh bool     // for each command
+	last  *network // that of the last command, unless it had one made for it alone; nil: there is none
+	said  []byte   // by witnesses
 }
 
 // newNetworks starts a thread that makes them, one ahead, as long as the process lives.
-func newNetworks() *networks {
-	n := &networks{ready: make(chan network)}
+func newNetworks(fresh bool) *networks {
+	n := &networks{ready: make(chan *network), fresh: fresh, said: make([]byte, mostSaid)}
 	go n.run()
 	return n
 }
@@ -33,32 +31,78 @@ func (n *networks) run() {
 	}
 }
 
-// makeNetwork takes the calling thread to a namespace of its own.
-func makeNetwork() network {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return network{-1, fmt.Errorf("make network namespace: %w", err)}
+// enter takes the calling thread to the network of a command of u. The last command has ended.
+func (n *networks) enter(u *User) error {
+	now := time.Now()
+	if n.last != nil && !n.last.untouched(now, n.said) {
+		n.last.close()
+		n.last = nil
 	}
-	if err := loopbackUp(); err != nil {
-		return network{-1, fmt.Errorf("bring loopback up: %w", err)}
+	// The machine's root owns the namespace: what may be written in it is his.
+	if u.isRoot() || n.fresh {
+		made := <-n.ready
+		defer made.close()
+		return made.enter()
 	}
-	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return network{-1, fmt.Errorf("open network namespace: %w", err)}
+	if n.last == nil {
+		made := <-n.ready
+		made.entered = now
+		n.last = made
 	}
-	return network{fd, nil}
+	return n.last.enter()
 }
 
-// enter takes the calling thread to one of them.
-func (n *networks) enter() error {
-	made := <-n.ready
-	if made.err != nil {
-		return made.err
+// A network is a namespace, or why there is none.
+type network struct {
+	err       error
+	fd        int
+	witnesses []witness
+	entered   time.Time // by the first command
+}
+
+// makeNetwork takes the calling thread to a namespace of its own.
+func makeNetwork() *network {
+	n := &network{fd: -1}
+	if n.err = n.make(); n.err != nil {
+		n.close()
 	}
-	defer func() { _ = unix.Close(made.fd) }()
-	if err := unix.Setns(made.fd, unix.CLONE_NEWNET); err != nil {
+	return n
+}
+
+func (n *network) make() (err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("make network namespace: %w", err)
+	}
+	if err := loopbackUp(); err != nil {
+		return fmt.Errorf("bring loopback up: %w", err)
+	}
+	if n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open network namespace: %w", err)
+	}
+	n.witnesses = openWitnesses()
+	return nil
+}
+
+func (n *network) enter() error {
+	if n.err != nil {
+		return n.err
+	}
+	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace: %w", err)
 	}
 	return nil
+}
+
+// close releases it. Commands in it keep it.
+func (n *network) close() {
+	for _, w := range n.witnesses {
+		_ = unix.Close(w.fd)
+	}
+	n.witnesses = nil
+	if n.fd >= 0 {
+		_ = unix.Close(n.fd)
+		n.fd = -1
+	}
 }
 
 func loopbackUp() error {

@@ -29,6 +29,8 @@ type Options struct {
 	// they are in what is shown. They must exist when the launcher starts. What is in them
 	// cannot be shown.
 	Hide []string
+	// FreshNetworks has a network namespace made for each command, also if the one before left nothing in its own.
+	FreshNetworks bool
 }
 
 // Cgroup is a control group that commands see, the folder Dir of the machine, at Point.

@@ -191,7 +191,7 @@ func TestNicenessOfACommand(t *testing.T) {
 	}
 	cmd := launchertest.Shell(t, "nice")
 	cmd.Nice = 7
-	if got := launchertest.Say(t, l, cmd); got != strconv.Itoa(own+7) {
+	if got := launchertest.Say(t, l, cmd); got != strconv.Itoa(min(own+7, 19)) {
 		t.Errorf("niceness %s of %d and 7", got, own)
 	}
 	if got := launchertest.Say(t, l, launchertest.Shell(t, "nice")); got != strconv.Itoa(own) {

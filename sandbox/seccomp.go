@@ -29,7 +29,7 @@ var denied = map[string][]string{
 	"fanotify":    {"fanotify_init"},
 	"modules":     {"init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms"},
 	"kexec":       {"kexec_load", "kexec_file_load", "reboot"},
-	"clock":       {"settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "stime"},
+	"clock":       {"settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "stime", "clock_settime64", "clock_adjtime64"},
 	"swap":        {"swapon", "swapoff"},
 	"accounting":  {"acct", "quotactl", "quotactl_fd", "syslog"},
 	"ports":       {"iopl", "ioperm", "modify_ldt"},

@@ -54,7 +54,7 @@ func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error)
 		return err
 	}
 	if p.NoNetwork {
-		if err := t.box.networks.enter(); err != nil {
+		if err := t.box.networks.enter(p.User); err != nil {
 			return err
 		}
 		defer t.comeBack(t.network, unix.CLONE_NEWNET)

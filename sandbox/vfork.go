@@ -30,14 +30,18 @@ func afterForkInChild()
 
 const forksInto = true
 
+const sigsetLength = 8 // bytes of the kernel's signal set
+
 func rawVfork(trap, a1, a2 uintptr) (pid, errno uintptr)
 
 // A birth is all that a child needs. The child must not allocate, nor call anything but the kernel.
 type birth struct {
 	clone systemCall
 	// steps are what the child does, up to the first that fails, and then it executes.
-	steps  []systemCall
-	exec   systemCall
+	steps []systemCall
+	exec  systemCall
+	// plain: the child is born with the default action of each signal, which to set takes a call for each.
+	plain  bool
 	failed syscall.Errno // of the child, which writes to the memory of its parent
 
 	pin runtime.Pinner // of what the system calls point to
@@ -88,9 +92,11 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 	b.clone = systemCall{number: syscall.SYS_CLONE, a1: flags | uintptr(syscall.SIGCHLD)}
 	if attr.Sys.UseCgroupFD {
 		args := &cloneArgs{
-			flags: uint64(flags) | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(attr.Sys.CgroupFD),
+			flags: uint64(flags) | unix.CLONE_INTO_CGROUP | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(attr.Sys.CgroupFD),
 		}
 		b.clone = systemCall{number: unix.SYS_CLONE3, a1: address(b, args), a2: unsafe.Sizeof(*args)}
+		b.plain = true
+		b.add(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, address(b, new(unix.Sigset_t)), 0, sigsetLength)
 	}
 	b.add(unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	b.become(c, attr.Sys.Credential)
@@ -194,8 +200,11 @@ func (b *birth) fork() (pid uintptr, errno syscall.Errno) {
 		return pid, syscall.Errno(e)
 	}
 
-	// The child, from here on.
-	afterForkInChild()
+	// The child, from here on. It has the signal mask of this thread, all blocked, until the library or the
+	// first step sets the one that commands have.
+	if !b.plain {
+		afterForkInChild()
+	}
 	for i = range b.steps {
 		s = &b.steps[i]
 		if _, _, b.failed = syscall.RawSyscall6(s.number, s.a1, s.a2, s.a3, s.a4, 0, 0); b.failed != 0 {
