@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,6 +34,8 @@ type Options struct {
 	Rules []Rule
 	// Owning says to whom operations belong. Empty: OfInstances.
 	Owning Owning
+	// RememberBytes bound what is kept of tokens that need not be verified again; 0: 8 MiB.
+	RememberBytes int64
 	// Logger takes what administrators do, and what is wrong with keys. Nil: nothing does.
 	Logger *zap.Logger
 }
@@ -90,6 +93,7 @@ func New(o Options) (*Guard, error) {
 		if g.tokens, err = newTokens(o.Issuers, o.Logger); err != nil {
 			return nil, err
 		}
+		g.tokens.verified.most = cmp.Or(o.RememberBytes, defaultRemembered)
 		ways = append(ways, "a token of "+strings.Join(g.tokens.names(), " or ")+
 			" (--token-file; in Bazel --credential_helper, or --remote_header=authorization=\"Bearer TOKEN\")")
 	}
@@ -204,14 +208,26 @@ type callKey struct{}
 // block. What it returns is for Admit.
 func (g *Guard) Look(ctx context.Context, method string) (context.Context, error) {
 	n, ok := g.methods[method]
-	if !ok || n.free || g.tokens != nil && len(metadata.ValueFromIncomingContext(ctx, "authorization")) > 0 {
-		return ctx, nil // to verify a token may take calls, and an unknown method has its own error
+	if !ok || n.free {
+		return ctx, nil // an unknown method has its own error
+	}
+	if raw, ok := g.tokenOf(metadata.ValueFromIncomingContext(ctx, "authorization")); ok && g.tokens.remembered(raw) == nil {
+		return ctx, nil // to verify it may take calls
 	}
 	c, err := g.call(ctx, method)
 	if err != nil {
 		return ctx, err
 	}
 	return context.WithValue(ctx, callKey{}, c), nil
+}
+
+// Knows reports whether Admit will not block for a call that Look has seen.
+func (g *Guard) Knows(ctx context.Context, method string) bool {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.guard == g && c.method == method {
+		return true
+	}
+	n, ok := g.methods[method]
+	return !ok || n.free
 }
 
 // Admit finds out who makes a call before any request of it is read. It may block, for the keys of tokens.
@@ -256,12 +272,8 @@ func (g *Guard) caller(ctx context.Context) (*Identity, error) {
 
 // identify returns whom a token or, without one, a certificate names.
 func (g *Guard) identify(ctx context.Context, state *tls.ConnectionState, headers []string) (*Identity, error) {
-	if g.tokens != nil {
-		for _, h := range headers {
-			if scheme, token, ok := strings.Cut(h, " "); ok && strings.EqualFold(scheme, "bearer") {
-				return g.tokens.identify(ctx, strings.TrimSpace(token))
-			}
-		}
+	if raw, ok := g.tokenOf(headers); ok {
+		return g.tokens.identify(ctx, raw)
 	}
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return nil, nil
@@ -271,6 +283,19 @@ func (g *Guard) identify(ctx context.Context, state *tls.ConnectionState, header
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
 	return who, nil
+}
+
+// tokenOf returns the token in headers, if tokens are taken.
+func (g *Guard) tokenOf(headers []string) (raw string, ok bool) {
+	if g.tokens == nil {
+		return "", false
+	}
+	for _, h := range headers {
+		if scheme, token, ok := strings.Cut(h, " "); ok && strings.EqualFold(scheme, "bearer") {
+			return strings.TrimSpace(token), true
+		}
+	}
+	return "", false
 }
 
 // authorize returns an error unless who calls may ask for what message says.

@@ -97,6 +97,8 @@ func shown() map[string]need {
 		admin.Scheduler_ListQueues_FullMethodName:     {right: Observe, scope: all},
 		admin.Scheduler_ListOperations_FullMethodName: {right: Execute, scope: some, or: Observe}, // see Owns
 		admin.Scheduler_GetOperation_FullMethodName:   {right: Execute, scope: some, or: Observe}, // see Owns
+		admin.Scheduler_ListRecords_FullMethodName:    {right: Execute, scope: some, or: Observe}, // see Owns
+		admin.Scheduler_GetRecord_FullMethodName:      {right: Execute, scope: some, or: Observe}, // see Owns
 		admin.Scheduler_GetSizes_FullMethodName:       {right: Observe, scope: all},
 		admin.Scheduler_ListQuotas_FullMethodName:     {right: Observe, scope: all},
 		admin.Scheduler_ListStores_FullMethodName:     {right: Observe, scope: all},

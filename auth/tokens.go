@@ -23,8 +23,8 @@ import (
 const (
 	// defaultLeeway is by how much clocks may differ.
 	defaultLeeway = 30 * time.Second
-	// maxVerified bounds the tokens that need not be verified again.
-	maxVerified = 10_000
+	// defaultRemembered bounds the bytes of tokens that need not be verified again.
+	defaultRemembered = 8 << 20
 	// maxTokenBytes bounds a token.
 	maxTokenBytes = 16 << 10
 	// maxClaims and maxClaimDepth bound what is kept of one.
@@ -115,8 +115,7 @@ func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
 	if len(raw) > maxTokenBytes {
 		return nil, status.Errorf(codes.Unauthenticated, "the token has %d bytes; the maximum is %d", len(raw), maxTokenBytes)
 	}
-	sum := sha256.Sum256([]byte(raw))
-	if who := t.verified.get(sum); who != nil {
+	if who := t.remembered(raw); who != nil {
 		return who, nil
 	}
 	v, err := t.verify(ctx, raw)
@@ -126,8 +125,16 @@ func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
 	if err != nil {
 		return nil, status.Errorf(codes.Unauthenticated, "the token is not valid: %v", err)
 	}
-	t.verified.put(sum, v)
+	t.verified.put(sha256.Sum256([]byte(raw)), v)
 	return v.who, nil
+}
+
+// remembered returns whom a token names, if it was verified not long ago; else nil. It does not block for long.
+func (t *tokens) remembered(raw string) *Identity {
+	if len(raw) > maxTokenBytes {
+		return nil
+	}
+	return t.verified.get(sha256.Sum256([]byte(raw)))
 }
 
 // verify looks at the signature and the times of a token.
@@ -240,16 +247,38 @@ type verifiedToken struct {
 	set   *keySet
 }
 
-// verified remembers tokens: to look at a signature takes longer than many a call.
+// bytes is what it takes in memory, about.
+func (t verifiedToken) bytes() int64 {
+	const each, claim = 500, 100
+	n := each
+	for name, values := range t.who.claims {
+		n += claim + len(name)
+		for _, v := range values {
+			n += 2 * (16 + len(v)) // slices grow
+		}
+	}
+	return int64(n)
+}
+
+// verified remembers tokens: to look at a signature takes longer than many a call. Those that were not used since as many
+// bytes as half of most came are forgotten.
 type verified struct {
-	mu     sync.Mutex
-	tokens map[[sha256.Size]byte]verifiedToken
+	most int64 // bytes
+
+	mu         sync.Mutex
+	young, old map[[sha256.Size]byte]verifiedToken // guarded by mu, as bytes
+	bytes      int64                               // of young
 }
 
 // get returns whom a token names that was verified and still holds; nil if none.
 func (v *verified) get(sum [sha256.Size]byte) *Identity {
 	v.mu.Lock()
-	t, ok := v.tokens[sum]
+	t, ok := v.young[sum]
+	if !ok {
+		if t, ok = v.old[sum]; ok {
+			v.putLocked(sum, t)
+		}
+	}
 	v.mu.Unlock()
 	if !ok || time.Now().After(t.until) || t.keys.current() != t.set {
 		return nil
@@ -257,13 +286,22 @@ func (v *verified) get(sum [sha256.Size]byte) *Identity {
 	return t.who
 }
 
-// put remembers a token. When there are too many all others are forgotten: those in
-// use come back.
+// put remembers a token.
 func (v *verified) put(sum [sha256.Size]byte, t verifiedToken) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.tokens == nil || len(v.tokens) >= maxVerified {
-		v.tokens = map[[sha256.Size]byte]verifiedToken{}
+	v.putLocked(sum, t)
+}
+
+func (v *verified) putLocked(sum [sha256.Size]byte, t verifiedToken) {
+	if _, again := v.young[sum]; again {
+		v.young[sum] = t
+		return
 	}
-	v.tokens[sum] = t
+	n := t.bytes()
+	if v.young == nil || v.bytes+n > v.most/2 {
+		v.old, v.young, v.bytes = v.young, map[[sha256.Size]byte]verifiedToken{}, 0
+	}
+	v.young[sum] = t
+	v.bytes += n
 }

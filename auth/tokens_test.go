@@ -8,6 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,11 +18,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/metadata"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -349,6 +353,66 @@ func TestIssuersAreChecked(t *testing.T) {
 	} {
 		if _, err := New(Options{Issuers: list}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestRememberedTokens: what is kept of tokens is bounded by bytes, and those in use stay.
+func TestRememberedTokens(t *testing.T) {
+	keys := fileKeys{}
+	v := verified{most: 1 << 20}
+	token := func(i int) verifiedToken {
+		who := &Identity{claims: map[string][]string{"groups": {strings.Repeat("x", 7000), strconv.Itoa(i)}}}
+		return verifiedToken{who: who, until: time.Now().Add(time.Hour), keys: unchanging{keys}, set: &unchangingSet}
+	}
+	sum := func(i int) [sha256.Size]byte { return sha256.Sum256([]byte(strconv.Itoa(i))) }
+	for i := range 10_000 {
+		v.put(sum(i), token(i))
+		if v.get(sum(0)) == nil {
+			t.Fatalf("a token in use was forgotten after %d others", i)
+		}
+	}
+	var bytes int64
+	for _, of := range []map[[sha256.Size]byte]verifiedToken{v.young, v.old} {
+		for _, one := range of {
+			bytes += one.bytes()
+		}
+	}
+	if bytes > v.most || bytes < v.most/4 {
+		t.Errorf("%d bytes are kept, want at most %d", bytes, v.most)
+	}
+}
+
+var unchangingSet keySet
+
+// unchanging are keys that never change.
+type unchanging struct{ keys }
+
+func (unchanging) current() *keySet { return &unchangingSet }
+
+// TestLookKnowsRememberedTokens: the second call with a token need not wait for anything.
+func TestLookKnowsRememberedTokens(t *testing.T) {
+	s := newSigner(t, "one", jose.ES256)
+	g, err := New(Options{
+		Issuers: []Issuer{{Name: issuerName, Audience: "farm", KeysFile: keysFile(t, s)}},
+		Rules:   []Rule{{Users: []string{"*"}, May: []Right{Execute}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const method = "/build.bazel.remote.execution.v2.Execution/Execute"
+	raw := s.token(nil)
+	for _, want := range []bool{false, true} {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+raw))
+		ctx, err := g.Look(ctx, method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Knows(ctx, method) != want {
+			t.Errorf("the call is known: %v, want %v", !want, want)
+		}
+		if _, who, err := g.Admit(ctx, method); err != nil || who == nil {
+			t.Errorf("%v, %v", who, err)
 		}
 	}
 }

@@ -69,3 +69,15 @@ func (e *DamagedError) Error() string {
 
 // Is reports whether target is ErrCorrupt.
 func (e *DamagedError) Is(target error) bool { return target == ErrCorrupt }
+
+// A WrongPartsError names a blob of which wrong parts came, and may have been used, before all of it had. It has
+// been fetched again, and the store has it. errors.Is(err, ErrCorrupt) holds for it.
+type WrongPartsError struct{ Digest digest.Digest }
+
+// Error names the blob.
+func (e *WrongPartsError) Error() string {
+	return fmt.Sprintf("parts of blob %s came wrong; it was fetched again", e.Digest)
+}
+
+// Is reports whether target is ErrCorrupt.
+func (e *WrongPartsError) Is(target error) bool { return target == ErrCorrupt }

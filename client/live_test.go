@@ -1,8 +1,15 @@
 package client
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
+
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 func TestRestOfWhatWasShown(t *testing.T) {
@@ -21,7 +28,7 @@ func TestRestOfWhatWasShown(t *testing.T) {
 		{[]string{"first\n"}, "", "", true},
 	} {
 		var w strings.Builder
-		l := NewLive(&w)
+		l := NewLive(&w, nil)
 		for _, s := range c.shown {
 			l.show([]byte(s))
 		}
@@ -29,5 +36,54 @@ func TestRestOfWhatWasShown(t *testing.T) {
 		if w.String() != strings.Join(c.shown, "") || string(rest) != c.rest || whole != c.whole {
 			t.Errorf("%q of %q: wrote %q, rest %q, whole %t", c.shown, c.final, w.String(), rest, whole)
 		}
+	}
+}
+
+// fakeStreams has a stream of output whose runs each end with an error.
+type fakeStreams struct {
+	bytestream.ByteStreamClient
+	runs []fakeRun
+}
+
+type fakeRun struct {
+	text string
+	end  error
+}
+
+type fakeStream struct {
+	bytestream.ByteStream_ReadClient
+	fakeRun
+	offset int64
+}
+
+func (f *fakeStreams) Read(
+	_ context.Context, req *bytestream.ReadRequest, _ ...grpc.CallOption,
+) (bytestream.ByteStream_ReadClient, error) {
+	run := f.runs[0]
+	f.runs = f.runs[1:]
+	return &fakeStream{fakeRun: run, offset: req.GetReadOffset()}, nil
+}
+
+func (f *fakeStream) Recv() (*bytestream.ReadResponse, error) {
+	if text := f.text[f.offset:]; text != "" {
+		f.offset += int64(len(text))
+		return &bytestream.ReadResponse{Data: []byte(text)}, nil
+	}
+	return nil, f.end
+}
+
+// TestStartedOver marks what does not count when that is known, and takes the next run from its begin on.
+func TestStartedOver(t *testing.T) {
+	var w strings.Builder
+	l := NewLive(&w, func() { w.WriteString("|") })
+	streams := &fakeStreams{runs: []fakeRun{
+		{"wrong, and longer", names.ErrStartedOver()}, {"", names.ErrStartedOver()}, {"right", io.EOF},
+	}}
+	l.read(t.Context(), streams, "stream")
+	if want := "wrong, and longer||right"; w.String() != want {
+		t.Errorf("shown %q, want %q", w.String(), want)
+	}
+	if rest, whole := l.Rest([]byte("right one")); string(rest) != " one" || whole {
+		t.Errorf("the rest is %q, all of it: %t", rest, whole)
 	}
 }

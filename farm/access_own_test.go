@@ -21,12 +21,7 @@ func TestOperationsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	conns := map[string]*grpc.ClientConn{}
 	for _, who := range []string{"user", "team"} {
-		conn, err := f.callers[who].Dial(f.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		conns[who] = conn
+		conns[who] = f.dial(who)
 	}
 	name := queued(t, conns["user"], "main")
 	for _, ask := range []struct {

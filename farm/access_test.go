@@ -72,6 +72,8 @@ var everyRPC = map[string]string{
 	"forerunner.admin.Scheduler/ListQueues":                                      "user results worker admin",
 	"forerunner.admin.Scheduler/ListOperations":                                  "user results team worker admin",
 	"forerunner.admin.Scheduler/GetOperation":                                    "user results team worker admin",
+	"forerunner.admin.Scheduler/ListRecords":                                     "user results team worker admin",
+	"forerunner.admin.Scheduler/GetRecord":                                       "user results team worker admin",
 	"forerunner.admin.Scheduler/GetSizes":                                        "user results worker admin",
 	"forerunner.admin.Scheduler/Drain":                                           "admin",
 	"forerunner.admin.Scheduler/Undrain":                                         "admin",
@@ -115,7 +117,7 @@ type method = protoreflect.MethodDescriptor
 
 func newGuardedFarm(t *testing.T, config string) *guardedFarm {
 	t.Helper()
-	f := guard(t, &Scheduler{}, config)
+	f := guard(t, &Scheduler{Kept: Kept{Records: time.Hour}}, config)
 	f.checkPages(f.pages)
 	return f
 }

@@ -33,18 +33,18 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	case "", cgroupAuto, cgroupRequire:
 	case cgroupOff:
 		if w.SlotCPUs != 0 || w.SlotMemory != "" {
-			return slotPlan{}, errors.New("--slot-cpus and --slot-memory cannot be had with --cgroup=off")
+			return slotPlan{}, errors.New("tuning.slot_cpus and tuning.slot_memory cannot be had with tuning.cgroup: off")
 		}
 		return slotPlan{}, nil
 	default:
-		return slotPlan{}, fmt.Errorf("--cgroup: %q is none of require, auto and off", w.Cgroup)
+		return slotPlan{}, fmt.Errorf("tuning.cgroup: %q is none of require, auto and off", w.Cgroup)
 	}
 	memory, err := settings.ParseSize(w.SlotMemory)
 	if err != nil {
-		return slotPlan{}, fmt.Errorf("--slot-memory: %w", err)
+		return slotPlan{}, fmt.Errorf("tuning.slot_memory: %w", err)
 	}
 	if !(w.SlotCPUs >= 0 && w.SlotCPUs <= 1<<20) {
-		return slotPlan{}, fmt.Errorf("--slot-cpus: %v CPUs", w.SlotCPUs)
+		return slotPlan{}, fmt.Errorf("tuning.slot_cpus: %v CPUs", w.SlotCPUs)
 	}
 	// Before this process may have to move to another group.
 	capacity, err := cgroup.Measure()
@@ -73,10 +73,10 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	}
 	lacks := parent.Missing()
 	if len(lacks) > 0 && w.Cgroup == cgroupRequire {
-		return slotPlan{}, errors.Join(fmt.Errorf("--cgroup=require: %w", errors.Join(lacks...)), parent.Close())
+		return slotPlan{}, errors.Join(fmt.Errorf("tuning.cgroup: require: %w", errors.Join(lacks...)), parent.Close())
 	}
 	for _, lack := range lacks {
-		w.Logger.Warn("slots lack a limit (--cgroup=require makes this an error)", zap.NamedError("missing", lack))
+		w.Logger.Warn("slots lack a limit (tuning.cgroup: require makes this an error)", zap.NamedError("missing", lack))
 	}
 	first := limits[0]
 	w.Logger.Info("slots are limited", zap.Int("slots", len(limits)), zap.Int("cpus", len(first.CPUs)),
@@ -126,14 +126,14 @@ func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 // writes are the bounds of what an action writes in memory and returns.
 func (w *Worker) writes() (upperMemory int64, outputs outputs.Policy, err error) {
 	if upperMemory, err = settings.ParseSize(w.UpperMemory); err != nil {
-		return 0, outputs, fmt.Errorf("--upper-memory: %w", err)
+		return 0, outputs, fmt.Errorf("tuning.upper_memory: %w", err)
 	}
 	outputs.Files = w.MaxOutputFiles
 	if outputs.Bytes, err = settings.ParseSize(w.MaxOutputBytes); err != nil {
-		return 0, outputs, fmt.Errorf("--max-output-bytes: %w", err)
+		return 0, outputs, fmt.Errorf("tuning.max_output_bytes: %w", err)
 	}
 	if outputs.Scratch, err = settings.ParseSize(w.MaxScratch); err != nil {
-		return 0, outputs, fmt.Errorf("--max-scratch: %w", err)
+		return 0, outputs, fmt.Errorf("tuning.max_scratch: %w", err)
 	}
 	return upperMemory, outputs, nil
 }

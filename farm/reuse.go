@@ -52,7 +52,7 @@ func (w *Worker) checkReuse() error {
 	switch {
 	case w.Reuse != ReuseProfile:
 	case w.ExecFilesystem == vfs.HardLink:
-		return fmt.Errorf("--reuse=%s: with --exec-filesystem=%s nobody sees what a command looks at; it takes %s",
+		return fmt.Errorf("--reuse=%s: with tuning.exec_filesystem: %s nobody sees what a command looks at; it takes %s",
 			w.Reuse, w.ExecFilesystem, vfs.FUSE)
 	default:
 		w.ExecFilesystem = vfs.FUSE
@@ -80,7 +80,7 @@ func (s *Started) setting() (worker.Setting, error) {
 	w := s.w
 	if w.Reuse != ReuseProfile {
 		if w.ReuseEpoch != "" {
-			return worker.Setting{}, fmt.Errorf("--reuse-epoch: nothing is reused without --reuse=%s", ReuseProfile)
+			return worker.Setting{}, fmt.Errorf("tuning.reuse_epoch: nothing is reused without --reuse=%s", ReuseProfile)
 		}
 		return worker.Setting{}, nil
 	}
@@ -88,7 +88,7 @@ func (s *Started) setting() (worker.Setting, error) {
 	if err != nil {
 		return worker.Setting{}, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 	}
-	return worker.Setting{Program: name, Epoch: w.ReuseEpoch, Sandbox: s.isolation.sandbox}, nil
+	return worker.Setting{Program: name, Epoch: w.ReuseEpoch, Sandbox: s.isolation.sandbox, Inherited: s.inherited}, nil
 }
 
 // openReuse opens the worker's records of what runs looked at, nil if it keeps none. They

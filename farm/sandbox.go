@@ -56,7 +56,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 		return is, nil
 	}
 	is.commands.NoNetwork = w.Network != networkOn
-	is.sandbox = &sandbox.Options{Show: w.Show}
+	is.sandbox = &sandbox.Options{Show: w.Show, FreshNetworks: w.FreshNetworks}
 	if is.sandbox.Hide, err = w.hidden(); err != nil {
 		return is, err
 	}
@@ -199,7 +199,8 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 	}
 	s.w.Logger.Warn("no sandbox: commands see the machine and one another", zap.NamedError("missing", err),
 		zap.String("costs", "a command may read the local store and change what others leave, in /tmp and wherever "+
-			"its user may write, and has the network; absolute paths in outputs depend on the slot, and outputs are copied"),
+			"its user may write, and has the network; who may run actions acts as that user; absolute paths in outputs "+
+			"depend on the slot, and outputs are copied"),
 		zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged) on Linux 5.12 or later"))
 	s.isolation.sandbox = nil
 	return s.launch(ctx, i)

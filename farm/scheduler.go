@@ -1,6 +1,7 @@
 package farm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -60,6 +62,7 @@ type Scheduler struct {
 
 	// State is where statistics, and profiles for workers, are kept.
 	State       State       `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for how actions ran and what they read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	Kept        Kept        `settings:"inline"`
 	VerifyEvery VerifyEvery `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
 	Scrub       Scrub       `settings:"inline"`
 
@@ -87,7 +90,10 @@ type Scheduler struct {
 	// time to fetch what they were told of.
 	EndsWithReady bool
 	Logger        *zap.Logger
-	local         *serve.InProcess // for a worker in this process; nil: there is none
+	workers       *prometheus.Registry // what that worker counts; nil: there is none
+	ready         *serve.Readiness     // of both; nil: there is no worker
+	local         *serve.InProcess     // for a worker in this process; nil: there is none
+	unboxed       bool                 // that worker has no sandbox: who may call can act as the user of this process
 }
 
 // Settings are those of a scheduler. Its file may be that of a worker, too.
@@ -100,13 +106,16 @@ func (s *Scheduler) own() *settings.Set {
 	return settings.Of(s)
 }
 
-// Join has w work for s in this process, over connections that nobody else can make.
+// Join has a worker work for s in this process, over connections that nobody else can make.
 // It comes before the Run of either.
-func (s *Scheduler) Join(w *Worker) {
-	s.local = serve.NewInProcess()
+func (s *Scheduler) Join(started *Started) {
+	w := started.w
+	s.local, s.unboxed = serve.NewInProcess(), started.isolation.sandbox == nil
 	w.Client.Connect = s.local.Dial
 	address := "grpc://" + serve.InProcessNetwork + ":0"
 	w.Scheduler, w.Storage, w.State = address, address, State(address)
+	s.workers, s.ready = prometheus.NewRegistry(), &serve.Readiness{}
+	w.metrics, w.ready = s.workers, s.ready
 }
 
 // Files are those that the flags and the configuration name.
@@ -124,6 +133,9 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	}
 	protect := config.protect
 	registry := serve.NewRegistry()
+	if s.workers != nil {
+		registry.MustRegister(prometheus.WrapCollectorWith(prometheus.Labels{"half": "worker"}, undescribed{s.workers}))
+	}
 	clients := &serve.Activity{}
 	storage, err := s.openStorage(ctx, scrubLoad{clients.MovesBlobs, s.Logger, registry}, protect.Guard != nil)
 	if err != nil {
@@ -170,11 +182,16 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err := s.remember(ctx, state, config.sizes, &options); err != nil {
 		return err
 	}
+	closeRecords, err := s.openRecords(storage, registry, &options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeRecords()) }()
 	sched, err := scheduler.NewServer(options)
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
-	server, health, err := serve.NewGRPC(registry, clients, protect, s.Callers)
+	server, health, err := serve.NewGRPC(registry, clients, s.ownOnly(protect, s.Listen), s.Callers)
 	if err != nil {
 		return err
 	}
@@ -190,10 +207,11 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	can := &serve.Readiness{}
+	can := cmp.Or(s.ready, &serve.Readiness{})
 	can.Add("scheduler", serve.Serving(ctx))
 	can.Add("storage", storage.ready)
-	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, protect, serve.Shown{Registry: registry, Ready: can, Pages: site(protect.Guard, pages)})
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, s.ownOnly(protect, s.HTTP),
+		serve.Shown{Registry: registry, Ready: can, Pages: site(protect.Guard, pages)})
 	if err != nil {
 		return err
 	}
@@ -206,6 +224,12 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.scrubber}
 	return s.run(ctx, abort, parts, ready)
 }
+
+// undescribed are metrics of which some are not there yet when they are registered.
+type undescribed struct{ prometheus.Collector }
+
+// Describe implements prometheus.Collector.
+func (undescribed) Describe(chan<- *prometheus.Desc) {}
 
 // schedulerParts are what a Scheduler consists of while it runs.
 type schedulerParts struct {
@@ -299,6 +323,9 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	c.scheduler = s.Config
 	c.scheduler.ResultHold = resultHold
 	access := auth.Options{Logger: s.Logger}
+	if access.RememberBytes, err = s.Callers.TokenBytes(); err != nil {
+		return c, err
+	}
 	file, err := config.Read(s.ConfigFile)
 	if err != nil {
 		return c, fmt.Errorf("--config: %w", err)
@@ -308,23 +335,6 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	c.sizes = file.LearnSizes
 	c.protect, err = s.Ports.Protect(access)
 	return c, err
-}
-
-// checkAccess returns an error if the guard does not know all that is served, and warns
-// if there is none where others can call.
-func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error {
-	if guard != nil {
-		return guard.Check(server.GetServiceInfo())
-	}
-	if s.IsolateContent {
-		s.Logger.Warn("--isolate-content without authentication: callers can name any instance name " +
-			"(set --tls-client-ca, or tokens and access in --config; see docs/SECURITY.md)")
-	}
-	if host, _, _ := net.SplitHostPort(s.Listen); !dial.IsLoopback(host) {
-		s.Logger.Warn("authentication is off: anyone who reaches this port can run commands on the workers "+
-			"(set --tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
-	}
-	return nil
 }
 
 // storageCalls bounds the calls to other storage at a time, which are short and small:
@@ -472,7 +482,7 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 		capabilities: served.CacheCapabilities(),
 		blobs:        blobs,
 		ready: func() error {
-			return errors.Join(serve.Writable(store.TempDir()), serve.Writable(filepath.Join(dir, "actions", "tmp")))
+			return errors.Join(disk.Writable(store.TempDir()), disk.Writable(filepath.Join(dir, "actions", "tmp")))
 		},
 		close: func() error { return errors.Join(actions.Close(), store.Close()) },
 	}, nil

@@ -44,13 +44,13 @@ type scrubLoad struct {
 func (s *Scrub) open(store *disk.Store, actions *disk.Actions, l scrubLoad) (scrubbed, error) {
 	rate, err := settings.ParseSize(s.Rate)
 	if err != nil {
-		return scrubbed{}, fmt.Errorf("--scrub-rate: %w", err)
+		return scrubbed{}, fmt.Errorf("tuning.scrub_rate: %w", err)
 	}
 	if s.Every == 0 {
 		return scrubbed{store: store}, nil
 	}
 	if s.Every < 0 {
-		return scrubbed{}, fmt.Errorf("--scrub-every: %s", s.Every)
+		return scrubbed{}, fmt.Errorf("tuning.scrub_every: %s", s.Every)
 	}
 	scrubber, err := disk.NewScrubber(store, actions, scrub.Options{
 		Every: s.Every, Rate: rate, Busy: l.busy, Logger: l.log, Metrics: l.metrics,

@@ -172,6 +172,9 @@ var strangers = map[string][]question{
 	"forerunner.admin.Scheduler/GetOperation": {{operation: true, asks: func(a asker, x thing) string {
 		return told(admin.NewSchedulerClient(a.conn).GetOperation(a.Context(), &admin.GetOperationRequest{Name: x.operation}))
 	}}},
+	// Of operations that have ended: TestRecordsOfOthers.
+	"forerunner.admin.Scheduler/ListRecords":                        {},
+	"forerunner.admin.Scheduler/GetRecord":                          {},
 	"forerunner.admin.Scheduler/ListWorkers":                        nil,
 	"forerunner.admin.Scheduler/ListQueues":                         nil,
 	"forerunner.admin.Scheduler/GetSizes":                           nil,

@@ -1,6 +1,7 @@
 package farm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,11 +36,13 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
+	"github.com/forerunner-build/forerunner/worker/health"
 )
 
 // A Worker is the configuration of a worker. The tags say what users are told of each setting.
@@ -84,6 +87,9 @@ type Worker struct {
 	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Files that one action may return"`
 	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Size of all that one action may write, each file and folder at least 4 KiB"`
 
+	// FreshNetworks is for who looks for what an action left to another.
+	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a network namespace for each action without a network, also if nothing is left in the one of the action before"`
+
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How inputs get to commands: fuse, as they are read; hardlink, all before the start; auto, fuse where this machine can"`
 	UpperMemory    string     `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for what each action writes, charged to its slot, in place of the disk"`
@@ -112,6 +118,9 @@ type Worker struct {
 	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with tuning settings, and with tokens and access for --serve-cache and --http (docs/reference/configuration.md); it may be the scheduler's"`
 
 	Logger *zap.Logger
+	// metrics and ready are shown by a scheduler in this process; nil: there is none.
+	metrics *prometheus.Registry
+	ready   *serve.Readiness
 	// Hide are more files and folders that commands are not to see.
 	Hide []string
 	// HideFiles are files that the program reads, with what is beside them.
@@ -143,6 +152,7 @@ type Started struct {
 	launcher  []*runner.Launcher
 	guard     *mounts.Guard // nil: there are no mounts to guard
 	isolation isolation
+	inherited []string // with --reuse: limits that commands inherit
 	retired   retired
 	replaced  int // how many groups of slots were left to the kernel
 }
@@ -182,6 +192,11 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if s.isolation.sandbox == nil {
 		if err := s.doWithoutSandbox(); err != nil {
 			return nil, err
+		}
+	}
+	if w.Reuse == ReuseProfile {
+		if s.inherited, err = sandbox.InheritedLimits(); err != nil {
+			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 		}
 	}
 	if w.ExecFilesystem != vfs.HardLink {
@@ -233,7 +248,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err := w.checkReuse(); err != nil {
 		return err
 	}
-	registry := serve.NewRegistry()
+	registry := cmp.Or(w.metrics, serve.NewRegistry())
 	roots, store, err := s.openRoots(upperMemory, registry)
 	if err != nil {
 		return err
@@ -258,8 +273,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	defer schedulerConn.Close()
 	defer storage.Close()
 	started := &atomic.Pointer[worker.Worker]{}
-	can := readiness(ctx, roots, store, work)
-	can.Add("scheduler "+w.Scheduler, taken(ctx, schedulerConn, started))
+	can := w.readiness(ctx, schedulerConn, started)
 	load := &workerLoad{worker: started}
 	blobs, err := w.Scrub.open(store, nil, scrubLoad{load.busy, w.Logger, registry})
 	if err != nil {
@@ -307,6 +321,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,
 		Relaunch:  s.relaunch,
 		WorkDir:   work,
+		Checks:    checks(store, roots),
 		Isolation: s.isolation.defaults(),
 		Logger:    w.Logger,
 		Metrics:   registry,
@@ -323,13 +338,20 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	return work1.Run(ctx, abort)
 }
 
-// readiness returns what a worker checks of itself.
-func readiness(ctx context.Context, roots *vfs.FS, store *disk.Store, work string) *serve.Readiness {
-	can := &serve.Readiness{}
+// checks returns what a worker tries of its machine.
+func checks(store *disk.Store, roots *vfs.FS) []health.Check {
+	return []health.Check{
+		{What: "store", Try: func() error { return disk.Writable(store.TempDir()) }},
+		{What: "input roots", Try: roots.Check},
+	}
+}
+
+// readiness returns what a worker checks of itself when somebody asks.
+func (w *Worker) readiness(ctx context.Context, scheduler *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) *serve.Readiness {
+	can := cmp.Or(w.ready, &serve.Readiness{})
 	can.Add("worker", serve.Serving(ctx))
-	can.Add("input roots", roots.Check)
-	can.Add("store", func() error { return serve.Writable(store.TempDir()) })
-	can.Add("work folder", func() error { return serve.Writable(work) })
+	can.Add("its own machine", func() error { return started.Load().Unfit() })
+	can.Add("scheduler "+w.Scheduler, taken(ctx, scheduler, started))
 	return can
 }
 

@@ -1,11 +1,15 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -25,10 +29,73 @@ var large = grpc.ServiceDesc{
 }
 
 // TestAnswers has clients that do not read their answers: what these take is counted until they are sent, others wait for it, and
-// the connection is closed that takes none for too long.
+// the connection is closed that takes none for too long, or for a while if others wait.
 func TestAnswers(t *testing.T) {
+	for name, b := range map[string]Bounds{
+		"for too long": {Wait: time.Minute, Stall: 2 * time.Second},
+		"others wait":  {Wait: 20 * time.Second, Stall: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) { testAnswers(t, b.Wait, b.Stall) })
+	}
+}
+
+// TestUnreadRefusals has a client that reads nothing once an answer is on its way to it, and goes on to call.
+func TestUnreadRefusals(t *testing.T) {
 	b := BoundsFor(1 << 30)
-	b.Wait, b.Stall = time.Minute, 2*time.Second
+	b.CallsOfOne, b.Stall = 12, time.Hour
+	s := NewServer(Options{Bounds: b, Identify: identifyAll}, grpc.Creds(throughGate{insecure.NewCredentials()}))
+	s.RegisterService(&large, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(NewGate(b, s.Refused()).Listen(listener)) }()
+	defer func() {
+		s.Stop()
+		<-served
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	_, err = conn.Write([]byte(http2.ClientPreface))
+	must(t, err)
+	framer := http2.NewFramer(conn, nil)
+	must(t, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
+	must(t, framer.WriteWindowUpdate(0, 1<<31-1<<16))
+	var head bytes.Buffer
+	encoder := hpack.NewEncoder(&head)
+	encoder.SetMaxDynamicTableSize(0)
+	stream := uint32(1)
+	call := func(long int) error {
+		head.Reset()
+		for _, h := range [][2]string{
+			{":method", "POST"},
+			{":scheme", "http"},
+			{":path", "/test.Large/Get"},
+			{":authority", "x"},
+			{"content-type", "application/grpc"},
+			{"te", "trailers"},
+			{"x", strings.Repeat("x", long)},
+		} {
+			must(t, encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
+		}
+		stream += 2
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndHeaders: true}); err != nil {
+			return err
+		}
+		return framer.WriteData(stream, true, make([]byte, 5)) // an empty message
+	}
+	for range 2_000 { // soon there are too many, and their answers are more than sockets hold
+		if call(8<<10) != nil {
+			return
+		}
+	}
+	t.Error("the connection is still there")
+}
+
+func testAnswers(t *testing.T, wait, stall time.Duration) {
+	b := BoundsFor(1 << 30)
+	b.Wait, b.Stall = wait, stall
 	b.Buffers, b.BuffersOfOne = 3<<20+3<<10, 3<<20+3<<10 // three answers
 	s := NewServer(Options{Bounds: b, Identify: identifyAll}, grpc.Creds(throughGate{insecure.NewCredentials()}))
 	s.RegisterService(&large, nil)
@@ -90,3 +157,10 @@ type arrival struct {
 
 // Through implements Arrival.
 func (a arrival) Through() *Conn { return a.conn }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

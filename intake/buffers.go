@@ -25,7 +25,7 @@ func Reserve(ctx context.Context, n int64) error {
 	}
 	if most := in.ledger.bounds.BuffersOfOne; n > most {
 		return status.Errorf(codes.InvalidArgument, "to answer this takes %d bytes of memory, and one caller can have %d: "+
-			"compress with a smaller window, or not at all, or raise --memory-limit", n, most)
+			"compress with a smaller window, or not at all, or raise tuning.memory_limit", n, most)
 	}
 	return in.ledger.reserveBuffers(ctx, in.charge, n)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -58,6 +59,8 @@ type Conn struct {
 	close func() error
 	// done ends with the connection.
 	done context.Context
+	// writes counts those that wait for the other end, unread what was refused meanwhile, as calls.
+	writes, unread atomic.Int64
 
 	id    uint64      // guarded by the gate's mu, as all below; more is younger
 	calls int         // that it is of use for now
@@ -222,6 +225,28 @@ func (c *Conn) afterClose(f func()) (stop func()) {
 	}
 	stopped := context.AfterFunc(c.done, f)
 	return func() { stopped() }
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	defer func() {
+		c.writes.Add(-1)
+		c.unread.Store(0)
+	}()
+	return c.Conn.Write(p)
+}
+
+// mostUnread is how many refused calls, of usual size, may wait on a connection until their client reads.
+const mostUnread = 16
+
+// refuse says that a call which counts as n was refused. gRPC keeps its headers until that is sent, and nobody is charged
+// for them: a client that reads nothing of what it is sent may not have many. It may be called for nil.
+func (c *Conn) refuse(n int64) {
+	if c != nil && c.writes.Load() > 0 && c.unread.Add(n) > mostUnread {
+		c.gate.refused("unread")
+		_ = c.Close()
+	}
 }
 
 // Close implements net.Conn.

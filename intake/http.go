@@ -13,6 +13,8 @@ import (
 const (
 	// pageBytes is what a connection over HTTP costs while it is answered.
 	pageBytes = 256 << 10
+	// requestHeaderBytes bound its headers: a token and cookies. Go keeps several times as many.
+	requestHeaderBytes = 32 << 10
 	// formBytes bound the body of a request, headerTime and formTime how long its parts may take to come.
 	formBytes  = 64 << 10
 	headerTime = 10 * time.Second
@@ -45,8 +47,8 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 		&http.Server{
 			Handler:           http.MaxBytesHandler(inTime(handler), formBytes),
 			ReadHeaderTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
-			MaxHeaderBytes: headerBytes,
-			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: 100},
+			MaxHeaderBytes: requestHeaderBytes,
+			Protocols:      onlyHTTP1(),
 			ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 				c := through(conn)
 				if t, ok := c.Conn.(*net.TCPConn); ok {
@@ -62,6 +64,14 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 			count(reason)
 		}),
 	}
+}
+
+// onlyHTTP1 has a connection cost what one request does. Over HTTP/2 it could have many, each with headers and an answer
+// that its client does not read.
+func onlyHTTP1() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	return p
 }
 
 // Serve serves what connects to l, through what encrypt makes of it, until Close.

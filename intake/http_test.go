@@ -149,3 +149,12 @@ func refusals(t *testing.T, of *prometheus.Registry) (sum float64) {
 	}
 	return sum
 }
+
+// TestLongHeadersOfPages: Go keeps several times as many bytes of headers as come.
+func TestLongHeadersOfPages(t *testing.T) {
+	address := servePages(t, BoundsFor(1<<30), func(http.ResponseWriter, *http.Request) {}, nil)
+	conn := connect(t, address, "GET / HTTP/1.1\r\nHost: x\r\nx: "+strings.Repeat("x", requestHeaderBytes+8<<10)+"\r\n\r\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "431") {
+		t.Errorf("%q, %v", line, err)
+	}
+}

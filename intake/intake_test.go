@@ -46,8 +46,10 @@ func serve(t *testing.T, o Options) (healthpb.HealthClient, *service, *Server) {
 
 func serveConn(t *testing.T, o Options, made *service) (*grpc.ClientConn, *Server) {
 	t.Helper()
-	o.Identify = func(ctx context.Context, _ string) (context.Context, Caller, error) {
-		return ctx, Caller{Name: strings.Join(metadata.ValueFromIncomingContext(ctx, "caller"), "")}, nil
+	if o.Identify == nil {
+		o.Identify = func(ctx context.Context, _ string) (context.Context, Caller, error) {
+			return ctx, Caller{Name: strings.Join(metadata.ValueFromIncomingContext(ctx, "caller"), "")}, nil
+		}
 	}
 	s := NewServer(o)
 	healthpb.RegisterHealthServer(s, made)
@@ -314,4 +316,61 @@ func TestHeaders(t *testing.T) {
 		})
 	}
 	close(service.release)
+}
+
+// TestUnknownMethods: the answer repeats nothing of what was called, and comes before anything is kept of the call.
+func TestUnknownMethods(t *testing.T) {
+	looked := false
+	conn, s := serveConn(t, Options{Bounds: BoundsFor(1 << 30), Look: func(ctx context.Context, _ string) (context.Context, error) {
+		looked = true
+		return ctx, nil
+	}}, &service{})
+	for _, method := range []string{"/%%%/x", "/grpc.health.v1.Health/%%%"} {
+		err := conn.Invoke(as(t, "x"), method, request("", 0), request("", 0))
+		if status.Code(err) != codes.Unimplemented || strings.Contains(err.Error(), "%") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if looked {
+		t.Error("somebody looked at the calls")
+	}
+	eventually(t, s.ledger.free)
+}
+
+// TestPending has calls of which nobody knows yet who makes them: they are charged, with their headers, and others of the same
+// address are refused when there are too many.
+func TestPending(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.CallsOfOne, b.Wait = 8, time.Minute
+	known := make(chan struct{})
+	client, _, s := serve(t, Options{
+		Bounds:  b,
+		Pending: func(context.Context, string) string { return "address" },
+		Identify: func(ctx context.Context, _ string) (context.Context, Caller, error) {
+			select {
+			case <-known:
+			case <-ctx.Done():
+			}
+			return ctx, Caller{Name: "user"}, ctx.Err()
+		},
+	})
+	ended := make(chan error)
+	long := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", 20_000)) // as four
+	for range 2 {
+		go func() {
+			_, err := client.Check(long, request("", 0))
+			ended <- err
+		}()
+	}
+	eventually(t, func() bool { return s.ledger.costs()[calls] == 8 })
+	if _, err := client.Check(t.Context(), request("", 0)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
+	}
+	close(known)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, s.ledger.free)
 }

@@ -164,6 +164,11 @@ func (l *ledger) leave(c *charge, conn *Conn) {
 	l.grantLocked(bytesOfCalls...)
 	c.left = true
 	c.enterPhase(arriving)
+	c.expire = func() { // the call has ended: nothing else frees what it has
+		if conn != nil {
+			_ = conn.Close()
+		}
+	}
 	c.forget = l.watch(c, conn)
 }
 

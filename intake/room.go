@@ -268,7 +268,7 @@ func (l *ledger) richestLocked(c *line, k kind, n int64) (richest *charge) {
 	return richest
 }
 
-// longest returns the call with some of a kind that has waited longest, and long enough, for its client; of
+// longest returns the call with some of a kind that has waited longest, and long enough, for its client, to send or to read; of
 // those that wait for room, where they are too many, that which has waited longest. Nil: none does.
 func (c *line) longest(k kind, least time.Duration) (longest *charge) {
 	at := arriving
@@ -276,7 +276,7 @@ func (c *line) longest(k kind, least time.Duration) (longest *charge) {
 		at, least = queued, 0
 	}
 	for o := range c.open {
-		if o.phase == at && !o.left && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
+		if o.phase == at && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}

@@ -6,9 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
 
@@ -28,6 +30,9 @@ type Options struct {
 	// Look sees the headers of a call, on the goroutine that reads its connection: it must not block. An
 	// error ends the call. Nil: all calls go on.
 	Look func(ctx context.Context, method string) (context.Context, error)
+	// Pending returns to whom a call is charged while Identify finds out who makes it; "": to nobody, for Identify
+	// does not block. Nil: always to nobody.
+	Pending func(ctx context.Context, method string) (caller string)
 	// Identify returns to whom a call is charged. It may block.
 	Identify func(ctx context.Context, method string) (context.Context, Caller, error)
 	// Unary and Stream are interceptors, outermost first. They see calls that have been let in, and refused
@@ -51,13 +56,14 @@ type Server struct {
 	*grpc.Server
 	options Options
 	ledger  *ledger
+	methods map[string]bool // those that there are
 }
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
 // NewServer returns a Server. more are for the grpc.Server; interceptors among them are not called.
 func NewServer(o Options, more ...grpc.ServerOption) *Server {
-	s := &Server{options: o, ledger: newLedger(o.Bounds, countRefused(o.Metrics))}
+	s := &Server{options: o, ledger: newLedger(o.Bounds, countRefused(o.Metrics)), methods: map[string]bool{}}
 	b := o.Bounds
 	s.Server = grpc.NewServer(append(more,
 		grpc.InTapHandle(s.tap),
@@ -69,8 +75,15 @@ func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	return s
 }
 
+// errNoMethod repeats nothing of what was called: gRPC keeps the error until its client reads it.
+var errNoMethod = status.Error(codes.Unimplemented, "this server has no such method")
+
 // tap is called for the headers of each call, before anything is kept of it.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if !s.methods[info.FullMethodName] {
+		s.ledger.refused("nobody")
+		return ctx, errNoMethod
+	}
 	if s.options.Look != nil {
 		var err error
 		if ctx, err = s.options.Look(ctx, info.FullMethodName); err != nil {
@@ -99,6 +112,9 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
 		})
 		own.Streams = append(own.Streams, m)
 	}
+	for _, m := range own.Streams {
+		s.methods["/"+d.ServiceName+"/"+m.StreamName] = true
+	}
 	s.Server.RegisterService(&own, service)
 }
 
@@ -126,8 +142,9 @@ var errNoRaw = errors.New("this version of gRPC does not show the lengths of mes
 
 // admit lets a call in, and ends what it is charged for.
 func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, handle func(*receiver) error) error {
-	ctx, caller, err := s.options.Identify(stream.Context(), info.FullMethod)
+	ctx, caller, err := s.identify(stream.Context(), info.FullMethod)
 	if err != nil {
+		arrivedThrough(ctx).refuse(callsOf(ctx))
 		return err
 	}
 	from, ok := grpc.ServerTransportStreamFromContext(ctx).(raw)
@@ -146,11 +163,12 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		in.limit = limits.Bytes
 		return handle(in)
 	}
+	conn := arrivedThrough(ctx)
 	in.charge, err = s.ledger.enter(caller.Name, connectionOf(ctx), callsOf(ctx), in.expire)
 	if err != nil {
+		conn.refuse(callsOf(ctx))
 		return err
 	}
-	conn := arrivedThrough(ctx)
 	defer s.ledger.leave(in.charge, conn)
 	in.ServerStream = &known{stream, context.WithValue(ctx, receiverKey{}, in)}
 	if !caller.Guest {
@@ -166,6 +184,27 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		}
 	}
 	return handle(in)
+}
+
+// identify finds out who makes a call, which is charged meanwhile if that can take long: its headers are kept.
+func (s *Server) identify(ctx context.Context, method string) (context.Context, Caller, error) {
+	var pending string
+	if s.options.Pending != nil {
+		pending = s.options.Pending(ctx, method)
+	}
+	if pending == "" {
+		return s.options.Identify(ctx, method)
+	}
+	c, err := s.ledger.enter(pending, connectionOf(ctx), callsOf(ctx), expireOf(ctx))
+	if err != nil {
+		return ctx, Caller{}, err
+	}
+	defer s.ledger.leave(c, nil)
+	known, caller, err := s.options.Identify(ctx, method)
+	if s.ledger.hasEnded(c) {
+		return ctx, Caller{}, errYielded
+	}
+	return known, caller, err
 }
 
 // An Arrival is what is known of a connection that came through a Gate.

@@ -181,14 +181,9 @@ func TestRaceThroughStore(t *testing.T) {
 		}
 		time.Sleep(time.Until(began.Add((levels+2)*roundTrip + roundTrip/2)))
 		stats := r.Stop()
-		missing, err := s.FindMissing(t.Context(), digestsOf(r.foreseen))
+		missing, err := s.FindMissing(t.Context(), contentsOf(paths[:len(paths)/2]))
 		if err != nil || len(missing) > 0 || int(stats.Files.Files) < len(paths)/2-1 {
 			t.Errorf("%d are missing of %+v, %v", len(missing), stats, err)
-		}
-		blobs, bytes := through.Fetched()
-		o := r.Outcome(func(h PathHash) bool { return h == HashPath(paths[0]) }, Amount{blobs, bytes})
-		if o.Hits.Files != 1 || o.Misses.Files != 2 || o.Waste.Files != stats.Files.Files-1 {
-			t.Errorf("%+v", o)
 		}
 		fetches.Close()
 		if err := s.Close(); err != nil {
@@ -197,10 +192,11 @@ func TestRaceThroughStore(t *testing.T) {
 	})
 }
 
-func digestsOf(files []file) []digest.Digest {
-	ds := make([]digest.Digest, 0, len(files))
-	for _, f := range files {
-		ds = append(ds, f.digest)
+// contentsOf returns the blobs of these files of sdk.
+func contentsOf(paths []string) []digest.Digest {
+	ds := make([]digest.Digest, len(paths))
+	for i, path := range paths {
+		ds[i] = digest.Of(digest.SHA256, []byte(path))
 	}
 	return ds
 }

@@ -27,11 +27,10 @@ func TestCoarseKey(t *testing.T) {
 		"instance":      func(a *Action) { a.Instance = "x" },
 		"function":      func(a *Action) { a.Digest = digest.Of(digest.BLAKE3, nil) },
 		"mnemonic":      func(a *Action) { a.Mnemonic = "x" },
-		"target kind":   func(a *Action) { a.TargetKind = "x" },
 		"tool":          func(a *Action) { a.Tool = "x" },
 		"platform":      func(a *Action) { a.Platform = "x" },
 		"configuration": func(a *Action) { a.Configuration = "x" },
-		"moved":         func(a *Action) { a.Mnemonic, a.TargetKind = "", a.Mnemonic },
+		"moved":         func(a *Action) { a.Mnemonic, a.Tool = a.Tool, a.Mnemonic },
 	} {
 		a := base
 		change(&a)

@@ -6,22 +6,16 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/proto/profiles"
+	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // An Action is what Profiles know actions by. Those with the same Instance and Digest
-// are the same; those that differ in the Digest alone are alike.
+// are the same; those that have the Instance and the Kind in common are alike.
 type Action struct {
 	Instance string
 	Digest   digest.Digest // of digest.OfReduced
-	// Where Mnemonic, TargetKind and Tool are all empty, nothing is alike.
-	Mnemonic   string // of RequestMetadata, as the following
-	TargetKind string
-	Tool       string // path of the program that the action starts
-	Platform   string // its properties in one form
-	// Configuration is configuration_id.
-	Configuration string
+	kind.Kind
 }
 
 // exactKey is false for an action that has no digest.
@@ -31,14 +25,11 @@ func (a Action) exactKey() (record.Key, bool) {
 
 // coarseKey is false for an action of which too little is known.
 func (a Action) coarseKey() (record.Key, bool) {
-	if a.Digest.IsZero() || a.Mnemonic == "" && a.TargetKind == "" && a.Tool == "" {
+	if a.Digest.IsZero() {
 		return record.Key{}, false
 	}
-	d, _, err := digest.OfMessage(a.Digest.Function(), &profiles.CoarseKey{
-		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool,
-		Platform: a.Platform, Configuration: a.Configuration,
-	})
-	return record.Key{Bucket: names.CoarseBucket, Instance: a.Instance, Digest: d}, err == nil
+	d, ok := a.Kind.Digest(a.Digest.Function())
+	return record.Key{Bucket: names.CoarseBucket, Instance: a.Instance, Digest: d}, ok
 }
 
 // run returns what tells actions apart in a coarse history.

@@ -11,7 +11,6 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
@@ -192,37 +191,6 @@ func TestRaceFetchesSmallFilesFirst(t *testing.T) {
 		}
 		if first := s.calls[1]; first[0] != s.at(t, root, "m0000") || len(first) != filesPerCall {
 			t.Errorf("the first call has %d files", len(first))
-		}
-	})
-}
-
-func TestOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStorage()
-		root := s.put(t, "here:5", "hit:7", "waste:11", "same/twice:13", "same/too/twice:13", "other")
-		s.local[s.at(t, root, "here")] = true
-		r, _ := race(t, Spec{
-			Root: root, Source: s,
-			Profile: profileOf("here", "hit", "waste", "same/twice", "same/too/twice"),
-		})
-		var ran Recorder
-		ran.Read("here", tree.File)
-		ran.Read("hit", tree.File)
-		ran.Read("same/too/twice", tree.File)
-		ran.Read("other", tree.File)
-		stats := r.Stop()
-		o := r.Outcome(ran.Has, Amount{
-			Files: stats.Files.Files + stats.Directories.Files + 1,
-			Bytes: stats.Files.Bytes + stats.Directories.Bytes + 10,
-		})
-		if o.Hits != (Amount{2, 20}) || o.Waste != (Amount{1, 11}) || o.Misses != (Amount{1, 10}) {
-			t.Errorf("%+v", o)
-		}
-		if o.HitRate() != 2.0/3 || (Outcome{}).HitRate() != 1 {
-			t.Errorf("hit rate %f", o.HitRate())
-		}
-		if o.Foreseen != (Amount{5, 49}) || o.Files != (Amount{3, 31}) {
-			t.Errorf("%+v", o.Stats)
 		}
 	})
 }

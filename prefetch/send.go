@@ -26,8 +26,7 @@ func (r *Race) near(files []file) {
 func (r *Race) count(files []file) []file {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	files = files[:min(len(files), maxFiles-len(r.foreseen))]
-	r.foreseen = append(r.foreseen, files...)
+	files = files[:min(len(files), maxFiles-int(r.stats.Foreseen.Files))]
 	for _, f := range files {
 		r.stats.Foreseen.add(f.digest)
 	}

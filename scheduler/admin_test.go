@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
 
 // asked has an operator's request answered.
@@ -226,9 +227,9 @@ func TestKill(t *testing.T) {
 // TestKillMany kills more than one event does, and lists more than one page holds.
 func TestKillMany(t *testing.T) {
 	server := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return nil }}))
-	const n = 2*maxPage + 50
+	const n = 2*operators.MaxPage + 50
 	for i := range n {
-		if err := server.engine.feed(core.Submit{Operation: &core.Operation{
+		if err := server.engine.Feed(core.Submit{Operation: &core.Operation{
 			Name: fmt.Sprint("op", i), Digest: digest.Of(digest.SHA256, fmt.Append(nil, i%1000)), Action: &repb.Action{},
 		}}).Err; err != nil {
 			t.Fatal(err)
@@ -241,7 +242,7 @@ func TestKillMany(t *testing.T) {
 		for _, op := range list.GetOperations() {
 			seen[op.GetName()] = true
 		}
-		if len(list.GetOperations()) > maxPage {
+		if len(list.GetOperations()) > operators.MaxPage {
 			t.Errorf("a page of %d", len(list.GetOperations()))
 		}
 		if req.PageToken = list.GetNextPageToken(); req.PageToken == "" {

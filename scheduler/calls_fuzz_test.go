@@ -62,7 +62,7 @@ func (f *rawFarm) call(method string, request []byte, headers ...string) ([][]by
 	} else if code == codes.Internal || code == codes.Unknown {
 		f.t.Fatalf("%s: %v", method, err)
 	}
-	if problem := f.server.engine.state.Check(); problem != "" {
+	if problem := f.server.engine.Check(); problem != "" {
 		f.t.Fatalf("after %s: %s", method, problem)
 	}
 	return answers, code

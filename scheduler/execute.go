@@ -3,23 +3,29 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/learning"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // executionService is REv2's Execution. Errors of the request itself are gRPC
 // errors; what goes wrong with the action is in ExecuteResponse.status.
 type executionService struct {
 	operations *operations
-	requests   *requests
-	learning   *learning
+	requests   *operation.Requests
+	learning   *learning.Learning
 	endings    *endings
 	tracing    tracing
 	log        *zap.Logger
@@ -27,11 +33,11 @@ type executionService struct {
 
 // Execute answers from the action cache, or submits the action and follows it.
 func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Execution_ExecuteServer) error {
-	if s.operations.isStopped() {
-		return errStopped()
+	if s.operations.IsStopped() {
+		return engine.ErrStopped()
 	}
 	ctx := stream.Context()
-	op, err := s.requests.newOperation(ctx, req)
+	op, err := s.requests.New(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -49,27 +55,27 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 // submit has an operation queued, for the caller to follow, or answers it and returns nil.
 func (s executionService) submit(
 	ctx context.Context, req *repb.ExecuteRequest, op *core.Operation, stream operationStream,
-) (*mailbox, error) {
-	storage := s.requests.storageOf(op)
+) (*engine.Mailbox, error) {
+	storage := s.requests.StorageOf(op)
 	if !req.GetSkipCacheLookup() {
 		if result := s.cached(ctx, storage, op); result != nil {
 			return nil, s.sendDone(stream, op, &repb.ExecuteResponse{Result: result, CachedResult: true})
 		}
 	}
-	if err := s.requests.load(ctx, storage, op); err != nil {
+	if err := s.requests.Load(ctx, storage, op); err != nil {
 		if st := status.Convert(err); st.Code() == codes.FailedPrecondition {
 			return nil, s.sendDone(stream, op, &repb.ExecuteResponse{Status: st.Proto()})
 		}
 		return nil, err
 	}
-	if err := keep(ctx, op); err != nil {
+	if err := operation.Charge(ctx, op); err != nil {
 		return nil, err
 	}
 	op.Private = op.Action.GetDoNotCache() || req.GetSkipCacheLookup()
 	if req.GetSkipCacheLookup() {
 		op.Auxiliary = runAnew()
 	}
-	s.learning.choose(ctx, storage, op)
+	s.learning.Choose(ctx, storage, op)
 	return s.operations.submit(op)
 }
 
@@ -77,8 +83,8 @@ func (s executionService) submit(
 func (s executionService) WaitExecution(
 	req *repb.WaitExecutionRequest, stream repb.Execution_WaitExecutionServer,
 ) error {
-	if s.operations.isStopped() {
-		return errStopped()
+	if s.operations.IsStopped() {
+		return engine.ErrStopped()
 	}
 	box, err := s.operations.attach(stream.Context(), req.GetName())
 	if err != nil {
@@ -95,7 +101,7 @@ func (s executionService) sendDone(stream operationStream, op *core.Operation, r
 		Queued: now, Ended: now, Response: resp,
 	}
 	s.endings.finished(st)
-	m, err := longrunning(st)
+	m, err := operation.Longrunning(st)
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func (s executionService) sendDone(stream operationStream, op *core.Operation, r
 
 // cached returns the action's result from the action cache, or nil. A cache
 // that does not work costs time, not the action.
-func (s executionService) cached(ctx context.Context, storage Storage, op *core.Operation) *repb.ActionResult {
+func (s executionService) cached(ctx context.Context, storage operation.Storage, op *core.Operation) *repb.ActionResult {
 	result, err := storage.GetActionResult(ctx, op.Digest)
 	switch {
 	case err == nil && result.GetExitCode() != 0:
@@ -118,3 +124,13 @@ func (s executionService) cached(ctx context.Context, storage Storage, op *core.
 	}
 	return nil
 }
+
+// runAnew tells a worker that the client wants its command to be run, whatever is known. Nobody
+// changes what it returns.
+var runAnew = sync.OnceValue(func() []*anypb.Any {
+	packed, err := anypb.New(&actionstats.Request{SkipCacheLookup: true})
+	if err != nil {
+		panic("scheduler: a message of two bytes cannot be packed: " + err.Error())
+	}
+	return []*anypb.Any{packed}
+})

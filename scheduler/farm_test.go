@@ -247,7 +247,7 @@ type fakeWorker struct {
 	req   *remoteworker.SynchronizeRequest
 	cache string   // where it says that it serves its store
 	boot  string   // which start of its program it says that this is
-	near  []string // the neighbours that came with the last answer
+	near  []string // the peers that came with the last answer
 }
 
 func (f *farm) worker(name string) *fakeWorker {
@@ -263,7 +263,7 @@ func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeRespons
 	}
 	var header metadata.MD
 	resp, err := remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req), grpc.Header(&header))
-	w.near = header.Get(names.NeighbourHeader)
+	w.near = header.Get(names.PeerHeader)
 	return resp, err
 }
 

@@ -18,7 +18,9 @@ import (
 	"github.com/forerunner-build/forerunner/proto/record"
 	indexed "github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 const (
@@ -119,7 +121,7 @@ func encodeIndex(now time.Time, held []core.Held) []byte {
 	size := 0
 	for _, h := range held {
 		one := journal.EncodeHeld(h)
-		one.Action, one.Auxiliary = h.Action, auxiliary(h.Operation)
+		one.Action, one.Auxiliary = h.Action, operation.Auxiliary(h.Operation)
 		n := proto.Size(one) + 8
 		if n > maxIndexedBytes || size+n > maxPartBytes-64 {
 			continue
@@ -132,7 +134,7 @@ func encodeIndex(now time.Time, held []core.Held) []byte {
 }
 
 // keep writes what is held until ctx ends, and then once more.
-func (x *Index) keep(ctx context.Context, e *engine) {
+func (x *Index) keep(ctx context.Context, e *engine.Engine) {
 	ticker := time.NewTicker(indexEvery)
 	defer ticker.Stop()
 	for {
@@ -148,7 +150,7 @@ func (x *Index) keep(ctx context.Context, e *engine) {
 	}
 }
 
-func snapshot(e *engine) (held []core.Held) {
-	e.look(func(v *core.View) { held = v.Held(time.Now().Add(-indexEvery), maxIndexed) })
+func snapshot(e *engine.Engine) (held []core.Held) {
+	e.Look(func(v *core.View) { held = v.Held(time.Now().Add(-indexEvery), maxIndexed) })
 	return held
 }

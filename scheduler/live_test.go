@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
@@ -108,10 +109,62 @@ func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
 			if status.Code(err) != codes.NotFound {
 				t.Error(err)
 			}
-		case <-time.After(2 * f.server.requests.config.ClientGrace):
+		case <-time.After(2 * f.server.requests.Config().ClientGrace):
 			t.Error("it goes on after the operation was dropped")
 			f.stop()
 			<-ended
+		}
+	})
+}
+
+// TestOutputOfARunThatDoesNotCount has the worker run an action again, twice: a reader who has something of a
+// run that does not count is told at once, another one goes on with the next.
+func TestOutputOfARunThatDoesNotCount(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		d := f.storage.action("prints")
+		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+		name := s.at(repb.ExecutionStage_QUEUED).GetName()
+		w := f.worker("w")
+		w.idle()
+		client := live.NewOutputsClient(f.conn)
+		calls := must(client.Serve(t.Context(), &live.ServeRequest{Workers: []*live.Identity{{WorkerId: w.req.GetWorkerId()}}}))
+		synctest.Wait()
+		far := readerStream{ctx: t.Context(), got: make(chan string, 1)}
+		ended := make(chan error)
+		read := func() *live.Watch {
+			go func() {
+				ended <- f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
+					&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stdout"}, far)
+			}()
+			return must(calls.Recv())
+		}
+		push := func(w *live.Watch, c *live.Chunk) {
+			c.Id = w.GetId()
+			must(client.Push(t.Context(), c))
+		}
+		watch := read()
+		push(watch, &live.Chunk{Run: 1})
+		push(watch, &live.Chunk{Run: 2}) // nothing of the first was seen
+		push(watch, &live.Chunk{Run: 2, Data: []byte("wrong")})
+		if got := <-far.got; got != "wrong" {
+			t.Errorf("read %q", got)
+		}
+		push(watch, &live.Chunk{Run: 3})
+		if err := <-ended; !names.IsStartedOver(err) {
+			t.Errorf("the reader is told %v", err)
+		}
+		watch = read()
+		if watch.GetOffset() != 0 {
+			t.Errorf("who reads again is shown %v", watch)
+		}
+		push(watch, &live.Chunk{Run: 3, Data: []byte("right"), End: true})
+		if got := <-far.got; got != "right" {
+			t.Errorf("read %q", got)
+		}
+		w.completed(d, success)
+		s.done()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -8,12 +8,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
 // metrics are the scheduler's Prometheus metrics. What State knows is asked for when
 // they are scraped.
 type metrics struct {
-	engine   *engine
+	engine   *engine.Engine
 	finished *prometheus.CounterVec
 	queued   waits
 	chosen   *prometheus.CounterVec
@@ -29,7 +30,7 @@ type metrics struct {
 // maxQueueMetrics bounds the queues that have metrics of their own.
 const maxQueueMetrics = 1000
 
-func newMetrics(r prometheus.Registerer, e *engine) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 	m := &metrics{
 		engine: e,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -103,9 +104,10 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	var n core.Counts
 	var queues []core.QueueView
 	var tally core.Tally
-	m.engine.look(func(v *core.View) { n, queues, tally = v.Counts(), v.QueueCounts(), v.Tally() })
+	var cohorts []core.CohortView
+	m.engine.Look(func(v *core.View) { n, queues, tally, cohorts = v.Counts(), v.QueueCounts(), v.Tally(), v.Cohorts() })
 	m.collectQueues(c, queues)
-	for _, v := range cohorts(m.engine) {
+	for _, v := range cohorts {
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Capacity), v.Name, "capacity")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Used), v.Name, "used")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Minimums), v.Name, "guaranteed")

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // deadlineSlack is how long before a call's time is over its end counts as that: both sides look at their clocks.
@@ -21,7 +25,7 @@ const deadlineSlack = time.Second
 
 // operations are those of clients, with the streams that follow them. Errors of its methods are gRPC statuses.
 type operations struct {
-	*engine
+	*engine.Engine
 	// pages is ServerOptions.Pages.
 	pages string
 }
@@ -33,19 +37,19 @@ type operationStream interface {
 }
 
 // submit has an operation queued, which the caller follows from then on.
-func (o *operations) submit(op *core.Operation) (box *mailbox, err error) {
-	box = newMailbox()
-	if !o.accept(func(now time.Time) (out core.Out) {
-		out = o.feedLocked(now, core.Submit{Operation: op})
+func (o *operations) submit(op *core.Operation) (box *engine.Mailbox, err error) {
+	box = engine.NewMailbox()
+	if !o.Accept(func(t engine.Turn) (out core.Out) {
+		out = t.Feed(core.Submit{Operation: op})
 		if err = out.Err; err == nil {
-			o.streams.add(op.Name, box)
+			t.Follow(op.Name, box)
 		}
 		return out
 	}) {
-		return nil, errStopped()
+		return nil, engine.ErrStopped()
 	}
 	if errors.Is(err, core.ErrQueueFull) || errors.Is(err, core.ErrClientFull) {
-		return nil, retryLater(codes.ResourceExhausted, err, queueFullRetry)
+		return nil, operation.RetryLater(err)
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
@@ -53,82 +57,82 @@ func (o *operations) submit(op *core.Operation) (box *mailbox, err error) {
 }
 
 // attach has the caller wait for an operation of his, and follow it.
-func (o *operations) attach(ctx context.Context, name string) (box *mailbox, err error) {
-	box = newMailbox()
-	if !o.accept(func(now time.Time) core.Out {
-		if _, known := visible(ctx, o.state.View(), name, auth.Observe); !known {
-			err = errUnknownOperation(name)
-		} else {
-			err = o.streams.crowded(name)
+func (o *operations) attach(ctx context.Context, name string) (box *engine.Mailbox, err error) {
+	box = engine.NewMailbox()
+	if !o.Accept(func(t engine.Turn) core.Out {
+		if _, known := operation.Visible(ctx, t.View(), name, auth.Observe); !known {
+			err = operation.ErrUnknown(name)
+		} else if crowded := t.Crowded(name); crowded != nil {
+			err = operation.RetryLater(crowded)
 		}
 		if err != nil {
-			return o.feedLocked(now, core.Tick{})
+			return t.Feed(core.Tick{})
 		}
-		out := o.feedLocked(now, core.Attach{Name: name})
+		out := t.Feed(core.Attach{Name: name})
 		if out.Err != nil {
-			err = errUnknownOperation(name)
+			err = operation.ErrUnknown(name)
 			return out
 		}
-		st, _ := o.state.View().Operation(name)
-		o.streams.add(name, box)
-		box.put(&st)
+		st, _ := t.View().Operation(name)
+		t.Follow(name, box)
+		box.Put(&st)
 		return out
 	}) {
-		return nil, errStopped()
+		return nil, engine.ErrStopped()
 	}
 	return box, err
 }
 
 // watch has the caller follow an operation without waiting for it, until done is called.
-func (o *operations) watch(ctx context.Context, name string) (st core.Status, box *mailbox, done func(), err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	st, known := visible(ctx, o.state.View(), name, auth.Observe)
-	if !known || st.Done() {
-		return st, nil, nil, status.Errorf(codes.NotFound, "operation %q is unknown or has ended: its output is in its result", name)
-	}
-	if err := o.streams.crowded(name); err != nil {
+func (o *operations) watch(ctx context.Context, name string) (st core.Status, box *engine.Mailbox, done func(), err error) {
+	box = engine.NewMailbox()
+	o.Under(func(t engine.Turn) {
+		var known bool
+		if st, known = operation.Visible(ctx, t.View(), name, auth.Observe); !known || st.Done() {
+			err = status.Errorf(codes.NotFound, "operation %q is unknown or has ended: its output is in its result", name)
+			return
+		}
+		if crowded := t.Crowded(name); crowded != nil {
+			err = operation.RetryLater(crowded)
+			return
+		}
+		if t.Follow(name, box); o.IsStopped() {
+			box.Close()
+		}
+	})
+	if err != nil {
 		return st, nil, nil, err
 	}
-	box = newMailbox()
-	o.streams.add(name, box)
-	if o.isStopped() {
-		box.close()
-	}
-	return st, box, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.streams.remove(name, box)
-	}, nil
+	return st, box, func() { o.Under(func(t engine.Turn) { t.Unfollow(name, box) }) }, nil
 }
 
 // follow sends the states of an operation until it is done. The caller has
 // submitted or attached to it, which follow undoes.
-func (o *operations) follow(stream operationStream, name string, box *mailbox) error {
+func (o *operations) follow(stream operationStream, name string, box *engine.Mailbox) error {
 	defer func() {
 		cancelled := isCancelled(stream.Context())
-		o.step(func(now time.Time) core.Out {
-			o.streams.remove(name, box)
-			return o.feedLocked(now, core.Detach{Name: name, Now: cancelled})
+		o.Step(func(t engine.Turn) core.Out {
+			t.Unfollow(name, box)
+			return t.Feed(core.Detach{Name: name, Now: cancelled})
 		})
 	}()
 	for {
 		select {
-		case <-box.full:
+		case <-box.Full():
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		}
-		st, open := box.take()
+		st, open := box.Take()
 		switch {
 		case st == nil && open:
 			continue
 		case st == nil:
-			return errStopped()
+			return engine.ErrStopped()
 		}
 		if st.Stage == repb.ExecutionStage_UNKNOWN {
-			return errUnknownOperation(name)
+			return operation.ErrUnknown(name)
 		}
-		m, err := longrunning(o.withPage(st))
+		m, err := operation.Longrunning(o.withPage(st))
 		if err != nil {
 			return err
 		}
@@ -141,7 +145,7 @@ func (o *operations) follow(stream operationStream, name string, box *mailbox) e
 // isCancelled reports whether a client has cancelled its call, while its connection lives: it does not want to come back.
 // A call whose time is over, or whose connection broke, it may well make again.
 func isCancelled(ctx context.Context) bool {
-	if c := connectionOf(ctx); ctx.Err() == nil || c == nil || c.ended.Load() {
+	if c := connection.Of(ctx); ctx.Err() == nil || c == nil || c.Ended() {
 		return false
 	}
 	deadline, limited := ctx.Deadline()
@@ -157,46 +161,23 @@ func (o *operations) withPage(st *core.Status) *core.Status {
 	linked, r := *st, st.Response // others have them too
 	linked.Response = &repb.ExecuteResponse{
 		Result: r.GetResult(), CachedResult: r.GetCachedResult(), Status: r.GetStatus(), ServerLogs: r.GetServerLogs(),
-		Message: strings.TrimSpace(r.GetMessage() + "\nSee " + o.pages + st.Name),
+		Message: strings.TrimSpace(r.GetMessage() + "\nSee " + o.pages + st.Name + o.build(st)),
 	}
 	return &linked
 }
 
-func errUnknownOperation(name string) error {
-	return status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", name)
-}
-
-// visible returns the state of an operation that belongs to who calls (auth.Owns), or that another
-// right lets him see. To all others it is as one that there is not, so that nobody learns of
-// an operation by its name.
-func visible(ctx context.Context, v *core.View, name string, or auth.Right) (st core.Status, known bool) {
-	st, known = v.Operation(name)
-	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {
-		return core.Status{}, false
+// build says where the page of the operation's invocation is.
+func (o *operations) build(st *core.Status) string {
+	if st.Request.ToolInvocation == "" {
+		return ""
 	}
-	return st, true
-}
-
-func ownerOf(op *core.Operation) auth.Owner { return auth.Owner{User: op.User, Instance: op.Instance} }
-
-// ownedBy returns a function that tells which operations the caller may see. It is for one goroutine.
-func ownedBy(ctx context.Context) func(*core.Operation) bool {
-	known := map[auth.Owner]bool{}
-	return func(op *core.Operation) bool {
-		owner := ownerOf(op)
-		own, looked := known[owner]
-		if !looked {
-			own = auth.Owns(ctx, owner, auth.Observe)
-			known[owner] = own
-		}
-		return own
-	}
+	return "\nThe build: " + o.pages + "builds/" + url.PathEscape(st.Request.ToolInvocation)
 }
 
 // operationsService is the part of longrunning Operations that is of use:
 // GetOperation and CancelOperation. The rest is UNIMPLEMENTED.
 type operationsService struct {
-	*engine
+	*engine.Engine
 	longrunningpb.UnimplementedOperationsServer
 }
 
@@ -206,11 +187,11 @@ func (s operationsService) GetOperation(
 ) (*longrunningpb.Operation, error) {
 	var st core.Status
 	var ok bool
-	s.look(func(v *core.View) { st, ok = visible(ctx, v, req.GetName(), auth.Observe) })
+	s.Look(func(v *core.View) { st, ok = operation.Visible(ctx, v, req.GetName(), auth.Observe) })
 	if !ok {
-		return nil, errUnknownOperation(req.GetName())
+		return nil, operation.ErrUnknown(req.GetName())
 	}
-	return longrunning(&st)
+	return operation.Longrunning(&st)
 }
 
 // CancelOperation ends an operation for all who wait for it. Others that share
@@ -219,14 +200,14 @@ func (s operationsService) CancelOperation(
 	ctx context.Context, req *longrunningpb.CancelOperationRequest,
 ) (*emptypb.Empty, error) {
 	var known bool
-	s.step(func(now time.Time) core.Out {
-		if _, known = visible(ctx, s.state.View(), req.GetName(), auth.Administer); !known {
-			return s.feedLocked(now, core.Tick{})
+	s.Step(func(t engine.Turn) core.Out {
+		if _, known = operation.Visible(ctx, t.View(), req.GetName(), auth.Administer); !known {
+			return t.Feed(core.Tick{})
 		}
-		return s.feedLocked(now, core.Cancel{Name: req.GetName()})
+		return t.Feed(core.Cancel{Name: req.GetName()})
 	})
 	if !known {
-		return nil, errUnknownOperation(req.GetName())
+		return nil, operation.ErrUnknown(req.GetName())
 	}
 	return &emptypb.Empty{}, nil
 }

@@ -74,7 +74,7 @@ func TestQuotasByOperator(t *testing.T) {
 		if !strings.Contains(q.GetHeadReason(), "at its maximum") || !strings.Contains(q.GetRoot().GetChildren()[0].GetWhy(), "uses 1 of 1 slots") {
 			t.Errorf("%v", q)
 		}
-		time.Sleep(2 * promisesEvery)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n := f.logs.FilterMessage("quotas guarantee more than the cohort has").Len(); n != 1 {
 			t.Errorf("%d warnings of too many promises, want 1", n)
@@ -103,7 +103,7 @@ func TestQuotasChangedElsewhere(t *testing.T) {
 	inFarm(t, o, func(t *testing.T, f *farm) {
 		expect := func(want string) {
 			t.Helper()
-			time.Sleep(2 * quotasEvery)
+			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			got := ""
 			for _, q := range asked(t, f.operator().ListQuotas, &admin.ListQuotasRequest{}).GetCohorts()[0].GetQuotas() {

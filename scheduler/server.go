@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
@@ -21,12 +20,22 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/proto/live"
+	outputs "github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
+	"github.com/forerunner-build/forerunner/scheduler/learning"
+	"github.com/forerunner-build/forerunner/scheduler/live"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
+	"github.com/forerunner-build/forerunner/scheduler/operators"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
+
+// Storage is what a Server needs of the storage.
+type Storage = operation.Storage
 
 // ServerOptions configure a Server. Storage is required.
 type ServerOptions struct {
@@ -79,6 +88,9 @@ type ServerOptions struct {
 	// LoadQuotas returns those that are kept now, where others may change them, too: it is called again and
 	// again, and what it returns is put in force. Nil: nobody else does.
 	LoadQuotas func(context.Context) ([]core.QuotaRecord, error)
+	// Finished makes records of operations that have ended, and shows them. Nil: they are forgotten after
+	// Config.KeepCompleted.
+	Finished *finished.Recorder
 	// OwnStore tells of the storage of this process. Nil: it has none.
 	OwnStore func() *admin.Store
 }
@@ -88,19 +100,18 @@ type ServerOptions struct {
 type Server struct {
 	options ServerOptions
 	log     *zap.Logger
-	engine  *engine
-	// connections counts those that were ever made, to name them.
-	connections atomic.Uint64
+	engine  *engine.Engine
+	// connections are those of clients and workers.
+	connections *connection.Listeners
 
-	requests  *requests
-	learning  *learning
+	requests  *operation.Requests
+	learning  *learning.Learning
 	endings   *endings
-	live      *liveOutputs
-	quotas    *quotas
+	live      *live.Registry
 	follows   *operations
 	execution executionService
 	queue     queueService
-	admin     adminService
+	admin     operators.Service
 }
 
 // NewServer returns a Server, or an error that names the option that is wrong.
@@ -121,7 +132,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
-	s := &Server{options: o, log: o.Logger, engine: newEngine(state, o.Journal)}
+	s := &Server{options: o, log: o.Logger, engine: engine.New(state, o.Journal)}
+	s.connections = connection.NewListeners(func(id uint64) { s.engine.Feed(core.Disconnect{Connection: id}) })
 	m, err := newMetrics(o.Metrics, s.engine)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
@@ -133,52 +145,48 @@ func NewServer(o ServerOptions) (*Server, error) {
 // join makes the parts.
 func (s *Server) join(m *metrics, c core.Config) {
 	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
-	near, lost := &neighbours{}, &lostWorkers{}
-	s.live = &liveOutputs{}
-	s.follows = &operations{engine: e, pages: o.Pages}
-	s.requests = &requests{
-		config: c, storage: o.Storage, missingInputs: o.MissingInputs, rand: o.Rand, claims: c.Claims(),
-		platforms: &platforms{ignored: c.ActionProperties},
-	}
-	s.learning = &learning{engine: e, sizes: o.Sizes, chosen: m.chosen, log: s.log, waiting: make(chan *sizeclass.Lesson, maxLessons)}
-	s.endings = &endings{log: s.log, metrics: m, tracing: spans, neighbours: near, lost: lost}
-	s.quotas = &quotas{engine: e, log: s.log, keep: o.KeepQuota, load: o.LoadQuotas}
+	near, lost := &peers{}, &operators.Lost{}
+	s.live = &live.Registry{}
+	s.follows = &operations{Engine: e, pages: o.Pages}
+	s.requests = operation.NewRequests(operation.Options{Config: c, Storage: o.Storage, MissingInputs: o.MissingInputs, Rand: o.Rand})
+	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})
+	s.endings = &endings{log: s.log, metrics: m, tracing: spans, peers: near, lost: lost, records: o.Finished}
 	s.execution = executionService{
 		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
 	}
-	s.queue = queueService{engine: e, platforms: s.requests.platforms, neighbours: near, term: o.Term, grant: o.Grant, twins: &twins{}, log: s.log}
-	s.admin = adminService{
-		workersAdmin: &workersAdmin{engine: e, live: s.live, lost: lost, keep: o.KeepDrains},
-		queuesAdmin:  queuesAdmin{e, lost}, operationsAdmin: operationsAdmin{e}, quotas: s.quotas,
-		sizesAdmin: sizesAdmin{s.requests, s.learning}, storesAdmin: storesAdmin{o.OwnStore, s.live},
-	}
-	e.concluded = func(out core.Out) {
+	s.queue = queueService{Engine: e, platforms: s.requests.Platforms(), peers: near, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log}
+	s.admin = operators.New(operators.Options{
+		Engine: e, Reports: s.live, Sizes: learning.Admin{Requests: s.requests, Learning: s.learning}, Lost: lost, Log: s.log,
+		KeepDrains: o.KeepDrains, KeepQuota: o.KeepQuota, LoadQuotas: o.LoadQuotas, OwnStore: o.OwnStore, Finished: o.Finished,
+	})
+	e.Conclude(func(out core.Out) {
 		for _, worker := range out.Wakes {
-			s.live.wake(worker)
+			s.live.Wake(worker)
 		}
-		s.learning.learn(out.Ended)
+		s.learning.Learn(out.Ended)
 		s.endings.conclude(out)
-	}
+	})
 }
 
 // begin tells the State what is known from before.
-func (s *Server) begin() error {
-	s.engine.mu.Lock()
-	defer s.engine.mu.Unlock()
-	for _, d := range s.options.Drains {
-		if err := s.engine.feedLocked(time.Now(), core.Drain{DrainRecord: d}).Err; err != nil {
-			return fmt.Errorf("scheduler: %w", err)
+func (s *Server) begin() (err error) {
+	s.engine.Under(func(t engine.Turn) {
+		for _, d := range s.options.Drains {
+			if wrong := t.Feed(core.Drain{DrainRecord: d}).Err; wrong != nil {
+				err = fmt.Errorf("scheduler: %w", wrong)
+				return
+			}
 		}
-	}
-	for _, q := range s.options.Quotas {
-		if err := s.engine.feedLocked(time.Now(), core.PutQuota{QuotaRecord: q}).Err; err != nil {
-			s.log.Warn("quota is not in force", zap.Error(err))
+		for _, q := range s.options.Quotas {
+			if wrong := t.Feed(core.PutQuota{QuotaRecord: q}).Err; wrong != nil {
+				s.log.Warn("quota is not in force", zap.Error(wrong))
+			}
 		}
-	}
-	for _, h := range s.options.Held {
-		s.engine.feedLocked(time.Now(), core.Restore{Held: h})
-	}
-	return nil
+		for _, h := range s.options.Held {
+			t.Feed(core.Restore{Held: h})
+		}
+	})
+	return err
 }
 
 // Register adds all services of the scheduler to a gRPC server.
@@ -188,7 +196,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	longrunningpb.RegisterOperationsServer(g, s.Operations())
 	remoteworker.RegisterOperationQueueServer(g, s.queue)
 	admin.RegisterSchedulerServer(g, s.Admin())
-	live.RegisterOutputsServer(g, outputsService{live: s.live, stopped: s.engine.stopped})
+	outputs.RegisterOutputsServer(g, s.live.Service(s.engine.Stopped()))
 }
 
 // Admin returns what Register serves operators, for callers in this process.
@@ -196,20 +204,20 @@ func (s *Server) Admin() admin.SchedulerServer { return s.admin }
 
 // Operations returns what Register serves of longrunning Operations, for callers in this process.
 func (s *Server) Operations() longrunningpb.OperationsServer {
-	return operationsService{engine: s.engine}
+	return operationsService{Engine: s.engine}
 }
 
 // ByteStream returns next so changed that what commands print can be read while
 // they run, under the names in the metadata of their operations. All else is
 // next's.
 func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStreamServer {
-	return streamService{next, s.follows, s.live}
+	return s.live.ByteStream(next, s.follows.watch)
 }
 
 // Watch returns l so changed that the Server knows the connections of its workers
 // and clients. It learns from it at once when a worker is gone, and counts the
 // operations of each client. Give it to the gRPC server in place of l.
-func (s *Server) Watch(l net.Listener) net.Listener { return &listener{l, s.engine, &s.connections} }
+func (s *Server) Watch(l net.Listener) net.Listener { return s.connections.Watch(l) }
 
 // Run lets time pass until ctx is cancelled, and returns nil. From then on every
 // call that waits, and every new one, is answered with UNAVAILABLE: clients
@@ -219,23 +227,28 @@ func (s *Server) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if s.options.Sizes != nil {
-		beside.Go(func() { s.learning.write(ctx) })
+		beside.Go(func() { s.learning.Write(ctx) })
 	}
-	if len(s.requests.config.Quotas.Cohorts) > 0 {
-		beside.Go(func() { s.quotas.watchPromises(ctx) })
+	if len(s.requests.Config().Quotas.Cohorts) > 0 {
+		beside.Go(func() { s.admin.WatchPromises(ctx) })
 		if s.options.LoadQuotas != nil {
-			beside.Go(func() { s.quotas.follow(ctx) })
+			beside.Go(func() { s.admin.FollowQuotas(ctx) })
 		}
 	}
 	if s.options.Index != nil {
 		beside.Go(func() { s.options.Index.keep(ctx, s.engine) })
 	}
-	s.engine.run(ctx)
+	if s.options.Finished != nil {
+		last, end := context.WithCancel(context.WithoutCancel(ctx)) // what ends with the engine has a record, too
+		defer end()
+		beside.Go(func() { s.options.Finished.Run(last) })
+	}
+	s.engine.Run(ctx)
 	return nil
 }
 
 // Counts returns the present sizes of the queues.
 func (s *Server) Counts() (c core.Counts) {
-	s.engine.look(func(v *core.View) { c = v.Counts() })
+	s.engine.Look(func(v *core.View) { c = v.Counts() })
 	return c
 }

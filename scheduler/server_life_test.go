@@ -369,33 +369,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestMailboxKeepsTheLatest(t *testing.T) {
-	m, op := newMailbox(), &core.Operation{Name: "x"}
-	m.put(&core.Status{Operation: op, Rev: 2})
-	m.put(&core.Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
-	m.put(&core.Status{Operation: op, Rev: 3})
-	<-m.full
-	if st, open := m.take(); st.Rev != 4 || !open {
-		t.Errorf("took revision %d, open: %v", st.Rev, open)
-	}
-	m.put(&core.Status{Operation: op, Rev: 1})
-	select {
-	case <-m.full:
-		t.Error("an old state woke the stream")
-	default:
-	}
-	m.put(&core.Status{Operation: op, Rev: 5})
-	m.close()
-	m.put(&core.Status{Operation: op, Rev: 6})
-	for _, want := range []uint64{5, 0} {
-		<-m.full
-		st, open := m.take()
-		if open || (st == nil) != (want == 0) || st != nil && st.Rev != want {
-			t.Errorf("took %v of a closed mailbox, open: %v; want revision %d", st, open, want)
-		}
-	}
-}
-
 // TestCrowd lets many clients, some of which go away, and workers, one of which
 // dies now and then, run into each other. Every client that stays gets a result.
 func TestCrowd(t *testing.T) {
@@ -467,10 +440,10 @@ func TestOperationNames(t *testing.T) {
 	uuid := regexp.MustCompile(`^operations/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	seen := map[string]bool{}
 	for range 100 {
-		name, err := s.requests.newName()
-		if err != nil || !uuid.MatchString(name) || seen[name] {
-			t.Fatalf("named an operation %q (seen: %v), %v", name, seen[name], err)
+		op, err := s.requests.New(t.Context(), &repb.ExecuteRequest{ActionDigest: digest.SHA256.Empty().Proto()})
+		if err != nil || !uuid.MatchString(op.Name) || seen[op.Name] {
+			t.Fatalf("made %+v, %v", op, err)
 		}
-		seen[name] = true
+		seen[op.Name] = true
 	}
 }

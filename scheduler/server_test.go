@@ -92,10 +92,15 @@ func TestFailureNamesItsPage(t *testing.T) {
 		}{
 			{"fails", &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 1}, Message: "out of ink"}, "out of ink\nSee http://scheduler:8981/%s"},
 			{"cannot", &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.InvalidArgument)}}, "See http://scheduler:8981/%s"},
+			{"built", &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 1}}, "See http://scheduler:8981/%s\nThe build: http://scheduler:8981/builds/7%%2F8"},
 			{"works", success, ""},
 		} {
 			d := f.storage.action(c.name)
-			s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
+			ctx := t.Context()
+			if c.name == "built" {
+				ctx = metadata.AppendToOutgoingContext(ctx, names.RequestMetadataHeader, string(must(proto.Marshal(&repb.RequestMetadata{ToolInvocationId: "7/8"}))))
+			}
+			s := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: d})
 			name := s.at(repb.ExecutionStage_QUEUED).GetName()
 			w.idle()
 			w.completed(d, c.resp)

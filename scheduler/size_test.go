@@ -10,8 +10,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -159,11 +157,11 @@ func TestSizeClassesAreLearned(t *testing.T) {
 					t.Errorf("%s: placement %v", name, on.last)
 				}
 				next := &core.Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
-				storage := f.server.requests.storageOf(next)
-				if err := f.server.requests.load(t.Context(), storage, next); err != nil {
+				storage := f.server.requests.StorageOf(next)
+				if err := f.server.requests.Load(t.Context(), storage, next); err != nil {
 					t.Error(err)
 				}
-				if f.server.learning.choose(t.Context(), storage, next); next.Expected <= 0 || next.Expected != next.Size.Expected {
+				if f.server.learning.Choose(t.Context(), storage, next); next.Expected <= 0 || next.Expected != next.Size.Expected {
 					t.Errorf("%s: the next one is expected to take %s, on its class %s", name, next.Expected, next.Size.Expected)
 				}
 				f.stop()
@@ -227,48 +225,4 @@ func TestOneSizeClassIsNoChoice(t *testing.T) {
 		f.stop()
 		serving.Wait()
 	})
-}
-
-// TestLateRunIsLearned has the end of a second run, begun because the first took too long, teach what
-// is known of both.
-func TestLateRunIsLearned(t *testing.T) {
-	sizes := must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
-	both := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}})
-	both.CanHedge = true
-	for n := range 50 {
-		d := digest.Of(digest.SHA256, []byte{byte(n)})
-		action := sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}
-		choice, learner := sizes.Analyze(t.Context(), action).Select(both)
-		if choice.Class != 1 {
-			continue // by chance
-		}
-		if size := sizeOf(choice, time.Hour); !size.Hedge || size.Timeout != 10*time.Second {
-			t.Errorf("size %+v of choice %+v", size, choice)
-		}
-		l := &lessons{learner: learner}
-		lesson := l.of(time.Now(), core.Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
-			ExecutionMetadata: &repb.ExecutedActionMetadata{VirtualExecutionDuration: durationpb.New(3 * time.Second)},
-		}}})
-		sizes.Learn(t.Context(), lesson)
-		known, _ := sizes.Analyze(t.Context(), action).Assess(both)
-		if known[0].TimedOut != 1 || known[1].Succeeded != 1 || known[1].Median != 3*time.Second {
-			t.Errorf("known %+v", known)
-		}
-		return
-	}
-	t.Error("no action started on class 1")
-}
-
-// TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what has become the
-// largest one: that is no failure for which the action would have to start on the largest.
-func TestCutShortTeachesNothing(t *testing.T) {
-	sizes := must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
-	d := digest.Of(digest.SHA256, []byte("action"))
-	_, learner := sizes.Analyze(t.Context(), sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}).
-		Select(conditions([]sizeclass.Class{{Size: 1}}))
-	l := &lessons{learner: learner}
-	late := &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.DeadlineExceeded)}}
-	if lesson := l.of(time.Now(), core.Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
-		t.Errorf("learned %+v", lesson)
-	}
 }

@@ -3,9 +3,9 @@ package scheduler
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,14 +19,17 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // queueService is Buildbarn's OperationQueue.
 type queueService struct {
-	*engine
-	platforms  *platforms
-	neighbours *neighbours
+	*engine.Engine
+	platforms *operation.Platforms
+	peers     *peers
 	// term and grant are those of ServerOptions.
 	term  uint64
 	grant func(instance string, action digest.Digest) string
@@ -43,28 +46,28 @@ func (s queueService) Synchronize(
 	if err != nil {
 		return nil, err
 	}
-	if s.isStopped() {
-		return nil, errStopped()
+	if s.IsStopped() {
+		return nil, engine.ErrStopped()
 	}
 	if s.term != 0 {
 		// It cannot fail but where nobody would have the header.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.term, 10)))
 	}
-	if c := connectionOf(ctx); c != nil {
-		report.Connection = c.id
+	if c := connection.Of(ctx); c != nil {
+		report.Connection = c.ID()
 	}
-	s.neighbours.serves(report.Worker, cacheOf(ctx))
+	s.peers.serves(report.Worker, cacheOf(ctx))
 	report.Boot, report.Address = callerOf(ctx)
 	answer := make(chan core.Reply, 1)
-	if !s.accept(func(now time.Time) (out core.Out) {
-		report.Call = s.calls.hold(answer)
-		out = s.feedLocked(now, &report)
+	if !s.Accept(func(t engine.Turn) (out core.Out) {
+		report.Call = t.Hold(answer)
+		out = t.Feed(&report)
 		if err = out.Err; err != nil {
-			s.calls.drop(report.Call)
+			t.Drop(report.Call)
 		}
 		return out
 	}) {
-		return nil, errStopped()
+		return nil, engine.ErrStopped()
 	}
 	if err != nil {
 		s.twins.warn(s.log, report.Worker, err)
@@ -80,14 +83,14 @@ func (s queueService) Synchronize(
 		return s.response(ctx, report.Worker, r)
 	case <-ctx.Done():
 		err = status.FromContextError(ctx.Err()).Err()
-	case <-s.stopped:
-		err = errStopped()
+	case <-s.Stopped():
+		err = engine.ErrStopped()
 	}
 	// A reply that is under way now is lost; State finds out from the worker's
 	// next call, or from its silence.
-	s.step(func(now time.Time) core.Out {
-		s.calls.drop(report.Call)
-		return s.feedLocked(now, core.Hangup{Worker: report.Worker, Call: report.Call})
+	s.Step(func(t engine.Turn) core.Out {
+		t.Drop(report.Call)
+		return t.Feed(core.Hangup{Worker: report.Worker, Call: report.Call})
 	})
 	return nil, err
 }
@@ -111,25 +114,26 @@ const (
 	maxTwins, twinsLogged = 1000, time.Minute
 )
 
-// twins remember when it was logged last that another process calls as a worker. Zero is ready for use; mu is taken
-// without any other lock.
+// twins remember when it was logged last that another process calls as a worker.
 type twins struct {
-	mu     sync.Mutex
-	logged generations[string, time.Time] // guarded by mu
+	logged *lru.Cache[string, time.Time]
+}
+
+func newTwins() *twins {
+	logged, err := lru.New[string, time.Time](maxTwins)
+	if err != nil {
+		panic(err) // maxTwins is positive
+	}
+	return &twins{logged}
 }
 
 func (t *twins) warn(log *zap.Logger, worker string, err error) {
-	t.mu.Lock()
-	last, _ := t.logged.get(worker)
-	again := time.Since(last) < twinsLogged
-	if !again {
-		t.logged.put(worker, time.Now(), maxTwins)
+	if last, known := t.logged.Get(worker); known && time.Since(last) < twinsLogged {
+		return
 	}
-	t.mu.Unlock()
-	if !again {
-		log.Warn("two processes call as one worker, the second is refused; give each an --id of its own",
-			zap.String("worker", worker), zap.Error(err))
-	}
+	t.logged.Add(worker, time.Now())
+	log.Warn("two processes call as one worker, the second is refused; give each an --id of its own",
+		zap.String("worker", worker), zap.Error(err))
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.
@@ -147,7 +151,7 @@ func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (core.Re
 		SizeClass:  req.GetSizeClass(),
 		PreferIdle: req.GetPreferBeingIdle(),
 	}
-	r.Platform, _ = s.platforms.of(s.platforms.matched(req.GetPlatform()))
+	r.Platform, _ = s.platforms.Of(s.platforms.Matched(req.GetPlatform()))
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
 		r.Doing = core.Idle
@@ -185,7 +189,7 @@ func (s queueService) response(ctx context.Context, worker string, r core.Reply)
 			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},
 		}
 	case core.Execute:
-		s.introduce(ctx, worker, r.Run)
+		s.namePeers(ctx, worker, r.Run)
 		if s.grant != nil {
 			// It cannot fail but where nobody would have the header.
 			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.grant(r.Run.Instance, r.Run.Digest)))
@@ -206,10 +210,10 @@ func (s queueService) response(ctx context.Context, worker string, r core.Reply)
 	return resp, nil
 }
 
-// introduce names neighbours in the answer to a call, whose worker is to run op.
-func (s queueService) introduce(ctx context.Context, worker string, op *core.Operation) {
-	if near := s.neighbours.of(worker, op); len(near) > 0 {
+// namePeers names peers in the answer to a call, whose worker is to run op.
+func (s queueService) namePeers(ctx context.Context, worker string, op *core.Operation) {
+	if near := s.peers.of(worker, op); len(near) > 0 {
 		// It cannot fail but where nobody would have the header.
-		_ = grpc.SetHeader(ctx, metadata.MD{names.NeighbourHeader: near})
+		_ = grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: near})
 	}
 }

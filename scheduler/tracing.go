@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // tracing makes spans of operations. Without a tracer it makes none.
@@ -27,7 +28,7 @@ func (t tracing) begin(ctx context.Context, op *core.Operation) {
 	var w3c propagation.TraceContext
 	ctx, span := t.tracer.Start(w3c.Extract(ctx, propagation.MapCarrier(op.Trace)), "Execute",
 		trace.WithSpanKind(trace.SpanKindServer))
-	addExtras(op).span = span
+	operation.AddExtras(op).Span = span
 	if span.SpanContext().IsValid() {
 		op.Trace = map[string]string{}
 		w3c.Inject(ctx, propagation.MapCarrier(op.Trace))
@@ -36,7 +37,7 @@ func (t tracing) begin(ctx context.Context, op *core.Operation) {
 
 // refuseTrace ends the span of an operation that is not accepted.
 func refuseTrace(op *core.Operation, err error) {
-	if span := extrasOf(op).span; span != nil {
+	if span := operation.ExtrasOf(op).Span; span != nil {
 		span.SetStatus(otelcodes.Error, err.Error())
 		span.End()
 	}
@@ -44,7 +45,7 @@ func refuseTrace(op *core.Operation, err error) {
 
 // end ends the span of an operation that is done. the operation has an outcome.
 func (t tracing) end(st *core.Status, outcome string) {
-	span := extrasOf(st.Operation).span
+	span := operation.ExtrasOf(st.Operation).Span
 	if span == nil {
 		return
 	}

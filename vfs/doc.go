@@ -122,7 +122,9 @@
 // their blob, and both a verdict with the time when they were last read and right. Where
 // that is longer ago than Options.VerifyEvery, or an image's file was written to, they are
 // read beside the action, and Root.Vouch waits for that. It also reads a copy whose change time is
-// another than the one that our own making and removing of links gave it. A wrong one is not used again.
+// another than the one that our own making and removing of links gave it. A wrong one is not used again. Below
+// an overlayfs it looks at the change times of the folders of links, too: somebody else may have put another file
+// under the name of an input.
 //
 // # What it refuses to do
 //

@@ -79,3 +79,18 @@ func (f *ownFolder) removePoints(points ...string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// memoryShare is the part of the memory that is full when less than that of it is left.
+const memoryShare = 64
+
+// full reports whether it is in memory, and as good as full now.
+func (f *ownFolder) full() bool {
+	if f.state != folderMounted {
+		return false
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(f.path, &st); err != nil {
+		return true // nobody knows
+	}
+	return int64(st.Bavail)*st.Bsize < f.memory/memoryShare || st.Ffree < st.Files/memoryShare
+}

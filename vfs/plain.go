@@ -105,4 +105,4 @@ func (l *plainLayer) Path() string { return l.folder.Path() }
 func (l *plainLayer) Base() string { return l.folder.Path() }
 
 // Top opens the folder.
-func (l *plainLayer) Top() (*overlay.Place, error) { return overlay.Upper(l.folder.Path()).Top() }
+func (l *plainLayer) Top() (*overlay.Dir, error) { return overlay.Upper(l.folder.Path()).Top() }

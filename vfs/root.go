@@ -101,8 +101,8 @@ type Root struct {
 	// What they are to the root.
 	lower  lowerLayer
 	upper  upperLayer
-	top    func() (Place, error) // of upper
-	shared voucher               // nil: nothing of it is other roots', too
+	top    func() (Dir, error) // of upper
+	shared voucher             // nil: nothing of it is other roots', too
 
 	points   ownFolder // of the mount points
 	writable ownFolder // of what the action writes

@@ -26,7 +26,7 @@ type Input struct {
 // inside, and OnBlob of a file, and may have to ask the Source for a directory that was never
 // looked at.
 func (r *Root) Unchanged(path string) (in Input, ok bool) {
-	ok = r.fromFolder(path, func(p Place, name string) bool {
+	ok = r.fromFolder(path, func(p Dir, name string) bool {
 		in, ok = p.Unchanged(name)
 		return ok
 	})
@@ -39,7 +39,7 @@ func (r *Root) Unchanged(path string) (in Input, ok bool) {
 // open. It is false for inputs, for whatever is no regular file, and for a file
 // with several links: what is moved into a store must have no second name.
 func (r *Root) Written(path string) (string, bool) {
-	ok := r.fromFolder(path, func(p Place, name string) bool {
+	ok := r.fromFolder(path, func(p Dir, name string) bool {
 		_, ok := p.Written(name)
 		return ok
 	})
@@ -50,7 +50,7 @@ func (r *Root) Written(path string) (string, bool) {
 }
 
 // fromFolder calls f with the folder that path is in, and the name it has there. It is false if there is none.
-func (r *Root) fromFolder(path string, f func(p Place, name string) bool) bool {
+func (r *Root) fromFolder(path string, f func(p Dir, name string) bool) bool {
 	names, ok := splitPath(path)
 	if !ok {
 		return false
@@ -77,6 +77,10 @@ func (r *Root) WrittenBytes(most int64) int64 {
 	// Inputs, if there are any, are in it, too, with more than one link.
 	return folder.UsageOf(r.Path(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
 }
+
+// MemoryFull reports whether Options.UpperMemory is as good as used up now: what the action writes may have
+// been cut short, whatever it says. It must not be called after Close.
+func (r *Root) MemoryFull() bool { return r.writable.full() }
 
 func splitPath(path string) ([]string, bool) {
 	names := strings.Split(path, "/")

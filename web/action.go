@@ -33,6 +33,8 @@ type actionView struct {
 	Inputs           *inputNode
 	// NoInputs says why they are not shown.
 	NoInputs string
+	// Last is its last run; nil: none is known.
+	Last *recordRow
 	// Known: a profile was found; KnowsLast: and it tells what the last run read.
 	Known, KnowsLast bool
 	Sizes            *admin.GetSizesResponse // nil: not known
@@ -50,8 +52,16 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 	}
 	blobs := s.options.Blobs(instance, d.Function())
 	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
+	last, _ := s.options.Scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
 	if err := readMessage(ctx, blobs, d, v.Action); err != nil {
+		if last != nil { // it has outlived its action
+			return s.record(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: last.GetOperation()}})
+		}
 		return nil, missing("action", err)
+	}
+	if last != nil {
+		row := rowOf(last)
+		v.Last = &row
 	}
 	command, err := digest.FromProto(d.Function(), v.Action.GetCommandDigest())
 	if err == nil {
@@ -138,7 +148,7 @@ func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *a
 		v.NoInputs = status.Convert(missing("input root, or a part of it,", err)).Message()
 		return
 	}
-	known := s.record(ctx, fn, v)
+	known := s.profile(ctx, fn, v)
 	tree, err := prefetch.LayOver(known, root, directories, maxShownInputs)
 	if err != nil {
 		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, maxShownInputs)
@@ -147,8 +157,8 @@ func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *a
 	v.Inputs = inputsOf(tree, v.Known)
 }
 
-// record returns what former runs read; nothing if that is not known.
-func (s *Site) record(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
+// profile returns what former runs read; nothing if that is not known.
+func (s *Site) profile(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
 	if s.options.Profiles == nil {
 		return prefetch.Record{}
 	}

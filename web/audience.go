@@ -43,6 +43,9 @@ func (s *Site) routes() []route {
 		{"GET /operations/{id}", Owners, s.page("operation", s.operation)},
 		{"GET /operations/{id}/{stream}", Owners, http.HandlerFunc(s.output)},
 		{"GET /actions/{function}/{hash}/{size}", Readers, s.page("action", s.action)},
+		{"GET /blobs/{function}/{hash}/{size}", Readers, http.HandlerFunc(s.blobFile)},
+		{"GET /builds/{invocation}", Owners, s.page("build", s.build)},
+		{"GET /history", Owners, s.page("history", s.records)},
 		{"GET /workers", Operators, s.page("workers", s.workers)},
 		{"GET /quotas", Operators, s.page("quotas", s.quotas)},
 		{"GET /", Operators, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

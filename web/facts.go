@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	// What workers pack into their metadata is known by its registration.
-	_ "github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 	_ "github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -40,6 +40,16 @@ func Told(m *repb.ExecutedActionMetadata) []Facts {
 		return factsOf(m.GetAuxiliaryMetadata())
 	}
 	return append([]Facts{stages}, factsOf(m.GetAuxiliaryMetadata())...)
+}
+
+// DropUnknown removes what a worker of another make packed into its metadata, and nobody here knows.
+func DropUnknown(m *repb.ExecutedActionMetadata) {
+	if m != nil {
+		m.AuxiliaryMetadata = slices.DeleteFunc(m.AuxiliaryMetadata, func(packed *anypb.Any) bool {
+			_, err := packed.UnmarshalNew()
+			return err != nil
+		})
+	}
 }
 
 // factsOf shows the messages whose type is known.
@@ -83,6 +93,8 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 			return durationText(m)
 		case *timestamppb.Timestamp:
 			return m.AsTime().Format("2006-01-02 15:04:05.000 MST")
+		case *actionstats.Files:
+			return fmt.Sprintf("%d, %s", m.GetFiles(), text.Bytes(m.GetBytes()))
 		}
 		return ""
 	}

@@ -26,7 +26,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -43,7 +45,9 @@ type fakeScheduler struct {
 	calls  int
 	told   []string
 	done   bool
+	ended  []*historypb.Record
 	stderr digest.Digest // of an operation that is done
+	over   bool          // its output is that of a run that counts, after one that did not
 }
 
 const operationOf = "operations/11111111-2222"
@@ -74,7 +78,7 @@ func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*
 
 func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersRequest) (*admin.ListWorkersResponse, error) {
 	fares := &live.Report{
-		Slots: 6, StoreBytes: 30 << 30, StoreMaxBytes: 40 << 30, FilesRead: 100, FilesForeseen: 15, FilesMissed: 5,
+		Slots: 6, StoreBytes: 30 << 30, StoreMaxBytes: 40 << 30, FilesForeseen: 15, FilesLate: 2, FilesMissed: 3, FilesLocal: 80,
 		StoreHealth: &live.StoreHealth{Scrub: &live.Scrub{Done: 0.42, Due: timestamppb.New(time.Now().Add(96*time.Hour + time.Minute))}},
 	}
 	return &admin.ListWorkersResponse{
@@ -171,7 +175,7 @@ func (o fakeOperations) GetOperation(_ context.Context, req *longrunningpb.GetOp
 				Worker: "w1", QueuedTimestamp: at(0), WorkerStartTimestamp: at(-3), // another machine's clock
 				ExecutionStartTimestamp: at(100), ExecutionCompletedTimestamp: at(400), WorkerCompletedTimestamp: at(500),
 				AuxiliaryMetadata: []*anypb.Any{
-					packed(&actionstats.Prefetch{Profile: "exact", HitRate: 0.75, BytesFetched: 20 << 20}),
+					packed(&actionstats.Prefetch{Profile: "exact", HitRate: proto.Float64(0.75), Foreseen: &actionstats.Files{Files: 3, Bytes: 20 << 20}}),
 					{TypeUrl: "type.googleapis.com/nobody.Knows", Value: []byte{1}},
 				},
 			}},
@@ -204,6 +208,13 @@ func (f fakeAdmin) GetOperation(_ context.Context, req *admin.GetOperationReques
 func (f *fakeScheduler) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
 	if req.GetResourceName() != "streams/"+operationOf+"/stdout" {
 		return status.Error(codes.NotFound, "no such stream")
+	}
+	if !f.over {
+		f.over = true
+		if err := stream.Send(&bytestream.ReadResponse{Data: []byte("wrong \xe2")}); err != nil {
+			return err
+		}
+		return names.ErrStartedOver()
 	}
 	for _, text := range []string{"one\n", "tw\xffo </pre>\n", "\xe2", "\x82\xac \xe2\x82"} {
 		if err := stream.Send(&bytestream.ReadResponse{Data: []byte(text)}); err != nil {

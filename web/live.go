@@ -31,6 +31,8 @@ const (
 	// stuck is how long a viewer may take no event: one whose machine sleeps keeps neither a place nor
 	// what it looks at.
 	stuck = 30 * time.Second
+	// startedOver stands on the page below what does not count any more.
+	startedOver = "The action was started over: what is above does not count."
 )
 
 // An events is a stream of server-sent events.
@@ -138,16 +140,28 @@ func (s *Site) output(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	out := &outputStream{r: r, events: e}
-	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: names.StreamPrefix + name + "/" + stream}, out)
-	if len(out.begun) > 0 {
-		_ = e.sendText(out.begun)
+	err := s.outputOfRun(r, e, names.StreamPrefix+name+"/"+stream)
+	for names.IsStartedOver(err) {
+		if e.send("again", []byte(startedOver)) != nil {
+			return
+		}
+		err = s.outputOfRun(r, e, names.StreamPrefix+name+"/"+stream)
 	}
 	text := "end"
 	if err != nil && !errors.Is(err, io.EOF) {
 		text = status.Convert(err).Message()
 	}
 	_ = e.send("gone", []byte(text))
+}
+
+// outputOfRun sends what one run of a command prints to a stream.
+func (s *Site) outputOfRun(r *http.Request, e events, stream string) error {
+	out := &outputStream{r: r, events: e}
+	err := s.options.Output.Read(&bytestream.ReadRequest{ResourceName: stream}, out)
+	if len(out.begun) > 0 {
+		_ = e.sendText(out.begun)
+	}
+	return err
 }
 
 // An outputStream is the reader of one stream of output.

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -65,10 +64,7 @@ func (s *Site) operations(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	token := r.FormValue("page")
-	key := "operations " + text + " " + token
-	if !auth.Allowed(ctx, auth.Observe, "") {
-		key = "" // he sees others than the next who asks
-	}
+	key := keyFor(ctx, "operations "+text+" "+token)
 	list, err := ask(ctx, s.source, key, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
 		return s.options.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageSize: pageRows, PageToken: token})
 	})
@@ -108,6 +104,12 @@ func (o operationView) ActionPath() string {
 func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
 	name := operationName(r)
 	op, err := s.options.Scheduler.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
+	if op.GetDone() || status.Code(err) == codes.NotFound {
+		v, recordErr := s.record(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
+		if recordErr == nil {
+			return v, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"html/template"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -20,6 +21,9 @@ type printed struct {
 	Title string
 	Text  string
 	Size  int64
+	// HTML is the same, as a terminal shows it, on pages of what has ended; Path is where all of it can be had.
+	HTML template.HTML
+	Path string
 	// Problem says why Text is not all of it.
 	Problem string
 }

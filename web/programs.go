@@ -86,16 +86,16 @@ func (p program) Store() *meter {
 	return &m
 }
 
-// StoreHits is the share of the files that commands read which its store had.
+// StoreHits is the share of the files that commands opened which its store had.
 func (p program) StoreHits() string {
 	r := p.GetReport()
-	return rate(r.GetFilesRead()-r.GetFilesForeseen()-r.GetFilesMissed(), r.GetFilesRead())
+	return rate(r.GetFilesLocal(), r.GetFilesLocal()+r.GetFilesForeseen()+r.GetFilesLate()+r.GetFilesMissed())
 }
 
 // Ahead is the share of the others that came before they were asked for.
 func (p program) Ahead() string {
 	r := p.GetReport()
-	return rate(r.GetFilesForeseen(), r.GetFilesForeseen()+r.GetFilesMissed())
+	return rate(r.GetFilesForeseen(), r.GetFilesForeseen()+r.GetFilesLate()+r.GetFilesMissed())
 }
 
 func rate(part, all int64) string {

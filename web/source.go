@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"google.golang.org/grpc/status"
 )
 
@@ -38,6 +39,14 @@ type answer struct {
 
 func newSource(o Options) *source {
 	return &source{options: o, turn: make(chan struct{}, 1), answers: map[string]answer{}}
+}
+
+// keyFor returns key for viewers who see everything, and none for others, who see less than the next who asks may.
+func keyFor(ctx context.Context, key string) string {
+	if auth.Allowed(ctx, auth.Observe, "") {
+		return key
+	}
+	return ""
 }
 
 // ask returns what do returns for that key, or did within the last second. The answer of no key is for who asks alone.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"net/url"
 	"strings"
 	"time"
 
@@ -12,18 +13,22 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // functions are what templates call.
 var functions = template.FuncMap{
-	"ago": ago, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "health": text.Health, "identity": text.Pairs,
+	"ago": ago, "buildPath": buildPath, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "health": text.Health, "identity": text.Pairs,
 	"operationID": operationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
 	"state": stateText, "worker": workerText,
 }
 
 // dash stands for nothing.
 func dash(s string) string { return cmp.Or(s, "–") }
+
+// buildPath is where the page of an invocation is.
+func buildPath(invocation string) string { return "/builds/" + url.PathEscape(invocation) }
 
 func short(s string) string { return dash(text.Short(s)) }
 
@@ -72,6 +77,13 @@ func count(n any) string {
 		digits = digits[:i] + "\u2009" + digits[i:]
 	}
 	return digits
+}
+
+// hostOf returns the host of the key of a worker; empty if it has none.
+func hostOf(key string) string {
+	var id map[string]string
+	_ = json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id)
+	return id[names.HostKey]
 }
 
 // workerText writes the key of a worker as its identity.

@@ -127,6 +127,9 @@ type view struct {
 	Data     any
 }
 
+// A templated is the data of a page that is another one than usual.
+type templated interface{ template() string }
+
 // page answers with a page, or with the stream of what it becomes.
 func (s *Site) page(name string, load loader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +142,11 @@ func (s *Site) page(name string, load loader) http.Handler {
 			s.fail(w, name, err)
 			return
 		}
-		s.render(w, http.StatusOK, name, view{Page: name, Data: data})
+		shown := name
+		if t, ok := data.(templated); ok {
+			shown = t.template()
+		}
+		s.render(w, http.StatusOK, shown, view{Page: shown, Data: data})
 	})
 }
 

@@ -229,7 +229,8 @@ func TestEventsHaveOneKindOfLine(t *testing.T) {
 	}
 }
 
-// TestOutput has a command that prints a character in two pieces, and no end of another.
+// TestOutput has a command that prints a character in two pieces, and no end of another, after a run that does not
+// count.
 func TestOutput(t *testing.T) {
 	b := newBrowser(t, false)
 	var got []string
@@ -237,7 +238,7 @@ func TestOutput(t *testing.T) {
 		got = append(got, name+" "+strings.TrimSpace(data))
 		return true
 	})
-	want := []string{`text "one\n"`, `text "tw` + "\ufffd" + `o \u003c/pre\u003e\n"`, `text "€ "`, `text "` + "\ufffd" + `"`, "gone end"}
+	want := []string{`text "wrong "`, `text "` + "\ufffd" + `"`, "again " + startedOver, `text "one\n"`, `text "tw` + "\ufffd" + `o \u003c/pre\u003e\n"`, `text "€ "`, `text "` + "\ufffd" + `"`, "gone end"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

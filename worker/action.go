@@ -22,8 +22,8 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/ahead"
-	"github.com/forerunner-build/forerunner/worker/diskguard"
 	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/health"
 	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -48,8 +48,8 @@ type action struct {
 	former   *reuse.Attempt     // nil: nothing is reused
 	depart   func()             // lets another run of the same action begin; nil: it could already
 	times    timeline
-	disk     diskguard.Period // zero: it has no place yet
-	last     *run             // of its command, the one that counts; it has done nothing before begin has ended
+	health   health.Period // zero: it has no place yet
+	last     *run          // of its command, the one that counts; it has done nothing before begin has ended
 }
 
 // execute runs the action that t names and returns the answer for the client.
@@ -61,10 +61,10 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	a.last = a.newRun()
 	a.times.begin(t.desired.GetQueuedTimestamp())
 	response, err := a.runVouched(ctx)
-	if a.crowdedOut(ctx, response, err) {
-		err = errors.Join(diskguard.ErrFull, err)
+	if a.failedByWorker(ctx, response, err) {
+		err = errors.Join(health.ErrUnfit, err)
 	}
-	if errors.Is(err, errOtherPlatform) || errors.Is(err, diskguard.ErrFull) {
+	if errors.Is(err, errOtherPlatform) || errors.Is(err, health.ErrUnfit) {
 		a.endRace()
 		a.log.Warn("action was sent back to the scheduler", zap.Error(err))
 		return nil, a.release
@@ -105,11 +105,14 @@ func (a *action) begin(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err := a.accept(ctx); err != nil {
 		return nil, err
 	}
-	response := a.lookBack(ctx)
-	if response != nil {
+	if response := a.lookBack(ctx); response != nil {
 		a.times.enter(stageReport)
+		return response, nil
 	}
-	return response, nil
+	if a.mayBeReused() {
+		a.ahead.Go()
+	}
+	return nil, nil
 }
 
 // seesReads reports whether anybody could see what the command read.
@@ -126,7 +129,7 @@ func (a *action) enter(ctx context.Context) (err error) {
 	if err := a.task.place.Begin(ctx); err != nil {
 		return err
 	}
-	a.disk = a.w.disk.Begin()
+	a.health = a.w.health.Begin()
 	return nil
 }
 
@@ -174,7 +177,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.command, err = parseCommand(message); err != nil {
 		return fault.Errorf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
-	a.ahead.KnowTool(a.command.args[0])
+	a.ahead.KnowCommand(a.command.args)
 	a.how, err = a.w.opts.Isolation.Plan(a.command.args, a.command.env, asked, a.p.index)
 	return err
 }
@@ -210,7 +213,7 @@ func (o *Options) serves(asked *repb.Platform) error {
 // with exit code 0, had room for all it wrote, and nothing forbids it.
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
-		!a.disk.WasFull()
+		!a.health.WasShort() && !a.last.crowded
 }
 
 // release takes the input root and the temporary files away, and gives up the place.
@@ -258,14 +261,23 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	a.log.Info("action finished", fields...)
 }
 
-// crowdedOut reports whether an action may have failed for lack of room that it has not taken itself: most
-// of what was free at its start.
-func (a *action) crowdedOut(ctx context.Context, response *repb.ExecuteResponse, err error) bool {
+// failedByWorker reports whether an action may have failed for what is wrong with the worker alone: then another one has to
+// run it. A command's own exit code counts, too, as it may be the disk's.
+func (a *action) failedByWorker(ctx context.Context, response *repb.ExecuteResponse, err error) bool {
 	failed := response.GetResult().GetExitCode() != 0 && a.last.used.Cause != runner.OutOfMemory
 	if err != nil {
 		failed = errors.Is(err, cas.ErrNoSpace) || errors.Is(err, cas.ErrUnwritable) || fault.Status(ctx, err).Code() == codes.Internal
 	}
-	return failed && a.disk.WasFull() && (a.last.root == nil || a.last.written(a.disk.Free()/2) <= a.disk.Free()/2)
+	if !failed {
+		return false
+	}
+	return a.crowdedOut() || a.w.health.Blame(err, a.w.opts.WorkDir, a.w.opts.Store.Dir()) || a.health.WasFaulty()
+}
+
+// crowdedOut reports whether the action may have lacked room that it has not taken itself: most of what was free at its
+// start.
+func (a *action) crowdedOut() bool {
+	return a.health.WasShort() && (a.last.root == nil || a.last.written(a.health.Free()/2) <= a.health.Free()/2)
 }
 
 // allMissing returns err, or where it says that an input is missing, one that says what else storage lacks.

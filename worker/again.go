@@ -8,24 +8,36 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
-// maxRuns is how often a command is run, at most, because what it read was wrong.
+// maxRuns is how often a command is run, at most, because what it read was wrong, or something killed it.
 const maxRuns = 3
 
 // runVouched takes the action through its stages, until nothing that its command read was
-// damaged: whatever came out of such a run, an error too, nobody is told. What was damaged
+// damaged, and once more if something has killed it that nobody knows of: whatever came out of such a run, an error too, nobody is told. What was damaged
 // has been set aside by then, and comes from elsewhere the next time.
 func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if response, err := a.begin(ctx); response != nil || err != nil {
 		return response, err
 	}
+	defer func() { a.last.shown.Decide(true) }()
+	killed := false
 	for {
 		response, err := a.last.do(ctx)
 		damage := a.last.vouchFor(ctx, err)
 		switch {
+		case damage == nil && !killed && a.last.wasKilled(err) && ctx.Err() == nil:
+			killed = true
+			a.log.Warn("something that this worker knows nothing of killed the command or its launcher; the command runs once more",
+				zap.Int("run", a.last.number), zap.String("signal", a.last.used.Signal), zap.Error(err),
+				zap.String("to_look_at", "dmesg, and what ends processes on this machine"))
+			if err := a.again(ctx); err != nil {
+				return nil, err
+			}
+			continue
 		case damage == nil:
 			return response, err
 		case !vouching.IsDamage(damage):
@@ -45,10 +57,18 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 	}
 }
 
+// wasKilled reports whether the run, which ended with err, came to a sudden end that neither the worker nor the kernel
+// has brought about, for want of memory or time. It may be the command's own doing, which a second run shows.
+func (r *run) wasKilled(err error) bool {
+	return errors.Is(err, runner.ErrLauncherDied) && r.used.Cause != runner.TimedOut ||
+		err == nil && r.used.Cause == runner.Signaled && r.used.Signal == "SIGKILL"
+}
+
 // again makes the action what it was when its input root was to be made. Its place may be one
 // to report from: it gives that up for a slot, for who has one may wait for the place.
 func (a *action) again(ctx context.Context) error {
 	a.endRace()
+	a.last.shown.Decide(false)
 	a.last.leave()
 	a.last = a.newRun()
 	a.ahead.Forget()

@@ -88,7 +88,7 @@ func TestRace(t *testing.T) {
 			t.Errorf("run %d: profile %q, want %q", i, got.GetProfile(), want)
 		}
 		if i == 1 {
-			if n := got.GetHitFiles() + got.GetMissedFiles(); n == 0 || got.GetWastedFiles() > 2 {
+			if n := got.GetFiles().GetFiles(); n != 41 || got.GetLocal().GetFiles() > 0 || got.GetUnused().GetFiles() > 2 {
 				t.Errorf("fetched ahead: %v", got)
 			}
 			for j := range 40 {
@@ -126,8 +126,8 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestCoarseByTool: what a program read tells about its next run with other arguments,
-// also where the client says nothing of what it is doing.
+// TestCoarseByTool: what a program read tells about its next run with other arguments, and nothing of another
+// program that the same shell runs, also where the client says nothing of what it is doing.
 func TestCoarseByTool(t *testing.T) {
 	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},
 		prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}))
@@ -137,6 +137,11 @@ func TestCoarseByTool(t *testing.T) {
 		if got := raceOf(t, r).GetProfile(); got != want {
 			t.Errorf("action %d: profile %q, want %q", i, got, want)
 		}
+	}
+	r := f.run(t, spec{inputs: tree{"a/file": "a"}, shell: "head -c 1 a/file"})
+	assertOK(t, r)
+	if got := raceOf(t, r).GetProfile(); got != "none" {
+		t.Errorf("another program: profile %q", got)
 	}
 }
 

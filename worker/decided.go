@@ -21,6 +21,8 @@ type Setting struct {
 	Epoch string
 	// Sandbox is that of the Launchers; nil: none.
 	Sandbox *sandbox.Options
+	// Inherited are the limits of the process that commands inherit (sandbox.InheritedLimits).
+	Inherited []string
 }
 
 // circumstances are all that a run takes place in, its inputs aside.
@@ -97,6 +99,7 @@ func decisions() map[string]map[string]decision {
 				}
 				return slices.Sorted(slices.Values(c.options.Setting.Sandbox.Hide))
 			}),
+			"FreshNetworks": out("a network namespace that is used again is as a fresh one"),
 		},
 		"cgroup.Limits": {
 			"CPUs":   out("how many is in Options.Launchers; which ones is chance"),
@@ -109,9 +112,10 @@ func decisions() map[string]map[string]decision {
 			"Scratch": out(ended),
 		},
 		"worker.Setting": {
-			"Program": inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
-			"Epoch":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
-			"Sandbox": out("policy.Defaults.Sandboxed, sandbox.Options"),
+			"Program":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
+			"Epoch":     inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
+			"Sandbox":   out("policy.Defaults.Sandboxed, sandbox.Options"),
+			"Inherited": inKey(func(c *circumstances) []string { return c.options.Setting.Inherited }),
 		},
 		"worker.Options": optionDecisions(),
 	}
@@ -134,6 +138,7 @@ func optionDecisions() map[string]decision {
 		"MaxOutputBytes": inKey(func(c *circumstances) []string { return numbers(c.options.MaxOutputBytes) }),
 		"Outputs":        out("a type of its own"),
 		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Profiles": out(notSpeed),
+		"Checks":  out("they tell whether the worker takes actions"),
 		"WorkDir": out(freshPath),
 	}
 	for _, name := range []string{"ID", "CacheAddress"} {

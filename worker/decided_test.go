@@ -117,6 +117,7 @@ func TestKeyOfARun(t *testing.T) {
 		"root of a namespace":       {func(o *Options) { o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
 		"program":                   {func(o *Options) { o.Setting.Program = "two" }, 0, false},
 		"epoch":                     {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
+		"limits of the process":     {func(o *Options) { o.Setting.Inherited = []string{"1024 4096"} }, 0, false},
 		"bound of stdout":           {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
 		"bound of outputs":          {func(o *Options) { o.Outputs.Bytes = 2 }, 0, true},
 		"number of outputs":         {func(o *Options) { o.Outputs.Files = 2 }, 0, true},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,6 +33,31 @@ func newFarmOnSmallDisk(t *testing.T) (f *farm, disk, elsewhere string) {
 	check(t, unix.Mount("small", disk, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)))
 	t.Cleanup(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(disk, "worker")}), disk, elsewhere
+}
+
+// newFarmOnDisk returns a farm whose worker has an ext4 of its own, and its folder.
+func newFarmOnDisk(t *testing.T) (f *farm, disk string) {
+	t.Helper()
+	needRoot(t)
+	dir, err := os.MkdirTemp("/var/tmp", "forerunner-disk-")
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	image, disk := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
+	check(t, os.WriteFile(image, nil, 0o600))
+	check(t, os.Truncate(image, 256<<20))
+	check(t, os.Mkdir(disk, 0o755))
+	for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, disk}} {
+		do(t, args...)
+	}
+	t.Cleanup(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(disk, "worker"), breaks: true}), disk
+}
+
+func do(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, out)
+	}
 }
 
 // fill writes a file until the disk is full.
@@ -132,4 +158,70 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 	heal()
 	f.assertGood(t)
+}
+
+// assertNoResult has the action that j stands for go to another worker, and this one rest.
+func (f *farm) assertNoResult(t *testing.T, j *job) {
+	t.Helper()
+	f.scheduler.heard(t, "a worker that rests", rests)
+	select {
+	case r := <-j.completed:
+		t.Errorf("the action has a result: %v", r)
+	default:
+	}
+}
+
+// TestFailingDisk has the disk fail as ext4 does, which no longer says that it is read-only: neither a command that cannot
+// write nor one that does not start has an outcome here.
+func TestFailingDisk(t *testing.T) {
+	for name, shell := range map[string]string{
+		"a command that runs": "until [ -e /tmp/../gate ]; do sleep 0.01; done; echo x > out",
+		"the next action":     "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, disk := newFarmOnDisk(t)
+			f.assertGood(t)
+			if shell == "" {
+				do(t, "mount", "-o", "remount,abort", disk)
+				f.assertNoResult(t, f.start(t, spec{shell: "echo x > out", paths: []string{"out"}}))
+				if err := f.worker.Unfit(); err == nil {
+					t.Error("the worker takes itself for fit")
+				}
+				return
+			}
+			gate := filepath.Join(t.TempDir(), "gate")
+			j := f.start(t, spec{
+				shell: fmt.Sprintf("until [ -e %s ]; do sleep 0.01; done; echo x > out", gate), paths: []string{"out"},
+			})
+			j.reaches(t, "running")
+			do(t, "mount", "-o", "remount,abort", disk)
+			check(t, os.WriteFile(gate, nil, 0o600))
+			f.assertNoResult(t, j)
+		})
+	}
+}
+
+// TestMovedFolder has somebody move the store's folder away, and back. No check tells.
+func TestMovedFolder(t *testing.T) {
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
+	f.assertGood(t)
+	dir := f.local.Dir()
+	check(t, os.Rename(dir, dir+"-moved"))
+	f.assertNoResult(t, f.start(t, spec{shell: "echo x > out", paths: []string{"out"}}))
+	check(t, os.Rename(dir+"-moved", dir))
+	f.assertGood(t)
+}
+
+// TestFullMemory: what a command makes of memory that is too small for it is not for others.
+func TestFullMemory(t *testing.T) {
+	f := newFarmOn(t, vfs.Options{Method: vfs.FUSE, UpperMemory: 8 << 20})
+	for shell, cached := range map[string]bool{
+		"head -c 9M /dev/zero > out 2>/dev/null; exit 0": false, "head -c 6M /dev/zero > out": true,
+	} {
+		j := f.start(t, spec{shell: shell, paths: []string{"out"}})
+		assertOK(t, j.result(t))
+		if got := f.cached(t, j) != nil; got != cached {
+			t.Errorf("%s: in the action cache: %t", shell, got)
+		}
+	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/health"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
@@ -53,6 +54,7 @@ type farm struct {
 	scheduler *fakeScheduler
 	reads     *readLog
 
+	worker       *Worker
 	drain, abort context.CancelFunc
 	ended        chan struct{} // closed when Run has returned err
 	err          error
@@ -92,6 +94,7 @@ type farmOptions struct {
 	own     bool             // commands are root of user namespaces
 	slots   int              // 0 is one
 	disk    string           // for all that is the worker's; empty: that of the test
+	breaks  bool             // the disk does, so that the worker cannot clear it
 	change  func(*Options)
 }
 
@@ -133,7 +136,9 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	unavailable(t, err)
 	f.roots = roots
 	t.Cleanup(func() {
-		check(t, roots.Close())
+		if err := roots.Close(); !few.breaks {
+			check(t, err)
+		}
 		assertNoMounts(t, dir)
 	})
 
@@ -149,6 +154,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		Store: f.local, Fetches: fetches, Storage: casclient.New(storageConn, casclient.Options{RetryFor: time.Second}),
 		Roots: roots, Launchers: launchers, Profiles: f.profiles,
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
+		Checks:    []health.Check{{What: "input roots", Try: roots.Check}},
 		Isolation: policy.Defaults{Sandboxed: few.sandbox != nil, Users: users},
 	}
 	if few.change != nil {
@@ -156,6 +162,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	}
 	w, err := New(options)
 	check(t, err)
+	f.worker = w
 	ctx, drain := context.WithCancel(context.Background())
 	abortCtx, abort := context.WithCancel(context.Background())
 	f.drain, f.abort = drain, abort
@@ -168,7 +175,9 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		abort()
 		f.wait(t)
 		assertNoMounts(t, filepath.Join(dir, "mount", "roots", "0-")) // of slot 0
-		assertEmptyDir(t, filepath.Join(dir, "work"))
+		if !few.breaks {
+			assertEmptyDir(t, filepath.Join(dir, "work"))
+		}
 	})
 	return f
 }
@@ -286,7 +295,7 @@ type readLog struct {
 	hashes map[string]int
 	held   map[string]chan struct{} // closed when they may go on: uploads, or reads of a hash
 	free   map[string]bool          // hashes that allReads does not hold up
-	lies   map[string]bool          // hashes of which wrong bytes are sent
+	lies   map[string]int           // uploads, and hashes of which wrong bytes are sent; how often
 	waited map[string]chan struct{} // closed when it has come
 }
 
@@ -375,6 +384,9 @@ func (l *readLog) unary(
 		}
 	case *repb.BatchUpdateBlobsRequest:
 		l.wait(ctx, uploads)
+		if l.lying(uploads) {
+			r.GetRequests()[0].GetData()[0] ^= 1
+		}
 	case *repb.FindMissingBlobsRequest:
 		l.told(asking)
 		l.wait(ctx, asking)
@@ -392,20 +404,31 @@ type loggedStream struct {
 	hash string // that is read; empty: none is
 }
 
-// lie has storage that does not look at what it sends get the first byte of a large blob wrong.
-func (l *readLog) lie(d digest.Digest) {
+// misread has so many batches of small uploads arrive with a wrong byte.
+func (l *readLog) misread(times int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lies = map[string]int{uploads: times}
+}
+
+// lie has storage that does not look at what it sends get the first byte of so many pieces of a large blob wrong.
+func (l *readLog) lie(d digest.Digest, times int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lies == nil {
-		l.lies = map[string]bool{}
+		l.lies = map[string]int{}
 	}
-	l.lies[d.Hash()] = true
+	l.lies[d.Hash()] = times
 }
 
 func (l *readLog) lying(hash string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lies[hash]
+	if l.lies[hash] == 0 {
+		return false
+	}
+	l.lies[hash]--
+	return true
 }
 
 func (s *loggedStream) SendMsg(m any) error {

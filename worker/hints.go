@@ -24,14 +24,21 @@ func (a *action) lookAhead(ctx context.Context) {
 	a.ahead = ahead.Start(ctx, ahead.Spec{
 		Action: ahead.Similar(a.instance, a.fn, a.message, a.task.desired.GetAuxiliaryMetadata()),
 		Root:   root, Inputs: a.inputs, Profiles: o.Profiles, Limits: o.Limits,
+		Held: a.mayBeReused(),
 	})
 }
 
 // endRace stops what is fetched ahead. It may be called again.
 func (a *action) endRace() {
 	if a.ahead.End() {
-		a.w.metrics.observeRace(a.ahead.Origin().String(), a.ahead.Outcome())
+		a.w.metrics.observeRace(a.ahead.Origin().String(), a.ahead.Figures())
+		a.w.totals.count(a.ahead.Figures())
 	}
+}
+
+// mayBeReused reports whether a former run may spare this one.
+func (a *action) mayBeReused() bool {
+	return a.w.opts.Reuse != nil && !a.message.GetDoNotCache() && !a.wantsRun()
 }
 
 // lookBack returns the response of a former run if that was run in the same way and saw nothing

@@ -2,12 +2,14 @@ package worker
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // largeInput is more than the store waits for before it is read.
@@ -87,7 +89,7 @@ func TestStorageThatLies(t *testing.T) {
 	f := newFarm(t)
 	content := largeInput("the storage lies")
 	lie := f.blob(t, content)
-	f.reads.lie(lie)
+	f.reads.lie(lie, math.MaxInt)
 	in := tree{"in": content}
 	for _, s := range []spec{
 		{inputs: in, shell: "cat in"},
@@ -98,5 +100,27 @@ func TestStorageThatLies(t *testing.T) {
 		assertCode(t, j.result(t), codes.DataLoss, lie.Hash())
 		f.assertNotCached(t, j)
 		f.assertGood(t)
+	}
+}
+
+// TestLargeInputThatArrivesWrongOnce is fetched again, and the command is run again: its client sees nothing of it.
+func TestLargeInputThatArrivesWrongOnce(t *testing.T) {
+	for name, shell := range map[string]string{"its begin": "head -c 3 in > out", "all": "cat in > out", "its end": "tail -c 3 in > out"} {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+			content := largeInput("once")
+			f.reads.lie(f.blob(t, content), 1)
+			j := f.start(t, spec{inputs: tree{"in": content}, shell: shell, paths: []string{"out"}})
+			r := j.result(t)
+			want := content
+			if strings.HasPrefix(shell, "head") {
+				want = content[:3]
+			} else if strings.HasPrefix(shell, "tail") {
+				want = content[len(content)-3:]
+			}
+			f.assertOutput(t, j, r, want)
+			f.assertRuns(t, 1, 0)
+			f.assertGood(t)
+		})
 	}
 }

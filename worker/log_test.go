@@ -31,7 +31,7 @@ func TestLine(t *testing.T) {
 	for i, line := range lines {
 		got := line.ContextMap()
 		for _, name := range []string{
-			"action", "exit_code", "hits", "waste", "misses", "hit_rate", "stall",
+			"action", "exit_code", "files", "foreseen", "late", "missed", "local", "unused", "unused_bytes", "stall",
 			"accept", "fetch", "mount", "prepare", "wait", "execute", "upload", "report",
 		} {
 			if _, ok := got[name]; !ok {
@@ -42,8 +42,13 @@ func TestLine(t *testing.T) {
 			t.Errorf("line %d: %v", i, got)
 		}
 	}
-	if n := lines[0].ContextMap()["misses"]; n == int64(0) {
-		t.Error("a file was read that nobody could foresee, and is no miss")
+	for i, want := range []struct {
+		name string
+		rate any
+	}{{"missed", 0.0}, {"local", nil}} {
+		if got := lines[i].ContextMap(); got["files"] != int64(1) || got[want.name] != int64(1) || got["hit_rate"] != want.rate {
+			t.Errorf("line %d: %v", i, got)
+		}
 	}
 }
 

@@ -27,11 +27,13 @@ type metrics struct {
 	oomKills    prometheus.Counter
 	unreachable prometheus.Counter
 	damagedRuns prometheus.Counter
+	resting     prometheus.GaugeFunc
 
 	peerBlobs, peerBytes prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
+// newMetrics registers what a worker with so many slots counts. resting is asked by whoever reads the metrics.
+func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*metrics, error) {
 	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forerunner_worker_" + name, Help: help}, []string{label})
 		for _, value := range values {
@@ -63,11 +65,12 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 			"Actions for which was fetched ahead, by the profile that was there: exact, coarse or none.",
 			"profile", prefetch.None.String(), prefetch.Coarse.String(), prefetch.Exact.String()),
 		files: counters("prefetch_files_total",
-			"Files fetched ahead and read (hit), fetched ahead and not read (waste), fetched because they were read (miss).",
-			"result", "hit", "waste", "miss"),
+			"Files that commands opened: prefetched and there (foreseen), on their way (late), fetched because of that "+
+				"(missed), in the store anyhow (local); and those prefetched and not opened (unused).",
+			"result", "foreseen", "late", "missed", "local", "unused"),
 		bytes: counters("prefetch_bytes_total",
 			"Bytes of the files that forerunner_worker_prefetch_files_total counts.",
-			"result", "hit", "waste", "miss"),
+			"result", "foreseen", "late", "missed", "local", "unused"),
 		reuse: counters("reuse_total",
 			"Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, "+
 				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
@@ -80,6 +83,10 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 		oomKills:  counter("oom_kills_total", "Processes of commands that the kernel killed for want of memory."),
 		damagedRuns: counter("damaged_runs_total",
 			"Runs of commands that read bytes which were found damaged on this worker; nobody got their results."),
+		resting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "forerunner_worker_resting",
+			Help: "1 while the worker takes no action because it could not run it, else 0.",
+		}, resting),
 		unreachable: counter("synchronize_failures_total", "Calls to the scheduler that failed."),
 
 		peerBlobs: counter("neighbour_blobs_total",
@@ -99,7 +106,7 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.slots, m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
-		m.cpu, m.throttled, m.oomKills, m.unreachable, m.damagedRuns, m.peerBlobs, m.peerBytes,
+		m.cpu, m.throttled, m.oomKills, m.unreachable, m.damagedRuns, m.resting, m.peerBlobs, m.peerBytes,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -108,9 +115,11 @@ func newMetrics(r prometheus.Registerer, slots int) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) observeRace(profile string, o prefetch.Outcome) {
+func (m *metrics) observeRace(profile string, f prefetch.Figures) {
 	m.races.WithLabelValues(profile).Inc()
-	for result, amount := range map[string]prefetch.Amount{"hit": o.Hits, "waste": o.Waste, "miss": o.Misses} {
+	for result, amount := range map[string]prefetch.Amount{
+		"foreseen": f.Foreseen, "late": f.Late, "missed": f.Missed, "local": f.Local, "unused": f.Unused,
+	} {
 		m.files.WithLabelValues(result).Add(float64(amount.Files))
 		m.bytes.WithLabelValues(result).Add(float64(amount.Bytes))
 	}

@@ -125,7 +125,7 @@ func (p *position) call(
 	}
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
-	p.near, p.grant = header.Get(names.NeighbourHeader), strings.Join(header.Get(names.GrantHeader), "")
+	p.near, p.grant = header.Get(names.PeerHeader), strings.Join(header.Get(names.GrantHeader), "")
 	return response, err
 }
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
-	"github.com/forerunner-build/forerunner/worker/diskguard"
+	"github.com/forerunner-build/forerunner/worker/health"
 	"github.com/forerunner-build/forerunner/worker/pipeline"
 )
 
@@ -155,8 +155,8 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		report := p.report(current, p.full(current, draining))
 		response, err := p.synchronize(ctx, abort, report)
-		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, diskguard.ErrFull)) {
-			continue // the drain cut the call off, or the disk
+		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, health.ErrUnfit)) {
+			continue // the drain cut the call off, or a fault of the machine
 		}
 		p.heard(err)
 		if err != nil {
@@ -218,7 +218,7 @@ func silence(d time.Duration) time.Duration {
 }
 
 // full reports whether the position is to be given no further action. One that
-// has none, or has ended it, must have a place for the next, and the disk room.
+// has none, or has ended it, must have a place for the next, and a worker that can run it.
 func (p *position) full(current *task, draining bool) bool {
 	if draining {
 		p.giveBack()
@@ -227,7 +227,7 @@ func (p *position) full(current *task, draining bool) bool {
 	if current != nil && !current.completed() {
 		return false
 	}
-	if p.w.disk.Full() != nil {
+	if p.w.health.Rests() != nil {
 		p.giveBack()
 		return true
 	}
@@ -264,8 +264,8 @@ func (p *position) report(current *task, full bool) *remoteworker.SynchronizeReq
 }
 
 // synchronize makes the call. One that the scheduler may hold, because the
-// position has nothing to do, ends when the worker begins to drain, or when its disk is full
-// (diskguard.ErrFull).
+// position has nothing to do, ends when the worker begins to drain, or to rest
+// (health.ErrUnfit).
 func (p *position) synchronize(
 	ctx, abort context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
@@ -273,11 +273,11 @@ func (p *position) synchronize(
 	if (executing == nil || executing.GetCompleted() != nil) && !report.GetPreferBeingIdle() {
 		// Held when there is no further work. A call cut off is made again with
 		// prefer_being_idle, so that a result arrives.
-		call, done := p.w.disk.Calling(ctx)
+		call, done := p.w.health.Calling(ctx)
 		defer done()
 		response, err := p.call(call, report)
-		if err != nil && errors.Is(context.Cause(call), diskguard.ErrFull) {
-			err = errors.Join(diskguard.ErrFull, err)
+		if err != nil && errors.Is(context.Cause(call), health.ErrUnfit) {
+			err = errors.Join(health.ErrUnfit, err)
 		}
 		return response, err
 	}
@@ -287,14 +287,14 @@ func (p *position) synchronize(
 }
 
 // wait returns when there is something to tell the scheduler, of a stage not at once; when that wants to be called;
-// when a position without an action has got a place for one, or room; or after d.
+// when a position without an action has got a place for one, or its worker has ended its rest; or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
-	var changed, done, fetch, roomy <-chan struct{}
+	var changed, done, fetch, rested <-chan struct{}
 	var slots <-chan *pipeline.Slot
 	if current == nil && p.next == nil && ctx.Err() == nil {
-		if roomy = p.w.disk.Full(); roomy == nil {
+		if rested = p.w.health.Rests(); rested == nil {
 			fetch, slots = p.w.pipeline.Entrance()
 		}
 	}
@@ -325,7 +325,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 			}
 			continue
 		case <-done:
-		case <-roomy:
+		case <-rested:
 		case <-p.called:
 		case <-drain:
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,5 +102,24 @@ func TestResourcesAreReported(t *testing.T) {
 	r = f.run(t, spec{shell: "true"})
 	if again := auxiliary(t, r, &actionstats.Resources{}); again.GetMemoryPeakBytes() > 19<<20 {
 		t.Errorf("the next action: %v", again)
+	}
+}
+
+// TestKilledOnce: who killed a command nobody knows; it runs once more, and only the second death is its end.
+func TestKilledOnce(t *testing.T) {
+	f := newFarm(t)
+	flag := filepath.Join(t.TempDir(), "flag")
+	r := f.run(t, spec{shell: fmt.Sprintf("[ -e %s ] || { touch %[1]s; kill -9 $$; }; echo made > out", flag), paths: []string{"out"}})
+	assertOK(t, r)
+	if files := r.GetResult().GetOutputFiles(); len(files) != 1 || f.read(t, files[0].GetDigest()) != "made\n" {
+		t.Errorf("outputs are %v", files)
+	}
+	count := filepath.Join(t.TempDir(), "count")
+	r = f.run(t, spec{shell: fmt.Sprintf("echo x >> %s; kill -9 $$", count)})
+	if r.GetResult().GetExitCode() != 137 {
+		t.Errorf("result: %v", r)
+	}
+	if runs, err := os.ReadFile(count); err != nil || string(runs) != "x\nx\n" {
+		t.Errorf("it ran %q, %v", runs, err)
 	}
 }

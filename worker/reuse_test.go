@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
@@ -18,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -55,6 +57,38 @@ func (s *reuseStore) damage() {
 	defer s.mu.Unlock()
 	for _, b := range s.records {
 		b[len(b)/2] ^= 1
+	}
+}
+
+// TestReusedFetchesNothing has a profile foresee a file that has changed, and that the run which is spared would not read.
+func TestReusedFetchesNothing(t *testing.T) {
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}), farmOptions{
+		change: func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(&reuseStore{}), "test" },
+	})
+	in := tree{"which": "a", "a": "read at first", "b": "read then"}
+	for _, which := range []string{"a", "b", "b"} {
+		in["which"] = which
+		if which == "b" {
+			in["c"] = "another input"
+		}
+		assertOK(t, f.run(t, spec{inputs: in, shell: "cat $(cat which) > out", paths: []string{"out"}}))
+	}
+	in["a"] = "changed, and read no more"
+	asked, release := f.reads.tells(asking), f.reads.hold(asking)
+	done := make(chan *repb.ExecuteResponse)
+	go func() { done <- f.run(t, spec{inputs: in, shell: "cat $(cat which) > out", paths: []string{"out"}}) }()
+	<-asked
+	// What does not happen cannot be waited for. This is time enough to fetch something, if that were begun.
+	changed := digestOfBytes(in["a"].(string))
+	for end := time.Now().Add(time.Second); f.reads.count(changed) == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	release()
+	if r := <-done; !r.GetCachedResult() {
+		t.Errorf("the command was run: %v", r)
+	}
+	if f.reads.count(changed) > 0 {
+		t.Error("a file was fetched for a command that was not run")
 	}
 }
 

@@ -2,20 +2,24 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/disk"
+	livepb "github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -187,6 +191,72 @@ func TestRotWhileACommandRuns(t *testing.T) {
 	}
 }
 
+// A viewer watches what the commands of a worker print to stdout.
+type viewer struct {
+	grpc.ClientStream
+	ctx     context.Context
+	watches chan *livepb.Watch
+	chunks  chan *livepb.Chunk
+}
+
+func (v *viewer) Serve(ctx context.Context, _ *livepb.ServeRequest, _ ...grpc.CallOption) (livepb.Outputs_ServeClient, error) {
+	return &viewer{ctx: ctx, watches: v.watches}, nil
+}
+
+func (v *viewer) Recv() (*livepb.Watch, error) {
+	select {
+	case w := <-v.watches:
+		return w, nil
+	case <-v.ctx.Done():
+		return nil, v.ctx.Err()
+	}
+}
+
+func (v *viewer) Push(_ context.Context, c *livepb.Chunk, _ ...grpc.CallOption) (*livepb.Pushed, error) {
+	if len(c.GetData()) > 0 || c.GetEnd() || c.GetRun() > 1 {
+		v.chunks <- &livepb.Chunk{Run: c.GetRun(), Data: bytes.Clone(c.GetData()), End: c.GetEnd()}
+	}
+	return &livepb.Pushed{}, nil
+}
+
+func (v *viewer) Tell(context.Context, *livepb.Report, ...grpc.CallOption) (*livepb.Told, error) {
+	return &livepb.Told{}, nil
+}
+
+// TestRotIsToldToWhoWatches: what a run printed is marked as of no account before the next one ends.
+func TestRotIsToldToWhoWatches(t *testing.T) {
+	v := &viewer{watches: make(chan *livepb.Watch, 1), chunks: make(chan *livepb.Chunk, 100)}
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{change: func(o *Options) { o.Live = v }})
+	gate := newGate(t)
+	check(t, f.local.PutBytes(t.Context(), digestOfBytes("good bytes"), []byte("good bytes")))
+	j := f.start(t, spec{
+		env: map[string]string{"GATE": gate}, inputs: tree{"in": "good bytes"},
+		shell: untilOpen + "; [ $(cat in | head -c 4) = good ] || exit 3; GATE=$GATE.2; " + untilOpen,
+	})
+	j.reaches(t, "running")
+	v.watches <- &livepb.Watch{Id: "stdout", Action: j.digest.String()}
+	var got []string
+	for c := range v.chunks {
+		got = append(got, fmt.Sprintf("%d %q %t", c.GetRun(), c.GetData(), c.GetEnd()))
+		if c.GetEnd() {
+			break
+		}
+		switch {
+		case len(got) == 1:
+			f.rot(t, "good bytes")
+			check(t, os.WriteFile(gate, nil, 0o600))
+		case c.GetRun() > 1 && len(c.GetData()) > 0:
+			check(t, os.WriteFile(gate+".2", nil, 0o600))
+		}
+	}
+	assertOK(t, j.result(t))
+	f.assertRuns(t, 1, 1)
+	mark := slices.Index(got, `2 "" false`)
+	if mark < 1 || slices.ContainsFunc(got[:mark], func(c string) bool { return !strings.HasPrefix(c, "1 ") || strings.HasSuffix(c, "true") }) {
+		t.Errorf("who watches got %q", got)
+	}
+}
+
 // TestRotOfATool: what cannot be started for it is started again.
 func TestRotOfATool(t *testing.T) {
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
@@ -274,6 +344,16 @@ func TestRotOfAnOutput(t *testing.T) {
 	release()
 	f.assertOutput(t, j, j.result(t), "made\n")
 	f.assertRuns(t, 1, 1)
+}
+
+// TestUploadThatArrivesWrong is sent again if what the worker has is right.
+func TestUploadThatArrivesWrong(t *testing.T) {
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+	s := spec{shell: "echo made 2 > out", paths: []string{"out"}, root: f.put(t, tree{"in": "x"})}
+	f.reads.misread(1)
+	j := f.start(t, s)
+	f.assertOutput(t, j, j.result(t), "made 2\n")
+	f.assertRuns(t, 0, 0)
 }
 
 // TestRotFindsASlot: who has to run again gets the slot that is kept for an action to come, and

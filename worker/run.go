@@ -39,11 +39,13 @@ type run struct {
 	vouch *vouching.Vouching // nil: it has not begun, or is over
 	root  *vfs.Root
 	work  *workFolder
-	used  usage.Command // zero: the command did not run
+	used  usage.Command  // zero: the command did not run
+	shown *live.Printing // nil: the command did not run, or nobody can see it
 	// vacated: neither a process of it is alive nor does another one have what was open
 	// in it, nor will the kernel do anything more that a process of it has asked for, but what a lease
 	// tells; runCommand finds out. watched: somebody asked for what it printed.
 	vacated, watched bool
+	crowded          bool // memory for what the command writes was full, so that its outputs may be cut short
 	// What the command read, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
@@ -111,9 +113,9 @@ func (r *run) makeRoot(ctx context.Context) error {
 	}
 	r.a.times.enter(stageMount)
 	r.root, err = r.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
-		Name: name, Digest: rootDigest, Source: inputs.Source{ReadThrough: r.a.inputs, Store: r.w.opts.Store},
-		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.vouch.Used,
-		Owner: policy.OwnerOf(r.a.how.Sandbox.User),
+		Name: name, Digest: rootDigest, Owner: policy.OwnerOf(r.a.how.Sandbox.User),
+		Source:      inputs.Source{ReadThrough: r.a.inputs, Store: r.w.opts.Store, Opened: r.a.ahead.Opened},
+		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.uses,
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
@@ -124,15 +126,21 @@ func (r *run) makeRoot(ctx context.Context) error {
 	})
 }
 
+// uses notes that the command may read a blob.
+func (r *run) uses(d digest.Digest) {
+	r.vouch.Used(d)
+	r.a.ahead.Used(d)
+}
+
 // runCommand runs the command under the action's timeout, whose clock stands
 // still while the command waits for storage.
 func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := r.a.task.place.Slot()
 	r.used.Limits = slot.Launcher.Limits()
-	show := r.w.live.Begin(r.a.p.index, live.Printing{
-		Action: r.a.digest.String(), Stdout: r.work.stdout(), Stderr: r.work.stderr(),
+	r.shown = r.w.live.Begin(r.a.p.index, live.Printing{
+		Action: r.a.digest.String(), Run: r.number, Stdout: r.work.stdout(), Stderr: r.work.stderr(),
 	})
-	defer func() { r.watched = show() }()
+	defer func() { r.watched = r.shown.End() }()
 	command := runner.Command{
 		Args:           r.a.how.Args,
 		Env:            r.a.how.Env,
@@ -240,7 +248,7 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	}
 	// What was printed and made is worth having beside any error.
 	if uploadErr := out.Upload(ctx); uploadErr != nil {
-		return nil, errors.Join(err, uploadErr, out.Verify(ctx, uploadErr))
+		return nil, errors.Join(err, uploadErr)
 	}
 	if err != nil {
 		return response, err

@@ -70,7 +70,7 @@ func (s *fakeScheduler) Synchronize(
 		near := s.near
 		s.caches = metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
 		s.mu.Unlock()
-		if err := grpc.SetHeader(ctx, metadata.MD{names.NeighbourHeader: near}); err != nil {
+		if err := grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: near}); err != nil {
 			return nil, err
 		}
 		return &remoteworker.SynchronizeResponse{

@@ -59,8 +59,9 @@ func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 	}
 }
 
-// written is how many bytes the command's files take, or more than most.
+// written is how many bytes the command's files take, or more than most. It notes when memory for them is full.
 func (r *run) written(most int64) int64 {
+	r.crowded = r.crowded || r.root.MemoryFull()
 	n := r.root.WrittenBytes(most)
 	if n > most {
 		return n

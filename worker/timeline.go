@@ -87,7 +87,6 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 		m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, reused)
 	}
 	if a.last.root != nil {
-		a.w.totals.count(a)
 		m.AuxiliaryMetadata = a.last.appendInputUse(m.AuxiliaryMetadata)
 		if fetched := a.ahead.Metadata(); fetched != nil {
 			m.AuxiliaryMetadata = pack(m.AuxiliaryMetadata, fetched)

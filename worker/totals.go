@@ -3,22 +3,19 @@ package worker
 import (
 	"sync/atomic"
 
+	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/live"
 )
 
-// totals count, since the worker's start, files that commands read, those of them that were
-// fetched ahead in time, and those that commands waited for.
-type totals struct{ read, foreseen, missed atomic.Int64 }
+// totals are sums of prefetch.Figures since the worker's start, in files.
+type totals struct{ foreseen, late, missed, local atomic.Int64 }
 
-// count adds what an action read, at its end.
-func (t *totals) count(a *action) {
-	if !a.seesReads() {
-		return
-	}
-	t.read.Add(a.last.read.FilesRead)
-	o := a.ahead.Outcome()
-	t.foreseen.Add(o.Hits.Files)
-	t.missed.Add(o.Misses.Files)
+// count adds the figures of an action.
+func (t *totals) count(f prefetch.Figures) {
+	t.foreseen.Add(f.Foreseen.Files)
+	t.late.Add(f.Late.Files)
+	t.missed.Add(f.Missed.Files)
+	t.local.Add(f.Local.Files)
 }
 
 // Busy reports whether the Worker has actions.
@@ -36,6 +33,7 @@ func (w *Worker) report() *live.Report {
 		Worker:      &live.Identity{WorkerId: w.positionID(0)}, InstanceNamePrefix: w.opts.InstancePrefix,
 		Slots: uint32(len(w.opts.Launchers)), Ahead: uint32(w.opts.FetchWidth + w.opts.ReportWidth),
 		StoreBytes: store.Bytes, StoreMaxBytes: store.MaxBytes, StoreBlobs: int64(store.Blobs),
-		FilesRead: w.totals.read.Load(), FilesForeseen: w.totals.foreseen.Load(), FilesMissed: w.totals.missed.Load(),
+		FilesForeseen: w.totals.foreseen.Load(), FilesLate: w.totals.late.Load(),
+		FilesMissed: w.totals.missed.Load(), FilesLocal: w.totals.local.Load(),
 	}
 }

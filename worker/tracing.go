@@ -32,10 +32,11 @@ func (a *action) trace(ctx context.Context, outcome, failure string) {
 			attribute.String("forerunner.worker", workerName(a.p.id)), attribute.String("forerunner.outcome", outcome),
 			attribute.Float64("forerunner.stall", a.last.stalled.Seconds()))
 		if a.ahead != nil {
-			o := a.ahead.Outcome()
+			f := a.ahead.Figures()
 			span.SetAttributes(attribute.String("forerunner.profile", a.ahead.Origin().String()),
-				attribute.Int64("forerunner.hits", o.Hits.Files), attribute.Int64("forerunner.waste", o.Waste.Files),
-				attribute.Int64("forerunner.misses", o.Misses.Files))
+				attribute.Int64("forerunner.foreseen", f.Foreseen.Files), attribute.Int64("forerunner.late", f.Late.Files),
+				attribute.Int64("forerunner.missed", f.Missed.Files), attribute.Int64("forerunner.local", f.Local.Files),
+				attribute.Int64("forerunner.unused", f.Unused.Files))
 		}
 		if failure != "" {
 			span.SetStatus(codes.Error, failure)

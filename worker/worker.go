@@ -29,7 +29,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
-	"github.com/forerunner-build/forerunner/worker/diskguard"
+	"github.com/forerunner-build/forerunner/worker/health"
 	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/outputs"
@@ -83,6 +83,8 @@ type Options struct {
 	ReportWidth int
 	// WorkDir is a folder of the Worker's own for temporary files.
 	WorkDir string
+	// Checks try, beside WorkDir, what actions need of the machine. While one fails the Worker takes no action.
+	Checks []health.Check
 
 	// Profiles remember what actions read, so that it can be fetched ahead of the
 	// next one of their kind. Nil: nothing is.
@@ -183,7 +185,7 @@ type Worker struct {
 	metrics  *metrics
 	excesses excesses
 	pipeline *pipeline.Pipeline
-	disk     *diskguard.Guard
+	health   *health.Monitor
 	sizes    inputs.Sizes
 	live     *live.Outputs
 	totals   totals
@@ -208,21 +210,36 @@ func (w *Worker) Refused() error {
 	return nil
 }
 
+// Unfit returns why the worker cannot run actions, nil if it can. It examines the worker now, and may be called
+// concurrently; of a Worker that is not there yet it returns that.
+func (w *Worker) Unfit() error {
+	if w == nil {
+		return errors.New("the worker has not started yet")
+	}
+	_ = w.health.Examine() // takes down what it finds
+	return w.health.Reason()
+}
+
 // New checks the options and returns a Worker that does nothing until Run.
 func New(o Options) (*Worker, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Metrics, len(o.Launchers))
-	if err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	guard, err := diskguard.New(o.WorkDir, o.Store, o.Logger)
+	monitor, err := health.New(o.WorkDir, o.Store, o.Checks, o.Logger)
 	if err != nil {
 		return nil, err
 	}
+	m, err := newMetrics(o.Metrics, len(o.Launchers), func() float64 {
+		if monitor.Rests() != nil {
+			return 1
+		}
+		return 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	w := &Worker{
-		opts: o, log: o.Logger, metrics: m, disk: guard,
+		opts: o, log: o.Logger, metrics: m, health: monitor,
 		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:    newPeers(&o),
 	}
@@ -256,7 +273,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	defer watched.Wait()
 	defer stop() // what runs while the worker drains can be watched, too
 	watched.Go(func() { w.live.Run(watching, w.opts.InstancePrefix, ids) })
-	watched.Go(func() { w.disk.Watch(watching) })
+	watched.Go(func() { w.health.Watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))

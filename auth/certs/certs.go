@@ -73,11 +73,16 @@ func open(f Files, log *zap.Logger, trust func(*tls.Config, *x509.CertPool)) (*S
 	return &Source{files}, nil
 }
 
-// Config returns the configuration of a server that is not gRPC's.
-func (s *Source) Config() *tls.Config {
+// PagesConfig returns the configuration of a server of pages, which speaks HTTP/1.1 only.
+func (s *Source) PagesConfig() *tls.Config {
+	protocols := []string{"http/1.1"}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.files.Get().config, nil },
+		MinVersion: tls.VersionTLS12, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config := s.files.Get().config.Clone()
+			config.NextProtos = protocols
+			return config, nil
+		},
 	}
 }
 

@@ -56,6 +56,7 @@ const (
 	near     column = "near"      // as none, on a worker whose neighbour has run them
 	coarse   column = "coarse"    // with what other sources of the kind read
 	exact    column = "exact"     // with what the same command read
+	misfit   column = "misfit"    // with what another program of the same kind read
 	warm     column = "warm"      // read through FUSE once more, on the same worker
 )
 
@@ -192,13 +193,16 @@ func (b *prefetchBench) can(c cell) bool {
 func (b *prefetchBench) train(ctx context.Context) error {
 	for _, c := range b.wanted() {
 		key := memoryKey{c.work, c.column}
-		if !b.can(c) || b.memories[key] != "" || c.column != exact && c.column != coarse {
+		if !b.can(c) || b.memories[key] != "" || c.column != exact && c.column != coarse && c.column != misfit {
 			continue
 		}
 		w := b.works[c.work]
 		actions := w.actions
-		if c.column == coarse {
+		switch c.column {
+		case coarse:
 			actions = w.training
+		case misfit:
+			actions = w.strange
 		}
 		keep := filepath.Join(b.farm.Dir, "memory-"+c.work+"-"+string(c.column))
 		report.Progress("%s, what there is to know for %s", w.name, c.column)
@@ -304,9 +308,9 @@ func (b *prefetchBench) once(ctx context.Context, slots int, actions []*testbed.
 		s.fetched += float64(r.Use.GetBytesFetched())
 		s.read += float64(r.Use.GetBytesRead())
 		s.stalled += r.Use.GetStalled().AsDuration().Seconds()
-		s.hitFiles += float64(r.Ahead.GetHitFiles())
-		s.missedFiles += float64(r.Ahead.GetMissedFiles())
-		s.wasted += float64(r.Ahead.GetWastedBytes())
+		s.hitFiles += float64(r.Ahead.GetForeseen().GetFiles())
+		s.missedFiles += float64(r.Ahead.GetMissed().GetFiles() + r.Ahead.GetLate().GetFiles())
+		s.wasted += float64(r.Ahead.GetUnused().GetBytes())
 		s.profiles[r.Ahead.GetProfile()]++
 	}
 	return s, nil

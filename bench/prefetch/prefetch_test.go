@@ -49,6 +49,7 @@ func newTinyPrefetch(t *testing.T, only ...string) *prefetchBench {
 		w.actions = append(w.actions, catAction(in.Root, "cat read/a read/b >out; echo "+text))
 		w.training = append(w.training, catAction(in.Root, "cat read/* >out; echo "+text))
 	}
+	w.strange = []*testbed.Action{catAction(in.Root, "cat unread/c >out")}
 	b.works[workGo], b.works[workCXX] = w, w
 	return b
 }
@@ -71,7 +72,7 @@ func requireFUSE(t *testing.T, err error) {
 }
 
 func TestPrefetchRows(t *testing.T) {
-	only := []string{"exact_0ms", "neighbour_50ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost}
+	only := []string{"exact_0ms", "neighbour_50ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost, rowMisfit}
 	b := newTinyPrefetch(t, only...)
 	requireFUSE(t, b.measure(t.Context()))
 	var names []string
@@ -81,7 +82,7 @@ func TestPrefetchRows(t *testing.T) {
 			t.Errorf("row %s has no value: %+v", r.Name, r)
 		}
 	}
-	if want := "exact_0ms neighbour_50ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost"; strings.Join(names, " ") != want {
+	if want := "exact_0ms neighbour_50ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost misfit_coarse_50ms"; strings.Join(names, " ") != want {
 		t.Errorf("rows %q, want %q", names, want)
 	}
 	// Three actions read two files of 6,000 bytes each; on the worker they are once.
@@ -97,6 +98,7 @@ func TestPrefetchRows(t *testing.T) {
 	}
 	for c, profile := range map[cell]string{
 		{workGo, exact, 0}: "exact", {workCXX, coarse, 50}: "coarse", {workGo, none, 2}: "none",
+		{workGo, misfit, 50}: "coarse",
 	} {
 		// Of three at once on two slots the last one may know what the first one did.
 		if s := b.samples[c][0]; s.profiles[profile] < 2 {

@@ -15,6 +15,7 @@ const (
 	rowRoundTrips = "round_trips"
 	rowBytes      = "bytes_over_used"
 	rowWarmCost   = "warm_cost"
+	rowMisfit     = "misfit_coarse_50ms"
 )
 
 // The distances from which round trips are derived, in ms.
@@ -68,7 +69,7 @@ func prefetchNames() (names []string) {
 	for _, r := range ratioRows() {
 		names = append(names, r.name)
 	}
-	return append(names, rowRoundTrips, rowBytes, rowWarmCost)
+	return append(names, rowRoundTrips, rowBytes, rowWarmCost, rowMisfit)
 }
 
 // wants reports whether a row is to be shown.
@@ -88,6 +89,13 @@ func (b *prefetchBench) wanted() (cells []cell) {
 			(b.o.Wants(rowRoundTrips) && r.cell.ms >= nearMS || b.o.Wants(rowBytes) && r.cell.ms == farMS)
 		if b.wants(r) || derives {
 			cells = append(cells, r.cell)
+		}
+	}
+	if b.o.Wants(rowMisfit) {
+		for _, c := range []cell{{workGo, misfit, farMS}, {workGo, none, farMS}} {
+			if !slices.Contains(cells, c) {
+				cells = append(cells, c)
+			}
 		}
 	}
 	return cells
@@ -114,7 +122,7 @@ func (b *prefetchBench) rows() (rows []report.Row) {
 			rows = append(rows, b.ratio(r))
 		}
 	}
-	for _, derived := range []func() report.Row{b.roundTrips, b.bytes, b.warmCost} {
+	for _, derived := range []func() report.Row{b.roundTrips, b.bytes, b.warmCost, b.misfit} {
 		if r := derived(); b.o.Wants(r.Name) {
 			rows = append(rows, r)
 		}
@@ -197,6 +205,23 @@ func (b *prefetchBench) roundTrips() report.Row {
 		r.Baseline = "warm " + report.FormatValue(known)
 	}
 	r.Note = strings.Join(append(notes, "peer about 250"), "; ")
+	return r
+}
+
+// misfit compares how long commands wait with a profile that is about something else and with none.
+func (b *prefetchBench) misfit() report.Row {
+	const wanted = "≤ 1.2"
+	stalled := func(s sample) float64 { return s.stalled }
+	with, without := b.of(cell{workGo, misfit, farMS}, stalled), b.of(cell{workGo, none, farMS}, stalled)
+	if len(with) == 0 || len(without) == 0 || report.Median(without) == 0 {
+		return withTargets(report.NotMeasured(rowMisfit, "ratio", b.missing(cell{workGo, misfit, farMS})), ratioRow{wanted: wanted})
+	}
+	base := report.Median(without)
+	r := report.NewRow(rowMisfit, report.Median(with)/base, "ratio")
+	r.Wanted, r.Baseline = wanted, "waited "+report.FormatSeconds(base)
+	r.Note = fmt.Sprintf("waited %s, %d runs; %.1f MB were prefetched and not read, without a profile %.1f MB", report.Spread(with), len(with),
+		report.Median(b.of(cell{workGo, misfit, farMS}, func(s sample) float64 { return s.wasted }))/1e6,
+		report.Median(b.of(cell{workGo, none, farMS}, func(s sample) float64 { return s.wasted }))/1e6)
 	return r
 }
 

@@ -28,6 +28,7 @@ type workload struct {
 	slots    int
 	actions  []*testbed.Action
 	training []*testbed.Action // what a worker has seen before it meets the actions as new ones
+	strange  []*testbed.Action // of the same kind as the actions, and they read nothing of what those do
 	note     string
 }
 
@@ -66,8 +67,11 @@ func goWork(ctx context.Context, f *testbed.Farm, module string) (*workload, err
 			"GOTOOLCHAIN=local", "PATH=/usr/bin:/bin"),
 		Who: &repb.RequestMetadata{ActionMnemonic: "GoBuild", TargetId: "//demo:demo", ConfigurationId: "bench"},
 	}
+	strange := &testbed.Action{Root: in.Root, Who: a.Who, Command: testbed.NewCommand(
+		[]string{"/bin/sh", "-c", `cd src && ../go/bin/go version >../out/demo && find ../go/test -type f -size -64k | head -n 2000 | xargs cat >>../out/demo`},
+		"out/demo", "GOTELEMETRY=off", "GOTOOLCHAIN=local", "HOME=/tmp", "PATH=/usr/bin:/bin")}
 	return &workload{
-		name: "go build", slots: 1, actions: []*testbed.Action{a},
+		name: "go build", slots: 1, actions: []*testbed.Action{a}, strange: []*testbed.Action{strange},
 		note: fmt.Sprintf("%d files, %d MB", in.Files, in.Bytes/1e6),
 	}, nil
 }

@@ -36,6 +36,8 @@ type workerSample struct {
 	ms        float64 // from Execute to its answer, the median
 	perSecond float64 // actions
 	cpu, busy float64 // shares of slots × time: the commands' CPU; a command was there
+	// CPU in milliseconds for each action.
+	farmMS, launchersMS, commandsMS float64
 }
 
 type workerBench struct {
@@ -126,6 +128,10 @@ func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, er
 func (b *workerBench) load(ctx context.Context, c workerCell, actions []digest.Digest) (s workerSample, err error) {
 	ms := make([]float64, len(actions))
 	answers := make([]*repb.ExecuteResponse, len(actions))
+	before, err := cpuNow()
+	if err != nil {
+		return s, err
+	}
 	began := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
 	for client := range c.clients {
@@ -149,6 +155,11 @@ func (b *workerBench) load(ctx context.Context, c workerCell, actions []digest.D
 		return s, err
 	}
 	took := time.Since(began).Seconds()
+	after, err := cpuNow()
+	if err != nil {
+		return s, err
+	}
+	s.farmMS, s.launchersMS, s.commandsMS = after.since(before).each(len(actions))
 	s.ms, s.perSecond = report.Median(ms), float64(len(actions))/took
 	for _, a := range answers {
 		cpu, busy, err := used(a.GetResult().GetExecutionMetadata())

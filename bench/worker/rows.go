@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/forerunner-build/forerunner/bench/report"
 )
@@ -46,7 +47,11 @@ func workerRows() []workerRow {
 			}
 			rows = append(rows,
 				workerRow{latency, c, func(s workerSample) float64 { return s.ms }},
-				workerRow{rate, c, func(s workerSample) float64 { return s.perSecond }})
+				workerRow{rate, c, func(s workerSample) float64 { return s.perSecond }},
+				workerRow{
+					report.Row{Name: fmt.Sprintf("noop_cpu_ms_%d%s", n, k.suffix), Unit: "ms", Note: note},
+					c, func(s workerSample) float64 { return s.farmMS + s.launchersMS },
+				})
 		}
 	}
 	for _, width := range []int{0, 2} {
@@ -89,9 +94,10 @@ func (b *workerBench) rows() []report.Row {
 	var rows []report.Row
 	medians := map[string]float64{}
 	for _, r := range workerRows() {
-		var values, busy []float64
+		var values, busy, launchers, commands []float64
 		for _, s := range b.samples[r.cell] {
 			values, busy = append(values, r.of(s)), append(busy, s.busy)
+			launchers, commands = append(launchers, s.launchersMS), append(commands, s.commandsMS)
 		}
 		if len(values) == 0 {
 			continue
@@ -105,6 +111,10 @@ func (b *workerBench) rows() []report.Row {
 		r.row.Note += "; " + report.Spread(values)
 		if r.cell.makes() {
 			r.row.Note += fmt.Sprintf("; a command in the slot %s of the time", report.FormatValue(report.Median(busy)))
+		}
+		if strings.HasPrefix(r.row.Name, "noop_cpu_ms") {
+			r.row.Note += fmt.Sprintf("; launchers %s; beside it commands %s",
+				report.FormatValue(report.Median(launchers)), report.FormatValue(report.Median(commands)))
 		}
 		rows = append(rows, r.row)
 	}

@@ -232,7 +232,7 @@ func (f *files[K]) damageOf(k K) string {
 	if f.setAside == nil {
 		return ""
 	}
-	known := f.leaving(k)
+	known, stamping := f.leaving(k)
 	m, err := markOf(f.path(k))
 	if known.at == 0 || err == nil && m == known.mark {
 		return ""
@@ -244,6 +244,9 @@ func (f *files[K]) damageOf(k K) string {
 	defer file.Close()
 	if !f.layout.right(k, file) {
 		return "has other bytes than when it was verified"
+	}
+	if !stamping {
+		f.noteDamage([]K{k}) // nobody knows what those who used it have read
 	}
 	return ""
 }

@@ -18,6 +18,40 @@ type ledger[K comparable] struct {
 	index  *index[K] // guarded by mu
 	closed bool      // guarded by mu
 	proved bool      // guarded by mu; proofs have changed since this was set to false
+	// verifying has the keys whose files are being read to be proved; guarded by mu.
+	verifying map[K]*verification
+}
+
+// A verification is of one file, by some readers at the same time.
+type verification struct {
+	readers int
+	// The store itself has changed the file's mark from the one to the other meanwhile; 0: it has not.
+	from, to uint64
+}
+
+// verify says that somebody takes the mark of the file of k and reads it, to prove it before endVerify is called.
+func (l *ledger[K]) verify(k K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.verifying == nil {
+		l.verifying = map[K]*verification{}
+	}
+	v := l.verifying[k]
+	if v == nil {
+		v = &verification{}
+		l.verifying[k] = v
+	}
+	v.readers++
+}
+
+// endVerify says that this is over.
+func (l *ledger[K]) endVerify(k K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.verifying[k]
+	if v.readers--; v.readers == 0 {
+		delete(l.verifying, k)
+	}
 }
 
 // end has nothing be found any more. It reports whether that is news.
@@ -119,6 +153,9 @@ func (l *ledger[K]) has(k K, generation uint64) bool {
 func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if v := l.verifying[k]; v != nil && v.from != 0 && v.from == p.mark {
+		p.mark = v.to // the store's own change
+	}
 	if e := l.index.lookup(k); e != nil && e.generation == generation {
 		e.prove(p)
 		l.proved = true
@@ -150,12 +187,18 @@ func (l *ledger[K]) proveRead(k K, p proof, again int64) {
 func (l *ledger[K]) restamped(k K, before, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.index.lookup(k)
+	e := l.index.entries[k] // it may have left meanwhile
 	if e == nil {
 		return
 	}
 	e.stamping = false
-	if after != 0 && e.proof.mark == before {
+	if v := l.verifying[k]; v != nil && before != 0 && after != 0 {
+		if v.to != before {
+			v.from = before
+		}
+		v.to = after
+	}
+	if after != 0 && e.state == present && e.proof.mark == before {
 		e.proof.mark, l.proved = after, true
 	}
 }
@@ -260,11 +303,12 @@ func (l *ledger[K]) leave(k K, generation uint64) bool {
 	return e != nil && e.generation == generation && l.index.drop(k)
 }
 
-// leaving returns what is known of the file of k, which is leaving.
-func (l *ledger[K]) leaving(k K) proof {
+// leaving returns what is known of the file of k, which is leaving, and whether the store changes it.
+func (l *ledger[K]) leaving(k K) (p proof, stamping bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.index.entries[k].proof
+	e := l.index.entries[k]
+	return e.proof, e.stamping
 }
 
 // gone says that the file of k, which was leaving, is not in its place any more.

@@ -218,6 +218,8 @@ func (v *blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) 
 		return err
 	}
 	defer file.Close()
+	f.verify(d)
+	defer f.endVerify(d)
 	began := time.Now()
 	before, err := markOfOpen(file.Fd())
 	if err != nil {

@@ -326,6 +326,8 @@ func (v *verifier) read(c *check, debt *time.Duration) (found string, err error)
 
 // examine hashes the file of c, and notes that it is right or says what is wrong.
 func (v *verifier) examine(c *check, file *os.File, debt *time.Duration) (found string, err error) {
+	v.store.files.verify(c.digest)
+	defer v.store.files.endVerify(c.digest)
 	began := time.Now()
 	before, err := markOfOpen(file.Fd())
 	if err != nil {

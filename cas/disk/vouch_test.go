@@ -226,6 +226,68 @@ func TestVouchingIsNotMisledByTheStore(t *testing.T) {
 	wantVouched(t, v)
 }
 
+// TestVerificationIsNotMisledByTheStore, which notes a use in the time of a file while that is being read, by one of
+// two readers.
+func TestVerificationIsNotMisledByTheStore(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "used")
+	age := func() {
+		s.files.mu.Lock()
+		defer s.files.mu.Unlock()
+		e := s.files.index.lookup(d)
+		e.stamped -= 2 * stampEvery
+		e.proof.at -= 25 * 3600
+	}
+	age()
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	wantVouched(t, v)
+	age()
+	generation, _, _ := s.files.look(d)
+	for range 2 {
+		s.files.verify(d)
+	}
+	before, err := markOf(s.files.path(d))
+	if err != nil || !s.Contains(d) {
+		t.Fatalf("it is not there: %v", err)
+	}
+	for range 2 {
+		s.files.prove(d, generation, provenAt(time.Now(), before))
+		s.files.endVerify(d)
+	}
+	if len(s.files.verifying) > 0 || !s.unchanged(version{d, generation}) {
+		t.Errorf("%d are being verified; the blob has changed: %t", len(s.files.verifying), !s.unchanged(version{d, generation}))
+	}
+	wantVouched(t, v)
+}
+
+// TestVouchingOfWhatWasChangedAndEvicted: it is right when it goes, but nobody knows what was read of it.
+func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
+	d := storePut(t, s, "text")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	for _, text := range []string{"rot!", "text"} {
+		file, err := os.OpenFile(s.files.path(d), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = file.WriteString(text)
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 {
+		storePut(t, s, fmt.Sprintf("%04d", i))
+	}
+	if s.files.contains(d) {
+		t.Fatal("it was not evicted")
+	}
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
 // TestVouchingRemembersWhoUsedADamagedFile: another reader sets it aside and fetches the
 // right bytes before the first one asks.
 func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {

@@ -81,7 +81,7 @@ func benchOpen(b *testing.B, f *servertest.Farm, client *client.Client, d digest
 	b.StopTimer()
 	s := storeOpen(b, b.TempDir(), storeOptions{})
 	b.StartTimer()
-	_, a, err := s.Through(client).OpenArriving(b.Context(), d)
+	_, a, _, err := s.Through(client).OpenArriving(b.Context(), d)
 	if a == nil || err != nil {
 		b.Fatal(fmt.Errorf("not arriving: %w", err))
 	}

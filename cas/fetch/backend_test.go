@@ -45,7 +45,7 @@ func TestAnotherStore(t *testing.T) {
 	}
 	data := servertest.Bytes(1, 5<<20)
 	large := f.Put(t, digest.SHA256, data)
-	file, arrival, err := r.OpenArriving(t.Context(), large)
+	file, arrival, _, err := r.OpenArriving(t.Context(), large)
 	if err != nil || file != nil {
 		t.Fatalf("%v, %v", file, err)
 	}

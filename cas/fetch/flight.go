@@ -56,22 +56,26 @@ type batch struct {
 	wanted    []digest.Digest // that somebody came to wait for; delivery takes them out
 }
 
+// What ask has done.
+type asked struct {
+	flights []*flight       // those that the caller has joined, and has to leave
+	landed  []digest.Digest // what was in the store by then
+	was     cas.Presence    // of the least present
+}
+
 // ask joins the flights of ds, and sees to it that those are got which nobody
 // fetches yet, or which wait behind: a lone small one with others of its kind, the
 // rest in one batch.
 // Those that have landed in the store by now get none. ds holds no digest twice.
-// The caller leaves each of the flights it gets.
-func (t *ReadThrough) ask(
-	ctx context.Context, ds []digest.Digest,
-) (asked []*flight, landed []digest.Digest, err error) {
+func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err error) {
 	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return nil, nil, fs.ErrClosed
+		return a, fs.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, nil, context.Cause(ctx)
+		return a, context.Cause(ctx)
 	}
 	var fresh, arriving []*flight
 	for _, d := range ds {
@@ -80,7 +84,7 @@ func (t *ReadThrough) ask(
 		if fl == nil {
 			// Flights land before they end, so what has none is there or is not.
 			if t.store.Has(d) {
-				landed = append(landed, d)
+				a.landed = append(a.landed, d)
 				continue
 			}
 			fl = &flight{digest: d, done: make(chan struct{})}
@@ -89,6 +93,7 @@ func (t *ReadThrough) ask(
 		if fl.by == nil || waits {
 			// Its place in the queue of Prefetch is void.
 			fl.by, fl.behind = t, false
+			a.was = cas.Absent
 			if ranged := t.ranged(d); ranged != nil {
 				fl.arrival = newArrival(t.store, ranged, nil, d)
 				arriving = append(arriving, fl)
@@ -96,12 +101,13 @@ func (t *ReadThrough) ask(
 				fresh = append(fresh, fl)
 			}
 		}
+		a.was = max(a.was, cas.OnItsWay)
 		fl.askers++
 		if fl.batch != nil {
 			fl.batch.askers++
 			fl.batch.wanted = append(fl.batch.wanted, d)
 		}
-		asked = append(asked, fl)
+		a.flights = append(a.flights, fl)
 	}
 	switch {
 	case len(fresh) == 0:
@@ -113,7 +119,7 @@ func (t *ReadThrough) ask(
 	for _, fl := range arriving {
 		t.startLocked(ctx, []*flight{fl}, t.arrive)
 	}
-	return asked, landed, nil
+	return a, nil
 }
 
 // startLocked starts a batch of its own for flights. Others may join them, so it

@@ -248,16 +248,16 @@ func TestStoreGatheredBlobsFailAlone(t *testing.T) {
 	missing := digest.Of(digest.SHA256, []byte("missing"))
 	s := storeOpen(t, t.TempDir(), storeOptions{})
 	r := s.Through(clientOf(f, client.Options{}))
-	flights, _, err := r.ask(t.Context(), []digest.Digest{fine, damaged, missing})
+	asked, err := r.ask(t.Context(), []digest.Digest{fine, damaged, missing})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []error{nil, cas.ErrCorrupt, cas.ErrNotFound} {
-		<-flights[i].done
-		if !errors.Is(flights[i].err, want) {
-			t.Errorf("blob %d: %v, want %v", i, flights[i].err, want)
+		<-asked.flights[i].done
+		if !errors.Is(asked.flights[i].err, want) {
+			t.Errorf("blob %d: %v, want %v", i, asked.flights[i].err, want)
 		}
-		s.leave(flights[i])
+		s.leave(asked.flights[i])
 	}
 	if err := r.Load(t.Context(), []digest.Digest{damaged, missing}); !errors.Is(err, cas.ErrCorrupt) ||
 		errors.Is(err, cas.ErrNotFound) {

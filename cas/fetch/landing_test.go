@@ -19,12 +19,12 @@ func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 		_, wait := storeBehind(r, ds...)
 		var batch *batch
 		for _, d := range []digest.Digest{ds[2], ds[3]} {
-			asked, _, err := r.ask(context.Background(), []digest.Digest{d})
-			if err != nil || len(asked) != 1 || asked[0].batch == nil {
-				t.Fatalf("%d flights, or not on the way: %v", len(asked), err)
+			asked, err := r.ask(context.Background(), []digest.Digest{d})
+			if err != nil || len(asked.flights) != 1 || asked.flights[0].batch == nil {
+				t.Fatalf("%d flights, or not on the way: %v", len(asked.flights), err)
 			}
-			defer s.leave(asked[0])
-			batch = asked[0].batch
+			defer s.leave(asked.flights[0])
+			batch = asked.flights[0].batch
 		}
 		if !batch.holds() {
 			t.Error("a small batch is not kept in memory")

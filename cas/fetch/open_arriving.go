@@ -25,31 +25,33 @@ func (t *ReadThrough) ranged(d digest.Digest) cas.RangeFetcher {
 
 // OpenArriving opens d for reading, and does not wait for all of a large blob: it
 // returns either a file, as OpenBlob does, or an Arrival of what is on its way.
-// That the blob is not upstream, the Arrival tells. The caller closes what it gets.
-func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, *Arrival, error) {
+// That the blob is not upstream, the Arrival tells. It tells where the blob was, also beside an error.
+// The caller closes what it gets.
+func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, *Arrival, cas.Presence, error) {
 	for {
 		file, err := t.store.OpenBlob(ctx, d)
 		if !errors.Is(err, cas.ErrNotFound) {
-			return file, nil, err
+			return file, nil, cas.Local, err
 		}
 		if t.ranged(d) == nil {
-			file, err := t.OpenBlob(ctx, d)
-			return file, nil, err
+			file, was, err := t.OpenWhole(ctx, d)
+			return file, nil, was, err
 		}
-		flights, _, err := t.ask(ctx, []digest.Digest{d})
+		asked, err := t.ask(ctx, []digest.Digest{d})
 		if err != nil {
-			return nil, nil, fmt.Errorf("open blob %s: %w", d, err)
+			return nil, nil, cas.Absent, fmt.Errorf("open blob %s: %w", d, err)
 		}
-		if len(flights) == 0 {
+		if len(asked.flights) == 0 {
 			continue // it has landed
 		}
-		if flights[0].arrival != nil {
-			return nil, &Arrival{through: t, digest: d, flight: flights[0]}, nil
+		fl := asked.flights[0]
+		if fl.arrival != nil {
+			return nil, &Arrival{through: t, digest: d, flight: fl}, asked.was, nil
 		}
 		// Somebody else fetches it in one piece.
-		defer t.leave(flights[0])
+		defer t.leave(fl)
 		file, err = t.OpenBlob(ctx, d)
-		return file, nil, err
+		return file, nil, asked.was, err
 	}
 }
 
@@ -175,7 +177,7 @@ func (a *Arrival) follow(ctx context.Context, fl *flight, err error) (again bool
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	file, next, err := a.through.OpenArriving(ctx, a.digest)
+	file, next, _, err := a.through.OpenArriving(ctx, a.digest)
 	if err != nil {
 		return false, err
 	}

@@ -103,7 +103,7 @@ func storeArrive(t *testing.T) (*testStore, *storeRanges, *Arrival) {
 
 func storeOpenArriving(t *testing.T, r *ReadThrough, d digest.Digest) *Arrival {
 	t.Helper()
-	file, a, err := r.OpenArriving(context.Background(), d)
+	file, a, _, err := r.OpenArriving(context.Background(), d)
 	if file != nil || err != nil {
 		t.Fatalf("not arriving: %v, %v", file, err)
 	}
@@ -465,7 +465,7 @@ func TestStoreArrivalIsSharedWithWholeReaders(t *testing.T) {
 		}
 		u.free()
 		wg.Wait()
-		file, a, err := r.OpenArriving(context.Background(), d)
+		file, a, _, err := r.OpenArriving(context.Background(), d)
 		if file == nil || a != nil || err != nil {
 			t.Fatalf("what is whole: %v, %v", a, err)
 		}
@@ -490,7 +490,7 @@ func TestStoreSmallOrRangelessBlobsDoNotArrive(t *testing.T) {
 	u, d := storeNewRanges(servertest.Bytes(7, 1000))
 	for above, upstream := range map[int64]cas.Fetcher{1000: u, 999: u.storeUpstream} {
 		s := storeOpen(t, t.TempDir(), storeOptions{ArriveAbove: above})
-		file, a, err := s.Through(upstream).OpenArriving(t.Context(), d)
+		file, a, _, err := s.Through(upstream).OpenArriving(t.Context(), d)
 		if a != nil || err != nil {
 			t.Fatal(a, err)
 		}
@@ -556,7 +556,7 @@ func TestStoreArrivingUnderManyHands(t *testing.T) {
 		for hand := range 6 {
 			wg.Go(func() {
 				for i := range 20 {
-					file, a, err := s.Through(clientOf(f, client.Options{})).OpenArriving(t.Context(), d)
+					file, a, _, err := s.Through(clientOf(f, client.Options{})).OpenArriving(t.Context(), d)
 					if err != nil {
 						t.Error(err)
 						return

@@ -81,26 +81,33 @@ func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
 	if _, err := t.store.FindMissing(ctx, ds); err != nil { // which counts as a use
 		return err
 	}
-	release, err := t.hold(ctx, ds)
+	h, err := t.hold(ctx, ds)
 	if err != nil {
 		return err
 	}
-	release()
+	h.release()
 	return nil
 }
 
 // OpenBlob opens d for reading, as Store.OpenBlob does, and fetches it first when
 // it is not there.
 func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
+	file, _, err := t.OpenWhole(ctx, d)
+	return file, err
+}
+
+// OpenWhole is OpenBlob that tells where the blob was, also beside an error.
+func (t *ReadThrough) OpenWhole(ctx context.Context, d digest.Digest) (*os.File, cas.Presence, error) {
 	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
-		return file, err
+		return file, cas.Local, err
 	}
-	release, err := t.hold(ctx, []digest.Digest{d})
+	h, err := t.hold(ctx, []digest.Digest{d})
 	if err != nil {
-		return nil, err
+		return nil, h.was, err
 	}
-	defer release()
-	return t.store.OpenBlob(ctx, d)
+	defer h.release()
+	file, err := t.store.OpenBlob(ctx, d)
+	return file, h.was, err
 }
 
 // ReadBlob returns the bytes of d and fetches it first when it is not there.
@@ -108,11 +115,11 @@ func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, er
 	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
-	release, err := t.hold(ctx, []digest.Digest{d})
+	h, err := t.hold(ctx, []digest.Digest{d})
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer h.release()
 	return t.store.ReadBlob(ctx, d)
 }
 
@@ -200,26 +207,29 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 }
 
 // hold makes ds local, which the caller has counted as used, and keeps them pinned
-// until release is called. After an error nothing is pinned.
-func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (release func(), err error) {
+// until they are released. After an error nothing is pinned.
+func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (*holding, error) {
 	h := &holding{store: t.store}
 	for need := digest.Distinct(ds); len(need) > 0; {
 		absent := h.pin(need)
-		flights, landed, err := t.ask(ctx, absent)
+		asked, err := t.ask(ctx, absent)
+		if h.was == cas.Local { // else it is asked for again, as it did not come
+			h.was = asked.was
+		}
 		if err == nil {
-			need, err = t.await(ctx, flights, h)
+			need, err = t.await(ctx, asked.flights, h)
 		}
 		if err != nil {
 			h.release()
-			return nil, fmt.Errorf("fetch %d blobs: %w", len(absent), err)
+			return h, fmt.Errorf("fetch %d blobs: %w", len(absent), err)
 		}
-		need = append(need, landed...)
+		need = append(need, asked.landed...)
 	}
 	if err := h.err(); err != nil {
 		h.release()
-		return nil, err
+		return h, err
 	}
-	return h.release, nil
+	return h, nil
 }
 
 // await waits for the end of all flights and leaves them. What it got is pinned
@@ -246,7 +256,8 @@ type holding struct {
 	store   Store
 	pinned  []digest.Digest
 	missing []digest.Digest
-	failure error // the first other than missing
+	failure error        // the first other than missing
+	was     cas.Presence // of the least present
 }
 
 // pin pins what is there and returns the rest.

@@ -251,9 +251,9 @@ func TestStoreDoesNotFetchWhatHasLanded(t *testing.T) {
 	r := s.Through(u)
 	// The blob lands after the caller has looked and before it asks.
 	storePut(t, s, "a")
-	flights, landed, err := r.ask(context.Background(), ds)
-	if err != nil || len(flights) > 0 || !slices.Equal(landed, ds) {
-		t.Errorf("%d flights, landed %v, %v", len(flights), landed, err)
+	asked, err := r.ask(context.Background(), ds)
+	if err != nil || len(asked.flights) > 0 || !slices.Equal(asked.landed, ds) {
+		t.Errorf("%d flights, landed %v, %v", len(asked.flights), asked.landed, err)
 	}
 	s.running.Wait()
 	if len(u.calls) > 0 {

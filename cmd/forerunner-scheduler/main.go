@@ -17,9 +17,9 @@ import (
 )
 
 func main() {
-	if err := command().ExecuteContext(context.Background()); err != nil {
+	if err := flags.Execute(context.Background(), command()); err != nil {
 		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
-		os.Exit(1)
+		os.Exit(flags.ExitCode(err))
 	}
 }
 
@@ -55,11 +55,12 @@ func command() *cobra.Command {
 // checkCommand returns the verb that looks at a configuration file without starting anything.
 func checkCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check CONFIG", Short: "say what is wrong with a configuration file",
-		Long: "Reads a file as --config does, and says with file, line and column what is wrong first. The exit\n" +
-			"code is 0 if a scheduler would start with it, and 1 if not. deploy/forerunner.example.yaml has all\n" +
-			"that there is, and deploy/forerunner.schema.json is for editors.",
-		Args: cobra.ExactArgs(1),
+		Use: "check CONFIG", Short: "check a configuration file",
+		Long: "Reads a configuration file as --config does, and reports the first error with file, line and column. The exit code is\n" +
+			"0 if a scheduler would start with the file, and 1 if not. deploy/forerunner.example.yaml shows all settings;\n" +
+			"deploy/forerunner.schema.json is a schema for editors.",
+		Example: "forerunner-scheduler check /etc/forerunner/scheduler.yaml",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := farm.CheckFile(args[0]); err != nil {
 				return err

@@ -17,10 +17,11 @@ func replayCommand() *cobra.Command {
 	check := false
 	cmd := &cobra.Command{
 		Use: "replay FILE", Short: "replay a recording and print the scheduler's state at its end",
-		Long: "Reads a file that --record has written, decides everything once more, and prints workers, operations,\n" +
-			"queues and quotas as they were when the recording ended. The exit code is 1 if this scheduler decides\n" +
-			"otherwise than the one that recorded, as another version may.",
-		Args: cobra.ExactArgs(1),
+		Long: "Replays a file that --record has written, and prints the workers, operations, queues and quotas at the end of the\n" +
+			"recording. The exit code is 1 if this scheduler decides differently from the one that made the recording, as another\n" +
+			"version may.",
+		Example: "forerunner-scheduler replay /var/lib/forerunner/events.journal",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := os.Open(args[0])
 			if err != nil {
@@ -34,7 +35,7 @@ func replayCommand() *cobra.Command {
 			return replay(file, see, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "check the state after each event, and name the first one after which it is wrong (slow)")
+	cmd.Flags().BoolVar(&check, "check", false, "check the state after each event, and report the first event that breaks it (slow)")
 	return cmd
 }
 
@@ -63,7 +64,7 @@ func replay(recording io.Reader, see func(int, *core.State) error, w io.Writer) 
 		return err
 	}
 	if r.Recorded != "" && r.Recorded != r.Dump {
-		return errors.New("this scheduler decides otherwise than the one that recorded")
+		return errors.New("this scheduler decides differently from the one that made the recording")
 	}
 	return nil
 }

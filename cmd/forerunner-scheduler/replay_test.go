@@ -47,7 +47,7 @@ func TestReplay(t *testing.T) {
 	}{
 		{"whole", whole1, "2 events, as recorded\ncounts {Queued:0", ""},
 		{"broken off", whole1[:len(whole1)-1], "2 events, the recording breaks off\n", ""},
-		{"otherwise", recording(1), "2 events, not as recorded\n", "decides otherwise"},
+		{"otherwise", recording(1), "2 events, not as recorded\n", "decides differently"},
 		{"none", []byte("x"), "", "replay: "},
 	} {
 		var out strings.Builder

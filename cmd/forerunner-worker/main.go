@@ -21,9 +21,9 @@ import (
 func main() {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()
-	if err := command().ExecuteContext(context.Background()); err != nil {
+	if err := flags.Execute(context.Background(), command()); err != nil {
 		fmt.Fprintln(os.Stderr, "forerunner-worker:", err)
-		os.Exit(1)
+		os.Exit(flags.ExitCode(err))
 	}
 }
 

@@ -41,10 +41,13 @@ type adminCall struct {
 // A verb is what runs for one, with its arguments.
 type verb func(ctx context.Context, c *adminCall, args []string) error
 
+// A manual is what --help says of a verb.
+type manual struct{ use, short, long, example string }
+
 // readCommand returns a verb that changes nothing, and can be repeated.
-func readCommand(use, short, long string, run verb) *cobra.Command {
+func readCommand(m manual, run verb) *cobra.Command {
 	w := &watch{}
-	cmd := adminCommand(use, short, long, func(ctx context.Context, c *adminCall, args []string) error {
+	cmd := adminCommand(m, func(ctx context.Context, c *adminCall, args []string) error {
 		w.terminal, w.plain = isTerminal(c.out), c.json
 		return w.run(ctx, c.out, func(ctx context.Context, out io.Writer) error {
 			once := *c
@@ -57,11 +60,11 @@ func readCommand(use, short, long string, run verb) *cobra.Command {
 }
 
 // adminCommand returns a verb.
-func adminCommand(use, short, long string, run verb) *cobra.Command {
+func adminCommand(m manual, run verb) *cobra.Command {
 	var remote string
 	var asJSON bool
 	var client dial.Client
-	cmd := flags.NewCommand(use, short, long, settings.Of(&client), func(cmd *cobra.Command, args []string) error {
+	cmd := flags.NewCommand(m.use, m.short, m.long, settings.Of(&client), func(cmd *cobra.Command, args []string) error {
 		conn, err := client.Dial(remote)
 		if err != nil {
 			return err
@@ -73,7 +76,7 @@ func adminCommand(use, short, long string, run verb) *cobra.Command {
 		}
 		return explained(run(cmd.Context(), c, args), remote)
 	})
-	cmd.Args = cobra.ArbitraryArgs
+	cmd.Args, cmd.Example = cobra.ArbitraryArgs, m.example
 	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -141,7 +144,7 @@ func patternOf(args []string) (*admin.Pattern, error) {
 	}
 	p, err := pattern.Parse(strings.Join(args, ","))
 	if err != nil {
-		return nil, err
+		return nil, &flags.UsageError{Err: err}
 	}
 	return &admin.Pattern{Attributes: p.Map()}, nil
 }
@@ -150,7 +153,7 @@ func patternOf(args []string) (*admin.Pattern, error) {
 func requiredPattern(args []string) (*admin.Pattern, error) {
 	p, err := patternOf(args)
 	if err == nil && p == nil {
-		return nil, errors.New("give a pattern, such as host=build-*")
+		return nil, &flags.UsageError{Err: errors.New("give a pattern, such as host=build-*")}
 	}
 	return p, err
 }

@@ -118,7 +118,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
-	shown := printed{stdout: e.view(progress, os.Stdout), stderr: e.view(progress, os.Stderr)}
+	shown := printed{stdout: e.view(progress, "stdout", os.Stdout), stderr: e.view(progress, "stderr", os.Stderr)}
 	outcome, err := client.Execute(ctx, conn, client.Request{
 		Instance: e.Instance, Function: digest.SHA256, Inputs: inputs,
 		Command: client.NewCommand(args, e.Outputs, e.WorkingDirectory, e.Env, e.Platform),
@@ -140,11 +140,16 @@ type printed struct{ stdout, stderr *client.Live }
 
 // view is where a stream of the command is shown while it runs. Nil: nowhere. Programs that read ours get what the
 // result has and nothing else: a run may be started over, and what it had printed until then be wrong.
-func (e *execution) view(p *progress, out *os.File) *client.Live {
+func (e *execution) view(p *progress, stream string, out *os.File) *client.Live {
 	if e.Live == liveOff || e.Live == liveAuto && !isTerminal(out) {
 		return nil
 	}
-	return client.NewLive(afterProgress{p, out})
+	return client.NewLive(afterProgress{p, out}, func() { printStartedOver(stream) })
+}
+
+// printStartedOver marks what was printed of a stream as that of a run that does not count.
+func printStartedOver(stream string) {
+	fmt.Fprintf(os.Stderr, "\nthe action was started over: what it printed before does not count; its %s is:\n", stream)
 }
 
 // An afterProgress writes to out when the line of progress is out of the way.
@@ -165,7 +170,7 @@ func printRest(out io.Writer, stream string, live *client.Live, final []byte) {
 	if live != nil {
 		var whole bool
 		if rest, whole = live.Rest(final); whole {
-			fmt.Fprintf(os.Stderr, "\nthe action was started over: what it printed before does not count; its %s is:\n", stream)
+			printStartedOver(stream)
 		}
 	}
 	_, _ = out.Write(rest)

@@ -42,7 +42,7 @@ func TestWhatIsShownLive(t *testing.T) {
 	for when, want := range map[string][2]bool{"auto": {true, false}, liveOn: {true, true}, liveOff: {false, false}} {
 		for i, out := range []*os.File{terminal, write} {
 			e := &execution{Live: when}
-			if got := e.view(newProgress(out, true), out) != nil; got != want[i] {
+			if got := e.view(newProgress(out, true), "stdout", out) != nil; got != want[i] {
 				t.Errorf("--live=%s, %s: shown %t", when, out.Name(), got)
 			}
 		}

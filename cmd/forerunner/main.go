@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
@@ -17,13 +18,13 @@ import (
 func main() {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()
-	err := command().ExecuteContext(context.Background())
+	err := flags.Execute(context.Background(), command())
 	if exit := exitCode(0); errors.As(err, &exit) {
 		os.Exit(int(exit))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "forerunner:", err)
-		os.Exit(1)
+		os.Exit(flags.ExitCode(err))
 	}
 }
 
@@ -35,7 +36,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), quotaCommand(), statsCommand(), storageCommand(),
+	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), historyCommand(), quotaCommand(), statsCommand(), storageCommand(),
 		demoCommand())
 	return root
 }

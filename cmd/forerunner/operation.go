@@ -22,10 +22,13 @@ import (
 const operationPrefix = "operations/"
 
 func operationCommand() *cobra.Command {
-	cmd := readCommand("operation NAME", "show one operation, or cancel it",
-		"Shows an operation, also for five minutes after it is done: what it waits for or which worker has it, how often\n"+
-			"it was given to one, its size class and why, and once it is done its stages, what it used and what was\n"+
-			"fetched ahead. NAME is as \"forerunner queue operations\" lists it; \"operations/\" may be left out.",
+	cmd := readCommand(manual{
+		"operation NAME", "show or cancel one operation",
+		"Shows an operation, up to five minutes after it has ended: the worker that runs it or the reason why it waits,\n" +
+			"its attempts, its size class with the reason and, after the end, its stages, resource usage and prefetch statistics.\n" +
+			"\"forerunner queue operations\" lists the names; you may omit \"operations/\".",
+		"forerunner operation 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			told, err := c.operation(ctx, operationName(args[0]))
 			if err != nil {
@@ -42,9 +45,12 @@ func operationCommand() *cobra.Command {
 }
 
 func operationCancelCommand() *cobra.Command {
-	cmd := adminCommand("cancel NAME...", "cancel operations, as their clients could",
-		"Cancels operations. Whoever waits for them gets CANCELLED; \"forerunner queue kill\" tells clients a reason, and\n"+
-			"that trying again is of no use. What runs for these operations alone is stopped.",
+	cmd := adminCommand(manual{
+		"cancel NAME...", "cancel operations, as their clients could",
+		"Cancels operations. Their clients get CANCELLED, and may retry; \"forerunner queue kill\" gives clients a reason and\n" +
+			"keeps them from retrying. A command that runs for these operations alone is stopped.",
+		"forerunner operation cancel 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 			defer cancel()
@@ -135,16 +141,7 @@ func (t *told) print(c *adminCall) error {
 // printJSON writes the messages. What a worker of another make packed into them, and nobody here knows,
 // is left out.
 func (t *told) printJSON(c *adminCall) error {
-	meta := t.response.GetResult().GetExecutionMetadata()
-	known := meta.GetAuxiliaryMetadata()[:0]
-	for _, packed := range meta.GetAuxiliaryMetadata() {
-		if _, err := packed.UnmarshalNew(); err == nil {
-			known = append(known, packed)
-		}
-	}
-	if meta != nil {
-		meta.AuxiliaryMetadata = known
-	}
+	web.DropUnknown(t.response.GetResult().GetExecutionMetadata())
 	all := map[string]json.RawMessage{}
 	for name, m := range map[string]proto.Message{
 		"operation": t.operation, "metadata": &t.metadata, "response": t.response,

@@ -9,25 +9,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-const operationPatterns = `A pattern is name=value, and more of them after commas or as further arguments, which then must all
-hold. In values "*" stands for any text and "?" for any one character. The names are operation,
+const operationPatterns = `A pattern is one or more of name=value, separated by commas or as arguments; all must match. In values,
+"*" matches any text and "?" any one character. The names are operation,
 action, client, correlated, instance, invocation, mnemonic, stage (queued or executing), target, user,
-worker, and platform.NAME for each property: target=//slow/*`
+worker, and platform.NAME for each property.`
 
 func queueCommand() *cobra.Command {
 	cmd := queueListCommand()
-	cmd.Use, cmd.Short = "queue", "list what waits and why, end operations"
+	cmd.Use, cmd.Short = "queue", "list queues and operations, and kill operations"
 	cmd.AddCommand(queueListCommand(), operationsCommand(), killCommand())
 	return cmd
 }
 
 func queueListCommand() *cobra.Command {
-	cmd := readCommand("list", "list queues, and why actions wait",
-		"Lists for each platform and size class how many workers there are, what waits for them and why,\n"+
-			"and below it the same by invocation keys.",
+	cmd := readCommand(manual{
+		"list", "list queues, and why actions wait",
+		"Lists each platform and size class with its workers, its waiting actions and the reason why they wait, and below it the\n" +
+			"same by invocation keys.",
+		"forerunner queue list --watch",
+	},
 		func(ctx context.Context, c *adminCall, _ []string) error {
 			return answer(ctx, c, c.ListQueues, &admin.ListQueuesRequest{}, c.printQueues)
 		})
@@ -94,15 +98,18 @@ func printBranches(w io.Writer, b *admin.Branch, depth int) {
 
 func operationsCommand() *cobra.Command {
 	var limit int
-	cmd := readCommand("operations [PATTERN...]", "list operations that are not done",
-		"Lists the operations that the pattern matches, or all.\n"+operationPatterns,
+	cmd := readCommand(manual{
+		"operations [PATTERN...]", "list operations that wait or run",
+		"Lists the operations that match the pattern, or all.\n" + operationPatterns,
+		"forerunner queue operations 'target=//slow/*' stage=queued",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := patternOf(args)
 			if err != nil {
 				return err
 			}
 			if limit < 1 {
-				return fmt.Errorf("--limit: a list of %d operations", limit)
+				return &flags.UsageError{Err: fmt.Errorf("--limit is %d, the minimum is 1", limit)}
 			}
 			list, err := c.operations(ctx, p, limit)
 			if err != nil {
@@ -113,7 +120,7 @@ func operationsCommand() *cobra.Command {
 			}
 			return c.printOperations(list)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 1000, "how many to list at most")
+	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum `number` of operations to list")
 	return cmd
 }
 
@@ -161,9 +168,12 @@ func workerOf(op *admin.Operation) string {
 
 func killCommand() *cobra.Command {
 	var reason string
-	cmd := adminCommand("kill OPERATION | PATTERN...", "end operations with an error",
-		"Ends operations, whoever waits for them, and what runs of them alone. Clients are shown the reason\n"+
-			"and do not try again.\n"+operationPatterns,
+	cmd := adminCommand(manual{
+		"kill OPERATION | PATTERN...", "end operations with an error",
+		"Ends the operations that match the pattern. Their clients get the reason, and do not retry. A command that runs for\n" +
+			"these operations alone is stopped.\n" + operationPatterns,
+		"forerunner queue kill user=ci 'target=//slow/*' --reason='see incident 42'",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			if len(args) == 1 && strings.HasPrefix(args[0], operationPrefix) {
 				args = []string{"operation=" + args[0]}
@@ -178,6 +188,6 @@ func killCommand() *cobra.Command {
 				return err
 			})
 		})
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` for those who waited")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` that clients get")
 	return cmd
 }

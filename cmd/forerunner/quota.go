@@ -9,22 +9,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-const aboutQuotas = `A quota is what an instance name is guaranteed of a cohort of workers (min), and what it may not exceed
-(max), in slots or in units of size classes. docs/SCHEDULING.md#quotas says how cohorts are made.`
+const aboutQuotas = `A quota guarantees an instance name part of a cohort of workers (min) and limits it (max), in slots or in units
+of size classes. docs/SCHEDULING.md#quotas says how to configure cohorts.`
 
 func quotaCommand() *cobra.Command {
 	cmd := quotaListCommand()
-	cmd.Use, cmd.Short = "quota", "list, change and delete what instance names are guaranteed, and may not exceed"
+	cmd.Use, cmd.Short = "quota", "list, change and delete quotas"
 	cmd.AddCommand(quotaListCommand(), quotaGetCommand(), quotaPutCommand(), quotaDeleteCommand())
 	return cmd
 }
 
 func quotaListCommand() *cobra.Command {
-	cmd := readCommand("list [COHORT]", "list quotas and what is used",
-		"Lists the instance names that have a quota, or something that runs or waits.\n"+aboutQuotas,
+	cmd := readCommand(manual{
+		"list [COHORT]", "list quotas and usage",
+		"Lists the instance names that have a quota, or running or waiting actions.\n" + aboutQuotas,
+		"forerunner quota list linux",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			req := &admin.ListQuotasRequest{}
 			if len(args) > 0 {
@@ -38,14 +42,17 @@ func quotaListCommand() *cobra.Command {
 
 func quotaGetCommand() *cobra.Command {
 	req := &admin.ListQuotasRequest{}
-	cmd := readCommand("get INSTANCE COHORT", "show a quota and what is used",
-		"Shows the quota of an instance name, what it uses and what it has waiting.\n"+aboutQuotas,
+	cmd := readCommand(manual{
+		"get INSTANCE COHORT", "show a quota and its usage",
+		"Shows the quota of an instance name, its usage and how many of its actions wait.\n" + aboutQuotas,
+		"forerunner quota get acme linux --runs",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			req.InstanceName, req.Cohort = &args[0], args[1]
 			return c.listQuotas(ctx, req)
 		})
 	cmd.Args = cobra.ExactArgs(2)
-	cmd.Flags().BoolVar(&req.WithRuns, "runs", false, "list what it runs at that moment, too")
+	cmd.Flags().BoolVar(&req.WithRuns, "runs", false, "also list the running actions")
 	return cmd
 }
 
@@ -108,29 +115,35 @@ func (c *adminCall) warn(co *admin.Cohort) (err error) {
 func quotaPutCommand() *cobra.Command {
 	req := &admin.PutQuotaRequest{}
 	var cmd *cobra.Command
-	cmd = adminCommand("put INSTANCE COHORT", "give an instance name a quota",
-		"Gives an instance name a quota of a cohort. A limit that is not given stays as it is. What runs above a lower max goes on\n"+
-			"until it ends, unless it is preempted.\n"+aboutQuotas,
+	cmd = adminCommand(manual{
+		"put INSTANCE COHORT", "set the quota of an instance name",
+		"Sets the quota of an instance name in a cohort. If you omit a limit, it keeps its value. Actions that run above a\n" +
+			"lower max go on until they end, unless you give --preempt.\n" + aboutQuotas,
+		"forerunner quota put acme linux --min-quota=8 --max-quota=32",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			req.InstanceName, req.Cohort = args[0], args[1]
 			req.KeepMin, req.KeepMax = !cmd.Flags().Changed("min-quota"), !cmd.Flags().Changed("max-quota")
 			if req.KeepMin && req.KeepMax {
-				return errors.New("say --min-quota, --max-quota or both; one that is left out stays as it is")
+				return &flags.UsageError{Err: errors.New("give --min-quota, --max-quota or both; one that is left out keeps its value")}
 			}
 			return answer(ctx, c, c.PutQuota, req, func(resp *admin.PutQuotaResponse) error {
 				return c.printCohorts([]*admin.Cohort{resp.GetCohort()})
 			})
 		})
 	cmd.Args = cobra.ExactArgs(2)
-	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "`units` that are guaranteed; 0: none")
-	cmd.Flags().Int64Var(&req.Max, "max-quota", 0, "`units` that are the limit; 0: none")
-	cmd.Flags().BoolVar(&req.Preempt, "preempt", false, "stop what runs above the limit, to run again later")
+	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "guaranteed `units`; 0: none")
+	cmd.Flags().Int64Var(&req.Max, "max-quota", 0, "maximum `units`; 0: no limit")
+	cmd.Flags().BoolVar(&req.Preempt, "preempt", false, "stop actions that run above the limit, and queue them again")
 	return cmd
 }
 
 func quotaDeleteCommand() *cobra.Command {
-	cmd := adminCommand("delete INSTANCE COHORT", "take a quota away",
-		"Takes the quota of an instance name away: nothing is guaranteed then, and nothing limited.\n"+aboutQuotas,
+	cmd := adminCommand(manual{
+		"delete INSTANCE COHORT", "delete a quota",
+		"Deletes the quota of an instance name, which then has neither a guarantee nor a limit.\n" + aboutQuotas,
+		"forerunner quota delete acme linux",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			req := &admin.DeleteQuotaRequest{InstanceName: args[0], Cohort: args[1]}
 			return answer(ctx, c, c.DeleteQuota, req, func(*admin.DeleteQuotaResponse) error { return nil })

@@ -13,20 +13,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
 func statsCommand() *cobra.Command {
 	var reduced bool
-	var instance, mnemonic string
-	cmd := readCommand("stats [flags] ACTION", "show how an action ran on each size class, and where it would run now",
-		"Shows what the scheduler remembers of an action, given as HASH/SIZE: its outcomes on each size class,\n"+
-			"what it makes of them, and on which class the action would start now and why.\n\n"+
-			"With --reduced it is the key of the statistics that is given: the digest of an Action with its command\n"+
-			"and platform only. Size classes are then those of all platforms.",
+	var instance, mnemonic, configuration string
+	cmd := readCommand(manual{
+		"stats [flags] ACTION", "show how an action ran on each size class, and where it would run now",
+		"Shows the statistics of an action (HASH/SIZE): its outcomes on each size class, the scheduler's estimates, and the\n" +
+			"class on which the action would start now, with the reason.\n\n" +
+			"With --reduced, ACTION is the reduced action digest, the key of the statistics: the digest of an Action that has only\n" +
+			"its command and platform. The size classes are then those of all platforms.",
+		"forerunner stats 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			if len(args) != 1 {
-				return errors.New("give one action as HASH/SIZE: worker and scheduler name it in their logs")
+				return &flags.UsageError{Err: errors.New("give one action as HASH/SIZE; the logs of worker and scheduler name it")}
 			}
 			d, err := parseDigest(args[0])
 			if err != nil {
@@ -34,7 +38,8 @@ func statsCommand() *cobra.Command {
 			}
 			req := &admin.GetSizesRequest{
 				InstanceName: instance, DigestFunction: repb.DigestFunction_SHA256, Mnemonic: mnemonic,
-				Action: &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()},
+				Configuration: configuration,
+				Action:        &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()},
 			}
 			if reduced {
 				req.Action = &admin.GetSizesRequest_ReducedActionDigest{ReducedActionDigest: d.Proto()}
@@ -44,7 +49,8 @@ func statsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&reduced, "reduced", false, "ACTION is the reduced action digest")
 	f.StringVar(&instance, "instance", "", "instance `name`")
-	f.StringVar(&mnemonic, "mnemonic", "", "the action's `mnemonic`, which tells what is like it while nothing is known of itself")
+	f.StringVar(&mnemonic, "mnemonic", "", "`mnemonic` of the action, which finds similar actions if this one never ran")
+	f.StringVar(&configuration, "configuration", "", "`configuration_id` of the action, likewise")
 	return cmd
 }
 

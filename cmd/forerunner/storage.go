@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -13,16 +12,18 @@ import (
 )
 
 func storageCommand() *cobra.Command {
-	return readCommand("storage", "show what stores hold, and how far they are with reading it again",
-		"Shows the storage of the scheduler, if it is embedded, and the stores of the workers: how full they are,\n"+
-			"what they found damaged since their program started, and how far their scrub is, which reads everything\n"+
-			"again (--scrub-every of forerunner-scheduler and forerunner-worker).",
-		func(ctx context.Context, c *adminCall, args []string) error {
-			if len(args) > 0 {
-				return errors.New("storage takes no arguments")
-			}
+	cmd := readCommand(manual{
+		"storage", "show how full stores are, their damaged blobs and the progress of their scrub",
+		"Shows the scheduler's embedded storage, if it has one, and the stores of the workers: how full they are, how many\n" +
+			"damaged blobs they have found since their program started, and the progress of the scrub, which reads and verifies all\n" +
+			"blobs (tuning.scrub_every of forerunner-scheduler and forerunner-worker).",
+		"forerunner storage --watch=1m",
+	},
+		func(ctx context.Context, c *adminCall, _ []string) error {
 			return answer(ctx, c, c.ListStores, &admin.ListStoresRequest{}, c.printStores)
 		})
+	cmd.Args = cobra.NoArgs
+	return cmd
 }
 
 func (c *adminCall) printStores(resp *admin.ListStoresResponse) error {

@@ -66,7 +66,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	}
 	// The scheduler and its storage go on until the worker has drained.
 	l.scheduler.EndsWithReady = true
-	l.scheduler.Join(&l.worker)
+	l.scheduler.Join(started)
 	err = l.scheduler.Run(abort, abort, func(address string) error {
 		return started.Run(drain, abort, func() { ready(l.scheduler.Scheme() + address) })
 	})

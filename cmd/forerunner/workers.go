@@ -16,20 +16,22 @@ import (
 // drainPoll is how often drain --wait looks whether it may end.
 const drainPoll = time.Second
 
-const workerPatterns = `A pattern is name=value of a worker's identity (its --id, and position), and more of them after
-commas or as further arguments, which then must all hold. In values "*" stands for any text and "?" for
-any one character: host=build-*`
+const workerPatterns = `A pattern is one or more of name=value of a worker's identity (its --id and position), separated by commas or
+as arguments; all must match. In values, "*" matches any text and "?" any one character.`
 
 func workersCommand() *cobra.Command {
 	cmd := listWorkersCommand()
-	cmd.Use, cmd.Short, cmd.Args = "workers", "list workers, drain them for maintenance", cobra.NoArgs
+	cmd.Use, cmd.Short, cmd.Args = "workers", "list, drain and undrain workers", cobra.NoArgs
 	cmd.AddCommand(listWorkersCommand(), drainCommand(), undrainCommand())
 	return cmd
 }
 
 func listWorkersCommand() *cobra.Command {
-	return readCommand("list [PATTERN...]", "list workers and what they do",
-		"Lists the workers that the pattern matches, or all.\n"+workerPatterns,
+	return readCommand(manual{
+		"list [PATTERN...]", "list workers and their actions",
+		"Lists the workers that match the pattern, or all, and the drains in force.\n" + workerPatterns,
+		"forerunner workers list 'host=build-*'",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := patternOf(args)
 			if err != nil {
@@ -108,10 +110,12 @@ func workerState(w *admin.Worker) string {
 func drainCommand() *cobra.Command {
 	var wait bool
 	var reason string
-	cmd := adminCommand("drain PATTERN...", "let workers finish and give them no further action",
-		"Lets the workers that the pattern matches finish what they have and gives them nothing more. That\n"+
-			"holds for those that connect later too, and over restarts of both sides, until it is taken back\n"+
-			"with undrain.\n"+workerPatterns,
+	cmd := adminCommand(manual{
+		"drain PATTERN...", "give workers no further actions",
+		"Gives the workers that match the pattern no further actions; they finish the ones that they run. A drain also holds for\n" +
+			"workers that connect later, and over restarts of scheduler and workers, until undrain.\n" + workerPatterns,
+		"forerunner workers drain 'host=build-*' --reason='new kernel' --wait",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := requiredPattern(args)
 			if err != nil {
@@ -142,8 +146,8 @@ func drainCommand() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who list the workers later")
-	cmd.Flags().BoolVar(&wait, "wait", false, "return when none of them has an action any more")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` that the list of workers shows")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until none of them runs an action")
 	return cmd
 }
 
@@ -174,8 +178,11 @@ func (c *adminCall) waitDrained(ctx context.Context, p *admin.Pattern) error {
 }
 
 func undrainCommand() *cobra.Command {
-	return adminCommand("undrain PATTERN...", "give workers actions again",
-		"Takes back a drain; the pattern is the one that it was given.",
+	return adminCommand(manual{
+		"undrain PATTERN...", "end a drain",
+		"Ends the drain that was made with the same pattern, so that its workers get actions again.",
+		"forerunner workers undrain 'host=build-*'",
+	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := requiredPattern(args)
 			if err != nil {

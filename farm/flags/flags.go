@@ -67,6 +67,9 @@ func usage(cmd *cobra.Command) error {
 			}
 		}
 	}
+	if cmd.HasExample() {
+		fmt.Fprintf(out, "\nExample:\n  %s\n", cmd.Example)
+	}
 	fmt.Fprint(out, settings.Help(cmd.Flags()))
 	if cmd.Flags().Lookup("config") != nil {
 		fmt.Fprint(out, "\nMore settings are in the tuning section of the --config file: docs/reference/configuration.md.\n"+

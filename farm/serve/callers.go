@@ -43,7 +43,7 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	}
 	b = intake.BoundsFor(memory)
 	if c.MaxConnections < 0 || c.MaxStreams < 0 || c.ReceiveTimeout < 0 {
-		return 0, b, fmt.Errorf("--max-connections=%d, --max-streams=%d, --receive-timeout=%s: none of them can be negative",
+		return 0, b, fmt.Errorf("tuning.max_connections is %d, max_streams %d, receive_timeout %s: none of them can be negative",
 			c.MaxConnections, c.MaxStreams, c.ReceiveTimeout)
 	}
 	if n := c.MaxConnections; n > 0 {
@@ -61,12 +61,18 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 		err = errors.New("it has to be from 64K to 16M")
 	}
 	if err != nil {
-		return 0, b, fmt.Errorf("--upload-window: %w", err)
+		return 0, b, fmt.Errorf("tuning.upload_window: %w", err)
 	}
 	if window > 0 {
 		b = b.WithWindow(int32(window))
 	}
 	return memory, b, nil
+}
+
+// TokenBytes is what verified tokens may take: a 128th of the memory, at most 8 MiB.
+func (c *Callers) TokenBytes() (int64, error) {
+	n, err := c.Memory.CacheBytes(128 << 20)
+	return n / 16, err
 }
 
 // fewBytes is for methods whose callers name what they want and then wait, for as long as it takes.
@@ -107,12 +113,23 @@ func (p Protection) intake(c *calls, a *Activity) intake.Options {
 		Identify: p.identify,
 	}
 	if p.Guard != nil {
-		o.Look = p.Guard.Look
+		o.Look, o.Pending = p.Guard.Look, p.pending
 		o.Unary, o.Stream = append(o.Unary, p.Guard.Unary), append(o.Stream, p.Guard.Stream)
 	}
 	o.Unary, o.Stream = append(o.Unary, a.unary), append(o.Stream, a.stream)
 	return o
 }
+
+// pending names the address of a call whose token has to be verified first, which may take a call to its issuer.
+func (p Protection) pending(ctx context.Context, method string) string {
+	from, ok := peer.FromContext(ctx)
+	if !ok || from.Addr.Network() == InProcessNetwork || p.Guard.Knows(ctx, method) {
+		return ""
+	}
+	return addressName(from)
+}
+
+func addressName(from *peer.Peer) string { return "address " + intake.Host(from.Addr) }
 
 // identify names who a call is charged to: a user or, where none is known, an address. This process is
 // charged for nothing.
@@ -121,7 +138,10 @@ func (p Protection) identify(ctx context.Context, method string) (context.Contex
 	if !ok || from.Addr.Network() == InProcessNetwork {
 		return ctx, intake.Caller{}, nil
 	}
-	address := intake.Caller{Name: "address " + intake.Host(from.Addr), Guest: p.Guard != nil}
+	if a, ok := from.AuthInfo.(arrived); ok && a.refused != nil {
+		return ctx, intake.Caller{}, a.refused
+	}
+	address := intake.Caller{Name: addressName(from), Guest: p.Guard != nil}
 	if p.Guard == nil {
 		return ctx, address, nil
 	}

@@ -91,12 +91,17 @@ func (l *InProcess) Addr() net.Addr { return inProcessAddr{} }
 // orInProcess lets connections of this process be, and shakes hands with all others.
 type orInProcess struct {
 	credentials.TransportCredentials
+	ownUser bool // see Protection.OwnUser
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c orInProcess) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if raw.RemoteAddr().Network() == InProcessNetwork {
 		return raw, auth.InProcess{}, nil
+	}
+	var refused error
+	if c.ownUser {
+		refused = checkOwn(raw.RemoteAddr(), raw.LocalAddr())
 	}
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	through, ok := raw.(*intake.Conn)
@@ -106,18 +111,19 @@ func (c orInProcess) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
 		through.Known()
 	}
-	return conn, arrived{info, through}, nil
+	return conn, arrived{info, through, refused}, nil
 }
 
 // Clone implements credentials.TransportCredentials.
 func (c orInProcess) Clone() credentials.TransportCredentials {
-	return orInProcess{c.TransportCredentials.Clone()}
+	return orInProcess{c.TransportCredentials.Clone(), c.ownUser}
 }
 
 // arrived is what is known of a connection, and the connection.
 type arrived struct {
 	credentials.AuthInfo
-	conn *intake.Conn
+	conn    *intake.Conn
+	refused error // why no call over it is answered; nil: calls are
 }
 
 // Through implements intake.Arrival.

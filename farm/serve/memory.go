@@ -28,7 +28,7 @@ func (m *Memory) bytes() (int64, error) {
 	if m != nil {
 		limit, err := settings.ParseSize(m.Limit)
 		if err != nil {
-			return 0, fmt.Errorf("--memory-limit: %w", err)
+			return 0, fmt.Errorf("tuning.memory_limit: %w", err)
 		}
 		if limit > 0 {
 			return limit, nil
@@ -37,7 +37,7 @@ func (m *Memory) bytes() (int64, error) {
 	}
 	there, err := cgroup.Measure()
 	if err != nil {
-		return 0, fmt.Errorf("find out how much memory there is (or give --memory-limit): %w", err)
+		return 0, fmt.Errorf("find out how much memory there is (or give tuning.memory_limit): %w", err)
 	}
 	return min(there.Memory/share, goLimit()), nil
 }

@@ -30,10 +30,12 @@ type Ports struct {
 // Files are those that the flags name.
 func (p *Ports) Files() []string { return []string{p.Cert, p.Key, p.ClientCA} }
 
-// A Protection is what stands before the ports of a program; either part may be nil.
+// A Protection is what stands before the ports of a program; source and Guard may be nil.
 type Protection struct {
 	source *certs.Source
 	Guard  *auth.Guard
+	// OwnUser has ports on loopback be for the user of this process and root: who calls can act as that user.
+	OwnUser bool
 }
 
 // Protect makes the protection of a program that knows more of its callers than their
@@ -54,12 +56,15 @@ func (p Protection) encrypt(l net.Listener) net.Listener {
 	if p.source == nil {
 		return l
 	}
-	return tls.NewListener(l, p.source.Config())
+	return tls.NewListener(l, p.source.PagesConfig())
 }
 
 // pages returns pages as they are for those with a right.
 func (p Protection) pages(right auth.Right, pages http.Handler) http.Handler {
-	if p.Guard == nil {
+	switch {
+	case p.OwnUser:
+		return ownOnly(pages)
+	case p.Guard == nil:
 		return pages
 	}
 	return p.Guard.HTTP(right, pages)
@@ -68,9 +73,9 @@ func (p Protection) pages(right auth.Right, pages http.Handler) http.Handler {
 // credentials returns those of a gRPC server.
 func (p Protection) credentials() credentials.TransportCredentials {
 	if p.source != nil {
-		return orInProcess{p.source.Credentials()}
+		return orInProcess{p.source.Credentials(), p.OwnUser}
 	}
-	return orInProcess{insecure.NewCredentials()}
+	return orInProcess{insecure.NewCredentials(), p.OwnUser}
 }
 
 // Open reads the files; nil if there is to be no TLS.

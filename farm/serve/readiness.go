@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -97,16 +95,6 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	_, _ = w.Write([]byte("ready\n"))
-}
-
-// Writable tries to write a file in a folder.
-func Writable(dir string) error {
-	f, err := os.CreateTemp(dir, "ready-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strings.Repeat("r", 4096))
-	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // Serving fails once the program was told to stop by the end of ctx.

@@ -124,7 +124,11 @@ func Handler(address string, protect Protection, what Shown) http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.Handle("GET /readyz", what.Ready)
-	if what.Pages != nil {
+	switch {
+	case what.Pages == nil:
+	case protect.OwnUser:
+		mux.Handle("/", ownOnly(what.Pages))
+	default:
 		mux.Handle("/", what.Pages)
 	}
 	host, _, err := net.SplitHostPort(address)

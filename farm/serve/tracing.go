@@ -46,11 +46,11 @@ func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logg
 		err = errors.New("it has to be http://HOST:PORT or https://HOST:PORT")
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("--otlp-endpoint %s: %w", t.Endpoint, err)
+		return nil, nil, fmt.Errorf("tuning.otlp_endpoint %s: %w", t.Endpoint, err)
 	}
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(t.Endpoint))
 	if err != nil {
-		return nil, nil, fmt.Errorf("--otlp-endpoint %s: %w", t.Endpoint, err)
+		return nil, nil, fmt.Errorf("tuning.otlp_endpoint %s: %w", t.Endpoint, err)
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service)),
 		resource.WithHost(), resource.WithFromEnv())

@@ -145,26 +145,28 @@ func (x *InputRoot) GetRootWhole() bool {
 	return false
 }
 
-// What was fetched ahead of the action, and what became of it. Files are counted
-// by blob; what was in the worker's own store before counts as neither.
+// What became of the input files that the command opened, and of those that were prefetched for it. Files
+// with the same content count once, by the first that was opened; empty files and directories do not count.
 type Prefetch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the profile came from: "exact", "coarse" or "none".
-	Profile            string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	DirectoriesFetched int64  `protobuf:"varint,2,opt,name=directories_fetched,json=directoriesFetched,proto3" json:"directories_fetched,omitempty"`
-	FilesFetched       int64  `protobuf:"varint,3,opt,name=files_fetched,json=filesFetched,proto3" json:"files_fetched,omitempty"`
-	BytesFetched       int64  `protobuf:"varint,4,opt,name=bytes_fetched,json=bytesFetched,proto3" json:"bytes_fetched,omitempty"`
-	// Of those, what the command then read.
-	HitFiles int64 `protobuf:"varint,5,opt,name=hit_files,json=hitFiles,proto3" json:"hit_files,omitempty"`
-	HitBytes int64 `protobuf:"varint,6,opt,name=hit_bytes,json=hitBytes,proto3" json:"hit_bytes,omitempty"`
-	// And what it did not read.
-	WastedFiles int64 `protobuf:"varint,7,opt,name=wasted_files,json=wastedFiles,proto3" json:"wasted_files,omitempty"`
-	WastedBytes int64 `protobuf:"varint,8,opt,name=wasted_bytes,json=wastedBytes,proto3" json:"wasted_bytes,omitempty"`
-	// What had to be fetched because the command read it.
-	MissedFiles int64 `protobuf:"varint,9,opt,name=missed_files,json=missedFiles,proto3" json:"missed_files,omitempty"`
-	MissedBytes int64 `protobuf:"varint,10,opt,name=missed_bytes,json=missedBytes,proto3" json:"missed_bytes,omitempty"`
-	// Hits over hits and misses; 1 if there were none.
-	HitRate       float64 `protobuf:"fixed64,11,opt,name=hit_rate,json=hitRate,proto3" json:"hit_rate,omitempty"`
+	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// Directory messages that were prefetched.
+	DirectoriesFetched int64 `protobuf:"varint,2,opt,name=directories_fetched,json=directoriesFetched,proto3" json:"directories_fetched,omitempty"`
+	// What the command opened: the next four together.
+	Files *Files `protobuf:"bytes,12,opt,name=files,proto3" json:"files,omitempty"`
+	// Prefetched, and there before the command opened it.
+	Foreseen *Files `protobuf:"bytes,13,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
+	// On its way when the command opened it.
+	Late *Files `protobuf:"bytes,14,opt,name=late,proto3" json:"late,omitempty"`
+	// Fetched because the command opened it.
+	Missed *Files `protobuf:"bytes,15,opt,name=missed,proto3" json:"missed,omitempty"`
+	// In the worker's store, and not because it was prefetched for this command.
+	Local *Files `protobuf:"bytes,16,opt,name=local,proto3" json:"local,omitempty"`
+	// Prefetched, and not opened.
+	Unused *Files `protobuf:"bytes,17,opt,name=unused,proto3" json:"unused,omitempty"`
+	// foreseen / (foreseen + late + missed), of files; absent if there were none.
+	HitRate       *float64 `protobuf:"fixed64,18,opt,name=hit_rate,json=hitRate,proto3,oneof" json:"hit_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -213,65 +215,104 @@ func (x *Prefetch) GetDirectoriesFetched() int64 {
 	return 0
 }
 
-func (x *Prefetch) GetFilesFetched() int64 {
+func (x *Prefetch) GetFiles() *Files {
 	if x != nil {
-		return x.FilesFetched
+		return x.Files
 	}
-	return 0
+	return nil
 }
 
-func (x *Prefetch) GetBytesFetched() int64 {
+func (x *Prefetch) GetForeseen() *Files {
 	if x != nil {
-		return x.BytesFetched
+		return x.Foreseen
 	}
-	return 0
+	return nil
 }
 
-func (x *Prefetch) GetHitFiles() int64 {
+func (x *Prefetch) GetLate() *Files {
 	if x != nil {
-		return x.HitFiles
+		return x.Late
 	}
-	return 0
+	return nil
 }
 
-func (x *Prefetch) GetHitBytes() int64 {
+func (x *Prefetch) GetMissed() *Files {
 	if x != nil {
-		return x.HitBytes
+		return x.Missed
 	}
-	return 0
+	return nil
 }
 
-func (x *Prefetch) GetWastedFiles() int64 {
+func (x *Prefetch) GetLocal() *Files {
 	if x != nil {
-		return x.WastedFiles
+		return x.Local
 	}
-	return 0
+	return nil
 }
 
-func (x *Prefetch) GetWastedBytes() int64 {
+func (x *Prefetch) GetUnused() *Files {
 	if x != nil {
-		return x.WastedBytes
+		return x.Unused
 	}
-	return 0
-}
-
-func (x *Prefetch) GetMissedFiles() int64 {
-	if x != nil {
-		return x.MissedFiles
-	}
-	return 0
-}
-
-func (x *Prefetch) GetMissedBytes() int64 {
-	if x != nil {
-		return x.MissedBytes
-	}
-	return 0
+	return nil
 }
 
 func (x *Prefetch) GetHitRate() float64 {
+	if x != nil && x.HitRate != nil {
+		return *x.HitRate
+	}
+	return 0
+}
+
+// A number of files and the sum of their sizes.
+type Files struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         int64                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Files) Reset() {
+	*x = Files{}
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Files) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Files) ProtoMessage() {}
+
+func (x *Files) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[2]
 	if x != nil {
-		return x.HitRate
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Files.ProtoReflect.Descriptor instead.
+func (*Files) Descriptor() ([]byte, []int) {
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Files) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *Files) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
 	}
 	return 0
 }
@@ -313,7 +354,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_proto_actionstats_actionstats_proto_msgTypes[2]
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +366,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_actionstats_actionstats_proto_msgTypes[2]
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +379,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{2}
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Resources) GetUserTime() *durationpb.Duration {
@@ -470,7 +511,7 @@ type Reused struct {
 
 func (x *Reused) Reset() {
 	*x = Reused{}
-	mi := &file_proto_actionstats_actionstats_proto_msgTypes[3]
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +523,7 @@ func (x *Reused) String() string {
 func (*Reused) ProtoMessage() {}
 
 func (x *Reused) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_actionstats_actionstats_proto_msgTypes[3]
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +536,7 @@ func (x *Reused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reused.ProtoReflect.Descriptor instead.
 func (*Reused) Descriptor() ([]byte, []int) {
-	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{3}
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Reused) GetAction() string {
@@ -538,7 +579,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_proto_actionstats_actionstats_proto_msgTypes[4]
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +591,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_actionstats_actionstats_proto_msgTypes[4]
+	mi := &file_proto_actionstats_actionstats_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +604,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{4}
+	return file_proto_actionstats_actionstats_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Request) GetSkipCacheLookup() bool {
@@ -592,20 +633,21 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\n" +
 	"root_bytes\x18\b \x01(\x03R\trootBytes\x12\x1d\n" +
 	"\n" +
-	"root_whole\x18\t \x01(\bR\trootWhole\"\x80\x03\n" +
+	"root_whole\x18\t \x01(\bR\trootWhole\"\xce\x03\n" +
 	"\bPrefetch\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12/\n" +
-	"\x13directories_fetched\x18\x02 \x01(\x03R\x12directoriesFetched\x12#\n" +
-	"\rfiles_fetched\x18\x03 \x01(\x03R\ffilesFetched\x12#\n" +
-	"\rbytes_fetched\x18\x04 \x01(\x03R\fbytesFetched\x12\x1b\n" +
-	"\thit_files\x18\x05 \x01(\x03R\bhitFiles\x12\x1b\n" +
-	"\thit_bytes\x18\x06 \x01(\x03R\bhitBytes\x12!\n" +
-	"\fwasted_files\x18\a \x01(\x03R\vwastedFiles\x12!\n" +
-	"\fwasted_bytes\x18\b \x01(\x03R\vwastedBytes\x12!\n" +
-	"\fmissed_files\x18\t \x01(\x03R\vmissedFiles\x12!\n" +
-	"\fmissed_bytes\x18\n" +
-	" \x01(\x03R\vmissedBytes\x12\x19\n" +
-	"\bhit_rate\x18\v \x01(\x01R\ahitRate\"\xfc\x05\n" +
+	"\x13directories_fetched\x18\x02 \x01(\x03R\x12directoriesFetched\x123\n" +
+	"\x05files\x18\f \x01(\v2\x1d.forerunner.actionstats.FilesR\x05files\x129\n" +
+	"\bforeseen\x18\r \x01(\v2\x1d.forerunner.actionstats.FilesR\bforeseen\x121\n" +
+	"\x04late\x18\x0e \x01(\v2\x1d.forerunner.actionstats.FilesR\x04late\x125\n" +
+	"\x06missed\x18\x0f \x01(\v2\x1d.forerunner.actionstats.FilesR\x06missed\x123\n" +
+	"\x05local\x18\x10 \x01(\v2\x1d.forerunner.actionstats.FilesR\x05local\x125\n" +
+	"\x06unused\x18\x11 \x01(\v2\x1d.forerunner.actionstats.FilesR\x06unused\x12\x1e\n" +
+	"\bhit_rate\x18\x12 \x01(\x01H\x00R\ahitRate\x88\x01\x01B\v\n" +
+	"\t_hit_rateJ\x04\b\x03\x10\f\"3\n" +
+	"\x05Files\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xfc\x05\n" +
 	"\tResources\x126\n" +
 	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
 	"\vsystem_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
@@ -648,32 +690,39 @@ func file_proto_actionstats_actionstats_proto_rawDescGZIP() []byte {
 	return file_proto_actionstats_actionstats_proto_rawDescData
 }
 
-var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_proto_actionstats_actionstats_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_proto_actionstats_actionstats_proto_goTypes = []any{
 	(*InputRoot)(nil),             // 0: forerunner.actionstats.InputRoot
 	(*Prefetch)(nil),              // 1: forerunner.actionstats.Prefetch
-	(*Resources)(nil),             // 2: forerunner.actionstats.Resources
-	(*Reused)(nil),                // 3: forerunner.actionstats.Reused
-	(*Request)(nil),               // 4: forerunner.actionstats.Request
-	(*durationpb.Duration)(nil),   // 5: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*Files)(nil),                 // 2: forerunner.actionstats.Files
+	(*Resources)(nil),             // 3: forerunner.actionstats.Resources
+	(*Reused)(nil),                // 4: forerunner.actionstats.Reused
+	(*Request)(nil),               // 5: forerunner.actionstats.Request
+	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_proto_actionstats_actionstats_proto_depIdxs = []int32{
-	5,  // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
-	5,  // 1: forerunner.actionstats.Resources.user_time:type_name -> google.protobuf.Duration
-	5,  // 2: forerunner.actionstats.Resources.system_time:type_name -> google.protobuf.Duration
-	5,  // 3: forerunner.actionstats.Resources.throttled:type_name -> google.protobuf.Duration
-	5,  // 4: forerunner.actionstats.Resources.cpu_some:type_name -> google.protobuf.Duration
-	5,  // 5: forerunner.actionstats.Resources.memory_some:type_name -> google.protobuf.Duration
-	5,  // 6: forerunner.actionstats.Resources.memory_full:type_name -> google.protobuf.Duration
-	5,  // 7: forerunner.actionstats.Resources.io_some:type_name -> google.protobuf.Duration
-	5,  // 8: forerunner.actionstats.Resources.io_full:type_name -> google.protobuf.Duration
-	6,  // 9: forerunner.actionstats.Reused.completed:type_name -> google.protobuf.Timestamp
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 0: forerunner.actionstats.InputRoot.stalled:type_name -> google.protobuf.Duration
+	2,  // 1: forerunner.actionstats.Prefetch.files:type_name -> forerunner.actionstats.Files
+	2,  // 2: forerunner.actionstats.Prefetch.foreseen:type_name -> forerunner.actionstats.Files
+	2,  // 3: forerunner.actionstats.Prefetch.late:type_name -> forerunner.actionstats.Files
+	2,  // 4: forerunner.actionstats.Prefetch.missed:type_name -> forerunner.actionstats.Files
+	2,  // 5: forerunner.actionstats.Prefetch.local:type_name -> forerunner.actionstats.Files
+	2,  // 6: forerunner.actionstats.Prefetch.unused:type_name -> forerunner.actionstats.Files
+	6,  // 7: forerunner.actionstats.Resources.user_time:type_name -> google.protobuf.Duration
+	6,  // 8: forerunner.actionstats.Resources.system_time:type_name -> google.protobuf.Duration
+	6,  // 9: forerunner.actionstats.Resources.throttled:type_name -> google.protobuf.Duration
+	6,  // 10: forerunner.actionstats.Resources.cpu_some:type_name -> google.protobuf.Duration
+	6,  // 11: forerunner.actionstats.Resources.memory_some:type_name -> google.protobuf.Duration
+	6,  // 12: forerunner.actionstats.Resources.memory_full:type_name -> google.protobuf.Duration
+	6,  // 13: forerunner.actionstats.Resources.io_some:type_name -> google.protobuf.Duration
+	6,  // 14: forerunner.actionstats.Resources.io_full:type_name -> google.protobuf.Duration
+	7,  // 15: forerunner.actionstats.Reused.completed:type_name -> google.protobuf.Timestamp
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_proto_actionstats_actionstats_proto_init() }
@@ -681,13 +730,14 @@ func file_proto_actionstats_actionstats_proto_init() {
 	if File_proto_actionstats_actionstats_proto != nil {
 		return
 	}
+	file_proto_actionstats_actionstats_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_actionstats_actionstats_proto_rawDesc), len(file_proto_actionstats_actionstats_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -11,6 +11,7 @@ package admin
 
 import (
 	v2 "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	history "github.com/forerunner-build/forerunner/proto/history"
 	live "github.com/forerunner-build/forerunner/proto/live"
 	runs "github.com/forerunner-build/forerunner/proto/runs"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -1614,7 +1615,9 @@ type GetSizesRequest struct {
 	//	*GetSizesRequest_ReducedActionDigest
 	Action isGetSizesRequest_Action `protobuf_oneof:"action"`
 	// That of the action, by which those that are like it are found; may be empty.
-	Mnemonic      string `protobuf:"bytes,5,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
+	Mnemonic string `protobuf:"bytes,5,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
+	// Likewise its configuration_id.
+	Configuration string `protobuf:"bytes,6,opt,name=configuration,proto3" json:"configuration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1691,6 +1694,13 @@ func (x *GetSizesRequest) GetReducedActionDigest() *v2.Digest {
 func (x *GetSizesRequest) GetMnemonic() string {
 	if x != nil {
 		return x.Mnemonic
+	}
+	return ""
+}
+
+func (x *GetSizesRequest) GetConfiguration() string {
+	if x != nil {
+		return x.Configuration
 	}
 	return ""
 }
@@ -2729,11 +2739,270 @@ func (x *Store) GetHealth() *live.StoreHealth {
 	return nil
 }
 
+type ListRecordsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not set: all. The names are operation, action, instance, invocation, mnemonic, target, user and worker.
+	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// Is in one of these, or begins the hash of the action or the name of the operation. Case does not matter.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Only these; none: all.
+	Outcomes []history.Outcome `protobuf:"varint,3,rep,packed,name=outcomes,proto3,enum=forerunner.history.Outcome" json:"outcomes,omitempty"`
+	// Only what was given to more than one worker.
+	Retried bool `protobuf:"varint,4,opt,name=retried,proto3" json:"retried,omitempty"`
+	// Only what ended since, and before; not set: any.
+	Since  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Before *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	// Only what ran for as long.
+	MinRun *durationpb.Duration `protobuf:"bytes,7,opt,name=min_run,json=minRun,proto3" json:"min_run,omitempty"`
+	// Those that ran longest come first, and there are no further pages; else the latest come first.
+	Slowest bool `protobuf:"varint,8,opt,name=slowest,proto3" json:"slowest,omitempty"`
+	// At most 1000, which is also what 0 means.
+	PageSize      int32  `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRecordsRequest) Reset() {
+	*x = ListRecordsRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRecordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRecordsRequest) ProtoMessage() {}
+
+func (x *ListRecordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRecordsRequest.ProtoReflect.Descriptor instead.
+func (*ListRecordsRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListRecordsRequest) GetPattern() *Pattern {
+	if x != nil {
+		return x.Pattern
+	}
+	return nil
+}
+
+func (x *ListRecordsRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ListRecordsRequest) GetOutcomes() []history.Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *ListRecordsRequest) GetRetried() bool {
+	if x != nil {
+		return x.Retried
+	}
+	return false
+}
+
+func (x *ListRecordsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListRecordsRequest) GetBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *ListRecordsRequest) GetMinRun() *durationpb.Duration {
+	if x != nil {
+		return x.MinRun
+	}
+	return nil
+}
+
+func (x *ListRecordsRequest) GetSlowest() bool {
+	if x != nil {
+		return x.Slowest
+	}
+	return false
+}
+
+func (x *ListRecordsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRecordsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListRecordsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*history.Record      `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRecordsResponse) Reset() {
+	*x = ListRecordsResponse{}
+	mi := &file_proto_admin_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRecordsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRecordsResponse) ProtoMessage() {}
+
+func (x *ListRecordsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRecordsResponse.ProtoReflect.Descriptor instead.
+func (*ListRecordsResponse) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListRecordsResponse) GetRecords() []*history.Record {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListRecordsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type GetRecordRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Of:
+	//
+	//	*GetRecordRequest_Operation
+	//	*GetRecordRequest_Action
+	Of            isGetRecordRequest_Of `protobuf_oneof:"of"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRecordRequest) Reset() {
+	*x = GetRecordRequest{}
+	mi := &file_proto_admin_admin_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRecordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRecordRequest) ProtoMessage() {}
+
+func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
+func (*GetRecordRequest) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *GetRecordRequest) GetOf() isGetRecordRequest_Of {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
+func (x *GetRecordRequest) GetOperation() string {
+	if x != nil {
+		if x, ok := x.Of.(*GetRecordRequest_Operation); ok {
+			return x.Operation
+		}
+	}
+	return ""
+}
+
+func (x *GetRecordRequest) GetAction() string {
+	if x != nil {
+		if x, ok := x.Of.(*GetRecordRequest_Action); ok {
+			return x.Action
+		}
+	}
+	return ""
+}
+
+type isGetRecordRequest_Of interface {
+	isGetRecordRequest_Of()
+}
+
+type GetRecordRequest_Operation struct {
+	Operation string `protobuf:"bytes,1,opt,name=operation,proto3,oneof"`
+}
+
+type GetRecordRequest_Action struct {
+	// As hash/size.
+	Action string `protobuf:"bytes,2,opt,name=action,proto3,oneof"`
+}
+
+func (*GetRecordRequest_Operation) isGetRecordRequest_Of() {}
+
+func (*GetRecordRequest_Action) isGetRecordRequest_Of() {}
+
 var File_proto_admin_admin_proto protoreflect.FileDescriptor
 
 const file_proto_admin_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17proto/admin/admin.proto\x12\x10forerunner.admin\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15proto/live/live.proto\x1a\x15proto/runs/runs.proto\"\x93\x01\n" +
+	"\x17proto/admin/admin.proto\x12\x10forerunner.admin\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bproto/history/history.proto\x1a\x15proto/live/live.proto\x1a\x15proto/runs/runs.proto\"\x93\x01\n" +
 	"\aPattern\x12I\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2).forerunner.admin.Pattern.AttributesEntryR\n" +
@@ -2878,13 +3147,14 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"0\n" +
 	"\x16KillOperationsResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x03R\x06killed\"\xeb\x02\n" +
+	"\x06killed\x18\x01 \x01(\x03R\x06killed\"\x91\x03\n" +
 	"\x0fGetSizesRequest\x12#\n" +
 	"\rinstance_name\x18\x01 \x01(\tR\finstanceName\x12^\n" +
 	"\x0fdigest_function\x18\x02 \x01(\x0e25.build.bazel.remote.execution.v2.DigestFunction.ValueR\x0edigestFunction\x12N\n" +
 	"\raction_digest\x18\x03 \x01(\v2'.build.bazel.remote.execution.v2.DigestH\x00R\factionDigest\x12]\n" +
 	"\x15reduced_action_digest\x18\x04 \x01(\v2'.build.bazel.remote.execution.v2.DigestH\x00R\x13reducedActionDigest\x12\x1a\n" +
-	"\bmnemonic\x18\x05 \x01(\tR\bmnemonicB\b\n" +
+	"\bmnemonic\x18\x05 \x01(\tR\bmnemonic\x12$\n" +
+	"\rconfiguration\x18\x06 \x01(\tR\rconfigurationB\b\n" +
 	"\x06action\"\xcd\x02\n" +
 	"\x10GetSizesResponse\x12[\n" +
 	"\x15reduced_action_digest\x18\x01 \x01(\v2'.build.bazel.remote.execution.v2.DigestR\x13reducedActionDigest\x121\n" +
@@ -2967,7 +3237,27 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06health\x18\x05 \x01(\v2\x1c.forerunner.live.StoreHealthR\x06health\x1a9\n" +
 	"\vWorkerEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xac\b\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x03\n" +
+	"\x12ListRecordsRequest\x123\n" +
+	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x127\n" +
+	"\boutcomes\x18\x03 \x03(\x0e2\x1b.forerunner.history.OutcomeR\boutcomes\x12\x18\n" +
+	"\aretried\x18\x04 \x01(\bR\aretried\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x122\n" +
+	"\x06before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06before\x122\n" +
+	"\amin_run\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minRun\x12\x18\n" +
+	"\aslowest\x18\b \x01(\bR\aslowest\x12\x1b\n" +
+	"\tpage_size\x18\t \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\n" +
+	" \x01(\tR\tpageToken\"s\n" +
+	"\x13ListRecordsResponse\x124\n" +
+	"\arecords\x18\x01 \x03(\v2\x1a.forerunner.history.RecordR\arecords\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"R\n" +
+	"\x10GetRecordRequest\x12\x1e\n" +
+	"\toperation\x18\x01 \x01(\tH\x00R\toperation\x12\x18\n" +
+	"\x06action\x18\x02 \x01(\tH\x00R\x06actionB\x04\n" +
+	"\x02of2\xd5\t\n" +
 	"\tScheduler\x12Z\n" +
 	"\vListWorkers\x12$.forerunner.admin.ListWorkersRequest\x1a%.forerunner.admin.ListWorkersResponse\x12H\n" +
 	"\x05Drain\x12\x1e.forerunner.admin.DrainRequest\x1a\x1f.forerunner.admin.DrainResponse\x12N\n" +
@@ -2983,7 +3273,9 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\bPutQuota\x12!.forerunner.admin.PutQuotaRequest\x1a\".forerunner.admin.PutQuotaResponse\x12Z\n" +
 	"\vDeleteQuota\x12$.forerunner.admin.DeleteQuotaRequest\x1a%.forerunner.admin.DeleteQuotaResponse\x12W\n" +
 	"\n" +
-	"ListStores\x12#.forerunner.admin.ListStoresRequest\x1a$.forerunner.admin.ListStoresResponseB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
+	"ListStores\x12#.forerunner.admin.ListStoresRequest\x1a$.forerunner.admin.ListStoresResponse\x12Z\n" +
+	"\vListRecords\x12$.forerunner.admin.ListRecordsRequest\x1a%.forerunner.admin.ListRecordsResponse\x12K\n" +
+	"\tGetRecord\x12\".forerunner.admin.GetRecordRequest\x1a\x1a.forerunner.history.RecordB4Z2github.com/forerunner-build/forerunner/proto/adminb\x06proto3"
 
 var (
 	file_proto_admin_admin_proto_rawDescOnce sync.Once
@@ -2998,7 +3290,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -3037,95 +3329,110 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*ListStoresRequest)(nil),      // 34: forerunner.admin.ListStoresRequest
 	(*ListStoresResponse)(nil),     // 35: forerunner.admin.ListStoresResponse
 	(*Store)(nil),                  // 36: forerunner.admin.Store
-	nil,                            // 37: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 38: forerunner.admin.LostWorker.IdentityEntry
-	nil,                            // 39: forerunner.admin.Worker.IdentityEntry
-	nil,                            // 40: forerunner.admin.Store.WorkerEntry
-	(*timestamppb.Timestamp)(nil),  // 41: google.protobuf.Timestamp
-	(*live.Report)(nil),            // 42: forerunner.live.Report
-	(v2.DigestFunction_Value)(0),   // 43: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 44: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
-	(*runs.Run)(nil),               // 46: forerunner.runs.Run
-	(*live.StoreHealth)(nil),       // 47: forerunner.live.StoreHealth
+	(*ListRecordsRequest)(nil),     // 37: forerunner.admin.ListRecordsRequest
+	(*ListRecordsResponse)(nil),    // 38: forerunner.admin.ListRecordsResponse
+	(*GetRecordRequest)(nil),       // 39: forerunner.admin.GetRecordRequest
+	nil,                            // 40: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 41: forerunner.admin.LostWorker.IdentityEntry
+	nil,                            // 42: forerunner.admin.Worker.IdentityEntry
+	nil,                            // 43: forerunner.admin.Store.WorkerEntry
+	(*timestamppb.Timestamp)(nil),  // 44: google.protobuf.Timestamp
+	(*live.Report)(nil),            // 45: forerunner.live.Report
+	(v2.DigestFunction_Value)(0),   // 46: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 47: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 48: google.protobuf.Duration
+	(*runs.Run)(nil),               // 49: forerunner.runs.Run
+	(*live.StoreHealth)(nil),       // 50: forerunner.live.StoreHealth
+	(history.Outcome)(0),           // 51: forerunner.history.Outcome
+	(*history.Record)(nil),         // 52: forerunner.history.Record
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	37, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	40, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	6,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	4,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.ActiveDrain
 	5,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
 	1,  // 5: forerunner.admin.ActiveDrain.pattern:type_name -> forerunner.admin.Pattern
-	41, // 6: forerunner.admin.ActiveDrain.since:type_name -> google.protobuf.Timestamp
-	38, // 7: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
-	41, // 8: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
-	39, // 9: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	44, // 6: forerunner.admin.ActiveDrain.since:type_name -> google.protobuf.Timestamp
+	41, // 7: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
+	44, // 8: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
+	42, // 9: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
 	7,  // 10: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 11: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	41, // 12: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
-	42, // 13: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
+	44, // 12: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	45, // 13: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
 	1,  // 14: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	1,  // 15: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
 	14, // 16: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
 	7,  // 17: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	41, // 18: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	44, // 18: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
 	15, // 19: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
 	15, // 20: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
 	1,  // 21: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
 	19, // 22: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	41, // 23: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	41, // 24: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	44, // 23: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	44, // 24: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
 	1,  // 25: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	43, // 26: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	44, // 27: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	44, // 28: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	44, // 29: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	46, // 26: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	47, // 27: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	47, // 28: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	47, // 29: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
 	24, // 30: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	45, // 31: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	41, // 32: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	45, // 33: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	45, // 34: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	45, // 35: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	45, // 36: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	45, // 37: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	46, // 38: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	48, // 31: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	44, // 32: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	48, // 33: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	48, // 34: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	48, // 35: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	48, // 36: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	48, // 37: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	49, // 38: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
 	27, // 39: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
 	28, // 40: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
 	29, // 41: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
-	41, // 42: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
+	44, // 42: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
 	27, // 43: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
 	36, // 44: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
-	40, // 45: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
-	47, // 46: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
-	2,  // 47: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	8,  // 48: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	10, // 49: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	12, // 50: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	16, // 51: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	18, // 52: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	20, // 53: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	22, // 54: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	25, // 55: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	30, // 56: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	32, // 57: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	34, // 58: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
-	3,  // 59: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	9,  // 60: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	11, // 61: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	13, // 62: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	17, // 63: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	19, // 64: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	21, // 65: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	23, // 66: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	26, // 67: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	31, // 68: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	33, // 69: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	35, // 70: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
-	59, // [59:71] is the sub-list for method output_type
-	47, // [47:59] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	43, // 45: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
+	50, // 46: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
+	1,  // 47: forerunner.admin.ListRecordsRequest.pattern:type_name -> forerunner.admin.Pattern
+	51, // 48: forerunner.admin.ListRecordsRequest.outcomes:type_name -> forerunner.history.Outcome
+	44, // 49: forerunner.admin.ListRecordsRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 50: forerunner.admin.ListRecordsRequest.before:type_name -> google.protobuf.Timestamp
+	48, // 51: forerunner.admin.ListRecordsRequest.min_run:type_name -> google.protobuf.Duration
+	52, // 52: forerunner.admin.ListRecordsResponse.records:type_name -> forerunner.history.Record
+	2,  // 53: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	8,  // 54: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	10, // 55: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	12, // 56: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	16, // 57: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	18, // 58: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	20, // 59: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	22, // 60: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	25, // 61: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	30, // 62: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	32, // 63: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	34, // 64: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
+	37, // 65: forerunner.admin.Scheduler.ListRecords:input_type -> forerunner.admin.ListRecordsRequest
+	39, // 66: forerunner.admin.Scheduler.GetRecord:input_type -> forerunner.admin.GetRecordRequest
+	3,  // 67: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	9,  // 68: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	11, // 69: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	13, // 70: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	17, // 71: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	19, // 72: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	21, // 73: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	23, // 74: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	26, // 75: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	31, // 76: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	33, // 77: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	35, // 78: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
+	38, // 79: forerunner.admin.Scheduler.ListRecords:output_type -> forerunner.admin.ListRecordsResponse
+	52, // 80: forerunner.admin.Scheduler.GetRecord:output_type -> forerunner.history.Record
+	67, // [67:81] is the sub-list for method output_type
+	53, // [53:67] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -3138,13 +3445,17 @@ func file_proto_admin_admin_proto_init() {
 		(*GetSizesRequest_ReducedActionDigest)(nil),
 	}
 	file_proto_admin_admin_proto_msgTypes[24].OneofWrappers = []any{}
+	file_proto_admin_admin_proto_msgTypes[38].OneofWrappers = []any{
+		(*GetRecordRequest_Operation)(nil),
+		(*GetRecordRequest_Action)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   40,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

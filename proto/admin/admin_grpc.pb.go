@@ -11,6 +11,7 @@ package admin
 
 import (
 	context "context"
+	history "github.com/forerunner-build/forerunner/proto/history"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -34,6 +35,8 @@ const (
 	Scheduler_PutQuota_FullMethodName       = "/forerunner.admin.Scheduler/PutQuota"
 	Scheduler_DeleteQuota_FullMethodName    = "/forerunner.admin.Scheduler/DeleteQuota"
 	Scheduler_ListStores_FullMethodName     = "/forerunner.admin.Scheduler/ListStores"
+	Scheduler_ListRecords_FullMethodName    = "/forerunner.admin.Scheduler/ListRecords"
+	Scheduler_GetRecord_FullMethodName      = "/forerunner.admin.Scheduler/GetRecord"
 )
 
 // SchedulerClient is the client API for Scheduler service.
@@ -70,6 +73,10 @@ type SchedulerClient interface {
 	// What the scheduler's own storage and the stores of workers hold, and how far they are with
 	// reading it again.
 	ListStores(ctx context.Context, in *ListStoresRequest, opts ...grpc.CallOption) (*ListStoresResponse, error)
+	// Operations that have ended, for as long as the scheduler keeps their records.
+	ListRecords(ctx context.Context, in *ListRecordsRequest, opts ...grpc.CallOption) (*ListRecordsResponse, error)
+	// The record of one operation, or of the last one of an action; NOT_FOUND if there is none.
+	GetRecord(ctx context.Context, in *GetRecordRequest, opts ...grpc.CallOption) (*history.Record, error)
 }
 
 type schedulerClient struct {
@@ -200,6 +207,26 @@ func (c *schedulerClient) ListStores(ctx context.Context, in *ListStoresRequest,
 	return out, nil
 }
 
+func (c *schedulerClient) ListRecords(ctx context.Context, in *ListRecordsRequest, opts ...grpc.CallOption) (*ListRecordsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRecordsResponse)
+	err := c.cc.Invoke(ctx, Scheduler_ListRecords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *schedulerClient) GetRecord(ctx context.Context, in *GetRecordRequest, opts ...grpc.CallOption) (*history.Record, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(history.Record)
+	err := c.cc.Invoke(ctx, Scheduler_GetRecord_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulerServer is the server API for Scheduler service.
 // All implementations must embed UnimplementedSchedulerServer
 // for forward compatibility.
@@ -234,6 +261,10 @@ type SchedulerServer interface {
 	// What the scheduler's own storage and the stores of workers hold, and how far they are with
 	// reading it again.
 	ListStores(context.Context, *ListStoresRequest) (*ListStoresResponse, error)
+	// Operations that have ended, for as long as the scheduler keeps their records.
+	ListRecords(context.Context, *ListRecordsRequest) (*ListRecordsResponse, error)
+	// The record of one operation, or of the last one of an action; NOT_FOUND if there is none.
+	GetRecord(context.Context, *GetRecordRequest) (*history.Record, error)
 	mustEmbedUnimplementedSchedulerServer()
 }
 
@@ -279,6 +310,12 @@ func (UnimplementedSchedulerServer) DeleteQuota(context.Context, *DeleteQuotaReq
 }
 func (UnimplementedSchedulerServer) ListStores(context.Context, *ListStoresRequest) (*ListStoresResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListStores not implemented")
+}
+func (UnimplementedSchedulerServer) ListRecords(context.Context, *ListRecordsRequest) (*ListRecordsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRecords not implemented")
+}
+func (UnimplementedSchedulerServer) GetRecord(context.Context, *GetRecordRequest) (*history.Record, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRecord not implemented")
 }
 func (UnimplementedSchedulerServer) mustEmbedUnimplementedSchedulerServer() {}
 func (UnimplementedSchedulerServer) testEmbeddedByValue()                   {}
@@ -517,6 +554,42 @@ func _Scheduler_ListStores_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Scheduler_ListRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRecordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).ListRecords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_ListRecords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).ListRecords(ctx, req.(*ListRecordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Scheduler_GetRecord_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRecordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServer).GetRecord(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduler_GetRecord_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServer).GetRecord(ctx, req.(*GetRecordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Scheduler_ServiceDesc is the grpc.ServiceDesc for Scheduler service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -571,6 +644,14 @@ var Scheduler_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListStores",
 			Handler:    _Scheduler_ListStores_Handler,
+		},
+		{
+			MethodName: "ListRecords",
+			Handler:    _Scheduler_ListRecords_Handler,
+		},
+		{
+			MethodName: "GetRecord",
+			Handler:    _Scheduler_GetRecord_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -140,7 +140,9 @@ type Watch struct {
 	// How many bytes of it the reader has already.
 	Offset int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	// Nothing is to be read: the worker is to call Synchronize now, by which it learns what to stop. Only worker is set.
-	Call          bool `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`
+	Call bool `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`
+	// The run that offset counts in, as Chunk names it. 0: it is not known.
+	Run           uint32 `protobuf:"varint,7,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,15 +219,27 @@ func (x *Watch) GetCall() bool {
 	return false
 }
 
+func (x *Watch) GetRun() uint32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
 type Chunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// At most 64 KiB. None: the worker asks whether anybody still reads.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// The command has ended and there is nothing after data.
+	// The command has ended, there is nothing after data, and the action will not be run again for what
+	// its command read.
 	End bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
 	// The worker does not serve this Watch, because it has too many.
-	Refused       bool `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused bool `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Which run of the action's command data is of, counted on this worker from 1: what read damaged bytes
+	// is run again. 0: the command has not begun. In the first chunk of a run other than the last one's, or
+	// than Watch.run, data begins at offset 0, and nothing that came before counts.
+	Run           uint32 `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +302,13 @@ func (x *Chunk) GetRefused() bool {
 	return false
 }
 
+func (x *Chunk) GetRun() uint32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
 type Pushed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Nobody reads any more.
@@ -346,11 +367,11 @@ type Report struct {
 	StoreBytes    int64 `protobuf:"varint,4,opt,name=store_bytes,json=storeBytes,proto3" json:"store_bytes,omitempty"`
 	StoreMaxBytes int64 `protobuf:"varint,5,opt,name=store_max_bytes,json=storeMaxBytes,proto3" json:"store_max_bytes,omitempty"`
 	StoreBlobs    int64 `protobuf:"varint,6,opt,name=store_blobs,json=storeBlobs,proto3" json:"store_blobs,omitempty"`
-	// Since the worker's start: files that commands read, those of them that the store did
-	// not have before and that were fetched ahead in time, and those that commands waited for.
-	FilesRead     int64 `protobuf:"varint,7,opt,name=files_read,json=filesRead,proto3" json:"files_read,omitempty"`
+	// Sums since the worker's start of the figures of actionstats.Prefetch, in files.
 	FilesForeseen int64 `protobuf:"varint,8,opt,name=files_foreseen,json=filesForeseen,proto3" json:"files_foreseen,omitempty"`
 	FilesMissed   int64 `protobuf:"varint,9,opt,name=files_missed,json=filesMissed,proto3" json:"files_missed,omitempty"`
+	FilesLate     int64 `protobuf:"varint,12,opt,name=files_late,json=filesLate,proto3" json:"files_late,omitempty"`
+	FilesLocal    int64 `protobuf:"varint,13,opt,name=files_local,json=filesLocal,proto3" json:"files_local,omitempty"`
 	// As in ServeRequest.
 	InstanceNamePrefix string       `protobuf:"bytes,10,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
 	StoreHealth        *StoreHealth `protobuf:"bytes,11,opt,name=store_health,json=storeHealth,proto3" json:"store_health,omitempty"`
@@ -430,13 +451,6 @@ func (x *Report) GetStoreBlobs() int64 {
 	return 0
 }
 
-func (x *Report) GetFilesRead() int64 {
-	if x != nil {
-		return x.FilesRead
-	}
-	return 0
-}
-
 func (x *Report) GetFilesForeseen() int64 {
 	if x != nil {
 		return x.FilesForeseen
@@ -447,6 +461,20 @@ func (x *Report) GetFilesForeseen() int64 {
 func (x *Report) GetFilesMissed() int64 {
 	if x != nil {
 		return x.FilesMissed
+	}
+	return 0
+}
+
+func (x *Report) GetFilesLate() int64 {
+	if x != nil {
+		return x.FilesLate
+	}
+	return 0
+}
+
+func (x *Report) GetFilesLocal() int64 {
+	if x != nil {
+		return x.FilesLocal
 	}
 	return 0
 }
@@ -707,21 +735,23 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x03(\v2'.forerunner.live.Identity.WorkerIdEntryR\bworkerId\x1a;\n" +
 	"\rWorkerIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8b\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9d\x01\n" +
 	"\x05Watch\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12\x16\n" +
 	"\x06stderr\x18\x04 \x01(\bR\x06stderr\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04call\x18\x06 \x01(\bR\x04call\"W\n" +
+	"\x04call\x18\x06 \x01(\bR\x04call\x12\x10\n" +
+	"\x03run\x18\a \x01(\rR\x03run\"i\n" +
 	"\x05Chunk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\bR\arefused\"\x1c\n" +
+	"\arefused\x18\x04 \x01(\bR\arefused\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\rR\x03run\"\x1c\n" +
 	"\x06Pushed\x12\x12\n" +
-	"\x04done\x18\x01 \x01(\bR\x04done\"\xad\x03\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\"\xd4\x03\n" +
 	"\x06Report\x121\n" +
 	"\x06worker\x18\x01 \x01(\v2\x19.forerunner.live.IdentityR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x14\n" +
@@ -730,14 +760,16 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"storeBytes\x12&\n" +
 	"\x0fstore_max_bytes\x18\x05 \x01(\x03R\rstoreMaxBytes\x12\x1f\n" +
 	"\vstore_blobs\x18\x06 \x01(\x03R\n" +
-	"storeBlobs\x12\x1d\n" +
-	"\n" +
-	"files_read\x18\a \x01(\x03R\tfilesRead\x12%\n" +
+	"storeBlobs\x12%\n" +
 	"\x0efiles_foreseen\x18\b \x01(\x03R\rfilesForeseen\x12!\n" +
-	"\ffiles_missed\x18\t \x01(\x03R\vfilesMissed\x120\n" +
+	"\ffiles_missed\x18\t \x01(\x03R\vfilesMissed\x12\x1d\n" +
+	"\n" +
+	"files_late\x18\f \x01(\x03R\tfilesLate\x12\x1f\n" +
+	"\vfiles_local\x18\r \x01(\x03R\n" +
+	"filesLocal\x120\n" +
 	"\x14instance_name_prefix\x18\n" +
 	" \x01(\tR\x12instanceNamePrefix\x12?\n" +
-	"\fstore_health\x18\v \x01(\v2\x1c.forerunner.live.StoreHealthR\vstoreHealth\"\x06\n" +
+	"\fstore_health\x18\v \x01(\v2\x1c.forerunner.live.StoreHealthR\vstoreHealthJ\x04\b\a\x10\b\"\x06\n" +
 	"\x04Told\"\xa2\x01\n" +
 	"\vStoreHealth\x12#\n" +
 	"\rdamaged_blobs\x18\x01 \x01(\x03R\fdamagedBlobs\x12\x1f\n" +

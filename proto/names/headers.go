@@ -9,9 +9,9 @@ const (
 	CacheHeader = "forerunner-cache"
 	// BootHeader is where a worker says, with each call, which start of its program calls: a random text.
 	BootHeader = "forerunner-boot"
-	// NeighbourHeader is where a scheduler that gives out an action names such addresses, in
+	// PeerHeader is where a scheduler that gives out an action names such addresses, in
 	// the order in which to ask.
-	NeighbourHeader = "forerunner-neighbour"
+	PeerHeader = "forerunner-neighbour"
 	// TermHeader is where a scheduler that takes turns with others says which turn this is, a
 	// number that grows.
 	TermHeader = "forerunner-term"

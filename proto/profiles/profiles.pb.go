@@ -232,10 +232,9 @@ func (x *History) GetNewest() uint32 {
 // What actions that are merely alike have in common; the digest of this message
 // is the key of their Record. An empty field stands for what is not known.
 type CoarseKey struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Mnemonic   string                 `protobuf:"bytes,1,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
-	TargetKind string                 `protobuf:"bytes,2,opt,name=target_kind,json=targetKind,proto3" json:"target_kind,omitempty"`
-	// The path of the program that the action starts.
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Mnemonic string                 `protobuf:"bytes,1,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
+	// The program that the action starts, with the script, module or class that it is told to run.
 	Tool          string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	Platform      string `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
 	Configuration string `protobuf:"bytes,5,opt,name=configuration,proto3" json:"configuration,omitempty"`
@@ -280,13 +279,6 @@ func (x *CoarseKey) GetMnemonic() string {
 	return ""
 }
 
-func (x *CoarseKey) GetTargetKind() string {
-	if x != nil {
-		return x.TargetKind
-	}
-	return ""
-}
-
 func (x *CoarseKey) GetTool() string {
 	if x != nil {
 		return x.Tool
@@ -325,14 +317,12 @@ const file_proto_profiles_profiles_proto_rawDesc = "" +
 	"\x05paths\x18\x01 \x03(\x06R\x05paths\x12\x18\n" +
 	"\areaders\x18\x02 \x03(\rR\areaders\x12\x12\n" +
 	"\x04runs\x18\x03 \x03(\x06R\x04runs\x12\x16\n" +
-	"\x06newest\x18\x04 \x01(\rR\x06newest\"\x9e\x01\n" +
+	"\x06newest\x18\x04 \x01(\rR\x06newest\"\x83\x01\n" +
 	"\tCoarseKey\x12\x1a\n" +
-	"\bmnemonic\x18\x01 \x01(\tR\bmnemonic\x12\x1f\n" +
-	"\vtarget_kind\x18\x02 \x01(\tR\n" +
-	"targetKind\x12\x12\n" +
+	"\bmnemonic\x18\x01 \x01(\tR\bmnemonic\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x1a\n" +
 	"\bplatform\x18\x04 \x01(\tR\bplatform\x12$\n" +
-	"\rconfiguration\x18\x05 \x01(\tR\rconfigurationB7Z5github.com/forerunner-build/forerunner/proto/profilesb\x06proto3"
+	"\rconfiguration\x18\x05 \x01(\tR\rconfigurationJ\x04\b\x02\x10\x03B7Z5github.com/forerunner-build/forerunner/proto/profilesb\x06proto3"
 
 var (
 	file_proto_profiles_profiles_proto_rawDescOnce sync.Once

@@ -39,7 +39,7 @@ func (c *calls) answer(w *worker, r Reply) {
 	r.Call = w.call
 	w.held = false
 	*c.replies = append(*c.replies, r)
-	c.timers.set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
+	c.timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
 }
 
 // next is when a worker with a task has to call again: soon enough to hear that it

@@ -23,33 +23,33 @@ func (s *checker) check() string {
 	return ""
 }
 
-// tasks returns each task with the number of places it is in.
+// tasks returns each task with the number of locations it is at.
 func (s *checker) tasks() map[*task]int {
-	places := map[*task]int{}
+	locations := map[*task]int{}
 	for _, t := range s.dispatch.unmatched.all() {
-		places[t]++
+		locations[t]++
 	}
 	for _, p := range s.dispatch.pools {
 		for _, q := range p.queues {
 			for _, t := range q.tasks() {
-				places[t]++
+				locations[t]++
 			}
 		}
 	}
 	for _, w := range s.workers.byKey {
 		if w.task != nil {
-			places[w.task]++
+			locations[w.task]++
 		}
 	}
-	return places
+	return locations
 }
 
 func (s *checker) checkTasks() string {
 	queued, executing := 0, 0
-	places := s.tasks()
-	for t, n := range places {
+	locations := s.tasks()
+	for t, n := range locations {
 		if (n == 2) != (t.run.race != nil) || n > 2 {
-			return fmt.Sprintf("task %s is in %d places, race %v", t.action, n, t.run.race)
+			return fmt.Sprintf("task %s is at %d locations, race %v", t.action, n, t.run.race)
 		}
 		if r := t.run.race; (r != nil) != (t.course == racing) || r != nil && (r.worker.task != t || r.worker == t.worker()) {
 			return fmt.Sprintf("task %s races: %t, course %d", t.action, r != nil, t.course)
@@ -91,8 +91,8 @@ func (s *checker) checkTasks() string {
 		}
 		away := q != nil && q.away
 		hedges := w != nil && t.course == hedged
-		if set := t.timer.slot > 0; set != (orphan || none || away) && !(set && hedges) {
-			return fmt.Sprintf("task %s: timer %d, orphan %t, unmatched %t", t.action, t.timer.slot, orphan, none)
+		if set := t.timer.IsSet(); set != (orphan || none || away) && !(set && hedges) {
+			return fmt.Sprintf("task %s: timer %t, orphan %t, unmatched %t", t.action, t.timer.IsSet(), orphan, none)
 		}
 		if none && s.dispatch.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
@@ -108,8 +108,8 @@ func (s *checker) checkTasks() string {
 		for a, first := range f {
 			last := first.before
 			for t := range f.of(a) {
-				if places[t] == 0 || t.action != a || t.private != (i == 1) {
-					return fmt.Sprintf("task %s is in flight as %s, private %t, and in %d places", t.action, a, t.private, places[t])
+				if locations[t] == 0 || t.action != a || t.private != (i == 1) {
+					return fmt.Sprintf("task %s is in flight as %s, private %t, and at %d locations", t.action, a, t.private, locations[t])
 				}
 				if t != first && t.before.after != t || t.after == nil && t != last {
 					return fmt.Sprintf("tasks of action %s are not in order", a)
@@ -136,7 +136,7 @@ func (s *checker) checkWorkers() string {
 		n += len(bs)
 	}
 	if n != s.orphans.order.len() || n > s.cfg.MaxCompleted {
-		return fmt.Sprintf("%d results were brought, %d are in order", n, s.orphans.order.len())
+		return fmt.Sprintf("%d orphan results are by action, %d are in order", n, s.orphans.order.len())
 	}
 	for key, w := range s.workers.byKey {
 		n := perQueue[w.queue]
@@ -157,7 +157,7 @@ func (s *checker) checkWorkers() string {
 		switch {
 		case w.key != key || s.dispatch.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
 			return fmt.Sprintf("worker %s is not where it belongs", key)
-		case w.timer.slot == 0:
+		case !w.timer.IsSet():
 			return fmt.Sprintf("worker %s has no deadline", key)
 		case w.entry.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
 			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.entry.Waits())
@@ -203,7 +203,7 @@ func (s *checker) checkWorkers() string {
 			if q.away != q.expectsSomebody() {
 				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
 			}
-			if q.rest.slot > 0 && (q.serving > 0 || q.resting == 0) {
+			if q.rest.IsSet() && (q.serving > 0 || q.resting == 0) {
 				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.key(), q.class, q.serving, q.resting)
 			}
 		}
@@ -220,7 +220,7 @@ func (t *task) spec0(w *worker) *Operation {
 }
 
 func (s *checker) checkOperations() string {
-	places, done := s.tasks(), 0
+	locations, done := s.tasks(), 0
 	clients := map[string]int{}
 	for _, o := range s.operations.byName {
 		if c := o.spec.Client; c != "" && !o.done() {
@@ -233,30 +233,25 @@ func (s *checker) checkOperations() string {
 	for name, o := range s.operations.byName {
 		if o.done() {
 			done++
-			if o.task != nil || o.timer.slot != 0 {
+			if o.task != nil || o.timer.IsSet() {
 				return fmt.Sprintf("operation %s is done and has a task, or a timer", name)
 			}
 			continue
 		}
-		if places[o.task] == 0 || !slices.Contains(slices.Collect(o.task.operations.all()), o) {
+		if locations[o.task] == 0 || !slices.Contains(slices.Collect(o.task.operations.all()), o) {
 			return fmt.Sprintf("operation %s is lost", name)
 		}
-		if (o.timer.slot > 0) != (o.waiters == 0) {
-			return fmt.Sprintf("operation %s has %d waiters, timer %d", name, o.waiters, o.timer.slot)
+		if o.timer.IsSet() != (o.waiters == 0) {
+			return fmt.Sprintf("operation %s has %d waiters, timer %t", name, o.waiters, o.timer.IsSet())
 		}
 	}
 	if done != len(s.operations.completed) || done > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.operations.completed))
 	}
-	if done > 0 && (s.operations.expiry.slot == 0 || s.timers.when(&s.operations.expiry).After(s.operations.completed[0].until)) {
+	if done > 0 && (!s.operations.expiry.IsSet() || s.timers.When(&s.operations.expiry).After(s.operations.completed[0].until)) {
 		return "done operations stay for ever"
 	}
-	for i, a := range s.timers.heap {
-		if a.timer.slot != i+1 || a.timer.at < a.at {
-			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
-		}
-	}
-	return ""
+	return s.timers.Check()
 }
 
 // checkQuotas compares what quotas count with what there is.
@@ -278,7 +273,7 @@ func (s *checker) checkQuotas() string {
 		if sh.cohort != c || sh.run.Kind != any(w.queue) || sh.line != nil || sh.instance != bounded(t.spec.Instance) {
 			return fmt.Sprintf("task %s counts elsewhere", t.action)
 		}
-		if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.place != nil || m.last.slot > 0)) {
+		if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.element != nil || m.last.IsSet())) {
 			return fmt.Sprintf("task %s: marked %t, as %+v", t.action, sh.run.Marked(), m)
 		}
 		if l := w.claim(); l != nil {

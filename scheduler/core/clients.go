@@ -66,7 +66,7 @@ func (s *State) join(t *task, o *operation) {
 	orphan := t.spec == nil
 	if orphan {
 		t.spec, t.queued = o.spec, o.queued
-		s.timers.stop(&t.timer)
+		s.timers.Stop(&t.timer)
 	}
 	parked := !t.wanted()
 	t.add(o)
@@ -83,7 +83,7 @@ func (s *State) join(t *task, o *operation) {
 
 // start queues a new task for an operation.
 func (s *State) start(t *task, o *operation) {
-	t.timer.owner, t.item.Owner = t, t
+	t.timer.Owner, t.item.Owner = t, t
 	t.add(o)
 	t.private = o.spec.Private
 	s.inFlight.add(t)
@@ -98,7 +98,7 @@ func (e Attach) apply(s *State) error {
 	}
 	o.waiters++
 	if !o.done() {
-		s.timers.stop(&o.timer)
+		s.timers.Stop(&o.timer)
 		s.want(o)
 	}
 	return nil
@@ -149,7 +149,7 @@ func (e Detach) apply(s *State) error {
 		s.abandon(o)
 		return nil
 	}
-	s.timers.set(&o.timer, s.now.Add(s.cfg.ClientGrace))
+	s.timers.Set(&o.timer, s.now.Add(s.cfg.ClientGrace))
 	s.unwant(o)
 	return nil
 }
@@ -187,7 +187,7 @@ func (s *State) leave(t *task, o *operation) {
 	t.remove(o)
 	switch {
 	case t.operations.empty():
-		s.stop(t)
+		s.runs.stop(t)
 	case wanted && t.wanting == 0 && t.queue() != nil:
 		s.dispatch.rematch([]*task{t})
 	case wanted && t.wanting == 0 && t.worker() != nil:
@@ -205,7 +205,7 @@ func (e Restore) apply(s *State) error {
 		w = s.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.duty = away
 		s.dispatch.serve(w, s.mayServe(w))
-		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
+		s.timers.Set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
 	a := actionOf(h.Digest)
 	t := w.task
@@ -218,7 +218,7 @@ func (e Restore) apply(s *State) error {
 	}
 	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), pool: w.pool}
 	t.begin(w, h.Started)
-	t.timer.owner, t.item.Owner = t, t
+	t.timer.Owner, t.item.Owner = t, t
 	w.task = t
 	s.inFlight.add(t)
 	s.dispatch.executing++
@@ -229,27 +229,4 @@ func (e Restore) apply(s *State) error {
 	w.pool.tree.Start(&t.item, &w.entry, s.now, w.queue.cost())
 	s.operations.changed(o)
 	return nil
-}
-
-// forget drops the operations of a task that were taken over: its worker has not come back with it. It reports
-// whether others are left, for which it is to run.
-func (s *State) forget(t *task) bool {
-	for o := range t.operations.all() {
-		if !o.restored {
-			continue
-		}
-		t.detach(o)
-		t.remove(o)
-		s.operations.drop(o)
-		s.timers.stop(&o.timer)
-		o.task = nil
-		s.operations.changed(o)
-	}
-	if t.operations.empty() {
-		s.drop(t)
-		return false
-	}
-	first := t.operations.first
-	t.spec, t.queued = first.spec, first.queued
-	return true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // A cohort is the workers that instances share by quotas.
@@ -36,10 +37,10 @@ func newCohort(c quota.Cohort, now *clock, cfg *Config) *cohort {
 type share struct {
 	// instance is its key: in the ledger, and on the first level of the tree.
 	instance string
-	// line and place are where it waits, since is since when.
-	line  *line
-	place *list.Element
-	since time.Time
+	// line and element are where it waits, since is since when.
+	line    *line
+	element *list.Element
+	since   time.Time
 	// run counts in cohort, which is nil while the task does not run.
 	run    quota.Run
 	cohort *cohort
@@ -59,7 +60,7 @@ type line struct {
 	// marked counts the tasks that are to give way.
 	marked int
 	// timer runs until more have to give way, if nothing changes.
-	timer timer
+	timer timer.Timer
 }
 
 // grade admits the branches of instances.
@@ -102,7 +103,7 @@ func (c *cohort) enter(t *task) {
 	l := q.lines[sh.instance]
 	if l == nil {
 		l = &line{queue: q, instance: sh.instance}
-		l.timer.owner = l
+		l.timer.Owner = l
 		if q.lines == nil {
 			q.lines = map[string]*line{}
 		}
@@ -111,7 +112,7 @@ func (c *cohort) enter(t *task) {
 	if sh.since.IsZero() {
 		sh.since = c.now
 	}
-	sh.line, sh.place = l, l.tasks.pushBack(t)
+	sh.line, sh.element = l, l.tasks.pushBack(t)
 	c.arm(l)
 }
 
@@ -121,8 +122,8 @@ func (c *cohort) leave(t *task) {
 		return
 	}
 	l := t.share.line
-	l.tasks.remove(t.share.place)
-	t.share.line, t.share.place = nil, nil
+	l.tasks.remove(t.share.element)
+	t.share.line, t.share.element = nil, nil
 	c.arm(l)
 }
 
@@ -167,9 +168,9 @@ func (c *cohort) set(instance string, q quota.Quota) {
 	c.settle(instance, true)
 }
 
-// stopExcess marks what an instance has running above its maximum, to give way to nobody.
-func (c *cohort) stopExcess(instance string) {
-	for r := c.ledger.Excess(instance); r != nil; r = c.ledger.Excess(instance) {
+// stopOverMax marks what an instance has running above its maximum, to give way to nobody.
+func (c *cohort) stopOverMax(instance string) {
+	for r := c.ledger.OverMax(instance); r != nil; r = c.ledger.OverMax(instance) {
 		c.ledger.Mark(r)
 		sh := r.Owner.(*task).share
 		sh.mark = &mark{share: sh, deadline: c.now}

@@ -75,7 +75,7 @@ type Config struct {
 	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Workers that an action may lose before it fails"`
 
 	// ClientGrace is how long an operation that nobody waits for, or an action or
-	// a result that a worker brought along, is kept for a client to come back.
+	// an orphan result, is kept for a client to come back.
 	// Default 60s.
 	ClientGrace time.Duration
 	// MatchGrace is how long an action waits for a first worker that can serve

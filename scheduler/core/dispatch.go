@@ -5,6 +5,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // A dispatcher has the tasks that wait, and gives them to workers. It knows nothing of what workers report and clients
@@ -24,12 +25,12 @@ type dispatcher struct {
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
 	// settle runs from the first event until actions may be given to workers.
-	settle timer
+	settle timer.Timer
 }
 
 func newDispatcher(c *clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
 	d := &dispatcher{clock: c, cfg: cfg, operations: ops, calls: calls, pools: map[poolKey]*pool{}}
-	d.settle.owner = d
+	d.settle.Owner = d
 	for _, q := range cfg.Quotas.Cohorts {
 		d.cohorts = append(d.cohorts, newCohort(q, c, cfg))
 	}
@@ -37,23 +38,23 @@ func newDispatcher(c *clock, cfg *Config, ops *operations, calls *calls) *dispat
 	return d
 }
 
-func (d *dispatcher) isSettling() bool { return d.settle.slot > 0 }
+func (d *dispatcher) isSettling() bool { return d.settle.IsSet() }
 
-// enqueue puts a task that is in no place into a queue, which gives it to the
+// enqueue puts a task that is nowhere into a queue, which gives it to the
 // nearest worker if one is idle, or among the unmatched.
 func (d *dispatcher) enqueue(t *task) {
 	d.queued++
 	q := d.match(t.spec, t.class(), !t.impatient)
 	if q == nil {
 		t.move(nil)
-		d.timers.set(&t.timer, d.now.Add(d.cfg.MatchGrace))
+		d.timers.Set(&t.timer, d.now.Add(d.cfg.MatchGrace))
 		t.at = unmatched{d.unmatched.pushBack(t)}
 		return
 	}
 	t.move(q.pool)
 	t.at = q
 	if q.away {
-		d.timers.set(&t.timer, d.now.Add(q.patience(d.cfg)))
+		d.timers.Set(&t.timer, d.now.Add(q.patience(d.cfg)))
 	}
 	tree := q.pool.tree
 	if !t.wanted() {
@@ -97,10 +98,10 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 	q.pool.cohort.leave(t)
 }
 
-// dequeue takes a task from the place where it waits.
+// dequeue takes a task from where it waits.
 func (d *dispatcher) dequeue(t *task) {
 	d.queued--
-	d.timers.stop(&t.timer)
+	d.timers.Stop(&t.timer)
 	if q := t.queue(); q != nil {
 		d.unqueue(q, t)
 		q.pool.tree.Dequeue(&t.item)
@@ -111,7 +112,7 @@ func (d *dispatcher) dequeue(t *task) {
 	t.at = nil
 }
 
-// rematch finds a new place for each of tasks, in order.
+// rematch finds a new queue for each of tasks, in order.
 func (d *dispatcher) rematch(tasks []*task) {
 	for _, t := range tasks {
 		d.dequeue(t)
@@ -119,7 +120,7 @@ func (d *dispatcher) rematch(tasks []*task) {
 	}
 }
 
-// rematchUnmatched places those unmatched tasks that a queue has come for, which concerned, a quick look, says of
+// rematchUnmatched queues those unmatched tasks that a queue has come for, which concerned, a quick look, says of
 // all of them; the others keep their time.
 func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
 	var found []*task
@@ -157,7 +158,7 @@ func (d *dispatcher) hand(t *task, w *worker) {
 		d.queued--
 		d.unqueue(q, t)
 		t.at = nil
-		d.timers.stop(&t.timer)
+		d.timers.Stop(&t.timer)
 	} else {
 		d.dequeue(t)
 		t.move(w.pool)
@@ -177,12 +178,12 @@ func (d *dispatcher) hand(t *task, w *worker) {
 	d.operations.changedAll(t)
 }
 
-// release takes a task from its worker and leaves it in no place. If another one runs it, too,
+// release takes a task from its worker and leaves it nowhere. If another one runs it, too,
 // that one is to stop.
 func (d *dispatcher) release(t *task) {
 	d.executing--
 	t.pool.cohort.discharge(t)
-	d.timers.stop(&t.timer)
+	d.timers.Stop(&t.timer)
 	t.pool.tree.Finish(&t.item)
 	if r := t.run.race; r != nil {
 		r.worker.free()

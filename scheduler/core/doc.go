@@ -14,12 +14,12 @@
 // to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
 //
 // Rooms. State has what follows from an event: clients.go from what clients want, reports.go from what workers say,
-// operators.go from what operators do, runs.go from the end of a run. Below it, and without knowing it, are its objects: the
-// dispatcher has what waits and gives it to workers, calls answers these, cohorts count for quotas, hedges are second
+// operators.go from what operators do. Below it, and without knowing it, are its objects: the
+// dispatcher has what waits and gives it to workers, calls answers these, cohorts count for quotas, runs end what workers run, hedges are second
 // runs, the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
 // before anybody asked. They share a clock. A View looks at all of it, Check says whether it is whole.
 //
-// States. A worker has a duty, an availability and a stage; a task is at one place, and has a course; each is one field.
+// States. A worker has a duty, an availability and a stage; a task is at one location, and has a course; each is one field.
 //
 // The package refuses to guess: a worker takes actions whose platform equals its own, nothing near it.
 package core

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // Dump returns all that State knows as text, for people and for comparing. Times
@@ -76,7 +78,7 @@ func (d *dumper) cohort(s *View, c *cohort) {
 
 type dumper struct {
 	now    time.Time
-	timers *timers
+	timers *timer.Heap
 	text   strings.Builder
 }
 
@@ -93,11 +95,11 @@ func (d *dumper) ago(t time.Time) string {
 	return t.Sub(d.now).String()
 }
 
-func (d *dumper) timer(t timer) string {
-	if t.slot == 0 {
+func (d *dumper) timer(t timer.Timer) string {
+	if !t.IsSet() {
 		return ""
 	}
-	return " until " + d.ago(d.timers.when(&t))
+	return " until " + d.ago(d.timers.When(&t))
 }
 
 func (d *dumper) worker(w *worker) {

@@ -177,7 +177,7 @@ func (op *Operation) describe() string {
 func (s *View) whyWaits(q *queue, idle int) string {
 	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
-			s.timers.when(&s.dispatch.settle).Sub(s.now).Round(time.Second))
+			s.timers.When(&s.dispatch.settle).Sub(s.now).Round(time.Second))
 	}
 	if q.away && q.drained > 0 {
 		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained", q.drained, q.patience(&s.cfg))

@@ -304,7 +304,7 @@ func (f *fuzzer) finish() {
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": len(s.timers.heap),
+		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.timers.Len(),
 		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
 	}
 	for what, n := range left {

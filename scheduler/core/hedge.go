@@ -18,8 +18,8 @@ type hedges struct {
 
 // runs notes that the command of a worker's task runs: from then on its time counts.
 func (h *hedges) runs(w *worker) {
-	if t := w.task; t.course == hedged && t.timer.slot == 0 {
-		h.timers.set(&t.timer, h.now.Add(t.spec.Size.Timeout))
+	if t := w.task; t.course == hedged && !t.timer.IsSet() {
+		h.timers.Set(&t.timer, h.now.Add(t.spec.Size.Timeout))
 	}
 }
 
@@ -28,7 +28,7 @@ func (h *hedges) runs(w *worker) {
 func (h *hedges) start(t *task) {
 	w := t.rival()
 	if w == nil || !t.wanted() {
-		h.timers.set(&t.timer, h.now.Add(h.cfg.SyncInterval))
+		h.timers.Set(&t.timer, h.now.Add(h.cfg.SyncInterval))
 		return
 	}
 	h.begun++
@@ -68,7 +68,7 @@ func (h *hedges) leave(w *worker) {
 	if w == r.worker {
 		// Another one may be started, after as long again.
 		t.course = hedged
-		h.timers.set(&t.timer, h.now.Add(t.spec.Size.Timeout))
+		h.timers.Set(&t.timer, h.now.Add(t.spec.Size.Timeout))
 	} else {
 		t.run.worker, t.started, t.course = r.worker, r.since, overtaken
 		h.operations.changedAll(t)

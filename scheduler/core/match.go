@@ -107,11 +107,11 @@ func (d *dispatcher) serve(w *worker, may bool) {
 	switch takes {
 	case serving:
 		q.serving++
-		d.timers.stop(&q.rest)
+		d.timers.Stop(&q.rest)
 	case resting:
 		q.resting++
-		if q.serving == 0 && q.rest.slot == 0 {
-			d.timers.set(&q.rest, d.now.Add(d.cfg.MatchGrace))
+		if q.serving == 0 && !q.rest.IsSet() {
+			d.timers.Set(&q.rest, d.now.Add(d.cfg.MatchGrace))
 		}
 	case drained:
 		q.drained++
@@ -140,9 +140,9 @@ func (d *dispatcher) withdraw(w *worker) {
 		q.drained--
 	}
 	if q.resting == 0 {
-		d.timers.stop(&q.rest)
+		d.timers.Stop(&q.rest)
 	} else if q.serving == 0 && w.takes == serving {
-		d.timers.set(&q.rest, d.now.Add(d.cfg.MatchGrace))
+		d.timers.Set(&q.rest, d.now.Add(d.cfg.MatchGrace))
 	}
 	w.takes = unheard
 }
@@ -186,11 +186,11 @@ func (d *dispatcher) watch(q *queue) {
 	for _, t := range q.tasks() {
 		switch {
 		case !away:
-			d.timers.stop(&t.timer)
+			d.timers.Stop(&t.timer)
 		case t.impatient:
 			d.rematch([]*task{t})
 		default:
-			d.timers.set(&t.timer, d.now.Add(patience))
+			d.timers.Set(&t.timer, d.now.Add(patience))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // An operation is one client's view of a task.
@@ -27,7 +28,7 @@ type operation struct {
 	age   uint64
 	entry fair.Entry
 	// timer runs while nobody waits, unless it is done.
-	timer timer
+	timer timer.Timer
 	// last is the final state; it is set when task no longer is.
 	last *Status
 }
@@ -66,7 +67,7 @@ type operations struct {
 	// completed are those that are done, the oldest first. All are kept equally long, so that one timer is
 	// enough for them: expiry is when the first of them is to be forgotten, or sooner.
 	completed []kept
-	expiry    timer
+	expiry    timer.Timer
 	// dirty are those that the present event has changed, each once.
 	dirty []*operation
 }
@@ -79,7 +80,7 @@ type kept struct {
 
 func newOperations(c *clock, cfg *Config) *operations {
 	ops := &operations{clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}}
-	ops.expiry.owner = ops
+	ops.expiry.Owner = ops
 	return ops
 }
 
@@ -87,7 +88,7 @@ func newOperations(c *clock, cfg *Config) *operations {
 func (ops *operations) add(spec *Operation, o *operation) *operation {
 	ops.ages++
 	o.spec, o.queued, o.waiters, o.wanted, o.age = spec, ops.now, 1, true, ops.ages
-	o.timer.owner = o
+	o.timer.Owner = o
 	ops.byName[spec.Name] = o
 	if spec.Client != "" {
 		ops.clients[spec.Client]++
@@ -99,7 +100,7 @@ func (ops *operations) add(spec *Operation, o *operation) *operation {
 func (ops *operations) restore(h Held, o *operation) *operation {
 	ops.add(h.Operation, o)
 	o.queued, o.waiters, o.restored = h.Queued, 0, true
-	ops.timers.set(&o.timer, ops.now.Add(ops.cfg.ClientGrace))
+	ops.timers.Set(&o.timer, ops.now.Add(ops.cfg.ClientGrace))
 	return o
 }
 
@@ -162,10 +163,10 @@ func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
 	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, ops.now, resp
 	o.last, o.task = &st, nil
 	ops.discount(o)
-	ops.timers.stop(&o.timer)
+	ops.timers.Stop(&o.timer)
 	k := kept{o.spec.Name, ops.now.Add(ops.cfg.KeepCompleted)}
 	if len(ops.completed) == 0 {
-		ops.timers.set(&ops.expiry, k.until)
+		ops.timers.Set(&ops.expiry, k.until)
 	}
 	ops.completed = append(ops.completed, k)
 	if len(ops.completed) > ops.cfg.MaxCompleted {
@@ -190,7 +191,7 @@ func (ops *operations) keepLonger(d time.Duration) {
 		}
 	}
 	if len(ops.completed) > 0 {
-		ops.timers.set(&ops.expiry, ops.completed[0].until)
+		ops.timers.Set(&ops.expiry, ops.completed[0].until)
 	}
 }
 
@@ -200,7 +201,7 @@ func (ops *operations) expire() {
 		ops.forgetOldest()
 	}
 	if len(ops.completed) > 0 {
-		ops.timers.set(&ops.expiry, ops.completed[0].until)
+		ops.timers.Set(&ops.expiry, ops.completed[0].until)
 	}
 }
 

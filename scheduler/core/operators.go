@@ -92,7 +92,7 @@ func (e PutQuota) apply(s *State) error {
 	}
 	s.dispatch.setQuota(c, k.Instance, e.Quota)
 	if e.Preempt {
-		c.stopExcess(k.Instance)
+		c.stopOverMax(k.Instance)
 	}
 	return nil
 }

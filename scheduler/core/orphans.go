@@ -6,6 +6,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // An orphanResult is a result that a worker held when nobody had asked for it, as after
@@ -16,8 +17,8 @@ type orphanResult struct {
 	worker   string
 	started  time.Time
 	response *repb.ExecuteResponse
-	timer    timer
-	place    *list.Element
+	timer    timer.Timer
+	element  *list.Element
 }
 
 // orphanResults are those that are kept, at most Config.MaxCompleted.
@@ -42,10 +43,10 @@ func (rs *orphanResults) add(w *worker, a action, response *repb.ExecuteResponse
 		return
 	}
 	r := &orphanResult{action: a, pool: w.pool, worker: w.key, started: rs.now, response: response}
-	r.timer.owner = r
-	r.place = rs.order.pushBack(r)
+	r.timer.Owner = r
+	r.element = rs.order.pushBack(r)
 	rs.byAction[a] = append(rs.byAction[a], r)
-	rs.timers.set(&r.timer, rs.now.Add(rs.cfg.ClientGrace))
+	rs.timers.Set(&r.timer, rs.now.Add(rs.cfg.ClientGrace))
 	if rs.order.len() > rs.cfg.MaxCompleted {
 		oldest, _ := rs.order.front()
 		rs.remove(oldest)
@@ -53,8 +54,8 @@ func (rs *orphanResults) add(w *worker, a action, response *repb.ExecuteResponse
 }
 
 func (rs *orphanResults) remove(r *orphanResult) {
-	rs.timers.stop(&r.timer)
-	rs.order.remove(r.place)
+	rs.timers.Stop(&r.timer)
+	rs.order.remove(r.element)
 	left := slices.DeleteFunc(rs.byAction[r.action], func(x *orphanResult) bool { return x == r })
 	if len(left) > 0 {
 		rs.byAction[r.action] = left

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 const (
@@ -25,13 +26,13 @@ type mark struct {
 	share    *share
 	claim    *line
 	deadline time.Time
-	// last runs, for a line, until anybody gives way instead who may; then place is in queue.overdue.
-	last  timer
-	place *list.Element
+	// last runs, for a line, until anybody gives way instead who may; then element is in queue.overdue.
+	last    timer.Timer
+	element *list.Element
 }
 
 // standBy has the next worker that calls and can be used do what this one did not.
-func (m *mark) standBy() { m.place = m.claim.queue.overdue.pushBack(m) }
+func (m *mark) standBy() { m.element = m.claim.queue.overdue.pushBack(m) }
 
 // short reports whether a line's instance is below its minimum and waits in it.
 func (l *line) short() bool {
@@ -53,7 +54,7 @@ func (c *cohort) ripe(l *line, t *task) time.Time {
 func (c *cohort) arm(l *line) {
 	if !l.short() {
 		l.below = time.Time{}
-		c.timers.stop(&l.timer)
+		c.timers.Stop(&l.timer)
 		if l.tasks.len() == 0 && l.marked == 0 {
 			delete(l.queue.lines, l.instance)
 		}
@@ -62,7 +63,7 @@ func (c *cohort) arm(l *line) {
 	if l.below.IsZero() {
 		l.below = c.now
 	}
-	if l.timer.slot > 0 || l.marked >= l.tasks.len() {
+	if l.timer.IsSet() || l.marked >= l.tasks.len() {
 		return
 	}
 	first, _ := l.tasks.front()
@@ -70,7 +71,7 @@ func (c *cohort) arm(l *line) {
 	if at.Before(c.now) {
 		at = c.now
 	}
-	c.timers.set(&l.timer, at)
+	c.timers.Set(&l.timer, at)
 }
 
 // mark marks as many tasks as the line needs, for those of it that have waited for
@@ -96,13 +97,13 @@ func (c *cohort) mark(l *line) {
 			}
 			last := c.callBy(l.queue, ripe.Add(c.cfg.PreemptionGrace))
 			m := c.markFor(r, l, last.Add(-c.cfg.PreemptionGrace/secondChoice))
-			m.last.owner = m
-			c.timers.set(&m.last, last)
+			m.last.Owner = m
+			c.timers.Set(&m.last, last)
 		}
 		i++
 	}
 	if !next.IsZero() {
-		c.timers.set(&l.timer, next)
+		c.timers.Set(&l.timer, next)
 	}
 }
 
@@ -135,11 +136,11 @@ func (c *cohort) markFor(r *quota.Run, l *line, deadline time.Time) *mark {
 func (c *cohort) unmark(m *mark) {
 	c.ledger.Unmark(&m.share.run)
 	m.share.mark = nil
-	c.timers.stop(&m.last)
+	c.timers.Stop(&m.last)
 	if l := m.claim; l != nil {
 		l.marked--
-		if m.place != nil {
-			l.queue.overdue.remove(m.place)
+		if m.element != nil {
+			l.queue.overdue.remove(m.element)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // A pool is all workers of one instance name prefix and platform. It exists
@@ -40,7 +41,7 @@ func (p *pool) queue(class uint32) *queue {
 	})
 	if !found {
 		q := &queue{pool: p, class: class, name: p.queueName(class)}
-		q.rest.owner = q
+		q.rest.Owner = q
 		p.queues = slices.Insert(p.queues, i, q)
 	}
 	return p.queues[i]
@@ -143,14 +144,14 @@ type queue struct {
 	calls   []time.Time
 	overdue fifo[*mark]
 	// rest runs while nobody serves and somebody rests who may serve again.
-	rest timer
+	rest timer.Timer
 }
 
 func (q *queue) served() bool { return q.serving > 0 }
 
 // staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one action and fetches the
 // inputs of the next has positions that want no third one for now.
-func (q *queue) staffed() bool { return q.serving > 0 || q.rest.slot > 0 }
+func (q *queue) staffed() bool { return q.serving > 0 || q.rest.IsSet() }
 
 // open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
 func (q *queue) open() bool { return q.staffed() || q.drained > 0 }

@@ -45,7 +45,7 @@ func (e Hangup) apply(s *State) error {
 	if w := s.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
 		w.unidle()
 		w.held = false
-		s.timers.set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
+		s.timers.Set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
 	}
 	return nil
 }
@@ -54,8 +54,8 @@ func (e Disconnect) apply(s *State) error {
 	limit := s.now.Add(s.cfg.DisconnectSlack)
 	for _, w := range s.workers.disconnect(e.Connection) {
 		// A call that is held has its own hangup, and no action that suffers.
-		if !w.held && s.timers.when(&w.timer).After(limit) {
-			s.timers.set(&w.timer, limit)
+		if !w.held && s.timers.When(&w.timer).After(limit) {
+			s.timers.Set(&w.timer, limit)
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (s *State) enroll(w *worker, r *Report) *worker {
 		w.unidle()
 		if w.held {
 			s.calls.answer(w, Reply{Do: Superseded, NextSync: s.now})
-			s.timers.stop(&w.timer)
+			s.timers.Stop(&w.timer)
 		}
 		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
 			return w
@@ -90,7 +90,7 @@ func (s *State) enroll(w *worker, r *Report) *worker {
 	}
 	p := s.dispatch.pool(r.Prefix, r.Platform)
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
-	w.timer.owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
+	w.timer.Owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
 	w.queue.workers++
 	s.workers.add(w)
 	return w
@@ -99,12 +99,12 @@ func (s *State) enroll(w *worker, r *Report) *worker {
 // remove forgets a worker, and its queue and pool if they were its alone. What
 // it ran goes back to a queue.
 func (s *State) remove(w *worker) {
-	s.timers.stop(&w.timer)
+	s.timers.Stop(&w.timer)
 	s.workers.remove(w)
 	s.dispatch.withdraw(w)
 	if w.task != nil {
 		// Before the queue is moved: what ran is older than what waits.
-		s.lose(w)
+		s.runs.lose(w)
 	}
 	w.pool.tree.Leave(&w.entry)
 	s.dispatch.vacate(w.queue)
@@ -136,7 +136,7 @@ func (s *State) idles(w *worker) {
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
 		return
 	}
-	s.timers.set(&w.timer, s.now.Add(s.cfg.IdleHold))
+	s.timers.Set(&w.timer, s.now.Add(s.cfg.IdleHold))
 	s.dispatch.offer(w)
 }
 
@@ -154,11 +154,11 @@ func (s *State) executes(w *worker, a action) {
 		}
 		w.shield()
 		if !s.dispatch.isSettling() && w.pool.cohort.isPreempted(w) {
-			s.preempt(w)
+			s.runs.preempt(w)
 			return
 		}
 		if s.dispatch.givesWay(w) {
-			s.suspend(w, func() bool { return s.dispatch.next(w) })
+			s.runs.suspend(w, func() bool { return s.dispatch.next(w) })
 			return
 		}
 	case w.duty == yielding:
@@ -209,11 +209,11 @@ func (s *State) completes(w *worker, e ending) {
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
-		s.drop(w.task)
+		s.runs.drop(w.task)
 		s.orphans.add(w, e.action, resp)
 	case w.task != nil:
 		e.response = resp
-		s.conclude(w, e)
+		s.runs.conclude(w, e)
 	case repeated || !good:
 	default:
 		s.unexpected(w, e)
@@ -224,7 +224,7 @@ func (s *State) completes(w *worker, e ending) {
 	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.dispatch.next(w):
 		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
 	case w.held:
-		s.timers.set(&w.timer, s.now.Add(s.cfg.ResultHold))
+		s.timers.Set(&w.timer, s.now.Add(s.cfg.ResultHold))
 		s.dispatch.offer(w)
 	}
 }
@@ -239,7 +239,7 @@ func (s *State) takeLate(w *worker, e ending) {
 		return
 	}
 	if _, again := t.mispredicted(w, e.response); !again {
-		s.finish(t, e.response)
+		s.runs.finish(t, e.response)
 	}
 }
 
@@ -249,7 +249,7 @@ func (s *State) takeLate(w *worker, e ending) {
 func (s *State) unexpected(w *worker, e ending) {
 	a, resp := e.action, e.response
 	if s.resume(w, a) {
-		s.conclude(w, e)
+		s.runs.conclude(w, e)
 	} else if t := s.inFlight.running(w.pool, a); t != nil {
 		s.overtake(t, w, resp)
 	} else if w.stopping != a {
@@ -278,7 +278,7 @@ func (s *State) reconcile(w *worker, a action) bool {
 		s.calls.run(w)
 		return true
 	}
-	s.lose(w)
+	s.runs.lose(w)
 	return false
 }
 
@@ -302,7 +302,7 @@ func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	t.run.worker.free()
 	s.calls.stop(t.run.worker, t.action)
 	t.run.worker, w.task, w.duty = w, t, confirmed
-	s.finish(t, resp)
+	s.runs.finish(t, resp)
 }
 
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
@@ -311,10 +311,36 @@ func (s *State) keepOrphan(w *worker, a action) {
 	t := &task{action: a, queued: s.now, attempts: 1, pool: w.pool}
 	t.begin(w, s.now)
 	t.run.inherited = true
-	t.timer.owner, t.item.Owner = t, t
+	t.timer.Owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.entry, s.now, w.queue.cost())
-	s.timers.set(&t.timer, s.now.Add(s.cfg.ClientGrace))
+	s.timers.Set(&t.timer, s.now.Add(s.cfg.ClientGrace))
 	s.inFlight.add(t)
 	s.dispatch.executing++
 	w.task, w.duty, w.stopping = t, confirmed, action{}
+}
+
+// rested closes a queue that only has workers that have long wanted no work, nor do
+// any. Those that do some may well go on after it.
+func (s *State) rested(q *queue) {
+	for _, w := range s.workers.byKey {
+		if w.queue == q && w.takes == resting && w.task != nil {
+			s.timers.Set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+			return
+		}
+	}
+	s.dispatch.watch(q)
+	if q.open() || q.declared {
+		return
+	}
+	s.dispatch.rematch(q.tasks())
+}
+
+// settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
+// meanwhile, in the order of their names, have what waits.
+func (s *State) settled() {
+	for _, w := range s.workers.sorted() {
+		if w.held {
+			s.dispatch.offer(w)
+		}
+	}
 }

@@ -9,16 +9,31 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// runs end the runs of tasks: with a result, on another size class, for others, or because a worker is gone. It knows nothing of
+// who reports that.
+type runs struct {
+	*clock
+	cfg        *Config
+	operations *operations
+	inFlight   *inFlight
+	dispatch   *dispatcher
+	calls      *calls
+	hedges     *hedges
+	tally      *Tally
+	// ended are those of the present event.
+	ended *[]Ended
+}
+
 // conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
-func (s *State) conclude(w *worker, e ending) {
+func (r *runs) conclude(w *worker, e ending) {
 	t, resp := w.task, e.response
-	if t.run.race != nil && !s.hedges.decide(w, resp) {
+	if t.run.race != nil && !r.hedges.decide(w, resp) {
 		return
 	}
-	w.queue.load.ran(s.now.Sub(t.started))
+	w.queue.load.ran(r.now.Sub(t.started))
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
-		s.out.Ended = append(s.out.Ended, Ended{
+		*r.ended = append(*r.ended, Ended{
 			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Late: t.course.late(), Response: resp,
 		})
 	}
@@ -26,20 +41,20 @@ func (s *State) conclude(w *worker, e ending) {
 		if t.course.largest() {
 			resp = Annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.why))
 		}
-		s.finish(t, resp)
+		r.finish(t, resp)
 		return
 	}
-	s.tally.Outgrown++
+	r.tally.Outgrown++
 	if t.course != overtaken {
 		t.course = outgrown
 	}
 	t.why = fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class)
-	s.dispatch.release(t)
+	r.dispatch.release(t)
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--
 	t.returned = true
-	s.operations.changedAll(t)
-	s.dispatch.enqueue(t)
+	r.operations.changedAll(t)
+	r.dispatch.enqueue(t)
 }
 
 func failureOf(e ending) string {
@@ -69,11 +84,11 @@ func failure(code codes.Code, message string) *repb.ExecuteResponse {
 }
 
 // finish completes the operations of a task, wherever it is.
-func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
+func (r *runs) finish(t *task, resp *repb.ExecuteResponse) {
 	for o := range t.operations.all() {
-		s.operations.complete(o, resp)
+		r.operations.complete(o, resp)
 	}
-	s.drop(t)
+	r.drop(t)
 	for o := range t.operations.all() {
 		t.remove(o) // what is kept of one does not keep the others
 	}
@@ -81,123 +96,120 @@ func (s *State) finish(t *task, resp *repb.ExecuteResponse) {
 
 // lose takes a task back from a worker that no longer runs it. It goes to the
 // front of its queue until its attempts are used up, unless another worker runs it, too.
-func (s *State) lose(w *worker) {
+func (r *runs) lose(w *worker) {
 	t := w.task
 	if t.run.race != nil {
-		s.hedges.leave(w)
+		r.hedges.leave(w)
 		return
 	}
 	if t.spec == nil {
-		s.drop(t)
+		r.drop(t)
 		return
 	}
-	if w.duty == away && !s.forget(t) {
+	if w.duty == away && !r.forget(t) {
 		return
 	}
-	if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
-		s.finish(t, failure(codes.Internal, fmt.Sprintf(
+	if int(t.attempts-t.preempted) >= r.cfg.MaxAttempts {
+		r.finish(t, failure(codes.Internal, fmt.Sprintf(
 			"action %s was given up after %d attempts: each time the worker was lost or dropped it, last %s",
 			t.action, t.attempts-t.preempted, w.key)))
 		return
 	}
-	s.tally.Returned++
-	s.dispatch.release(t)
+	r.tally.Returned++
+	r.dispatch.release(t)
 	t.returned = true
-	s.operations.changedAll(t)
-	s.dispatch.enqueue(t)
+	r.operations.changedAll(t)
+	r.dispatch.enqueue(t)
 }
 
 // preempt has a worker stop its task, which waits again, before others of its priority
 // in its branch, and run one of those for whom that is. It costs the task none of its attempts.
-func (s *State) preempt(w *worker) {
+func (r *runs) preempt(w *worker) {
 	l := w.task.share.mark.claim
 	w.task.share.cohort.preemptions++
-	s.suspend(w, func() bool { return s.dispatch.nextFor(w, l) })
+	r.suspend(w, func() bool { return r.dispatch.nextFor(w, l) })
 }
 
 // suspend has a worker that calls stop its task, which waits again, and run what next assigns it.
-func (s *State) suspend(w *worker, next func() bool) {
+func (r *runs) suspend(w *worker, next func() bool) {
 	t := w.task
 	w.stopping = t.action
-	s.dispatch.release(t)
+	r.dispatch.release(t)
 	t.preempted++
 	t.returned = true
-	s.operations.changedAll(t)
+	r.operations.changedAll(t)
 	if !next() {
 		w.duty = yielding
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		r.calls.answer(w, Reply{Do: BeIdle, NextSync: r.now})
 	}
-	s.dispatch.enqueue(t)
+	r.dispatch.enqueue(t)
 }
 
 // stop drops a task that nobody wants. Its worker is woken to be told.
-func (s *State) stop(t *task) {
+func (r *runs) stop(t *task) {
 	if w := t.worker(); w != nil {
-		s.calls.stop(w, t.action)
+		r.calls.stop(w, t.action)
 	}
-	s.drop(t)
+	r.drop(t)
 }
 
-// drop takes a task out of its place and out of everything else.
-func (s *State) drop(t *task) {
+// drop takes a task from where it is and from everything else.
+func (r *runs) drop(t *task) {
 	if t.worker() != nil {
-		s.dispatch.release(t)
+		r.dispatch.release(t)
 	} else {
-		s.dispatch.dequeue(t)
+		r.dispatch.dequeue(t)
 	}
 	t.move(nil)
-	s.timers.stop(&t.timer)
-	s.inFlight.remove(t)
+	r.timers.Stop(&t.timer)
+	r.inFlight.remove(t)
 }
 
 // overdue ends a task that nobody could serve, or that nobody asked for, or starts one
 // again that takes too long.
-func (s *State) overdue(t *task) {
+func (r *runs) overdue(t *task) {
 	if t.worker() != nil && t.spec != nil {
-		s.hedges.start(t)
+		r.hedges.start(t)
 		return
 	}
 	if t.worker() != nil {
-		s.stop(t)
+		r.stop(t)
 		return
 	}
-	waited, why := s.cfg.MatchGrace, ""
+	waited, why := r.cfg.MatchGrace, ""
 	q := t.queue()
 	switch {
-	case q != nil && s.dispatch.giveUp(t):
+	case q != nil && r.dispatch.giveUp(t):
 		return
 	case q != nil && q.drained > 0:
-		waited, why = q.patience(&s.cfg), fmt.Sprintf("all workers of size class %d of %s are drained", q.class, t.spec.Platform)
+		waited, why = q.patience(r.cfg), fmt.Sprintf("all workers of size class %d of %s are drained", q.class, t.spec.Platform)
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		why = s.dispatch.explain(t.spec)
+		why = r.dispatch.explain(t.spec)
 	}
-	s.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
+	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
 
-// rested closes a queue that only has workers that have long wanted no work, nor do
-// any. Those that do some may well go on after it.
-func (s *State) rested(q *queue) {
-	for _, w := range s.workers.byKey {
-		if w.queue == q && w.takes == resting && w.task != nil {
-			s.timers.set(&q.rest, s.now.Add(s.cfg.MatchGrace))
-			return
+// forget drops the operations of a task that were taken over: its worker has not come back with it. It reports
+// whether others are left, for which it is to run.
+func (r *runs) forget(t *task) bool {
+	for o := range t.operations.all() {
+		if !o.restored {
+			continue
 		}
+		t.detach(o)
+		t.remove(o)
+		r.operations.drop(o)
+		r.timers.Stop(&o.timer)
+		o.task = nil
+		r.operations.changed(o)
 	}
-	s.dispatch.watch(q)
-	if q.open() || q.declared {
-		return
+	if t.operations.empty() {
+		r.drop(t)
+		return false
 	}
-	s.dispatch.rematch(q.tasks())
-}
-
-// settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
-// meanwhile, in the order of their names, have what waits.
-func (s *State) settled() {
-	for _, w := range s.workers.sorted() {
-		if w.held {
-			s.dispatch.offer(w)
-		}
-	}
+	first := t.operations.first
+	t.spec, t.queued = first.spec, first.queued
+	return true
 }

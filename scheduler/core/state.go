@@ -13,11 +13,13 @@ type State struct {
 	operations *operations
 	inFlight   inFlight
 	orphans    *orphanResults
-	// workers are those that call, dispatch gives them what waits, calls answers them.
+	// workers are those that call, dispatch gives them what waits, calls answers them, runs end
+	// what they run.
 	workers  *roster
 	dispatch *dispatcher
 	calls    *calls
 	hedges   *hedges
+	runs     *runs
 	tally    Tally
 
 	// out is what the present event has produced so far, but for its notices.
@@ -36,6 +38,10 @@ func NewState(c Config) (*State, error) {
 	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
 	s.dispatch = newDispatcher(s.clock, &s.cfg, s.operations, s.calls)
 	s.hedges = &hedges{clock: s.clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
+	s.runs = &runs{
+		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
+		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended,
+	}
 	return s, nil
 }
 
@@ -72,26 +78,26 @@ func (s *State) Step(now time.Time, e Event) Out {
 
 // hear notes that a worker calls before it is looked at what is due: it is here, however late.
 func (s *State) hear(now time.Time, r *Report) {
-	if w := s.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !s.timers.when(&w.timer).After(now) {
-		s.timers.stop(&w.timer)
+	if w := s.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !s.timers.When(&w.timer).After(now) {
+		s.timers.Stop(&w.timer)
 	}
 }
 
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
 	if s.now.IsZero() && s.cfg.Settle > 0 {
-		s.timers.set(&s.dispatch.settle, now.Add(s.cfg.Settle))
+		s.timers.Set(&s.dispatch.settle, now.Add(s.cfg.Settle))
 	}
 	if now.After(s.now) {
 		s.now = now
 	}
-	if next := s.timers.next(); !next.IsZero() && s.now.Sub(next) > maxLate {
+	if next := s.timers.Next(); !next.IsZero() && s.now.Sub(next) > maxLate {
 		late := s.now.Sub(next) + s.cfg.SyncInterval
-		s.timers.shift(late)
+		s.timers.Shift(late)
 		s.operations.keepLonger(late)
 	}
-	for t := s.timers.popDue(s.now); t != nil; t = s.timers.popDue(s.now) {
-		s.due(t.owner)
+	for t := s.timers.PopDue(s.now); t != nil; t = s.timers.PopDue(s.now) {
+		s.due(t.Owner)
 	}
 }
 
@@ -101,7 +107,7 @@ func (s *State) due(owner any) {
 	case *operation:
 		s.abandon(x)
 	case *task:
-		s.overdue(x)
+		s.runs.overdue(x)
 	case *worker:
 		s.silent(x)
 	case *queue:
@@ -128,7 +134,7 @@ func (s *State) end() Out {
 	}
 	out := s.out
 	out.Notices = s.operations.notices()
-	out.NextTick = s.timers.next()
+	out.NextTick = s.timers.Next()
 	s.out = Out{}
 	return out
 }

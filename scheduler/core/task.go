@@ -8,9 +8,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// A task is one action that is to be run once. It is in exactly one place: with
+// A task is one action that is to be run once. It is at exactly one location: with
 // a worker, in a queue, or among the unmatched.
 //
 // In a queue it has the place of each of its operations: it is handed out when the
@@ -20,7 +21,7 @@ import (
 // more than 512 bytes: objects up to that size the garbage collector looks at together.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
-	// worker brought along and no client has asked for yet.
+	// worker runs and no client has asked for yet.
 	spec   *Operation
 	action action
 	// before and after are tasks of the same action; see flights.
@@ -48,7 +49,7 @@ type task struct {
 	why    string
 
 	// at is where it is: *queue, unmatched or *run, which is the task's own. Nil: nowhere, as it may be within an event.
-	at place
+	at location
 	// run is the zero one while at is none.
 	run run
 	// started is when the present run began, or the last one.
@@ -62,16 +63,16 @@ type task struct {
 
 	// timer runs while the task is unmatched, in a queue that is away, hedged and running, or
 	// an orphan.
-	timer timer
+	timer timer.Timer
 }
 
-// A place is where a task is.
-type place interface{ isPlace() }
+// A location is where a task is.
+type location interface{ isLocation() }
 
-// unmatched is the place of a task that no worker can serve, in dispatcher.unmatched.
+// unmatched is the location of a task that no worker can serve, in dispatcher.unmatched.
 type unmatched struct{ *list.Element }
 
-// A run is the place of a task that a worker has.
+// A run is the location of a task that a worker has.
 type run struct {
 	worker *worker
 	// race is its second run, while there are two.
@@ -83,9 +84,9 @@ type run struct {
 	inherited bool
 }
 
-func (*queue) isPlace()    {}
-func (unmatched) isPlace() {}
-func (*run) isPlace()      {}
+func (*queue) isLocation()    {}
+func (unmatched) isLocation() {}
+func (*run) isLocation()      {}
 
 // worker returns who has a task, and what its end counts for; nil if nobody.
 func (t *task) worker() *worker {

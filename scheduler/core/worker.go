@@ -6,6 +6,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // A worker is one identity that calls Synchronize. It runs at most one task.
@@ -41,7 +42,7 @@ type worker struct {
 	// also held, without that, while the worker is drained or State settles.
 	entry fair.Worker
 	// timer is the end of the hold, or else of the worker.
-	timer timer
+	timer timer.Timer
 }
 
 // An availability says whether a worker takes work.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/proto/profiles"
+	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -26,10 +26,7 @@ type Action struct {
 	// Timeout is how long a run may take at most: what the client asks for, else what the
 	// scheduler gives. It must be positive.
 	Timeout time.Duration
-	// Mnemonic and TargetKind (which no version of REv2 has so far) are of RequestMetadata, Tool
-	// is the path of the program that the action starts, Platform its properties in one form.
-	// Where the first three are all empty, nothing is alike.
-	Mnemonic, TargetKind, Tool, Platform string
+	kind.Kind
 }
 
 // An Analyzer reads and writes what is known of actions. Its methods may be called
@@ -91,7 +88,7 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	if len(s.runs) == 0 {
 		s.runs = s.statistics.all()
 	}
-	if k, ok := action.kind(); ok && !a.options.Plain && len(s.runs) == 0 {
+	if k, ok := action.alike(); ok && !a.options.Plain && len(s.runs) == 0 {
 		value, _ = a.store.Get(ctx, k)
 		s.kin = parseRuns(value)
 	}
@@ -140,7 +137,7 @@ func (a *Analyzer) Learn(ctx context.Context, l *Lesson) {
 		return marshalRuns(addRuns(parseRuns(value), events, window(limit)))
 	}
 	a.update(ctx, l.action.key(names.RunsBucket), ran, record)
-	if k, ok := l.action.kind(); ok {
+	if k, ok := l.action.alike(); ok {
 		a.update(ctx, k, ran, func(value []byte, events []event) ([]byte, error) {
 			list := parseRuns(value)
 			for _, e := range events {
@@ -209,15 +206,10 @@ func (a Action) key(bucket string) record.Key {
 	return record.Key{Bucket: bucket, Instance: a.Instance, Digest: a.Reduced}
 }
 
-// kind is the key of what alike actions did; it is false if too little is known of a.
-func (a Action) kind() (record.Key, bool) {
-	if a.Mnemonic == "" && a.TargetKind == "" && a.Tool == "" {
-		return record.Key{}, false
-	}
-	d, _, err := digest.OfMessage(a.Reduced.Function(), &profiles.CoarseKey{
-		Mnemonic: a.Mnemonic, TargetKind: a.TargetKind, Tool: a.Tool, Platform: a.Platform,
-	})
-	return record.Key{Bucket: names.KindsBucket, Instance: a.Instance, Digest: d}, err == nil
+// alike is the key of what alike actions did; it is false if too little is known of a.
+func (a Action) alike() (record.Key, bool) {
+	d, ok := a.Kind.Digest(a.Reduced.Function())
+	return record.Key{Bucket: names.KindsBucket, Instance: a.Instance, Digest: d}, ok
 }
 
 // fingerprint tells a from those that are like it.

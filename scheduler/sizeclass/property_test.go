@@ -110,7 +110,7 @@ func TestProperties(t *testing.T) {
 		if random.IntN(4) == 0 {
 			stats.LastSeenFailure = timestamppb.New(testTime.Add(someDuration(random) - time.Hour))
 		}
-		kind, _ := a.kind()
+		kind, _ := a.alike()
 		for k, m := range map[record.Key]proto.Message{
 			a.key(names.StatisticsBucket): stats, a.key(names.RunsBucket): known, kind: known,
 		} {
@@ -144,7 +144,7 @@ func FuzzRecords(f *testing.F) {
 		farm := newFarm(t, Options{Plain: plain}, 1, 2, 8)
 		a := testAction(1)
 		a.Mnemonic = "x"
-		kind, _ := a.kind()
+		kind, _ := a.alike()
 		_ = farm.store.Put(t.Context(), a.key(names.StatisticsBucket), stats)
 		_ = farm.store.Put(t.Context(), a.key(names.RunsBucket), record)
 		_ = farm.store.Put(t.Context(), kind, record)

@@ -151,6 +151,9 @@ func command(b *strings.Builder, c *cobra.Command) {
 			fmt.Fprintf(b, "%s.\n", strings.ToUpper(c.Short[:1])+c.Short[1:])
 		}
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", c.UseLine())
+		if c.HasExample() {
+			fmt.Fprintf(b, "\nExample:\n\n```text\n%s\n```\n", c.Example)
+		}
 		for _, g := range settings.Groups(c.Flags()) {
 			fmt.Fprintf(b, "\n%s:\n\n| flag | default | meaning |\n| --- | --- | --- |\n", g.Name)
 			for _, f := range g.Flags {

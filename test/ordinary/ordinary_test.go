@@ -98,3 +98,35 @@ func ordinaryLife(f *programs.Test, listen string, start func() *programs.Proces
 	build("third")
 	farm.Drain()
 }
+
+// TestOtherUsers has others of the machine call a farm of an ordinary user, whose commands run as that user: they may
+// not, neither its port for calls nor its pages. Root may.
+func TestOtherUsers(t *testing.T) {
+	f := programs.NewOrdinary(t, programs.OwnSandbox)
+	pages := programs.FreeAddress(t)
+	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
+	stranger, root := f.As(12345), f.As(0)
+	stranger.Exec(address, "--", "/bin/sh", "-c", "echo hello >"+filepath.Join(f.Dir, "written")).
+		Expect(1, "", "only its user nobody and root may use it", "user 12345 may not call", "--tls-client-ca")
+	stranger.Exec(address, "--input", "/usr/share/doc/bash", "--", "/bin/true").Expect(1, "", "user 12345 may not call")
+	if f.Exists("written") {
+		t.Error("a stranger's command ran")
+	}
+	page := func(by *programs.Test) string {
+		p := by.Start("/usr/bin/curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "http://"+pages+"/")
+		p.Wait()
+		return p.Stdout.String()
+	}
+	for name, c := range map[string]struct {
+		by   *programs.Test
+		code string
+	}{"a stranger": {stranger, "403"}, "the user": {f, "200"}, "root": {root, "200"}} {
+		if code := page(c.by); code != c.code {
+			t.Errorf("%s gets %s for a page, want %s", name, code, c.code)
+		}
+	}
+	for _, by := range []*programs.Test{f, root} {
+		by.Exec(address, "--", "/bin/echo", "hello").Expect(0, "hello\n")
+	}
+	farm.Drain()
+}

@@ -75,6 +75,17 @@ func NewOrdinary(t *testing.T, env string) *Test {
 	return f
 }
 
+// As returns f with another user, who may only read what NewOrdinary made. It ends the test where it cannot be another one.
+func (f *Test) As(user uint32) *Test {
+	f.Helper()
+	if os.Getuid() != 0 {
+		Needs(f.T, "to be another user needs root")
+	}
+	other := *f
+	other.user = &syscall.Credential{Uid: user, Gid: user}
+	return &other
+}
+
 // Start starts a program, one of ours unless it has a path. If it still runs at the end of the test, it is killed.
 func (f *Test) Start(args ...string) *Process {
 	f.Helper()

@@ -51,10 +51,10 @@ func (l Bare) Intact() error {
 // Base is where it is, and so where files are that were written.
 func (l Bare) Base() string { return l.own.base }
 
-// A Place is a folder that the action sees, which somebody holds open. What is looked at from there costs the
+// A Dir is a folder that the action sees, which somebody holds open. What is looked at from there costs the
 // same however deep it lies: it goes from descriptor to descriptor, a path may be longer than the kernel takes at
 // once, and no symlink is followed. It belongs to one goroutine, which closes it.
-type Place struct {
+type Dir struct {
 	bare  Bare
 	dir   int
 	path  string     // of the folder; empty for the top
@@ -62,27 +62,27 @@ type Place struct {
 }
 
 // Top opens the folder at the top.
-func (l Bare) Top() (*Place, error) {
+func (l Bare) Top() (*Dir, error) {
 	dir, err := unix.Open(l.own.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Place{bare: l, dir: dir, input: tree.Entry{Kind: tree.Dir, Digest: l.root}}, nil
+	return &Dir{bare: l, dir: dir, input: tree.Entry{Kind: tree.Dir, Digest: l.root}}, nil
 }
 
 // Enter opens the folder that this one has by this name.
-func (p *Place) Enter(name string) (*Place, error) {
+func (p *Dir) Enter(name string) (*Dir, error) {
 	dir, err := unix.Openat(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Place{bare: p.bare, dir: dir, path: p.below(name), input: p.find(name)}, nil
+	return &Dir{bare: p.bare, dir: dir, path: p.below(name), input: p.find(name)}, nil
 }
 
 // Close lets go of the folder. It may be called once.
-func (p *Place) Close() { _ = unix.Close(p.dir) }
+func (p *Dir) Close() { _ = unix.Close(p.dir) }
 
-func (p *Place) below(name string) string {
+func (p *Dir) below(name string) string {
 	if p.path == "" {
 		return name
 	}
@@ -90,7 +90,7 @@ func (p *Place) below(name string) string {
 }
 
 // find returns the input of this name, zero if there is none.
-func (p *Place) find(name string) tree.Entry {
+func (p *Dir) find(name string) tree.Entry {
 	if p.input.Kind != tree.Dir {
 		return tree.Entry{}
 	}
@@ -104,7 +104,7 @@ func (p *Place) find(name string) tree.Entry {
 
 // Unchanged knows files by their inode, so also those that were moved, and
 // symlinks by their path. Of directories it knows nothing.
-func (p *Place) Unchanged(name string) (in tree.Entry, from string, ok bool) {
+func (p *Dir) Unchanged(name string) (in tree.Entry, from string, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return in, "", false
@@ -124,14 +124,14 @@ func (p *Place) Unchanged(name string) (in tree.Entry, from string, ok bool) {
 }
 
 // leadsTo reports whether the symlink of this name has that target.
-func (p *Place) leadsTo(name, target string) bool {
+func (p *Dir) leadsTo(name, target string) bool {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(p.dir, name, buf)
 	return err == nil && string(buf[:n]) == target
 }
 
 // Written returns a path, good until Close, of what has one name: an input has another one in the Store.
-func (p *Place) Written(name string) (string, bool) {
+func (p *Dir) Written(name string) (string, bool) {
 	var st unix.Stat_t
 	err := unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {

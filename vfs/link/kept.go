@@ -1,14 +1,12 @@
 package link
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -28,7 +26,8 @@ const (
 
 // keptTrees are linked subtrees that recur: folders which hold one at its path, for the
 // overlays of all roots that have it there to lie on. An overlay does not write to what
-// it lies on; what changed nevertheless is noticed before the next use, and thrown away.
+// it lies on; what changed nevertheless is noticed when a root is vouched for and before the next use, and
+// thrown away.
 // A subtree is kept when it is seen for the second time.
 type keptTrees struct {
 	dir   string
@@ -59,7 +58,7 @@ type keptTree struct {
 	dir     string    // in which the subtree is at its path
 	keys    []fileKey // of links, also where there are none yet
 	links   []*sharedFile
-	folders []keptFolder
+	names   names
 	entries int
 
 	// Guarded by keptTrees.mu.
@@ -67,12 +66,6 @@ type keptTree struct {
 	lastUse uint64
 	retired bool // nobody else gets it
 	dropped bool // its last user, or who retired it, removes it
-}
-
-// keptFolder is a folder of a subtree, whose change time tells of any change in it.
-type keptFolder struct {
-	path    string
-	changed unix.Timespec
 }
 
 func newKeptTrees(dir string, links *copies, trash *folder.Trash, log *zap.Logger) *keptTrees {
@@ -227,32 +220,14 @@ func (k *keptTrees) retireLocked(t *keptTree) {
 // intact reports whether the folders have what they had when they were made, and the
 // copies that they lead to are what they were.
 func (t *keptTree) intact() bool {
-	for _, f := range t.folders {
-		if now, err := changeTime(f.path); err != nil || now != f.changed {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(t.links, func(l *sharedFile) bool { return !l.intact() })
+	return t.names.check() == nil && !slices.ContainsFunc(t.links, func(l *sharedFile) bool { return !l.intact() })
 }
 
-func changeTime(path string) (unix.Timespec, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return unix.Timespec{}, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return st.Ctim, nil
-}
-
-// become notes what t is, whose links m has made.
-func (t *keptTree) become(m *maker) error {
+// become notes what t is, whose links m has made of d and what is below.
+func (t *keptTree) become(m *maker, d dirAt) error {
+	t.names = m.names
 	for _, d := range m.dirs {
-		path := filepath.Join(m.base, d.path)
-		changed, err := changeTime(path)
-		if err != nil {
-			return err
-		}
-		t.folders = append(t.folders, keptFolder{path, changed})
 		t.entries += d.list.Len()
 	}
-	return nil
+	return t.names.noteAbove(m.base, d.path)
 }

@@ -33,6 +33,7 @@ type LayerOptions struct {
 type Layer struct {
 	store  *Store
 	root   digest.Digest
+	still  bool // nobody is to write to it
 	shares bool // kept trees may stand for parts of it
 	made   bool // the folder is ours
 	own    *maker
@@ -43,7 +44,10 @@ type Layer struct {
 
 // NewLayer returns a layer that is not shown yet.
 func (s *Store) NewLayer(o LayerOptions) *Layer {
-	return &Layer{store: s, root: o.Digest, shares: o.ReadOnly && s.kept != nil, own: s.newMaker(o.Folder, o.Owner, o.Source)}
+	return &Layer{
+		store: s, root: o.Digest, still: o.ReadOnly, shares: o.ReadOnly && s.kept != nil,
+		own: s.newMaker(o.Folder, o.Owner, o.Source),
+	}
 }
 
 func (s *Store) newMaker(dir string, owner folder.Owner, source Source) *maker {
@@ -155,7 +159,7 @@ func (l *Layer) makeKept(
 	if err := sub.make(ctx); err != nil {
 		return nil, err
 	}
-	return t, t.become(sub)
+	return t, t.become(sub, d)
 }
 
 func (l *Layer) keyOf(d dirAt) keptKey { return keptKey{d.path, d.digest, l.own.owner} }
@@ -196,8 +200,9 @@ func (l *Layer) Stale(due time.Time) (stale bool) {
 	return stale
 }
 
-// Vouch reads the copies that were last seen to be right before due, or were changed since. The error
-// wraps vouch.ErrDamaged if one is wrong: no root gets it any more.
+// Vouch reads the copies that were last seen to be right before due, or were changed since, and looks whether
+// somebody has changed their names, unless the action may. The error wraps vouch.ErrDamaged if something
+// is wrong: no root gets it any more.
 func (l *Layer) Vouch(ctx context.Context, due time.Time) error {
 	var errs []error
 	l.each(func(s *sharedFile) bool {
@@ -206,5 +211,11 @@ func (l *Layer) Vouch(ctx context.Context, due time.Time) error {
 		}
 		return ctx.Err() == nil
 	})
+	if l.still {
+		errs = append(errs, l.own.names.check())
+		for _, t := range l.kept { // a changed one is dropped before its next use
+			errs = append(errs, t.names.check())
+		}
+	}
 	return errors.Join(errs...)
 }

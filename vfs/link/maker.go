@@ -41,6 +41,7 @@ type maker struct {
 	mu    sync.Mutex
 	byKey map[fileKey]*sharedFile // the ones to link to; guarded by mu
 	byIno map[uint64]linkAt       // what the inode numbers in the folder stand for; like links
+	names names                   // like links
 }
 
 // linkAt is a copy and a path where the root has it.
@@ -175,7 +176,17 @@ func (m *maker) fill(ctx context.Context, d dirAt) error {
 		return err
 	}
 	old := time.Unix(tree.DefaultMTime, 0)
-	return os.Chtimes(path, old, old)
+	if err := os.Chtimes(path, old, old); err != nil {
+		return err
+	}
+	return m.note(path)
+}
+
+// note remembers a folder or a file of its own as it is now.
+func (m *maker) note(path string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.names.note(path)
 }
 
 // put makes the file or symlink e in the open folder dir. k is that of the copy for a file.
@@ -216,6 +227,8 @@ func (m *maker) put(ctx context.Context, dir int, path string, e *tree.Entry, k 
 func (m *maker) copyInto(ctx context.Context, from *sharedFile, path string) error {
 	s := &blob{digest: from.key.digest, open: func(context.Context) (*os.File, error) { return os.Open(from.path) }}
 	defer s.close()
-	_, err := s.copyTo(ctx, path, from.key)
-	return err
+	if _, err := s.copyTo(ctx, path, from.key); err != nil {
+		return err
+	}
+	return m.note(path)
 }

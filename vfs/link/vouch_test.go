@@ -224,3 +224,53 @@ func TestBlobIsHashedWhileItIsCopied(t *testing.T) {
 		}
 	})
 }
+
+// TestNamesThatOthersChange has somebody outside put something else under the names of inputs, in the folder of a
+// root and in a tree that roots share: no root that shows it is vouched for, and the next one shows what it should.
+func TestNamesThatOthersChange(t *testing.T) {
+	replace := func(path string) error {
+		return errors.Join(os.WriteFile(path+"~", []byte("content of ?"), 0o444), os.Rename(path+"~", path))
+	}
+	for name, c := range map[string]struct {
+		at     string
+		change func(path string) error
+	}{
+		"a file of the root": {"a/own3", replace},
+		"a file more":        {"more", func(path string) error { return os.WriteFile(path, nil, 0o444) }},
+		"a shared file":      {"a/sdk/lib/7!", replace},
+		"a shared symlink": {"a/sdk/to", func(path string) error {
+			return errors.Join(os.Remove(path), os.Symlink("lib", path))
+		}},
+		"a shared folder": {"a/sdk/lib", func(path string) error {
+			return errors.Join(os.Rename(path, path+"~"), os.Mkdir(path, 0o755))
+		}},
+		"a file beside a shared folder": {"a/sdk.more", func(path string) error { return os.WriteFile(path, nil, 0o444) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := openRooms(t, roomOptions{})
+			src := vfstest.NewSource(t)
+			for i := range 5 { // the second one keeps a tree
+				r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint("own", i)), Source: src})
+				if n := len(vfstest.Walk(t, r.path())); n != 2*sdkFiles+8 {
+					t.Errorf("root %d has %d entries", i, n)
+				}
+				spoilt := i == 3
+				if spoilt {
+					dir := r.own.base
+					if strings.HasPrefix(c.at, "a/sdk") {
+						dir = r.kept[0].dir
+					}
+					if err := c.change(filepath.Join(dir, c.at)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := r.vouch(t.Context()); errors.Is(err, vouch.ErrDamaged) != spoilt || !spoilt && err != nil {
+					t.Errorf("root %d: %v", i, err)
+				}
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -85,7 +85,7 @@ func show(t *testing.T, dir string, in Inputs) *Layer {
 }
 
 // enter opens a folder until the test ends.
-func enter(t *testing.T, l *Layer, names ...string) *Place {
+func enter(t *testing.T, l *Layer, names ...string) *Dir {
 	t.Helper()
 	p, err := l.Top()
 	for _, name := range names {

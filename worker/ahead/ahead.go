@@ -12,10 +12,12 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -29,6 +31,8 @@ type Spec struct {
 	Inputs   *fetch.ReadThrough
 	Profiles *prefetch.Profiles
 	Limits   *prefetch.Limits
+	// Held: nothing is fetched before Go, as the action may not be run.
+	Held bool
 }
 
 // A Fetch is what is known of what an action will read, and what is done about it. The methods of a nil
@@ -37,33 +41,48 @@ type Fetch struct {
 	spec     Spec
 	action   prefetch.Action // without the tool until known is closed
 	recorder prefetch.Recorder
+	tally    prefetch.Tally
 
 	cancel context.CancelFunc
 	known  chan struct{} // closed when the command has been read
+	begun  chan struct{} // closed when inputs may be fetched
+	run    bool          // begun is closed
 	// found is closed when race is set, or never will be.
 	found  chan struct{}
 	race   atomic.Pointer[prefetch.Race]
 	origin prefetch.Origin // valid once found is closed
 
-	early   prefetch.Amount  // fetched before the race; valid once found is closed
-	outcome prefetch.Outcome // valid after end
+	early int64 // directories that were fetched before the race; valid once found is closed
+	// These are valid after End.
+	ended       bool
+	directories int64 // that were fetched ahead
+	figures     prefetch.Figures
 }
 
-// Start begins to fetch what similar actions read, before anything else is known of this one. The caller ends
-// it with End.
+// Start begins to fetch what similar actions read, before anything else is known of this one; if it is Held, it
+// finds out what that is. The caller ends it with End.
 func Start(ctx context.Context, s Spec) *Fetch {
-	f := &Fetch{spec: s, action: s.Action, known: make(chan struct{}), found: make(chan struct{})}
+	f := &Fetch{
+		spec: s, action: s.Action,
+		known: make(chan struct{}), begun: make(chan struct{}), found: make(chan struct{}),
+	}
+	if !s.Held {
+		f.Go()
+	}
 	ctx, f.cancel = context.WithCancel(ctx)
 	same := prefetch.Action{Instance: f.action.Instance, Digest: f.action.Digest}
 	go func() {
 		defer close(f.found)
 		profile, origin := s.Profiles.Find(ctx, same)
+		select {
+		case <-f.begun:
+		case <-ctx.Done():
+			return
+		}
 		if profile == nil {
 			// Whatever there is to know of others, all reads begin with the root.
 			came, _ := s.Inputs.PrefetchDirectories(ctx, []digest.Digest{s.Root})
-			for _, d := range came {
-				f.early = prefetch.Amount{Files: 1, Bytes: d.SizeBytes()}
-			}
+			f.early = int64(len(came))
 			select {
 			case <-f.known:
 				profile, origin = s.Profiles.Find(ctx, f.action)
@@ -80,13 +99,21 @@ func Start(ctx context.Context, s Spec) *Fetch {
 	return f
 }
 
-// KnowTool says which program the action starts. It is called once.
-func (f *Fetch) KnowTool(path string) {
+// KnowCommand says what the action runs. It is called once.
+func (f *Fetch) KnowCommand(args []string) {
 	if f == nil {
 		return
 	}
-	f.action.Tool = path
+	f.action.Tool = kind.ToolOf(args)
 	close(f.known)
+}
+
+// Go says that the action will be run. It is called once, if the Fetch was Held.
+func (f *Fetch) Go() {
+	if f != nil {
+		f.run = true
+		close(f.begun)
+	}
 }
 
 // Similar says which actions one is like. known is what the scheduler knows of it.
@@ -94,7 +121,7 @@ func Similar(instance string, fn digest.Function, action *repb.Action, known []*
 	s := prefetch.Action{
 		Instance: instance,
 		Digest:   digest.OfReduced(fn, action),
-		Platform: platformText(action.GetPlatform()),
+		Kind:     kind.Kind{Platform: platformText(action.GetPlatform())},
 	}
 	for _, packed := range known {
 		var m repb.RequestMetadata
@@ -131,25 +158,38 @@ func (f *Fetch) read(path string, kind vfs.Kind) {
 	}
 }
 
-// End stops what is fetched ahead, and sees what it was good for. It reports whether there was a race that has
-// ended now: it may be called again.
+// Opened is told of each input file that the command opens, and where its blob was.
+func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
+	if f != nil {
+		f.tally.Opened(d, was)
+	}
+}
+
+// Used is told of each blob that the command may read, those included of which Opened is not told as the kernel
+// opens them by itself.
+func (f *Fetch) Used(d digest.Digest) {
+	if f != nil {
+		f.tally.Used(d)
+	}
+}
+
+// End stops what is fetched ahead, and sees what it was good for. It reports whether it has ended now and
+// something could be fetched: it may be called again.
 func (f *Fetch) End() bool {
-	if f == nil {
+	if f == nil || f.ended {
 		return false
 	}
+	f.ended = true
 	f.cancel()
 	<-f.found
-	race := f.race.Swap(nil)
-	if race == nil {
-		return false
+	f.directories = f.early
+	var fetched []digest.Digest
+	if race := f.race.Swap(nil); race != nil {
+		f.directories += race.Stop().Directories.Files
+		fetched = race.Fetched()
 	}
-	blobs, bytes := f.spec.Inputs.Fetched()
-	f.outcome = race.Outcome(f.recorder.Has, prefetch.Amount{
-		Files: blobs - f.early.Files, Bytes: bytes - f.early.Bytes,
-	})
-	f.outcome.Directories.Files += f.early.Files
-	f.outcome.Directories.Bytes += f.early.Bytes
-	return true
+	f.figures = f.tally.Figures(fetched)
+	return f.run
 }
 
 // Forget forgets what the command read, which is run again.
@@ -159,12 +199,12 @@ func (f *Fetch) Forget() {
 	}
 }
 
-// Outcome is what it was good for; valid after End.
-func (f *Fetch) Outcome() (o prefetch.Outcome) {
+// Figures say what it was good for; valid after End.
+func (f *Fetch) Figures() (figures prefetch.Figures) {
 	if f != nil {
-		o = f.outcome
+		figures = f.figures
 	}
-	return o
+	return figures
 }
 
 // Origin says where what was known came from; valid after End.
@@ -186,28 +226,32 @@ func (f *Fetch) Metadata() *actionstats.Prefetch {
 	if f == nil {
 		return nil
 	}
-	o := f.outcome
-	return &actionstats.Prefetch{
-		Profile:            f.origin.String(),
-		DirectoriesFetched: o.Directories.Files,
-		FilesFetched:       o.Files.Files, BytesFetched: o.Files.Bytes,
-		HitFiles: o.Hits.Files, HitBytes: o.Hits.Bytes,
-		WastedFiles: o.Waste.Files, WastedBytes: o.Waste.Bytes,
-		MissedFiles: o.Misses.Files, MissedBytes: o.Misses.Bytes,
-		HitRate: o.HitRate(),
+	of := func(a prefetch.Amount) *actionstats.Files { return &actionstats.Files{Files: a.Files, Bytes: a.Bytes} }
+	m := &actionstats.Prefetch{
+		Profile: f.origin.String(), DirectoriesFetched: f.directories,
+		Files: of(f.figures.Files()), Foreseen: of(f.figures.Foreseen), Late: of(f.figures.Late),
+		Missed: of(f.figures.Missed), Local: of(f.figures.Local), Unused: of(f.figures.Unused),
 	}
+	if rate, ok := f.figures.HitRate(); ok {
+		m.HitRate = &rate
+	}
+	return m
 }
 
-// Fields are for the log line of the action.
+// Fields are for the log line of the action, which has none if nothing could be fetched.
 func (f *Fetch) Fields() []zap.Field {
-	if f == nil {
+	if f == nil || !f.run {
 		return nil
 	}
-	o := f.outcome
-	return []zap.Field{
+	fields := []zap.Field{
 		zap.Stringer("profile", f.origin),
-		zap.Int64("prefetched_files", o.Files.Files), zap.Int64("prefetched_bytes", o.Files.Bytes),
-		zap.Int64("hits", o.Hits.Files), zap.Int64("waste", o.Waste.Files), zap.Int64("misses", o.Misses.Files),
-		zap.Float64("hit_rate", o.HitRate()),
+		zap.Int64("files", f.figures.Files().Files), zap.Int64("foreseen", f.figures.Foreseen.Files),
+		zap.Int64("late", f.figures.Late.Files), zap.Int64("missed", f.figures.Missed.Files),
+		zap.Int64("local", f.figures.Local.Files),
+		zap.Int64("unused", f.figures.Unused.Files), zap.Int64("unused_bytes", f.figures.Unused.Bytes),
 	}
+	if rate, ok := f.figures.HitRate(); ok {
+		fields = append(fields, zap.Float64("hit_rate", rate))
+	}
+	return fields
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
@@ -15,6 +16,8 @@ import (
 type Source struct {
 	*fetch.ReadThrough
 	Store *disk.Store
+	// Opened is told of each file that the root opens, and where its blob was.
+	Opened func(d digest.Digest, was cas.Presence)
 }
 
 var (
@@ -28,9 +31,17 @@ func (s Source) Verify(ctx context.Context, d digest.Digest) error { return s.St
 
 // OpenArriving implements vfs.ArrivingSource.
 func (s Source) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vfs.Arrival, error) {
-	file, arrival, err := s.ReadThrough.OpenArriving(ctx, d)
+	file, arrival, was, err := s.ReadThrough.OpenArriving(ctx, d)
+	s.Opened(d, was)
 	if arrival == nil { // and not an interface that holds nil
 		return file, nil, err
 	}
 	return file, arrival, err
+}
+
+// OpenBlob implements vfs.Source.
+func (s Source) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
+	file, was, err := s.OpenWhole(ctx, d)
+	s.Opened(d, was)
+	return file, err
 }

@@ -41,12 +41,18 @@ type Outputs struct {
 	running map[int]*Printing // by position; guarded by mu
 }
 
-// A Printing is one command that runs.
+// A Printing is one run of a command. Its methods may be called for nil: nobody can see it.
 type Printing struct {
 	Action         string // "<hash>/<size>"
+	Run            int    // of it, from 1; that of the next one is one more
 	Stdout, Stderr string // the files that it prints to
-	ended          chan struct{}
-	watched        bool // guarded by Outputs.mu
+
+	of       *Outputs
+	position int
+	ended    chan struct{} // closed when it prints no more
+	decided  chan struct{} // closed when counts is set
+	counts   bool
+	watched  bool // guarded by Outputs.mu
 }
 
 // New returns Outputs that nobody can ask for before Run. Without a client nobody can at all. report is what
@@ -61,23 +67,38 @@ func (l *Outputs) OnCall(f func(position int)) {
 	l.call = f
 }
 
-// Begin shows a command of a position until end is called, which reports whether
-// anybody asked for it, and may go on reading its files. They may not be there yet.
-func (l *Outputs) Begin(position int, p Printing) (end func() (watched bool)) {
+// Begin shows a run of a command of a position, whose files may not be there yet. The caller calls End when the
+// command has ended, and Decide after it. Nil: nobody can ask.
+func (l *Outputs) Begin(position int, p Printing) *Printing {
 	if l.client == nil {
-		return func() bool { return false }
+		return nil
 	}
-	p.ended = make(chan struct{})
+	p.of, p.position = l, position
+	p.ended, p.decided = make(chan struct{}), make(chan struct{})
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.running[position] = &p
-	l.mu.Unlock()
-	return func() bool {
-		l.mu.Lock()
-		delete(l.running, position)
-		watched := p.watched
-		l.mu.Unlock()
-		close(p.ended)
-		return watched
+	return &p
+}
+
+// End says that the command prints no more. It reports whether anybody asked for what it printed, and may go on
+// reading its files.
+func (p *Printing) End() (watched bool) {
+	if p == nil {
+		return false
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	delete(p.of.running, p.position)
+	close(p.ended)
+	return p.watched
+}
+
+// Decide says whether the run counts; else the action is run again, and who watches is told at once.
+func (p *Printing) Decide(counts bool) {
+	if p != nil {
+		p.counts = counts
+		close(p.decided)
 	}
 }
 
@@ -157,23 +178,28 @@ func (l *Outputs) serve(ctx context.Context, hello *livepb.ServeRequest) error {
 func (l *Outputs) show(ctx context.Context, w *livepb.Watch) {
 	ticker := time.NewTicker(growthInterval)
 	defer ticker.Stop()
-	f := &growing{}
+	f := &growing{offset: w.GetOffset(), run: w.GetRun()}
 	defer f.close()
 	buffer, asked := make([]byte, chunkBytes), time.Now()
-	for offset := w.GetOffset(); ; {
+	for {
 		if f.of == nil {
-			f.of = l.find(w)
+			f.follow(l.find(w))
 		}
-		n, end, err := f.readAt(buffer, offset, w.GetStderr())
+		n, end, err := f.read(buffer, w.GetStderr())
 		if err != nil {
 			l.log.Debug("output of a command cannot be read", zap.Error(err))
 			return
 		}
+		again := end && !f.of.counts
+		if again {
+			f.leave()
+		}
 		if n > 0 || end || time.Since(asked) >= askInterval {
-			if !l.push(ctx, &livepb.Chunk{Id: w.GetId(), Data: buffer[:n], End: end}) || end {
+			c := &livepb.Chunk{Id: w.GetId(), Run: f.run, Data: buffer[:n], End: end && !again}
+			if !l.push(ctx, c) || c.GetEnd() {
 				return
 			}
-			offset, asked = offset+int64(n), time.Now()
+			asked = time.Now()
 		}
 		if n > 0 {
 			continue
@@ -182,6 +208,7 @@ func (l *Outputs) show(ctx context.Context, w *livepb.Watch) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-f.decided():
 		}
 	}
 }
@@ -192,20 +219,59 @@ func (l *Outputs) push(ctx context.Context, c *livepb.Chunk) bool {
 	return err == nil && !pushed.GetDone()
 }
 
-// A growing is a file that a command prints to. Zero: the command has not begun.
+// A growing is what a command prints to a stream, in whichever run of it counts. It begins where a watch does.
 type growing struct {
-	of   *Printing
-	file *os.File // nil: it was not there yet
+	of     *Printing // nil: none runs
+	file   *os.File  // nil: it was not there yet
+	run    uint32    // what offset counts in; 0: it is not known
+	offset int64     // of what is read next
 }
 
-// readAt reads what there is from offset on. end: the command has ended, and there
-// is nothing after the n bytes.
-func (g *growing) readAt(b []byte, offset int64, stderr bool) (n int, end bool, err error) {
+// follow goes on with a run, from its begin unless that is the one before. Nil: none runs.
+func (g *growing) follow(p *Printing) {
+	if p == nil {
+		return
+	}
+	if run := uint32(p.Run); run != g.run {
+		if g.run != 0 {
+			g.offset = 0
+		}
+		g.run = run
+	}
+	g.of = p
+}
+
+// leave turns to the run after this one, which does not count.
+func (g *growing) leave() {
+	g.close()
+	g.of, g.file, g.run, g.offset = nil, nil, uint32(g.of.Run)+1, 0
+}
+
+// decided is closed when it is known whether the run counts; nil: none runs.
+func (g *growing) decided() <-chan struct{} {
+	if g.of == nil {
+		return nil
+	}
+	return g.of.decided
+}
+
+// read reads what there is. end: the run is decided, and there is nothing after the n bytes if it counts, or
+// nothing that counts.
+func (g *growing) read(b []byte, stderr bool) (n int, end bool, err error) {
 	if g.of == nil {
 		return 0, false, nil
 	}
+	over := false
 	select {
 	case <-g.of.ended: // before the read, so that what it reads is all
+		over = true
+	default:
+	}
+	select {
+	case <-g.of.decided:
+		if !g.of.counts {
+			return 0, true, nil
+		}
 		end = true
 	default:
 	}
@@ -214,13 +280,15 @@ func (g *growing) readAt(b []byte, offset int64, stderr bool) (n int, end bool, 
 		if stderr {
 			name = g.of.Stderr
 		}
-		if g.file, err = os.Open(name); err != nil && !end && errors.Is(err, fs.ErrNotExist) {
+		if g.file, err = os.Open(name); err != nil && !over && errors.Is(err, fs.ErrNotExist) {
 			return 0, false, nil
 		} else if err != nil {
 			return 0, false, err // the command was quicker than we
 		}
 	}
-	if n, err = g.file.ReadAt(b, offset); errors.Is(err, io.EOF) {
+	n, err = g.file.ReadAt(b, g.offset)
+	g.offset += int64(n)
+	if errors.Is(err, io.EOF) {
 		return n, end, nil
 	}
 	return n, false, err

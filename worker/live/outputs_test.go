@@ -73,7 +73,7 @@ func (f *fakeOutputs) Tell(_ context.Context, r *livepb.Report, _ ...grpc.CallOp
 func (f *fakeOutputs) report() *livepb.Report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &livepb.Report{FilesRead: f.read}
+	return &livepb.Report{FilesLocal: f.read}
 }
 
 type fakeServing struct {
@@ -107,6 +107,16 @@ func (f *fakeOutputs) shown(t *testing.T, id string) (text string, chunks int, e
 		end = c.GetEnd()
 	}
 	return all.String(), len(f.chunks[id]), end
+}
+
+// runs are those that the chunks of a watch were of, each once.
+func (f *fakeOutputs) runs(id string) (runs []uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.chunks[id] {
+		runs = append(runs, c.GetRun())
+	}
+	return slices.Compact(runs)
 }
 
 func (f *fakeOutputs) expect(t *testing.T, id, want string, wantEnd bool) {
@@ -155,7 +165,7 @@ func TestOutputIsShownAsItGrows(t *testing.T) {
 		if _, asked, _ := f.shown(t, "out"); asked < 2 {
 			t.Errorf("the worker asked %d times whether anybody still reads", asked)
 		}
-		end := l.Begin(1, Printing{Action: "a/1", Stdout: stdout, Stderr: stderr})
+		run := l.Begin(1, Printing{Action: "a/1", Run: 1, Stdout: stdout, Stderr: stderr})
 		time.Sleep(askInterval)
 		f.expect(t, "out", "", false)
 		appendTo(t, stdout, "abcdef")
@@ -164,12 +174,56 @@ func TestOutputIsShownAsItGrows(t *testing.T) {
 		much := strings.Repeat("0123456789", 20_000)
 		appendTo(t, stdout, much)
 		appendTo(t, stderr, "warning")
-		end()
+		run.End()
 		time.Sleep(2 * growthInterval)
+		f.expect(t, "out", "cdef"+much, false)
+		run.Decide(true)
+		synctest.Wait()
 		f.expect(t, "out", "cdef"+much, true)
 		f.expect(t, "err", "warning", true)
 		f.expect(t, "other", "", false)
 		f.expect(t, "elsewhere", "", false)
+	})
+}
+
+// TestRunThatDoesNotCount is run again: who watches learns it before the next run has begun, and gets what that
+// prints from its begin on; so does who comes then with what he has of the first.
+func TestRunThatDoesNotCount(t *testing.T) {
+	dir := t.TempDir()
+	path := func(run, stream string) string { return filepath.Join(dir, run+stream) }
+	synctest.Test(t, func(t *testing.T) {
+		l, f := serveLive(t)
+		f.watches <- &livepb.Watch{Id: "out", Action: "a/1"}
+		f.watches <- &livepb.Watch{Id: "err", Action: "a/1", Stderr: true}
+		first := l.Begin(0, Printing{Action: "a/1", Run: 1, Stdout: path("1", "out"), Stderr: path("1", "err")})
+		appendTo(t, path("1", "out"), "wrong, and longer")
+		appendTo(t, path("1", "err"), "?")
+		time.Sleep(2 * growthInterval)
+		first.End()
+		first.Decide(false)
+		synctest.Wait()
+		check(t, os.Remove(path("1", "out")))
+		for _, id := range []string{"out", "err"} {
+			if got := f.runs(id); !slices.Equal(got, []uint32{1, 2}) {
+				t.Errorf("%s: the chunks are of runs %v before the second has begun", id, got)
+			}
+		}
+		f.watches <- &livepb.Watch{Id: "late", Action: "a/1", Offset: 5, Run: 1}
+		f.watches <- &livepb.Watch{Id: "in time", Action: "a/1", Offset: 2, Run: 2}
+		second := l.Begin(0, Printing{Action: "a/1", Run: 2, Stdout: path("2", "out"), Stderr: path("2", "err")})
+		appendTo(t, path("2", "out"), "right")
+		appendTo(t, path("2", "err"), "also right")
+		time.Sleep(2 * growthInterval)
+		second.End()
+		second.Decide(true)
+		synctest.Wait()
+		f.expect(t, "out", "wrong, and longer"+"right", true)
+		f.expect(t, "err", "?also right", true)
+		f.expect(t, "late", "right", true)
+		f.expect(t, "in time", "ght", true)
+		if got := f.runs("late"); got[len(got)-1] != 2 {
+			t.Errorf("who comes late is told of runs %v", got)
+		}
 	})
 }
 
@@ -220,7 +274,8 @@ func TestLiveCallBreaks(t *testing.T) {
 	// Without a scheduler that knows it nothing is kept.
 	l := New(nil, nil, zap.NewNop())
 	l.Run(t.Context(), "acme", nil)
-	l.Begin(0, Printing{})()
+	run := l.Begin(0, Printing{})
+	run.Decide(!run.End())
 	if len(l.running) > 0 {
 		t.Error("a command is kept for nobody")
 	}
@@ -238,7 +293,7 @@ func TestLiveTell(t *testing.T) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			for _, r := range f.told {
-				reads = append(reads, r.GetFilesRead())
+				reads = append(reads, r.GetFilesLocal())
 			}
 			return reads
 		}
@@ -263,10 +318,10 @@ func TestLiveTell(t *testing.T) {
 func TestWatched(t *testing.T) {
 	l := New(livepb.NewOutputsClient(nil), nil, zap.NewNop()) // it is not called
 	for _, asks := range []string{"", "another", "this"} {
-		end := l.Begin(3, Printing{Action: "this"})
+		run := l.Begin(3, Printing{Action: "this"})
 		l.find(&livepb.Watch{Worker: 3, Action: asks})
 		l.find(&livepb.Watch{Worker: 2, Action: "this"})
-		if watched := end(); watched != (asks == "this") {
+		if watched := run.End(); watched != (asks == "this") {
 			t.Errorf("asked for action %q: watched %v", asks, watched)
 		}
 	}

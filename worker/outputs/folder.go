@@ -25,11 +25,11 @@ type folder struct {
 	layer layer    // what is known of it while it is open
 }
 
-// A layer says of names what Root says of paths: Root itself, or a vfs.Place.
+// A layer says of names what Root says of paths: Root itself, or a vfs.Dir.
 type layer interface {
 	Unchanged(name string) (vfs.Input, bool)
 	Written(name string) (string, bool)
-	Enter(name string) (vfs.Place, error)
+	Enter(name string) (vfs.Dir, error)
 }
 
 // nothingKnown is the layer of a folder of which nothing is known, such as one that a symlink leads to.
@@ -37,7 +37,7 @@ type nothingKnown struct{}
 
 func (nothingKnown) Unchanged(string) (vfs.Input, bool) { return vfs.Input{}, false }
 func (nothingKnown) Written(string) (string, bool)      { return "", false }
-func (nothingKnown) Enter(string) (vfs.Place, error)    { return nil, os.ErrNotExist }
+func (nothingKnown) Enter(string) (vfs.Dir, error)      { return nil, os.ErrNotExist }
 
 // topFolder is the input root, which stays open.
 func (o *Outputs) topFolder(root *os.Root) *folder {
@@ -91,7 +91,7 @@ func (f *folder) close() {
 		return
 	}
 	_ = f.root.Close()
-	if known, ok := f.layer.(vfs.Place); ok {
+	if known, ok := f.layer.(vfs.Dir); ok {
 		known.Close()
 	}
 	f.root, f.layer = nil, nil

@@ -45,6 +45,7 @@ type Outputs struct {
 	madeFiles int
 	madeBytes int64
 	names     int // seen in directories
+	text      int // bytes of names and targets
 	patience  *patience
 }
 
@@ -53,7 +54,7 @@ type Root interface {
 	Path() string
 	Unchanged(path string) (vfs.Input, bool)
 	Written(path string) (string, bool)
-	Enter(path string) (vfs.Place, error)
+	Enter(path string) (vfs.Dir, error)
 }
 
 // Source has the directories of the input root.
@@ -337,10 +338,26 @@ func (o *Outputs) Upload(ctx context.Context) error {
 	for _, b := range o.blobs {
 		blobs = append(blobs, b)
 	}
-	if err := o.opts.Storage.Upload(ctx, blobs, nil); err != nil {
-		return fmt.Errorf("upload Outputs: %w", err)
+	err := o.opts.Storage.Upload(ctx, blobs, nil)
+	if refused(ctx, err) {
+		if damage := o.verify(ctx); damage != nil {
+			return fmt.Errorf("storage did not take outputs: %w", errors.Join(err, damage))
+		}
+		err = o.opts.Storage.Upload(ctx, blobs, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("upload outputs: %w", err)
 	}
 	return nil
+}
+
+// refused reports whether storage may have found something wrong of what came to it.
+func refused(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	code := fault.Status(ctx, err).Code()
+	return errors.Is(err, cas.ErrCorrupt) || code == codes.DataLoss || code == codes.InvalidArgument
 }
 
 // notPlain is the fault of an output that a result cannot hold.
@@ -366,14 +383,8 @@ func (o *Outputs) Unread() iter.Seq[digest.Digest] {
 	}
 }
 
-// Verify looks at the outputs when storage did not take them, as err says, if it may be that
-// it found them wrong. Then they are damaged.
-func (o *Outputs) Verify(ctx context.Context, err error) error {
-	switch code := fault.Status(ctx, err).Code(); {
-	case errors.Is(err, cas.ErrCorrupt), code == codes.DataLoss, code == codes.InvalidArgument:
-	default:
-		return nil
-	}
+// verify returns a *cas.DamagedError if outputs are not what they were when they were stored.
+func (o *Outputs) verify(ctx context.Context) error {
 	var wrong cas.DamagedError
 	for d := range o.blobs {
 		if damaged := (*cas.DamagedError)(nil); errors.As(o.opts.Store.Verify(ctx, d), &damaged) {
@@ -383,5 +394,5 @@ func (o *Outputs) Verify(ctx context.Context, err error) error {
 	if len(wrong.Digests) == 0 {
 		return nil
 	}
-	return fmt.Errorf("storage did not take outputs: %w", &wrong)
+	return &wrong
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func (f *inputRoot) Unchanged(path string) (vfs.Input, bool) {
 func (f *inputRoot) Written(path string) (string, bool) { return filepath.Join(f.dir, path), true }
 
 // Enter returns a place that says the same of what is below.
-func (f *inputRoot) Enter(path string) (vfs.Place, error) {
+func (f *inputRoot) Enter(path string) (vfs.Dir, error) {
 	in := &inputRoot{dir: filepath.Join(f.dir, path), inputs: map[string]vfs.Input{}, look: f.look}
 	for name, input := range f.inputs {
 		if below, ok := strings.CutPrefix(name, path+"/"); ok {
@@ -158,5 +159,19 @@ func TestTooMuch(t *testing.T) {
 		if c.excess && fault.Status(t.Context(), err).Code() != codes.ResourceExhausted {
 			t.Errorf("%s: the client is told %v", name, fault.Status(t.Context(), err))
 		}
+	}
+}
+
+// TestTooMuchText: what a folder holds is in memory while its message is made, whatever its files have.
+func TestTooMuchText(t *testing.T) {
+	root := &inputRoot{dir: t.TempDir()}
+	dir := filepath.Join(root.dir, "d")
+	check(t, os.Mkdir(dir, 0o755))
+	target := strings.Repeat("x", 4000)
+	for i := range maxOutputText/len(target) + 1 {
+		check(t, os.Symlink(target, filepath.Join(dir, strconv.Itoa(i))))
+	}
+	if _, err := collectFrom(t, root, Policy{}, "d"); !errors.Is(err, ErrExcess) || !strings.Contains(err.Error(), "targets of symlinks") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package outputs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"google.golang.org/grpc/codes"
 
@@ -26,6 +27,9 @@ const (
 	defaultMaxOutputFiles = 1_000_000
 	// maxOutputNames bounds what output directories hold, whatever it is.
 	maxOutputNames = 2 * defaultMaxOutputFiles
+	// maxOutputText bounds their names and the targets of symlinks, in bytes: the worker has several times as many in memory
+	// while it makes their messages.
+	maxOutputText = 32 << 20
 )
 
 // Validate checks p and fills in what is 0, for a store that may hold so much.
@@ -61,11 +65,23 @@ func (o *Outputs) admit(size int64) error {
 }
 
 // admitNames counts what directories hold.
-func (o *Outputs) admitNames(n int) error {
-	if o.names += n; o.names > maxOutputNames {
+func (o *Outputs) admitNames(entries []fs.DirEntry) error {
+	if o.names += len(entries); o.names > maxOutputNames {
 		return excess("the output directories hold more than %d names", maxOutputNames)
 	}
-	o.patience.grant(n, 0)
+	o.patience.grant(len(entries), 0)
+	n := 0
+	for _, e := range entries {
+		n += len(e.Name())
+	}
+	return o.admitText(n)
+}
+
+// admitText counts bytes of names and targets.
+func (o *Outputs) admitText(n int) error {
+	if o.text += n; o.text > maxOutputText {
+		return excess("the names in output directories and the targets of symlinks have more than %d bytes", maxOutputText)
+	}
 	return nil
 }
 

@@ -207,6 +207,9 @@ func (b *treeBuilder) addEntry(ctx context.Context, m *repb.Directory, f *folder
 		if err != nil {
 			return fmt.Errorf("%.200q: %w", f.path(name), err)
 		}
+		if err := b.o.admitText(len(target)); err != nil {
+			return err
+		}
 		m.Symlinks = append(m.Symlinks, &repb.SymlinkNode{Name: name, Target: target})
 		return nil
 	}
@@ -253,7 +256,7 @@ func (b *treeBuilder) readDir(ctx context.Context, in *folder) (entries []fs.Dir
 		if more, err = f.ReadDir(namesAtOnce); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if err := b.o.admitNames(len(more)); err != nil {
+		if err := b.o.admitNames(more); err != nil {
 			return nil, err
 		}
 		entries = append(entries, more...)

@@ -10,15 +10,18 @@ import (
 // IsDamage reports whether err says that bytes were found wrong that the action used, and that
 // nobody gets again.
 func IsDamage(err error) bool {
-	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError))
+	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError)) || errors.As(err, new(*cas.WrongPartsError))
 }
 
 // DamagedBlobs are the digests that err names, of whichever of the errors in it.
 func DamagedBlobs(err error) (names []string) {
-	if damaged, ok := err.(*cas.DamagedError); ok {
-		for _, d := range damaged.Digests {
+	switch err := err.(type) {
+	case *cas.DamagedError:
+		for _, d := range err.Digests {
 			names = append(names, d.String())
 		}
+	case *cas.WrongPartsError:
+		names = append(names, err.Digest.String())
 	}
 	switch wraps := err.(type) {
 	case interface{ Unwrap() error }:

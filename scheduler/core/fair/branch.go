@@ -157,9 +157,9 @@ func (s *backlog) head() int32 {
 	return s.byBest[0].best
 }
 
-// place puts a backlog where it belongs among its siblings, after any change of what
+// reorder puts a backlog where it belongs among its siblings, after any change of what
 // waits or runs below it. The root's backlogs have no siblings.
-func (t *Tree) place(s *backlog) {
+func (t *Tree) reorder(s *backlog) {
 	up := s.up
 	if up == nil {
 		return

@@ -62,8 +62,8 @@ type Entry struct {
 // Rank returns what the entry was attached with.
 func (e *Entry) Rank() Rank { return Rank{e.priority, e.expected, e.age} }
 
-// A place is that of an entry in the ranking of its leaf. It is the same until it is out.
-type place struct {
+// A sortKey says where an entry is in the ranking of its leaf. It is the same until it is out.
+type sortKey struct {
 	priority int32
 	returned bool
 	expected time.Duration
@@ -71,11 +71,11 @@ type place struct {
 	entry    *Entry
 }
 
-func (e *Entry) place() place {
-	return place{e.priority, e.returned, e.expected, e.age, e}
+func (e *Entry) sortKey() sortKey {
+	return sortKey{e.priority, e.returned, e.expected, e.age, e}
 }
 
-func (p place) before(o place) bool {
+func (p sortKey) before(o sortKey) bool {
 	switch {
 	case p.priority != o.priority:
 		return p.priority < o.priority

@@ -5,13 +5,13 @@ import (
 	"sort"
 )
 
-// A ranking holds places in order, in chunks. An entry is found by its rank, so it
+// A ranking holds sortKeys in order, in chunks. An entry is found by its rank, so it
 // needs not be told where it is: to take out the first one, which is what happens most,
 // no other entry is touched. Putting in and taking out cost O(log n), and the moving of
 // a chunk or, once for many, of the list of chunks.
 type ranking struct {
 	// chunks are never empty, nor longer than maxChunk.
-	chunks [][]place
+	chunks [][]sortKey
 	n      int
 }
 
@@ -19,16 +19,16 @@ const maxChunk = 64
 
 func (r *ranking) len() int { return r.n }
 
-// first returns the place before all others; there is one.
-func (r *ranking) first() place { return r.chunks[0][0] }
+// first returns the sortKey before all others; there is one.
+func (r *ranking) first() sortKey { return r.chunks[0][0] }
 
-func (r *ranking) insert(p place) {
+func (r *ranking) insert(p sortKey) {
 	r.n++
 	c, i := r.find(p)
 	if c == len(r.chunks) {
 		// It is the last: chunks of what comes in order become full.
 		if c == 0 || len(r.chunks[c-1]) == maxChunk {
-			r.chunks = append(r.chunks, []place{p})
+			r.chunks = append(r.chunks, []sortKey{p})
 		} else {
 			r.chunks[c-1] = append(r.chunks[c-1], p)
 		}
@@ -45,14 +45,14 @@ func (r *ranking) insert(p place) {
 	r.chunks[c] = slices.Insert(r.chunks[c], i, p)
 }
 
-// remove takes out a place that is there.
-func (r *ranking) remove(p place) {
+// remove takes out a sortKey that is there.
+func (r *ranking) remove(p sortKey) {
 	r.n--
 	switch c, i := r.find(p); {
 	case len(r.chunks[c]) == 1:
 		r.chunks = slices.Delete(r.chunks, c, c+1)
 	case i == 0:
-		r.chunks[c][0] = place{}
+		r.chunks[c][0] = sortKey{}
 		r.chunks[c] = r.chunks[c][1:]
 	default:
 		r.chunks[c] = slices.Delete(r.chunks[c], i, i+1)
@@ -60,7 +60,7 @@ func (r *ranking) remove(p place) {
 }
 
 // find returns where p is, or where the first is that it is before: chunk and index.
-func (r *ranking) find(p place) (chunk, index int) {
+func (r *ranking) find(p sortKey) (chunk, index int) {
 	if len(r.chunks) > 0 && r.first() == p {
 		return 0, 0
 	}

@@ -12,14 +12,14 @@ import (
 func TestRanking(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var r ranking
-	var model []place
+	var model []sortKey
 	for i := range uint64(6000) {
 		if growing := i%3000 < 1500; random.IntN(4) > 0 == growing || len(model) == 0 {
-			p := place{priority: random.Int32N(2), expected: time.Duration(random.IntN(2)), age: i, entry: &Entry{}}
+			p := sortKey{priority: random.Int32N(2), expected: time.Duration(random.IntN(2)), age: i, entry: &Entry{}}
 			if i < 3000 {
 				p.priority, p.expected = 0, 0
 			}
-			at, _ := slices.BinarySearchFunc(model, p, func(a, b place) int {
+			at, _ := slices.BinarySearchFunc(model, p, func(a, b sortKey) int {
 				if a.before(b) {
 					return -1
 				}

@@ -252,7 +252,7 @@ func (it *Item) must(s stage) {
 func (t *Tree) Reconsider(key string) {
 	if b := t.root.children[key]; b != nil {
 		for _, s := range b.backlogs {
-			t.place(s)
+			t.reorder(s)
 		}
 	}
 }
@@ -263,10 +263,10 @@ func (t *Tree) enqueue(e *Entry) {
 		return
 	}
 	s := e.leaf.makeBacklog(e.item.kind)
-	s.entries.insert(e.place())
+	s.entries.insert(e.sortKey())
 	for ; s != nil; s = s.up {
 		s.queued++
-		t.place(s)
+		t.reorder(s)
 	}
 }
 
@@ -276,10 +276,10 @@ func (t *Tree) dequeue(e *Entry) {
 		return
 	}
 	s := e.leaf.backlog(e.item.kind)
-	s.entries.remove(e.place())
+	s.entries.remove(e.sortKey())
 	for ; s != nil; s = s.up {
 		s.queued--
-		t.place(s)
+		t.reorder(s)
 		s.tidy()
 	}
 }
@@ -290,7 +290,7 @@ func (t *Tree) dequeue(e *Entry) {
 func (t *Tree) start(e *Entry) {
 	it := e.item
 	s := e.leaf.backlog(it.kind)
-	s.entries.remove(e.place())
+	s.entries.remove(e.sortKey())
 	for ; s != nil; s = s.up {
 		b := s.branch
 		s.queued--
@@ -299,7 +299,7 @@ func (t *Tree) start(e *Entry) {
 			t.turn(b, it.cost)
 			t.placeAll(b)
 		} else {
-			t.place(s)
+			t.reorder(s)
 		}
 		s.tidy()
 	}
@@ -368,6 +368,6 @@ func (it *Item) pays(b *branch) bool {
 
 func (t *Tree) placeAll(b *branch) {
 	for _, s := range b.backlogs {
-		t.place(s)
+		t.reorder(s)
 	}
 }

@@ -143,20 +143,20 @@ func TestExcess(t *testing.T) {
 	often.Preempted = 1
 	long := start(l, often, run("a", "x", 1, 5), run("a", "x", 1, 3))[2]
 	l.Set("a", Quota{Max: 3})
-	first := l.Excess("a")
+	first := l.OverMax("a")
 	if first != long {
 		t.Fatalf("%+v", first)
 	}
 	l.Mark(first)
-	if second := l.Excess("a"); second != nil {
+	if second := l.OverMax("a"); second != nil {
 		t.Errorf("%+v too, with 3 of 3 left", second)
 	}
 	if !l.Deserved(first) {
 		t.Error("it is not deserved")
 	}
 	l.Set("a", Quota{Max: 1})
-	l.Mark(l.Excess("a"))
-	if third := l.Excess("a"); third != often {
+	l.Mark(l.OverMax("a"))
+	if third := l.OverMax("a"); third != often {
 		t.Errorf("%+v: for the own maximum it does not matter how often", third)
 	}
 }

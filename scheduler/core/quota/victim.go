@@ -27,10 +27,10 @@ func (l *Ledger) Open(r *Run) bool {
 // over its minimum.
 func (a *account) spare() int64 { return a.used - a.marked - a.quota.Min }
 
-// Excess returns the run by which an instance is to come down to its maximum; nil if
+// OverMax returns the run by which an instance is to come down to its maximum; nil if
 // it is there, or nothing more may be stopped. How often that was stopped before does
 // not count.
-func (l *Ledger) Excess(instance string) *Run {
+func (l *Ledger) OverMax(instance string) *Run {
 	a := l.accounts[instance]
 	if a == nil || a.quota.Max == 0 || a.used-a.marked <= a.quota.Max {
 		return nil

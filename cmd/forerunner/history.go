@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web"
+)
+
+func historyCommand() *cobra.Command {
+	var limit int
+	var since time.Duration
+	chosen := map[string]*bool{}
+	cmd := readCommand(manual{
+		"history [TEXT | NAME=VALUE]...", "find operations that have ended",
+		"Lists operations that have ended, the latest first, for as long as the scheduler keeps records of them\n" +
+			"(--keep-records). TEXT is any part of a target, mnemonic, user, invocation, worker or instance name, or the\n" +
+			"begin of an action's hash; NAME is action, instance, invocation, mnemonic, operation, target, user or worker,\n" +
+			"and in values \"*\" stands for any text.",
+		"forerunner history --failed --since 1h\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10",
+	},
+		func(ctx context.Context, c *adminCall, args []string) error {
+			kind := ""
+			for _, k := range web.Kinds() {
+				if flag := chosen[k.Name]; flag != nil && *flag {
+					if kind != "" {
+						return fmt.Errorf("--%s and --%s: choose one", kind, k.Name)
+					}
+					kind = k.Name
+				}
+			}
+			if limit < 1 {
+				return fmt.Errorf("--limit: a list of %d operations", limit)
+			}
+			req, err := web.RecordsOf(kind, strings.Join(args, " "), since)
+			if err != nil {
+				return err
+			}
+			list, err := c.records(ctx, req, limit)
+			if err != nil {
+				return err
+			}
+			for _, r := range list.GetRecords() {
+				web.DropUnknown(r.GetMetadata()) // they cannot be JSON
+			}
+			if printed, err := c.print(list); printed {
+				return err
+			}
+			return c.printRecords(list.GetRecords())
+		})
+	for _, k := range web.Kinds()[1:] {
+		chosen[k.Name] = cmd.Flags().Bool(k.Name, false, "only, or first, those that are "+strings.ToLower(k.Title))
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list at most")
+	cmd.Flags().DurationVar(&since, "since", 0, "`time` in which they ended, such as 2h; 0 is any")
+	return cmd
+}
+
+// records asks for pages until it has limit records.
+func (c *adminCall) records(ctx context.Context, req *admin.ListRecordsRequest, limit int) (*admin.ListRecordsResponse, error) {
+	all := &admin.ListRecordsResponse{}
+	for len(all.Records) < limit {
+		req.PageSize = int32(min(limit-len(all.Records), 1000))
+		call, cancel := context.WithTimeout(ctx, adminTimeout)
+		page, err := c.ListRecords(call, req)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		all.Records = append(all.Records, page.GetRecords()...)
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	return all, nil
+}
+
+func (c *adminCall) printRecords(list []*historypb.Record) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "OPERATION\tENDED\tRAN\tATTEMPTS\tRESULT\tMNEMONIC\tTARGET\tINVOCATION\tUSER\tWORKER")
+	for _, r := range list {
+		ran := "-"
+		if r.GetStarted() != nil {
+			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
+			r.GetAttempts(), web.OutcomeText(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(r.GetWorker()))
+	}
+	return w.Flush()
+}

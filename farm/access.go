@@ -1,0 +1,41 @@
+package farm
+
+import (
+	"net"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/intake"
+)
+
+// ownOnly returns protect for a port, which is for the user of this process and root if who calls can act as that user, and
+// nothing else tells callers apart. Ports that other machines reach are for everybody: flags have said so.
+func (s *Scheduler) ownOnly(protect serve.Protection, address string) serve.Protection {
+	host, _, _ := net.SplitHostPort(address)
+	protect.OwnUser = s.unboxed && protect.Guard == nil && dial.IsLoopback(host)
+	return protect
+}
+
+// checkAccess returns an error if the guard does not know all that is served, and warns
+// if there is none where others can call.
+func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error {
+	if guard != nil {
+		return guard.Check(server.GetServiceInfo())
+	}
+	if s.IsolateContent {
+		s.Logger.Warn("--isolate-content without authentication: callers can name any instance name " +
+			"(set --tls-client-ca, or tokens and access in --config; see docs/SECURITY.md)")
+	}
+	host, _, _ := net.SplitHostPort(s.Listen)
+	switch {
+	case s.ownOnly(serve.Protection{}, s.Listen).OwnUser:
+		s.Logger.Info("commands have no sandbox: only the user of this program and root may use the farm")
+	case !dial.IsLoopback(host):
+		s.Logger.Warn("authentication is off: anyone who reaches this port can run commands on the workers "+
+			"(set --tls-client-ca, or tokens in --config; see docs/SECURITY.md)", zap.String("listen", s.Listen))
+	}
+	return nil
+}

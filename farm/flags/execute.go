@@ -1,0 +1,71 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of programs.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// A UsageError says that a command was called with wrong flags or arguments, and did nothing.
+type UsageError struct {
+	// Err says what is wrong.
+	Err error
+	// Command is the path of the command, such as "forerunner workers drain"; empty if it is not known.
+	Command string
+}
+
+func (e *UsageError) Error() string {
+	if e.Command == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%v (see %s --help)", e.Err, e.Command)
+}
+
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Execute runs a program's command. An error that occurs before the command itself runs is a UsageError: unknown flags and
+// commands, values that cannot be parsed, too many or too few arguments.
+func Execute(ctx context.Context, root *cobra.Command) error {
+	started := false
+	note(root, &started)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return nil
+	}
+	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
+		return &UsageError{wrong.Err, cmd.CommandPath()}
+	}
+	if !started {
+		return &UsageError{err, cmd.CommandPath()}
+	}
+	return err
+}
+
+// note sets started when a command or one below it runs.
+func note(cmd *cobra.Command, started *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*started = true
+			return run(cmd, args)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		note(c, started)
+	}
+}
+
+// ExitCode is what a program ends with after an error: 2 after a UsageError, else 1.
+func ExitCode(err error) int {
+	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
+		return exitUsage
+	}
+	return exitFailed
+}

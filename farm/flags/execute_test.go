@@ -1,0 +1,44 @@
+package flags
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/settings"
+)
+
+func TestExitCodes(t *testing.T) {
+	failed := errors.New("failed")
+	for _, test := range []struct {
+		args  []string
+		code  int // 0: no error
+		wrong string
+	}{
+		{[]string{"go"}, 0, ""},
+		{[]string{"go", "fails"}, exitFailed, "failed"},
+		{[]string{"go", "refuses"}, exitUsage, "failed (see program go --help)"},
+		{[]string{"go", "--loud"}, exitUsage, "unknown flag: --loud (see program go --help)"},
+		{[]string{"go", "too", "many"}, exitUsage, "accepts at most 1 arg(s), received 2 (see program go --help)"},
+		{[]string{"stop"}, exitUsage, "unknown command \"stop\" for \"program\" (see program --help)"},
+	} {
+		child := NewCommand("go", "", "", settings.Of(&struct{}{}), func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return nil
+			case args[0] == "refuses":
+				return &UsageError{Err: failed}
+			}
+			return failed
+		})
+		child.Args = cobra.MaximumNArgs(1)
+		program := &cobra.Command{Use: "program", SilenceUsage: true, SilenceErrors: true}
+		program.AddCommand(child)
+		program.SetArgs(test.args)
+		err := Execute(t.Context(), program)
+		if (err == nil) != (test.code == 0) || err != nil && (ExitCode(err) != test.code || err.Error() != test.wrong) {
+			t.Errorf("%q: %v, want %q and exit code %d", test.args, err, test.wrong, test.code)
+		}
+	}
+}

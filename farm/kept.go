@@ -1,0 +1,59 @@
+package farm
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
+	"github.com/forerunner-build/forerunner/settings"
+)
+
+// historyFolder is where the records of operations that have ended are, in the durable folder.
+const historyFolder = "history"
+
+// A Kept says for how long records of operations that have ended are kept.
+type Kept struct {
+	// Records is 0 for none.
+	Records time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which operations that have ended can be found, on pages and by forerunner history; 0 keeps none"`
+	// RecordsSize bounds them before that; empty: 2G.
+	RecordsSize string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Most bytes of these records; the oldest go first"`
+}
+
+// openRecords has the scheduler keep records. Where the folder cannot be used, they are in memory, bounded; but what another version
+// wrote there is an error.
+func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer, o *scheduler.ServerOptions) (closeRecords func() error, err error) {
+	if s.Kept.Records <= 0 {
+		return func() error { return nil }, nil
+	}
+	size, err := settings.ParseSize(s.Kept.RecordsSize)
+	if err != nil {
+		return nil, fmt.Errorf("records_size: %w", err)
+	}
+	folder := filepath.Join(s.Data, durableFolder, historyFolder)
+	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Logger: s.Logger}
+	store, err := history.Open(folder, options)
+	if err != nil && !errors.Is(err, history.ErrFormat) {
+		s.Logger.Warn("records of operations that ended are kept in memory only", zap.String("folder", folder), zap.Error(err))
+		store, err = history.Open("", options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.Finished = finished.New(finished.Options{
+		Store: store, Blobs: func(instance string, fn digest.Function) finished.Blobs { return storage.of(instance, fn) },
+	})
+	for _, c := range o.Finished.Collectors() {
+		if err := registry.Register(c); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+	}
+	return store.Close, nil
+}

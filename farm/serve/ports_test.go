@@ -1,0 +1,47 @@
+package serve
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/intake"
+)
+
+// TestPagesSpeakHTTP1: over HTTP/2 a connection could have many requests at a time, each with headers and an answer that
+// nobody reads.
+func TestPagesSpeakHTTP1(t *testing.T) {
+	a := certtest.New(t)
+	cert, key := a.Server("server")
+	protect, err := (&Ports{Cert: cert, Key: key}).Protect(auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := intake.NewHTTPServer(intake.BoundsFor(1<<30), http.NotFoundHandler(), nil)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l, protect.encrypt) }()
+	defer func() {
+		_ = s.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{
+		InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := conn.ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+		t.Errorf("pages speak %q", got)
+	}
+}

@@ -1,0 +1,283 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+const (
+	// blockBytes is how much of records, before it is compressed, makes a block.
+	blockBytes = 64 << 10
+	// MaxRecordBytes bounds one record.
+	MaxRecordBytes = 64 << 10
+	// maxPending bounds the bytes that wait to be written, before they are compressed. While the disk does not keep up,
+	// records are lost.
+	maxPending = 16 << 20
+	// flushEvery is how often what there is gets written.
+	flushEvery = 500 * time.Millisecond
+	// segmentRows and segmentBytes, before they are compressed, make a segment.
+	segmentRows, segmentBytes = 1 << 17, 128 << 20
+	// segmentParts is in how many parts of the time, or of the bytes, that are kept a segment is begun anew, so that
+	// the oldest can go.
+	segmentParts = 14
+	// memoryBytes bounds a Store that has no folder.
+	memoryBytes = 32 << 20
+	lockFile    = "lock"
+)
+
+var (
+	// ErrLocked says that another process has the folder.
+	ErrLocked = errors.New("folder is in use by another process")
+	// ErrFormat says that another version wrote what is there.
+	ErrFormat = errors.New("a format that this version cannot read")
+)
+
+// Options of a Store.
+type Options struct {
+	// Keep is for how long records are kept; 0: as long as there is room.
+	Keep time.Duration
+	// MaxBytes bounds the files; 0: nothing does. A Store without a folder has its own bound.
+	MaxBytes int64
+	Logger   *zap.Logger
+}
+
+// A Store keeps records. Its methods may be called concurrently.
+type Store struct {
+	options Options
+	folder  string // empty: in memory
+	lock    *os.File
+	encoder *zstd.Encoder
+	decoder *zstd.Decoder
+	// full has a value when there is a whole block to write.
+	full chan struct{}
+	// writing is held by who writes.
+	writing sync.Mutex
+
+	mu sync.Mutex
+	// The oldest first; records go to the last, if it is open. Guarded by mu, as all of each segment is.
+	segments []*segment
+	next     uint32 // number of the next segment
+	pending  int64  // bytes that wait
+	lost     uint64
+	failing  bool // the last write failed, and was logged
+}
+
+// Open returns what is in a folder, which is made if it does not exist. An empty folder: in memory. Run has to run
+// for anything to be written.
+func Open(folder string, o Options) (_ *Store, err error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	s := &Store{options: o, folder: folder, next: 1, full: make(chan struct{}, 1)}
+	// Blocks are small: a window larger than one costs memory for nothing.
+	s.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
+	if err == nil {
+		s.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(1<<20))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	if folder == "" {
+		s.options.MaxBytes = memoryBytes
+		return s, nil
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("history: %w", err), s.release())
+	}
+	return s, nil
+}
+
+// load locks the folder and learns which segments it has.
+func (s *Store) load() error {
+	if err := os.MkdirAll(s.folder, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(s.folder, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	s.lock = lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%s: %w", s.folder, ErrLocked)
+	}
+	names, err := filepath.Glob(filepath.Join(s.folder, "*"+segmentSuffix))
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		g, err := s.openSegment(name)
+		if err != nil {
+			return err
+		}
+		s.next = max(s.next, g.number+1)
+		if g.rows > 0 {
+			s.segments = append(s.segments, g)
+		}
+	}
+	return nil
+}
+
+// Add keeps a record, which is the Store's from then on, and reports whether there was room. It does not block.
+func (s *Store) Add(r *historypb.Record) bool {
+	var room [4]byte
+	encoded, err := proto.MarshalOptions{}.MarshalAppend(room[:4:4], r)
+	if err != nil || len(encoded) > MaxRecordBytes {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lost++
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending > maxPending {
+		s.lost++
+		return false
+	}
+	g := s.openLocked(r)
+	s.pending += int64(len(encoded))
+	if g.add(r, encoded) {
+		select {
+		case s.full <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+// openLocked returns the segment that records go to.
+func (s *Store) openLocked(r *historypb.Record) *segment {
+	if n := len(s.segments); n > 0 {
+		g := s.segments[n-1]
+		rows, bytes, age := segmentRows, int64(segmentBytes), time.Duration(math.MaxInt64)
+		if s.options.MaxBytes > 0 {
+			bytes = min(bytes, s.options.MaxBytes/segmentParts)
+		}
+		if s.options.Keep > 0 {
+			age = s.options.Keep / segmentParts
+		}
+		if g.open() && g.rows < rows && max(g.size, g.raw/4) < bytes && time.Duration(r.GetEnded().AsTime().UnixMilli()-g.first)*time.Millisecond < age {
+			return g
+		}
+	}
+	g := newSegment(s.folder, s.next)
+	s.next++
+	s.segments = append(s.segments, g)
+	return g
+}
+
+// Run writes what is added until ctx ends, and then the rest.
+func (s *Store) Run(ctx context.Context) {
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.full:
+			s.write(false)
+		case <-ticker.C:
+			s.write(true)
+			s.expire(time.Now())
+		case <-ctx.Done():
+			s.write(true)
+			return
+		}
+	}
+}
+
+// Flush writes what was added.
+func (s *Store) Flush() { s.write(true) }
+
+// Close writes what was added and gives the folder back. A Store that was closed is not used any more.
+func (s *Store) Close() error {
+	s.write(true)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	segments := s.segments
+	s.segments = nil
+	s.mu.Unlock()
+	var errs []error
+	for _, g := range segments {
+		if g.file != nil {
+			errs = append(errs, s.seal(g))
+		}
+	}
+	return errors.Join(append(errs, s.release())...)
+}
+
+func (s *Store) release() error {
+	s.decoder.Close()
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
+
+// Stats are what a Store holds.
+type Stats struct {
+	Records, Bytes int64
+	// Lost were not kept, because the disk did not keep up or failed.
+	Lost uint64
+	// Oldest is when the first one ended; zero: there is none.
+	Oldest time.Time
+}
+
+// Stats returns what is held now.
+func (s *Store) Stats() (t Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.segments {
+		t.Records += int64(g.rows)
+		t.Bytes += g.bytes()
+	}
+	if len(s.segments) > 0 {
+		t.Oldest = time.UnixMilli(s.segments[0].first)
+	}
+	t.Lost = s.lost
+	return t
+}
+
+// expire removes segments that are too old, or too many.
+func (s *Store) expire(now time.Time) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	var gone []*segment
+	s.mu.Lock()
+	var bytes int64
+	for _, g := range s.segments {
+		bytes += g.bytes()
+	}
+	for len(s.segments) > 0 {
+		g := s.segments[0]
+		old := s.options.Keep > 0 && now.UnixMilli()-g.last > s.options.Keep.Milliseconds()
+		much := s.options.MaxBytes > 0 && bytes > s.options.MaxBytes && len(s.segments) > 1
+		if len(g.pending) > 0 || !old && !much {
+			break
+		}
+		bytes -= g.bytes()
+		gone = append(gone, g)
+		s.segments = s.segments[1:]
+	}
+	s.mu.Unlock()
+	for _, g := range gone {
+		if err := g.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.options.Logger.Warn("old records cannot be removed", zap.Error(err))
+		}
+	}
+}

@@ -1,0 +1,356 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+var epoch = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// recordOf returns the i-th record of a farm's life.
+func recordOf(i int) *historypb.Record {
+	r := rand.New(rand.NewPCG(uint64(i), 1))
+	outcome := historypb.Outcome_SUCCEEDED
+	if i%7 == 0 {
+		outcome = historypb.Outcome_FAILED
+	}
+	ended := epoch.Add(time.Duration(i) * time.Second)
+	return &historypb.Record{
+		Operation:    fmt.Sprintf("operations/%08x-%04x-%04x-%04x-%012x", r.Uint32(), r.Uint32()&0xffff, r.Uint32()&0xffff, r.Uint32()&0xffff, i),
+		Action:       fmt.Sprintf("%016x%016x%016x%016x/142", r.Uint64(), r.Uint64(), r.Uint64(), i),
+		InstanceName: fmt.Sprintf("team-%d", i%3), DigestFunction: "sha256", Outcome: outcome, ExitCode: int32(outcome) - 1,
+		Target: fmt.Sprintf("//src/package%d:target%d", i%40, i%1000), Mnemonic: []string{"CppCompile", "GoLink", "Genrule"}[i%3],
+		User: []string{"", "alice", "bob"}[i%3], Invocation: fmt.Sprintf("invocation-%d", i/100), Worker: fmt.Sprintf(`{"host":"w%d"}`, i%5),
+		Queued: timestamppb.New(ended.Add(-time.Duration(i%50+10) * time.Second)), Started: timestamppb.New(ended.Add(-time.Duration(i%50) * time.Second)),
+		Ended: timestamppb.New(ended), Attempts: int32(1 + i%11/10),
+	}
+}
+
+func open(t *testing.T, folder string, o Options) *Store {
+	t.Helper()
+	s, err := Open(folder, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func fill(t *testing.T, s *Store, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if !s.Add(recordOf(i)) {
+			t.Fatalf("record %d is not taken", i)
+		}
+		if i%1000 == 0 {
+			s.write(false)
+		}
+	}
+}
+
+// find returns all records that are found, through pages.
+func find(t *testing.T, s *Store, q Query) (all []*historypb.Record) {
+	t.Helper()
+	for {
+		list, next, err := s.Find(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) > q.Limit || next != "" && len(list) < q.Limit {
+			t.Fatalf("a page of %d has %d records, next %q", q.Limit, len(list), next)
+		}
+		all = append(all, list...)
+		if q.After = next; next == "" {
+			return all
+		}
+	}
+}
+
+// TestFind compares searches in memory, in files, and in files after a restart with an obvious model.
+func TestFind(t *testing.T) {
+	const n = 5000
+	folder := t.TempDir()
+	written := open(t, folder, Options{Keep: 14 * 1000 * time.Second}) // a segment is 1000 records
+	fill(t, written, 0, n)
+	written.write(true)
+	if len(written.segments) < 4 {
+		t.Fatalf("%d segments", len(written.segments))
+	}
+	memory := open(t, "", Options{})
+	fill(t, memory, 0, n)
+	check := func(where string, s *Store) {
+		for name, c := range map[string]struct {
+			query Query
+			is    func(i int, r *historypb.Record) bool
+		}{
+			"all":       {Query{}, func(int, *historypb.Record) bool { return true }},
+			"operation": {Query{Operation: recordOf(1234).GetOperation()}, func(i int, _ *historypb.Record) bool { return i == 1234 }},
+			"action":    {Query{Action: recordOf(4321).GetAction()}, func(i int, _ *historypb.Record) bool { return i == 4321 }},
+			"target":    {Query{Where: map[Field]string{Target: "//src/package7:*"}}, func(i int, _ *historypb.Record) bool { return i%40 == 7 }},
+			"two": {
+				Query{Where: map[Field]string{Mnemonic: "GoLink", Worker: "*w?*", Invocation: "invocation-12"}},
+				func(i int, _ *historypb.Record) bool { return i%3 == 1 && i/100 == 12 },
+			},
+			"failed": {
+				Query{Outcomes: []historypb.Outcome{historypb.Outcome_FAILED, historypb.Outcome_ERROR}},
+				func(i int, _ *historypb.Record) bool { return i%7 == 0 },
+			},
+			"retried": {Query{Retried: true}, func(i int, _ *historypb.Record) bool { return i%11 == 10 }},
+			"time": {
+				Query{Since: epoch.Add(900 * time.Second), Before: epoch.Add(2100 * time.Second)},
+				func(i int, _ *historypb.Record) bool { return i >= 900 && i < 2100 },
+			},
+			"slow": {Query{MinRun: 49 * time.Second}, func(i int, _ *historypb.Record) bool { return i%50 == 49 }},
+			"text": {Query{Text: "GOLINK"}, func(i int, _ *historypb.Record) bool { return i%3 == 1 }},
+			"text of an action": {
+				Query{Text: recordOf(77).GetAction()[:12]},
+				func(i int, _ *historypb.Record) bool { return i == 77 },
+			},
+			"text of an operation": {
+				Query{Text: strings.ToUpper(recordOf(78).GetOperation()[len("operations/"):][:12])},
+				func(i int, _ *historypb.Record) bool { return i == 78 },
+			},
+			"nothing": {Query{Text: "no such thing"}, func(int, *historypb.Record) bool { return false }},
+			"owned": {
+				Query{Owned: func(user, instance string) bool { return user == "alice" && instance == "team-1" }},
+				func(i int, _ *historypb.Record) bool { return i%3 == 1 },
+			},
+		} {
+			var want []*historypb.Record
+			for i := n - 1; i >= 0; i-- {
+				if r := recordOf(i); c.is(i, r) {
+					want = append(want, r)
+				}
+			}
+			c.query.Limit = 997
+			got := find(t, s, c.query)
+			if !slices.EqualFunc(got, want, func(a, b *historypb.Record) bool { return proto.Equal(a, b) }) {
+				t.Errorf("%s, %s: %d records, want %d", where, name, len(got), len(want))
+			}
+		}
+		slowest := find(t, s, Query{Slowest: true, Limit: 5, Where: map[Field]string{Mnemonic: "GoLink"}})
+		if len(slowest) != 5 || slowest[0].GetOperation() != recordOf(4999).GetOperation() { // the latest of 49 seconds
+			t.Errorf("%s: the slowest are %v", where, slowest)
+		}
+	}
+	check("memory", memory)
+	check("files", written)
+	if err := written.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, folder, Options{})
+	check("restarted", again)
+	if _, err := Open(folder, Options{}); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second process: %v", err)
+	}
+	if _, _, err := again.Find(t.Context(), Query{After: "x", Limit: 1}); !errors.Is(err, ErrToken) {
+		t.Errorf("a page that there is not: %v", err)
+	}
+}
+
+// TestCrash ends a program anywhere: what was written before the last block is there, and more is added after it.
+func TestCrash(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, Options{})
+	fill(t, s, 0, 3000)
+	s.write(true)
+	name := s.segments[0].path
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{0, 5, len(magic), len(magic) + 3, len(whole) / 2, len(whole) - 1, len(whole)} {
+		for _, junk := range []string{"", "\xff\xff\xff\xff", strings.Repeat("\x00", 100)} {
+			folder := t.TempDir()
+			file := filepath.Join(folder, filepath.Base(name))
+			if err := os.WriteFile(file, slices.Concat(whole[:left], []byte(junk)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if left < len(magic) && junk != "" {
+				continue // is of another format
+			}
+			s := open(t, folder, Options{})
+			before := find(t, s, Query{Limit: 1000})
+			if left == len(whole) && len(before) != 3000 {
+				t.Errorf("%d of 3000 records are there", len(before))
+			}
+			for i, r := range before {
+				if want := recordOf(len(before) - 1 - i); !proto.Equal(r, want) {
+					t.Fatalf("%d of %d bytes: record %d is %v, want %v", left, len(whole), i, r, want)
+				}
+			}
+			fill(t, s, len(before), len(before)+10)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, folder, Options{})
+			if n := len(find(t, s, Query{Limit: 1000})); n != len(before)+10 {
+				t.Errorf("%d of %d bytes: %d records after %d and 10 more", left, len(whole), n, len(before))
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestDamagedIndex has an index with a wrong byte: it is made anew, or what it has is not believed.
+func TestDamagedIndex(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, Options{})
+	fill(t, s, 0, 200)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(folder, "00000001.index")
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(whole); at += 1 + len(whole)/200 {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 0x40
+		if err := os.WriteFile(name, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, folder, Options{})
+		got := find(t, s, Query{Limit: 300, Text: "GoLink"})
+		for _, r := range got {
+			if r.GetMnemonic() != "GoLink" {
+				t.Errorf("byte %d: found %v", at, r)
+			}
+		}
+		s.mu.Lock()
+		s.segments = nil
+		s.mu.Unlock()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "00000003.records")
+	if err := os.WriteFile(file, []byte("forerunner history 9\nand so on"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(folder, Options{})
+	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a file of another version: %v", err)
+	}
+	if after, _ := os.ReadFile(file); !strings.HasPrefix(string(after), "forerunner history 9") {
+		t.Error("the file was changed")
+	}
+}
+
+// TestBounds has records go when they are too old or too many.
+func TestBounds(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, Options{Keep: 1400 * time.Second})
+	fill(t, s, 0, 5000)
+	s.write(true)
+	s.expire(epoch.Add(5000 * time.Second))
+	all := find(t, s, Query{Limit: 1000})
+	if len(all) < 1400 || len(all) > 1500 || !proto.Equal(all[0], recordOf(4999)) {
+		t.Errorf("of 5000 seconds %d are left, want 1400 and what shares a file with them", len(all))
+	}
+	if left, _ := filepath.Glob(filepath.Join(folder, "*")); len(left) > 2*16+1 {
+		t.Errorf("%d files are left: %q", len(left), left)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	for where, folder := range map[string]string{"files": t.TempDir(), "memory": ""} {
+		s := open(t, folder, Options{MaxBytes: 256 << 10})
+		if folder == "" {
+			s.options.MaxBytes = 256 << 10
+		}
+		for from := 0; from < 40_000; from += 500 {
+			fill(t, s, from, from+500)
+			s.write(true)
+			s.expire(epoch)
+		}
+		stats := s.Stats()
+		if stats.Bytes > 256<<10 || stats.Bytes < 128<<10 || stats.Records == 0 || stats.Lost > 0 {
+			t.Errorf("%s: %+v", where, stats)
+		}
+		if got, want := len(find(t, s, Query{Limit: 1000})), int(stats.Records); got != want {
+			t.Errorf("%s: %d records are found, %d counted", where, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDiskIsAway loses what cannot be written, and nothing else.
+func TestDiskIsAway(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, Options{Keep: 14 * 100 * time.Second})
+	fill(t, s, 0, 50)
+	s.write(true)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, 100, 300) // begins new files
+	s.write(true)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, 1000, 1050)
+	s.write(true)
+	got := find(t, s, Query{Limit: 1000})
+	if len(got) < 50 || !proto.Equal(got[0], recordOf(1049)) || s.Stats().Lost == 0 {
+		t.Errorf("%d records, %d blocks lost", len(got), s.Stats().Lost)
+	}
+	// What waits is bounded.
+	for i := range 1 << 20 {
+		if !s.Add(recordOf(i)) {
+			return
+		}
+	}
+	t.Error("a million records wait to be written")
+}
+
+// TestTogether adds, writes, expires and finds at the same time.
+func TestTogether(t *testing.T) {
+	s := open(t, t.TempDir(), Options{Keep: 100 * time.Second, MaxBytes: 1 << 20})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 3000 {
+			s.Add(recordOf(i))
+		}
+	}()
+	for i := 0; ; i++ {
+		s.write(i%3 == 0)
+		for _, r := range find(t, s, Query{Limit: 10_000, Where: map[Field]string{Mnemonic: "GoLink"}}) {
+			if r.GetMnemonic() != "GoLink" {
+				t.Fatalf("found %v", r)
+			}
+		}
+		s.expire(epoch.Add(3000 * time.Second))
+		select {
+		case <-done:
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"strings"
+
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// A Field is a text by which records are found.
+type Field int
+
+// The Fields there are.
+const (
+	Instance Field = iota
+	Target
+	Mnemonic
+	User
+	Invocation
+	Worker
+	fields
+)
+
+// A row's mark is its outcome, and this if it was given to more than one worker.
+const (
+	outcomeMask = 0x0f
+	retriedMark = 0x80
+)
+
+// rowBytes is what a row of an index takes.
+const rowBytes = 8 + 4 + 1 + 2*8 + 2*4 + 4*int64(fields)
+
+// An index says of each record of a segment what it can be found by, in columns. Texts are numbers in tables.
+type index struct {
+	rows        int
+	first, last int64
+
+	ended   []uint64 // milliseconds
+	took    []uint32 // milliseconds of the last run
+	marks   []uint8
+	ops     []uint64 // begin of the name's digits
+	actions []uint64 // begin of the hash
+	blocks  []uint32 // which block the record is in, and where there
+	items   []uint32
+	texts   [fields][]uint32
+	tables  [fields][]string
+	offsets []uint32 // of blocks in the file
+
+	numbers [fields]map[string]uint32 // of an index that grows
+}
+
+func newIndex() *index {
+	x := &index{}
+	for f := range x.numbers {
+		x.numbers[f] = map[string]uint32{}
+	}
+	return x
+}
+
+// digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many there were. It passes over
+// dashes, and what is before the last slash of a name.
+func digits(s string) (v uint64, n int) {
+	for i := 0; i < len(s) && n < 16; i++ {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c == '-':
+			continue
+		default:
+			return v << (4 * (16 - n)), n
+		}
+		v = v<<4 | uint64(c)
+		n++
+	}
+	return v << (4 * (16 - n)), n
+}
+
+const operationPrefix = "operations/"
+
+func (x *index) add(r *historypb.Record, block, item uint32) {
+	ended := r.GetEnded().AsTime()
+	took := int64(0)
+	if r.GetStarted() != nil {
+		took = min(max(ended.Sub(r.GetStarted().AsTime()).Milliseconds(), 0), math.MaxUint32)
+	}
+	mark := uint8(r.GetOutcome()) & outcomeMask
+	if r.GetAttempts() > 1 {
+		mark |= retriedMark
+	}
+	op, _ := digits(strings.TrimPrefix(r.GetOperation(), operationPrefix))
+	action, _ := digits(r.GetAction())
+	x.ended = append(x.ended, uint64(ended.UnixMilli()))
+	x.took = append(x.took, uint32(took))
+	x.marks = append(x.marks, mark)
+	x.ops, x.actions = append(x.ops, op), append(x.actions, action)
+	x.blocks, x.items = append(x.blocks, block), append(x.items, item)
+	for f, text := range [fields]string{
+		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
+		User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
+	} {
+		number, known := x.numbers[f][text]
+		if !known {
+			number = uint32(len(x.tables[f]))
+			text = strings.Clone(text)
+			x.numbers[f][text] = number
+			x.tables[f] = append(x.tables[f], text)
+		}
+		x.texts[f] = append(x.texts[f], number)
+	}
+}
+
+// snapshot returns an index as it is now, which does not change when x grows.
+func (x *index) snapshot() *index {
+	c := *x
+	c.numbers = [fields]map[string]uint32{}
+	c.rows = len(x.ended)
+	return &c
+}
+
+// A section is one column of an index in its file.
+type section int
+
+// The sections, in the order of the file.
+const (
+	endedSection section = iota
+	tookSection
+	marksSection
+	opsSection
+	actionsSection
+	blocksSection
+	itemsSection
+	offsetsSection
+	textSections
+	tableSections = textSections + section(fields)
+	sections      = tableSections + section(fields)
+)
+
+func (x *index) encode(s section) []byte {
+	switch s {
+	case endedSection:
+		return encode64(x.ended)
+	case tookSection:
+		return encode32(x.took)
+	case marksSection:
+		return x.marks
+	case opsSection:
+		return encode64(x.ops)
+	case actionsSection:
+		return encode64(x.actions)
+	case blocksSection:
+		return encode32(x.blocks)
+	case itemsSection:
+		return encode32(x.items)
+	case offsetsSection:
+		return encode32(x.offsets)
+	}
+	if s < tableSections {
+		return encode32(x.texts[s-textSections])
+	}
+	return encodeTable(x.tables[s-tableSections])
+}
+
+// decode takes over one section. What is not what encode writes is an error.
+func (x *index) decode(s section, b []byte) (err error) {
+	n := x.rows
+	switch s {
+	case endedSection:
+		x.ended, err = decode64(b, n)
+	case tookSection:
+		x.took, err = decode32(b, n)
+	case marksSection:
+		if x.marks = b; len(b) != n {
+			err = errDamaged
+		}
+	case opsSection:
+		x.ops, err = decode64(b, n)
+	case actionsSection:
+		x.actions, err = decode64(b, n)
+	case blocksSection:
+		x.blocks, err = decode32(b, n)
+	case itemsSection:
+		x.items, err = decode32(b, n)
+	case offsetsSection:
+		x.offsets, err = decode32(b, len(b)/4)
+	default:
+		if s < tableSections {
+			x.texts[s-textSections], err = decode32(b, n)
+		} else {
+			x.tables[s-tableSections], err = decodeTable(b)
+		}
+	}
+	return err
+}
+
+func encode64(list []uint64) []byte {
+	b := make([]byte, 0, 8*len(list))
+	for _, v := range list {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+func encode32(list []uint32) []byte {
+	b := make([]byte, 0, 4*len(list))
+	for _, v := range list {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+func encodeTable(list []string) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(list)))
+	for _, s := range list {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
+	}
+	for _, s := range list {
+		b = append(b, s...)
+	}
+	return b
+}
+
+func decode64(b []byte, n int) ([]uint64, error) {
+	if len(b) != 8*n {
+		return nil, errDamaged
+	}
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return list, nil
+}
+
+func decode32(b []byte, n int) ([]uint32, error) {
+	if len(b) != 4*n {
+		return nil, errDamaged
+	}
+	list := make([]uint32, n)
+	for i := range list {
+		list[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return list, nil
+}
+
+func decodeTable(b []byte) ([]string, error) {
+	if len(b) < 4 {
+		return nil, errDamaged
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if n > (len(b)-4)/4 {
+		return nil, errDamaged
+	}
+	lengths, text := b[4:4+4*n], string(b[4+4*n:])
+	list := make([]string, n)
+	for i := range list {
+		size := int(binary.LittleEndian.Uint32(lengths[4*i:]))
+		if size > len(text) {
+			return nil, errDamaged
+		}
+		list[i], text = text[:size], text[size:]
+	}
+	return list, nil
+}
+
+const (
+	indexMagic = "forerunner history index 1\n"
+	// indexHeader is what follows the magic: rows, first and last, then for each section its offset, length and checksum, and at the
+	// end a checksum of it all.
+	sectionHeader = 8 + 8 + 4
+	indexHeader   = 4 + 8 + 8 + int(sections)*sectionHeader + 4
+)
+
+// writeIndex writes the index of a segment, whole or not at all, and returns its size.
+func writeIndex(segment string, x *index) (int64, error) {
+	path := indexPath(segment)
+	b := make([]byte, len(indexMagic)+indexHeader)
+	at := copy(b, indexMagic)
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, ended := range x.ended {
+		first, last = min(first, int64(ended)), max(last, int64(ended))
+	}
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(x.ended)))
+	binary.LittleEndian.PutUint64(b[at+4:], uint64(first))
+	binary.LittleEndian.PutUint64(b[at+12:], uint64(last))
+	at += 20
+	for s := range sections {
+		column := x.encode(s)
+		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)))
+		binary.LittleEndian.PutUint64(b[at+8:], uint64(len(column)))
+		binary.LittleEndian.PutUint32(b[at+16:], crc32.Checksum(column, castagnoli))
+		at += sectionHeader
+		b = append(b, column...)
+	}
+	binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(b[:at], castagnoli))
+	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
+		return 0, err
+	}
+	return int64(len(b)), os.Rename(path+".tmp", path)
+}
+
+// openIndex reads what an index says of itself, and returns it with its size.
+func openIndex(segment string) (*indexFile, int64, error) {
+	file, err := os.Open(indexPath(segment))
+	if err != nil {
+		return nil, 0, err
+	}
+	header := make([]byte, len(indexMagic)+indexHeader)
+	info, err := file.Stat()
+	if err == nil {
+		_, err = file.ReadAt(header, 0)
+	}
+	sum := len(header) - 4
+	if err == nil && (string(header[:len(indexMagic)]) != indexMagic ||
+		crc32.Checksum(header[:sum], castagnoli) != binary.LittleEndian.Uint32(header[sum:])) {
+		err = errDamaged
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, err
+	}
+	rest := header[len(indexMagic):]
+	x := &indexFile{file: file, size: info.Size(), header: rest[20:], index: index{
+		rows:  int(binary.LittleEndian.Uint32(rest)),
+		first: int64(binary.LittleEndian.Uint64(rest[4:])), last: int64(binary.LittleEndian.Uint64(rest[12:])),
+	}}
+	return x, info.Size(), nil
+}
+
+// An indexFile is an index of which sections are read when they are needed.
+type indexFile struct {
+	index
+	file   *os.File
+	size   int64
+	header []byte
+	has    [sections]bool
+}
+
+// need reads sections that were not read before.
+func (x *indexFile) need(list ...section) error {
+	for _, s := range list {
+		if x.has[s] {
+			continue
+		}
+		h := x.header[int(s)*sectionHeader:]
+		offset, size := int64(binary.LittleEndian.Uint64(h)), int64(binary.LittleEndian.Uint64(h[8:]))
+		if offset < 0 || size < 0 || offset > x.size || size > x.size-offset {
+			return errDamaged
+		}
+		b := make([]byte, size)
+		if _, err := x.file.ReadAt(b, offset); err != nil {
+			return err
+		}
+		if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(h[16:]) {
+			return fmt.Errorf("section %d: %w", s, errDamaged)
+		}
+		if err := x.decode(s, b); err != nil {
+			return err
+		}
+		x.has[s] = true
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+const (
+	segmentSuffix, indexSuffix = ".records", ".index"
+	// magic begins each segment. The number is raised when older programs cannot read what is written.
+	magic = "forerunner history 1\n"
+	// blockHeader has the length and the checksum of a compressed block.
+	blockHeader = 8
+	// lostBlock is the offset of a block that could not be written.
+	lostBlock = ^uint32(0)
+	// maxBlockBytes bounds what is read as one block.
+	maxBlockBytes = 1 << 20
+)
+
+var (
+	errDamaged = errors.New("block is damaged")
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// A segment is a run of records in the order in which their operations ended.
+type segment struct {
+	number uint32
+	path   string // empty: in memory
+	// index is nil for a segment that is sealed in its files.
+	index *index
+	// pending are blocks that are not written, the last one still grows; the first has the number written.
+	pending [][]byte
+	written int
+	// file is open while records are added.
+	file *os.File
+	data []byte // of one in memory
+	// size is that of the file, indexSize of that of the index, raw that of all records before they were compressed.
+	size, indexSize, raw int64
+	rows                 int
+	// first and last are when operations ended, in milliseconds.
+	first, last int64
+	sealed      bool
+}
+
+func newSegment(folder string, number uint32) *segment {
+	g := &segment{number: number, index: newIndex(), size: int64(len(magic))}
+	if folder != "" {
+		g.path = filepath.Join(folder, fmt.Sprintf("%08d%s", number, segmentSuffix))
+	}
+	return g
+}
+
+// open reports whether records may be added.
+func (g *segment) open() bool { return g.index != nil && !g.sealed }
+
+// bytes is what it takes, on the disk or in memory.
+func (g *segment) bytes() int64 {
+	n := g.size + g.indexSize
+	if g.index != nil {
+		n += int64(g.rows) * rowBytes
+	}
+	return n
+}
+
+// add adds a record whose encoding has four bytes of room before it. It reports whether a block is full.
+func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
+	n := len(g.pending)
+	if n == 0 || len(g.pending[n-1]) >= blockBytes {
+		g.pending = append(g.pending, make([]byte, 0, blockBytes+blockBytes/4))
+		n++
+	}
+	block := &g.pending[n-1]
+	g.index.add(r, uint32(g.written+n-1), uint32(len(*block)))
+	binary.LittleEndian.PutUint32(encoded, uint32(len(encoded)-4))
+	*block = append(*block, encoded...)
+	g.raw += int64(len(encoded))
+	ended := int64(g.index.ended[g.rows])
+	if g.rows == 0 {
+		g.first, g.last = ended, ended
+	}
+	g.first, g.last = min(g.first, ended), max(g.last, ended)
+	g.rows++
+	return len(*block) >= blockBytes
+}
+
+// write writes the blocks that are full or, if all, what there is, and seals segments that get no more.
+func (s *Store) write(all bool) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	var todo []*segment
+	for i, g := range s.segments {
+		if len(g.pending) > 0 || g.index != nil && g.path != "" && i < len(s.segments)-1 {
+			todo = append(todo, g)
+		}
+	}
+	last := len(s.segments) - 1
+	var current *segment
+	if last >= 0 {
+		current = s.segments[last]
+	}
+	s.mu.Unlock()
+	for _, g := range todo {
+		s.writeBlocks(g, all || g != current)
+		if g != current && g.path != "" {
+			if err := s.seal(g); err != nil {
+				s.failed(g, err)
+			}
+		}
+	}
+}
+
+// writeBlocks writes the blocks of a segment; the last one, which may grow, only if all.
+func (s *Store) writeBlocks(g *segment, all bool) {
+	var err error
+	wrote := false
+	for err == nil {
+		s.mu.Lock()
+		n := len(g.pending)
+		if n == 0 || n == 1 && !all && len(g.pending[0]) < blockBytes {
+			s.mu.Unlock()
+			break
+		}
+		raw := g.pending[0]
+		if n == 1 { // what comes next begins another
+			g.pending = append(g.pending, make([]byte, 0, blockBytes+blockBytes/4))
+		}
+		s.mu.Unlock()
+		var offset uint32
+		offset, err = s.writeBlock(g, raw)
+		wrote = true
+		s.mu.Lock()
+		g.index.offsets = append(g.index.offsets, offset)
+		g.pending = g.pending[1:]
+		if len(g.pending) == 1 && len(g.pending[0]) == 0 {
+			g.pending = nil
+		}
+		g.written++
+		s.pending -= int64(len(raw))
+		s.mu.Unlock()
+	}
+	if err == nil && wrote && all && g.file != nil {
+		err = g.file.Sync()
+	}
+	if err != nil || wrote {
+		s.failed(g, err)
+	}
+}
+
+// writeBlock returns where the block is. What cannot be written is lost.
+func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
+	block := s.encoder.EncodeAll(raw, make([]byte, blockHeader, blockHeader+len(raw)/2))
+	binary.LittleEndian.PutUint32(block, uint32(len(block)-blockHeader))
+	binary.LittleEndian.PutUint32(block[4:], crc32.Checksum(block[blockHeader:], castagnoli))
+	offset := g.size
+	if g.path == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if g.data == nil {
+			g.data = make([]byte, len(magic), 1<<20)
+		}
+		g.data = append(g.data, block...)
+		g.size += int64(len(block))
+		return uint32(offset), nil
+	}
+	var err error
+	if g.file == nil {
+		if g.file, err = os.OpenFile(g.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err == nil {
+			_, err = g.file.WriteAt([]byte(magic), 0)
+		}
+	}
+	if err == nil {
+		_, err = g.file.WriteAt(block, offset)
+	}
+	if err != nil {
+		return lostBlock, err
+	}
+	s.mu.Lock()
+	g.size += int64(len(block))
+	s.mu.Unlock()
+	return uint32(offset), nil
+}
+
+// failed logs the first of several failures, and that they are over.
+func (s *Store) failed(g *segment, err error) {
+	s.mu.Lock()
+	before := s.failing
+	s.failing = err != nil
+	if err != nil {
+		s.lost++
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil && !before:
+		s.options.Logger.Warn("records of operations that ended are lost: they cannot be written", zap.String("file", g.path), zap.Error(err))
+	case err == nil && before:
+		s.options.Logger.Info("records of operations that ended are written again", zap.String("file", g.path))
+	}
+}
+
+// seal writes the index of a segment that gets no more records, and forgets what is in its files.
+func (s *Store) seal(g *segment) error {
+	if g.sealed {
+		return nil
+	}
+	var errs []error
+	if g.file != nil {
+		errs = append(errs, g.file.Sync(), g.file.Close())
+	}
+	size, err := writeIndex(g.path, g.index)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.file, g.sealed = nil, true
+	if err == nil {
+		g.index, g.indexSize = nil, size
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func (g *segment) remove() error {
+	if g.path == "" {
+		return nil
+	}
+	if g.file != nil {
+		_ = g.file.Close()
+	}
+	return errors.Join(os.Remove(g.path), os.Remove(indexPath(g.path)))
+}
+
+func indexPath(segment string) string {
+	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
+}
+
+// openSegment learns what is in a file. One without an index, as after a crash, is read, and its damaged end is cut off.
+func (s *Store) openSegment(path string) (*segment, error) {
+	number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), segmentSuffix), 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%s: this is no name of a segment", path)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	g := &segment{number: uint32(number), path: path, size: info.Size(), sealed: true}
+	begin := make([]byte, len(magic))
+	if n, err := file.ReadAt(begin, 0); n < len(magic) && errors.Is(err, io.EOF) && strings.HasPrefix(magic, string(begin[:n])) {
+		return g, os.Remove(path) // the crash came before the first record
+	} else if err != nil {
+		return nil, err
+	}
+	if string(begin) != magic {
+		return nil, fmt.Errorf("%s has %w: start the version that wrote it, or move %s away", path, ErrFormat, filepath.Dir(path))
+	}
+	x, size, err := openIndex(path)
+	if err == nil {
+		g.rows, g.first, g.last, g.indexSize = x.rows, x.first, x.last, size
+		return g, x.file.Close()
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		s.options.Logger.Warn("index of records is damaged, and made anew", zap.String("file", indexPath(path)), zap.Error(err))
+	}
+	rebuilt := s.rebuild(g, file)
+	if rebuilt.size < info.Size() {
+		s.options.Logger.Warn("the end of a file of records is damaged, as after a crash, and cut off", zap.String("file", path),
+			zap.Int64("bytes", info.Size()-rebuilt.size))
+		if err := file.Truncate(rebuilt.size); err != nil {
+			return nil, err
+		}
+	}
+	g.size, g.rows, g.first, g.last = rebuilt.size, rebuilt.rows, rebuilt.first, rebuilt.last
+	g.indexSize, err = writeIndex(path, rebuilt.index)
+	return g, err
+}
+
+// rebuild reads all blocks up to the first that is damaged.
+func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
+	again := &segment{index: newIndex(), size: int64(len(magic))}
+	for {
+		raw, next, err := s.readBlock(file, again.size)
+		if err != nil {
+			return again
+		}
+		block := uint32(len(again.index.offsets))
+		for at := 0; at < len(raw); {
+			r := &historypb.Record{}
+			encoded, ok := itemAt(raw, at)
+			if !ok || proto.Unmarshal(encoded, r) != nil {
+				return again // it was written so: nothing here is of use
+			}
+			again.index.add(r, block, uint32(at))
+			ended := int64(again.index.ended[again.rows])
+			if again.rows == 0 {
+				again.first = ended
+			}
+			again.first, again.last = min(again.first, ended), max(again.last, ended)
+			again.rows++
+			at += 4 + len(encoded)
+		}
+		again.index.offsets = append(again.index.offsets, uint32(again.size))
+		again.size = next
+	}
+}
+
+// readBlock returns the records of the block at an offset, and where the next one begins.
+func (s *Store) readBlock(file io.ReaderAt, offset int64) (raw []byte, next int64, err error) {
+	var header [blockHeader]byte
+	if _, err := file.ReadAt(header[:], offset); err != nil {
+		return nil, 0, err
+	}
+	n := binary.LittleEndian.Uint32(header[:])
+	if n > maxBlockBytes {
+		return nil, 0, errDamaged
+	}
+	block := make([]byte, n)
+	if _, err := file.ReadAt(block, offset+blockHeader); err != nil {
+		return nil, 0, err
+	}
+	if crc32.Checksum(block, castagnoli) != binary.LittleEndian.Uint32(header[4:]) {
+		return nil, 0, errDamaged
+	}
+	raw, err = s.decoder.DecodeAll(block, nil)
+	return raw, offset + blockHeader + int64(n), err
+}
+
+// itemAt returns the encoded record at a place of a block.
+func itemAt(raw []byte, at int) ([]byte, bool) {
+	if at < 0 || at+4 > len(raw) {
+		return nil, false
+	}
+	n := int(binary.LittleEndian.Uint32(raw[at:]))
+	if n > len(raw)-at-4 {
+		return nil, false
+	}
+	return raw[at+4 : at+4+n], true
+}

@@ -1,0 +1,98 @@
+package prefetch
+
+import (
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// Figures say what became of the input files that a command opened, and of those that were prefetched for
+// it. Files with the same content count once, by the first that was opened; empty files and directories
+// do not count. docs/RUNNING_AHEAD.md has the definitions for those who read the figures.
+type Figures struct {
+	Foreseen Amount // prefetched, and there before the command opened it
+	Late     Amount // on its way when the command opened it, because of whomever
+	Missed   Amount // fetched because the command opened it
+	Local    Amount // there, and not because it was prefetched for this command
+	Unused   Amount // prefetched, and not opened while it was there or on its way
+}
+
+// Files is what the command opened.
+func (f Figures) Files() (all Amount) {
+	for _, a := range []Amount{f.Foreseen, f.Late, f.Missed, f.Local} {
+		all = all.plus(a)
+	}
+	return all
+}
+
+// HitRate returns Foreseen over all files that were not local, from 0 to 1; false if there
+// were none.
+func (f Figures) HitRate() (rate float64, ok bool) {
+	fetched := f.Foreseen.Files + f.Late.Files + f.Missed.Files
+	if fetched == 0 {
+		return 0, false
+	}
+	return float64(f.Foreseen.Files) / float64(fetched), true
+}
+
+// A Tally notes where blobs were when a command opened files. Its zero value is ready, and its
+// methods may be called concurrently. It keeps about a million blobs.
+type Tally struct {
+	mu    sync.Mutex
+	first map[digest.Digest]met // guarded by mu
+}
+
+// met is where a blob was when it was first opened.
+type met struct {
+	was cas.Presence
+	// unseen: nobody saw it opened, as it was there.
+	unseen bool
+}
+
+// Opened notes where a blob was when a file was opened with it.
+func (t *Tally) Opened(d digest.Digest, was cas.Presence) { t.note(d, met{was: was}) }
+
+// Used notes that a blob was, or is about to be, read. If it is not Opened it was local: then the kernel
+// reads it by itself.
+func (t *Tally) Used(d digest.Digest) { t.note(d, met{unseen: true}) }
+
+func (t *Tally) note(d digest.Digest, m met) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	had, again := t.first[d]
+	if d.IsEmptyBlob() || again && !had.unseen || !again && len(t.first) == maxRecorded {
+		return
+	}
+	if t.first == nil {
+		t.first = map[digest.Digest]met{}
+	}
+	t.first[d] = m
+}
+
+// Figures are made of what was noted and of the blobs that were prefetched.
+func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ahead := make(map[digest.Digest]struct{}, len(prefetched))
+	for _, d := range digest.Distinct(prefetched) {
+		ahead[d] = struct{}{}
+		if m, opened := t.first[d]; !opened || m.was == cas.Absent {
+			f.Unused.add(d)
+		}
+	}
+	for d, m := range t.first {
+		_, foreseen := ahead[d]
+		switch {
+		case m.was == cas.OnItsWay:
+			f.Late.add(d)
+		case m.was == cas.Absent:
+			f.Missed.add(d)
+		case foreseen:
+			f.Foreseen.add(d)
+		default:
+			f.Local.add(d)
+		}
+	}
+	return f
+}

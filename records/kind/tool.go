@@ -1,0 +1,138 @@
+package kind
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxTool bounds a tool in bytes; of a longer one its end is a hash.
+const maxTool = 256
+
+// An interpreter is a program that is told what it runs.
+type interpreter struct {
+	// valued are options whose value is the next argument.
+	valued []string
+	// named is the option whose value is what it runs, such as a module; text that whose value is the
+	// source. Neither where empty.
+	named, text string
+	shell       bool // text is for a shell
+}
+
+var (
+	shell  = interpreter{valued: []string{"-o", "-O", "+o", "+O"}, text: "-c", shell: true}
+	python = interpreter{valued: []string{"-W", "-X", "--check-hash-based-pycs"}, named: "-m", text: "-c"}
+	node   = interpreter{valued: []string{"-r", "--require", "--import", "--loader", "--conditions", "-C"}, text: "-e"}
+	java   = interpreter{
+		valued: []string{
+			"-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules",
+			"--add-exports", "--add-opens", "--add-reads", "--patch-module", "--limit-modules", "--source",
+		},
+		named: "-jar",
+	}
+	interpreters = map[string]interpreter{
+		"sh": shell, "bash": shell, "dash": shell, "ash": shell, "zsh": shell, "ksh": shell,
+		"python": python, "pypy": python,
+		"node": node, "nodejs": node,
+		"java": java,
+		"perl": {valued: []string{"-I"}, text: "-e"},
+		"ruby": {valued: []string{"-I", "-r", "-C", "-E"}, text: "-e"},
+		"php":  {valued: []string{"-c", "-d"}, named: "-f", text: "-r"},
+		"lua":  {valued: []string{"-l"}, text: "-e"},
+	}
+)
+
+// ToolOf returns what a command runs, for commands that run the same to be alike: the program, and where that is
+// an interpreter also the script, module or class that it is told to run. Of text for a shell it is what the
+// first command of it runs.
+func ToolOf(args []string) string {
+	tool := strings.Join(toolOf(args, 0), " ")
+	if len(tool) > maxTool {
+		sum := sha256.Sum256([]byte(tool))
+		tool = tool[:maxTool-2*len(sum)] + hex.EncodeToString(sum[:])
+	}
+	return tool
+}
+
+// maxNested bounds how often a program that runs another is looked into.
+const maxNested = 4
+
+func toolOf(args []string, nested int) []string {
+	for len(args) > 1 && path.Base(args[0]) == "env" {
+		args = afterAssignments(args[1:])
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	program := args[0]
+	in, known := interpreters[strings.TrimRight(path.Base(program), "0123456789.")]
+	if !known || nested == maxNested {
+		return []string{program}
+	}
+	for i := 1; i < len(args); i++ {
+		arg := args[i]
+		var value []string // none or one
+		if i+1 < len(args) {
+			value = args[i+1 : i+2]
+		}
+		switch {
+		case in.named != "" && arg == in.named:
+			return append([]string{program, arg}, value...)
+		case in.runsText(arg) && in.shell:
+			return append([]string{program, "-c"}, toolOf(firstCommand(strings.Join(value, "")), nested+1)...)
+		case in.runsText(arg):
+			return []string{program, arg}
+		case slices.Contains(in.valued, arg):
+			i++
+		case !strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "+"):
+			return []string{program, arg}
+		}
+	}
+	return []string{program}
+}
+
+// runsText reports whether the argument after arg is source. Shells allow -ec.
+func (in interpreter) runsText(arg string) bool {
+	if in.shell {
+		return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, "c")
+	}
+	return in.text != "" && arg == in.text
+}
+
+// afterAssignments drops options and variables that a command begins with.
+func afterAssignments(words []string) []string {
+	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
+		words = words[1:]
+	}
+	return words
+}
+
+// prepare are commands of a shell that only prepare for another.
+var prepare = []string{"set", "cd", "source", ".", "export", "umask", "ulimit", "mkdir", "trap", "unset", "pushd", "true", ":"}
+
+// firstCommand returns the words of the first command in text that does more than prepare for others, without their
+// quotes, or of the last one. It knows enough of a shell's grammar to find the same in texts that begin alike.
+func firstCommand(text string) []string {
+	const maxText = 4 << 10 // further on the commands have long begun
+	text = text[:min(len(text), maxText)]
+	var words []string
+	for _, command := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(";&|\n(){}", r) }) {
+		fields := afterAssignments(strings.Fields(command))
+		for len(fields) > 1 && (fields[0] == "exec" || fields[0] == "command" || fields[0] == "time") {
+			fields = afterAssignments(fields[1:])
+		}
+		if len(fields) == 0 {
+			continue
+		}
+		words = words[:0]
+		for _, f := range fields {
+			words = append(words, strings.Trim(f, `"'`))
+		}
+		if !slices.Contains(prepare, words[0]) {
+			return words
+		}
+	}
+	return words
+}

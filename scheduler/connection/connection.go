@@ -1,0 +1,90 @@
+package connection
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/peer"
+)
+
+// A Connection is where calls come from. It stands for the remote address, by
+// which gRPC tells its handlers who calls.
+type Connection struct {
+	net.Addr
+	id    uint64
+	host  string
+	ended atomic.Bool
+}
+
+// ID tells apart the connections of one Listeners.
+func (c *Connection) ID() uint64 { return c.id }
+
+// Ended reports whether the connection is closed, by whichever side. gRPC closes it before it ends its calls.
+func (c *Connection) Ended() bool { return c.ended.Load() }
+
+// Of returns what a call came over; nil if its listener is not watched.
+func Of(ctx context.Context) *Connection {
+	if p, ok := peer.FromContext(ctx); ok {
+		c, _ := p.Addr.(*Connection)
+		return c
+	}
+	return nil
+}
+
+// Host names the client of a call, for core.Operation.Client; empty if its listener is not watched.
+func Host(ctx context.Context) string {
+	if c := Of(ctx); c != nil {
+		return c.host
+	}
+	return ""
+}
+
+// Listeners number the connections that several listeners accept.
+type Listeners struct {
+	last   atomic.Uint64
+	closed func(id uint64)
+}
+
+// NewListeners returns Listeners that call closed once with the ID of each connection that has been closed.
+func NewListeners(closed func(id uint64)) *Listeners { return &Listeners{closed: closed} }
+
+// Watch returns l so changed that calls over its connections have a Connection.
+func (ls *Listeners) Watch(l net.Listener) net.Listener { return &listener{l, ls} }
+
+type listener struct {
+	net.Listener
+	all *Listeners
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &Connection{Addr: conn.RemoteAddr(), id: l.all.last.Add(1)}
+	if c.host, _, err = net.SplitHostPort(c.String()); err != nil {
+		c.host = c.String()
+	}
+	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() { l.all.closed(c.id) })}, nil
+}
+
+// A watched connection tells when it is closed, by whichever side.
+type watched struct {
+	net.Conn
+	connection *Connection
+	closed     func()
+}
+
+// RemoteAddr implements net.Conn.
+func (w *watched) RemoteAddr() net.Addr { return w.connection }
+
+// Close implements net.Conn.
+func (w *watched) Close() error {
+	w.connection.ended.Store(true)
+	err := w.Conn.Close()
+	w.closed()
+	return err
+}

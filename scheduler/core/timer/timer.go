@@ -1,0 +1,166 @@
+package timer
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Timer is when something is due. It lives inside its Owner; the zero Timer, with the Owner filled in, is not set.
+type Timer struct {
+	Owner any
+	at    moment
+	// order decides between equal times: first set, first due.
+	order uint64
+	// slot is the place in the heap plus one; 0 is not set.
+	slot int
+}
+
+// IsSet reports whether t is to be due.
+func (t *Timer) IsSet() bool { return t.slot > 0 }
+
+// A moment is a time as far from Heap.zero: a third of the size, and nothing that
+// the garbage collector has to follow.
+type moment time.Duration
+
+// A Heap has the Timers that are set, with four below each. Most are put
+// off again and again before they are due. So that costs nothing: a timer stays where
+// it was until it comes first there.
+type Heap struct {
+	heap  []alarm
+	order uint64
+	// zero is the time that the first timer was set for.
+	zero time.Time
+}
+
+// An alarm is a timer with what it is ordered by, which thus needs no look at timers
+// that are anywhere in memory: not after what the timer itself says.
+type alarm struct {
+	at    moment
+	order uint64
+	timer *Timer
+}
+
+func (a *alarm) before(b *alarm) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.order < b.order
+}
+
+// Set has t be due at a time, whether it is set or not.
+func (h *Heap) Set(t *Timer, at time.Time) {
+	if h.zero.IsZero() {
+		h.zero = at
+	}
+	h.order++
+	t.at, t.order = moment(at.Sub(h.zero)), h.order
+	a := alarm{t.at, t.order, t}
+	switch {
+	case t.slot == 0:
+		h.heap = append(h.heap, a)
+		h.fix(a, len(h.heap)-1)
+	case a.at < h.heap[t.slot-1].at:
+		h.fix(a, t.slot-1)
+	}
+}
+
+// Stop has t not be due.
+func (h *Heap) Stop(t *Timer) {
+	if t.slot == 0 {
+		return
+	}
+	i, last := t.slot-1, len(h.heap)-1
+	moved := h.heap[last]
+	h.heap[last] = alarm{}
+	h.heap = h.heap[:last]
+	t.slot = 0
+	if i < last {
+		h.fix(moved, i)
+	}
+}
+
+// PopDue returns and unsets the first timer that is due at now, or nil.
+func (h *Heap) PopDue(now time.Time) *Timer {
+	t := h.first()
+	if t == nil || h.When(t).After(now) {
+		return nil
+	}
+	h.Stop(t)
+	return t
+}
+
+// Shift puts everything off by d.
+func (h *Heap) Shift(d time.Duration) {
+	for i := range h.heap {
+		a := &h.heap[i]
+		a.at, a.timer.at = a.at+moment(d), a.timer.at+moment(d)
+	}
+}
+
+// Next returns when the first timer is due; zero if none is set.
+func (h *Heap) Next() time.Time {
+	if t := h.first(); t != nil {
+		return h.When(t)
+	}
+	return time.Time{}
+}
+
+// When returns when a timer is due that is set, or was the last time.
+func (h *Heap) When(t *Timer) time.Time { return h.zero.Add(time.Duration(t.at)) }
+
+// Len is how many timers are set.
+func (h *Heap) Len() int { return len(h.heap) }
+
+// Check returns what is wrong with the heap, empty if nothing is.
+func (h *Heap) Check() string {
+	for i, a := range h.heap {
+		if a.timer.slot != i+1 || a.timer.at < a.at {
+			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
+		}
+	}
+	return ""
+}
+
+// first returns the timer that is due first; nil if none is set.
+func (h *Heap) first() *Timer {
+	for len(h.heap) > 0 {
+		t := h.heap[0].timer
+		if t.order == h.heap[0].order {
+			return t
+		}
+		h.fix(alarm{t.at, t.order, t}, 0)
+	}
+	return nil
+}
+
+// fix puts a where it belongs, the place i being free.
+func (h *Heap) fix(a alarm, i int) {
+	const below = 4
+	for i > 0 {
+		above := (i - 1) / below
+		if !a.before(&h.heap[above]) {
+			break
+		}
+		h.put(h.heap[above], i)
+		i = above
+	}
+	for first := below*i + 1; first < len(h.heap); first = below*i + 1 {
+		least := first
+		for child := first + 1; child < min(first+below, len(h.heap)); child++ {
+			if h.heap[child].before(&h.heap[least]) {
+				least = child
+			}
+		}
+		if !h.heap[least].before(&a) {
+			break
+		}
+		h.put(h.heap[least], i)
+		i = least
+	}
+	h.put(a, i)
+}
+
+func (h *Heap) put(a alarm, i int) {
+	h.heap[i] = a
+	a.timer.slot = i + 1
+}

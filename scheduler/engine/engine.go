@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/journal"
+)
+
+// An Engine drives a State: it has the lock and the clock, tells the State and the journal of events, and does what
+// comes out: streams and held calls itself, the rest by a function that it is given.
+type Engine struct {
+	journal *journal.Journal
+	// concluded is told of each Out, without the lock. It is set before the first event.
+	concluded func(core.Out)
+	// stopped is closed when Run returns.
+	stopped chan struct{}
+	// alarm has a value when State's next tick has come before the one that Run waits for.
+	alarm chan struct{}
+
+	mu sync.Mutex
+	// All of it is guarded by mu.
+	state   *core.State
+	streams streams
+	calls   heldCalls
+	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
+	tick, awaited time.Time
+}
+
+// New returns an Engine of a State, which nobody else uses from then on. j may be nil.
+func New(state *core.State, j *journal.Journal) *Engine {
+	return &Engine{
+		journal: j, state: state, concluded: func(core.Out) {},
+		stopped: make(chan struct{}), alarm: make(chan struct{}, 1),
+		streams: streams{}, calls: heldCalls{waiting: map[uint64]chan core.Reply{}},
+	}
+}
+
+// Conclude has each Out passed to f, without the lock, after streams and held calls have what is theirs of it. It is called
+// once, before the first event.
+func (e *Engine) Conclude(f func(core.Out)) { e.concluded = f }
+
+// Run lets time pass until ctx ends. Then it answers all who wait, and accepts nothing more.
+func (e *Engine) Run(ctx context.Context) {
+	defer e.stop()
+	defer e.Step(func(t Turn) core.Out {
+		out := t.Feed(core.Tick{})
+		e.journal.End(t.now, e.state)
+		return out
+	})
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			e.Feed(core.Tick{})
+		case <-e.alarm:
+		}
+		e.mu.Lock()
+		next := e.tick
+		e.awaited = next
+		e.mu.Unlock()
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// stop answers all who wait. From then on nothing is accepted: a result of which a worker was told that
+// it may forget it has been delivered.
+func (e *Engine) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.stopped)
+	e.streams.close()
+}
+
+// ErrStopped is what calls get when the scheduler ends, a gRPC status.
+func ErrStopped() error {
+	return status.Error(codes.Unavailable, "the scheduler is shutting down")
+}
+
+// Stopped is closed when the Engine accepts nothing more.
+func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
+
+// IsStopped reports whether the Engine accepts nothing more.
+func (e *Engine) IsStopped() bool {
+	select {
+	case <-e.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Look calls see with the State as it is now, under the lock.
+func (e *Engine) Look(see func(*core.View)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	see(e.state.View())
+}
+
+// Check returns what is wrong with the State, empty if nothing is; see core.State.Check. It is for tests.
+func (e *Engine) Check() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.Check()
+}
+
+// lookBatch is how many operations are copied under the lock at a time, which takes about a millisecond.
+const lookBatch = 10_000
+
+// EachOperation calls do, without the lock, with each operation that is not done and that p
+// matches; nil: with all. What comes or ends meanwhile may be left out.
+func (e *Engine) EachOperation(p *core.Pattern, do func(*core.Operation)) {
+	seen := make([]core.Entry, 0, lookBatch)
+	match := func() {
+		for _, entry := range seen {
+			if p == nil || p.Match(entry.Attribute) {
+				do(entry.Operation)
+			}
+		}
+		seen = seen[:0]
+	}
+	e.mu.Lock()
+	for entry := range e.state.View().Entries() {
+		if seen = append(seen, entry); len(seen) == lookBatch {
+			e.mu.Unlock()
+			match()
+			e.mu.Lock()
+		}
+	}
+	e.mu.Unlock()
+	match()
+}
+
+// Feed tells the State of one event and then does what it says.
+func (e *Engine) Feed(event core.Event) (out core.Out) {
+	e.Step(func(t Turn) core.Out {
+		out = t.Feed(event)
+		return out
+	})
+	return out
+}
+
+// Under calls do under the lock. What events come to that it feeds is not done: they are for the time before anybody calls.
+func (e *Engine) Under(do func(Turn)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	do(Turn{e, time.Now()})
+}
+
+// Step has an event happen under the lock and then, without the lock, does what the State says.
+func (e *Engine) Step(event func(Turn) core.Out) {
+	e.mu.Lock()
+	out := event(Turn{e, time.Now()})
+	e.tick = out.NextTick
+	answered := e.calls.answered(out.Replies)
+	for i := range out.Notices {
+		e.streams.tell(&out.Notices[i])
+	}
+	// To be called too early does no harm, and costs less than to wake Run at each event.
+	early := !e.tick.IsZero() && (e.awaited.IsZero() || e.tick.Before(e.awaited))
+	e.mu.Unlock()
+
+	if early {
+		select {
+		case e.alarm <- struct{}{}:
+		default:
+		}
+	}
+	for i, c := range answered {
+		if c != nil {
+			c <- out.Replies[i]
+		}
+	}
+	e.concluded(out)
+}
+
+// Accept is Step for an event that begins something. False: the Engine has stopped, and nothing was done.
+func (e *Engine) Accept(event func(Turn) core.Out) (accepted bool) {
+	e.Step(func(t Turn) core.Out {
+		if e.IsStopped() {
+			return core.Out{NextTick: e.tick}
+		}
+		accepted = true
+		return event(t)
+	})
+	return accepted
+}

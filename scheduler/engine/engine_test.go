@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// TestEachOperation lists more operations than are looked at without a break, while in each break some
+// end and others come. All that were there from the first to the last are listed once.
+func TestEachOperation(t *testing.T) {
+	const stay, leave = 2 * lookBatch, lookBatch
+	state, err := core.NewState(core.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := New(state, nil)
+	submit := func(kind string, i int) {
+		name := fmt.Sprintf("operations/%s-%05d", kind, i)
+		if err := e.Feed(core.Submit{Operation: &core.Operation{
+			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+			Request: core.Metadata{Target: kind},
+		}}).Err; err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range stay {
+		submit("stay", i)
+	}
+	for i := range leave {
+		submit("go", i)
+	}
+	seen, gone, come := map[string]int{}, 0, 0
+	p, err := pattern.Parse("target=*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.EachOperation(&p, func(op *core.Operation) {
+		seen[op.Name]++
+		if gone < leave && len(seen)%2 == 0 {
+			e.Feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
+			gone++
+		}
+		if come < leave {
+			submit("come", come)
+			come++
+		}
+	})
+	if gone == 0 || come == 0 {
+		t.Fatal("nothing happened meanwhile")
+	}
+	for i := range stay {
+		if name := fmt.Sprintf("operations/stay-%05d", i); seen[name] != 1 {
+			t.Errorf("%s is listed %d times", name, seen[name])
+		}
+	}
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is listed %d times", name, n)
+		}
+	}
+	none, err := pattern.Parse("target=other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.EachOperation(&none, func(op *core.Operation) { t.Errorf("%s is listed", op.Name) })
+}

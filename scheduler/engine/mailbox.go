@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// MaxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations, not who
+// follows them. Calls of Execute that share a run each follow an operation of their own.
+const MaxFollowers = 1000
+
+// streams are those who follow operations, by name. It has no lock.
+type streams map[string]followers
+
+// followers are the streams that follow one operation, the newest first.
+type followers struct {
+	first *Mailbox
+	count int
+}
+
+// add has a stream follow an operation.
+func (s streams) add(name string, m *Mailbox) {
+	f := s[name]
+	if m.next = f.first; m.next != nil {
+		m.next.prev = m
+	}
+	s[name] = followers{m, f.count + 1}
+}
+
+// remove undoes it.
+func (s streams) remove(name string, m *Mailbox) {
+	f := s[name]
+	if m.next != nil {
+		m.next.prev = m.prev
+	}
+	if m.prev != nil {
+		m.prev.next = m.next
+	} else {
+		f.first = m.next
+	}
+	m.next, m.prev = nil, nil
+	if f.count--; f.count == 0 {
+		delete(s, name)
+		return
+	}
+	s[name] = f
+}
+
+// crowded returns why no further stream may follow an operation; nil if one may.
+func (s streams) crowded(name string) error {
+	if n := s[name].count; n >= MaxFollowers {
+		return fmt.Errorf("%d streams follow operation %q already", n, name)
+	}
+	return nil
+}
+
+// tell gives a new state to those who follow its operation.
+func (s streams) tell(st *core.Status) {
+	for m := s[st.Name].first; m != nil; m = m.next {
+		m.Put(st)
+	}
+}
+
+// close tells all that nothing more comes.
+func (s streams) close() {
+	for _, f := range s {
+		for m := f.first; m != nil; m = m.next {
+			m.Close()
+		}
+	}
+}
+
+// A Mailbox holds the latest state of one operation for one stream. Putting
+// never blocks, so a slow client delays nobody; what it was too slow to see it
+// skips, except for the end.
+type Mailbox struct {
+	// full has a value whenever there is something to take, and is closed when nothing more comes.
+	full chan struct{}
+	// next and prev are of the same operation; guarded by Engine.mu.
+	next, prev *Mailbox
+
+	mu     sync.Mutex
+	status *core.Status // guarded by mu; nil if what was put is taken
+	rev    uint64       // guarded by mu; of the last that was put
+	closed bool         // guarded by mu
+}
+
+// NewMailbox returns an empty Mailbox.
+func NewMailbox() *Mailbox { return &Mailbox{full: make(chan struct{}, 1)} }
+
+// Full has a value whenever there is something to take, and is closed when nothing more comes.
+func (m *Mailbox) Full() <-chan struct{} { return m.full }
+
+// Put stores st, which nobody changes any more, unless what was there is newer: states
+// may arrive out of order.
+func (m *Mailbox) Put(st *core.Status) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.rev != 0 && st.Rev <= m.rev {
+		return
+	}
+	m.status, m.rev = st, st.Rev
+	select {
+	case m.full <- struct{}{}:
+	default:
+	}
+}
+
+// Close tells who takes that nothing more comes.
+func (m *Mailbox) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.closed = true
+		close(m.full)
+	}
+}
+
+// Take returns the latest state, after Full has given its value; nil if that is taken already, and
+// whether more may come.
+func (m *Mailbox) Take() (st *core.Status, open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st, m.status = m.status, nil
+	return st, !m.closed
+}

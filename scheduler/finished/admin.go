@@ -1,0 +1,120 @@
+package finished
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+)
+
+// maxPage bounds the records of one answer.
+const maxPage = 1000
+
+// Admin is the part of the scheduler's service for operators that shows records.
+type Admin struct{ *Recorder }
+
+// ListRecords implements admin.SchedulerServer. The caller sees his own.
+func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
+	if a.Recorder == nil {
+		return &admin.ListRecordsResponse{}, nil
+	}
+	q := history.Query{
+		Text: strings.TrimSpace(req.GetText()), Outcomes: req.GetOutcomes(), Retried: req.GetRetried(), MinRun: req.GetMinRun().AsDuration(),
+		Slowest: req.GetSlowest(), Limit: int(req.GetPageSize()), After: req.GetPageToken(), Owned: ownedBy(ctx),
+	}
+	if q.Limit <= 0 || q.Limit > maxPage {
+		q.Limit = maxPage
+	}
+	if req.GetSince() != nil {
+		q.Since = req.GetSince().AsTime()
+	}
+	if req.GetBefore() != nil {
+		q.Before = req.GetBefore().AsTime()
+	}
+	if req.GetPattern() != nil {
+		if err := addPattern(&q, req.GetPattern()); err != nil {
+			return nil, err
+		}
+	}
+	found, next, err := a.options.Store.Find(ctx, q)
+	switch {
+	case errors.Is(err, history.ErrToken):
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	case err != nil:
+		return nil, status.FromContextError(err).Err()
+	}
+	return &admin.ListRecordsResponse{Records: found, NextPageToken: next}, nil
+}
+
+// names are those of patterns, with the fields in which they are looked for.
+var names = map[string]history.Field{
+	"instance": history.Instance, "invocation": history.Invocation, "mnemonic": history.Mnemonic,
+	"target": history.Target, "user": history.User, "worker": history.Worker,
+}
+
+// addPattern has q look for what matches a pattern.
+func addPattern(q *history.Query, m *admin.Pattern) error {
+	p, err := pattern.New(m.GetAttributes())
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "pattern: %v", err)
+	}
+	q.Where = map[history.Field]string{}
+	for name, value := range p.Map() {
+		field, known := names[name]
+		switch {
+		case known:
+			q.Where[field] = value
+		case name == "operation":
+			q.Operation = value
+		case name == "action":
+			q.Action = value
+		default:
+			known := []string{"operation", "action"}
+			for name := range names {
+				known = append(known, name)
+			}
+			slices.Sort(known)
+			return status.Errorf(codes.InvalidArgument, "pattern %q: no record has %q; there are %s", p, name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.
+func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
+	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Limit: 1, Owned: ownedBy(ctx)}
+	what := fmt.Sprintf("operation %q is unknown, or ended too long ago", q.Operation)
+	if q.Action != "" {
+		what = fmt.Sprintf("no operation of action %q is known, or it ended too long ago", q.Action)
+	} else if q.Operation == "" {
+		return nil, status.Error(codes.InvalidArgument, "name an operation or an action")
+	}
+	if a.Recorder == nil {
+		return nil, status.Error(codes.NotFound, what)
+	}
+	found, _, err := a.options.Store.Find(ctx, q)
+	if err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	if len(found) == 0 {
+		return nil, status.Error(codes.NotFound, what)
+	}
+	return found[0], nil
+}
+
+// ownedBy returns which records the caller may see.
+func ownedBy(ctx context.Context) func(user, instance string) bool {
+	return func(user, instance string) bool {
+		return auth.Owns(ctx, auth.Owner{User: user, Instance: instance}, auth.Observe)
+	}
+}

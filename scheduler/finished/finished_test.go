@@ -1,0 +1,140 @@
+package finished
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+type blobs map[digest.Digest][]byte
+
+func (b blobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
+	if blob, ok := b[d]; ok {
+		return blob, nil
+	}
+	return nil, digest.ErrNotFound
+}
+
+// done is an operation with a response.
+func done(name string, resp *repb.ExecuteResponse) *core.Status {
+	now := time.Now()
+	return &core.Status{
+		Operation: &core.Operation{
+			Name: "operations/" + name, Instance: "main", User: "alice", Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+			Request: core.Metadata{Target: "//a:" + name, Mnemonic: "Genrule", ToolInvocation: "build 1"},
+		},
+		Stage: repb.ExecutionStage_COMPLETED, Queued: now.Add(-2 * time.Second), Started: now.Add(-time.Second), Ended: now,
+		Worker: `{"host":"w"}`, Attempts: 2, Queue: &core.QueueName{SizeClass: 4}, Response: resp,
+	}
+}
+
+func exit(code int32, auxiliary ...*anypb.Any) *repb.ExecuteResponse {
+	return &repb.ExecuteResponse{Result: &repb.ActionResult{
+		ExitCode: code, StderrRaw: []byte("no such file"), ExecutionMetadata: &repb.ExecutedActionMetadata{AuxiliaryMetadata: auxiliary},
+	}}
+}
+
+func TestOutcomes(t *testing.T) {
+	killed, err := anypb.New(&actionstats.Resources{OutOfMemoryKills: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failure := func(c codes.Code) *repb.ExecuteResponse {
+		return &repb.ExecuteResponse{Status: &spb.Status{Code: int32(c), Message: "why"}}
+	}
+	for want, resp := range map[historypb.Outcome]*repb.ExecuteResponse{
+		historypb.Outcome_SUCCEEDED: exit(0, killed), historypb.Outcome_FAILED: exit(1), historypb.Outcome_OUT_OF_MEMORY: exit(137, killed),
+		historypb.Outcome_CANCELLED: failure(codes.Canceled), historypb.Outcome_TIMED_OUT: failure(codes.DeadlineExceeded),
+		historypb.Outcome_ERROR: failure(codes.Unavailable), historypb.Outcome_CACHED: {Result: &repb.ActionResult{}, CachedResult: true},
+	} {
+		if got := outcomeOf(done("x", resp)); got != want {
+			t.Errorf("%v is %s, want %s", resp, got, want)
+		}
+	}
+}
+
+// TestRecords makes records and finds them.
+func TestRecords(t *testing.T) {
+	store, err := history.Open("", history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := proto.Marshal(&repb.Command{Arguments: []string{"cc", "-c", strings.Repeat("x", maxArguments)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := digest.Of(digest.SHA256, encoded)
+	r := New(Options{Store: store, Blobs: func(string, digest.Function) Blobs { return blobs{command: encoded} }})
+	failed := done("failed", exit(1))
+	failed.Action.CommandDigest = command.Proto()
+	r.Add(failed, "the timeout was cut")
+	r.Add(done("large", &repb.ExecuteResponse{
+		Message: strings.Repeat("x", 1<<20), Result: &repb.ActionResult{StdoutRaw: make([]byte, 1<<20), OutputFiles: make([]*repb.OutputFile, 10_000)},
+	}), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Run(ctx) // makes what waits
+	a := Admin{r}
+	got, err := a.GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: "operations/failed"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetMessage() != "the timeout was cut" || got.GetExitCode() != 1 || got.GetSizeClass() != 4 || got.GetAttempts() != 2 ||
+		string(got.GetStderr().GetRaw()) != "no such file" || got.GetCommand() != command.String() || got.GetTarget() != "//a:failed" {
+		t.Errorf("the record is %v", got)
+	}
+	large, err := a.GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: digest.Of(digest.SHA256, []byte("large")).String()}})
+	if err != nil || proto.Size(large) > 16<<10 || large.GetAllOutputs() != 10_000 {
+		t.Errorf("a large one has %d bytes: %v", proto.Size(large), err)
+	}
+	for pattern, want := range map[string]int{"target=//a:*": 2, "user=bob": 0, "mnemonic=Genrule,worker=*w*": 2, "operation=operations/failed": 1} {
+		m := map[string]string{}
+		for part := range strings.SplitSeq(pattern, ",") {
+			name, value, _ := strings.Cut(part, "=")
+			m[name] = value
+		}
+		list, err := a.ListRecords(t.Context(), &admin.ListRecordsRequest{Pattern: &admin.Pattern{Attributes: m}})
+		if err != nil || len(list.GetRecords()) != want {
+			t.Errorf("%s: %d records, want %d: %v", pattern, len(list.GetRecords()), want, err)
+		}
+	}
+	_, err = a.ListRecords(t.Context(), &admin.ListRecordsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{"traget": "x"}}})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "traget") {
+		t.Errorf("a name that there is not: %v", err)
+	}
+	if _, err := (Admin{}).GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: "x"}}); status.Code(err) != codes.NotFound {
+		t.Errorf("without records: %v", err)
+	}
+}
+
+// TestNobodyWaits adds more than there is room for.
+func TestNobodyWaits(t *testing.T) {
+	store, err := history.Open("", history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Store: store})
+	st := done("x", exit(0))
+	for range maxWaiting + 5 {
+		r.Add(st, "")
+	}
+	if r.lost.Load() != 5 {
+		t.Errorf("%d are lost, want 5", r.lost.Load())
+	}
+}

@@ -1,0 +1,145 @@
+package finished
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+const (
+	// maxWaiting bounds the operations of which a record is to be made.
+	maxWaiting = 16 << 10
+	// makers is how many records are made at once: some wait for the storage.
+	makers = 4
+	// commandTimeout bounds that, and maxCommandBytes what is read.
+	commandTimeout  = time.Second
+	maxCommandBytes = 256 << 10
+)
+
+// Blobs is storage. Read returns the whole of a blob.
+type Blobs interface {
+	Read(ctx context.Context, d digest.Digest) ([]byte, error)
+}
+
+// Options of a Recorder.
+type Options struct {
+	Store *history.Store
+	// Blobs returns the storage of an instance name, where command lines are; nil: records have none.
+	Blobs func(instance string, fn digest.Function) Blobs
+}
+
+// A Recorder makes records. Nil makes none, and has none.
+type Recorder struct {
+	options Options
+	waiting chan ended
+	lost    atomic.Uint64
+}
+
+type ended struct {
+	core.Status
+	note string // that the client is told besides
+}
+
+// New returns a Recorder, which makes records while Run runs.
+func New(o Options) *Recorder {
+	return &Recorder{options: o, waiting: make(chan ended, maxWaiting)}
+}
+
+// Add has a record made of an operation that is done. It does not block.
+func (r *Recorder) Add(st *core.Status, note string) {
+	if r == nil {
+		return
+	}
+	select {
+	case r.waiting <- ended{*st, note}:
+	default:
+		r.lost.Add(1)
+	}
+}
+
+// Run makes records until ctx ends, and then of what waits.
+func (r *Recorder) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for range makers {
+		all.Go(func() {
+			for {
+				select {
+				case e := <-r.waiting:
+					r.make(ctx, e)
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	r.options.Store.Run(ctx)
+	all.Wait()
+	for {
+		select {
+		case e := <-r.waiting:
+			r.make(ctx, e)
+		default:
+			r.options.Store.Flush()
+			return
+		}
+	}
+}
+
+func (r *Recorder) make(ctx context.Context, e ended) {
+	m := recordOf(&e.Status)
+	if e.note != "" {
+		m.Message = joined(m.GetMessage(), e.note)
+	}
+	if e.Action != nil {
+		r.addCommand(ctx, m, &e.Status)
+	}
+	r.options.Store.Add(m)
+}
+
+// addCommand adds the command line. Where storage is slow, only actions that failed have one.
+func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *core.Status) {
+	fn := st.Digest.Function()
+	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())
+	if err != nil {
+		return
+	}
+	m.Command = d.String()
+	usual := m.GetOutcome() == historypb.Outcome_SUCCEEDED || m.GetOutcome() == historypb.Outcome_CANCELLED
+	if r.options.Blobs == nil || d.SizeBytes() > maxCommandBytes || usual && len(r.waiting) > maxWaiting/8 || ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	command := &repb.Command{}
+	b, err := r.options.Blobs(st.Instance, fn).Read(ctx, d)
+	if err == nil && proto.Unmarshal(b, command) == nil {
+		m.Arguments, m.ArgumentsCut = cut(command.GetArguments(), maxArguments)
+	}
+}
+
+// Collectors are the metrics of a Recorder.
+func (r *Recorder) Collectors() []prometheus.Collector {
+	stats := r.options.Store.Stats
+	return []prometheus.Collector{
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "forerunner_scheduler_records_lost_total",
+			Help: "Operations that ended and of which no record is kept, because the disk did not keep up or failed.",
+		}, func() float64 { return float64(r.lost.Load() + stats().Lost) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "forerunner_scheduler_records", Help: "Operations that have ended and of which there is a record.",
+		}, func() float64 { return float64(stats().Records) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "forerunner_scheduler_records_bytes", Help: "Bytes that these records take.",
+		}, func() float64 { return float64(stats().Bytes) }),
+	}
+}

@@ -1,0 +1,227 @@
+package learning
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/records/kind"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+const (
+	// maxLessons bounds what waits to be written. What is beyond is not learned.
+	maxLessons = 4096
+	// lessonsGrace is how long the end of a Server takes for what waits.
+	lessonsGrace = 2 * time.Second
+	// programTimeout bounds how long an action waits for its program to be known.
+	programTimeout = time.Second
+)
+
+// lessons are what learns from the runs of one action.
+type lessons struct {
+	mu sync.Mutex
+	// learner is that of the present run; nil when there is nothing more to learn.
+	learner *sizeclass.Learner
+}
+
+// Options configure Learning. All but Sizes and Chosen are required; without Sizes it does nothing.
+type Options struct {
+	Engine *engine.Engine
+	Sizes  *sizeclass.Analyzer
+	// Chosen counts actions by the size class on which they are to start.
+	Chosen *prometheus.CounterVec
+	Log    *zap.Logger
+}
+
+// Learning chooses size classes by former runs, and learns from those that end.
+type Learning struct {
+	options  Options
+	programs *programs
+	// waiting is what was learned and is to be written.
+	waiting chan *sizeclass.Lesson
+}
+
+// New returns a Learning.
+func New(o Options) *Learning {
+	return &Learning{options: o, programs: newPrograms(), waiting: make(chan *sizeclass.Lesson, maxLessons)}
+}
+
+// Choose has an operation start on the size class that former runs speak for. Where there is
+// only one, nothing is chosen, or learned.
+func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *core.Operation) {
+	if s.options.Sizes == nil {
+		return
+	}
+	classes := s.classes(op, false)
+	reduced := digest.OfReduced(op.Digest.Function(), op.Action)
+	if len(classes) < 2 || classes[0].Size == 0 || reduced.IsZero() {
+		if len(classes) > 0 {
+			s.start(classes[len(classes)-1].Size)
+		}
+		return
+	}
+	s.learnProgram(ctx, storage, op)
+	c := conditions(classes)
+	c.CanHedge = true
+	choice, learner := s.options.Sizes.Analyze(ctx, similar(op, reduced)).Select(c)
+	s.start(choice.Class)
+	op.Size, op.Expected = sizeOf(choice, op.Action.GetTimeout().AsDuration()), choice.Expected
+	operation.AddExtras(op).Learn = (&lessons{learner: learner}).of
+}
+
+// classes are those on which an operation could run, on whatever platform if that is not known.
+func (s *Learning) classes(op *core.Operation, anyPlatform bool) []sizeclass.Class {
+	var known []core.SizeClass
+	s.options.Engine.Look(func(v *core.View) {
+		if anyPlatform {
+			known = v.AllSizeClasses(op.Instance)
+		} else {
+			known = v.SizeClasses(op)
+		}
+	})
+	return sizesOf(known)
+}
+
+// start counts an action that is to start on a size class.
+func (s *Learning) start(class uint32) {
+	s.options.Chosen.WithLabelValues(strconv.FormatUint(uint64(class), 10)).Inc()
+}
+
+// learnProgram finds out which program an action starts, unless that is known. It is a hint: where it
+// cannot be read the worker says why, or finds nothing wrong.
+func (s *Learning) learnProgram(ctx context.Context, storage operation.Storage, op *core.Operation) {
+	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
+	if operation.ExtrasOf(op).Tool != "" || err != nil {
+		return
+	}
+	if tool := s.programs.get(d); tool != "" {
+		operation.AddExtras(op).Tool = tool
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	command := &repb.Command{}
+	if err := operation.Read(ctx, storage, "command", d, command); err == nil && len(command.GetArguments()) > 0 {
+		tool := kind.ToolOf(command.GetArguments())
+		operation.AddExtras(op).Tool = tool
+		s.programs.put(d, tool)
+	}
+}
+
+// similar is what is known of an operation by which former runs are found.
+func similar(op *core.Operation, reduced digest.Digest) sizeclass.Action {
+	return sizeclass.Action{
+		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
+		Kind: kind.Kind{
+			Mnemonic: op.Request.Mnemonic, Tool: operation.ExtrasOf(op).Tool, Platform: op.Platform.Key(),
+			Configuration: op.Request.Configuration,
+		},
+	}
+}
+
+// conditions are those of a choice among classes.
+func conditions(classes []sizeclass.Class) sizeclass.Conditions {
+	return sizeclass.Conditions{Now: time.Now(), Classes: classes}
+}
+
+// Learn takes the ends of runs. It does not wait.
+func (s *Learning) Learn(ended []core.Ended) {
+	for _, e := range ended {
+		of := operation.ExtrasOf(e.Operation).Learn
+		if of == nil {
+			continue
+		}
+		lesson := of(time.Now(), e)
+		if lesson == nil {
+			continue
+		}
+		select {
+		case s.waiting <- lesson:
+		default:
+			s.options.Log.Debug("too much to learn at once", zap.String("action", e.Digest.String()))
+		}
+	}
+}
+
+// of returns what the end of a run says, nil if nothing or not yet.
+func (l *lessons) of(now time.Time, e core.Ended) *sizeclass.Lesson {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	learner := l.learner
+	l.learner = nil
+	if learner == nil {
+		return nil
+	}
+	if e.Late {
+		learner = learner.Overdue(e.Class)
+	}
+	run, outcome, ok := sizeclass.ResultOf(e.Response)
+	switch {
+	case !ok || learner.Choice().Class != e.Class || e.Again && e.Largest == e.Class:
+		learner.Abandoned()
+		return nil
+	case outcome == sizeclass.Succeeded:
+		return learner.Succeeded(run)
+	}
+	f := sizeclass.Failure{Now: now, Outcome: outcome, Run: run, Largest: e.Class}
+	if e.Again {
+		f.Largest = e.Largest
+	}
+	verdict := learner.Failed(f)
+	l.learner = verdict.Retry
+	return verdict.Lesson
+}
+
+// Write writes what was learned until ctx ends, and then what is left.
+func (s *Learning) Write(ctx context.Context) {
+	for {
+		select {
+		case l := <-s.waiting:
+			s.options.Sizes.Learn(context.WithoutCancel(ctx), l)
+			continue
+		case <-ctx.Done():
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lessonsGrace)
+		defer cancel()
+		for ctx.Err() == nil {
+			select {
+			case l := <-s.waiting:
+				s.options.Sizes.Learn(ctx, l)
+			default:
+				return
+			}
+		}
+		return
+	}
+}
+
+// sizeOf returns a choice for an action with a timeout of its own.
+func sizeOf(c sizeclass.Choice, own time.Duration) core.Size {
+	s := core.Size{Class: c.Class, Expected: c.Expected, Reason: c.Reason}
+	switch {
+	case c.Hedge > 0:
+		s.Timeout, s.Hedge = c.Hedge, true
+	case c.Timeout < own:
+		s.Timeout = c.Timeout
+	}
+	return s
+}
+
+// sizesOf returns the classes of the core as those among which is chosen.
+func sizesOf(classes []core.SizeClass) []sizeclass.Class {
+	sizes := make([]sizeclass.Class, len(classes))
+	for i, c := range classes {
+		sizes[i] = sizeclass.Class(c)
+	}
+	return sizes
+}

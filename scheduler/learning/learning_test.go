@@ -1,0 +1,86 @@
+package learning
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// fakeHints is a record.Hints in memory.
+type fakeHints map[record.Key][]byte
+
+func (h fakeHints) Get(_ context.Context, k record.Key) ([]byte, error) {
+	if value, ok := h[k]; ok {
+		return bytes.Clone(value), nil
+	}
+	return nil, record.ErrNotFound
+}
+
+func (h fakeHints) Put(_ context.Context, k record.Key, value []byte) error {
+	h[k] = bytes.Clone(value)
+	return nil
+}
+
+func newAnalyzer(t *testing.T) *sizeclass.Analyzer {
+	t.Helper()
+	a, err := sizeclass.NewAnalyzer(fakeHints{}, sizeclass.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestLateRunIsLearned has the end of a second run, begun because the first took too long, teach what
+// is known of both.
+func TestLateRunIsLearned(t *testing.T) {
+	sizes := newAnalyzer(t)
+	both := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}})
+	both.CanHedge = true
+	for n := range 50 {
+		d := digest.Of(digest.SHA256, []byte{byte(n)})
+		action := sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}
+		choice, learner := sizes.Analyze(t.Context(), action).Select(both)
+		if choice.Class != 1 {
+			continue // by chance
+		}
+		if size := sizeOf(choice, time.Hour); !size.Hedge || size.Timeout != 10*time.Second {
+			t.Errorf("size %+v of choice %+v", size, choice)
+		}
+		l := &lessons{learner: learner}
+		lesson := l.of(time.Now(), core.Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
+			ExecutionMetadata: &repb.ExecutedActionMetadata{VirtualExecutionDuration: durationpb.New(3 * time.Second)},
+		}}})
+		sizes.Learn(t.Context(), lesson)
+		known, _ := sizes.Analyze(t.Context(), action).Assess(both)
+		if known[0].TimedOut != 1 || known[1].Succeeded != 1 || known[1].Median != 3*time.Second {
+			t.Errorf("known %+v", known)
+		}
+		return
+	}
+	t.Error("no action started on class 1")
+}
+
+// TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what has become the
+// largest one: that is no failure for which the action would have to start on the largest.
+func TestCutShortTeachesNothing(t *testing.T) {
+	sizes := newAnalyzer(t)
+	d := digest.Of(digest.SHA256, []byte("action"))
+	_, learner := sizes.Analyze(t.Context(), sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}).
+		Select(conditions([]sizeclass.Class{{Size: 1}}))
+	l := &lessons{learner: learner}
+	late := &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.DeadlineExceeded)}}
+	if lesson := l.of(time.Now(), core.Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
+		t.Errorf("learned %+v", lesson)
+	}
+}

@@ -1,0 +1,40 @@
+package operation
+
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
+)
+
+// Extras are what a Server knows of an operation that it submits, and the core does not. They are its
+// core.Operation.Owner; nobody changes them once it is submitted.
+type Extras struct {
+	// Learn returns what the end of a run teaches, nil if nothing or not yet. Nil: nothing is learned.
+	Learn func(time.Time, core.Ended) *sizeclass.Lesson
+	// Span is the operation's own, nil: it is not traced.
+	Span trace.Span
+	// Note is what the client is told with the result, Tool the path of the program that the action starts,
+	// as far as it is known.
+	Note, Tool string
+}
+
+// ExtrasOf returns those of an operation, which may have none.
+func ExtrasOf(op *core.Operation) Extras {
+	if x, ok := op.Owner.(*Extras); ok {
+		return *x
+	}
+	return Extras{}
+}
+
+// AddExtras returns those of an operation that is not yet submitted, to fill them in.
+func AddExtras(op *core.Operation) *Extras {
+	x, ok := op.Owner.(*Extras)
+	if !ok {
+		x = &Extras{}
+		op.Owner = x
+	}
+	return x
+}

@@ -1,0 +1,43 @@
+package operation
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+// ErrUnknown is the gRPC status of operations that there are not, or that the caller may not see.
+func ErrUnknown(name string) error {
+	return status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", name)
+}
+
+// Visible returns the state of an operation that belongs to who calls (auth.Owns), or that another
+// right lets him see. To all others it is as one that there is not, so that nobody learns of
+// an operation by its name.
+func Visible(ctx context.Context, v *core.View, name string, or auth.Right) (st core.Status, known bool) {
+	st, known = v.Operation(name)
+	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {
+		return core.Status{}, false
+	}
+	return st, true
+}
+
+func ownerOf(op *core.Operation) auth.Owner { return auth.Owner{User: op.User, Instance: op.Instance} }
+
+// OwnedBy returns a function that tells which operations the caller may see. It is for one goroutine.
+func OwnedBy(ctx context.Context) func(*core.Operation) bool {
+	known := map[auth.Owner]bool{}
+	return func(op *core.Operation) bool {
+		owner := ownerOf(op)
+		own, looked := known[owner]
+		if !looked {
+			own = auth.Owns(ctx, owner, auth.Observe)
+			known[owner] = own
+		}
+		return own
+	}
+}

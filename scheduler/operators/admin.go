@@ -1,0 +1,70 @@
+package operators
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
+)
+
+// Reports are what workers report of themselves; a live.Registry has them.
+type Reports interface {
+	// Report returns the last report of the worker that a key of core.WorkerKey belongs to, nil if there is none.
+	Report(key string) *live.Report
+	// Reports returns the last report of each worker.
+	Reports() map[*live.Report]struct{}
+}
+
+// Sizes answers what is known of size classes.
+type Sizes interface {
+	GetSizes(context.Context, *admin.GetSizesRequest) (*admin.GetSizesResponse, error)
+}
+
+// Options configure a Service. Those without a comment are required.
+type Options struct {
+	Engine  *engine.Engine
+	Reports Reports
+	Sizes   Sizes
+	Lost    *Lost
+	Log     *zap.Logger
+	// Finished has the records of operations that have ended; it may be nil.
+	Finished *finished.Recorder
+	// KeepDrains, KeepQuota, LoadQuotas and OwnStore are those of scheduler.ServerOptions, each may be nil.
+	KeepDrains func([]core.DrainRecord) error
+	KeepQuota  func(context.Context, core.QuotaRecord) error
+	LoadQuotas func(context.Context) ([]core.QuotaRecord, error)
+	OwnStore   func() *admin.Store
+}
+
+// A Service is what operators ask and say. Each call looks at every worker once
+// under the lock, or in pieces at every operation, and does the rest without it.
+type Service struct {
+	*workers
+	queues
+	operations
+	*quotas
+	Sizes
+	stores
+	finished.Admin
+	unimplemented
+}
+
+// New returns a Service.
+func New(o Options) Service {
+	return Service{
+		workers: &workers{Engine: o.Engine, reports: o.Reports, lost: o.Lost, keep: o.KeepDrains},
+		queues:  queues{o.Engine, o.Lost}, operations: operations{o.Engine},
+		quotas: &quotas{Engine: o.Engine, log: o.Log, keep: o.KeepQuota, load: o.LoadQuotas},
+		Sizes:  o.Sizes, stores: stores{o.OwnStore, o.Reports}, Admin: finished.Admin{Recorder: o.Finished},
+	}
+}
+
+// unimplemented are the calls that no part of Service has.
+type unimplemented struct {
+	admin.UnimplementedSchedulerServer
+}

@@ -1,0 +1,118 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
+)
+
+const (
+	// killBatch is how many operations are ended in one event: the others wait.
+	killBatch = 100
+)
+
+// operations shows operators, and their owners, what is queued and runs, and kills it.
+type operations struct{ *engine.Engine }
+
+// ListOperations implements admin.SchedulerServer. The caller sees his own.
+func (s operations) ListOperations(
+	ctx context.Context, req *admin.ListOperationsRequest,
+) (*admin.ListOperationsResponse, error) {
+	var p *core.Pattern
+	if req.GetPattern() != nil {
+		asked, err := ofOperations(req.GetPattern())
+		if err != nil {
+			return nil, err
+		}
+		p = &asked
+	}
+	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	own := operation.OwnedBy(ctx)
+	s.EachOperation(p, func(op *core.Operation) {
+		if own(op) {
+			first.add(op.Name)
+		}
+	})
+	names, next := first.page()
+	statuses := make([]core.Status, 0, len(names))
+	s.Look(func(v *core.View) {
+		for _, name := range names {
+			if st, ok := v.Operation(name); ok && !st.Done() {
+				statuses = append(statuses, st)
+			}
+		}
+	})
+	resp := &admin.ListOperationsResponse{NextPageToken: next}
+	for _, st := range statuses {
+		resp.Operations = append(resp.Operations, operationMessage(st))
+	}
+	return resp, nil
+}
+
+func operationMessage(s core.Status) *admin.Operation {
+	op := &admin.Operation{
+		Name: s.Name, Action: s.Digest.String(), DigestFunction: s.Digest.Function().String(), InstanceName: s.Instance,
+		Invocation: s.Request.ToolInvocation, Target: s.Request.Target,
+		Mnemonic: s.Request.Mnemonic, Client: s.Client,
+		Queued: timestamppb.New(s.Queued), Worker: s.Worker, Attempts: int32(s.Attempts), Done: s.Done(),
+		SizeClass: s.Size.Class, SizeReason: s.Size.Reason,
+		WorkerAway: s.Away,
+	}
+	if s.Worker != "" {
+		op.Started = timestamppb.New(s.Started)
+	}
+	return op
+}
+
+// GetOperation implements admin.SchedulerServer. What an operation waits for names operations of others: those
+// are told who may observe.
+func (s operations) GetOperation(ctx context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
+	observes, why := auth.Allowed(ctx, auth.Observe, ""), ""
+	var st core.Status
+	var ok bool
+	s.Look(func(v *core.View) {
+		if st, ok = operation.Visible(ctx, v, req.GetName(), auth.Observe); ok && observes {
+			why = v.WaitsFor(req.GetName())
+		}
+	})
+	if !ok {
+		return nil, operation.ErrUnknown(req.GetName())
+	}
+	op := operationMessage(st)
+	op.WaitsFor = why
+	return op, nil
+}
+
+// KillOperations implements admin.SchedulerServer.
+func (s operations) KillOperations(
+	ctx context.Context, req *admin.KillOperationsRequest,
+) (*admin.KillOperationsResponse, error) {
+	p, err := ofOperations(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	reason := req.GetReason()
+	if reason == "" {
+		reason = "no reason was given"
+	}
+	var names []string
+	s.EachOperation(&p, func(op *core.Operation) { names = append(names, op.Name) })
+	slices.Sort(names)
+	killed := 0
+	for batch := range slices.Chunk(names, killBatch) {
+		if err := ctx.Err(); err != nil {
+			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
+		}
+		killed += s.Feed(core.Kill{Names: batch, Reason: reason}).Killed
+	}
+	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
+}

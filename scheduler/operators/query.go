@@ -1,0 +1,89 @@
+package operators
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/least"
+)
+
+// MaxPage bounds the entries of one answer.
+const MaxPage = 1000
+
+// A first keeps the first names after a token, in their order, of as many as one likes.
+type first struct {
+	token string
+	size  int
+	// names are those of the page, and one more if there is a next page.
+	names least.List[string]
+}
+
+func newFirst(token string, size int32) *first {
+	if size <= 0 || size > MaxPage {
+		size = MaxPage
+	}
+	return &first{token: token, size: int(size), names: least.Of(int(size)+1, strings.Compare)}
+}
+
+func (f *first) add(name string) {
+	if name > f.token {
+		f.names.Add(name)
+	}
+}
+
+// page returns them and the next token, which is empty if there are no more.
+func (f *first) page() (names []string, next string) {
+	names = f.names.Sorted()
+	if len(names) <= f.size {
+		return names, ""
+	}
+	return names[:f.size], names[f.size-1]
+}
+
+func patternOf(m *admin.Pattern) (pattern.Pattern, error) {
+	p, err := pattern.New(m.GetAttributes())
+	if err != nil {
+		return p, status.Errorf(codes.InvalidArgument, "pattern: %v", err)
+	}
+	return p, nil
+}
+
+// knows returns why a pattern can match nothing: it has a name that is none of names, those of what things of a kind have.
+func knows(p pattern.Pattern, kind string, names []string) error {
+	for name := range p.Map() {
+		if !slices.Contains(names, name) {
+			return status.Errorf(codes.InvalidArgument, "pattern %q: no %s has %q; there are %s", p, kind, name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// ofOperations returns the pattern of a message about operations.
+func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
+	p, err := patternOf(m)
+	if err != nil {
+		return p, err
+	}
+	names := core.OperationAttributes()
+	for name := range p.Map() {
+		if strings.HasPrefix(name, "platform.") {
+			names = append(names, name)
+		}
+	}
+	return p, knows(p, "operation", append(names, "platform.NAME"))
+}
+
+// optionalPattern returns nil for a pattern that is not set.
+func optionalPattern(m *admin.Pattern) (*core.Pattern, error) {
+	if m == nil {
+		return nil, nil
+	}
+	p, err := patternOf(m)
+	return &p, err
+}

@@ -1,0 +1,58 @@
+package operators
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+)
+
+// maxQueues bounds the queues of one answer.
+const maxQueues = 10_000
+
+// queues shows operators the queues.
+type queues struct {
+	*engine.Engine
+	lost *Lost
+}
+
+// ListQueues implements admin.SchedulerServer.
+func (s queues) ListQueues(
+	_ context.Context, req *admin.ListQueuesRequest,
+) (*admin.ListQueuesResponse, error) {
+	branches := int(req.GetMaxBranches())
+	if branches <= 0 || branches > MaxPage {
+		branches = MaxPage
+	}
+	var queues []core.QueueView
+	var unmatched core.QueueView
+	s.Look(func(v *core.View) { queues, unmatched = v.Queues(branches) })
+	resp := &admin.ListQueuesResponse{Unmatched: int64(unmatched.Queued), UnmatchedReason: unmatched.Why}
+	resp.WorkersLost = s.lost.count()
+	for _, v := range queues[:min(len(queues), maxQueues)] {
+		q := &admin.Queue{
+			InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
+			Workers: int32(v.Workers), Idle: int32(v.Idle), Executing: int32(v.Executing), Draining: int32(v.Draining),
+			Resting: int32(v.Resting),
+			Queued:  int64(v.Queued), Root: branchMessage(v.Root),
+		}
+		q.HeadReason = v.Why
+		if v.Head != nil {
+			q.HeadAction, q.HeadQueued = v.Head.Digest.String(), timestamppb.New(v.HeadSince)
+			q.HeadOperation = v.Head.Name
+		}
+		resp.Queues = append(resp.Queues, q)
+	}
+	return resp, nil
+}
+
+func branchMessage(b core.Branch) *admin.Branch {
+	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted), Why: b.Why, Due: b.Due}
+	for _, child := range b.Children {
+		m.Children = append(m.Children, branchMessage(child))
+	}
+	return m
+}

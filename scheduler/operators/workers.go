@@ -1,0 +1,179 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/scheduler/connection"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+)
+
+// twinShown is how long it is shown that another process was refused: it tries again every few seconds.
+const twinShown = time.Minute
+
+// maxReason bounds the reason of a drain.
+const maxReason = 1 << 10
+
+// workers shows operators the workers, and drains them.
+type workers struct {
+	*engine.Engine
+	reports Reports
+	lost    *Lost
+	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before engine.mu.
+	keep    func([]core.DrainRecord) error
+	keeping sync.Mutex
+}
+
+// ListWorkers implements admin.SchedulerServer.
+func (s *workers) ListWorkers(
+	_ context.Context, req *admin.ListWorkersRequest,
+) (*admin.ListWorkersResponse, error) {
+	p, err := optionalPattern(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	var drains []core.DrainRecord
+	s.Look(func(v *core.View) { keys, drains = v.WorkerKeys(p), v.Drains() })
+	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	for _, key := range keys {
+		first.add(key)
+	}
+	keys, next := first.page()
+	resp := &admin.ListWorkersResponse{NextPageToken: next, Lost: s.lost.list()}
+	for _, d := range drains {
+		resp.Drains = append(resp.Drains, &admin.ActiveDrain{
+			Pattern: &admin.Pattern{Attributes: d.Pattern.Map()}, Reason: d.Reason, Author: d.Author, Since: timestamppb.New(d.Since),
+		})
+	}
+	s.Look(func(v *core.View) {
+		for _, key := range keys {
+			if w, ok := v.Worker(key); ok {
+				resp.Workers = append(resp.Workers, workerMessage(w))
+			}
+		}
+	})
+	for _, w := range resp.Workers {
+		w.Report = s.reports.Report(core.WorkerKey(w.InstanceNamePrefix, w.Identity))
+	}
+	return resp, nil
+}
+
+func workerMessage(v core.WorkerView) *admin.Worker {
+	w := &admin.Worker{
+		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
+		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained, Address: v.Address,
+	}
+	if time.Since(v.Refused) < twinShown {
+		w.Twin = v.Twin
+	}
+	serves := !v.Drained && !v.Leaving
+	switch busy := v.Action != ""; {
+	case v.Away:
+		w.State = admin.Worker_AWAY
+	case busy && serves:
+		w.State = admin.Worker_EXECUTING
+	case busy:
+		w.State = admin.Worker_DRAINING
+	case v.Drained:
+		w.State = admin.Worker_DRAINED
+	case v.Leaving:
+		w.State = admin.Worker_RESTING
+	}
+	if !v.Since.IsZero() {
+		w.Since = timestamppb.New(v.Since)
+	}
+	return w
+}
+
+func properties(p core.Platform) []*admin.Property {
+	var list []*admin.Property
+	for _, q := range p.Proto().GetProperties() {
+		list = append(list, &admin.Property{Name: q.GetName(), Value: q.GetValue()})
+	}
+	return list
+}
+
+// Drain implements admin.SchedulerServer. A name that no worker is identified by is an error: the pattern would never match.
+func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
+	p, err := patternOf(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(req.GetReason()); n > maxReason {
+		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes, at most %d are taken", n, maxReason)
+	}
+	var names []string
+	s.Look(func(v *core.View) { names = v.WorkerAttributes() })
+	if err := knows(p, "worker", names); err != nil && len(names) > 0 {
+		return nil, err
+	}
+	resp := &admin.DrainResponse{}
+	s.Step(func(t engine.Turn) (out core.Out) {
+		out = t.Feed(core.Drain{DrainRecord: core.DrainRecord{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
+		err = out.Err
+		v := t.View()
+		resp.Workers, resp.Waiting = int32(len(v.WorkerKeys(&p))), int64(v.WaitFor(&p))
+		return out
+	})
+	if errors.Is(err, core.ErrTooManyDrains) {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	} else if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	if resp.GetWorkers() == 0 {
+		resp.Warning = "no worker matches now; the drain is in force for those that connect later"
+	}
+	return resp, s.keepDrains()
+}
+
+// authorOf names who calls: the user or, where callers are not known, the host.
+func authorOf(ctx context.Context) string {
+	if who := auth.FromContext(ctx); who != nil && who.User != "" {
+		return who.User
+	}
+	return connection.Host(ctx)
+}
+
+// Undrain implements admin.SchedulerServer.
+func (s *workers) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
+	p, err := patternOf(req.GetPattern())
+	if err != nil {
+		return nil, err
+	}
+	matched := 0
+	s.Step(func(t engine.Turn) (out core.Out) {
+		out = t.Feed(core.Undrain{Pattern: p})
+		err = out.Err
+		matched = len(t.View().WorkerKeys(&p))
+		return out
+	})
+	if err != nil {
+		return nil, status.Errorf(codes.NotFound, "no drain %q is in force", p)
+	}
+	return &admin.UndrainResponse{Workers: int32(matched)}, s.keepDrains()
+}
+
+// keepDrains has what is in force now outlive the scheduler.
+func (s *workers) keepDrains() error {
+	if s.keep == nil {
+		return nil
+	}
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	var drains []core.DrainRecord
+	s.Look(func(v *core.View) { drains = v.Drains() })
+	if err := s.keep(drains); err != nil {
+		return status.Errorf(codes.Internal, "this is in force, but a restart of the scheduler loses it: %v", err)
+	}
+	return nil
+}

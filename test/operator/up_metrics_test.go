@@ -1,0 +1,47 @@
+package operator
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+// TestMetricsOfUp: what the worker of `forerunner up` counts, and lacks, is shown beside what the scheduler does.
+func TestMetricsOfUp(t *testing.T) {
+	t.Parallel()
+	f := programs.New(t, programs.OwnSandbox)
+	listen, pages := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	up := f.Start("forerunner", "up", "--data", "up", "--listen", listen, "--http", pages, "--cache-size", "100M")
+	up.WaitFor(&up.Stdout, programs.UpLine)
+	f.Exec("grpc://"+listen, "--", "true").Expect(0, "")
+	response, err := http.Get("http://" + pages + "/metrics")
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		f.Fatalf("%s, %v", response.Status, err)
+	}
+	for _, line := range []string{
+		"forerunner_worker_actions_total{half=\"worker\",outcome=\"ok\"} 1\n",
+		"forerunner_store_damaged_total{half=\"worker\"} 0\n", "forerunner_store_damaged_total 0\n",
+	} {
+		if !strings.Contains(string(text), line) {
+			f.Errorf("/metrics does not show %s", line)
+		}
+	}
+
+	// It is as ready as its worker.
+	becomes(f, pages, http.StatusOK, "ready")
+	work := filepath.Join(f.Dir, "up", "worker", "work")
+	rename(f, work, work+"-gone")
+	becomes(f, pages, http.StatusServiceUnavailable, "work folder: ")
+	rename(f, work+"-gone", work)
+	becomes(f, pages, http.StatusOK, "ready")
+	up.Drain()
+}

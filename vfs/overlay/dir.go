@@ -1,0 +1,121 @@
+package overlay
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// A Dir is a folder that the action sees, which somebody holds open. What is looked at from there costs the
+// same however deep it lies: it goes from descriptor to descriptor, a path may be longer than the kernel
+// takes at once, and no symlink is followed. It belongs to one goroutine, which closes it.
+type Dir struct {
+	dir    int    // in the writable layer; noFolder: it is not there, all here is as the inputs have it
+	lower  input  // the inputs' folder behind it; zero if there is none
+	inputs Inputs // whose folder that is
+}
+
+const noFolder = -1
+
+// Top opens the folder at the top.
+func (l *Layer) Top() (*Dir, error) {
+	p, err := l.upper.Top()
+	if err == nil {
+		p.inputs, p.lower = l.inputs, l.inputs.top()
+	}
+	return p, err
+}
+
+// Top opens the folder at the top of what was written, without inputs behind it.
+func (u Upper) Top() (*Dir, error) {
+	dir, err := unix.Open(string(u), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{dir: dir}, nil
+}
+
+// Enter opens the folder that this one has by this name.
+func (p *Dir) Enter(name string) (*Dir, error) {
+	e, dir := entry{kind: absent}, noFolder
+	if p.dir != noFolder {
+		var err error
+		if e, dir, err = inspect(p.dir, name); err != nil {
+			return nil, err
+		}
+	}
+	next := &Dir{dir: dir, inputs: p.inputs}
+	switch e.kind {
+	case dirEntry:
+		next.lower, _ = p.inputs.behind(p.lower, name, e)
+		return next, nil
+	case absent:
+		var ok bool
+		if next.lower, ok = p.inputs.find(p.lower, []string{name}); ok && next.lower.Kind == tree.Dir {
+			return next, nil
+		}
+		return nil, unix.ENOENT
+	}
+	next.Close()
+	return nil, unix.ENOTDIR
+}
+
+// Close lets go of the folder. It may be called again.
+func (p *Dir) Close() {
+	if p.dir != noFolder {
+		_ = unix.Close(p.dir)
+		p.dir = noFolder
+	}
+}
+
+// Unchanged returns the input whose content has this name, and its path among the inputs,
+// if that is so without anybody's having looked at bytes: inputs that were moved are recognised, of a
+// file, attributes may have changed, and Executable says how. A directory is unchanged if nothing was written in it
+// or below it, nor to its attributes. False says only that the content must be looked at, or that there is none.
+func (p *Dir) Unchanged(name string) (found tree.Entry, from string, ok bool) {
+	e := entry{kind: absent}
+	if p.dir != noFolder {
+		var err error
+		if e, err = lookAt(p.dir, name); err != nil {
+			return tree.Entry{}, "", false
+		}
+	}
+	var lower input
+	switch {
+	case e.kind == absent:
+		lower, ok = p.inputs.find(p.lower, []string{name})
+	case e.kind == fileEntry && e.metacopy:
+		lower, ok = p.inputs.behind(p.lower, name, e)
+		lower.Executable, ok = e.mode&0o111 != 0, ok && lower.Kind == tree.File
+	}
+	if !ok {
+		return tree.Entry{}, "", false
+	}
+	return lower.Entry, strings.Join(lower.path, "/"), true
+}
+
+// Written returns a path, good until Close, of the file in the writable layer that holds the whole content
+// of the regular file of this name. It is false for what is only in lower layers, for whatever is no regular
+// file, and for a file with several links.
+func (p *Dir) Written(name string) (string, bool) {
+	if p.dir == noFolder {
+		return "", false
+	}
+	e, err := lookAt(p.dir, name)
+	if err != nil || e.kind != fileEntry || e.metacopy || e.links != 1 {
+		return "", false
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, name), true
+}
+
+// lookAt is inspect without the descriptor.
+func lookAt(dir int, name string) (entry, error) {
+	e, fd, err := inspect(dir, name)
+	if fd != noFolder {
+		_ = unix.Close(fd)
+	}
+	return e, err
+}

@@ -1,0 +1,191 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+)
+
+// A Kind is a choice among operations that have ended.
+type Kind struct {
+	// Name is what it is called in URLs and as a flag, Title on the page.
+	Name, Title string
+	choose      func(*admin.ListRecordsRequest)
+}
+
+// Kinds are all there are; the first chooses nothing.
+func Kinds() []Kind {
+	outcomes := func(list ...historypb.Outcome) func(*admin.ListRecordsRequest) {
+		return func(req *admin.ListRecordsRequest) { req.Outcomes = list }
+	}
+	return []Kind{
+		{"recent", "Recent", func(*admin.ListRecordsRequest) {}},
+		{"failed", "Failed", outcomes(historypb.Outcome_FAILED, historypb.Outcome_ERROR, historypb.Outcome_OUT_OF_MEMORY, historypb.Outcome_TIMED_OUT)},
+		{"slowest", "Slowest", func(req *admin.ListRecordsRequest) { req.Slowest = true }},
+		{"retried", "Retried", func(req *admin.ListRecordsRequest) { req.Retried = true }},
+		{"out-of-memory", "Out of memory", outcomes(historypb.Outcome_OUT_OF_MEMORY)},
+		{"cached", "Cached", outcomes(historypb.Outcome_CACHED)},
+	}
+}
+
+// RecordsOf returns what asks for a kind of operations that have ended, by what is typed into a search box: name=value is a
+// pattern, all else has to be in a name. Since is for how long they may have ended; 0: any time.
+func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsRequest, error) {
+	req := &admin.ListRecordsRequest{}
+	kinds := Kinds()
+	at := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == cmp.Or(kind, kinds[0].Name) })
+	if at < 0 {
+		return nil, fmt.Errorf("no kind of operations is %q", kind)
+	}
+	kinds[at].choose(req)
+	var patterns, words []string
+	for word := range strings.FieldsSeq(typed) {
+		if name, _, isPattern := strings.Cut(word, "="); isPattern && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == "" {
+			patterns = append(patterns, word)
+		} else {
+			words = append(words, word)
+		}
+	}
+	req.Text = strings.Join(words, " ")
+	if len(patterns) > 0 {
+		p, err := pattern.Parse(strings.Join(patterns, ","))
+		if err != nil {
+			return nil, err
+		}
+		req.Pattern = &admin.Pattern{Attributes: p.Map()}
+	}
+	if since > 0 {
+		req.Since = timestamppb.New(time.Now().Add(-since))
+	}
+	return req, nil
+}
+
+// times are those that the page offers, the first by default.
+var times = []struct {
+	Name, Title string
+	since       time.Duration
+}{
+	{"all", "any time", 0}, {"1h", "the last hour", time.Hour}, {"24h", "the last day", 24 * time.Hour}, {"168h", "the last week", 7 * 24 * time.Hour},
+}
+
+// A choice is a link to a page like this one.
+type choice struct {
+	Title, Href string
+	Current     bool
+}
+
+// A recordsView is a page of operations that have ended.
+type recordsView struct {
+	Kinds, Times      []choice
+	Kind, Time, Typed string
+	List              []recordRow
+	Next              string // the path of the next page; empty: there is none
+}
+
+// A recordRow is an operation that has ended.
+type recordRow struct {
+	*historypb.Record
+	Ended        time.Time
+	Queued, Took time.Duration
+}
+
+func (r recordRow) Class() string { return outcomeClass(r.GetOutcome()) }
+func (r recordRow) Word() string  { return OutcomeText(r.Record) }
+
+func rowOf(r *historypb.Record) recordRow {
+	row := recordRow{Record: r, Ended: r.GetEnded().AsTime()}
+	if r.GetStarted() != nil {
+		row.Queued = max(r.GetStarted().AsTime().Sub(r.GetQueued().AsTime()), 0)
+		row.Took = row.Ended.Sub(r.GetStarted().AsTime())
+	}
+	return row
+}
+
+// outcomeClass is an outcome for the style sheet.
+func outcomeClass(o historypb.Outcome) string {
+	switch o {
+	case historypb.Outcome_SUCCEEDED:
+		return "completed"
+	case historypb.Outcome_CACHED:
+		return "cached"
+	case historypb.Outcome_CANCELLED:
+		return "queued"
+	}
+	return "failed"
+}
+
+// OutcomeText says how an operation ended.
+func OutcomeText(r *historypb.Record) string {
+	if r.GetOutcome() == historypb.Outcome_FAILED {
+		return exitText(r.GetExitCode())
+	}
+	if r.GetOutcome() == historypb.Outcome_ERROR {
+		return strings.ToLower(words(codes.Code(r.GetCode()).String()))
+	}
+	return outcomeName(r.GetOutcome())
+}
+
+func outcomeName(o historypb.Outcome) string {
+	return strings.ToLower(strings.ReplaceAll(o.String(), "_", " "))
+}
+
+func (s *Site) records(ctx context.Context, r *http.Request) (any, error) {
+	v := &recordsView{Kind: r.FormValue("show"), Time: r.FormValue("time"), Typed: strings.TrimSpace(r.FormValue("q"))}
+	query := url.Values{}
+	for name, value := range map[string]string{"show": v.Kind, "time": v.Time, "q": v.Typed} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	with := func(name, value string) string {
+		q := url.Values{}
+		for n, list := range query {
+			q[n] = list
+		}
+		q.Set(name, value)
+		return "/history?" + q.Encode()
+	}
+	var since time.Duration
+	for i, t := range times {
+		current := t.Name == v.Time || v.Time == "" && i == 0
+		if current {
+			since = t.since
+		}
+		v.Times = append(v.Times, choice{t.Title, with("time", t.Name), current})
+	}
+	for i, k := range Kinds() {
+		v.Kinds = append(v.Kinds, choice{k.Title, with("show", k.Name), k.Name == v.Kind || v.Kind == "" && i == 0})
+	}
+	req, err := RecordsOf(v.Kind, v.Typed, since)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	req.PageSize, req.PageToken = pageRows, r.FormValue("page")
+	key := keyFor(ctx, "records "+r.URL.RawQuery)
+	list, err := ask(ctx, s.source, key, func(ctx context.Context) (*admin.ListRecordsResponse, error) {
+		return s.options.Scheduler.ListRecords(ctx, req)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range list.GetRecords() {
+		v.List = append(v.List, rowOf(r))
+	}
+	if list.GetNextPageToken() != "" {
+		v.Next = with("page", list.GetNextPageToken())
+	}
+	return v, nil
+}

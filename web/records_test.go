@@ -1,0 +1,131 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// ListRecords returns all that the fake has, of an invocation if that is asked for.
+func (f *fakeScheduler) ListRecords(_ context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
+	f.tell(fmt.Sprintf("records %v %q %v %t", req.GetPattern().GetAttributes(), req.GetText(), req.GetOutcomes(), req.GetSlowest()))
+	resp := &admin.ListRecordsResponse{}
+	for _, r := range f.ended {
+		if id := req.GetPattern().GetAttributes()["invocation"]; id == "" || id == r.GetInvocation() {
+			resp.Records = append(resp.Records, r)
+		}
+	}
+	return resp, nil
+}
+
+func (f *fakeScheduler) GetRecord(_ context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
+	for _, r := range f.ended {
+		if r.GetOperation() == req.GetOperation() || r.GetAction() == req.GetAction() {
+			return r, nil
+		}
+	}
+	return nil, status.Error(codes.NotFound, "no such record")
+}
+
+// failed is an operation that ended with exit code 139, of a command in the storage.
+func failed(b *browser) *historypb.Record {
+	command := b.blobs.put(&repb.Command{
+		Arguments: []string{"cc", "-o", "a b"}, WorkingDirectory: "sub",
+		EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "A", Value: "$x"}},
+	})
+	stderr := []byte("\x1b[31merror:\x1b[0m <b>no</b> such \x1b]8;;javascript:alert(1)\x07thing\x1b]8;;\x07\n")
+	d := digest.Of(digest.SHA256, stderr)
+	b.blobs[d] = stderr
+	ended := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &historypb.Record{
+		Operation: "operations/1234", Action: strings.Repeat("cd", 32) + "/7", DigestFunction: "sha256", InstanceName: "main", Target: "//a:b",
+		Mnemonic: "CppCompile", Invocation: "build-1", Outcome: historypb.Outcome_FAILED, ExitCode: 139, Attempts: 2,
+		Worker: `{"host":"w1","position":"0"}`, Command: command.String(),
+		Queued: timestamppb.New(ended.Add(-3 * time.Second)), Started: timestamppb.New(ended.Add(-2 * time.Second)), Ended: timestamppb.New(ended),
+		Stderr: &historypb.Stream{Digest: d.String()}, Stdout: &historypb.Stream{Raw: []byte("out")}, AllOutputs: 3,
+		Outputs: []*historypb.Output{{Path: "bin/a.o", Digest: d.String()}},
+	}
+}
+
+// TestRecordPage shows an operation that ended long ago, by its name and by its action.
+func TestRecordPage(t *testing.T) {
+	b := newBrowser(t, false)
+	r := failed(b)
+	b.scheduler.ended = []*historypb.Record{r}
+	page := b.get("/operations/1234", 200)
+	expect(t, page, "Failed: exit code 139: ended by SIGSEGV", `<span class="term-fg31">error:</span> &lt;b&gt;no`, "such thing",
+		"cd sub &amp;&amp; env -i &#39;A=$x&#39; cc -o &#39;a b&#39;", `href="/builds/build-1"`, `href="/workers?pattern=host%3Dw1"`,
+		`download>bin/a.o</a>`, "and 2 more", "attempt 2")
+	if strings.Index(page, "Standard error") > strings.Index(page, "<dt>Worker") {
+		t.Error("standard error is not before the facts")
+	}
+	if strings.Contains(page, "javascript:") {
+		t.Error("a command can make links")
+	}
+	expect(t, b.get("/actions/sha256/"+r.GetAction()+"?instance=main", 200), "Failed: exit code 139") // the action itself is gone
+	if got := b.get("/blobs/sha256/"+r.GetStderr().GetDigest()+"?instance=main&name=x/stderr.txt", 200); !strings.Contains(got, "error:") {
+		t.Errorf("the download is %q", got)
+	}
+	b.get("/blobs/sha256/"+strings.Repeat("0", 64)+"/3", 404)
+	r.Outcome, r.ExitCode = historypb.Outcome_SUCCEEDED, 0
+	page = b.get("/operations/1234", 200)
+	if strings.Index(page, "Standard error") < strings.Index(page, "<dt>Worker") {
+		t.Error("of a success, standard error is before the facts")
+	}
+}
+
+func TestHistoryPage(t *testing.T) {
+	b := newBrowser(t, false)
+	expect(t, b.get("/history", 200), "No operation of this kind has ended")
+	b.scheduler.ended = []*historypb.Record{failed(b)}
+	expect(t, b.get("/history?show=failed&q=user%3Dann+//a:+b", 200), "//a:b", "exit code 139: ended by SIGSEGV", "2030-01-02 03:04:05 UTC", `value="user=ann //a: b"`)
+	if told := b.scheduler.told; told[len(told)-1] != `records map[user:ann] "//a: b" [FAILED ERROR OUT_OF_MEMORY TIMED_OUT] false` {
+		t.Errorf("asked %q", told)
+	}
+	b.get("/history?show=nonsense", 400)
+}
+
+// TestBuildPage has a build of 20,000 actions on 64 positions.
+func TestBuildPage(t *testing.T) {
+	b := newBrowser(t, false)
+	b.get("/builds/build-1", 404)
+	start := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i := range 20_000 {
+		begun := start.Add(time.Duration(i/64) * time.Second)
+		r := &historypb.Record{
+			Operation: fmt.Sprintf("operations/%d", i), Target: fmt.Sprintf("//a:%d", i), Mnemonic: []string{"CppCompile", "GoLink"}[i%2], Invocation: "build-1",
+			Outcome: historypb.Outcome_SUCCEEDED, Worker: fmt.Sprintf(`{"host":"w%02d"}`, i%64), Attempts: 1,
+			Queued: timestamppb.New(start), Started: timestamppb.New(begun), Ended: timestamppb.New(begun.Add(time.Second)),
+		}
+		switch i % 1000 {
+		case 3:
+			r.Outcome, r.ExitCode = historypb.Outcome_FAILED, 1
+		case 5, 7, 9:
+			r.Outcome, r.Started, r.Worker = historypb.Outcome_CACHED, nil, ""
+		}
+		b.scheduler.ended = append(b.scheduler.ended, r)
+	}
+	page := b.get("/builds/build-1", 200)
+	expect(t, page, "<dd>20\u2009000</dd>", "<dd>60</dd>", "64 positions of workers", "//a:3<", "GoLink", "1 % from the action cache")
+	if n := strings.Count(page, "<path"); n > 10 {
+		t.Errorf("the time line has %d paths", n)
+	}
+	if paths := regexp.MustCompile(` d="([^"]*)"`).FindAllStringSubmatch(page, -1); len(paths) < 2 || !regexp.MustCompile(`^(M[\d.]+ \d+h[\d.]+v8h-[\d.]+z)+$`).MatchString(paths[0][1]) {
+		t.Errorf("%d paths, the first begins %.60q", len(paths), paths[0][1])
+	}
+	if len(page) > 6<<20 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+}

@@ -1,0 +1,159 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// patience is how long a check may take until what it tries counts as broken.
+const patience = 10 * time.Second
+
+var errSlow = fmt.Errorf("no answer from the worker's own disks and mounts within %s", patience)
+
+// A Check tries one thing that actions need.
+type Check struct {
+	What string
+	Try  func() error
+}
+
+// An examination is one call of all checks.
+type examination struct {
+	ended chan struct{}
+	err   error // of the first that failed; set before ended is closed
+}
+
+func (m *Monitor) examinationDue(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.under == nil && now.After(m.due)
+}
+
+// begin begins an examination, or returns that which goes on.
+func (m *Monitor) begin() (_ *examination, isNew bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.under == nil {
+		m.under, isNew = &examination{ended: make(chan struct{})}, true
+		go m.run(m.under)
+	}
+	return m.under, isNew
+}
+
+func (m *Monitor) run(e *examination) {
+	for _, c := range m.checks {
+		err := c.Try()
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			continue // that is the business of look, and may be an action's doing
+		}
+		if err != nil {
+			e.err = fmt.Errorf("%s: %w", c.What, err)
+			break
+		}
+	}
+	m.found(e.err)
+	m.mu.Lock()
+	m.under = nil
+	m.mu.Unlock()
+	close(e.ended)
+}
+
+// found takes down what is wrong with the worker, and for how long it is not to be asked again.
+func (m *Monitor) found(fault error) {
+	m.learn(func() {
+		now := time.Now()
+		switch {
+		case m.fault != nil && now.Before(m.due): // it rests on
+			m.fault = cmp.Or(fault, m.fault)
+		case fault != nil:
+			if now.Sub(m.lastFault) > 2*mostPause {
+				m.pause = leastPause
+			}
+			m.fault, m.lastFault, m.due = fault, now, now.Add(m.pause)
+			m.pause = min(2*m.pause, mostPause)
+		default:
+			m.fault, m.due = nil, now.Add(examineInterval)
+			if !m.blamed { // else that no check fails says little
+				m.pause = leastPause
+			}
+		}
+	})
+}
+
+// Examine returns what is wrong with the worker now: nil, if no check failed. One that does not end in time has
+// failed.
+func (m *Monitor) Examine() error {
+	late, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	e, isNew := m.begin()
+	err := e.wait(late)
+	if !isNew && err == nil { // it may have looked before what the caller has seen
+		e, _ = m.begin()
+		err = e.wait(late)
+	}
+	if errors.Is(err, errSlow) {
+		m.found(err)
+	}
+	return err
+}
+
+// wait returns what e has found, or errSlow when late ends.
+func (e *examination) wait(late context.Context) error {
+	select {
+	case <-e.ended:
+		return e.err
+	case <-late.Done():
+		return errSlow
+	}
+}
+
+// Blame reports whether err is of the worker's own files and folders, below one of dirs: no action can bring that about,
+// so that another worker is to run the one that failed. It has the worker rest for a while that grows if that happens
+// again and again.
+func (m *Monitor) Blame(err error, dirs ...string) bool {
+	if !isOwn(err, dirs) {
+		return false
+	}
+	m.mu.Lock()
+	m.blamed = true
+	m.mu.Unlock()
+	m.found(fmt.Errorf("own files: %w", err))
+	return true
+}
+
+// ownFaults are errors of a file system that has failed, or that somebody has changed below a program.
+var ownFaults = []error{
+	syscall.EROFS, syscall.EIO, syscall.ENOENT, syscall.ESTALE, syscall.ENOTDIR, syscall.EUCLEAN, syscall.ENODEV,
+	syscall.ENXIO, syscall.ENOTCONN, syscall.EMFILE, syscall.ENFILE,
+}
+
+// isOwn looks for an error that names a file below one of dirs. Paths within input roots are relative.
+func isOwn(err error, dirs []string) bool {
+	var path string
+	switch e := err.(type) {
+	case nil:
+		return false
+	case *fs.PathError:
+		path = e.Path
+	case *os.LinkError:
+		path = e.Old
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return isOwn(err, dirs) })
+	default:
+		return isOwn(errors.Unwrap(err), dirs)
+	}
+	return slices.ContainsFunc(ownFaults, func(fault error) bool { return errors.Is(err, fault) }) &&
+		slices.ContainsFunc(dirs, func(dir string) bool { return below(path, dir) })
+}
+
+func below(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}

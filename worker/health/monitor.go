@@ -1,0 +1,215 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/disk"
+)
+
+const (
+	// lookInterval is how often the room on the disk is measured.
+	lookInterval = 250 * time.Millisecond
+	// examineInterval is how often a worker is examined that nobody complains of.
+	examineInterval = 30 * time.Second
+	// A worker that rests is examined again after leastPause, then after twice as long, up to mostPause.
+	leastPause, mostPause = time.Second, time.Minute
+)
+
+// ErrUnfit says that an action failed on a worker that could not run it, where another can.
+var ErrUnfit = errors.New("this worker could not do its work")
+
+// A Monitor watches one worker. Its methods may be called concurrently.
+type Monitor struct {
+	dir    string
+	store  *disk.Store // on the same disk, gives way; nil: it is on another
+	checks []Check
+	log    *zap.Logger
+
+	mu sync.Mutex
+	// shortage and fault are why the worker rests: its disk has no room, or a check failed. Guarded by mu, as all below.
+	shortage, fault error
+	// shortages and faults count how often each began.
+	shortages, faults int
+	// fit is closed when the worker can work again; nil: it can.
+	fit chan struct{}
+	// calls ends calls for work when the worker begins to rest.
+	calls map[*context.CancelCauseFunc]struct{}
+	// under is the examination that goes on; nil: none does.
+	under *examination
+	// due is when the next one begins, pause how long the worker rests if it finds a fault, lastFault when one was found.
+	due, lastFault time.Time
+	pause          time.Duration
+	// blamed: an action has found a fault that no check did.
+	blamed bool
+}
+
+// New watches the disk of the folder dir, which it makes, and what checks try. Of store blobs that nobody uses are
+// given up when it is on the same disk.
+func New(dir string, store *disk.Store, checks []Check, log *zap.Logger) (*Monitor, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("work folder: %w", err)
+	}
+	m := &Monitor{
+		dir: dir, log: log, checks: append([]Check{{"work folder", func() error { return disk.Writable(dir) }}}, checks...),
+		calls: map[*context.CancelCauseFunc]struct{}{}, due: time.Now().Add(examineInterval), pause: leastPause,
+	}
+	var own, stores unix.Stat_t
+	if err := errors.Join(unix.Stat(dir, &own), unix.Stat(store.Dir(), &stores)); err != nil {
+		return nil, fmt.Errorf("work folder: %w", err)
+	}
+	if own.Dev == stores.Dev {
+		m.store = store
+	}
+	return m, nil
+}
+
+// Watch measures the disk and examines the worker again and again until ctx ends.
+func (m *Monitor) Watch(ctx context.Context) {
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for {
+		m.look()
+		if m.examinationDue(time.Now()) {
+			m.begin()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look measures the disk now. If it is full, blobs that nobody uses are given up for it, which on a read-only one helps
+// nobody. A disk that cannot be measured is the business of examinations.
+func (m *Monitor) look() {
+	now, err := measure(m.dir)
+	if now.lack > 0 && !now.readOnly && m.store != nil && m.store.MakeRoom(now.lack) > 0 {
+		now, err = measure(m.dir)
+	}
+	if err == nil {
+		m.learn(func() { m.shortage = now.shortage(m.dir) })
+	}
+}
+
+// learn takes down with set why the worker rests, and ends calls for work when it begins to.
+func (m *Monitor) learn(set func()) {
+	for _, end := range m.change(set) {
+		(*end)(ErrUnfit)
+	}
+}
+
+func (m *Monitor) change(set func()) (ends []*context.CancelCauseFunc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	shortage, fault := m.shortage, m.fault
+	set()
+	if shortage == nil && m.shortage != nil {
+		m.shortages++
+	}
+	if fault == nil && m.fault != nil {
+		m.faults++
+	}
+	rests := m.shortage != nil || m.fault != nil
+	switch {
+	case rests && m.fit == nil:
+		m.fit = make(chan struct{})
+		m.log.Warn("the worker rests: it takes no action until it can run one", zap.NamedError("because", m.reason()))
+		return slices.Collect(maps.Keys(m.calls))
+	case !rests && m.fit != nil:
+		close(m.fit)
+		m.fit = nil
+		m.log.Info("the worker can run actions again")
+	}
+	return nil
+}
+
+// reason is called with mu held.
+func (m *Monitor) reason() error { return errors.Join(m.fault, m.shortage) }
+
+// Reason returns why the worker rests; nil: it does not.
+func (m *Monitor) Reason() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reason()
+}
+
+// Rests returns a channel that is closed when the worker can work again, nil if it can.
+func (m *Monitor) Rests() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fit
+}
+
+// Calling returns a context for a call for work. When the worker begins to rest it ends, with ErrUnfit as its cause.
+// The caller calls done.
+func (m *Monitor) Calling(ctx context.Context) (_ context.Context, done func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fit != nil {
+		end(ErrUnfit)
+	} else {
+		m.calls[&end] = struct{}{}
+	}
+	return ctx, func() {
+		m.mu.Lock()
+		delete(m.calls, &end)
+		m.mu.Unlock()
+		end(nil)
+	}
+}
+
+// A Period is what an action knows of the worker since it was begun. The zero Period knows nothing.
+type Period struct {
+	m                 *Monitor
+	free              int64
+	short, faulty     bool // the worker lacked room, or had a fault, at the start
+	shortages, faults int
+}
+
+// Begin begins a Period.
+func (m *Monitor) Begin() Period {
+	now, _ := measure(m.dir) // an error is told by examinations
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Period{
+		m: m, free: now.free, short: m.shortage != nil, faulty: m.fault != nil,
+		shortages: m.shortages, faults: m.faults,
+	}
+}
+
+// WasShort reports whether the disk had no room at any time since.
+func (p Period) WasShort() bool {
+	if p.m == nil {
+		return false
+	}
+	p.m.look()
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	return p.short || p.m.shortages > p.shortages
+}
+
+// WasFaulty reports whether the worker had a fault at any time since. It examines the worker now.
+func (p Period) WasFaulty() bool {
+	if p.m == nil {
+		return false
+	}
+	_ = p.m.Examine() // counts
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	return p.faulty || p.m.faults > p.faults
+}
+
+// Free is how many bytes were free at the start.
+func (p Period) Free() int64 { return p.free }
