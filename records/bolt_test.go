@@ -164,13 +164,19 @@ func TestBoltIgnoresADamagedRecord(t *testing.T) {
 
 // TestBoltOnAFullDisk fills a small file system, and makes room again.
 func TestBoltOnAFullDisk(t *testing.T) {
-	dir := smallDisk(t, "size=4m")
+	dir := smallDisk(t, "size=32m")
 	core, logs := observer.New(zap.InfoLevel)
 	b := openBolt(t, filepath.Join(dir, "records"), BoltOptions{Logger: zap.New(core)})
 	put(t, b, testKey(0), testValue(0, 1000))
 	flush(t, b)
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
+	// No room for one of the records below, however they are batched.
+	if err := os.WriteFile(ballast, make([]byte, 32<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if filled, err := os.Stat(ballast); err != nil {
+		t.Fatal(err)
+	} else if err := os.Truncate(ballast, filled.Size()-512<<10); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n < 10; n++ {
