@@ -51,7 +51,7 @@ type Config struct {
 	// Sizes declare size classes of which there may be no worker for a while, each pool
 	// once. What they hold is not to be changed.
 	Sizes []SizesConfig
-	// Quotas say which workers instance names share by quotas; see State.PutQuota. In a
+	// Quotas say which workers instance names share by quotas; see PutQuota. In a
 	// pool of these, instance names are the first level, whatever Queues say.
 	Quotas quota.Config
 	// PreemptionDelay is how long an action of an instance below its minimum waits

@@ -13,8 +13,8 @@
 // cohort, for which a quota.Ledger says which instance names may have more, and what is
 // to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
 //
-// Rooms. State has what follows from an event: clients.go from what clients want, reports.go from what workers say,
-// operators.go from what operators do. Below it, and without knowing it, are its objects: the
+// Rooms. State passes each event to one of three: clients do what follows from what clients want, reports from what
+// workers say, operators from what operators order. Below these, and without knowing them, are their objects: the
 // dispatcher has what waits and gives it to workers, calls answers these, cohorts count for quotas, runs end what workers run, hedges are second
 // runs, the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
 // before anybody asked. They share a clock. A View looks at all of it, Check says whether it is whole.

@@ -25,6 +25,25 @@ var (
 	ErrTwin = errors.New("another process has this worker's identity")
 )
 
+// An Event is what a State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
+// workers, what operators order (Orders), Restore, or Tick.
+type Event interface{ isEvent() }
+
+func (Submit) isEvent()      {}
+func (Attach) isEvent()      {}
+func (Detach) isEvent()      {}
+func (Cancel) isEvent()      {}
+func (*Report) isEvent()     {}
+func (Hangup) isEvent()      {}
+func (Disconnect) isEvent()  {}
+func (Kill) isEvent()        {}
+func (Drain) isEvent()       {}
+func (Undrain) isEvent()     {}
+func (PutQuota) isEvent()    {}
+func (DeleteQuota) isEvent() {}
+func (Restore) isEvent()     {}
+func (Tick) isEvent()        {}
+
 // Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
 // ErrClientFull or ErrDuplicate.
 type Submit struct{ *Operation }
@@ -133,6 +152,38 @@ type Held struct {
 
 // Tick lets what is due happen. Calling it early or often does no harm.
 type Tick struct{}
+
+// Orders returns one of each of the events that operators cause. A Journal records them as JSON.
+func Orders() []Event {
+	return []Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}}
+}
+
+// Kill ends operations for all who wait for them, as an operator wants; see Out.Killed. Bazel takes CANCELLED and
+// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
+// FAILED_PRECONDITION.
+type Kill struct {
+	Names  []string
+	Reason string
+}
+
+// Drain lets the workers that a pattern matches, those of now and those to come, finish
+// what they have and gives them nothing more, until Undrain. It is refused with ErrTooManyDrains.
+type Drain struct{ DrainRecord }
+
+// Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
+// in force. A worker that another pattern matches too stays drained.
+type Undrain struct{ Pattern Pattern }
+
+// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
+// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with ErrNoCohort,
+// ErrBadQuota or ErrTooManyQuotas.
+type PutQuota struct {
+	QuotaRecord
+	Preempt bool
+}
+
+// DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
+type DeleteQuota struct{ QuotaKey }
 
 // A Pattern picks out workers and operations by their attributes.
 type Pattern = pattern.Pattern

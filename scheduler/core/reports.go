@@ -2,26 +2,44 @@ package core
 
 import (
 	"fmt"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
-func (r *Report) apply(s *State) error {
-	w := s.workers.byKey[r.Worker]
+// reports do what follows from what workers say, and from their silence.
+type reports struct {
+	*clock
+	cfg        *Config
+	operations *operations
+	inFlight   *inFlight
+	orphans    *orphanResults
+	workers    *roster
+	dispatch   *dispatcher
+	calls      *calls
+	hedges     *hedges
+	runs       *runs
+	clients    *clients
+	// departures are those of the present event.
+	departures *[]Departure
+}
+
+func (rs *reports) report(r *Report) error {
+	w := rs.workers.byKey[r.Worker]
 	if w != nil && w.isTwin(r) {
-		w.twin, w.refused = r.Address, s.now
+		w.twin, w.refused = r.Address, rs.now
 		return fmt.Errorf("%w: one at %s, this one is at %s", ErrTwin, w.address, r.Address)
 	}
 	if w != nil && w.boot != r.Boot {
 		w.reported, w.stopping = ending{}, action{} // it has started anew
 	}
-	w = s.enroll(w, r)
+	w = rs.enroll(w, r)
 	w.boot, w.address = r.Boot, r.Address
-	s.workers.connect(w, r.Connection)
+	rs.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
-	s.dispatch.serve(w, s.mayServe(w))
+	rs.dispatch.serve(w, rs.mayServe(w))
 	w.call, w.held = r.Call, true
 	if w.duty == yielding && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
 		w.duty = free
@@ -29,11 +47,11 @@ func (r *Report) apply(s *State) error {
 	w.stage = r.Stage
 	switch r.Doing {
 	case Executing:
-		s.executes(w, actionOf(r.Action))
+		rs.executes(w, actionOf(r.Action))
 	case Completed:
-		s.completes(w, ending{actionOf(r.Action), r.Response, r.OutOfMemory})
+		rs.completes(w, ending{actionOf(r.Action), r.Response, r.OutOfMemory})
 	default:
-		s.idles(w)
+		rs.idles(w)
 	}
 	if w.duty == away { // it is here, without what it had
 		w.duty = free
@@ -41,30 +59,35 @@ func (r *Report) apply(s *State) error {
 	return nil
 }
 
-func (e Hangup) apply(s *State) error {
-	if w := s.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
+func (rs *reports) hangup(e Hangup) {
+	if w := rs.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
 		w.unidle()
 		w.held = false
-		s.timers.Set(&w.timer, s.now.Add(s.cfg.WorkerSlack))
+		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.WorkerSlack))
 	}
-	return nil
 }
 
-func (e Disconnect) apply(s *State) error {
-	limit := s.now.Add(s.cfg.DisconnectSlack)
-	for _, w := range s.workers.disconnect(e.Connection) {
+func (rs *reports) disconnect(e Disconnect) {
+	limit := rs.now.Add(rs.cfg.DisconnectSlack)
+	for _, w := range rs.workers.disconnect(e.Connection) {
 		// A call that is held has its own hangup, and no action that suffers.
-		if !w.held && s.timers.When(&w.timer).After(limit) {
-			s.timers.Set(&w.timer, limit)
+		if !w.held && rs.timers.When(&w.timer).After(limit) {
+			rs.timers.Set(&w.timer, limit)
 		}
 	}
-	return nil
+}
+
+// hear notes that a worker calls before it is looked at what is due: it is here, however late.
+func (rs *reports) hear(now time.Time, r *Report) {
+	if w := rs.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !rs.timers.When(&w.timer).After(now) {
+		rs.timers.Stop(&w.timer)
+	}
 }
 
 // mayServe reports whether operators let a worker take work.
-func (s *State) mayServe(w *worker) bool {
+func (rs *reports) mayServe(w *worker) bool {
 	if w.takes == unheard {
-		return !s.workers.isDrained(w)
+		return !rs.workers.isDrained(w)
 	}
 	return w.takes != drained
 }
@@ -76,108 +99,108 @@ func (w *worker) isTwin(r *Report) bool {
 
 // enroll returns the worker that reports, known from now on, in the pool and
 // queue it says it belongs to, with no call held; w is it if it is known, else nil.
-func (s *State) enroll(w *worker, r *Report) *worker {
+func (rs *reports) enroll(w *worker, r *Report) *worker {
 	if w != nil {
 		w.unidle()
 		if w.held {
-			s.calls.answer(w, Reply{Do: Superseded, NextSync: s.now})
-			s.timers.Stop(&w.timer)
+			rs.calls.answer(w, Reply{Do: Superseded, NextSync: rs.now})
+			rs.timers.Stop(&w.timer)
 		}
 		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
 			return w
 		}
-		s.remove(w)
+		rs.remove(w)
 	}
-	p := s.dispatch.pool(r.Prefix, r.Platform)
+	p := rs.dispatch.pool(r.Prefix, r.Platform)
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
 	w.timer.Owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
 	w.queue.workers++
-	s.workers.add(w)
+	rs.workers.add(w)
 	return w
 }
 
 // remove forgets a worker, and its queue and pool if they were its alone. What
 // it ran goes back to a queue.
-func (s *State) remove(w *worker) {
-	s.timers.Stop(&w.timer)
-	s.workers.remove(w)
-	s.dispatch.withdraw(w)
+func (rs *reports) remove(w *worker) {
+	rs.timers.Stop(&w.timer)
+	rs.workers.remove(w)
+	rs.dispatch.withdraw(w)
 	if w.task != nil {
 		// Before the queue is moved: what ran is older than what waits.
-		s.runs.lose(w)
+		rs.runs.lose(w)
 	}
 	w.pool.tree.Leave(&w.entry)
-	s.dispatch.vacate(w.queue)
-	s.dispatch.forget(w)
+	rs.dispatch.vacate(w.queue)
+	rs.dispatch.forget(w)
 }
 
 // silent ends the hold of an idle worker's call, or gives the worker up.
-func (s *State) silent(w *worker) {
+func (rs *reports) silent(w *worker) {
 	if w.held {
 		w.unidle()
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
 		return
 	}
 	d := Departure{Worker: w.key, ID: w.id, Drained: w.takes != serving && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
-	s.out.Departures = append(s.out.Departures, d)
-	s.remove(w)
+	*rs.departures = append(*rs.departures, d)
+	rs.remove(w)
 }
 
 // idles deals with a worker that holds nothing.
-func (s *State) idles(w *worker) {
+func (rs *reports) idles(w *worker) {
 	w.stopping, w.reported = action{}, ending{}
-	if s.reconcile(w, action{}) {
+	if rs.reconcile(w, action{}) {
 		return
 	}
 	if w.prefersIdle {
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now.Add(s.cfg.SyncInterval)})
+		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now.Add(rs.cfg.SyncInterval)})
 		return
 	}
-	s.timers.Set(&w.timer, s.now.Add(s.cfg.IdleHold))
-	s.dispatch.offer(w)
+	rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.IdleHold))
+	rs.dispatch.offer(w)
 }
 
 // executes deals with a worker that is busy.
-func (s *State) executes(w *worker, a action) {
+func (rs *reports) executes(w *worker, a action) {
 	w.reported = ending{}
-	if s.reconcile(w, a) {
+	if rs.reconcile(w, a) {
 		return
 	}
 	switch {
 	case w.task != nil:
-		s.confirm(w)
+		rs.confirm(w)
 		if w.stage == Running {
-			s.hedges.runs(w)
+			rs.hedges.runs(w)
 		}
 		w.shield()
-		if !s.dispatch.isSettling() && w.pool.cohort.isPreempted(w) {
-			s.runs.preempt(w)
+		if !rs.dispatch.isSettling() && w.pool.cohort.isPreempted(w) {
+			rs.runs.preempt(w)
 			return
 		}
-		if s.dispatch.givesWay(w) {
-			s.runs.suspend(w, func() bool { return s.dispatch.next(w) })
+		if rs.dispatch.givesWay(w) {
+			rs.runs.suspend(w, func() bool { return rs.dispatch.next(w) })
 			return
 		}
 	case w.duty == yielding:
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
 		return
-	case s.resume(w, a):
-	case s.cfg.Apart || w.stopping == a || s.inFlight.running(w.pool, a) != nil:
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	case rs.resume(w, a):
+	case rs.cfg.Apart || w.stopping == a || rs.inFlight.running(w.pool, a) != nil:
+		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
 		return
 	default:
-		s.keepOrphan(w, a)
+		rs.keepOrphan(w, a)
 	}
-	s.calls.answer(w, Reply{Do: Continue, NextSync: s.calls.next(w)})
+	rs.calls.answer(w, Reply{Do: Continue, NextSync: rs.calls.next(w)})
 }
 
 // confirm notes that a worker has its task, as it says.
-func (s *State) confirm(w *worker) {
+func (rs *reports) confirm(w *worker) {
 	if w.duty == away {
-		s.operations.changedAll(w.task)
+		rs.operations.changedAll(w.task)
 	}
 	w.duty = confirmed
 }
@@ -186,7 +209,7 @@ func (s *State) confirm(w *worker) {
 // Config.ResultHold, so that it knows that the result has arrived. A report that comes
 // twice, because the answer was lost, counts once, even if the worker has been given the
 // same action again meanwhile. What comes three times over has been run: the worker was told to run it again.
-func (s *State) completes(w *worker, e ending) {
+func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
 	again := w.task != nil && w.task.action == e.action && w.task.run.resends > 0
 	repeated := !again && w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
@@ -195,65 +218,65 @@ func (s *State) completes(w *worker, e ending) {
 	}
 	w.reported = e
 	if !repeated {
-		s.takeLate(w, e)
+		rs.takeLate(w, e)
 	}
-	if s.reconcile(w, running) {
+	if rs.reconcile(w, running) {
 		return
 	}
 	resp, claim := e.response, w.claim()
 	if w.duty == away && w.task != nil {
-		s.confirm(w)
+		rs.confirm(w)
 	}
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
-		s.runs.drop(w.task)
-		s.orphans.add(w, e.action, resp)
+		rs.runs.drop(w.task)
+		rs.orphans.add(w, e.action, resp)
 	case w.task != nil:
 		e.response = resp
-		s.runs.conclude(w, e)
+		rs.runs.conclude(w, e)
 	case repeated || !good:
 	default:
-		s.unexpected(w, e)
+		rs.unexpected(w, e)
 	}
 	w.stopping = action{}
 	switch {
-	case s.dispatch.nextFor(w, claim):
-	case w.prefersIdle || s.cfg.ResultHold == 0 && !s.dispatch.next(w):
-		s.calls.answer(w, Reply{Do: BeIdle, NextSync: s.now})
+	case rs.dispatch.nextFor(w, claim):
+	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
+		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
 	case w.held:
-		s.timers.Set(&w.timer, s.now.Add(s.cfg.ResultHold))
-		s.dispatch.offer(w)
+		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.ResultHold))
+		rs.dispatch.offer(w)
 	}
 }
 
 // takeLate takes the result of a task that a worker was to stop for another one, before it heard of that.
-func (s *State) takeLate(w *worker, e ending) {
+func (rs *reports) takeLate(w *worker, e ending) {
 	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
 	}
-	t := s.inFlight.waiting(w.pool, e.action)
+	t := rs.inFlight.waiting(w.pool, e.action)
 	if t == nil || e.response.GetResult() == nil {
 		return
 	}
 	if _, again := t.mispredicted(w, e.response); !again {
-		s.runs.finish(t, e.response)
+		rs.runs.finish(t, e.response)
 	}
 }
 
 // unexpected deals with a result that is not expected from this worker. If somebody
 // waits for it, it comes from one that was taken for lost. Else it may be that the
 // scheduler was started anew, and somebody will.
-func (s *State) unexpected(w *worker, e ending) {
+func (rs *reports) unexpected(w *worker, e ending) {
 	a, resp := e.action, e.response
-	if s.resume(w, a) {
-		s.runs.conclude(w, e)
-	} else if t := s.inFlight.running(w.pool, a); t != nil {
-		s.overtake(t, w, resp)
+	if rs.resume(w, a) {
+		rs.runs.conclude(w, e)
+	} else if t := rs.inFlight.running(w.pool, a); t != nil {
+		rs.overtake(t, w, resp)
 	} else if w.stopping != a {
-		s.orphans.add(w, a, resp)
+		rs.orphans.add(w, a, resp)
 	}
 }
 
@@ -261,7 +284,7 @@ func (s *State) unexpected(w *worker, e ending) {
 // (none: nothing). If it never confirmed its task the assignment may not have
 // reached it and is sent again, and reconcile is true: the call is answered.
 // Otherwise the worker has dropped the task, and it goes back to the queue.
-func (s *State) reconcile(w *worker, a action) bool {
+func (rs *reports) reconcile(w *worker, a action) bool {
 	t := w.task
 	if t == nil || t.action == a {
 		return false
@@ -275,72 +298,107 @@ func (s *State) reconcile(w *worker, a action) bool {
 		}
 	default:
 		t.run.resends++
-		s.calls.run(w)
+		rs.calls.run(w)
 		return true
 	}
-	s.runs.lose(w)
+	rs.runs.lose(w)
 	return false
 }
 
 // resume gives a worker the waiting task of an action that it runs already.
-func (s *State) resume(w *worker, a action) bool {
-	t := s.inFlight.waiting(w.pool, a)
+func (rs *reports) resume(w *worker, a action) bool {
+	t := rs.inFlight.waiting(w.pool, a)
 	if t == nil {
 		return false
 	}
-	s.dispatch.hand(t, w)
+	rs.dispatch.hand(t, w)
 	w.duty, t.run.inherited = confirmed, true
 	return true
 }
 
 // overtake ends a task with the result of a worker that was taken for lost, which
 // is there before that of the worker that took its place. A failure on a smaller size class ends nothing.
-func (s *State) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
+func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	if _, again := t.mispredicted(w, resp); again {
 		return
 	}
 	t.run.worker.free()
-	s.calls.stop(t.run.worker, t.action)
+	rs.calls.stop(t.run.worker, t.action)
 	t.run.worker, w.task, w.duty = w, t, confirmed
-	s.runs.finish(t, resp)
+	rs.runs.finish(t, resp)
 }
 
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
-func (s *State) keepOrphan(w *worker, a action) {
-	t := &task{action: a, queued: s.now, attempts: 1, pool: w.pool}
-	t.begin(w, s.now)
+func (rs *reports) keepOrphan(w *worker, a action) {
+	t := &task{action: a, queued: rs.now, attempts: 1, pool: w.pool}
+	t.begin(w, rs.now)
 	t.run.inherited = true
 	t.timer.Owner, t.item.Owner = t, t
-	w.pool.tree.Start(&t.item, &w.entry, s.now, w.queue.cost())
-	s.timers.Set(&t.timer, s.now.Add(s.cfg.ClientGrace))
-	s.inFlight.add(t)
-	s.dispatch.executing++
+	w.pool.tree.Start(&t.item, &w.entry, rs.now, w.queue.cost())
+	rs.timers.Set(&t.timer, rs.now.Add(rs.cfg.ClientGrace))
+	rs.inFlight.add(t)
+	rs.dispatch.executing++
 	w.task, w.duty, w.stopping = t, confirmed, action{}
 }
 
 // rested closes a queue that only has workers that have long wanted no work, nor do
 // any. Those that do some may well go on after it.
-func (s *State) rested(q *queue) {
-	for _, w := range s.workers.byKey {
+func (rs *reports) rested(q *queue) {
+	for _, w := range rs.workers.byKey {
 		if w.queue == q && w.takes == resting && w.task != nil {
-			s.timers.Set(&q.rest, s.now.Add(s.cfg.MatchGrace))
+			rs.timers.Set(&q.rest, rs.now.Add(rs.cfg.MatchGrace))
 			return
 		}
 	}
-	s.dispatch.watch(q)
+	rs.dispatch.watch(q)
 	if q.open() || q.declared {
 		return
 	}
-	s.dispatch.rematch(q.tasks())
+	rs.dispatch.rematch(q.tasks())
 }
 
 // settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
 // meanwhile, in the order of their names, have what waits.
-func (s *State) settled() {
-	for _, w := range s.workers.sorted() {
+func (rs *reports) settled() {
+	for _, w := range rs.workers.sorted() {
 		if w.held {
-			s.dispatch.offer(w)
+			rs.dispatch.offer(w)
 		}
 	}
+}
+
+func (rs *reports) restore(e Restore) {
+	h := e.Held
+	w := rs.workers.byKey[h.Worker]
+	if rs.operations.byName[h.Name] != nil || w != nil && w.duty != away {
+		return
+	}
+	if w == nil {
+		w = rs.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
+		w.duty = away
+		rs.dispatch.serve(w, rs.mayServe(w))
+		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.WorkerSlack))
+	}
+	a := actionOf(h.Digest)
+	t := w.task
+	if !w.pool.serves(h.Operation) || t != nil && t.action != a {
+		return
+	}
+	if t != nil {
+		rs.clients.join(t, rs.operations.restore(h, &operation{}))
+		return
+	}
+	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), pool: w.pool}
+	t.begin(w, h.Started)
+	t.timer.Owner, t.item.Owner = t, t
+	w.task = t
+	rs.inFlight.add(t)
+	rs.dispatch.executing++
+	o := rs.operations.restore(h, &t.alone)
+	t.add(o)
+	t.pool.cohort.charge(t)
+	t.attach(o)
+	w.pool.tree.Start(&t.item, &w.entry, rs.now, w.queue.cost())
+	rs.operations.changed(o)
 }

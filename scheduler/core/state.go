@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -21,6 +22,10 @@ type State struct {
 	hedges   *hedges
 	runs     *runs
 	tally    Tally
+	// clients, reports and operators do what follows from events.
+	clients   *clients
+	reports   *reports
+	operators *operators
 
 	// out is what the present event has produced so far, but for its notices.
 	out Out
@@ -42,20 +47,24 @@ func NewState(c Config) (*State, error) {
 		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
 		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended,
 	}
+	s.clients = &clients{
+		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
+		dispatch: s.dispatch, runs: s.runs, tally: &s.tally,
+	}
+	s.reports = &reports{
+		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
+		workers: s.workers, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
+		departures: &s.out.Departures,
+	}
+	s.operators = &operators{
+		clock: s.clock, operations: s.operations, workers: s.workers, dispatch: s.dispatch, clients: s.clients,
+		killed: &s.out.Killed,
+	}
 	return s, nil
 }
 
 // Config returns the configuration with its defaults filled in.
 func (s *State) Config() Config { return s.cfg }
-
-// An Event is what a State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
-// workers, what operators order (Orders), Restore, or Tick.
-type Event interface {
-	// apply does what follows, and returns why the event is refused.
-	apply(s *State) error
-}
-
-func (Tick) apply(*State) error { return nil }
 
 // maxLate is how late the first event after a timer may be. Later than that, not
 // the workers and clients were late but the scheduler slept or the clock jumped, so
@@ -67,20 +76,49 @@ const maxLate = 20 * time.Second
 // time that leaps puts off what was due in between.
 func (s *State) Step(now time.Time, e Event) Out {
 	if r, ok := e.(*Report); ok {
-		s.hear(now, r)
+		s.reports.hear(now, r)
 	}
 	s.begin(now)
-	err := e.apply(s)
+	err := s.apply(e)
 	out := s.end()
 	out.Err = err
 	return out
 }
 
-// hear notes that a worker calls before it is looked at what is due: it is here, however late.
-func (s *State) hear(now time.Time, r *Report) {
-	if w := s.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !s.timers.When(&w.timer).After(now) {
-		s.timers.Stop(&w.timer)
+// apply does what follows from an event, and returns why it is refused.
+func (s *State) apply(e Event) error {
+	switch e := e.(type) {
+	case Submit:
+		return s.clients.submit(e)
+	case Attach:
+		return s.clients.attach(e)
+	case Detach:
+		s.clients.detach(e)
+	case Cancel:
+		return s.clients.cancel(e)
+	case *Report:
+		return s.reports.report(e)
+	case Hangup:
+		s.reports.hangup(e)
+	case Disconnect:
+		s.reports.disconnect(e)
+	case Restore:
+		s.reports.restore(e)
+	case Kill:
+		s.operators.kill(e)
+	case Drain:
+		return s.operators.drain(e)
+	case Undrain:
+		return s.operators.undrain(e)
+	case PutQuota:
+		return s.operators.putQuota(e)
+	case DeleteQuota:
+		return s.operators.deleteQuota(e)
+	case Tick:
+	default:
+		panic(fmt.Sprintf("scheduler core: event of an unknown type: %T", e))
 	}
+	return nil
 }
 
 // begin starts an event: moves the clock and settles what is due.
@@ -105,13 +143,13 @@ func (s *State) begin(now time.Time) {
 func (s *State) due(owner any) {
 	switch x := owner.(type) {
 	case *operation:
-		s.abandon(x)
+		s.clients.abandon(x)
 	case *task:
 		s.runs.overdue(x)
 	case *worker:
-		s.silent(x)
+		s.reports.silent(x)
 	case *queue:
-		s.rested(x)
+		s.reports.rested(x)
 	case *line:
 		x.queue.pool.cohort.mark(x)
 	case *mark:
@@ -121,7 +159,7 @@ func (s *State) due(owner any) {
 	case *operations:
 		x.expire()
 	case *dispatcher:
-		s.settled()
+		s.reports.settled()
 	}
 }
 

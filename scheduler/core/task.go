@@ -37,7 +37,7 @@ type task struct {
 	wanting int32
 	// number counts the tasks, and begins again after the last one there is room for.
 	number uint32
-	// private: it began with a private operation, and is in State.private.
+	// private: it began with a private operation, and is in inFlight.private.
 	private bool
 	// returned: it was lost by a worker and goes before others of its priority.
 	returned bool
