@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
 
@@ -229,7 +230,7 @@ func TestKillMany(t *testing.T) {
 	server := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return nil }}))
 	const n = 2*operators.MaxPage + 50
 	for i := range n {
-		if err := server.engine.Feed(core.Submit{Operation: &core.Operation{
+		if err := server.engine.Feed(core.Submit{Operation: &request.Operation{
 			Name: fmt.Sprint("op", i), Digest: digest.Of(digest.SHA256, fmt.Append(nil, i%1000)), Action: &repb.Action{},
 		}}).Err; err != nil {
 			t.Fatal(err)

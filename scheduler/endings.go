@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 	"github.com/forerunner-build/forerunner/scheduler/operators"
@@ -62,7 +63,7 @@ func (s *endings) finished(st *core.Status) {
 	if e := st.Response.GetStatus(); e.GetCode() != 0 {
 		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String("error", e.GetMessage()))
 	}
-	if r := &st.Request; *r != (core.Metadata{}) {
+	if r := &st.Request; *r != (request.Metadata{}) {
 		fields = append(fields, zap.String("invocation", r.ToolInvocation),
 			zap.String("target", r.Target), zap.String("mnemonic", r.Mnemonic))
 	}

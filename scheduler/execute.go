@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/learning"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -54,7 +55,7 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 
 // submit has an operation queued, for the caller to follow, or answers it and returns nil.
 func (s executionService) submit(
-	ctx context.Context, req *repb.ExecuteRequest, op *core.Operation, stream operationStream,
+	ctx context.Context, req *repb.ExecuteRequest, op *request.Operation, stream operationStream,
 ) (*engine.Mailbox, error) {
 	storage := s.requests.StorageOf(op)
 	if !req.GetSkipCacheLookup() {
@@ -94,7 +95,7 @@ func (s executionService) WaitExecution(
 }
 
 // sendDone ends an operation that never got to the state.
-func (s executionService) sendDone(stream operationStream, op *core.Operation, resp *repb.ExecuteResponse) error {
+func (s executionService) sendDone(stream operationStream, op *request.Operation, resp *repb.ExecuteResponse) error {
 	now := time.Now()
 	st := &core.Status{
 		Operation: op, Stage: repb.ExecutionStage_COMPLETED,
@@ -110,7 +111,7 @@ func (s executionService) sendDone(stream operationStream, op *core.Operation, r
 
 // cached returns the action's result from the action cache, or nil. A cache
 // that does not work costs time, not the action.
-func (s executionService) cached(ctx context.Context, storage operation.Storage, op *core.Operation) *repb.ActionResult {
+func (s executionService) cached(ctx context.Context, storage operation.Storage, op *request.Operation) *repb.ActionResult {
 	result, err := storage.GetActionResult(ctx, op.Digest)
 	switch {
 	case err == nil && result.GetExitCode() != 0:

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	indexed "github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // fakeRecords are Durable records in memory that can be away.
@@ -122,7 +123,7 @@ func heldOnes(n int) (held []core.Held) {
 	for i := range n {
 		d := digest.Of(digest.SHA256, fmt.Append(nil, i))
 		held = append(held, core.Held{
-			Operation: &core.Operation{Name: fmt.Sprintf("operations/%04d", i), Digest: d, Action: &repb.Action{DoNotCache: true}},
+			Operation: &request.Operation{Name: fmt.Sprintf("operations/%04d", i), Digest: d, Action: &repb.Action{DoNotCache: true}},
 			Worker:    fmt.Sprint("w", i), Started: time.Now(), Attempts: 2,
 		})
 	}

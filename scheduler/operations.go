@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
@@ -37,7 +38,7 @@ type operationStream interface {
 }
 
 // submit has an operation queued, which the caller follows from then on.
-func (o *operations) submit(op *core.Operation) (box *engine.Mailbox, err error) {
+func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err error) {
 	box = engine.NewMailbox()
 	if !o.Accept(func(t engine.Turn) (out core.Out) {
 		out = t.Feed(core.Submit{Operation: op})

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 const (
@@ -49,7 +49,7 @@ type trait struct {
 }
 
 // traits returns those of an action, the one with the most in common first.
-func traits(op *core.Operation) []trait {
+func traits(op *request.Operation) []trait {
 	list := []trait{{'c', op.Instance, op.Action.GetCommandDigest().GetHash()}}
 	build := op.Request.Correlated
 	if build == "" {
@@ -84,7 +84,7 @@ func (n *peers) serves(worker, address string) {
 }
 
 // ran takes note of a worker that has what an action read.
-func (n *peers) ran(worker string, op *core.Operation) {
+func (n *peers) ran(worker string, op *request.Operation) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	address := n.caches[worker]
@@ -110,7 +110,7 @@ func (v addresses) with(address string) addresses {
 }
 
 // of returns the addresses of those that a worker is to ask for what an action reads.
-func (n *peers) of(worker string, op *core.Operation) (near []string) {
+func (n *peers) of(worker string, op *request.Operation) (near []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.served) == 0 {

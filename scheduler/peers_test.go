@@ -13,20 +13,20 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // peersOp is an action of command in a build of an instance name.
-func peersOp(instance, build, command string) *core.Operation {
-	return &core.Operation{
-		Instance: instance, Request: core.Metadata{Correlated: build},
+func peersOp(instance, build, command string) *request.Operation {
+	return &request.Operation{
+		Instance: instance, Request: request.Metadata{Correlated: build},
 		Action: &repb.Action{CommandDigest: &repb.Digest{Hash: command}},
 	}
 }
 
 func TestPeers(t *testing.T) {
 	var n peers
-	want := func(why, worker string, op *core.Operation, near ...string) {
+	want := func(why, worker string, op *request.Operation, near ...string) {
 		t.Helper()
 		if got := n.of(worker, op); !slices.Equal(got, near) {
 			t.Errorf("%s: %q, want %q", why, got, near)
@@ -67,7 +67,7 @@ func TestPeers(t *testing.T) {
 func TestPeersAreForgotten(t *testing.T) {
 	var n peers
 	n.serves("a", "grpc://a:1")
-	op := func(i int) *core.Operation { return peersOp("main", fmt.Sprint("build", i), fmt.Sprint("cc", i)) }
+	op := func(i int) *request.Operation { return peersOp("main", fmt.Sprint("build", i), fmt.Sprint("cc", i)) }
 	const many = maxTraits * 5 / 4 // with two traits each, and one for all
 	for i := range many {
 		n.ran("a", op(i))

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/records/record"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -156,7 +156,7 @@ func TestSizeClassesAreLearned(t *testing.T) {
 				if on.last != nil && (on.last.GetSizeClass() != c.want || on.last.GetReason() == "") {
 					t.Errorf("%s: placement %v", name, on.last)
 				}
-				next := &core.Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
+				next := &request.Operation{Digest: must(digest.FromProto(digest.SHA256, action))}
 				storage := f.server.requests.StorageOf(next)
 				if err := f.server.requests.Load(t.Context(), storage, next); err != nil {
 					t.Error(err)

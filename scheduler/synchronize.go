@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
@@ -211,7 +212,7 @@ func (s queueService) response(ctx context.Context, worker string, r core.Reply)
 }
 
 // namePeers names peers in the answer to a call, whose worker is to run op.
-func (s queueService) namePeers(ctx context.Context, worker string, op *core.Operation) {
+func (s queueService) namePeers(ctx context.Context, worker string, op *request.Operation) {
 	if near := s.peers.of(worker, op); len(near) > 0 {
 		// It cannot fail but where nobody would have the header.
 		_ = grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: near})

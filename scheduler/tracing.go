@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
@@ -21,7 +22,7 @@ type tracing struct{ tracer trace.Tracer }
 //
 // Only this one span is there while the operation waits and runs; the others are made of the
 // operation's times, at its end.
-func (t tracing) begin(ctx context.Context, op *core.Operation) {
+func (t tracing) begin(ctx context.Context, op *request.Operation) {
 	if t.tracer == nil {
 		return
 	}
@@ -36,7 +37,7 @@ func (t tracing) begin(ctx context.Context, op *core.Operation) {
 }
 
 // refuseTrace ends the span of an operation that is not accepted.
-func refuseTrace(op *core.Operation, err error) {
+func refuseTrace(op *request.Operation, err error) {
 	if span := operation.ExtrasOf(op).Span; span != nil {
 		span.SetStatus(otelcodes.Error, err.Error())
 		span.End()

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // A quotaShape is a farm in virtual time whose instances have quotas.
@@ -60,7 +61,7 @@ type quotaFarm struct {
 
 type quotaCohort struct {
 	name      string
-	platform  core.Platform
+	platform  request.Platform
 	workers   []*quotaWorker
 	instances []*quotaInstance
 	// busy counts workers, ready the instances with something that waits and may run.
@@ -140,7 +141,7 @@ func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
 		name := fmt.Sprintf("cohort%d", i)
 		config.Quotas.Labels = append(config.Quotas.Labels, quota.Label{Name: name, Properties: map[string]string{"pool": name}})
 		config.Quotas.Cohorts = append(config.Quotas.Cohorts, quota.Cohort{Name: name, Labels: []string{name}, Unit: quota.Slots})
-		f.cohortList = append(f.cohortList, &quotaCohort{name: name, platform: core.NewPlatform(&repb.Platform{
+		f.cohortList = append(f.cohortList, &quotaCohort{name: name, platform: request.NewPlatform(&repb.Platform{
 			Properties: []*repb.Platform_Property{{Name: "pool", Value: name}},
 		})})
 	}
@@ -288,7 +289,7 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 		op.duration = time.Second + time.Duration(float64(f.typical)*math.Exp(1.2*f.random.NormFloat64()))
 		f.operations[name] = op
 		n.waiting = append(n.waiting, op)
-		out := f.state.Step(f.now, core.Submit{Operation: &core.Operation{
+		out := f.state.Step(f.now, core.Submit{Operation: &request.Operation{
 			Name: name, Instance: n.name, Digest: d,
 			Action: &repb.Action{}, Platform: n.cohort.platform,
 		}})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // A virtualFarm is a core.State with workers and clients that take no time of
@@ -66,7 +67,7 @@ type virtualWorker struct {
 }
 
 type virtualOperation struct {
-	*core.Operation
+	*request.Operation
 	duration time.Duration
 	leaf     int // which invocation
 }
@@ -95,11 +96,11 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 }
 
 // operation makes the next operation, which belongs to an invocation.
-func (f *virtualFarm) operation(of core.Metadata, instance string) *virtualOperation {
+func (f *virtualFarm) operation(of request.Metadata, instance string) *virtualOperation {
 	i := len(f.operations)
 	d := digest.Of(digest.SHA256, binary.LittleEndian.AppendUint64(nil, uint64(i)))
 	op := &virtualOperation{
-		Operation: &core.Operation{
+		Operation: &request.Operation{
 			Name:     fmt.Sprintf(operationName, i),
 			Instance: instance, Digest: d, Action: &repb.Action{}, Request: of,
 		},

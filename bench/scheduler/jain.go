@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/forerunner-build/forerunner/bench/report"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // Shape of the farm that fairness is measured on: a tree of invocations that has
@@ -32,7 +32,7 @@ func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	leaves := shape[0] * shape[1] * shape[2]
 	more := func(leaf int) *virtualOperation {
 		pair := leaf / shape[2]
-		op := f.operation(core.Metadata{
+		op := f.operation(request.Metadata{
 			Correlated: fmt.Sprint("build ", pair), ToolInvocation: fmt.Sprint("step ", leaf),
 		}, fmt.Sprint("team-", pair/shape[1]))
 		op.leaf = leaf

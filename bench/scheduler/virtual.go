@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/farm/serve"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // Sizes of the virtual farm, as the issue wants them.
@@ -172,10 +172,10 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 
 // invocations returns the metadata of n of them; twenty or so share what they are
 // correlated by.
-func invocations(n int) []core.Metadata {
-	all := make([]core.Metadata, n)
+func invocations(n int) []request.Metadata {
+	all := make([]request.Metadata, n)
 	for i := range all {
-		all[i] = core.Metadata{
+		all[i] = request.Metadata{
 			ToolInvocation: fmt.Sprintf("11111111-1111-1111-1111-%012d", i),
 			Correlated:     fmt.Sprintf("22222222-2222-2222-2222-%012d", i%400),
 		}

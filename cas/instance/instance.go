@@ -3,6 +3,7 @@ package instance
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -65,4 +66,18 @@ func Below(name, prefix string) bool {
 // Join returns the instance name of name below prefix; either may be empty. "../x" is below it, too.
 func Join(prefix, name string) string {
 	return strings.Trim(prefix+"/"+name, "/")
+}
+
+// Prefixes yields name and then each shorter run of its leading segments, the empty one last.
+func Prefixes(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(name) && name != "" {
+			name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+		}
+	}
+}
+
+// Suffix returns what follows prefix in name, which is below it.
+func Suffix(name, prefix string) string {
+	return strings.TrimPrefix(name[len(prefix):], "/")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/settings"
@@ -15,16 +16,16 @@ import (
 // A File is what the configuration file of a farm says. Scheduler, worker and "forerunner up" read the same format;
 // a worker uses tokens, access and its tuning.
 type File struct {
-	Queues             []core.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that fits a pool counts (docs/SCHEDULING.md)"`
-	SizeClasses        []core.SizesConfig `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
-	LearnSizes         sizeclass.Options  `yaml:"learn_sizes" doc:"how the scheduler chooses size classes"`
-	Labels             []quota.Label      `yaml:"labels" named:"Name" doc:"names for workers with all of these platform properties, for quotas" example:"{linux-x86: {OSFamily: linux, ISA: x86-64}, gpu: {pool: gpu}}"`
-	Cohorts            []quota.Cohort     `yaml:"cohorts" named:"Name" doc:"workers that instance names share by quotas; \"forerunner quota put\" sets the quotas" example:"{linux: {labels: [linux-x86], unit: size_class}, gpu: {labels: [gpu], unit: slots}}"`
-	Preemption         Preemption         `yaml:"preemption" doc:"when actions are stopped for an instance name that is below its guarantee"`
-	Tokens             []auth.Issuer      `yaml:"tokens" doc:"issuers of bearer tokens (JWT); without tokens and --tls-client-ca authentication is off (docs/SECURITY.md)"`
-	Access             []auth.Rule        `yaml:"access" doc:"rights of callers; all that one rule says of a caller has to hold"`
-	OperationsBelongTo auth.Owning        `yaml:"operations_belong_to" default:"instance" doc:"who sees an operation: everybody who may execute for its instance name, or the user who started it"`
-	Tuning             settings.Raw       `yaml:"tuning" doc:"settings that few farms change; each is used by the programs that have it"`
+	Queues             []levels.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that fits a pool counts (docs/SCHEDULING.md)"`
+	SizeClasses        []core.SizesConfig   `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
+	LearnSizes         sizeclass.Options    `yaml:"learn_sizes" doc:"how the scheduler chooses size classes"`
+	Labels             []quota.Label        `yaml:"labels" named:"Name" doc:"names for workers with all of these platform properties, for quotas" example:"{linux-x86: {OSFamily: linux, ISA: x86-64}, gpu: {pool: gpu}}"`
+	Cohorts            []quota.Cohort       `yaml:"cohorts" named:"Name" doc:"workers that instance names share by quotas; \"forerunner quota put\" sets the quotas" example:"{linux: {labels: [linux-x86], unit: size_class}, gpu: {labels: [gpu], unit: slots}}"`
+	Preemption         Preemption           `yaml:"preemption" doc:"when actions are stopped for an instance name that is below its guarantee"`
+	Tokens             []auth.Issuer        `yaml:"tokens" doc:"issuers of bearer tokens (JWT); without tokens and --tls-client-ca authentication is off (docs/SECURITY.md)"`
+	Access             []auth.Rule          `yaml:"access" doc:"rights of callers; all that one rule says of a caller has to hold"`
+	OperationsBelongTo auth.Owning          `yaml:"operations_belong_to" default:"instance" doc:"who sees an operation: everybody who may execute for its instance name, or the user who started it"`
+	Tuning             settings.Raw         `yaml:"tuning" doc:"settings that few farms change; each is used by the programs that have it"`
 }
 
 // Preemption says when actions are stopped for others.

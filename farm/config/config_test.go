@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -42,11 +43,11 @@ size_classes:
     patience: 15m
 `))
 	weights := map[string]float64{"ci": 4, "nightly": 0.5}
-	want := []core.QueueConfig{
-		{Platform: map[string]string{"gpu": "1"}, Levels: []core.Level{}},
-		{Prefix: "main", Levels: []core.Level{
-			{Key: core.KeyUser, Weights: weights, Stickiness: 90 * time.Second},
-			{Key: core.KeyProperty, Name: "container-image", Weights: weights},
+	want := []levels.QueueConfig{
+		{Platform: map[string]string{"gpu": "1"}, Levels: []levels.Level{}},
+		{Prefix: "main", Levels: []levels.Level{
+			{Key: levels.KeyUser, Weights: weights, Stickiness: 90 * time.Second},
+			{Key: levels.KeyProperty, Name: "container-image", Weights: weights},
 		}},
 	}
 	sizes := []core.SizesConfig{{

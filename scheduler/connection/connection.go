@@ -33,7 +33,7 @@ func Of(ctx context.Context) *Connection {
 	return nil
 }
 
-// Host names the client of a call, for core.Operation.Client; empty if its listener is not watched.
+// Host names the client of a call, for request.Operation.Client; empty if its listener is not watched.
 func Host(ctx context.Context) string {
 	if c := Of(ctx); c != nil {
 		return c.host

@@ -6,12 +6,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/least"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // A QueueView is what State knows of one queue. It is a value.
 type QueueView struct {
 	Prefix    string
-	Platform  Platform
+	Platform  request.Platform
 	SizeClass uint32
 	// Workers counts all; the others are parts of them.
 	Workers, Idle, Executing, Draining int
@@ -20,7 +21,7 @@ type QueueView struct {
 	Queued  int
 	// Head is the operation that is next, nil if none waits that may run; Why says for
 	// what.
-	Head      *Operation
+	Head      *request.Operation
 	HeadSince time.Time
 	Why       string
 	Root      Branch

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"time"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
 // calls answers the calls of workers.
@@ -28,7 +30,7 @@ func (c *calls) run(w *worker) {
 	t := w.task
 	r := Reply{
 		Do: Execute, NextSync: c.next(w),
-		Run: t.spec, Queued: t.queued, Suffix: suffix(t.spec.Instance, w.pool.prefix),
+		Run: t.spec, Queued: t.queued, Suffix: instance.Suffix(t.spec.Instance, w.pool.prefix),
 	}
 	r.size(t, w)
 	c.answer(w, r)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // Check returns what is wrong with a State between events; "" if nothing is. It looks at everything: it is for tests,
@@ -212,11 +214,11 @@ func (s *checker) checkWorkers() string {
 }
 
 // spec0 is the task's operation, or for an orphan one that its worker serves.
-func (t *task) spec0(w *worker) *Operation {
+func (t *task) spec0(w *worker) *request.Operation {
 	if t.spec != nil {
 		return t.spec
 	}
-	return &Operation{Instance: w.pool.prefix, Platform: w.pool.platform}
+	return &request.Operation{Instance: w.pool.prefix, Platform: w.pool.platform}
 }
 
 func (s *checker) checkOperations() string {
@@ -270,7 +272,7 @@ func (s *checker) checkQuotas() string {
 		if sh == nil {
 			continue
 		}
-		if sh.cohort != c || sh.run.Kind != any(w.queue) || sh.line != nil || sh.instance != bounded(t.spec.Instance) {
+		if sh.cohort != c || sh.run.Kind != any(w.queue) || sh.line != nil || sh.instance != levels.Bounded(t.spec.Instance) {
 			return fmt.Sprintf("task %s counts elsewhere", t.action)
 		}
 		if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.element != nil || m.last.IsSet())) {

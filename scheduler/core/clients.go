@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"google.golang.org/grpc/codes"
 )
 
@@ -50,7 +51,7 @@ func (c *clients) deliver(r *orphanResult, o *operation) {
 }
 
 // admit returns why an operation is not accepted; t is the task that it would share.
-func (c *clients) admit(spec *Operation, t *task) error {
+func (c *clients) admit(spec *request.Operation, t *task) error {
 	if c.operations.byName[spec.Name] != nil {
 		return ErrDuplicate
 	}

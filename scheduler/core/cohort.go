@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -81,14 +82,14 @@ func (q *queue) admits(instance string) bool {
 	if c == nil {
 		return true
 	}
-	most := c.quotas[bounded(instance)].Max
+	most := c.quotas[levels.Bounded(instance)].Max
 	return most == 0 || c.Cost(q.class) <= most
 }
 
 // shareOf returns what quotas know of a task, known from now on.
 func shareOf(t *task) *share {
 	if t.share == nil {
-		t.share = &share{instance: bounded(t.spec.Instance)}
+		t.share = &share{instance: levels.Bounded(t.spec.Instance)}
 		t.share.run.Owner = t
 	}
 	return t.share

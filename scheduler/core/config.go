@@ -9,7 +9,9 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // Config holds the times and bounds of a scheduler. The zero value of a field
@@ -47,7 +49,7 @@ type Config struct {
 	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" doc:"Time after the start in which workers can come back with what they run, before the scheduler gives out actions"`
 	// Queues say how operations share workers; for each pool the first that is for
 	// it, and without one DefaultLevels. What they hold is not to be changed.
-	Queues []QueueConfig
+	Queues []levels.QueueConfig
 	// Sizes declare size classes of which there may be no worker for a while, each pool
 	// once. What they hold is not to be changed.
 	Sizes []SizesConfig
@@ -172,6 +174,28 @@ func (c Config) withDefaults() (_ Config, err error) {
 	return c, nil
 }
 
+// levels returns those of a pool: of the first configuration that is for it.
+func (c Config) levels(prefix string, platform request.Platform) []levels.Level {
+	for _, q := range c.Queues {
+		if q.Fits(prefix, platform) {
+			return q.Levels
+		}
+	}
+	return levels.DefaultLevels()
+}
+
+// Claims returns the names of the claims of which levels make branches.
+func (c Config) Claims() (names []string) {
+	for _, q := range c.Queues {
+		for _, l := range q.Levels {
+			if l.Key == levels.KeyClaim && !slices.Contains(names, l.Name) {
+				names = append(names, l.Name)
+			}
+		}
+	}
+	return names
+}
+
 // A SizesConfig declares size classes of one pool. Actions are put into the queue of a declared
 // class also while it has no worker, as when machines of that size are only started when they are
 // needed.
@@ -204,12 +228,12 @@ func (c SizesConfig) Validate() error {
 	return instance.Check(c.Prefix)
 }
 
-func (c SizesConfig) platform() Platform {
+func (c SizesConfig) platform() request.Platform {
 	m := &repb.Platform{}
 	for name, value := range c.Platform {
 		m.Properties = append(m.Properties, &repb.Platform_Property{Name: name, Value: value})
 	}
-	return NewPlatform(m)
+	return request.NewPlatform(m)
 }
 
 // declared returns a copy with the zero fields filled in, or what is wrong.

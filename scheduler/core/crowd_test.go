@@ -10,6 +10,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // crowd is how many operations want one action here. Were each event to look at all of them, a test would take minutes.
@@ -21,7 +22,7 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 	d = digest.Of(digest.SHA256, []byte("wanted"))
 	for i := range crowd {
 		name := fmt.Sprint("op", i)
-		op := &Operation{Name: name, Digest: d, Action: &repb.Action{}, Private: private}
+		op := &request.Operation{Name: name, Digest: d, Action: &repb.Action{}, Private: private}
 		if err := state.Step(epoch, Submit{op}).Err; err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,7 @@ func TestCrowdRunsAlone(t *testing.T) {
 	}
 	// Those that others share do not look at them.
 	for _, name := range []string{"first", "second"} {
-		op := &Operation{Name: name, Digest: d, Action: &repb.Action{}}
+		op := &request.Operation{Name: name, Digest: d, Action: &repb.Action{}}
 		if err := state.Step(epoch, Submit{op}).Err; err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // TestDeclaredSizes checks which declarations are refused, and what the choice of a class is told.
@@ -25,7 +27,7 @@ func TestDeclaredSizes(t *testing.T) {
 	}}))
 	platform := SizesConfig{Platform: linux}.platform()
 	s.Step(epoch, &Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: Idle})
-	got := s.View().SizeClasses(&Operation{Instance: "main", Platform: platform})
+	got := s.View().SizeClasses(&request.Operation{Instance: "main", Platform: platform})
 	if want := []SizeClass{{Size: 1, Wait: 3 * time.Minute}, {Size: 4}, {Size: 8, Wait: 3 * time.Minute}}; len(got) != 3 ||
 		got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 		t.Errorf("classes %+v, want %+v", got, want)

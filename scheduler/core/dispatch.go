@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -255,8 +256,8 @@ func (d *dispatcher) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
 	if err := instance.Check(k.Instance); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadQuota, err)
 	}
-	if n := len(k.Instance); n > longestKey {
-		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", ErrBadQuota, n, longestKey)
+	if n := len(k.Instance); n > levels.LongestKey {
+		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", ErrBadQuota, n, levels.LongestKey)
 	}
 	if err := q.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadQuota, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // Why events are refused.
@@ -46,7 +47,7 @@ func (Tick) isEvent()        {}
 
 // Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
 // ErrClientFull or ErrDuplicate.
-type Submit struct{ *Operation }
+type Submit struct{ *request.Operation }
 
 // Attach adds a client that waits for an operation, or is refused with ErrUnknown.
 type Attach struct{ Name string }
@@ -106,7 +107,7 @@ type Report struct {
 	Boot, Address string
 	// Prefix, Platform and SizeClass say which actions it serves.
 	Prefix    string
-	Platform  Platform
+	Platform  request.Platform
 	SizeClass uint32
 
 	Doing Doing
@@ -139,14 +140,14 @@ type Restore struct{ Held }
 
 // A Held is an operation whose action a worker has, as far as a scheduler that comes next has to know.
 type Held struct {
-	*Operation
+	*request.Operation
 	Queued, Started time.Time
 	Attempts        int
 	// The worker, as in its Report.
 	Worker         string
 	ID             map[string]string
 	Prefix         string
-	WorkerPlatform Platform
+	WorkerPlatform request.Platform
 	SizeClass      uint32
 }
 

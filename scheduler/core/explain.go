@@ -12,6 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // explainAtMost bounds how many alternatives an explanation lists.
@@ -19,7 +21,7 @@ const explainAtMost = 5
 
 // explain says why no worker can serve an operation: the first thing that none
 // has, and what there is instead.
-func (d *dispatcher) explain(spec *Operation) string {
+func (d *dispatcher) explain(spec *request.Operation) string {
 	pools := slices.DeleteFunc(d.sortedPools(), func(p *pool) bool { return p.serving() == 0 })
 	if len(pools) == 0 {
 		if slices.ContainsFunc(d.sortedPools(), (*pool).hasWorkers) {
@@ -39,30 +41,30 @@ func (d *dispatcher) explain(spec *Operation) string {
 	}
 	for _, p := range here {
 		if p.serves(spec) && p.cohort != nil {
-			return p.cohort.whyNever(bounded(spec.Instance), p.smallest(0, (*queue).served).class)
+			return p.cohort.whyNever(levels.Bounded(spec.Instance), p.smallest(0, (*queue).served).class)
 		}
 	}
 	var missing []string
-	for _, want := range slices.Compact(slices.Clone(spec.Platform.properties)) {
-		if slices.ContainsFunc(here, func(p *pool) bool { return slices.Contains(p.platform.properties, want) }) {
+	for _, want := range slices.Compact(spec.Platform.Properties()) {
+		if slices.ContainsFunc(here, func(p *pool) bool { return p.platform.Has(want.Name, want.Value) }) {
 			continue
 		}
 		have := census(here, func(p *pool) []string {
 			var vs []string
-			for _, q := range p.platform.properties {
-				if q.name == want.name {
+			for _, q := range p.platform.Properties() {
+				if q.Name == want.Name {
 					vs = append(vs, q.String())
 				}
 			}
 			return slices.Compact(vs)
 		})
 		if have == "" {
-			have = "no property " + strconv.Quote(want.name)
+			have = "no property " + strconv.Quote(want.Name)
 		}
 		missing = append(missing, fmt.Sprintf("no worker has %s; connected workers have %s", want, have))
 	}
 	switch {
-	case len(missing) > 0 && len(missing) < len(spec.Platform.properties):
+	case len(missing) > 0 && len(missing) < len(spec.Platform.Properties()):
 		missing = append(missing, nearest(here, spec.Platform))
 		fallthrough
 	case len(missing) > 0:
@@ -73,11 +75,11 @@ func (d *dispatcher) explain(spec *Operation) string {
 }
 
 // nearest says which workers differ in the fewest properties, and in which.
-func nearest(pools []*pool, want Platform) string {
+func nearest(pools []*pool, want request.Platform) string {
 	var best *pool
 	var lack, more []string
 	for _, p := range pools {
-		l, m := want.without(p.platform), p.platform.without(want)
+		l, m := want.Without(p.platform), p.platform.Without(want)
 		if best == nil || len(l)+len(m) < len(lack)+len(more) ||
 			len(l)+len(m) == len(lack)+len(more) && p.serving() > best.serving() {
 			best, lack, more = p, l, m
@@ -91,16 +93,6 @@ func nearest(pools []*pool, want Platform) string {
 		text += ", for which the action would have to ask for " + strings.Join(more, " and ")
 	}
 	return text
-}
-
-// without returns those of the properties that other has not.
-func (p Platform) without(other Platform) (list []string) {
-	for _, q := range p.properties {
-		if !slices.Contains(other.properties, q) {
-			list = append(list, q.String())
-		}
-	}
-	return list
 }
 
 // census lists what the pools have, most frequent first, with the number of
@@ -144,7 +136,7 @@ func (s *View) WaitsFor(name string) string {
 	if !t.wanted() {
 		return fmt.Sprintf("nobody waits for it: it keeps its place until its client is back, for %s at most", s.cfg.ClientGrace)
 	}
-	if c, instance := q.pool.cohort, bounded(t.spec.Instance); c != nil && c.grade(q.class, instance) == fair.Wait {
+	if c, instance := q.pool.cohort, levels.Bounded(t.spec.Instance); c != nil && c.grade(q.class, instance) == fair.Wait {
 		return c.whyHeld(instance, q.class)
 	}
 	idle := 0
@@ -155,21 +147,9 @@ func (s *View) WaitsFor(name string) string {
 	}
 	why := s.whyWaits(q, idle) + q.otherClasses(t)
 	if first := q.head(s.now); first != nil && first != t {
-		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.describe())
+		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.Describe())
 	}
 	return why
-}
-
-// describe names an operation for people, by what the client calls it.
-func (op *Operation) describe() string {
-	name := op.Request.Target
-	if name == "" {
-		name = op.Name
-	}
-	if i := op.Request.ToolInvocation; i != "" {
-		name += " of invocation " + i
-	}
-	return name
 }
 
 // whyWaits says for what the first action of a queue waits; idle is how many of its workers that

@@ -10,7 +10,9 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // FuzzState feeds any sequence of events to a State and checks after each that
@@ -83,11 +85,11 @@ func fuzzHistory(t *testing.T, script []byte) string {
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, Settle: 4 * time.Second}
-	cfg.Queues = []QueueConfig{
+	cfg.Queues = []levels.QueueConfig{
 		{Platform: map[string]string{"OS": "x"}, Levels: nil},
-		{Levels: []Level{
-			{Key: KeyUser, Stickiness: 8 * time.Second, Weights: map[string]float64{"u1": 3}},
-			{Key: KeyToolInvocation, Stickiness: 3 * time.Second},
+		{Levels: []levels.Level{
+			{Key: levels.KeyUser, Stickiness: 8 * time.Second, Weights: map[string]float64{"u1": 3}},
+			{Key: levels.KeyToolInvocation, Stickiness: 3 * time.Second},
 		}},
 	}
 	cfg.Sizes = []SizesConfig{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
@@ -274,7 +276,7 @@ func (f *fuzzer) tell(now time.Time, e Event) Out {
 
 // somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has made clients come and go,
 // or one may after a restart.
-func (f *fuzzer) somebodyWaits(w *worker, given *Operation) bool {
+func (f *fuzzer) somebodyWaits(w *worker, given *request.Operation) bool {
 	if w == nil || w.task == nil || w.task.spec != given {
 		return true // what was due gave it, and the event took it back
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // An action is the digest of one less its function, which workers do not say. The
@@ -105,7 +106,7 @@ func (f *inFlight) of(t *task) flights {
 // there for anybody who asks for its action, also for a private operation, which
 // then has it alone: most likely that is whose it was before a restart. So is what was restored,
 // until a client has come back for it.
-func (f *inFlight) joinable(spec *Operation, a action) *task {
+func (f *inFlight) joinable(spec *request.Operation, a action) *task {
 	for t := range f.shared.few(a) {
 		if t.spec == nil && t.run.worker.pool.serves(spec) {
 			return t

@@ -8,11 +8,13 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // TestOperationAttributes has an operation that runs have all that patterns may name.
 func TestOperationAttributes(t *testing.T) {
-	e := Entry{Operation: &Operation{}, Worker: "w"}
+	e := Entry{Operation: &request.Operation{}, Worker: "w"}
 	for _, name := range OperationAttributes() {
 		if _, ok := e.Attribute(name); !ok {
 			t.Errorf("no operation has %s", name)
@@ -65,16 +67,16 @@ func branchText(b Branch) string {
 // TestBusiestOfMany sees that of very many branches those are listed that would come first in the list of all.
 func TestBusiestOfMany(t *testing.T) {
 	const invocations = 200
-	state := must(NewState(Config{Queues: []QueueConfig{{Levels: []Level{{Key: KeyToolInvocation}}}}}))
-	state.Step(epoch, &Report{Call: 1, Worker: "w", Platform: NewPlatform(platformX()), Doing: Executing})
+	state := must(NewState(Config{Queues: []levels.QueueConfig{{Levels: []levels.Level{{Key: levels.KeyToolInvocation}}}}}))
+	state.Step(epoch, &Report{Call: 1, Worker: "w", Platform: request.NewPlatform(platformX()), Doing: Executing})
 	made := 0
 	for i := range invocations {
 		for range i*37%11 + 1 {
 			made++
 			name := fmt.Sprint(made)
-			state.Step(epoch, Submit{&Operation{
+			state.Step(epoch, Submit{&request.Operation{
 				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-				Platform: NewPlatform(platformX()), Request: Metadata{ToolInvocation: fmt.Sprint(i)},
+				Platform: request.NewPlatform(platformX()), Request: request.Metadata{ToolInvocation: fmt.Sprint(i)},
 			}})
 		}
 	}

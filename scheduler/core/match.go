@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // pool returns the pool of a prefix and platform, made if need be.
-func (d *dispatcher) pool(prefix string, platform Platform) *pool {
+func (d *dispatcher) pool(prefix string, platform request.Platform) *pool {
 	key := poolKey{prefix, platform.Key()}
 	p := d.pools[key]
 	if p == nil {
@@ -18,21 +22,21 @@ func (d *dispatcher) pool(prefix string, platform Platform) *pool {
 }
 
 // newPool returns a pool without workers.
-func (d *dispatcher) newPool(prefix string, platform Platform) *pool {
+func (d *dispatcher) newPool(prefix string, platform request.Platform) *pool {
 	p := &pool{prefix: prefix, platform: platform, levels: d.cfg.levels(prefix, platform)}
 	config, ok := d.cfg.Quotas.Of(func(name, value string) bool {
-		return slices.Contains(platform.properties, property{name, value})
+		return platform.Has(name, value)
 	})
 	if !ok {
-		p.tree = newTree(p.levels, nil)
+		p.tree = levels.NewTree(p.levels, nil)
 		return p
 	}
 	c := d.cohort(config.Name)
 	p.cohort, c.pools = c, append(c.pools, p)
-	if len(p.levels) == 0 || p.levels[0].Key != KeyInstance {
-		p.levels = append([]Level{{Key: KeyInstance}}, p.levels...)
+	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
+		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)
 	}
-	p.tree = newTree(p.levels, c.grade)
+	p.tree = levels.NewTree(p.levels, c.grade)
 	return p
 }
 
@@ -57,10 +61,10 @@ func (d *dispatcher) sortedPools() []*pool {
 // is served, or declared if the action is patient, goes before one that only is open; then the
 // longest instance name prefix wins, then the size class that is wanted, 0 being the largest. Where one action
 // takes more than its instance's maximum it could wait for ever.
-func (d *dispatcher) match(spec *Operation, class uint32, patient bool) *queue {
+func (d *dispatcher) match(spec *request.Operation, class uint32, patient bool) *queue {
 	var open *queue
 	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.admits(spec.Instance) }
-	for prefix := range prefixes(spec.Instance) {
+	for prefix := range instance.Prefixes(spec.Instance) {
 		p := d.pools[poolKey{prefix, spec.Platform.Key()}]
 		if p == nil {
 			continue
@@ -158,7 +162,7 @@ func (d *dispatcher) vacate(q *queue) {
 		return
 	}
 	elsewhere := false
-	for prefix := range prefixes(q.pool.prefix) {
+	for prefix := range instance.Prefixes(q.pool.prefix) {
 		p := d.pools[poolKey{prefix, q.pool.platform.Key()}]
 		elsewhere = elsewhere || p != nil && p.largest((*queue).served) != nil
 	}
@@ -207,7 +211,7 @@ func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 			}
 		}
 	}
-	d.rematchUnmatched(func(t *task) bool { return bounded(t.spec.Instance) == instance })
+	d.rematchUnmatched(func(t *task) bool { return levels.Bounded(t.spec.Instance) == instance })
 }
 
 // forget takes a worker that is gone from its queue, and forgets queue and pool if they were its alone.

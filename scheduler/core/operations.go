@@ -7,12 +7,13 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // An operation is one client's view of a task.
 type operation struct {
-	spec *Operation
+	spec *request.Operation
 	task *task
 	// before and after are operations of the same task; see sharers.
 	before, after *operation
@@ -85,7 +86,7 @@ func newOperations(c *clock, cfg *Config) *operations {
 }
 
 // add makes o the operation that spec asks for.
-func (ops *operations) add(spec *Operation, o *operation) *operation {
+func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 	ops.ages++
 	o.spec, o.queued, o.waiters, o.wanted, o.age = spec, ops.now, 1, true, ops.ages
 	o.timer.Owner = o

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -65,7 +67,7 @@ func (rs *orphanResults) remove(r *orphanResult) {
 }
 
 // find returns the latest result that is there for an operation, or nil.
-func (rs *orphanResults) find(spec *Operation, a action) *orphanResult {
+func (rs *orphanResults) find(spec *request.Operation, a action) *orphanResult {
 	for _, r := range slices.Backward(rs.byAction[a]) {
 		if r.pool.serves(spec) {
 			return r

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // Directive is what a worker is told.
@@ -31,7 +32,7 @@ type Reply struct {
 
 	// The rest is for Execute: the operation that was first to ask for the
 	// action, when it did, and its instance name less the worker's prefix.
-	Run    *Operation
+	Run    *request.Operation
 	Queued time.Time
 	Suffix string
 	// Timeout is in force instead of the action's if it is not 0 and shorter. For an action
@@ -45,7 +46,7 @@ type Reply struct {
 
 // Status is the state of one operation. It is a value; nothing in it changes.
 type Status struct {
-	*Operation
+	*request.Operation
 	// Rev grows with each change of this operation.
 	Rev uint64
 	// Stage is UNKNOWN if the operation is forgotten: clients are to ask for the action once more.
@@ -121,7 +122,7 @@ type Counts struct {
 
 // An Ended is one run of an action with a Size, for the caller to learn from.
 type Ended struct {
-	*Operation
+	*request.Operation
 	// Class is that of the worker, Largest the largest one that there is.
 	Class, Largest uint32
 	// Again: it failed on a smaller class than the largest, or with less time than its own, and runs on the largest now. Late: it is the second of two

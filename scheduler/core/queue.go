@@ -9,6 +9,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -16,10 +18,10 @@ import (
 // while it has workers, or for good if size classes of it are declared.
 type pool struct {
 	prefix   string
-	platform Platform
+	platform request.Platform
 	// tree says what is next, for each size class; levels are what it is made of.
 	tree   *fair.Tree
-	levels []Level
+	levels []levels.Level
 	// keys is for those of one operation at a time.
 	keys []string
 	// queues are sorted by size class, smallest first.
@@ -106,7 +108,7 @@ func (p *pool) suited(class uint32, fits func(*queue) bool) *queue {
 }
 
 // serves reports whether the pool's workers may run an action.
-func (p *pool) serves(spec *Operation) bool {
+func (p *pool) serves(spec *request.Operation) bool {
 	return p.platform.Key() == spec.Platform.Key() && instance.Below(spec.Instance, p.prefix)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // BenchmarkBehindMaximum is a worker that ends an action of one instance and is given the next,
@@ -17,12 +18,12 @@ func BenchmarkBehindMaximum(b *testing.B) {
 	for _, others := range []int{0, 10, 10_000} {
 		b.Run(fmt.Sprint(others), func(b *testing.B) {
 			state := must(NewState(oneCohort()))
-			platform := NewPlatform(platformX())
+			platform := request.NewPlatform(platformX())
 			made, now := 0, epoch
 			submit := func(instance string) {
 				made++
 				name := fmt.Sprint(made)
-				state.Step(now, Submit{&Operation{
+				state.Step(now, Submit{&request.Operation{
 					Name: name, Instance: instance, Digest: digest.Of(digest.SHA256, []byte(name)),
 					Action: &repb.Action{}, Platform: platform,
 				}})

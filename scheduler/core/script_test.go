@@ -19,7 +19,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -172,15 +174,15 @@ func (h *history) configure(word string) {
 // has none. The rest is "KEY[:NAME][,sticky=TIME][,BRANCH*WEIGHT…]".
 func (h *history) level(value string) {
 	if len(h.cfg.Queues) == 0 {
-		h.cfg.Queues = make([]QueueConfig, 1)
+		h.cfg.Queues = make([]levels.QueueConfig, 1)
 	}
 	if value == "none" {
 		return
 	}
 	words := strings.Split(value, ",")
-	l := Level{Weights: map[string]float64{}}
+	l := levels.Level{Weights: map[string]float64{}}
 	key, name, _ := strings.Cut(words[0], ":")
-	l.Key, l.Name = Key(key), name
+	l.Key, l.Name = levels.Key(key), name
 	for _, word := range words[1:] {
 		if t, ok := strings.CutPrefix(word, "sticky="); ok {
 			l.Stickiness, _ = time.ParseDuration(t)
@@ -380,14 +382,14 @@ func (h *history) named(s string) string {
 }
 
 // operation reads "NAME ACTION [option…]".
-func (h *history) operation(args []string) *Operation {
-	op := &Operation{Name: args[0], Digest: h.digest(args[1]), Action: &repb.Action{}}
+func (h *history) operation(args []string) *request.Operation {
+	op := &request.Operation{Name: args[0], Digest: h.digest(args[1]), Action: &repb.Action{}}
 	for _, a := range args[2:] {
 		switch name, value, _ := strings.Cut(a, "="); name {
 		case "instance":
 			op.Instance = value
 		case "platform":
-			op.Platform = NewPlatform(parsePlatform(value))
+			op.Platform = request.NewPlatform(parsePlatform(value))
 		case "private":
 			op.Private = true
 		case "client":
@@ -405,7 +407,7 @@ func (h *history) operation(args []string) *Operation {
 				continue
 			}
 			words := append(strings.Split(value, ","), "", "")
-			op.Size = Size{Class: uint32(h.number(words[0])), Reason: "guess"}
+			op.Size = request.Size{Class: uint32(h.number(words[0])), Reason: "guess"}
 			op.Size.Timeout, _ = time.ParseDuration(words[1])
 			op.Size.Expected, _ = time.ParseDuration(words[2])
 			op.Size.Hedge = slices.Contains(words, "hedge")
@@ -439,13 +441,13 @@ func (h *history) learned(args []string) {
 }
 
 // choose has an operation run where the analyzer says.
-func (h *history) choose(op *Operation) {
+func (h *history) choose(op *request.Operation) {
 	var classes []sizeclass.Class
 	for _, c := range h.state.View().SizeClasses(op) {
 		classes = append(classes, sizeclass.Class(c))
 	}
 	choice, _ := h.analyze(h.actions[op.Digest.String()]).Select(conditions(classes))
-	op.Size = Size{Class: choice.Class, Expected: choice.Expected, Reason: choice.Reason}
+	op.Size = request.Size{Class: choice.Class, Expected: choice.Expected, Reason: choice.Reason}
 	if choice.Timeout < time.Hour {
 		op.Size.Timeout = choice.Timeout
 	}
@@ -485,7 +487,7 @@ func (h *history) report(args []string) *Report {
 		case "prefix":
 			r.Prefix = value
 		case "platform":
-			r.Platform = NewPlatform(parsePlatform(value))
+			r.Platform = request.NewPlatform(parsePlatform(value))
 		case "running":
 			r.Stage = Running
 		case "class":

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -22,7 +24,7 @@ import (
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker runs and no client has asked for yet.
-	spec   *Operation
+	spec   *request.Operation
 	action action
 	// before and after are tasks of the same action; see flights.
 	before, after *task
@@ -150,7 +152,7 @@ func (t *task) attach(o *operation) {
 	if p == nil {
 		return
 	}
-	p.keys = appendKeys(p.keys[:0], p.levels, o.spec)
+	p.keys = levels.AppendKeys(p.keys[:0], p.levels, o.spec)
 	p.tree.Attach(&o.entry, &t.item, p.keys,
 		fair.Rank{Priority: o.spec.Priority, Expected: o.spec.Expected, Age: o.age})
 	if !o.wanted {

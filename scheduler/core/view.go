@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // A View is a State that is only looked at, as of its last event. What it returns are values.
@@ -60,7 +61,7 @@ func (s *View) Drains() []DrainRecord { return slices.Clone(s.workers.drains) }
 type WorkerView struct {
 	ID        map[string]string // not to be changed
 	Prefix    string
-	Platform  Platform
+	Platform  request.Platform
 	SizeClass uint32
 	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
 	Drained, Leaving bool
@@ -130,8 +131,8 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 
 // An Entry is what patterns see of an operation that is not done. It is a value.
 type Entry struct {
-	Operation *Operation // which nobody changes
-	Worker    string     // that runs it; empty: it is queued
+	Operation *request.Operation // which nobody changes
+	Worker    string             // that runs it; empty: it is queued
 }
 
 // Entries yields the operations that are not done, in any order. Events may happen between two of them:
@@ -171,37 +172,7 @@ func (e Entry) Attribute(name string) (string, bool) {
 	case "worker":
 		return e.Worker, e.Worker != ""
 	}
-	return e.Operation.attribute(name)
-}
-
-// attribute is what patterns see of what a client asks for.
-func (op *Operation) attribute(name string) (string, bool) {
-	switch name {
-	case "operation":
-		return op.Name, true
-	case "action":
-		return op.Digest.String(), true
-	case "client":
-		return op.Client, true
-	case "user":
-		return op.User, true
-	case "instance":
-		return op.Instance, true
-	case "invocation":
-		return op.Request.ToolInvocation, true
-	case "correlated":
-		return op.Request.Correlated, true
-	case "mnemonic":
-		return op.Request.Mnemonic, true
-	case "target":
-		return op.Request.Target, true
-	}
-	for _, p := range op.Platform.properties {
-		if name == "platform."+p.name {
-			return p.value, true
-		}
-	}
-	return "", false
+	return e.Operation.Attribute(name)
 }
 
 // Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
@@ -234,7 +205,7 @@ type SizeClass struct {
 // SizeClasses returns the size classes on which an action could run, in ascending order, as of
 // the last event. They are those of the workers that would get it,
 // and those that are declared.
-func (s *View) SizeClasses(spec *Operation) (classes []SizeClass) {
+func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 	q := s.dispatch.match(spec, 0, true)
 	if q == nil {
 		return nil
@@ -252,7 +223,7 @@ func (s *View) SizeClasses(spec *Operation) (classes []SizeClass) {
 func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
 	for _, p := range s.dispatch.pools {
 		if instance.Below(instanceName, p.prefix) {
-			classes = append(classes, s.SizeClasses(&Operation{Instance: instanceName, Platform: p.platform})...)
+			classes = append(classes, s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.platform})...)
 		}
 	}
 	slices.SortFunc(classes, func(a, b SizeClass) int {
@@ -315,7 +286,7 @@ func (s *View) Cohorts() []CohortView {
 // A QuotaRun is a run that counts.
 type QuotaRun struct {
 	// Operation was the first that asked for the action.
-	Operation *Operation
+	Operation *request.Operation
 	Worker    string
 	Started   time.Time
 	Cost      int64

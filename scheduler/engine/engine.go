@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
@@ -121,7 +122,7 @@ const lookBatch = 10_000
 
 // EachOperation calls do, without the lock, with each operation that is not done and that p
 // matches; nil: with all. What comes or ends meanwhile may be left out.
-func (e *Engine) EachOperation(p *core.Pattern, do func(*core.Operation)) {
+func (e *Engine) EachOperation(p *core.Pattern, do func(*request.Operation)) {
 	seen := make([]core.Entry, 0, lookBatch)
 	match := func() {
 		for _, entry := range seen {

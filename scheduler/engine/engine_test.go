@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // TestEachOperation lists more operations than are looked at without a break, while in each break some
@@ -22,9 +23,9 @@ func TestEachOperation(t *testing.T) {
 	e := New(state, nil)
 	submit := func(kind string, i int) {
 		name := fmt.Sprintf("operations/%s-%05d", kind, i)
-		if err := e.Feed(core.Submit{Operation: &core.Operation{
+		if err := e.Feed(core.Submit{Operation: &request.Operation{
 			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-			Request: core.Metadata{Target: kind},
+			Request: request.Metadata{Target: kind},
 		}}).Err; err != nil {
 			t.Error(err)
 		}
@@ -40,7 +41,7 @@ func TestEachOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.EachOperation(&p, func(op *core.Operation) {
+	e.EachOperation(&p, func(op *request.Operation) {
 		seen[op.Name]++
 		if gone < leave && len(seen)%2 == 0 {
 			e.Feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
@@ -68,5 +69,5 @@ func TestEachOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.EachOperation(&none, func(op *core.Operation) { t.Errorf("%s is listed", op.Name) })
+	e.EachOperation(&none, func(op *request.Operation) { t.Errorf("%s is listed", op.Name) })
 }

@@ -8,6 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // TestFollowers compares the streams of an operation with a slice.
@@ -35,7 +36,7 @@ func TestFollowers(t *testing.T) {
 }
 
 func TestMailboxKeepsTheLatest(t *testing.T) {
-	m, op := NewMailbox(), &core.Operation{Name: "x"}
+	m, op := NewMailbox(), &request.Operation{Name: "x"}
 	m.Put(&core.Status{Operation: op, Rev: 2})
 	m.Put(&core.Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
 	m.Put(&core.Status{Operation: op, Rev: 3})

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 type blobs map[digest.Digest][]byte
@@ -35,9 +36,9 @@ func (b blobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
 func done(name string, resp *repb.ExecuteResponse) *core.Status {
 	now := time.Now()
 	return &core.Status{
-		Operation: &core.Operation{
+		Operation: &request.Operation{
 			Name: "operations/" + name, Instance: "main", User: "alice", Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-			Request: core.Metadata{Target: "//a:" + name, Mnemonic: "Genrule", ToolInvocation: "build 1"},
+			Request: request.Metadata{Target: "//a:" + name, Mnemonic: "Genrule", ToolInvocation: "build 1"},
 		},
 		Stage: repb.ExecutionStage_COMPLETED, Queued: now.Add(-2 * time.Second), Started: now.Add(-time.Second), Ended: now,
 		Worker: `{"host":"w"}`, Attempts: 2, Queue: &core.QueueName{SizeClass: 4}, Response: resp,

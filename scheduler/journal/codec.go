@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // encode returns as much of an event as decides what State does.
@@ -114,7 +115,7 @@ func decodeOrder(m *record.Order) (core.Event, error) {
 	return e.Elem().Interface().(core.Event), nil
 }
 
-func encodeOperation(op *core.Operation) *record.Submit {
+func encodeOperation(op *request.Operation) *record.Submit {
 	return &record.Submit{
 		Name: op.Name, Instance: op.Instance, Digest: op.Digest.Proto(), Function: op.Digest.Function().Proto(),
 		Platform: op.Platform.Proto(), Private: op.Private, Client: op.Client, Request: encodeMetadata(op.Request),
@@ -124,7 +125,7 @@ func encodeOperation(op *core.Operation) *record.Submit {
 	}
 }
 
-func decodeOperation(m *record.Submit) (*core.Operation, error) {
+func decodeOperation(m *record.Submit) (*request.Operation, error) {
 	fn, err := digest.FunctionFromProto(m.GetFunction())
 	if err != nil {
 		return nil, err
@@ -133,25 +134,25 @@ func decodeOperation(m *record.Submit) (*core.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &core.Operation{
+	return &request.Operation{
 		Name: m.GetName(), Instance: m.GetInstance(), Digest: d, Action: &repb.Action{},
-		Platform: core.NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: decodeMetadata(m.GetRequest()),
+		Platform: request.NewPlatform(m.GetPlatform()), Private: m.GetPrivate(), Client: m.GetClient(), Request: decodeMetadata(m.GetRequest()),
 		Priority: m.GetPriority(), Expected: time.Duration(m.GetExpectedNs()), User: m.GetUser(), Claims: m.GetClaims(),
-		Size: core.Size{
+		Size: request.Size{
 			Class: m.GetSizeClass(), Timeout: time.Duration(m.GetSizeTimeoutNs()), Expected: time.Duration(m.GetSizeExpectedNs()), Hedge: m.GetSizeHedge(),
 		},
 	}, nil
 }
 
-func encodeMetadata(m core.Metadata) *repb.RequestMetadata {
+func encodeMetadata(m request.Metadata) *repb.RequestMetadata {
 	return &repb.RequestMetadata{
 		ToolInvocationId: m.ToolInvocation, CorrelatedInvocationsId: m.Correlated,
 		ActionMnemonic: m.Mnemonic, TargetId: m.Target, ConfigurationId: m.Configuration,
 	}
 }
 
-func decodeMetadata(m *repb.RequestMetadata) core.Metadata {
-	return core.Metadata{
+func decodeMetadata(m *repb.RequestMetadata) request.Metadata {
+	return request.Metadata{
 		ToolInvocation: m.GetToolInvocationId(), Correlated: m.GetCorrelatedInvocationsId(),
 		Mnemonic: m.GetActionMnemonic(), Target: m.GetTargetId(), Configuration: m.GetConfigurationId(),
 	}
@@ -178,7 +179,7 @@ func DecodeHeld(m *record.Held) (core.Held, error) {
 	op.Auxiliary = m.GetAuxiliary()
 	return core.Held{
 		Operation: op, Queued: m.GetQueued().AsTime(), Started: m.GetStarted().AsTime(), Attempts: int(m.GetAttempts()),
-		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(), WorkerPlatform: core.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(),
+		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(), WorkerPlatform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(),
 	}, nil
 }
 
@@ -203,7 +204,7 @@ func actionName(d digest.Digest) string {
 func decodeReport(m *record.Sync) (*core.Report, error) {
 	r := &core.Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
-		Platform: core.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: core.Doing(m.GetDoing()),
+		Platform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: core.Doing(m.GetDoing()),
 		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(),
 	}
 	switch {

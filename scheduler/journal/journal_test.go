@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -54,7 +55,7 @@ func (r recorded) tell(now time.Time, e core.Event) {
 }
 
 func submit(name, action string) core.Event {
-	return core.Submit{Operation: &core.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(action)), Action: &repb.Action{}}}
+	return core.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(action)), Action: &repb.Action{}}}
 }
 
 func TestRecordingIsCutOff(t *testing.T) {
@@ -120,10 +121,10 @@ func TestEveryEventIsRecorded(t *testing.T) {
 	}
 	d := digest.Of(digest.SHA256, []byte("action"))
 	quotaKey := core.QuotaKey{Cohort: "c", Instance: "i"}
-	one := &core.Operation{
+	one := &request.Operation{
 		Name: "op", Instance: "i", Digest: d, Action: &repb.Action{}, Private: true, Priority: -1, Expected: 1, User: "u",
-		Claims: map[string]string{"a": "b"}, Client: "c", Size: core.Size{Class: 1, Timeout: 2, Hedge: true, Expected: 3},
-		Request: core.Metadata{ToolInvocation: "1", Correlated: "2", Mnemonic: "3", Target: "4", Configuration: "5"},
+		Claims: map[string]string{"a": "b"}, Client: "c", Size: request.Size{Class: 1, Timeout: 2, Hedge: true, Expected: 3},
+		Request: request.Metadata{ToolInvocation: "1", Correlated: "2", Mnemonic: "3", Target: "4", Configuration: "5"},
 	}
 	known := map[string]bool{"start": true, "end": true}
 	for _, e := range append(core.Orders(), []core.Event{

@@ -12,7 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -34,9 +34,9 @@ func (s Admin) GetSizes(
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	op := &core.Operation{
+	op := &request.Operation{
 		Instance: req.GetInstanceName(),
-		Request:  core.Metadata{Mnemonic: req.GetMnemonic(), Configuration: req.GetConfiguration()},
+		Request:  request.Metadata{Mnemonic: req.GetMnemonic(), Configuration: req.GetConfiguration()},
 	}
 	var reduced digest.Digest
 	if req.GetReducedActionDigest() == nil {

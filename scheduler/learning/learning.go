@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -58,7 +59,7 @@ func New(o Options) *Learning {
 
 // Choose has an operation start on the size class that former runs speak for. Where there is
 // only one, nothing is chosen, or learned.
-func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *core.Operation) {
+func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *request.Operation) {
 	if s.options.Sizes == nil {
 		return
 	}
@@ -80,7 +81,7 @@ func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *co
 }
 
 // classes are those on which an operation could run, on whatever platform if that is not known.
-func (s *Learning) classes(op *core.Operation, anyPlatform bool) []sizeclass.Class {
+func (s *Learning) classes(op *request.Operation, anyPlatform bool) []sizeclass.Class {
 	var known []core.SizeClass
 	s.options.Engine.Look(func(v *core.View) {
 		if anyPlatform {
@@ -99,7 +100,7 @@ func (s *Learning) start(class uint32) {
 
 // learnProgram finds out which program an action starts, unless that is known. It is a hint: where it
 // cannot be read the worker says why, or finds nothing wrong.
-func (s *Learning) learnProgram(ctx context.Context, storage operation.Storage, op *core.Operation) {
+func (s *Learning) learnProgram(ctx context.Context, storage operation.Storage, op *request.Operation) {
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
 	if operation.ExtrasOf(op).Tool != "" || err != nil {
 		return
@@ -119,7 +120,7 @@ func (s *Learning) learnProgram(ctx context.Context, storage operation.Storage, 
 }
 
 // similar is what is known of an operation by which former runs are found.
-func similar(op *core.Operation, reduced digest.Digest) sizeclass.Action {
+func similar(op *request.Operation, reduced digest.Digest) sizeclass.Action {
 	return sizeclass.Action{
 		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
 		Kind: kind.Kind{
@@ -206,8 +207,8 @@ func (s *Learning) Write(ctx context.Context) {
 }
 
 // sizeOf returns a choice for an action with a timeout of its own.
-func sizeOf(c sizeclass.Choice, own time.Duration) core.Size {
-	s := core.Size{Class: c.Class, Expected: c.Expected, Reason: c.Reason}
+func sizeOf(c sizeclass.Choice, own time.Duration) request.Size {
+	s := request.Size{Class: c.Class, Expected: c.Expected, Reason: c.Reason}
 	switch {
 	case c.Hedge > 0:
 		s.Timeout, s.Hedge = c.Hedge, true

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
@@ -43,7 +43,7 @@ func TestProgramsAreReadOnce(t *testing.T) {
 	storage := fakeStorage{}
 	s := New(Options{})
 	toolOf := func(command *repb.Digest) string {
-		op := &core.Operation{Digest: digest.SHA256.Empty(), Action: &repb.Action{CommandDigest: command}}
+		op := &request.Operation{Digest: digest.SHA256.Empty(), Action: &repb.Action{CommandDigest: command}}
 		s.learnProgram(t.Context(), storage, op)
 		return operation.ExtrasOf(op).Tool
 	}

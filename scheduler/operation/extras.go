@@ -6,11 +6,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 // Extras are what a Server knows of an operation that it submits, and the core does not. They are its
-// core.Operation.Owner; nobody changes them once it is submitted.
+// request.Operation.Owner; nobody changes them once it is submitted.
 type Extras struct {
 	// Learn returns what the end of a run teaches, nil if nothing or not yet. Nil: nothing is learned.
 	Learn func(time.Time, core.Ended) *sizeclass.Lesson
@@ -22,7 +23,7 @@ type Extras struct {
 }
 
 // ExtrasOf returns those of an operation, which may have none.
-func ExtrasOf(op *core.Operation) Extras {
+func ExtrasOf(op *request.Operation) Extras {
 	if x, ok := op.Owner.(*Extras); ok {
 		return *x
 	}
@@ -30,7 +31,7 @@ func ExtrasOf(op *core.Operation) Extras {
 }
 
 // AddExtras returns those of an operation that is not yet submitted, to fill them in.
-func AddExtras(op *core.Operation) *Extras {
+func AddExtras(op *request.Operation) *Extras {
 	x, ok := op.Owner.(*Extras)
 	if !ok {
 		x = &Extras{}

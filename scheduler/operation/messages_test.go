@@ -10,12 +10,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // TestLongrunning decodes what clients are sent with a library.
 func TestLongrunning(t *testing.T) {
-	op := &core.Operation{Name: "operations/x", Digest: digest.Of(digest.SHA256, []byte("action"))}
-	empty := &core.Operation{Name: "operations/y", Digest: digest.BLAKE3.Empty()}
+	op := &request.Operation{Name: "operations/x", Digest: digest.Of(digest.SHA256, []byte("action"))}
+	empty := &request.Operation{Name: "operations/y", Digest: digest.BLAKE3.Empty()}
 	queued, started := time.Unix(1_800_000_000, 5), time.Unix(1_800_000_060, 0)
 	response := &repb.ExecuteResponse{Message: "made", Result: &repb.ActionResult{ExitCode: 3}}
 	stdout, stderr := "streams/operations/x/stdout", "streams/operations/x/stderr"

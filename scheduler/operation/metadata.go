@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // maxMetadataBytes bounds what is in it: each operation keeps it, and hands it on.
@@ -18,24 +18,24 @@ const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2
 
 // decodeMetadata reads an encoded RequestMetadata (REv2), of which it copies nothing: each waiting operation has
 // one, and its stream has the header that it came in.
-func decodeMetadata(encoded string) (core.Metadata, error) {
-	m := core.Metadata{Encoded: encoded}
+func decodeMetadata(encoded string) (request.Metadata, error) {
+	m := request.Metadata{Encoded: encoded}
 	b := []byte(encoded)
 	for at := 0; at < len(b); {
 		number, kind, n := protowire.ConsumeTag(b[at:])
 		if n < 0 {
-			return core.Metadata{}, protowire.ParseError(n)
+			return request.Metadata{}, protowire.ParseError(n)
 		}
 		at += n
 		size := protowire.ConsumeFieldValue(number, kind, b[at:])
 		if size < 0 {
-			return core.Metadata{}, protowire.ParseError(size)
+			return request.Metadata{}, protowire.ParseError(size)
 		}
 		if field := fieldOf(&m, number); field != nil && kind == protowire.BytesType {
 			v, _ := protowire.ConsumeBytes(b[at:])
 			*field = encoded[at+size-len(v) : at+size]
 			if !utf8.ValidString(*field) {
-				return core.Metadata{}, fmt.Errorf("field %d is not UTF-8", number)
+				return request.Metadata{}, fmt.Errorf("field %d is not UTF-8", number)
 			}
 		}
 		at += size
@@ -44,7 +44,7 @@ func decodeMetadata(encoded string) (core.Metadata, error) {
 }
 
 // fieldOf returns where a field of RequestMetadata goes, nil if nowhere.
-func fieldOf(m *core.Metadata, number protowire.Number) *string {
+func fieldOf(m *request.Metadata, number protowire.Number) *string {
 	switch number {
 	case 3:
 		return &m.ToolInvocation
@@ -61,7 +61,7 @@ func fieldOf(m *core.Metadata, number protowire.Number) *string {
 }
 
 // Auxiliary is what the worker copies into the result of an operation.
-func Auxiliary(op *core.Operation) []*anypb.Any {
+func Auxiliary(op *request.Operation) []*anypb.Any {
 	if op.Request.Encoded == "" {
 		return op.Auxiliary
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // FuzzMetadata compares our decoding of RequestMetadata with the library's.
@@ -45,7 +45,7 @@ func FuzzMetadata(f *testing.F) {
 		if wantErr != nil {
 			return
 		}
-		expected := core.Metadata{
+		expected := request.Metadata{
 			ToolInvocation: want.GetToolInvocationId(), Correlated: want.GetCorrelatedInvocationsId(), Mnemonic: want.GetActionMnemonic(),
 			Target: want.GetTargetId(), Configuration: want.GetConfigurationId(), Encoded: encoded,
 		}
@@ -77,11 +77,11 @@ func TestMetadataIsNotCopied(t *testing.T) {
 // TestTraceHeadersAreHints: what no message takes would keep the action from its worker.
 func TestTraceHeadersAreHints(t *testing.T) {
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-aa-bb-01", "tracestate", "a=\xff"))
-	op := &core.Operation{}
+	op := &request.Operation{}
 	if err := carry(ctx, op); err != nil || !maps.Equal(op.Trace, map[string]string{"traceparent": "00-aa-bb-01"}) {
 		t.Errorf("carried %q, %v", op.Trace, err)
 	}
-	op = &core.Operation{}
+	op = &request.Operation{}
 	ctx = metadata.NewIncomingContext(t.Context(), metadata.Pairs("tracestate", strings.Repeat("a", maxTraceBytes+1)))
 	if err := carry(ctx, op); err != nil || op.Trace != nil {
 		t.Errorf("carried %d bytes, %v", len(op.Trace["tracestate"]), err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // ErrUnknown is the gRPC status of operations that there are not, or that the caller may not see.
@@ -26,12 +27,14 @@ func Visible(ctx context.Context, v *core.View, name string, or auth.Right) (st 
 	return st, true
 }
 
-func ownerOf(op *core.Operation) auth.Owner { return auth.Owner{User: op.User, Instance: op.Instance} }
+func ownerOf(op *request.Operation) auth.Owner {
+	return auth.Owner{User: op.User, Instance: op.Instance}
+}
 
 // OwnedBy returns a function that tells which operations the caller may see. It is for one goroutine.
-func OwnedBy(ctx context.Context) func(*core.Operation) bool {
+func OwnedBy(ctx context.Context) func(*request.Operation) bool {
 	known := map[auth.Owner]bool{}
-	return func(op *core.Operation) bool {
+	return func(op *request.Operation) bool {
 		owner := ownerOf(op)
 		own, looked := known[owner]
 		if !looked {

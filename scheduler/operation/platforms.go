@@ -6,7 +6,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // maxPlatforms bounds the platforms that are shared; farms have a few.
@@ -23,16 +23,16 @@ type Platforms struct {
 }
 
 type sharedPlatform struct {
-	platform core.Platform
+	platform request.Platform
 	message  *repb.Platform
 }
 
 // Of returns NewPlatform(m), and a message equal to m. Neither must be changed.
-func (p *Platforms) Of(m *repb.Platform) (core.Platform, *repb.Platform) {
+func (p *Platforms) Of(m *repb.Platform) (request.Platform, *repb.Platform) {
 	var buffer [256]byte
 	key := buffer[:0]
 	for _, x := range m.GetProperties() {
-		key = core.AppendKey(key, x.GetName(), x.GetValue())
+		key = request.AppendKey(key, x.GetName(), x.GetValue())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *Platforms) Of(m *repb.Platform) (core.Platform, *repb.Platform) {
 	if s, ok := p.known[string(key)]; ok && m != nil {
 		return s.platform, s.message
 	}
-	made := core.NewPlatform(m)
+	made := request.NewPlatform(m)
 	if made.Key() == string(key) && m != nil {
 		if p.known == nil || len(p.known) >= maxPlatforms {
 			p.known = map[string]sharedPlatform{}

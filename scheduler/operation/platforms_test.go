@@ -5,7 +5,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // What says how an action is run does not decide where.
@@ -19,7 +19,7 @@ func TestActionPropertiesAreNotMatched(t *testing.T) {
 	}
 	s := &Platforms{ignored: []string{"network", "tool"}}
 	asked := platform("arch", "arm", "network", "off", "tool", "x")
-	if got, want := core.NewPlatform(s.Matched(asked)).String(), "{arch=arm}"; got != want {
+	if got, want := request.NewPlatform(s.Matched(asked)).String(), "{arch=arm}"; got != want {
 		t.Errorf("matched %s, want %s", got, want)
 	}
 	if len(asked.GetProperties()) != 3 {
@@ -29,7 +29,7 @@ func TestActionPropertiesAreNotMatched(t *testing.T) {
 	if s.Matched(plain) != plain || s.Matched(nil) != nil {
 		t.Error("a platform of which all counts was copied")
 	}
-	if got := core.NewPlatform((&Platforms{}).Matched(asked)); len(got.Proto().GetProperties()) != 3 {
+	if got := request.NewPlatform((&Platforms{}).Matched(asked)); len(got.Proto().GetProperties()) != 3 {
 		t.Errorf("without ActionProperties: %s", got)
 	}
 }

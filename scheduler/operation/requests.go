@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // maxTraceBytes bounds a trace header.
@@ -72,13 +73,13 @@ func (s *Requests) Config() *core.Config { return &s.options.Config }
 func (s *Requests) Platforms() *Platforms { return s.platforms }
 
 // StorageOf returns the storage that an operation's action is in.
-func (s *Requests) StorageOf(op *core.Operation) Storage {
+func (s *Requests) StorageOf(op *request.Operation) Storage {
 	return s.options.Storage(op.Instance, op.Digest.Function())
 }
 
 // New makes an operation of what a request itself says; the action is
 // still to be loaded. Its errors are gRPC statuses.
-func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*core.Operation, error) {
+func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*request.Operation, error) {
 	if err := instance.Check(req.GetInstanceName()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
 	}
@@ -94,7 +95,7 @@ func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*core.Ope
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	op := &core.Operation{
+	op := &request.Operation{
 		Name: name, Instance: req.GetInstanceName(), Digest: d, Client: connection.Host(ctx),
 		Priority: req.GetExecutionPolicy().GetPriority(),
 	}
@@ -139,7 +140,7 @@ func (s *Requests) claimsOf(who *auth.Identity) map[string]string {
 }
 
 // carry takes what travels with the request's headers.
-func carry(ctx context.Context, op *core.Operation) error {
+func carry(ctx context.Context, op *request.Operation) error {
 	for _, k := range traceKeys {
 		v := strings.Join(metadata.ValueFromIncomingContext(ctx, k), ",")
 		if v == "" || len(v) > maxTraceBytes || !utf8.ValidString(v) {
@@ -169,7 +170,7 @@ func carry(ctx context.Context, op *core.Operation) error {
 // else the worker is the first to look into the command. Its errors are gRPC
 // statuses: FAILED_PRECONDITION if one is not there, INVALID_ARGUMENT if one makes
 // no sense.
-func (s *Requests) Load(ctx context.Context, storage Storage, op *core.Operation) error {
+func (s *Requests) Load(ctx context.Context, storage Storage, op *request.Operation) error {
 	action := &repb.Action{}
 	if err := Read(ctx, storage, "action", op.Digest, action); err != nil {
 		return err
@@ -216,7 +217,7 @@ func (s *Requests) Load(ctx context.Context, storage Storage, op *core.Operation
 
 // limit sets how long an action may run: what it asks for or, if that is nothing, the
 // default. What is more than the maximum is cut, which the client is told with the result.
-func (s *Requests) limit(op *core.Operation, action *repb.Action) error {
+func (s *Requests) limit(op *request.Operation, action *repb.Action) error {
 	asked := action.GetTimeout()
 	if asked != nil {
 		if err := asked.CheckValid(); err != nil {
@@ -248,7 +249,7 @@ func maxBytes(m proto.Message) int64 {
 const smallMessage = 4 << 10
 
 // Charge charges a call with what of its operation is kept while that waits, and with nothing else any more.
-func Charge(ctx context.Context, op *core.Operation) error {
+func Charge(ctx context.Context, op *request.Operation) error {
 	if err := intake.Reserve(ctx, 0); err != nil {
 		return err
 	}
@@ -297,7 +298,7 @@ const maxMissing = 10_000
 
 // checkInputs fails unless the instance name of op has all inputs of its action, where that is not left to workers. The
 // error is a gRPC status: FAILED_PRECONDITION with what is missing, so that the client uploads it.
-func (s *Requests) checkInputs(ctx context.Context, op *core.Operation, action *repb.Action) error {
+func (s *Requests) checkInputs(ctx context.Context, op *request.Operation, action *repb.Action) error {
 	if s.options.MissingInputs == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
@@ -37,7 +38,7 @@ func (s operations) ListOperations(
 	}
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	own := operation.OwnedBy(ctx)
-	s.EachOperation(p, func(op *core.Operation) {
+	s.EachOperation(p, func(op *request.Operation) {
 		if own(op) {
 			first.add(op.Name)
 		}
@@ -105,7 +106,7 @@ func (s operations) KillOperations(
 		reason = "no reason was given"
 	}
 	var names []string
-	s.EachOperation(&p, func(op *core.Operation) { names = append(names, op.Name) })
+	s.EachOperation(&p, func(op *request.Operation) { names = append(names, op.Name) })
 	slices.Sort(names)
 	killed := 0
 	for batch := range slices.Chunk(names, killBatch) {

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -95,7 +96,7 @@ func workerMessage(v core.WorkerView) *admin.Worker {
 	return w
 }
 
-func properties(p core.Platform) []*admin.Property {
+func properties(p request.Platform) []*admin.Property {
 	var list []*admin.Property
 	for _, q := range p.Proto().GetProperties() {
 		list = append(list, &admin.Property{Name: q.GetName(), Value: q.GetValue()})

@@ -1,4 +1,4 @@
-package core
+package levels
 
 import (
 	"crypto/sha256"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // A Key names what of an operation the branches of a level are made of.
@@ -28,7 +29,7 @@ const (
 	KeyClaim           Key = "claim"    // Name: of the token's claim
 	KeyProperty        Key = "property" // Name: of the platform property
 	KeyConstant        Key = "constant" // Name: the key of all operations
-	longestKey             = 128        // bytes; longer ones are cut and hashed
+	LongestKey             = 128        // bytes; longer ones are cut and hashed
 	keptOfLongKey          = 64
 	hexOfLongKey           = 32
 	heaviest, lightest     = 1e6, 1e-6 // weights
@@ -120,64 +121,42 @@ func (q QueueConfig) Validate() error {
 	return nil
 }
 
-// fits reports whether the configuration is for a pool.
-func (q QueueConfig) fits(prefix string, platform Platform) bool {
+// Fits reports whether the configuration is for a pool.
+func (q QueueConfig) Fits(prefix string, platform request.Platform) bool {
 	if !instance.Below(prefix, q.Prefix) {
 		return false
 	}
 	for name, value := range q.Platform {
-		if !slices.Contains(platform.properties, property{name, value}) {
+		if !platform.Has(name, value) {
 			return false
 		}
 	}
 	return true
 }
 
-// levels returns those of a pool: of the first configuration that is for it.
-func (c Config) levels(prefix string, platform Platform) []Level {
-	for _, q := range c.Queues {
-		if q.fits(prefix, platform) {
-			return q.Levels
-		}
-	}
-	return DefaultLevels()
-}
-
-// Claims returns the names of the claims of which levels make branches.
-func (c Config) Claims() (names []string) {
-	for _, q := range c.Queues {
-		for _, l := range q.Levels {
-			if l.Key == KeyClaim && !slices.Contains(names, l.Name) {
-				names = append(names, l.Name)
-			}
-		}
-	}
-	return names
-}
-
-// newTree returns the tree of a pool with these levels.
-func newTree(levels []Level, admit func(kind uint32, key string) fair.Grade) *fair.Tree {
+// NewTree returns the tree of a pool with these levels.
+func NewTree(levels []Level, admit func(kind uint32, key string) fair.Grade) *fair.Tree {
 	o := fair.Options{Admit: admit}
 	for _, l := range levels {
 		weights := make(map[string]float64, len(l.Weights))
 		for key, w := range l.Weights {
-			weights[bounded(key)] = w
+			weights[Bounded(key)] = w
 		}
 		o.Levels = append(o.Levels, fair.Level{Stickiness: l.Stickiness, Weights: weights})
 	}
 	return fair.New(o)
 }
 
-// appendKeys appends the keys of an operation, one for each level.
-func appendKeys(keys []string, levels []Level, op *Operation) []string {
+// AppendKeys appends the keys of an operation, one for each level.
+func AppendKeys(keys []string, levels []Level, op *request.Operation) []string {
 	for _, l := range levels {
-		keys = append(keys, bounded(l.of(op)))
+		keys = append(keys, Bounded(l.Of(op)))
 	}
 	return keys
 }
 
-// of returns an operation's key; what is not known of it is empty.
-func (l Level) of(op *Operation) string {
+// Of returns an operation's key; what is not known of it is empty.
+func (l Level) Of(op *request.Operation) string {
 	switch l.Key {
 	case KeyInstance:
 		return op.Instance
@@ -196,27 +175,17 @@ func (l Level) of(op *Operation) string {
 	case KeyClaim:
 		return op.Claims[l.Name]
 	case KeyProperty:
-		return op.Platform.value(l.Name)
+		return op.Platform.Value(l.Name)
 	}
 	return l.Name
 }
 
-// bounded returns a key of at most longestKey bytes: of a longer one the beginning
+// Bounded returns a key of at most LongestKey bytes: of a longer one the beginning
 // and a hash, so that different ones stay different.
-func bounded(key string) string {
-	if len(key) <= longestKey {
+func Bounded(key string) string {
+	if len(key) <= LongestKey {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
 	return strings.ToValidUTF8(key[:keptOfLongKey], "") + "~" + hex.EncodeToString(sum[:])[:hexOfLongKey]
-}
-
-// value returns a property's value, the first one; empty if there is none.
-func (p Platform) value(name string) string {
-	for _, q := range p.properties {
-		if q.name == name {
-			return q.value
-		}
-	}
-	return ""
 }
