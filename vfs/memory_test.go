@@ -39,13 +39,13 @@ func TestUpperMemory(t *testing.T) {
 	if left, err := os.ReadDir(f.upperDir); len(left) > 0 || err != nil {
 		t.Errorf("on the disk: %v, %v", left, err)
 	}
-	if r.MemoryFull() {
+	if bytes, files, full := r.MemoryLeft(); full || bytes > bound || files == 0 {
 		t.Error("it is full of a few bytes")
 	}
 	if err := os.WriteFile(at("large"), []byte(strings.Repeat("x", bound+1)), 0o644); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("more than the bound: %v", err)
 	}
-	if !r.MemoryFull() {
+	if _, _, full := r.MemoryLeft(); !full {
 		t.Error("it is not full after a write that failed for it")
 	}
 	// The next root has a bound of its own.

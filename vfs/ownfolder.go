@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -83,14 +84,16 @@ func (f *ownFolder) removePoints(points ...string) error {
 // memoryShare is the part of the memory that is full when less than that of it is left.
 const memoryShare = 64
 
-// full reports whether it is in memory, and as good as full now.
-func (f *ownFolder) full() bool {
+// left returns how many bytes and files it has room for in memory, and whether it is as good as full now. Of one that is not in
+// memory it knows nothing.
+func (f *ownFolder) left() (bytes, files int64, full bool) {
 	if f.state != folderMounted {
-		return false
+		return math.MaxInt64, math.MaxInt64, false
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(f.path, &st); err != nil {
-		return true // nobody knows
+		return 0, 0, true // nobody knows
 	}
-	return int64(st.Bavail)*st.Bsize < f.memory/memoryShare || st.Ffree < st.Files/memoryShare
+	bytes, files = int64(st.Bavail)*st.Bsize, int64(st.Ffree)
+	return bytes, files, bytes < f.memory/memoryShare || st.Ffree < st.Files/memoryShare
 }

@@ -213,7 +213,7 @@ func (o *Options) serves(asked *repb.Platform) error {
 // with exit code 0, had room for all it wrote, and nothing forbids it.
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
-		!a.health.WasShort() && !a.last.crowded
+		a.health.HadRoom() && !a.last.crowded
 }
 
 // release takes the input root and the temporary files away, and gives up the place.

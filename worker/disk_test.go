@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,6 +77,17 @@ func fill(t *testing.T, name string) {
 	}
 }
 
+// appears waits until there is a file of this name.
+func appears(t *testing.T, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+	}
+	t.Fatalf("there is no %s", name)
+}
+
 func rests(r *remoteworker.SynchronizeRequest) bool {
 	return r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
 }
@@ -96,6 +108,36 @@ func TestFullDisk(t *testing.T) {
 	default:
 	}
 	check(t, os.Remove(ballast))
+	f.assertGood(t)
+}
+
+// TestDiskThatIsFullForAMoment: what a command makes of a disk without room is not for others, however soon there is room again and
+// whatever the command says.
+func TestDiskThatIsFullForAMoment(t *testing.T) {
+	f, disk, elsewhere := newFarmOnSmallDisk(t)
+	for i := range 5 {
+		gate, written := filepath.Join(elsewhere, fmt.Sprint("gate", i)), filepath.Join(elsewhere, fmt.Sprint("written", i))
+		j := f.start(t, spec{
+			shell: fmt.Sprintf("until [ -e %s ]; do sleep 0.01; done; head -c 100000 /dev/zero > out 2> /dev/null; : > %s; "+
+				"while [ -e %[2]s ]; do sleep 0.01; done; exit 0", gate, written),
+			paths: []string{"out"},
+		})
+		j.reaches(t, "running")
+		ballast := filepath.Join(disk, "ballast")
+		fill(t, ballast)
+		check(t, os.WriteFile(gate, nil, 0o600))
+		appears(t, written)
+		check(t, os.Remove(ballast))
+		check(t, os.Remove(written))
+		r := j.result(t)
+		assertOK(t, r)
+		if files := r.GetResult().GetOutputFiles(); len(files) != 1 || files[0].GetDigest().GetSizeBytes() >= 100000 {
+			t.Fatalf("the disk was not full: %v", r)
+		}
+		if f.cached(t, j) != nil {
+			t.Error("the action cache has an output that was cut short")
+		}
+	}
 	f.assertGood(t)
 }
 
@@ -217,6 +259,7 @@ func TestFullMemory(t *testing.T) {
 	f := newFarmOn(t, vfs.Options{Method: vfs.FUSE, UpperMemory: 8 << 20})
 	for shell, cached := range map[string]bool{
 		"head -c 9M /dev/zero > out 2>/dev/null; exit 0": false, "head -c 6M /dev/zero > out": true,
+		"head -c 9M /dev/zero > x; head -c 1M /dev/zero > out; sleep 0.3; rm x": false, // there is room at the end
 	} {
 		j := f.start(t, spec{shell: shell, paths: []string{"out"}})
 		assertOK(t, j.result(t))

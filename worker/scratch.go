@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/health"
 )
 
 const (
@@ -27,8 +28,11 @@ func (r *run) runBounded(
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
 	go func() { exceeded <- r.watchScratch(ctx, cancel) }()
+	full := make(chan bool, 1)
+	go func() { full <- r.watchMemory(ctx) }()
 	result, err := run(ctx)
 	cancel()
+	r.crowded = <-full
 	// A short command may have ended before anybody looked.
 	if !<-exceeded && r.written(most) <= most || err != nil {
 		return result, err
@@ -59,9 +63,22 @@ func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 	}
 }
 
-// written is how many bytes the command's files take, or more than most. It notes when memory for them is full.
+// watchMemory reports whether memory for what the command writes was full until ctx ended.
+func (r *run) watchMemory(ctx context.Context) bool {
+	for {
+		bytes, files, full := r.root.MemoryLeft()
+		if full || ctx.Err() != nil {
+			return full
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(health.NextLook(health.Lasts(bytes, files))):
+		}
+	}
+}
+
+// written is how many bytes the command's files take, or more than most.
 func (r *run) written(most int64) int64 {
-	r.crowded = r.crowded || r.root.MemoryFull()
 	n := r.root.WrittenBytes(most)
 	if n > most {
 		return n

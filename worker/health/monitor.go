@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// lookInterval is how often the room on the disk is measured.
-	lookInterval = 250 * time.Millisecond
 	// examineInterval is how often a worker is examined that nobody complains of.
 	examineInterval = 30 * time.Second
 	// A worker that rests is examined again after leastPause, then after twice as long, up to mostPause.
@@ -40,6 +38,9 @@ type Monitor struct {
 	shortage, fault error
 	// shortages and faults count how often each began.
 	shortages, faults int
+	// misses counts how often the disk may have been full without a shortage; lookout knows that.
+	misses  int
+	lookout lookout
 	// fit is closed when the worker can work again; nil: it can.
 	fit chan struct{}
 	// calls ends calls for work when the worker begins to rest.
@@ -75,31 +76,52 @@ func New(dir string, store *disk.Store, checks []Check, log *zap.Logger) (*Monit
 
 // Watch measures the disk and examines the worker again and again until ctx ends.
 func (m *Monitor) Watch(ctx context.Context) {
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		m.look()
+		timer.Reset(m.look())
 		if m.examinationDue(time.Now()) {
 			m.begin()
 		}
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look measures the disk now. If it is full, blobs that nobody uses are given up for it, which on a read-only one helps
-// nobody. A disk that cannot be measured is the business of examinations.
-func (m *Monitor) look() {
-	now, err := measure(m.dir)
+// look measures the disk now, and returns when to look again. If it is full, blobs that nobody uses are given up for it, which on a
+// read-only one helps nobody. A disk that cannot be measured is the business of examinations.
+func (m *Monitor) look() (next time.Duration) {
+	now, err := m.measure()
 	if now.lack > 0 && !now.readOnly && m.store != nil && m.store.MakeRoom(now.lack) > 0 {
-		now, err = measure(m.dir)
+		now, err = m.measure()
 	}
-	if err == nil {
-		m.learn(func() { m.shortage = now.shortage(m.dir) })
+	if err != nil {
+		return mostLook
 	}
+	shortage := now.shortage(m.dir)
+	m.learn(func() { m.shortage = shortage })
+	if shortage != nil { // all who are there know it
+		return mostLook
+	}
+	return NextLook(now.lasts)
+}
+
+// measure measures the disk, and takes down whether writes to it may have failed although there is room again, or will be.
+func (m *Monitor) measure() (space, error) {
+	began := time.Now()
+	now, err := measure(m.dir)
+	if err != nil {
+		return now, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lookout.sees(began, time.Now(), now) || now.scarce {
+		m.misses++
+	}
+	return now, nil
 }
 
 // learn takes down with set why the worker rests, and ends calls for work when it begins to.
@@ -176,16 +198,23 @@ type Period struct {
 	free              int64
 	short, faulty     bool // the worker lacked room, or had a fault, at the start
 	shortages, faults int
+	misses            int
 }
 
 // Begin begins a Period.
 func (m *Monitor) Begin() Period {
-	now, _ := measure(m.dir) // an error is told by examinations
+	p := m.period()
+	now, _ := m.measure() // an error is told by examinations
+	p.free = now.free
+	return p
+}
+
+func (m *Monitor) period() Period {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Period{
-		m: m, free: now.free, short: m.shortage != nil, faulty: m.fault != nil,
-		shortages: m.shortages, faults: m.faults,
+		m: m, short: m.shortage != nil, faulty: m.fault != nil,
+		shortages: m.shortages, faults: m.faults, misses: m.misses,
 	}
 }
 
@@ -198,6 +227,19 @@ func (p Period) WasShort() bool {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
 	return p.short || p.m.shortages > p.shortages
+}
+
+// HadRoom reports whether the disk had room all the time since, as far as anybody can know.
+func (p Period) HadRoom() bool {
+	if p.WasShort() {
+		return false
+	}
+	if p.m == nil {
+		return true
+	}
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	return p.m.misses == p.misses
 }
 
 // WasFaulty reports whether the worker had a fault at any time since. It examines the worker now.

@@ -3,6 +3,7 @@ package health
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,9 @@ var errReadOnly = errors.New("the disk is read-only")
 type space struct {
 	free, lack int64 // bytes that may be written, and that would have to be free besides; no lack: there is room
 	readOnly   bool
+	// scarce: there is less than half of what has to be free, so that writes may have failed before anybody looked.
+	scarce bool
+	lasts  time.Duration // how soon it could be used up
 }
 
 func measure(dir string) (space, error) {
@@ -28,15 +32,22 @@ func measure(dir string) (space, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return space{}, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	free := int64(st.Bavail) * st.Bsize
+	free, files := int64(st.Bavail)*st.Bsize, int64(st.Ffree)
 	reserve := min(int64(st.Blocks)*st.Bsize/reserveShare, mostReserve)
-	switch {
-	case st.Flags&unix.ST_RDONLY != 0:
-		return space{lack: reserve, readOnly: true}, nil
-	case st.Files > 0 && st.Ffree < min(st.Files/reserveShare, leastFiles):
-		return space{free: free, lack: reserve}, nil
+	now := space{free: free, lack: max(0, reserve-free), scarce: free < reserve/2, lasts: Lasts(free, files)}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return space{lack: reserve, readOnly: true, scarce: true, lasts: Lasts(unbounded, unbounded)}, nil
 	}
-	return space{free: free, lack: max(0, reserve-free)}, nil
+	if st.Files == 0 { // it does not count them
+		now.lasts = Lasts(free, unbounded)
+		return now, nil
+	}
+	least := min(int64(st.Files)/reserveShare, leastFiles)
+	now.scarce = now.scarce || files < least/2
+	if files < least {
+		now.lack = reserve
+	}
+	return now, nil
 }
 
 // shortage returns what is wrong with the room of dir; nil: nothing is.
