@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"strings"
+
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // An Identity is who calls. It does not change.
@@ -50,6 +52,15 @@ type identityKey struct{}
 func FromContext(ctx context.Context) *Identity {
 	i, _ := ctx.Value(identityKey{}).(*Identity)
 	return i
+}
+
+// CallerOf names who makes a call or sends a request as intake does, to count what he has: by his name or, if that is not known,
+// by his address. Empty: it is a call from within the process.
+func CallerOf(ctx context.Context) string {
+	if i := FromContext(ctx); i != nil {
+		return intake.UserCaller(i.User)
+	}
+	return intake.CallerOf(ctx)
 }
 
 // newContext adds who makes a call.

@@ -146,7 +146,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 func (s *Server) join(m *metrics, c core.Config) {
 	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
 	near, lost := &peers{}, &operators.Lost{}
-	s.live = &live.Registry{}
+	s.live = live.NewRegistry()
 	s.follows = &operations{Engine: e, pages: o.Pages}
 	s.requests = operation.NewRequests(operation.Options{Config: c, Storage: o.Storage, MissingInputs: o.MissingInputs, Rand: o.Rand})
 	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})

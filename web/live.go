@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -41,17 +42,31 @@ type events struct {
 	control *http.ResponseController
 }
 
-// events begins a stream, if there is room for one more viewer; leave gives the room back.
-func (s *Site) events(w http.ResponseWriter) (e events, leave func(), ok bool) {
-	select {
-	case s.viewers <- struct{}{}:
-	default:
-		http.Error(w, "too many pages are open: this one stands still", http.StatusServiceUnavailable)
-		return events{}, nil, false
+// errCrowded is told viewers for whom there is no room, or none any more.
+var errCrowded = errors.New("too many pages are open: this one stands still")
+
+// events begins a stream, if there is room for one more viewer; leave gives the room back. The context of the request
+// that is returned ends with errCrowded when the room is given to another viewer.
+func (s *Site) events(w http.ResponseWriter, r *http.Request) (e events, _ *http.Request, leave func(), ok bool) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	leavePlace, ok := s.viewers.Take(auth.CallerOf(ctx), func() { cancel(errCrowded) })
+	if !ok {
+		cancel(nil)
+		http.Error(w, errCrowded.Error(), http.StatusServiceUnavailable)
+		return events{}, nil, nil, false
 	}
 	w.Header().Set("Content-Type", eventStream)
 	w.Header().Set("Cache-Control", "no-store")
-	return events{w, http.NewResponseController(w)}, func() { <-s.viewers }, true
+	return events{w, http.NewResponseController(w)}, r.WithContext(ctx), func() { leavePlace(); cancel(nil) }, true
+}
+
+// crowded reports whether the room of a viewer was given to another one, who is told so.
+func (e events) crowded(r *http.Request) bool {
+	if context.Cause(r.Context()) != errCrowded {
+		return false
+	}
+	_ = e.send("gone", []byte(errCrowded.Error()))
+	return true
 }
 
 // newlines makes all ends of lines that there are in an event stream one.
@@ -81,7 +96,7 @@ type former interface{ form() string }
 // follow sends what moves of a page whenever it looks different, until the viewer leaves or
 // the page is no more.
 func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load loader) {
-	e, leave, ok := s.events(w)
+	e, r, leave, ok := s.events(w, r)
 	if !ok {
 		return
 	}
@@ -93,6 +108,9 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 	form := ""
 	for {
 		data, err := s.load(r, load)
+		if e.crowded(r) {
+			return
+		}
 		if err != nil {
 			_ = e.send("gone", []byte(status.Convert(err).Message()))
 			return
@@ -123,6 +141,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 		select {
 		case <-ticker.C:
 		case <-r.Context().Done():
+			e.crowded(r)
 			return
 		}
 	}
@@ -135,7 +154,7 @@ func (s *Site) output(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	e, leave, ok := s.events(w)
+	e, r, leave, ok := s.events(w, r)
 	if !ok {
 		return
 	}
@@ -146,6 +165,9 @@ func (s *Site) output(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		err = s.outputOfRun(r, e, names.StreamPrefix+name+"/"+stream)
+	}
+	if e.crowded(r) {
+		return
 	}
 	text := "end"
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/records/record"
 )
@@ -58,7 +59,7 @@ type Site struct {
 	pages   map[string]*template.Template
 	source  *source
 	history *history
-	viewers chan struct{} // a place for each live page
+	viewers *intake.Places // of live pages
 	mux     *http.ServeMux
 	// audiences are those of the patterns of mux.
 	audiences map[string]Audience
@@ -71,7 +72,7 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{
 		options: o, pages: map[string]*template.Template{}, source: newSource(o), history: &history{},
-		viewers: make(chan struct{}, maxViewers),
+		viewers: intake.NewPlaces(maxViewers),
 		mux:     http.NewServeMux(), audiences: map[string]Audience{},
 	}
 	names, err := fs.Glob(files, "templates/*.html")

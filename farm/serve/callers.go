@@ -129,7 +129,7 @@ func (p Protection) pending(ctx context.Context, method string) string {
 	return addressName(from)
 }
 
-func addressName(from *peer.Peer) string { return "address " + intake.Host(from.Addr) }
+func addressName(from *peer.Peer) string { return intake.AddressCaller(intake.Host(from.Addr)) }
 
 // identify names who a call is charged to: a user or, where none is known, an address. This process is
 // charged for nothing.
@@ -149,7 +149,7 @@ func (p Protection) identify(ctx context.Context, method string) (context.Contex
 	if err != nil || who == nil {
 		return ctx, address, err
 	}
-	return ctx, intake.Caller{Name: "user " + who.User}, nil
+	return ctx, intake.Caller{Name: intake.UserCaller(who.User)}, nil
 }
 
 // Accept returns l without the connections that are too many.

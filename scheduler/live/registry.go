@@ -3,18 +3,24 @@ package live
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
-	// maxReaders is how many streams of output are read at once.
-	maxReaders = 1024
+	// maxReaders is how many streams of output are read at once, readersOfWorker how many of one worker. A worker shows more:
+	// it learns late that one has ended.
+	maxReaders, readersOfWorker = 1024, 32
+	// lingers is how long a worker may show something to nobody until it asks whether it should.
+	lingers = 3 * time.Second
 	// maxAsks is how many watches may wait to be sent to a worker.
 	maxAsks = 64
 	// maxIdentities is how many positions a worker may have.
@@ -22,18 +28,25 @@ const (
 )
 
 // A Registry brings those who read what a command prints together with workers
-// that show it. Zero is ready for use. mu is taken without any other lock, and
-// takes none.
+// that show it. mu is taken without any other lock, and takes none.
 type Registry struct {
+	places *intake.Places // of readers
+
 	mu      sync.Mutex
 	workers map[string]position // by key; guarded by mu
-	readers map[string]*reader  // by id; guarded by mu
+	readers map[string]*reader  // by id, those too of which their worker does not know yet that they have gone; guarded by mu
+}
+
+// NewRegistry returns a Registry.
+func NewRegistry() *Registry {
+	return &Registry{places: intake.NewPlaces(maxReaders), workers: map[string]position{}, readers: map[string]*reader{}}
 }
 
 // A showing is a worker that shows what its commands print, as long as its call lasts.
 type showing struct {
-	asks chan *live.Watch
-	gone chan struct{} // closed when the call has ended
+	places *intake.Places // of its readers
+	asks   chan *live.Watch
+	gone   chan struct{} // closed when the call has ended
 	// Report is the last one, nil: none came yet. Guarded by Registry.mu, never changed.
 	report *live.Report
 }
@@ -50,17 +63,18 @@ type reader struct {
 	chunks chan *live.Chunk
 	gone   <-chan struct{} // closed when the worker is
 	closed chan struct{}   // closed when nobody reads any more
+	// yielded is closed when another caller has its place.
+	yielded <-chan struct{}
+	leave   func() // gives its place among all back
+	left    func() // gives that at the worker back, which knows that the reader has gone
 }
 
 // show registers a worker under its identities until end is called. It takes the
 // place of an older call of the same one.
 func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
-	s = &showing{asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{})}
+	s = &showing{places: intake.NewPlaces(readersOfWorker), asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.workers == nil {
-		l.workers = map[string]position{}
-	}
 	keys := make([]string, len(hello.GetWorkers()))
 	for i, w := range hello.GetWorkers() {
 		keys[i] = core.WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
@@ -69,6 +83,7 @@ func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
 	return s, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		maps.DeleteFunc(l.readers, func(_ string, r *reader) bool { return r.gone == s.gone })
 		for _, k := range keys {
 			if l.workers[k].showing == s {
 				delete(l.workers, k)
@@ -78,30 +93,48 @@ func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
 	}
 }
 
-// open asks a worker for w, whose id and worker are filled in. Nil: the worker
-// shows nothing, or not now. The caller closes the reader.
-func (l *Registry) open(worker string, w *live.Watch) (*reader, error) {
+// open asks a worker for w, whose id and worker are filled in, for a caller. Nil: the worker
+// shows nothing, or not now. Who asks closes the reader.
+func (l *Registry) open(worker, caller string, w *live.Watch) (*reader, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	p, ok := l.workers[worker]
+	l.mu.Unlock()
 	if !ok {
 		return nil, nil
 	}
-	if len(l.readers) >= maxReaders {
-		return nil, status.Errorf(codes.ResourceExhausted, "%d streams are open already", maxReaders)
+	r := &reader{id: rand.Text(), chunks: make(chan *live.Chunk), gone: p.gone, closed: make(chan struct{})}
+	if err := l.enter(r, p.showing, caller); err != nil {
+		return nil, err
 	}
-	w.Id, w.Worker = rand.Text(), p.index
+	w.Id, w.Worker = r.id, p.index
+	l.mu.Lock()
+	l.readers[r.id] = r
+	l.mu.Unlock()
 	select {
 	case p.asks <- w: // has room, or else is not waited for
+		return r, nil
 	default:
-		return nil, nil
 	}
-	r := &reader{id: w.Id, chunks: make(chan *live.Chunk), gone: p.gone, closed: make(chan struct{})}
-	if l.readers == nil {
-		l.readers = map[string]*reader{}
+	l.forget(r)
+	r.leave()
+	return nil, nil
+}
+
+// enter gives a reader of a caller its places.
+func (l *Registry) enter(r *reader, s *showing, caller string) error {
+	yielded := make(chan struct{})
+	yield := sync.OnceFunc(func() { close(yielded) })
+	leaveWorker, ok := s.places.Take(caller, yield)
+	if !ok {
+		return status.Errorf(codes.ResourceExhausted, "%d streams of this worker are read already", readersOfWorker)
 	}
-	l.readers[r.id] = r
-	return r, nil
+	leaveAll, ok := l.places.Take(caller, yield)
+	if !ok {
+		leaveWorker()
+		return status.Errorf(codes.ResourceExhausted, "%d streams are read already", maxReaders)
+	}
+	r.yielded, r.leave, r.left = yielded, leaveAll, leaveWorker
+	return nil
 }
 
 // Wake has a worker call Synchronize now, if it has a call of Serve and room in it.
@@ -122,9 +155,21 @@ func (l *Registry) close(r *reader) {
 		return
 	}
 	l.mu.Lock()
+	_, shown := l.readers[r.id]
+	l.mu.Unlock()
+	r.leave()
+	close(r.closed)
+	if shown {
+		time.AfterFunc(lingers, func() { l.forget(r) })
+	}
+}
+
+// forget says that no worker shows a reader anything any more.
+func (l *Registry) forget(r *reader) {
+	l.mu.Lock()
 	delete(l.readers, r.id)
 	l.mu.Unlock()
-	close(r.closed)
+	r.left()
 }
 
 // push gives a chunk to its reader, when that is ready for it.
@@ -135,10 +180,14 @@ func (l *Registry) push(ctx context.Context, c *live.Chunk) (done bool, err erro
 	if r == nil {
 		return true, nil
 	}
+	if c.GetRefused() || c.GetEnd() {
+		defer l.forget(r)
+	}
 	select {
 	case r.chunks <- c:
 		return false, nil
 	case <-r.closed:
+		l.forget(r)
 		return true, nil
 	case <-ctx.Done():
 		return true, status.FromContextError(ctx.Err()).Err()

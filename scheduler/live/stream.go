@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -21,6 +22,8 @@ const (
 	askAgain = 500 * time.Millisecond
 	// lastWords is how long the rest of a stream is waited for when its operation is done.
 	lastWords = time.Second
+	// maxRefused is how often a worker may refuse a stream, from one askAgain to the next.
+	maxRefused = 10
 )
 
 // A Watch has its caller follow an operation until done is called. Its errors are gRPC statuses.
@@ -57,7 +60,7 @@ func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteS
 	}
 	defer done()
 	v := &view{
-		registry: s.registry, send: stream.Send,
+		registry: s.registry, caller: auth.CallerOf(stream.Context()), send: stream.Send,
 		watch: &live.Watch{Action: st.Digest.String(), Stderr: stderr, Offset: req.GetReadOffset()},
 	}
 	defer func() { s.registry.close(v.reader) }()
@@ -67,6 +70,7 @@ func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteS
 // A view is one Read of a stream of output.
 type view struct {
 	registry *Registry
+	caller   string
 	send     func(*bytestream.ReadResponse) error
 	watch    *live.Watch // with the present offset and run
 	reader   *reader     // nil: no worker was asked
@@ -74,6 +78,7 @@ type view struct {
 	attempts int
 	worker   string
 	heard    bool
+	refused  int // by the worker, one after the other
 }
 
 // run sends chunks until the operation is done.
@@ -86,9 +91,9 @@ func (v *view) run(ctx context.Context, st *core.Status, box *engine.Mailbox) er
 	}
 	for {
 		var chunks <-chan *live.Chunk
-		var gone <-chan struct{}
+		var gone, yielded <-chan struct{}
 		if v.reader != nil {
-			chunks, gone = v.reader.chunks, v.reader.gone
+			chunks, gone, yielded = v.reader.chunks, v.reader.gone, v.reader.yielded
 		}
 		var err error
 		select {
@@ -96,6 +101,8 @@ func (v *view) run(ctx context.Context, st *core.Status, box *engine.Mailbox) er
 			err = v.take(c)
 		case <-gone:
 			v.reopen()
+		case <-yielded:
+			err = errYielded()
 		case <-box.Full():
 			latest, open := box.Take()
 			switch {
@@ -130,6 +137,10 @@ func (v *view) run(ctx context.Context, st *core.Status, box *engine.Mailbox) er
 	}
 }
 
+func errYielded() error {
+	return status.Error(codes.ResourceExhausted, "this stream was ended to make room for other callers, who read fewer")
+}
+
 func errUnseen() error {
 	return status.Error(codes.Aborted, "the operation ended before all of its output was seen: it is in its result")
 }
@@ -150,7 +161,7 @@ func (v *view) follow(st *core.Status) (err error) {
 	}
 	if v.reader == nil && !v.heard {
 		w := &live.Watch{Action: v.watch.Action, Stderr: v.watch.Stderr, Offset: v.watch.Offset, Run: v.watch.Run}
-		v.reader, err = v.registry.open(st.Worker, w)
+		v.reader, err = v.registry.open(st.Worker, v.caller, w)
 	}
 	return err
 }
@@ -172,9 +183,14 @@ func (v *view) reopen() {
 
 // take sends a chunk on.
 func (v *view) take(c *live.Chunk) error {
-	if c.GetRefused() {
-		return status.Error(codes.ResourceExhausted, "the worker serves as many streams as it can")
+	if c.GetRefused() { // it may not know yet that others have gone
+		v.reopen()
+		if v.refused++; v.refused == maxRefused {
+			return status.Error(codes.ResourceExhausted, "the worker serves as many streams as it can")
+		}
+		return nil
 	}
+	v.refused = 0
 	switch run := c.GetRun(); {
 	case run == 0 || run == v.watch.GetRun():
 	case v.watch.GetRun() == 0:

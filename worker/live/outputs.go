@@ -19,8 +19,9 @@ import (
 const (
 	// A scheduler that does not answer is asked again after minBackoff, then after twice as long, up to maxBackoff.
 	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
-	// maxWatches is how many streams of output a worker shows at once.
-	maxWatches = 32
+	// maxWatches is how many streams of output a worker shows at once: twice as many as a scheduler lets be read, because those
+	// that have ended are known here a little later.
+	maxWatches = 64
 	// chunkBytes is the most that it sends at once of one of them.
 	chunkBytes = 64 << 10
 	// growthInterval is how often it looks whether there is more, and askInterval how

@@ -1,0 +1,63 @@
+package intake
+
+import (
+	"net/http"
+	"testing"
+)
+
+// TestPlaces has one caller take all places: others get theirs of him, the youngest first, until they have as many as he.
+func TestPlaces(t *testing.T) {
+	p := NewPlaces(4)
+	var yielded []int
+	var leave []func()
+	for i := range 4 {
+		l, ok := p.Take("greedy", func() { yielded = append(yielded, i) })
+		if !ok {
+			t.Fatalf("place %d is not to be had", i)
+		}
+		leave = append(leave, l)
+	}
+	never := func() { t.Error("one who has no more than others makes room") }
+	if _, ok := p.Take("greedy", never); ok {
+		t.Error("a fifth place")
+	}
+	first, ok := p.Take("modest", never)
+	if _, again := p.Take("modest", never); !ok || !again {
+		t.Error("another caller gets no place")
+	}
+	if _, ok := p.Take("modest", never); ok || len(yielded) != 2 || yielded[0] != 3 || yielded[1] != 2 {
+		t.Errorf("another caller gets more than half (%t); %v made room", ok, yielded)
+	}
+	leave[3]() // is another's now
+	if _, ok := p.Take("greedy", never); ok {
+		t.Error("a place that is another's was left")
+	}
+	first()
+	first()
+	if _, ok := p.Take("third", never); !ok {
+		t.Error("a place that was left is not to be had")
+	}
+	if _, ok := p.Take("third", func() {}); ok {
+		t.Error("a third caller has as many as the first, who makes room")
+	}
+}
+
+// TestCallerOf names who made a call, and who asked for a page.
+func TestCallerOf(t *testing.T) {
+	got := make(chan string, 1)
+	address := servePages(t, BoundsFor(32<<20), func(_ http.ResponseWriter, r *http.Request) { got <- CallerOf(r.Context()) }, nil)
+	connect(t, address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if caller := <-got; caller != AddressCaller("127.0.0.1") {
+		t.Errorf("a page is for %q", caller)
+	}
+	client, service, _ := serve(t, Options{Bounds: BoundsFor(32 << 20)})
+	service.called = func(caller string) { got <- caller }
+	for _, caller := range []string{"somebody", ""} {
+		if _, err := client.Check(as(t, caller), request("", 0)); err != nil {
+			t.Fatal(err)
+		}
+		if known := <-got; known != caller {
+			t.Errorf("the caller is %q, not %q", known, caller)
+		}
+	}
+}
