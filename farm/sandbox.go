@@ -73,7 +73,7 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 		return fmt.Errorf("give commands users of their own: %w (--user names another one; --user root runs commands as root of this machine)", err)
 	}
 	is.users = policy.OwnUsers(is.own.first, is.own.each, is.own.count)
-	is.namespaces, err = is.users.Namespaces()
+	is.namespaces, err = is.users.MakeNamespaces()
 	if errors.Is(err, sandbox.ErrNoUserNamespace) {
 		w.Logger.Warn("no user namespaces: each action runs as its own user, who is not root", zap.NamedError("missing", err),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),

@@ -110,6 +110,13 @@ func (a *attempt) request() (message, error) {
 	if err != nil {
 		return m, err
 	}
+	if c.Namespace != nil { // a copy, as all of these are closed
+		fd, err := unix.FcntlInt(c.Namespace.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return m, fmt.Errorf("copy the descriptor of a user namespace: %w", err)
+		}
+		m.addFile(fileNamespace, fd)
+	}
 	r.Root = sandbox.Root
 	r.Dir, err = c.Inside(c.Dir)
 	return m, err

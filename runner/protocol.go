@@ -58,7 +58,8 @@ type fileKind byte
 const (
 	fileStdout fileKind = iota + 1
 	fileStderr
-	fileMount // those of runRequest.Mounts, in their order
+	fileMount     // those of runRequest.Mounts, in their order
+	fileNamespace // of users
 )
 
 func (m *message) addFile(k fileKind, fd int) {

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -39,8 +40,10 @@ type Command struct {
 	// Folders are what a command in a sandbox sees of its own. Without one it has the machine's
 	// folders for temporary files, and Root, which may be empty, only shortens paths in Result.Err.
 	sandbox.Folders
-	sandbox.Policy     // what it may do
-	Nice           int // added to the worker's own niceness
+	sandbox.Policy // what it may do
+	// Namespace is that of a User with IDs (sandbox.UserNamespace). It stays the caller's.
+	Namespace *os.File
+	Nice      int // added to the worker's own niceness
 
 	Stdout, Stderr string // files to create; empty discards
 	MaxOutputBytes int64  // per stream; the rest is dropped; 0 is no bound
@@ -80,6 +83,9 @@ func (c *Command) validate() error {
 func (c *Command) check(sandboxed bool) error {
 	if !sandboxed {
 		return c.CheckWithout()
+	}
+	if c.User != nil && c.User.IDs > 0 && c.Namespace == nil {
+		return errors.New("a user with ids needs its user namespace")
 	}
 	_, err := c.Inside(c.Dir)
 	return err

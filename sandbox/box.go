@@ -3,7 +3,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -18,8 +17,6 @@ const savedGroup = 65534
 // the next. It is used by one goroutine at a time.
 type Box struct {
 	networks *networks
-	// namespaces are those of users with IDs.
-	namespaces map[[3]uint32]*os.File
 	// nofile and cgroupsFilter are of all commands.
 	nofile        func() (unix.Rlimit, error)
 	cgroupsFilter func() (*unix.SockFprog, error)
@@ -40,45 +37,31 @@ func Enter(o *Options, groups []Cgroup) (*Box, error) {
 		return nil, fmt.Errorf("set saved group: %w", err)
 	}
 	return &Box{
-		networks: newNetworks(o.FreshNetworks), namespaces: map[[3]uint32]*os.File{},
-		nofile: sync.OnceValues(inheritedFiles), cgroupsFilter: sync.OnceValues(ownCgroups),
+		networks: newNetworks(o.FreshNetworks),
+		nofile:   sync.OnceValues(inheritedFiles), cgroupsFilter: sync.OnceValues(ownCgroups),
 	}, nil
 }
 
 // Child is what a command in a sandbox is made beside what syscall.ProcAttr says.
 type Child struct {
-	namespace *os.File // of users, of which it is root; nil: it is the user of the ProcAttr
+	namespace int // of users, of which it is root; -1: it is the user of the ProcAttr
 	// nofile is what it is to have of open files: the runtime raises that of this process, and lowers
 	// it for the children that it forks itself.
 	nofile unix.Rlimit
 	filter *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
 }
 
-// Child returns what commands of u are made.
-func (b *Box) Child(u *User) (_ *Child, err error) {
-	c := &Child{}
+// Child returns what commands of u are made. namespace is that of u, which stays the caller's; -1: it has none.
+func (b *Box) Child(u *User, namespace int) (_ *Child, err error) {
+	c := &Child{namespace: namespace}
 	if c.nofile, err = b.nofile(); err != nil {
 		return nil, fmt.Errorf("find the limit of open files: %w", err)
 	}
 	switch {
 	case u.isRoot():
 		c.filter, err = b.cgroupsFilter()
-	case u.IDs > 0:
-		c.namespace, err = b.namespace(u)
+	case u.IDs > 0 && namespace < 0:
+		err = errors.New("a user with ids has no namespace") // it would be the machine's
 	}
 	return c, err
-}
-
-// namespace returns that of u, which the first command of u makes. There are as many as actions at a time.
-func (b *Box) namespace(u *User) (*os.File, error) {
-	key := [3]uint32{u.UID, u.GID, u.IDs}
-	if f := b.namespaces[key]; f != nil {
-		return f, nil
-	}
-	f, err := UserNamespace(u)
-	if err != nil {
-		return nil, err
-	}
-	b.namespaces[key] = f
-	return f, nil
 }

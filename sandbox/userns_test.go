@@ -1,10 +1,12 @@
 package sandbox_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,14 @@ cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; 
 		if got := launchertest.Say(t, l, cmd); got != want {
 			t.Errorf("said %q, want %q", got, want)
 		}
+		// It is the namespace that came with the command, which no launcher has to make.
+		of := launchertest.Command(t, "/bin/readlink", "/proc/self/ns/user")
+		of.User = launchertest.OwnIDs
+		of = launchertest.Complete(t, l, of)
+		launchertest.OpenParents(t, of.Dir)
+		if got, want := launchertest.Say(t, l, of), namespaceName(t, of.Namespace); got != want {
+			t.Errorf("is in %s, want %s", got, want)
+		}
 		// What people do inside of actions: a namespace in it, with mounts and a /proc.
 		nested := launchertest.Shell(t, `unshare -r -m -p -f --mount-proc sh -c 'mount -t tmpfs x /tmp && touch /tmp/x && ls /tmp && echo $$ && id -u'`)
 		nested.User = launchertest.OwnIDs
@@ -33,6 +43,16 @@ cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; 
 			t.Errorf("nested: %q", got)
 		}
 	}
+}
+
+// namespaceName is what links in /proc say of a namespace.
+func namespaceName(t *testing.T, f *os.File) string {
+	t.Helper()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("user:[%d]", info.Sys().(*syscall.Stat_t).Ino)
 }
 
 // nsGetOwnerUID asks for the user who made a user namespace (ioctl_ns(2)).

@@ -120,8 +120,8 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 
 // become gives the child its user. What it may do in a user namespace is bounded there.
 func (b *birth) become(c *Child, who *syscall.Credential) {
-	if c.namespace != nil {
-		b.add(unix.SYS_SETNS, c.namespace.Fd(), unix.CLONE_NEWUSER)
+	if c.namespace >= 0 {
+		b.add(unix.SYS_SETNS, uintptr(c.namespace), unix.CLONE_NEWUSER)
 		who = &syscall.Credential{}
 	}
 	if who == nil {
@@ -133,7 +133,7 @@ func (b *birth) become(c *Child, who *syscall.Credential) {
 	}
 	b.add(unix.SYS_SETGROUPS, uintptr(len(who.Groups)), groups)
 	b.add(unix.SYS_SETRESGID, uintptr(who.Gid), uintptr(who.Gid), uintptr(who.Gid))
-	if c.namespace != nil {
+	if c.namespace >= 0 {
 		for _, capability := range droppedCapabilities() {
 			b.add(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, capability)
 		}

@@ -145,6 +145,7 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 		Args:           r.a.how.Args,
 		Env:            r.a.how.Env,
 		Policy:         r.a.how.Sandbox,
+		Namespace:      r.a.how.Users.Namespace(r.a.how.Sandbox.User),
 		Nice:           r.a.how.Nice,
 		Folders:        sandbox.Folders{Root: r.root.Path(), TempDir: r.work.temp.Path()},
 		Dir:            filepath.Join(r.root.Path(), r.a.command.WorkingDirectory),

@@ -146,6 +146,14 @@ func Complete(t testing.TB, l *runner.Launcher, c runner.Command) runner.Command
 			t.Fatal(err)
 		}
 	}
+	if c.User != nil && c.User.IDs > 0 && c.Namespace == nil {
+		namespace, err := sandbox.UserNamespace(c.User)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = namespace.Close() })
+		c.Namespace = namespace
+	}
 	return c
 }
 

@@ -22,6 +22,8 @@ type Users struct {
 	Name  string       // as they were asked for
 	first sandbox.User // the only one, or the first of the range
 	count int          // of the range; 0: there is none
+	// namespaces are the user namespaces of the range; empty: they have none, or none is made yet.
+	namespaces map[vfs.Owner]*os.File
 
 	mu sync.Mutex
 	// seats say which of the range a position has, and stuck of which ones a process is left that cannot
@@ -40,9 +42,9 @@ func OwnUsers(first, ids uint32, count int) *Users {
 	}
 }
 
-// Namespaces are user namespaces for vfs.Options, one of each user of OwnUsers with ids. Their
-// files are the caller's to close. It comes before the first mount.
-func (u *Users) Namespaces() (map[vfs.Owner]*os.File, error) {
+// MakeNamespaces makes the user namespaces of OwnUsers with ids, for commands and for vfs.Options. The
+// files are the caller's to close, also after an error. It comes before the first mount.
+func (u *Users) MakeNamespaces() (map[vfs.Owner]*os.File, error) {
 	made := map[vfs.Owner]*os.File{}
 	if u == nil || u.first.IDs == 0 {
 		return made, nil
@@ -55,7 +57,16 @@ func (u *Users) Namespaces() (map[vfs.Owner]*os.File, error) {
 		}
 		made[*OwnerOf(one)] = f
 	}
+	u.namespaces = made
 	return made, nil
+}
+
+// Namespace is that of one of u; nil: it has none.
+func (u *Users) Namespace(one *sandbox.User) *os.File {
+	if u == nil || one == nil {
+		return nil
+	}
+	return u.namespaces[*OwnerOf(one)]
 }
 
 // LookUpUsers finds a user of this machine by name, with all its groups; takes
