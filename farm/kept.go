@@ -37,8 +37,12 @@ func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer
 	if err != nil {
 		return nil, fmt.Errorf("records_size: %w", err)
 	}
+	memory, err := s.Callers.Memory.Bytes()
+	if err != nil {
+		return nil, err
+	}
 	folder := filepath.Join(s.Data, durableFolder, historyFolder)
-	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Logger: s.Logger}
+	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Memory: memory, Logger: s.Logger}
 	store, err := history.Open(folder, options)
 	if err != nil && !errors.Is(err, history.ErrFormat) {
 		s.Logger.Warn("records of operations that ended are kept in memory only", zap.String("folder", folder), zap.Error(err))
@@ -49,6 +53,7 @@ func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer
 	}
 	o.Finished = finished.New(finished.Options{
 		Store: store, Blobs: func(instance string, fn digest.Function) finished.Blobs { return storage.of(instance, fn) },
+		Memory: memory,
 	})
 	for _, c := range o.Finished.Collectors() {
 		if err := registry.Register(c); err != nil {

@@ -41,9 +41,11 @@ type Query struct {
 	MinRun        time.Duration
 	// Slowest returns those that ran longest, in that order, and no further page.
 	Slowest bool
-	// Limit is how many are returned; After is the token of the page before.
-	Limit int
-	After string
+	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless Slowest is set; 0: any.
+	// After is the token of the page before.
+	Limit    int
+	MaxBytes int
+	After    string
 	// Owned says whether the caller may see what a user had done for an instance name; nil: he may see all.
 	Owned func(user, instance string) bool
 }
@@ -72,6 +74,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 	segments := slices.Clone(s.segments)
 	s.mu.Unlock()
 	slices.Reverse(segments)
+	p := &page{q: &q}
 	slowest := least.Of(max(q.Limit, 1), func(a, b hit) int {
 		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(b.segment, a.segment), cmp.Compare(b.row, a.row))
 	})
@@ -101,14 +104,9 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 			}
 			if q.Slowest {
 				slowest.Add(hit{place{g.number, row}, m.x.took[row]})
-				continue
-			}
-			if len(found) == q.Limit {
+			} else if !p.add(m, row) {
 				m.close()
-				return found, fmt.Sprintf("%d.%d", g.number, row+1), nil
-			}
-			if r, err := m.read(row); err == nil && q.is(r) {
-				found = append(found, r)
+				return p.records, fmt.Sprintf("%d.%d", g.number, row+1), nil
 			}
 		}
 		m.close()
@@ -116,7 +114,32 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 	if q.Slowest {
 		return s.readHits(slowest.Sorted(), byNumber), "", nil
 	}
-	return found, "", nil
+	return p.records, "", nil
+}
+
+// A page is what is found.
+type page struct {
+	q       *Query
+	records []*historypb.Record
+	bytes   int
+}
+
+// add adds the record of a row, if it can be read and is looked for, and reports whether there was room.
+func (p *page) add(m *matcher, row int) bool {
+	if len(p.records) == p.q.Limit {
+		return false
+	}
+	encoded, err := m.read(row)
+	r := &historypb.Record{}
+	if err != nil || proto.Unmarshal(encoded, r) != nil || !p.q.is(r) {
+		return true
+	}
+	p.bytes += len(encoded)
+	if p.q.MaxBytes > 0 && p.bytes > p.q.MaxBytes && len(p.records) > 0 {
+		return false
+	}
+	p.records = append(p.records, r)
+	return true
 }
 
 // is reports whether r is the operation or action that is looked for, of which an index has the begin.
@@ -145,7 +168,11 @@ func (s *Store) readHits(hits []hit, segments map[uint32]*segment) []*historypb.
 				continue
 			}
 		}
-		read[i], _ = m.read(h.row)
+		if encoded, err := m.read(h.row); err == nil {
+			if r := (&historypb.Record{}); proto.Unmarshal(encoded, r) == nil {
+				read[i] = r
+			}
+		}
 	}
 	if m != nil {
 		m.close()
@@ -344,8 +371,8 @@ func (m *matcher) owns(row int) bool {
 	return own
 }
 
-// read returns the record of a row.
-func (m *matcher) read(row int) (*historypb.Record, error) {
+// read returns the encoded record of a row.
+func (m *matcher) read(row int) ([]byte, error) {
 	if err := m.x.need(blocksSection, itemsSection, offsetsSection); err != nil {
 		return nil, err
 	}
@@ -361,8 +388,7 @@ func (m *matcher) read(row int) (*historypb.Record, error) {
 	if !ok {
 		return nil, errDamaged
 	}
-	r := &historypb.Record{}
-	return r, proto.Unmarshal(encoded, r)
+	return encoded, nil
 }
 
 func (m *matcher) readBlock(number uint32) ([]byte, error) {

@@ -25,19 +25,19 @@ const (
 	blockBytes = 64 << 10
 	// MaxRecordBytes bounds one record.
 	MaxRecordBytes = 64 << 10
-	// maxPending bounds the bytes that wait to be written, before they are compressed. While the disk does not keep up,
-	// records are lost.
-	maxPending = 16 << 20
+	// leastIndex and mostIndex bound what the index of a segment takes in memory, which is one part in indexParts of
+	// what the program may use. Twice that may wait to be written; while the disk does not keep up, records are lost.
+	leastIndex, mostIndex, indexParts = 1 << 20, 8 << 20, 32
 	// flushEvery is how often what there is gets written.
 	flushEvery = 500 * time.Millisecond
-	// segmentRows and segmentBytes, before they are compressed, make a segment.
-	segmentRows, segmentBytes = 1 << 17, 128 << 20
+	// segmentBytes, before they are compressed, make a segment, or an index that is full.
+	segmentBytes = 128 << 20
 	// segmentParts is in how many parts of the time, or of the bytes, that are kept a segment is begun anew, so that
 	// the oldest can go.
 	segmentParts = 14
-	// memoryBytes bounds a Store that has no folder.
-	memoryBytes = 32 << 20
-	lockFile    = "lock"
+	// memoryBytes bounds a Store that has no folder, which takes one part in memoryParts.
+	memoryBytes, memoryParts = 32 << 20, 8
+	lockFile                 = "lock"
 )
 
 var (
@@ -53,7 +53,17 @@ type Options struct {
 	Keep time.Duration
 	// MaxBytes bounds the files; 0: nothing does. A Store without a folder has its own bound.
 	MaxBytes int64
-	Logger   *zap.Logger
+	// Memory is what the program may use, of which the Store takes a small part; 0: there is plenty.
+	Memory int64
+	Logger *zap.Logger
+}
+
+// indexBytes is when an index is full.
+func (o Options) indexBytes() int64 {
+	if o.Memory == 0 {
+		return mostIndex
+	}
+	return min(max(o.Memory/indexParts, leastIndex), mostIndex)
 }
 
 // A Store keeps records. Its methods may be called concurrently.
@@ -94,7 +104,9 @@ func Open(folder string, o Options) (_ *Store, err error) {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	if folder == "" {
-		s.options.MaxBytes = memoryBytes
+		if s.options.MaxBytes = memoryBytes; o.Memory > 0 {
+			s.options.MaxBytes = min(memoryBytes, o.Memory/memoryParts)
+		}
 		return s, nil
 	}
 	if err := s.load(); err != nil {
@@ -146,7 +158,7 @@ func (s *Store) Add(r *historypb.Record) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending > maxPending {
+	if s.pending > 2*s.options.indexBytes() {
 		s.lost++
 		return false
 	}
@@ -165,14 +177,15 @@ func (s *Store) Add(r *historypb.Record) bool {
 func (s *Store) openLocked(r *historypb.Record) *segment {
 	if n := len(s.segments); n > 0 {
 		g := s.segments[n-1]
-		rows, bytes, age := segmentRows, int64(segmentBytes), time.Duration(math.MaxInt64)
+		bytes, age := int64(segmentBytes), time.Duration(math.MaxInt64)
 		if s.options.MaxBytes > 0 {
 			bytes = min(bytes, s.options.MaxBytes/segmentParts)
 		}
 		if s.options.Keep > 0 {
 			age = s.options.Keep / segmentParts
 		}
-		if g.open() && g.rows < rows && max(g.size, g.raw/4) < bytes && time.Duration(r.GetEnded().AsTime().UnixMilli()-g.first)*time.Millisecond < age {
+		if g.open() && g.index.bytes < s.options.indexBytes() && max(g.size, g.raw/4) < bytes &&
+			time.Duration(r.GetEnded().AsTime().UnixMilli()-g.first)*time.Millisecond < age {
 			return g
 		}
 	}

@@ -297,6 +297,91 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestMemory adds records whose texts differ and are long, as those of a hostile client, where there is little memory.
+func TestMemory(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{Memory: 32 << 20}
+	s := open(t, folder, o)
+	const n = 3000
+	for i := range n {
+		r := recordOf(i)
+		r.Target, r.Mnemonic, r.Invocation = longText(i, 1), longText(i, 2), longText(i, 3)
+		s.Add(r)
+		for _, g := range s.segments {
+			if g.open() && g.index.bytes > o.indexBytes()+8<<10 {
+				t.Fatalf("after %d records an index takes %d bytes", i, g.index.bytes)
+			}
+		}
+		if i%100 == 99 {
+			s.write(false)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*"+indexSuffix))
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%d indexes of %d bytes each at most, for 9 MB of texts: %v", len(files), o.indexBytes(), err)
+	}
+	for _, file := range files[:len(files)/2] {
+		if err := os.Remove(file); err != nil { // as after a crash
+			t.Fatal(err)
+		}
+	}
+	s = open(t, folder, o)
+	if all := find(t, s, Query{Limit: n, Text: "1." + strings.Repeat("long", 9)}); len(all) != n {
+		t.Errorf("%d of %d are found", len(all), n)
+	}
+	if all := find(t, s, Query{Limit: n, Where: map[Field]string{Mnemonic: longText(7, 2)}}); len(all) != 1 {
+		t.Errorf("%d are found of one", len(all))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func longText(i, of int) string { return fmt.Sprintf("%d/%d.%s", i, of, strings.Repeat("long", 250)) }
+
+// TestPagesOfBytes reads pages of some bytes, which have one record at least.
+func TestPagesOfBytes(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	var want []*historypb.Record
+	for i := range 100 {
+		r := recordOf(i)
+		r.Message = strings.Repeat("x", 1000*(i%30))
+		s.Add(proto.CloneOf(r))
+		want = append(want, r)
+	}
+	slices.Reverse(want)
+	var all []*historypb.Record
+	pages := 0
+	for q := (Query{Limit: 1000, MaxBytes: 20_000}); ; pages++ {
+		found, next, err := s.Find(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for _, r := range found {
+			size += proto.Size(r)
+		}
+		if size > q.MaxBytes && len(found) > 1 {
+			t.Errorf("a page of %d records has %d bytes", len(found), size)
+		}
+		all = append(all, found...)
+		if q.After = next; next == "" {
+			break
+		}
+	}
+	if len(all) != len(want) || pages < 70 || pages > 100 {
+		t.Fatalf("%d records on %d pages", len(all), pages)
+	}
+	for i, r := range all {
+		if !proto.Equal(r, want[i]) {
+			t.Fatalf("record %d is %v, want %v", i, r, want[i])
+		}
+	}
+}
+
 // TestDiskIsAway loses what cannot be written, and nothing else.
 func TestDiskIsAway(t *testing.T) {
 	folder := t.TempDir()

@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -31,13 +32,18 @@ const (
 	retriedMark = 0x80
 )
 
-// rowBytes is what a row of an index takes.
-const rowBytes = 8 + 4 + 1 + 2*8 + 2*4 + 4*int64(fields)
+const (
+	// rowBytes is what a row of an index takes.
+	rowBytes = 8 + 4 + 1 + 2*8 + 2*4 + 4*int64(fields)
+	// textBytes is what a text takes beside itself, while its number is looked for.
+	textBytes = 64
+)
 
 // An index says of each record of a segment what it can be found by, in columns. Texts are numbers in tables.
 type index struct {
 	rows        int
 	first, last int64
+	bytes       int64 // that it takes in memory
 
 	ended   []uint64 // milliseconds
 	took    []uint32 // milliseconds of the last run
@@ -101,6 +107,7 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	x.marks = append(x.marks, mark)
 	x.ops, x.actions = append(x.ops, op), append(x.actions, action)
 	x.blocks, x.items = append(x.blocks, block), append(x.items, item)
+	x.bytes += rowBytes
 	for f, text := range [fields]string{
 		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
 		User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
@@ -111,6 +118,7 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 			text = strings.Clone(text)
 			x.numbers[f][text] = number
 			x.tables[f] = append(x.tables[f], text)
+			x.bytes += textBytes + int64(len(text))
 		}
 		x.texts[f] = append(x.texts[f], number)
 	}
@@ -277,10 +285,20 @@ const (
 )
 
 // writeIndex writes the index of a segment, whole or not at all, and returns its size.
-func writeIndex(segment string, x *index) (int64, error) {
+func writeIndex(segment string, x *index) (size int64, err error) {
 	path := indexPath(segment)
+	file, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err == nil {
+			err = os.Rename(path+".tmp", path)
+		}
+	}()
 	b := make([]byte, len(indexMagic)+indexHeader)
 	at := copy(b, indexMagic)
+	size = int64(len(b))
 	first, last := int64(math.MaxInt64), int64(0)
 	for _, ended := range x.ended {
 		first, last = min(first, int64(ended)), max(last, int64(ended))
@@ -291,17 +309,18 @@ func writeIndex(segment string, x *index) (int64, error) {
 	at += 20
 	for s := range sections {
 		column := x.encode(s)
-		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)))
+		binary.LittleEndian.PutUint64(b[at:], uint64(size))
 		binary.LittleEndian.PutUint64(b[at+8:], uint64(len(column)))
 		binary.LittleEndian.PutUint32(b[at+16:], crc32.Checksum(column, castagnoli))
 		at += sectionHeader
-		b = append(b, column...)
+		if _, err := file.WriteAt(column, size); err != nil {
+			return 0, err
+		}
+		size += int64(len(column))
 	}
 	binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(b[:at], castagnoli))
-	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
-		return 0, err
-	}
-	return int64(len(b)), os.Rename(path+".tmp", path)
+	_, err = file.WriteAt(b, 0)
+	return size, err
 }
 
 // openIndex reads what an index says of itself, and returns it with its size.

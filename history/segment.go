@@ -70,7 +70,7 @@ func (g *segment) open() bool { return g.index != nil && !g.sealed }
 func (g *segment) bytes() int64 {
 	n := g.size + g.indexSize
 	if g.index != nil {
-		n += int64(g.rows) * rowBytes
+		n += g.index.bytes
 	}
 	return n
 }

@@ -13,14 +13,15 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
 const (
-	// maxBuilt bounds the actions of a build that its page has.
-	maxBuilt = 50_000
+	// maxBuilt and maxBuiltBytes bound the actions of a build that its page has.
+	maxBuilt, maxBuiltBytes = 50_000, 32 << 20
 	// maxNamed is how many targets, failures and mnemonics are listed.
 	maxNamed = 20
 	// maxLanes bounds the lanes of the time line, laneHeight and laneWidth are of its picture.
@@ -110,7 +111,8 @@ func (s *Site) build(ctx context.Context, r *http.Request) (any, error) {
 
 // built returns the records of an invocation and counts them.
 func (s *Site) built(ctx context.Context, p *admin.Pattern, v *buildView) (all []*historypb.Record, err error) {
-	for token := ""; len(all) < maxBuilt; {
+	bytes := 0
+	for token := ""; len(all) < maxBuilt && bytes < maxBuiltBytes; {
 		list, err := s.options.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: p, PageToken: token})
 		if err != nil {
 			return nil, err
@@ -118,15 +120,25 @@ func (s *Site) built(ctx context.Context, p *admin.Pattern, v *buildView) (all [
 		for _, r := range list.GetRecords() {
 			if r.GetInvocation() == v.Invocation {
 				all = append(all, r)
+				bytes += lighten(r)
 			}
 		}
 		if token = list.GetNextPageToken(); token == "" {
 			break
 		}
-		v.Cut = len(all) >= maxBuilt
+		v.Cut = len(all) >= maxBuilt || bytes >= maxBuiltBytes
 	}
 	v.count(all)
 	return all, nil
+}
+
+// lighten takes out of a record what the page of its build does not show, and returns its size then.
+func lighten(r *historypb.Record) int {
+	r.Arguments, r.Outputs, r.Stdout, r.Stderr, r.Correlated, r.Configuration = nil, nil, nil, nil, "", ""
+	if r.GetMetadata() != nil {
+		r.Metadata.AuxiliaryMetadata = nil
+	}
+	return proto.Size(r)
 }
 
 func (v *buildView) count(all []*historypb.Record) {

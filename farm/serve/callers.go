@@ -38,7 +38,7 @@ const minWindow, maxWindow = 64 << 10, 16 << 20
 
 // bounds returns what there is memory for.
 func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
-	if memory, err = c.Memory.bytes(); err != nil {
+	if memory, err = c.Memory.Bytes(); err != nil {
 		return 0, b, err
 	}
 	b = intake.BoundsFor(memory)

@@ -22,8 +22,8 @@ type Memory struct {
 // BesideCommands is the memory of a program that has commands beside it.
 func BesideCommands() Memory { return Memory{Share: 4} }
 
-// bytes returns how much there is.
-func (m *Memory) bytes() (int64, error) {
+// Bytes returns how much there is.
+func (m *Memory) Bytes() (int64, error) {
 	share := int64(1)
 	if m != nil {
 		limit, err := settings.ParseSize(m.Limit)
@@ -53,7 +53,7 @@ func goLimit() int64 {
 
 // CacheBytes bounds a cache that would have so many bytes where there is memory for it.
 func (m *Memory) CacheBytes(most int64) (int64, error) {
-	memory, err := m.bytes()
+	memory, err := m.Bytes()
 	return min(most, memory/8), err
 }
 
@@ -67,7 +67,7 @@ const softPercent = 85
 // Enforce has the collector know how much memory there is, and returns that. It is for main; GOMEMLIMIT in
 // the environment has precedence.
 func (m *Memory) Enforce() (int64, error) {
-	n, err := m.bytes()
+	n, err := m.Bytes()
 	if err == nil && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(n / 100 * softPercent)
 	}

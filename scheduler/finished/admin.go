@@ -12,16 +12,39 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
-// maxPage bounds the records of one answer.
-const maxPage = 1000
+const (
+	// maxPage and maxPageBytes bound the records of one answer; maxSlowest those of one that has no further page.
+	maxPage, maxPageBytes = 1000, 1 << 20
+	maxSlowest            = 50
+	// answerBytes is the memory that such a page takes, and recordBytes that of one record, beside their encoded answers.
+	answerBytes = 4 * maxPageBytes
+	recordBytes = 4 * history.MaxRecordBytes
+)
 
 // Admin is the part of the scheduler's service for operators that shows records.
 type Admin struct{ *Recorder }
+
+// find searches when it is the caller's turn, and has the memory for what it finds.
+func (a Admin) find(ctx context.Context, q history.Query, memory int64) ([]*historypb.Record, string, error) {
+	if err := intake.Reserve(ctx, memory); err != nil {
+		return nil, "", err
+	}
+	leave, err := a.searches.Take(ctx, auth.CallerOf(ctx))
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	q.Owned = func(user, instance string) bool {
+		return auth.Owns(ctx, auth.Owner{User: user, Instance: instance}, auth.Observe)
+	}
+	return a.options.Store.Find(ctx, q)
+}
 
 // ListRecords implements admin.SchedulerServer. The caller sees his own.
 func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
@@ -30,10 +53,15 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	}
 	q := history.Query{
 		Text: strings.TrimSpace(req.GetText()), Outcomes: req.GetOutcomes(), Retried: req.GetRetried(), MinRun: req.GetMinRun().AsDuration(),
-		Slowest: req.GetSlowest(), Limit: int(req.GetPageSize()), After: req.GetPageToken(), Owned: ownedBy(ctx),
+		Slowest: req.GetSlowest(), After: req.GetPageToken(),
+		Limit: int(req.GetPageSize()), MaxBytes: maxPageBytes,
 	}
-	if q.Limit <= 0 || q.Limit > maxPage {
-		q.Limit = maxPage
+	most := maxPage
+	if q.Slowest {
+		most = maxSlowest
+	}
+	if q.Limit <= 0 || q.Limit > most {
+		q.Limit = most
 	}
 	if req.GetSince() != nil {
 		q.Since = req.GetSince().AsTime()
@@ -46,12 +74,9 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 			return nil, err
 		}
 	}
-	found, next, err := a.options.Store.Find(ctx, q)
-	switch {
-	case errors.Is(err, history.ErrToken):
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	case err != nil:
-		return nil, status.FromContextError(err).Err()
+	found, next, err := a.find(ctx, q, answerBytes)
+	if err != nil {
+		return nil, answerOf(err)
 	}
 	return &admin.ListRecordsResponse{Records: found, NextPageToken: next}, nil
 }
@@ -92,7 +117,7 @@ func addPattern(q *history.Query, m *admin.Pattern) error {
 
 // GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.
 func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
-	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Limit: 1, Owned: ownedBy(ctx)}
+	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Limit: 1}
 	what := fmt.Sprintf("operation %q is unknown, or ended too long ago", q.Operation)
 	if q.Action != "" {
 		what = fmt.Sprintf("no operation of action %q is known, or it ended too long ago", q.Action)
@@ -102,9 +127,9 @@ func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*his
 	if a.Recorder == nil {
 		return nil, status.Error(codes.NotFound, what)
 	}
-	found, _, err := a.options.Store.Find(ctx, q)
+	found, _, err := a.find(ctx, q, recordBytes)
 	if err != nil {
-		return nil, status.FromContextError(err).Err()
+		return nil, answerOf(err)
 	}
 	if len(found) == 0 {
 		return nil, status.Error(codes.NotFound, what)
@@ -112,9 +137,13 @@ func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*his
 	return found[0], nil
 }
 
-// ownedBy returns which records the caller may see.
-func ownedBy(ctx context.Context) func(user, instance string) bool {
-	return func(user, instance string) bool {
-		return auth.Owns(ctx, auth.Owner{User: user, Instance: instance}, auth.Observe)
+// answerOf returns what a caller is told of an error.
+func answerOf(err error) error {
+	if errors.Is(err, history.ErrToken) {
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.FromContextError(err).Err()
 }

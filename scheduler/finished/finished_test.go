@@ -139,3 +139,25 @@ func TestNobodyWaits(t *testing.T) {
 		t.Errorf("%d are lost, want 5", r.lost.Load())
 	}
 }
+
+// TestMemory adds results with much text where there is little memory.
+func TestMemory(t *testing.T) {
+	store, err := history.Open("", history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Store: store, Memory: 1 << 20 * waitingParts})
+	large := done("large", &repb.ExecuteResponse{Result: &repb.ActionResult{StdoutRaw: make([]byte, 100<<10)}})
+	for range 20 {
+		r.Add(large, "")
+	}
+	if lost := r.lost.Load(); lost != 10 {
+		t.Errorf("of 20 results of 102 KiB %d are lost where there is room for a MiB, want 10", lost)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Run(ctx)
+	if r.bytes.Load() != 0 || store.Stats().Records != 10 {
+		t.Errorf("%d bytes wait, and there are %d records", r.bytes.Load(), store.Stats().Records)
+	}
+}

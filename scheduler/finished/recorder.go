@@ -12,18 +12,25 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/intake"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 const (
-	// maxWaiting bounds the operations of which a record is to be made.
-	maxWaiting = 16 << 10
+	// maxWaiting bounds the operations of which a record is to be made, and mostWaiting what they take in memory, which is one part
+	// in waitingParts of what the program may use.
+	maxWaiting                = 16 << 10
+	mostWaiting, waitingParts = 64 << 20, 32
+	// searches is how many searches are made at once.
+	searches = 2
 	// makers is how many records are made at once: some wait for the storage.
 	makers = 4
 	// commandTimeout bounds that, and maxCommandBytes what is read.
-	commandTimeout  = time.Second
-	maxCommandBytes = 256 << 10
+	commandTimeout = time.Second
+	// statusBytes and outputBytes are about what the status of an operation takes in memory, and an output of it.
+	statusBytes, outputBytes = 2 << 10, 512
+	maxCommandBytes          = 256 << 10
 )
 
 // Blobs is storage. Read returns the whole of a blob.
@@ -36,23 +43,34 @@ type Options struct {
 	Store *history.Store
 	// Blobs returns the storage of an instance name, where command lines are; nil: records have none.
 	Blobs func(instance string, fn digest.Function) Blobs
+	// Memory is what the program may use; 0: there is plenty.
+	Memory int64
 }
 
 // A Recorder makes records. Nil makes none, and has none.
 type Recorder struct {
 	options Options
 	waiting chan ended
-	lost    atomic.Uint64
+	// most and bytes are what operations that wait may take in memory, and do.
+	most     int64
+	bytes    atomic.Int64
+	lost     atomic.Uint64
+	searches *intake.Turns
 }
 
 type ended struct {
 	core.Status
-	note string // that the client is told besides
+	note  string // that the client is told besides
+	bytes int64
 }
 
 // New returns a Recorder, which makes records while Run runs.
 func New(o Options) *Recorder {
-	return &Recorder{options: o, waiting: make(chan ended, maxWaiting)}
+	most := int64(mostWaiting)
+	if o.Memory > 0 {
+		most = min(most, o.Memory/waitingParts)
+	}
+	return &Recorder{options: o, waiting: make(chan ended, maxWaiting), most: most, searches: intake.NewTurns(searches)}
 }
 
 // Add has a record made of an operation that is done. It does not block.
@@ -60,11 +78,27 @@ func (r *Recorder) Add(st *core.Status, note string) {
 	if r == nil {
 		return
 	}
-	select {
-	case r.waiting <- ended{*st, note}:
-	default:
-		r.lost.Add(1)
+	e := ended{*st, note, bytesOf(st)}
+	if r.bytes.Add(e.bytes) <= r.most {
+		select {
+		case r.waiting <- e:
+			return
+		default:
+		}
 	}
+	r.bytes.Add(-e.bytes)
+	r.lost.Add(1)
+}
+
+// bytesOf is about what the status of an operation takes in memory, beside what the scheduler keeps of it anyway.
+func bytesOf(st *core.Status) int64 {
+	result := st.Response.GetResult()
+	outputs := len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(result.GetOutputSymlinks())
+	inline := len(result.GetStdoutRaw()) + len(result.GetStderrRaw())
+	for _, f := range result.GetOutputFiles() {
+		inline += len(f.GetContents())
+	}
+	return int64(statusBytes + outputBytes*outputs + inline)
 }
 
 // Run makes records until ctx ends, and then of what waits.
@@ -96,6 +130,7 @@ func (r *Recorder) Run(ctx context.Context) {
 }
 
 func (r *Recorder) make(ctx context.Context, e ended) {
+	defer r.bytes.Add(-e.bytes)
 	m := recordOf(&e.Status)
 	if e.note != "" {
 		m.Message = joined(m.GetMessage(), e.note)
