@@ -37,6 +37,7 @@ var floors = map[string]int{
 	"scheduler/core/least": 0,
 	"scheduler/core/quota": 0,
 	"scheduler/core/timer": 0,
+	"scheduler/core/trust": 0,
 
 	"auth/certtest":      1, // for tests
 	"settings/reference": 1, // for tests

@@ -31,6 +31,9 @@ func (s *endings) conclude(out core.Out) {
 			s.finished(st)
 		}
 	}
+	for _, sus := range out.Suspensions {
+		s.suspended(sus)
+	}
 	for _, gone := range out.Departures {
 		s.departed(gone)
 	}
@@ -68,6 +71,13 @@ func (s *endings) finished(st *core.Status) {
 			zap.String("target", r.Target), zap.String("mnemonic", r.Mnemonic))
 	}
 	s.log.Info("operation finished", fields...)
+}
+
+// suspended logs that a worker gets nothing for a while.
+func (s *endings) suspended(x core.Suspension) {
+	s.log.Warn("worker suspended: its actions fail and those of others do not; it is tried again with one action",
+		zap.Any("worker", x.ID), zap.Int("failed_in_a_row", x.Row), zap.Int("failed_of_last_16", x.Failures),
+		zap.String("last_action", x.Last), zap.Time("until", x.Until))
 }
 
 // departed logs the end of a worker.

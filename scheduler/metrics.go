@@ -20,15 +20,18 @@ type metrics struct {
 	chosen   *prometheus.CounterVec
 	lost     prometheus.Counter
 
-	tasks, workers, queues *prometheus.Desc
+	tasks, workers, queues, suspects *prometheus.Desc
 	// Of cohorts.
 	cohorts, waiting, preemptions *prometheus.Desc
 	// Of Tally.
-	joined, outgrown, hedges, won, returned *prometheus.Desc
+	joined, outgrown, hedges, won, returned, suspensions *prometheus.Desc
 }
 
 // maxQueueMetrics bounds the queues that have metrics of their own.
 const maxQueueMetrics = 1000
+
+// maxSuspectMetrics bounds the suspended workers that have one.
+const maxSuspectMetrics = 100
 
 func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 	m := &metrics{
@@ -50,7 +53,9 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 			"Actions in hand, by state: queued, unmatched (no worker can serve it), executing.",
 			[]string{"state"}, nil),
 		workers: prometheus.NewDesc("forerunner_scheduler_workers",
-			"Known workers, by state: idle, busy, draining.", []string{"state"}, nil),
+			"Known workers, by state: idle, busy, draining, suspended.", []string{"state"}, nil),
+		suspects: prometheus.NewDesc("forerunner_scheduler_worker_suspended",
+			"1 for each worker that is suspended, or on trial, because its actions failed.", []string{"worker"}, nil),
 		queues: prometheus.NewDesc("forerunner_scheduler_queue_actions",
 			"Actions of one size class of one platform, by state: queued, executing. Their sum is how many slots are wanted.",
 			[]string{"instance_prefix", "platform", "size_class", "state"}, nil),
@@ -71,6 +76,8 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 			"Of those, the ones whose result was taken.", nil, nil),
 		returned: prometheus.NewDesc("forerunner_scheduler_returned_runs_total",
 			"Runs that were lost with their worker, or dropped by it, and queued again.", nil, nil),
+		suspensions: prometheus.NewDesc("forerunner_scheduler_suspensions_total",
+			"Suspensions of workers whose actions failed while those of others did not.", nil, nil),
 	}
 	for _, end := range []string{"cached", "succeeded", "failed", "error", "cancelled"} {
 		m.finished.WithLabelValues(end)
@@ -88,8 +95,8 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.chosen.Describe(c)
 	m.lost.Describe(c)
 	for _, d := range []*prometheus.Desc{
-		m.tasks, m.workers, m.queues, m.cohorts, m.waiting, m.preemptions,
-		m.joined, m.outgrown, m.hedges, m.won, m.returned,
+		m.tasks, m.workers, m.queues, m.suspects, m.cohorts, m.waiting, m.preemptions,
+		m.joined, m.outgrown, m.hedges, m.won, m.returned, m.suspensions,
 	} {
 		c <- d
 	}
@@ -105,8 +112,12 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	var queues []core.QueueView
 	var tally core.Tally
 	var cohorts []core.CohortView
-	m.engine.Look(func(v *core.View) { n, queues, tally, cohorts = v.Counts(), v.QueueCounts(), v.Tally(), v.Cohorts() })
+	var suspects []map[string]string
+	m.engine.Look(func(v *core.View) {
+		n, queues, tally, cohorts, suspects = v.Counts(), v.QueueCounts(), v.Tally(), v.Cohorts(), v.Suspects(maxSuspectMetrics)
+	})
 	m.collectQueues(c, queues)
+	m.collectSuspects(c, suspects)
 	for _, v := range cohorts {
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Capacity), v.Name, "capacity")
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Used), v.Name, "used")
@@ -129,6 +140,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		{m.workers, "idle", n.Idle},
 		{m.workers, "busy", n.Busy},
 		{m.workers, "draining", n.Draining},
+		{m.workers, "suspended", n.Suspended},
 	} {
 		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value), g.state)
 	}
@@ -141,6 +153,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		{m.hedges, tally.Hedges},
 		{m.won, tally.Won},
 		{m.returned, tally.Returned},
+		{m.suspensions, tally.Suspensions},
 	} {
 		c <- prometheus.MustNewConstMetric(t.desc, prometheus.CounterValue, float64(t.value))
 	}
@@ -158,6 +171,18 @@ func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []core.QueueV
 		}
 		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Queued), q.Prefix, platform, class, "queued")
 		c <- prometheus.MustNewConstMetric(m.queues, prometheus.GaugeValue, float64(q.Executing), q.Prefix, platform, class, "executing")
+	}
+}
+
+// collectSuspects shows each worker once: programs of several queues may have the same identity.
+func (m *metrics) collectSuspects(c chan<- prometheus.Metric, suspects []map[string]string) {
+	seen := map[string]bool{}
+	for _, id := range suspects {
+		name := core.WorkerKey("", id)
+		if !seen[name] {
+			c <- prometheus.MustNewConstMetric(m.suspects, prometheus.GaugeValue, 1, name)
+		}
+		seen[name] = true
 	}
 }
 

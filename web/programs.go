@@ -75,6 +75,9 @@ func (p program) CanDrain() bool {
 	return slices.ContainsFunc(p.Positions, func(x position) bool { return !x.GetDrainedByPattern() })
 }
 
+// Suspension says why it gets nothing for a while, or one action only; empty: it gets what it asks for.
+func (p program) Suspension() string { return text.Suspension(p.Worker) }
+
 // Store is how full its store is; nil: it does not say.
 func (p program) Store() *meter {
 	r := p.GetReport()

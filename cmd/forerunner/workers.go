@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -84,6 +86,9 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 			}
 		}
 	}
+	if err := c.printSuspended(list.GetWorkers()); err != nil {
+		return err
+	}
 	for _, d := range list.GetDrains() {
 		line := fmt.Sprintf("drained: %s for %s", text.Pairs(d.GetPattern().GetAttributes()), ago(d.GetSince()))
 		if d.GetAuthor() != "" {
@@ -93,6 +98,24 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 			line += ": " + d.GetReason()
 		}
 		if _, err := fmt.Fprintln(c.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSuspended says of each worker that is suspended why, once for all of its positions.
+func (c *adminCall) printSuspended(list []*admin.Worker) error {
+	said := map[string]bool{}
+	for _, x := range list {
+		id := maps.Clone(x.GetIdentity())
+		delete(id, names.PositionKey)
+		name, why := text.Pairs(id), text.Suspension(x)
+		if why == "" || said[name] {
+			continue
+		}
+		said[name] = true
+		if _, err := fmt.Fprintf(c.out, "%s: %s\n", name, why); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,8 @@ const (
 	Worker_RESTING Worker_State = 5
 	// It had an action before the scheduler was started, or took over, and has not called since.
 	Worker_AWAY Worker_State = 6
+	// It has nothing and gets nothing for a while, because its actions failed and those of others did not.
+	Worker_SUSPENDED Worker_State = 7
 )
 
 // Enum value maps for Worker_State.
@@ -57,6 +59,7 @@ var (
 		4: "DRAINED",
 		5: "RESTING",
 		6: "AWAY",
+		7: "SUSPENDED",
 	}
 	Worker_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
@@ -66,6 +69,7 @@ var (
 		"DRAINED":           4,
 		"RESTING":           5,
 		"AWAY":              6,
+		"SUSPENDED":         7,
 	}
 )
 
@@ -427,10 +431,15 @@ type Worker struct {
 	Report *live.Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
 	// Where it calls from and, if another process called under the same identity and was refused within the
 	// last minute, where that is; else empty.
-	Address       string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
-	Twin          string `protobuf:"bytes,11,opt,name=twin,proto3" json:"twin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Address string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
+	Twin    string `protobuf:"bytes,11,opt,name=twin,proto3" json:"twin,omitempty"`
+	// While it is suspended: until when, and how many of its actions failed one after the other, and of the last 16. Not set
+	// if it waits for the end of the one action that it was given to try it.
+	SuspendedUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=suspended_until,json=suspendedUntil,proto3" json:"suspended_until,omitempty"`
+	FailedInARow   int32                  `protobuf:"varint,13,opt,name=failed_in_a_row,json=failedInARow,proto3" json:"failed_in_a_row,omitempty"`
+	FailedLately   int32                  `protobuf:"varint,14,opt,name=failed_lately,json=failedLately,proto3" json:"failed_lately,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -538,6 +547,27 @@ func (x *Worker) GetTwin() string {
 		return x.Twin
 	}
 	return ""
+}
+
+func (x *Worker) GetSuspendedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SuspendedUntil
+	}
+	return nil
+}
+
+func (x *Worker) GetFailedInARow() int32 {
+	if x != nil {
+		return x.FailedInARow
+	}
+	return 0
+}
+
+func (x *Worker) GetFailedLately() int32 {
+	if x != nil {
+		return x.FailedLately
+	}
+	return 0
 }
 
 type Property struct {
@@ -3032,7 +3062,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x06\n" +
 	"\x06Worker\x12B\n" +
 	"\bidentity\x18\x01 \x03(\v2&.forerunner.admin.Worker.IdentityEntryR\bidentity\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\x126\n" +
@@ -3046,10 +3076,13 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06report\x18\t \x01(\v2\x17.forerunner.live.ReportR\x06report\x12\x18\n" +
 	"\aaddress\x18\n" +
 	" \x01(\tR\aaddress\x12\x12\n" +
-	"\x04twin\x18\v \x01(\tR\x04twin\x1a;\n" +
+	"\x04twin\x18\v \x01(\tR\x04twin\x12C\n" +
+	"\x0fsuspended_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0esuspendedUntil\x12%\n" +
+	"\x0ffailed_in_a_row\x18\r \x01(\x05R\ffailedInARow\x12#\n" +
+	"\rfailed_lately\x18\x0e \x01(\x05R\ffailedLately\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04IDLE\x10\x01\x12\r\n" +
@@ -3057,7 +3090,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\bDRAINING\x10\x03\x12\v\n" +
 	"\aDRAINED\x10\x04\x12\v\n" +
 	"\aRESTING\x10\x05\x12\b\n" +
-	"\x04AWAY\x10\x06\"4\n" +
+	"\x04AWAY\x10\x06\x12\r\n" +
+	"\tSUSPENDED\x10\a\"4\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"[\n" +
@@ -3361,78 +3395,79 @@ var file_proto_admin_admin_proto_depIdxs = []int32{
 	0,  // 11: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
 	44, // 12: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
 	45, // 13: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
-	1,  // 14: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	1,  // 15: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	14, // 16: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
-	7,  // 17: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	44, // 18: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
-	15, // 19: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
-	15, // 20: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
-	1,  // 21: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	19, // 22: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	44, // 23: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	44, // 24: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
-	1,  // 25: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	46, // 26: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	47, // 27: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	47, // 28: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	47, // 29: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	24, // 30: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	48, // 31: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	44, // 32: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	48, // 33: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	48, // 34: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	48, // 35: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	48, // 36: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	48, // 37: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	49, // 38: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
-	27, // 39: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
-	28, // 40: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
-	29, // 41: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
-	44, // 42: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
-	27, // 43: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
-	36, // 44: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
-	43, // 45: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
-	50, // 46: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
-	1,  // 47: forerunner.admin.ListRecordsRequest.pattern:type_name -> forerunner.admin.Pattern
-	51, // 48: forerunner.admin.ListRecordsRequest.outcomes:type_name -> forerunner.history.Outcome
-	44, // 49: forerunner.admin.ListRecordsRequest.since:type_name -> google.protobuf.Timestamp
-	44, // 50: forerunner.admin.ListRecordsRequest.before:type_name -> google.protobuf.Timestamp
-	48, // 51: forerunner.admin.ListRecordsRequest.min_run:type_name -> google.protobuf.Duration
-	52, // 52: forerunner.admin.ListRecordsResponse.records:type_name -> forerunner.history.Record
-	2,  // 53: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	8,  // 54: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	10, // 55: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	12, // 56: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	16, // 57: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	18, // 58: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	20, // 59: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	22, // 60: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	25, // 61: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	30, // 62: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	32, // 63: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	34, // 64: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
-	37, // 65: forerunner.admin.Scheduler.ListRecords:input_type -> forerunner.admin.ListRecordsRequest
-	39, // 66: forerunner.admin.Scheduler.GetRecord:input_type -> forerunner.admin.GetRecordRequest
-	3,  // 67: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	9,  // 68: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	11, // 69: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	13, // 70: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	17, // 71: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	19, // 72: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	21, // 73: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	23, // 74: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	26, // 75: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	31, // 76: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	33, // 77: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	35, // 78: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
-	38, // 79: forerunner.admin.Scheduler.ListRecords:output_type -> forerunner.admin.ListRecordsResponse
-	52, // 80: forerunner.admin.Scheduler.GetRecord:output_type -> forerunner.history.Record
-	67, // [67:81] is the sub-list for method output_type
-	53, // [53:67] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	44, // 14: forerunner.admin.Worker.suspended_until:type_name -> google.protobuf.Timestamp
+	1,  // 15: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	1,  // 16: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	14, // 17: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
+	7,  // 18: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
+	44, // 19: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	15, // 20: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
+	15, // 21: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
+	1,  // 22: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	19, // 23: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
+	44, // 24: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	44, // 25: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	1,  // 26: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	46, // 27: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	47, // 28: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	47, // 29: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	47, // 30: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	24, // 31: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
+	48, // 32: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	44, // 33: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	48, // 34: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	48, // 35: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	48, // 36: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	48, // 37: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	48, // 38: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	49, // 39: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	27, // 40: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
+	28, // 41: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
+	29, // 42: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
+	44, // 43: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
+	27, // 44: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
+	36, // 45: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
+	43, // 46: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
+	50, // 47: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
+	1,  // 48: forerunner.admin.ListRecordsRequest.pattern:type_name -> forerunner.admin.Pattern
+	51, // 49: forerunner.admin.ListRecordsRequest.outcomes:type_name -> forerunner.history.Outcome
+	44, // 50: forerunner.admin.ListRecordsRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 51: forerunner.admin.ListRecordsRequest.before:type_name -> google.protobuf.Timestamp
+	48, // 52: forerunner.admin.ListRecordsRequest.min_run:type_name -> google.protobuf.Duration
+	52, // 53: forerunner.admin.ListRecordsResponse.records:type_name -> forerunner.history.Record
+	2,  // 54: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	8,  // 55: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	10, // 56: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	12, // 57: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	16, // 58: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	18, // 59: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	20, // 60: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	22, // 61: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	25, // 62: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	30, // 63: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	32, // 64: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	34, // 65: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
+	37, // 66: forerunner.admin.Scheduler.ListRecords:input_type -> forerunner.admin.ListRecordsRequest
+	39, // 67: forerunner.admin.Scheduler.GetRecord:input_type -> forerunner.admin.GetRecordRequest
+	3,  // 68: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	9,  // 69: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	11, // 70: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	13, // 71: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	17, // 72: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	19, // 73: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	21, // 74: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	23, // 75: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	26, // 76: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	31, // 77: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	33, // 78: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	35, // 79: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
+	38, // 80: forerunner.admin.Scheduler.ListRecords:output_type -> forerunner.admin.ListRecordsResponse
+	52, // 81: forerunner.admin.Scheduler.GetRecord:output_type -> forerunner.history.Record
+	68, // [68:82] is the sub-list for method output_type
+	54, // [54:68] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }

@@ -8,6 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
 // Check returns what is wrong with a State between events; "" if nothing is. It looks at everything: it is for tests,
@@ -123,7 +124,7 @@ func (s *checker) checkTasks() string {
 }
 
 func (s *checker) checkWorkers() string {
-	perQueue := map[*queue][4]int{}
+	perQueue := map[*queue][5]int{}
 	connected := 0
 	for connection, ws := range s.workers.connections {
 		connected += len(ws)
@@ -152,6 +153,9 @@ func (s *checker) checkWorkers() string {
 		if w.takes == drained {
 			n[3]++
 		}
+		if w.takes == suspended {
+			n[4]++
+		}
 		perQueue[w.queue] = n
 		if w.connection != 0 {
 			connected--
@@ -167,6 +171,8 @@ func (s *checker) checkWorkers() string {
 			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
 		case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes != drained && (w.takes == resting) != w.prefersIdle:
 			return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
+		case (w.takes == suspended) != (w.takes != drained && !w.prefersIdle && w.program.withholds(w)):
+			return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key, w.takes, w.program.record.Standing())
 		case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
 			return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
 		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
@@ -182,8 +188,8 @@ func (s *checker) checkWorkers() string {
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
-			if n != [4]int{q.workers, q.serving, q.resting, q.drained} || q.workers == 0 && !q.declared {
-				return fmt.Sprintf("queue %v/%d counts %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, n)
+			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} || q.workers == 0 && !q.declared {
+				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, q.suspended, n)
 			}
 			tasks, root := slices.DeleteFunc(q.tasks(), func(t *task) bool { return !t.wanted() }), fair.View{}
 			for root = range p.tree.Branches(q.class) {
@@ -202,6 +208,9 @@ func (s *checker) checkWorkers() string {
 			if sum != q.load {
 				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.key(), q.class, q.load, sum)
 			}
+			if problem := q.checkPrograms(); problem != "" {
+				return fmt.Sprintf("queue %v/%d: %s", p.key(), q.class, problem)
+			}
 			if q.away != q.expectsSomebody() {
 				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
 			}
@@ -209,6 +218,28 @@ func (s *checker) checkWorkers() string {
 				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.key(), q.class, q.serving, q.resting)
 			}
 		}
+	}
+	return ""
+}
+
+// checkPrograms compares what is counted of programs with what there is.
+func (q *queue) checkPrograms() string {
+	workers, ill := 0, 0
+	for key, p := range q.programs {
+		workers += len(p.positions)
+		if !p.record.IsWell() {
+			ill++
+		}
+		if len(p.positions) == 0 || p.key != key || p.queue != q || slices.ContainsFunc(p.positions, func(w *worker) bool { return w.program != p }) {
+			return fmt.Sprintf("program %s is not where it belongs", key)
+		}
+		if p.timer.IsSet() != (p.record.Standing() == trust.Suspended) || p.tried != nil && p.record.Standing() != trust.OnTrial {
+			return fmt.Sprintf("program %s: standing %d, timer %t, tried %t", key, p.record.Standing(), p.timer.IsSet(), p.tried != nil)
+		}
+	}
+	if workers != q.workers || ill != q.ill || q.suspended > 0 && !q.served() {
+		return fmt.Sprintf("programs have %d workers and %d fail; counted %d and %d; %d suspended, served %t",
+			workers, ill, q.workers, q.ill, q.suspended, q.served())
 	}
 	return ""
 }

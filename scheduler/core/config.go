@@ -76,6 +76,10 @@ type Config struct {
 	// before the action fails. Default 3.
 	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Workers that an action may lose before it fails"`
 
+	// SuspendAfter is how many actions of a worker have to fail one after the other, for no fault of their own, for it to get
+	// nothing for a while, if those of most others do not fail. Default 5.
+	SuspendAfter int `tuning:"suspend_after" unit:"NUMBER" default:"5" min:"1" doc:"Actions that a worker may fail in a row, with errors that are not the action's, before it gets none for a while"`
+
 	// ClientGrace is how long an operation that nobody waits for, or an action or
 	// an orphan result, is kept for a client to come back.
 	// Default 60s.
@@ -143,6 +147,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 		def  int
 	}{
 		{"MaxAttempts", &c.MaxAttempts, 3},
+		{"SuspendAfter", &c.SuspendAfter, 5},
 		{"MaxPreemptions", &c.MaxPreemptions, 3},
 		{"MaxCompleted", &c.MaxCompleted, 10_000},
 		{"MaxQueued", &c.MaxQueued, 1_000_000},

@@ -25,6 +25,8 @@ type dispatcher struct {
 	unmatched fifo[*task]
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
+	// reserved are the programs of which this event has changed how much they may have.
+	reserved []*program
 	// settle runs from the first event until actions may be given to workers.
 	settle timer.Timer
 }
@@ -149,6 +151,7 @@ func (d *dispatcher) giveUp(t *task) bool {
 func (d *dispatcher) assign(t *task, w *worker) {
 	d.hand(t, w)
 	d.calls.run(w)
+	d.tries(w)
 }
 
 // hand moves a waiting task to a worker.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
 // Dump returns all that State knows as text, for people and for comparing. Times
@@ -108,6 +109,9 @@ func (d *dumper) worker(w *worker) {
 		w.takes == serving, w.prefersIdle, w.takes == drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
 	if w.boot != "" {
 		d.line("  boot %s", w.boot)
+	}
+	if r := &w.program.record; r.Standing() != trust.Trusted || r.Failures() > 0 {
+		d.line("  standing %d since or until %s, %d in a row failed, %d lately", r.Standing(), d.ago(r.Until()), r.Row(), r.Failures())
 	}
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.duty != assigned)

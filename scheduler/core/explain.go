@@ -173,8 +173,11 @@ func (s *View) whyWaits(q *queue, idle int) string {
 	if q.serving == 0 {
 		why = "no worker takes more work for the moment"
 	}
-	if drained := q.workers - q.serving - q.resting; drained > 0 {
-		why += fmt.Sprintf("; %d more are drained", drained)
+	if q.drained > 0 {
+		why += fmt.Sprintf("; %d more are drained", q.drained)
+	}
+	if q.suspended > 0 {
+		why += fmt.Sprintf("; %d more are suspended, because their actions failed", q.suspended)
 	}
 	return why
 }

@@ -84,7 +84,7 @@ func fuzzHistory(t *testing.T, script []byte) string {
 }
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
-	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, Settle: 4 * time.Second}
+	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, SuspendAfter: 2, Settle: 4 * time.Second}
 	cfg.Queues = []levels.QueueConfig{
 		{Platform: map[string]string{"OS": "x"}, Levels: nil},
 		{Levels: []levels.Level{
@@ -130,7 +130,7 @@ func (f *fuzzer) step() {
 	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
 		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore") {
 	case "restore":
-		w := f.report([]string{worker, "idle", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
+		w := f.report([]string{worker, "idle", "of=h1", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
 		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"), f.pick("instance=i", "instance=i/j", "private")})
 		if f.state.operations.byName[op] == nil {
 			f.clients[op], f.restored[op] = 0, true
@@ -150,11 +150,11 @@ func (f *fuzzer) step() {
 	case "disconnect":
 		f.tell(now, Disconnect{f.number(f.pick("1", "2", "3"))})
 	case "drain":
-		if err := f.tell(now, Drain{DrainRecord{Pattern: f.pattern(f.pick("name=w1", "name=w?", "name=w2"))}}).Err; err != nil {
+		if err := f.tell(now, Drain{DrainRecord{Pattern: f.pattern(f.pick("position=w1", "position=w?", "position=w2"))}}).Err; err != nil {
 			f.t.Fatal(err)
 		}
 	case "undrain":
-		f.tell(now, Undrain{f.pattern(f.pick("name=w?", "name=w?", "name=w1", "name=w2"))})
+		f.tell(now, Undrain{f.pattern(f.pick("position=w?", "position=w?", "position=w1", "position=w2"))})
 	case "submit":
 		f.ops++
 		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
@@ -213,11 +213,12 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 			words = append(words, "uploading")
 		}
 	case "completed":
-		words = append(words, "completed", action, "exit="+f.pick("0", "1"))
+		words = append(words, "completed", action, f.pick("exit=0", "exit=1", "error=x"))
 	}
 	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=OS=x"))
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
 	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
+	words = append(words, "of="+map[string]string{"w1": "h1", "w2": "h1", "w3": "h2", "w4": "h3"}[worker])
 	words = append(words, "over="+f.pick("0", "1", "2", "3"), "boot="+f.pick("", "b1", "b1", "b1", "b2"))
 	if f.pick("stay", "stay", "stay", "drain") == "drain" {
 		words = append(words, "drain")

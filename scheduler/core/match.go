@@ -97,6 +97,8 @@ func (d *dispatcher) serve(w *worker, may bool) {
 	switch {
 	case may && w.prefersIdle:
 		takes = resting
+	case may && w.program.withholds(w):
+		takes = suspended
 	case may:
 		takes = serving
 	}
@@ -119,7 +121,10 @@ func (d *dispatcher) serve(w *worker, may bool) {
 		}
 	case drained:
 		q.drained++
+	case suspended:
+		q.suspended++
 	}
+	d.amnesty(q)
 	d.watch(q)
 	switch {
 	case q.open() && !open:
@@ -142,6 +147,8 @@ func (d *dispatcher) withdraw(w *worker) {
 		q.resting--
 	case drained:
 		q.drained--
+	case suspended:
+		q.suspended--
 	}
 	if q.resting == 0 {
 		d.timers.Stop(&q.rest)

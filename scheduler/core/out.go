@@ -86,8 +86,9 @@ type Out struct {
 	// Wakes are workers that should call now: what they run is to stop, or may have to give way. Who cannot be told
 	// finds out at its next call.
 	Wakes []string
-	// Departures are for the log.
-	Departures []Departure
+	// Departures and Suspensions are for the log.
+	Departures  []Departure
+	Suspensions []Suspension
 	// Ended are the runs to learn from.
 	Ended []Ended
 	// Err is why the event was refused, nil if it was not; the rest is to be done all the same. Killed is how many
@@ -109,6 +110,8 @@ type Tally struct {
 	Hedges, Won uint64
 	// Returned runs were lost with their worker, or dropped by it, and queued again.
 	Returned uint64
+	// Suspensions of workers began.
+	Suspensions uint64
 }
 
 // Counts are the sizes of a State, for metrics.
@@ -116,8 +119,8 @@ type Counts struct {
 	// Queued actions wait for a worker to be free, Unmatched ones for a first
 	// worker that can serve them; Executing ones are with a worker.
 	Queued, Unmatched, Executing int
-	// Idle, Busy and Draining sum up to the known workers.
-	Idle, Busy, Draining int
+	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
+	Idle, Busy, Draining, Suspended int
 }
 
 // An Ended is one run of an action with a Size, for the caller to learn from.

@@ -15,7 +15,7 @@ import (
 // that it could reach by them. Of time it may use no more than durations and moments.
 var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt", "iter",
-	"maps", "math", "slices", "sort", "strconv", "strings", "time",
+	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time",
 	"github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2", "google.golang.org/genproto/googleapis/rpc/status",
 	"google.golang.org/grpc/codes", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/anypb",
 	"github.com/forerunner-build/forerunner/cas/digest", "github.com/forerunner-build/forerunner/cas/instance",
@@ -23,6 +23,7 @@ var pure = []string{
 	"github.com/forerunner-build/forerunner/scheduler/core/fair", "github.com/forerunner-build/forerunner/scheduler/core/least",
 	"github.com/forerunner-build/forerunner/scheduler/core/levels", "github.com/forerunner-build/forerunner/scheduler/core/request",
 	"github.com/forerunner-build/forerunner/scheduler/core/quota", "github.com/forerunner-build/forerunner/scheduler/core/timer",
+	"github.com/forerunner-build/forerunner/scheduler/core/trust",
 }
 
 // clocks are what of package time looks at a clock.
@@ -30,7 +31,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "N
 
 // TestCoreIsPure sees that nothing the core decides can depend on anything but its events.
 func TestCoreIsPure(t *testing.T) {
-	for _, folder := range []string{".", "fair", "least", "levels", "quota", "request", "timer"} {
+	for _, folder := range []string{".", "fair", "least", "levels", "quota", "request", "timer", "trust"} {
 		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files in %s: %v", folder, err)

@@ -133,8 +133,12 @@ type queue struct {
 	parked   map[*task]struct{}
 	unwanted []*task
 	// workers counts all workers; serving those that take work, resting those that
-	// prefer to be idle and nobody has drained, drained those that operators have.
-	workers, serving, resting, drained int
+	// prefer to be idle and nobody has drained, drained those that operators have, suspended those whose actions failed.
+	// Somebody serves while one is suspended.
+	workers, serving, resting, drained, suspended int
+	// programs are the workers by what they share; ill counts those that fail.
+	programs map[string]*program
+	ill      int
 	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or drained: each task
 	// that waits then has its timer set.
 	declared, away bool
@@ -153,7 +157,7 @@ func (q *queue) served() bool { return q.serving > 0 }
 
 // staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one action and fetches the
 // inputs of the next has positions that want no third one for now.
-func (q *queue) staffed() bool { return q.serving > 0 || q.rest.IsSet() }
+func (q *queue) staffed() bool { return q.serving > 0 || q.suspended > 0 || q.rest.IsSet() }
 
 // open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
 func (q *queue) open() bool { return q.staffed() || q.drained > 0 }

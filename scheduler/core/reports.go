@@ -22,6 +22,7 @@ type reports struct {
 	hedges     *hedges
 	runs       *runs
 	clients    *clients
+	probation  *probation
 	// departures are those of the present event.
 	departures *[]Departure
 }
@@ -32,10 +33,16 @@ func (rs *reports) report(r *Report) error {
 		w.twin, w.refused = r.Address, rs.now
 		return fmt.Errorf("%w: one at %s, this one is at %s", ErrTwin, w.address, r.Address)
 	}
-	if w != nil && w.boot != r.Boot {
-		w.reported, w.stopping = ending{}, action{} // it has started anew
+	anew := w != nil && w.boot != r.Boot
+	if anew {
+		w.reported, w.stopping = ending{}, action{}
 	}
 	w = rs.enroll(w, r)
+	if anew {
+		rs.probation.restarted(w, r.Boot)
+	} else if w.drops(r) {
+		rs.probation.ran(w, w.task.action, true)
+	}
 	w.boot, w.address = r.Boot, r.Address
 	rs.workers.connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
@@ -56,6 +63,7 @@ func (rs *reports) report(r *Report) error {
 	if w.duty == away { // it is here, without what it had
 		w.duty = free
 	}
+	rs.probation.called(w)
 	return nil
 }
 
@@ -115,6 +123,7 @@ func (rs *reports) enroll(w *worker, r *Report) *worker {
 	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
 	w.timer.Owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
 	w.queue.workers++
+	w.queue.join(w)
 	rs.workers.add(w)
 	return w
 }
@@ -125,6 +134,7 @@ func (rs *reports) remove(w *worker) {
 	rs.timers.Stop(&w.timer)
 	rs.workers.remove(w)
 	rs.dispatch.withdraw(w)
+	rs.dispatch.leave(w)
 	if w.task != nil {
 		// Before the queue is moved: what ran is older than what waits.
 		rs.runs.lose(w)
@@ -141,7 +151,7 @@ func (rs *reports) silent(w *worker) {
 		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
 		return
 	}
-	d := Departure{Worker: w.key, ID: w.id, Drained: w.takes != serving && w.task == nil}
+	d := Departure{Worker: w.key, ID: w.id, Drained: (w.takes == resting || w.takes == drained) && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
@@ -229,6 +239,9 @@ func (rs *reports) completes(w *worker, e ending) {
 	}
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
+	}
+	if nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); w.task != nil && !nothing {
+		rs.probation.ran(w, e.action, failed)
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -505,6 +506,8 @@ func (h *history) report(args []string) *Report {
 		case "exit":
 			n, _ := strconv.Atoi(value)
 			r.Response.Result.ExitCode = int32(n)
+		case "of": // the program that it is a position of
+			r.ID = map[string]string{names.HostKey: value, names.PositionKey: args[0]}
 		case "error":
 			r.Response = &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Unavailable), Message: value}}
 		case "timedout":
@@ -562,6 +565,9 @@ func (h *history) print(out Out) {
 			fmt.Fprintf(&h.out, ", late")
 		}
 		fmt.Fprintln(&h.out)
+	}
+	for _, s := range out.Suspensions {
+		fmt.Fprintf(&h.out, "%v suspended until %s: %d in a row failed, %d of the last 16, last %s\n", s.ID, s.Until.Sub(epoch), s.Row, s.Failures, s.Last)
 	}
 	for _, d := range out.Departures {
 		fmt.Fprintf(&h.out, "%s departed", d.Worker)

@@ -21,7 +21,9 @@ type State struct {
 	calls    *calls
 	hedges   *hedges
 	runs     *runs
-	tally    Tally
+	// probation says which workers get nothing for a while.
+	probation *probation
+	tally     Tally
 	// clients, reports and operators do what follows from events.
 	clients   *clients
 	reports   *reports
@@ -47,6 +49,7 @@ func NewState(c Config) (*State, error) {
 		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
 		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended,
 	}
+	s.probation = &probation{clock: s.clock, cfg: &s.cfg, dispatch: s.dispatch, tally: &s.tally, suspensions: &s.out.Suspensions}
 	s.clients = &clients{
 		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
 		dispatch: s.dispatch, runs: s.runs, tally: &s.tally,
@@ -54,6 +57,7 @@ func NewState(c Config) (*State, error) {
 	s.reports = &reports{
 		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
 		workers: s.workers, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
+		probation:  s.probation,
 		departures: &s.out.Departures,
 	}
 	s.operators = &operators{
@@ -150,6 +154,8 @@ func (s *State) due(owner any) {
 		s.reports.silent(x)
 	case *queue:
 		s.reports.rested(x)
+	case *program:
+		s.probation.over(x)
 	case *line:
 		x.queue.pool.cohort.mark(x)
 	case *mark:
@@ -165,6 +171,7 @@ func (s *State) due(owner any) {
 
 // end ends an event.
 func (s *State) end() Out {
+	s.dispatch.offerReserved()
 	for _, c := range s.dispatch.cohorts {
 		if c.stirred {
 			s.dispatch.offerIdle(c)

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
 // A task is one action that is to be run once. It is at exactly one location: with
@@ -258,7 +259,10 @@ func (t *task) rival() *worker {
 	if idle == nil {
 		return nil
 	}
-	return idle.Owner.(*worker)
+	if w := idle.Owner.(*worker); w.program.record.Standing() == trust.Trusted {
+		return w
+	}
+	return nil
 }
 
 // mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be

@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
 // A View is a State that is only looked at, as of its last event. What it returns are values.
@@ -38,6 +39,8 @@ func (s *View) Counts() Counts {
 		switch {
 		case w.busy() != action{}:
 			c.Busy++
+		case w.takes == suspended:
+			c.Suspended++
 		case w.takes != serving:
 			c.Draining++
 		default:
@@ -65,6 +68,13 @@ type WorkerView struct {
 	SizeClass uint32
 	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
 	Drained, Leaving bool
+	// Suspended: it gets nothing because of what its program ran.
+	Suspended bool
+	// Standing is that of its program, which is suspended, or was last, until Until because Row actions in a row failed, and
+	// Failures of the last 16.
+	Standing      trust.Standing
+	Until         time.Time
+	Row, Failures int
 	// Away: it has not called since the State began, and had Action before.
 	Away bool
 	// Address is where it calls from. Twin is where another process calls from as the same worker, and was refused last
@@ -122,6 +132,9 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 		Drained: w.takes == drained, Leaving: w.prefersIdle, Away: w.duty == away,
 		Address: w.address, Twin: w.twin, Refused: w.refused,
 	}
+	r := &w.program.record
+	v.Suspended = w.takes == suspended
+	v.Standing, v.Until, v.Row, v.Failures = r.Standing(), r.Until(), r.Row(), r.Failures()
 	v.Action = w.busy().String()
 	if w.task != nil {
 		v.Since = w.task.started

@@ -18,6 +18,8 @@ type worker struct {
 	id    map[string]string
 	pool  *pool
 	queue *queue
+	// program are the workers that share its process.
+	program *program
 	// takes says whether it takes work, prefersIdle whether it wants none.
 	takes       availability
 	prefersIdle bool
@@ -60,6 +62,8 @@ const (
 	resting
 	// drained: an operator lets it have none.
 	drained
+	// suspended: its program may have none, or no further one.
+	suspended
 )
 
 // counts reports whether a queue counts its workers that are so.

@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -77,6 +78,12 @@ func workerMessage(v core.WorkerView) *admin.Worker {
 	if time.Since(v.Refused) < twinShown {
 		w.Twin = v.Twin
 	}
+	if v.Standing == trust.Suspended {
+		w.SuspendedUntil = timestamppb.New(v.Until)
+	}
+	if v.Standing != trust.Trusted {
+		w.FailedInARow, w.FailedLately = int32(v.Row), int32(v.Failures)
+	}
 	serves := !v.Drained && !v.Leaving
 	switch busy := v.Action != ""; {
 	case v.Away:
@@ -89,6 +96,8 @@ func workerMessage(v core.WorkerView) *admin.Worker {
 		w.State = admin.Worker_DRAINED
 	case v.Leaving:
 		w.State = admin.Worker_RESTING
+	case v.Suspended:
+		w.State = admin.Worker_SUSPENDED
 	}
 	if !v.Since.IsZero() {
 		w.Since = timestamppb.New(v.Since)

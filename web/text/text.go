@@ -65,6 +65,19 @@ func In(at *timestamppb.Timestamp) string {
 	return d.Round(time.Second).String()
 }
 
+// Suspension says of a worker why it gets nothing for a while, or one action only; empty: it gets what it asks for.
+func Suspension(w *admin.Worker) string {
+	if w.GetFailedLately() == 0 {
+		return ""
+	}
+	when := "tried with one action"
+	if w.GetSuspendedUntil() != nil {
+		when = "tried again in " + In(w.GetSuspendedUntil())
+	}
+	return fmt.Sprintf("suspended, %s: %d actions in a row failed, %d of the last 16, and those of other workers did not",
+		when, w.GetFailedInARow(), w.GetFailedLately())
+}
+
 // Short is the part of HASH/SIZE, or of another long name, that people compare.
 func Short(s string) string { return s[:min(len(s), 12)] }
 

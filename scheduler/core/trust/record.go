@@ -1,0 +1,87 @@
+package trust
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A Standing says how much a worker is given.
+type Standing uint8
+
+// The standings.
+const (
+	// Trusted: as much as it asks for.
+	Trusted Standing = iota
+	// Suspended: nothing.
+	Suspended
+	// OnTrial: one action at a time.
+	OnTrial
+)
+
+const (
+	// leastPause is how long a first suspension takes. Each that follows takes twice as long, up to mostPause, until
+	// there was none for twice mostPause.
+	leastPause, mostPause = 10 * time.Second, 10 * time.Minute
+	// window is how many runs are remembered.
+	window = 16
+)
+
+// A Record is what is known of one worker. The zero Record is of one that has run nothing.
+type Record struct {
+	standing Standing
+	// last has a bit for each of the last runs, the lowest for the last one: 1 if it failed.
+	last uint16
+	// row counts the failures since the last success.
+	row int
+	// pause is how long the last suspension was to take, until when.
+	pause time.Duration
+	until time.Time
+}
+
+// Standing says how much the worker is given.
+func (r *Record) Standing() Standing { return r.standing }
+
+// Until is when the present suspension ends, or the last one ended.
+func (r *Record) Until() time.Time { return r.until }
+
+// Row is how many of its last runs failed, one after the other.
+func (r *Record) Row() int { return r.row }
+
+// Failures is how many of its last 16 runs failed.
+func (r *Record) Failures() int { return bits.OnesCount16(r.last) }
+
+// IsWell reports whether nothing speaks against the worker: it is trusted, and its last run did not fail.
+func (r *Record) IsWell() bool { return r.standing == Trusted && r.row == 0 }
+
+// Ran notes how a run ended.
+func (r *Record) Ran(failed bool) {
+	r.last <<= 1
+	if !failed {
+		r.row = 0
+		return
+	}
+	r.last |= 1
+	r.row++
+}
+
+// IsSuspect reports whether the last so many runs all failed, or at least half of the last 16, and as many, the last one
+// among them.
+func (r *Record) IsSuspect(limit int) bool {
+	return r.row >= limit || r.row > 0 && r.Failures() >= max(limit, window/2)
+}
+
+// Suspend suspends the worker, and returns until when.
+func (r *Record) Suspend(now time.Time) time.Time {
+	r.pause = min(2*r.pause, mostPause)
+	if r.pause == 0 || now.Sub(r.until) > 2*mostPause {
+		r.pause = leastPause
+	}
+	r.standing, r.until = Suspended, now.Add(r.pause)
+	return r.until
+}
+
+// Try has a suspended worker be on trial.
+func (r *Record) Try(now time.Time) { r.standing, r.until = OnTrial, now }
+
+// Absolve has a worker be trusted, and forgets how its runs ended.
+func (r *Record) Absolve() { r.standing, r.last, r.row = Trusted, 0, 0 }
