@@ -99,6 +99,7 @@ var floors = map[string]int{
 	"worker": 5,
 
 	"scheduler/core/request": 1,
+	"scheduler/core/event":   2,
 	"scheduler/core/levels":  2,
 	"scheduler/core":         3,
 	"scheduler/connection":   4,

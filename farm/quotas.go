@@ -14,7 +14,6 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
@@ -58,13 +57,13 @@ func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, 
 }
 
 // load returns the quotas that are kept.
-func (f quotaFile) load(ctx context.Context) ([]core.QuotaRecord, error) {
+func (f quotaFile) load(ctx context.Context) ([]quota.Record, error) {
 	list, _, err := f.read(ctx)
-	quotas := make([]core.QuotaRecord, len(list))
+	quotas := make([]quota.Record, len(list))
 	for i, k := range list {
-		quotas[i] = core.QuotaRecord{
-			QuotaKey: core.QuotaKey{Cohort: k.Cohort, Instance: k.Instance},
-			Quota:    quota.Quota{Min: k.Min, Max: k.Max},
+		quotas[i] = quota.Record{
+			Key:   quota.Key{Cohort: k.Cohort, Instance: k.Instance},
+			Quota: quota.Quota{Min: k.Min, Max: k.Max},
 		}
 	}
 	return quotas, err
@@ -72,7 +71,7 @@ func (f quotaFile) load(ctx context.Context) ([]core.QuotaRecord, error) {
 
 // firstQuotas returns the quotas with which s begins. A store that is shared is read again and again: if it
 // does not answer now, s begins without any.
-func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]core.QuotaRecord, error) {
+func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]quota.Record, error) {
 	quotas, err := f.load(ctx)
 	if away := (unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {
 		s.Logger.Warn("cannot read quotas; none is in force until this works", zap.Error(err))
@@ -83,7 +82,7 @@ func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) (
 
 // keep changes one quota of those that are kept, and returns when that is durable. A
 // zero one is left out.
-func (f quotaFile) keep(ctx context.Context, r core.QuotaRecord) error {
+func (f quotaFile) keep(ctx context.Context, r quota.Record) error {
 	err := f.change(ctx, r)
 	for try := 1; errors.Is(err, records.ErrConflict) && try < quotaTries; try++ {
 		// At random, so that two do not meet again and again.
@@ -99,7 +98,7 @@ func (f quotaFile) keep(ctx context.Context, r core.QuotaRecord) error {
 	return err
 }
 
-func (f quotaFile) change(ctx context.Context, r core.QuotaRecord) error {
+func (f quotaFile) change(ctx context.Context, r quota.Record) error {
 	list, old, err := f.read(ctx)
 	if err != nil {
 		return err

@@ -11,13 +11,12 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-func quotaRecord(cohort, instance string, low, high int64) core.QuotaRecord {
-	return core.QuotaRecord{
-		QuotaKey: core.QuotaKey{Cohort: cohort, Instance: instance}, Quota: quota.Quota{Min: low, Max: high},
+func quotaRecord(cohort, instance string, low, high int64) quota.Record {
+	return quota.Record{
+		Key: quota.Key{Cohort: cohort, Instance: instance}, Quota: quota.Quota{Min: low, Max: high},
 	}
 }
 
@@ -28,7 +27,7 @@ func TestQuotasAreKept(t *testing.T) {
 	if list, err := f.load(t.Context()); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v of nothing", list, err)
 	}
-	for _, r := range []core.QuotaRecord{
+	for _, r := range []quota.Record{
 		quotaRecord("c", "a", 1, 0), quotaRecord("d", "a", 0, 2), quotaRecord("c", "b", 3, 3),
 		quotaRecord("c", "a", 5, 6), quotaRecord("c", "b", 0, 0), quotaRecord("c", "unknown", 0, 0),
 	} {
@@ -38,7 +37,7 @@ func TestQuotasAreKept(t *testing.T) {
 	}
 	_, f = s.durable(nil)
 	got, err := f.load(t.Context())
-	want := []core.QuotaRecord{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
+	want := []quota.Record{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}

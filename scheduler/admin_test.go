@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
@@ -127,10 +128,10 @@ func second[T any](_ T, err error) error { return err }
 
 // TestDrainsAreKept has a drain that outlives the server.
 func TestDrainsAreKept(t *testing.T) {
-	var kept []core.DrainRecord
+	var kept []event.DrainRecord
 	o := ServerOptions{
 		Storage:    func(string, digest.Function) Storage { return nil },
-		KeepDrains: func(ds []core.DrainRecord) error { kept = ds; return nil },
+		KeepDrains: func(ds []event.DrainRecord) error { kept = ds; return nil },
 	}
 	first := must(NewServer(o)).Admin()
 	asked(t, first.Drain, &admin.DrainRequest{Pattern: matching("host=a")})
@@ -230,7 +231,7 @@ func TestKillMany(t *testing.T) {
 	server := must(NewServer(ServerOptions{Storage: func(string, digest.Function) Storage { return nil }}))
 	const n = 2*operators.MaxPage + 50
 	for i := range n {
-		if err := server.engine.Feed(core.Submit{Operation: &request.Operation{
+		if err := server.engine.Feed(event.Submit{Operation: &request.Operation{
 			Name: fmt.Sprint("op", i), Digest: digest.Of(digest.SHA256, fmt.Append(nil, i%1000)), Action: &repb.Action{},
 		}}).Err; err != nil {
 			t.Fatal(err)

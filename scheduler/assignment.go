@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -24,7 +24,7 @@ func outOfMemory(resp *repb.ExecuteResponse) bool {
 
 // sized returns what a worker is given to run: the action with the timeout in force, and what goes into the
 // metadata of its result.
-func sized(r *core.Reply) (*repb.Action, []*anypb.Any) {
+func sized(r *event.Reply) (*repb.Action, []*anypb.Any) {
 	action, also := r.Run.Action, operation.Auxiliary(r.Run)
 	if r.SizeAttempt == 0 {
 		return action, also

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -25,7 +25,7 @@ type endings struct {
 }
 
 // conclude takes what an event came to.
-func (s *endings) conclude(out core.Out) {
+func (s *endings) conclude(out event.Out) {
 	for i := range out.Notices {
 		if st := &out.Notices[i]; st.Done() {
 			s.finished(st)
@@ -40,7 +40,7 @@ func (s *endings) conclude(out core.Out) {
 }
 
 // finished counts and logs the end of one operation.
-func (s *endings) finished(st *core.Status) {
+func (s *endings) finished(st *event.Status) {
 	end := outcome(st)
 	s.metrics.finished.WithLabelValues(end).Inc()
 	s.tracing.end(st, end)
@@ -74,14 +74,14 @@ func (s *endings) finished(st *core.Status) {
 }
 
 // suspended logs that a worker gets nothing for a while.
-func (s *endings) suspended(x core.Suspension) {
+func (s *endings) suspended(x event.Suspension) {
 	s.log.Warn("worker suspended: its actions fail and those of others do not; it is tried again with one action",
 		zap.Any("worker", x.ID), zap.Int("failed_in_a_row", x.Row), zap.Int("failed_of_last_16", x.Failures),
 		zap.String("last_action", x.Last), zap.Time("until", x.Until))
 }
 
 // departed logs the end of a worker.
-func (s *endings) departed(d core.Departure) {
+func (s *endings) departed(d event.Departure) {
 	s.peers.serves(d.Worker, "")
 	if d.Drained {
 		s.log.Debug("worker has left", zap.String("worker", d.Worker))

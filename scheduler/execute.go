@@ -14,7 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/learning"
@@ -97,7 +97,7 @@ func (s executionService) WaitExecution(
 // sendDone ends an operation that never got to the state.
 func (s executionService) sendDone(stream operationStream, op *request.Operation, resp *repb.ExecuteResponse) error {
 	now := time.Now()
-	st := &core.Status{
+	st := &event.Status{
 		Operation: op, Stage: repb.ExecutionStage_COMPLETED,
 		Queued: now, Ended: now, Response: resp,
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/record"
 	indexed "github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -65,7 +66,7 @@ func (x *Index) key(part int) indexed.Key {
 }
 
 // Load returns what was remembered not long ago, in the order in which it began; what cannot be read is left out.
-func (x *Index) Load(ctx context.Context) (held []core.Held) {
+func (x *Index) Load(ctx context.Context) (held []event.Held) {
 	for part := range indexParts {
 		value, ok := x.store.Get(ctx, x.key(part))
 		if !ok {
@@ -81,13 +82,13 @@ func (x *Index) Load(ctx context.Context) (held []core.Held) {
 			}
 		}
 	}
-	slices.SortFunc(held, func(a, b core.Held) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(held, func(a, b event.Held) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Name, b.Name)) })
 	return held
 }
 
 // write remembers all of held and nothing else. What the store does not take is tried again with the next.
-func (x *Index) write(ctx context.Context, held []core.Held) {
-	var parts [indexParts][]core.Held
+func (x *Index) write(ctx context.Context, held []event.Held) {
+	var parts [indexParts][]event.Held
 	for _, h := range held {
 		f := fnv.New32a()
 		_, _ = f.Write([]byte(h.Name))
@@ -106,7 +107,7 @@ func (x *Index) write(ctx context.Context, held []core.Held) {
 }
 
 // sumOf tells apart what is in a part, in any order.
-func sumOf(held []core.Held) (sum uint64) {
+func sumOf(held []event.Held) (sum uint64) {
 	for _, h := range held {
 		f := fnv.New64a()
 		_, _ = f.Write(binary.AppendVarint([]byte(h.Name), h.Started.UnixNano()))
@@ -116,7 +117,7 @@ func sumOf(held []core.Held) (sum uint64) {
 }
 
 // encodeIndex leaves out what is too large.
-func encodeIndex(now time.Time, held []core.Held) []byte {
+func encodeIndex(now time.Time, held []event.Held) []byte {
 	m := &record.Index{At: timestamppb.New(now)}
 	size := 0
 	for _, h := range held {
@@ -150,7 +151,7 @@ func (x *Index) keep(ctx context.Context, e *engine.Engine) {
 	}
 }
 
-func snapshot(e *engine.Engine) (held []core.Held) {
+func snapshot(e *engine.Engine) (held []event.Held) {
 	e.Look(func(v *core.View) { held = v.Held(time.Now().Add(-indexEvery), maxIndexed) })
 	return held
 }

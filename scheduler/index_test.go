@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	indexed "github.com/forerunner-build/forerunner/records/record"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -61,7 +61,7 @@ func (f *fakeRecords) CompareAndSwap(context.Context, indexed.Key, []byte, []byt
 	return errors.New("not implemented")
 }
 
-func heldNames(held []core.Held) string {
+func heldNames(held []event.Held) string {
 	var names []string
 	for _, h := range held {
 		names = append(names, h.Name)
@@ -89,7 +89,7 @@ func TestNextSchedulerKnowsWhatRuns(t *testing.T) {
 		lost, _ = start("lost")
 		time.Sleep(3 * indexEvery)
 	})
-	var held []core.Held
+	var held []event.Held
 	synctest.Test(t, func(t *testing.T) { held = index().Load(t.Context()) })
 	if got := heldNames(held); got != back+" "+lost {
 		t.Fatalf("%q is remembered, want %s and %s", got, back, lost)
@@ -119,10 +119,10 @@ func TestNextSchedulerKnowsWhatRuns(t *testing.T) {
 	})
 }
 
-func heldOnes(n int) (held []core.Held) {
+func heldOnes(n int) (held []event.Held) {
 	for i := range n {
 		d := digest.Of(digest.SHA256, fmt.Append(nil, i))
-		held = append(held, core.Held{
+		held = append(held, event.Held{
 			Operation: &request.Operation{Name: fmt.Sprintf("operations/%04d", i), Digest: d, Action: &repb.Action{DoNotCache: true}},
 			Worker:    fmt.Sprint("w", i), Started: time.Now(), Attempts: 2,
 		})
@@ -135,7 +135,7 @@ func TestIndexIsWrittenAsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := &fakeRecords{}
 		x := NewIndex(records, "farm", zap.NewNop())
-		write := func(held []core.Held, atMost int) {
+		write := func(held []event.Held, atMost int) {
 			t.Helper()
 			before := records.puts
 			x.write(t.Context(), held)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -191,7 +192,7 @@ func (m *metrics) collectSuspects(c chan<- prometheus.Metric, suspects []map[str
 type waits struct {
 	seconds *prometheus.HistogramVec
 	mu      *sync.Mutex
-	known   map[core.QueueName]prometheus.Observer // guarded by mu
+	known   map[event.QueueName]prometheus.Observer // guarded by mu
 }
 
 func newWaits() waits {
@@ -202,12 +203,12 @@ func newWaits() waits {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}, []string{"instance_prefix", "platform", "size_class", "cohort"}),
 		mu:    &sync.Mutex{},
-		known: map[core.QueueName]prometheus.Observer{},
+		known: map[event.QueueName]prometheus.Observer{},
 	}
 }
 
 // of returns the histogram of a queue.
-func (w waits) of(q core.QueueName) prometheus.Observer {
+func (w waits) of(q event.QueueName) prometheus.Observer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o, ok := w.known[q]
@@ -223,7 +224,7 @@ func (w waits) of(q core.QueueName) prometheus.Observer {
 }
 
 // outcome names how an operation ended.
-func outcome(st *core.Status) string {
+func outcome(st *event.Status) string {
 	switch code := codes.Code(st.Response.GetStatus().GetCode()); {
 	case st.Response.GetCachedResult():
 		return "cached"

@@ -8,7 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // TestQueueMetrics checks what an autoscaler goes by.
@@ -51,9 +51,9 @@ func TestQueueMetrics(t *testing.T) {
 func TestQueueHistogramsAreBounded(t *testing.T) {
 	w := newWaits()
 	for i := range maxQueueMetrics + 10 {
-		w.of(core.QueueName{Platform: "{}", SizeClass: uint32(i)}).Observe(1)
+		w.of(event.QueueName{Platform: "{}", SizeClass: uint32(i)}).Observe(1)
 	}
-	w.of(core.QueueName{Platform: "{}", SizeClass: 7}).Observe(1)
+	w.of(event.QueueName{Platform: "{}", SizeClass: 7}).Observe(1)
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(w.seconds); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -40,8 +41,8 @@ type operationStream interface {
 // submit has an operation queued, which the caller follows from then on.
 func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err error) {
 	box = engine.NewMailbox()
-	if !o.Accept(func(t engine.Turn) (out core.Out) {
-		out = t.Feed(core.Submit{Operation: op})
+	if !o.Accept(func(t engine.Turn) (out event.Out) {
+		out = t.Feed(event.Submit{Operation: op})
 		if err = out.Err; err == nil {
 			t.Follow(op.Name, box)
 		}
@@ -49,7 +50,7 @@ func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err err
 	}) {
 		return nil, engine.ErrStopped()
 	}
-	if errors.Is(err, core.ErrQueueFull) || errors.Is(err, core.ErrClientFull) {
+	if errors.Is(err, event.ErrQueueFull) || errors.Is(err, event.ErrClientFull) {
 		return nil, operation.RetryLater(err)
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -60,16 +61,16 @@ func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err err
 // attach has the caller wait for an operation of his, and follow it.
 func (o *operations) attach(ctx context.Context, name string) (box *engine.Mailbox, err error) {
 	box = engine.NewMailbox()
-	if !o.Accept(func(t engine.Turn) core.Out {
+	if !o.Accept(func(t engine.Turn) event.Out {
 		if _, known := operation.Visible(ctx, t.View(), name, auth.Observe); !known {
 			err = operation.ErrUnknown(name)
 		} else if crowded := t.Crowded(name); crowded != nil {
 			err = operation.RetryLater(crowded)
 		}
 		if err != nil {
-			return t.Feed(core.Tick{})
+			return t.Feed(event.Tick{})
 		}
-		out := t.Feed(core.Attach{Name: name})
+		out := t.Feed(event.Attach{Name: name})
 		if out.Err != nil {
 			err = operation.ErrUnknown(name)
 			return out
@@ -85,7 +86,7 @@ func (o *operations) attach(ctx context.Context, name string) (box *engine.Mailb
 }
 
 // watch has the caller follow an operation without waiting for it, until done is called.
-func (o *operations) watch(ctx context.Context, name string) (st core.Status, box *engine.Mailbox, done func(), err error) {
+func (o *operations) watch(ctx context.Context, name string) (st event.Status, box *engine.Mailbox, done func(), err error) {
 	box = engine.NewMailbox()
 	o.Under(func(t engine.Turn) {
 		var known bool
@@ -112,9 +113,9 @@ func (o *operations) watch(ctx context.Context, name string) (st core.Status, bo
 func (o *operations) follow(stream operationStream, name string, box *engine.Mailbox) error {
 	defer func() {
 		cancelled := isCancelled(stream.Context())
-		o.Step(func(t engine.Turn) core.Out {
+		o.Step(func(t engine.Turn) event.Out {
 			t.Unfollow(name, box)
-			return t.Feed(core.Detach{Name: name, Now: cancelled})
+			return t.Feed(event.Detach{Name: name, Now: cancelled})
 		})
 	}()
 	for {
@@ -154,7 +155,7 @@ func isCancelled(ctx context.Context) bool {
 }
 
 // withPage returns st, with the link to its page in the message of a failure.
-func (o *operations) withPage(st *core.Status) *core.Status {
+func (o *operations) withPage(st *event.Status) *event.Status {
 	failed := st.Response.GetStatus().GetCode() != 0 || st.Response.GetResult().GetExitCode() != 0
 	if !st.Done() || !failed || o.pages == "" {
 		return st
@@ -168,7 +169,7 @@ func (o *operations) withPage(st *core.Status) *core.Status {
 }
 
 // build says where the page of the operation's invocation is.
-func (o *operations) build(st *core.Status) string {
+func (o *operations) build(st *event.Status) string {
 	if st.Request.ToolInvocation == "" {
 		return ""
 	}
@@ -186,7 +187,7 @@ type operationsService struct {
 func (s operationsService) GetOperation(
 	ctx context.Context, req *longrunningpb.GetOperationRequest,
 ) (*longrunningpb.Operation, error) {
-	var st core.Status
+	var st event.Status
 	var ok bool
 	s.Look(func(v *core.View) { st, ok = operation.Visible(ctx, v, req.GetName(), auth.Observe) })
 	if !ok {
@@ -201,11 +202,11 @@ func (s operationsService) CancelOperation(
 	ctx context.Context, req *longrunningpb.CancelOperationRequest,
 ) (*emptypb.Empty, error) {
 	var known bool
-	s.Step(func(t engine.Turn) core.Out {
+	s.Step(func(t engine.Turn) event.Out {
 		if _, known = operation.Visible(ctx, t.View(), req.GetName(), auth.Administer); !known {
-			return t.Feed(core.Tick{})
+			return t.Feed(event.Tick{})
 		}
-		return t.Feed(core.Cancel{Name: req.GetName()})
+		return t.Feed(event.Cancel{Name: req.GetName()})
 	})
 	if !known {
 		return nil, operation.ErrUnknown(req.GetName())

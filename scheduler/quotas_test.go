@@ -33,11 +33,11 @@ func platformX() *repb.Platform {
 
 // TestQuotasByOperator changes quotas while one worker of a cohort works, and sees what they do.
 func TestQuotasByOperator(t *testing.T) {
-	var kept []core.QuotaRecord
+	var kept []quota.Record
 	o := ServerOptions{
 		Config:    oneCohort(),
-		Quotas:    []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "old"}, Quota: quota.Quota{Min: 1}}, {QuotaKey: core.QuotaKey{Cohort: "gone", Instance: "old"}, Quota: quota.Quota{Min: 1}}},
-		KeepQuota: func(_ context.Context, r core.QuotaRecord) error { kept = append(kept, r); return nil },
+		Quotas:    []quota.Record{{Key: quota.Key{Cohort: "farm", Instance: "old"}, Quota: quota.Quota{Min: 1}}, {Key: quota.Key{Cohort: "gone", Instance: "old"}, Quota: quota.Quota{Min: 1}}},
+		KeepQuota: func(_ context.Context, r quota.Record) error { kept = append(kept, r); return nil },
 	}
 	inFarm(t, o, func(t *testing.T, f *farm) {
 		op := f.operator()
@@ -80,7 +80,7 @@ func TestQuotasByOperator(t *testing.T) {
 			t.Errorf("%d warnings of too many promises, want 1", n)
 		}
 		asked(t, op.DeleteQuota, &admin.DeleteQuotaRequest{Cohort: "farm", InstanceName: "a"})
-		if want := []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}, {QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}}}; !slices.Equal(kept, want) {
+		if want := []quota.Record{{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}, {Key: quota.Key{Cohort: "farm", Instance: "a"}}}; !slices.Equal(kept, want) {
 			t.Errorf("kept %v, want %v", kept, want)
 		}
 		refusedQuotas(t, op)
@@ -89,14 +89,14 @@ func TestQuotasByOperator(t *testing.T) {
 
 // TestQuotasChangedElsewhere has another scheduler change what both keep.
 func TestQuotasChangedElsewhere(t *testing.T) {
-	kept := []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1}}, {QuotaKey: core.QuotaKey{Cohort: "gone", Instance: "a"}, Quota: quota.Quota{Min: 1}}}
+	kept := []quota.Record{{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1}}, {Key: quota.Key{Cohort: "gone", Instance: "a"}, Quota: quota.Quota{Min: 1}}}
 	type answer struct {
-		quotas []core.QuotaRecord
+		quotas []quota.Record
 		err    error
 	}
 	var now atomic.Value
 	now.Store(answer{kept, nil})
-	o := ServerOptions{Config: oneCohort(), Quotas: kept, LoadQuotas: func(context.Context) ([]core.QuotaRecord, error) {
+	o := ServerOptions{Config: oneCohort(), Quotas: kept, LoadQuotas: func(context.Context) ([]quota.Record, error) {
 		a := now.Load().(answer)
 		return a.quotas, a.err
 	}}
@@ -114,7 +114,7 @@ func TestQuotasChangedElsewhere(t *testing.T) {
 			}
 		}
 		expect("a 1-0 ")
-		kept := []core.QuotaRecord{{QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 2}}, {QuotaKey: core.QuotaKey{Cohort: "farm", Instance: "b"}, Quota: quota.Quota{Max: 3}}}
+		kept := []quota.Record{{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 2}}, {Key: quota.Key{Cohort: "farm", Instance: "b"}, Quota: quota.Quota{Max: 3}}}
 		now.Store(answer{kept, nil})
 		expect("a 1-2 b 0-3 ")
 		now.Store(answer{kept[1:], nil})

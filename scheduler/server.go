@@ -24,6 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
@@ -74,20 +76,20 @@ type ServerOptions struct {
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.
-	Drains     []core.DrainRecord
-	KeepDrains func([]core.DrainRecord) error
+	Drains     []event.DrainRecord
+	KeepDrains func([]event.DrainRecord) error
 	// Held are taken over at the start: see State.Restore. Index is what remembers them for the next Server.
 	// Nil: nothing does.
-	Held  []core.Held
+	Held  []event.Held
 	Index *Index
 	// Quotas are in force from the start; those of unknown cohorts are left out, with a
 	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
 	// maximum: it was deleted. Nil: changes end with this Server.
-	Quotas    []core.QuotaRecord
-	KeepQuota func(context.Context, core.QuotaRecord) error
+	Quotas    []quota.Record
+	KeepQuota func(context.Context, quota.Record) error
 	// LoadQuotas returns those that are kept now, where others may change them, too: it is called again and
 	// again, and what it returns is put in force. Nil: nobody else does.
-	LoadQuotas func(context.Context) ([]core.QuotaRecord, error)
+	LoadQuotas func(context.Context) ([]quota.Record, error)
 	// Finished makes records of operations that have ended, and shows them. Nil: they are forgotten after
 	// Config.KeepCompleted.
 	Finished *finished.Recorder
@@ -133,7 +135,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		o.Rand = rand.Reader
 	}
 	s := &Server{options: o, log: o.Logger, engine: engine.New(state, o.Journal)}
-	s.connections = connection.NewListeners(func(id uint64) { s.engine.Feed(core.Disconnect{Connection: id}) })
+	s.connections = connection.NewListeners(func(id uint64) { s.engine.Feed(event.Disconnect{Connection: id}) })
 	m, err := newMetrics(o.Metrics, s.engine)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
@@ -159,7 +161,7 @@ func (s *Server) join(m *metrics, c core.Config) {
 		Engine: e, Reports: s.live, Sizes: learning.Admin{Requests: s.requests, Learning: s.learning}, Lost: lost, Log: s.log,
 		KeepDrains: o.KeepDrains, KeepQuota: o.KeepQuota, LoadQuotas: o.LoadQuotas, OwnStore: o.OwnStore, Finished: o.Finished,
 	})
-	e.Conclude(func(out core.Out) {
+	e.Conclude(func(out event.Out) {
 		for _, worker := range out.Wakes {
 			s.live.Wake(worker)
 		}
@@ -172,18 +174,18 @@ func (s *Server) join(m *metrics, c core.Config) {
 func (s *Server) begin() (err error) {
 	s.engine.Under(func(t engine.Turn) {
 		for _, d := range s.options.Drains {
-			if wrong := t.Feed(core.Drain{DrainRecord: d}).Err; wrong != nil {
+			if wrong := t.Feed(event.Drain{DrainRecord: d}).Err; wrong != nil {
 				err = fmt.Errorf("scheduler: %w", wrong)
 				return
 			}
 		}
 		for _, q := range s.options.Quotas {
-			if wrong := t.Feed(core.PutQuota{QuotaRecord: q}).Err; wrong != nil {
+			if wrong := t.Feed(event.PutQuota{Record: q}).Err; wrong != nil {
 				s.log.Warn("quota is not in force", zap.Error(wrong))
 			}
 		}
 		for _, h := range s.options.Held {
-			t.Feed(core.Restore{Held: h})
+			t.Feed(event.Restore{Held: h})
 		}
 	})
 	return err

@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -59,8 +60,8 @@ func (s queueService) Synchronize(
 	}
 	s.peers.serves(report.Worker, cacheOf(ctx))
 	report.Boot, report.Address = callerOf(ctx)
-	answer := make(chan core.Reply, 1)
-	if !s.Accept(func(t engine.Turn) (out core.Out) {
+	answer := make(chan event.Reply, 1)
+	if !s.Accept(func(t engine.Turn) (out event.Out) {
 		report.Call = t.Hold(answer)
 		out = t.Feed(&report)
 		if err = out.Err; err != nil {
@@ -89,9 +90,9 @@ func (s queueService) Synchronize(
 	}
 	// A reply that is under way now is lost; State finds out from the worker's
 	// next call, or from its silence.
-	s.Step(func(t engine.Turn) core.Out {
+	s.Step(func(t engine.Turn) event.Out {
 		t.Drop(report.Call)
-		return t.Feed(core.Hangup{Worker: report.Worker, Call: report.Call})
+		return t.Feed(event.Hangup{Worker: report.Worker, Call: report.Call})
 	})
 	return nil, err
 }
@@ -138,14 +139,14 @@ func (t *twins) warn(log *zap.Logger, worker string, err error) {
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.
-func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (core.Report, error) {
+func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (event.Report, error) {
 	if len(req.GetWorkerId()) == 0 {
-		return core.Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
+		return event.Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
 	}
 	if err := instance.Check(req.GetInstanceNamePrefix()); err != nil {
-		return core.Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
+		return event.Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
 	}
-	r := core.Report{
+	r := event.Report{
 		Worker:     core.WorkerKey(req.GetInstanceNamePrefix(), req.GetWorkerId()),
 		ID:         req.GetWorkerId(),
 		Prefix:     req.GetInstanceNamePrefix(),
@@ -155,41 +156,41 @@ func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (core.Re
 	r.Platform, _ = s.platforms.Of(s.platforms.Matched(req.GetPlatform()))
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
-		r.Doing = core.Idle
+		r.Doing = event.Idle
 	case *remoteworker.CurrentState_Executing_:
 		// Which function the digest is of is not said; the form is the same.
 		d, err := digest.FromProto(digest.SHA256, state.Executing.GetActionDigest())
 		if err != nil {
-			return core.Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
+			return event.Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
-		r.Doing, r.Action = core.Executing, d
+		r.Doing, r.Action = event.Executing, d
 		switch state.Executing.GetExecutionState().(type) {
 		case *remoteworker.CurrentState_Executing_Running:
-			r.Stage = core.Running
+			r.Stage = event.Running
 		case *remoteworker.CurrentState_Executing_UploadingOutputs:
-			r.Stage = core.Uploading
+			r.Stage = event.Uploading
 		}
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
-			r.Doing, r.Response = core.Completed, done.Completed
+			r.Doing, r.Response = event.Completed, done.Completed
 			r.OutOfMemory = outOfMemory(r.Response)
 		}
 	default:
-		return core.Report{}, status.Error(codes.InvalidArgument, "current_state is not set")
+		return event.Report{}, status.Error(codes.InvalidArgument, "current_state is not set")
 	}
 	return r, nil
 }
 
 // response converts a reply to a call of a worker.
-func (s queueService) response(ctx context.Context, worker string, r core.Reply) (*remoteworker.SynchronizeResponse, error) {
+func (s queueService) response(ctx context.Context, worker string, r event.Reply) (*remoteworker.SynchronizeResponse, error) {
 	resp := &remoteworker.SynchronizeResponse{NextSynchronizationAt: timestamppb.New(r.NextSync)}
 	switch r.Do {
-	case core.Superseded:
+	case event.Superseded:
 		return nil, status.Error(codes.Aborted, "a newer call of the same worker_id replaced this one")
-	case core.BeIdle:
+	case event.BeIdle:
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Idle{Idle: &emptypb.Empty{}},
 		}
-	case core.Execute:
+	case event.Execute:
 		s.namePeers(ctx, worker, r.Run)
 		if s.grant != nil {
 			// It cannot fail but where nobody would have the header.

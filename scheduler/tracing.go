@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
@@ -45,7 +45,7 @@ func refuseTrace(op *request.Operation, err error) {
 }
 
 // end ends the span of an operation that is done. the operation has an outcome.
-func (t tracing) end(st *core.Status, outcome string) {
+func (t tracing) end(st *event.Status, outcome string) {
 	span := operation.ExtrasOf(st.Operation).Span
 	if span == nil {
 		return
@@ -80,6 +80,6 @@ func (t tracing) end(st *core.Status, outcome string) {
 
 // spans returns how long an operation waited and how long its last run took.
 // One that joined a run has not waited.
-func spans(s *core.Status) (queued, ran time.Duration) {
+func spans(s *event.Status) (queued, ran time.Duration) {
 	return max(s.Started.Sub(s.Queued), 0), s.Ended.Sub(s.Started)
 }

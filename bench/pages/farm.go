@@ -113,9 +113,9 @@ func (f *pagesFarm) options() scheduler.ServerOptions {
 		},
 	}
 	for i := range f.shape.instances {
-		o.Quotas = append(o.Quotas, core.QuotaRecord{
-			QuotaKey: core.QuotaKey{Cohort: pagesCohort, Instance: f.instance(i)},
-			Quota:    quota.Quota{Min: int64(f.shape.workers / f.shape.instances / 2)},
+		o.Quotas = append(o.Quotas, quota.Record{
+			Key:   quota.Key{Cohort: pagesCohort, Instance: f.instance(i)},
+			Quota: quota.Quota{Min: int64(f.shape.workers / f.shape.instances / 2)},
 		})
 	}
 	return o

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -182,8 +183,8 @@ func (f *quotaFarm) fill(c *quotaCohort) error {
 			n.quota = quota.Quota{}
 		}
 		if n.quota != (quota.Quota{}) {
-			key := core.QuotaKey{Cohort: c.name, Instance: n.name}
-			out := f.state.Step(f.now, core.PutQuota{QuotaRecord: core.QuotaRecord{QuotaKey: key, Quota: n.quota}})
+			key := quota.Key{Cohort: c.name, Instance: n.name}
+			out := f.state.Step(f.now, event.PutQuota{Record: quota.Record{Key: key, Quota: n.quota}})
 			if out.Err != nil {
 				return out.Err
 			}
@@ -221,7 +222,7 @@ func (f *quotaFarm) run(after func() error) error {
 		f.pass(due)
 		switch {
 		case due.Before(s.at):
-			f.do(f.state.Step(f.now, core.Tick{}))
+			f.do(f.state.Step(f.now, event.Tick{}))
 		default:
 			heap.Pop(&f.events)
 			if err := f.happen(s); err != nil {
@@ -289,7 +290,7 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 		op.duration = time.Second + time.Duration(float64(f.typical)*math.Exp(1.2*f.random.NormFloat64()))
 		f.operations[name] = op
 		n.waiting = append(n.waiting, op)
-		out := f.state.Step(f.now, core.Submit{Operation: &request.Operation{
+		out := f.state.Step(f.now, event.Submit{Operation: &request.Operation{
 			Name: name, Instance: n.name, Digest: d,
 			Action: &repb.Action{}, Platform: n.cohort.platform,
 		}})
@@ -306,16 +307,16 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 func (f *quotaFarm) call(w *quotaWorker) error {
 	f.calls++
 	f.callers[f.calls] = w
-	r := &core.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: core.Idle}
+	r := &event.Report{Call: f.calls, Worker: w.key, Platform: w.cohort.platform, Doing: event.Idle}
 	var ended *quotaOperation
 	if op := w.op; op != nil {
-		r.Doing = core.Executing
+		r.Doing = event.Executing
 		r.Action = op.action
 		if !f.now.Before(w.end.Add(-f.upload)) {
-			r.Stage = core.Uploading
+			r.Stage = event.Uploading
 		}
 		if !f.now.Before(w.end) {
-			r.Doing, r.Stage, ended = core.Completed, core.Fetching, op
+			r.Doing, r.Stage, ended = event.Completed, event.Fetching, op
 			r.Response = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 			f.done += op.duration.Seconds()
 			f.free(w)
@@ -330,12 +331,12 @@ func (f *quotaFarm) call(w *quotaWorker) error {
 }
 
 // do takes what State answers.
-func (f *quotaFarm) do(out core.Out) {
+func (f *quotaFarm) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
 		w := f.callers[r.Call]
 		delete(f.callers, r.Call)
-		if r.Do == core.Execute {
+		if r.Do == event.Execute {
 			stopped := w.op != nil
 			if stopped {
 				f.stopRun(w)

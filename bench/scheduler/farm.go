@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -90,7 +91,7 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 	for i := range f.workers {
 		f.workers[i].index = i
 		f.workers[i].key = core.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
-		f.sync(&f.workers[i], core.Report{Doing: core.Idle})
+		f.sync(&f.workers[i], event.Report{Doing: event.Idle})
 	}
 	return f, nil
 }
@@ -133,19 +134,19 @@ func (op *virtualOperation) renew() {
 
 func (f *virtualFarm) submit(op *virtualOperation) error {
 	start := time.Now()
-	out := f.state.Step(f.now, core.Submit{Operation: op.Operation})
+	out := f.state.Step(f.now, event.Submit{Operation: op.Operation})
 	f.inside.submit += time.Since(start)
 	f.do(out)
 	return out.Err
 }
 
-func (f *virtualFarm) sync(w *virtualWorker, r core.Report) {
+func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
 	// A call's number says whose it is.
 	f.calls++
 	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
 	start := time.Now()
 	out := f.state.Step(f.now, &r)
-	if r.Doing == core.Idle {
+	if r.Doing == event.Idle {
 		f.inside.decide += time.Since(start)
 	} else {
 		f.inside.end += time.Since(start)
@@ -154,10 +155,10 @@ func (f *virtualFarm) sync(w *virtualWorker, r core.Report) {
 }
 
 // do does what the State says. Clients that are told of the end hang up.
-func (f *virtualFarm) do(out core.Out) {
+func (f *virtualFarm) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
-		if r.Do != core.Execute {
+		if r.Do != event.Execute {
 			continue
 		}
 		f.decisions++
@@ -169,7 +170,7 @@ func (f *virtualFarm) do(out core.Out) {
 	for _, st := range out.Notices {
 		if st.Done() {
 			start := time.Now()
-			f.tick = f.state.Step(f.now, core.Detach{Name: st.Name}).NextTick
+			f.tick = f.state.Step(f.now, event.Detach{Name: st.Name}).NextTick
 			f.inside.end += time.Since(start)
 			f.spare = append(f.spare, f.named(st.Name))
 		}
@@ -182,7 +183,7 @@ func (f *virtualFarm) step(next *virtualOperation) error {
 	w := heap.Pop(&f.running).(*virtualWorker)
 	for !f.tick.IsZero() && f.tick.Before(w.end) {
 		start := time.Now()
-		out := f.state.Step(f.tick, core.Tick{})
+		out := f.state.Step(f.tick, event.Tick{})
 		f.inside.end += time.Since(start)
 		f.do(out)
 	}
@@ -190,12 +191,12 @@ func (f *virtualFarm) step(next *virtualOperation) error {
 	if err := f.submit(next); err != nil {
 		return err
 	}
-	f.sync(w, core.Report{
-		Doing: core.Completed, Action: w.op.Digest, Response: succeeded, PreferIdle: true,
+	f.sync(w, event.Report{
+		Doing: event.Completed, Action: w.op.Digest, Response: succeeded, PreferIdle: true,
 	})
 	f.resting = append(f.resting, w)
 	if len(f.resting) > f.rests {
-		f.sync(f.resting[0], core.Report{Doing: core.Idle})
+		f.sync(f.resting[0], event.Report{Doing: event.Idle})
 		f.resting = f.resting[1:]
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
@@ -25,7 +26,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, worker := range []string{"a", "b"} {
-			e := &core.Report{Call: uint64(i), Worker: worker, Doing: core.Idle}
+			e := &event.Report{Call: uint64(i), Worker: worker, Doing: event.Idle}
 			j.Event(now, e)
 			if i != skip {
 				j.Answer(state.Step(now, e))

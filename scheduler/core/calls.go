@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // calls answers the calls of workers.
@@ -12,7 +13,7 @@ type calls struct {
 	*clock
 	cfg *Config
 	// replies and wakes are those of the present event.
-	replies *[]Reply
+	replies *[]event.Reply
 	wakes   *[]string
 }
 
@@ -28,16 +29,16 @@ func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.key) }
 // run answers a worker's call with the task it is to run.
 func (c *calls) run(w *worker) {
 	t := w.task
-	r := Reply{
-		Do: Execute, NextSync: c.next(w),
+	r := event.Reply{
+		Do: event.Execute, NextSync: c.next(w),
 		Run: t.spec, Queued: t.queued, Suffix: instance.Suffix(t.spec.Instance, w.pool.prefix),
 	}
-	r.size(t, w)
+	fillSize(&r, t, w)
 	c.answer(w, r)
 }
 
 // answer ends the wait of a worker's call and sets the time for its next one.
-func (c *calls) answer(w *worker, r Reply) {
+func (c *calls) answer(w *worker, r event.Reply) {
 	r.Call = w.call
 	w.held = false
 	*c.replies = append(*c.replies, r)
@@ -66,8 +67,8 @@ func (c *calls) next(w *worker) time.Time {
 	return at
 }
 
-// size fills in what a reply to a worker says of the size class of its run.
-func (r *Reply) size(t *task, w *worker) {
+// fillSize fills in what a reply to a worker says of the size class of its run.
+func fillSize(r *event.Reply, t *task, w *worker) {
 	size := t.spec.Size
 	r.SizeClass, r.SizeAttempt = w.queue.class, 1
 	switch {

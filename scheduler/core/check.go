@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
@@ -289,7 +290,7 @@ func (s *checker) checkOperations() string {
 
 // checkQuotas compares what quotas count with what there is.
 func (s *checker) checkQuotas() string {
-	used := map[QuotaKey]int64{}
+	used := map[quota.Key]int64{}
 	marked := map[*line]int{}
 	for _, w := range s.workers.byKey {
 		t, c := w.task, w.pool.cohort
@@ -312,17 +313,17 @@ func (s *checker) checkQuotas() string {
 		if l := w.claim(); l != nil {
 			marked[l]++
 		}
-		used[QuotaKey{c.Name, sh.instance}] += c.Cost(w.queue.class)
+		used[quota.Key{Cohort: c.Name, Instance: sh.instance}] += c.Cost(w.queue.class)
 	}
 	for _, c := range s.dispatch.cohorts {
 		if c.stirred {
 			return fmt.Sprintf("cohort %s is stirred between events", c.Name)
 		}
 		for _, u := range c.uses() {
-			if u.Used != used[u.QuotaKey] || u.Quota != c.quotas[u.Instance] {
-				return fmt.Sprintf("%+v, want %d", u, used[u.QuotaKey])
+			if u.Used != used[u.Key] || u.Quota != c.quotas[u.Instance] {
+				return fmt.Sprintf("%+v, want %d", u, used[u.Key])
 			}
-			delete(used, u.QuotaKey)
+			delete(used, u.Key)
 		}
 	}
 	if len(used) > 0 {

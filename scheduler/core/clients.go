@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"google.golang.org/grpc/codes"
 )
@@ -20,7 +21,7 @@ type clients struct {
 	tally      *Tally
 }
 
-func (c *clients) submit(e Submit) error {
+func (c *clients) submit(e event.Submit) error {
 	spec, a := e.Operation, actionOf(e.Digest)
 	t := c.inFlight.joinable(spec, a)
 	if err := c.admit(spec, t); err != nil {
@@ -53,23 +54,23 @@ func (c *clients) deliver(r *orphanResult, o *operation) {
 // admit returns why an operation is not accepted; t is the task that it would share.
 func (c *clients) admit(spec *request.Operation, t *task) error {
 	if c.operations.byName[spec.Name] != nil {
-		return ErrDuplicate
+		return event.ErrDuplicate
 	}
 	if n := c.operations.clients[spec.Client]; n >= c.cfg.MaxPerClient {
-		return fmt.Errorf("%w: %d of %s are not done", ErrClientFull, n, spec.Client)
+		return fmt.Errorf("%w: %d of %s are not done", event.ErrClientFull, n, spec.Client)
 	}
 	if t != nil {
 		return nil
 	}
 	if c.dispatch.queued >= c.cfg.MaxQueued {
-		return fmt.Errorf("%w: %d actions wait", ErrQueueFull, c.dispatch.queued)
+		return fmt.Errorf("%w: %d actions wait", event.ErrQueueFull, c.dispatch.queued)
 	}
 	waiting := c.dispatch.unmatched.len()
 	if q := c.dispatch.match(spec, spec.Size.Class, true); q != nil {
 		waiting = q.waiting
 	}
 	if waiting >= c.cfg.MaxPerQueue {
-		return fmt.Errorf("%w: %d actions wait for a worker with %s", ErrQueueFull, waiting, spec.Platform)
+		return fmt.Errorf("%w: %d actions wait for a worker with %s", event.ErrQueueFull, waiting, spec.Platform)
 	}
 	return nil
 }
@@ -104,10 +105,10 @@ func (c *clients) start(t *task, o *operation) {
 	c.dispatch.enqueue(t)
 }
 
-func (c *clients) attach(e Attach) error {
+func (c *clients) attach(e event.Attach) error {
 	o, ok := c.operations.byName[e.Name]
 	if !ok {
-		return ErrUnknown
+		return event.ErrUnknown
 	}
 	o.waiters++
 	if !o.done() {
@@ -150,7 +151,7 @@ func (c *clients) unwant(o *operation) {
 	}
 }
 
-func (c *clients) detach(e Detach) {
+func (c *clients) detach(e event.Detach) {
 	o, ok := c.operations.byName[e.Name]
 	if !ok || o.waiters == 0 {
 		return
@@ -166,10 +167,10 @@ func (c *clients) detach(e Detach) {
 	c.unwant(o)
 }
 
-func (c *clients) cancel(e Cancel) error {
+func (c *clients) cancel(e event.Cancel) error {
 	o, ok := c.operations.byName[e.Name]
 	if !ok {
-		return ErrUnknown
+		return event.ErrUnknown
 	}
 	if !o.done() {
 		c.abort(o, failure(codes.Canceled, "the operation was cancelled"))

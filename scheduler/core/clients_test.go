@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // TestManyOperationsOfOneClient has a client open as many operations as it may, by default 100,000,
@@ -14,20 +16,20 @@ func TestManyOperationsOfOneClient(t *testing.T) {
 		state := must(NewState(Config{MaxPerClient: test.most}))
 		h := &history{t: t, actions: map[string]string{}}
 		submit := func(name string, action int, client string) error {
-			return state.Step(epoch, Submit{h.operation([]string{name, fmt.Sprint(action), "client=" + client})}).Err
+			return state.Step(epoch, event.Submit{Operation: h.operation([]string{name, fmt.Sprint(action), "client=" + client})}).Err
 		}
 		for i := range test.bound {
 			if err := submit(fmt.Sprint("op", i), i%test.actions, "greedy"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := submit("more", 0, "greedy"); !errors.Is(err, ErrClientFull) {
+		if err := submit("more", 0, "greedy"); !errors.Is(err, event.ErrClientFull) {
 			t.Errorf("one more: %v", err)
 		}
 		if err := submit("modest", 0, "other"); err != nil {
 			t.Error(err)
 		}
-		state.Step(epoch, Cancel{"op0"})
+		state.Step(epoch, event.Cancel{Name: "op0"})
 		if err := submit("more", 0, "greedy"); err != nil {
 			t.Error(err)
 		}

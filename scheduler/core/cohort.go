@@ -229,7 +229,7 @@ func (c *cohort) uses() []QuotaUse {
 	}
 	uses := make([]QuotaUse, 0, len(waiting))
 	for _, instance := range slices.Sorted(maps.Keys(waiting)) {
-		uses = append(uses, QuotaUse{QuotaKey{c.Name, instance}, c.ledger.Of(instance), waiting[instance]})
+		uses = append(uses, QuotaUse{quota.Key{Cohort: c.Name, Instance: instance}, c.ledger.Of(instance), waiting[instance]})
 	}
 	return uses
 }

@@ -10,6 +10,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -23,7 +24,7 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 	for i := range crowd {
 		name := fmt.Sprint("op", i)
 		op := &request.Operation{Name: name, Digest: d, Action: &repb.Action{}, Private: private}
-		if err := state.Step(epoch, Submit{op}).Err; err != nil {
+		if err := state.Step(epoch, event.Submit{Operation: op}).Err; err != nil {
 			t.Fatal(err)
 		}
 		names = append(names, name)
@@ -34,20 +35,20 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 // TestCrowdLeaves has the client of many operations of one run die: all of them leave in one event, the latest first.
 func TestCrowdLeaves(t *testing.T) {
 	state := must(NewState(Config{}))
-	state.Step(epoch, &Report{Call: 1, Worker: "w", Doing: Idle})
+	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Doing: event.Idle})
 	names, d := submitCrowd(t, state, false)
 	if state.View().Counts().Executing != 1 || state.View().Tally().Joined != crowd-1 {
 		t.Fatalf("%+v, %+v", state.View().Counts(), state.View().Tally())
 	}
 	for _, name := range slices.Backward(names) {
-		state.Step(epoch, Detach{Name: name})
+		state.Step(epoch, event.Detach{Name: name})
 	}
 	now := epoch
 	for range 11 { // a worker that does not call would be lost
 		now = now.Add(5 * time.Second)
-		state.Step(now, &Report{Call: 2, Worker: "w", Doing: Executing, Action: d})
+		state.Step(now, &event.Report{Call: 2, Worker: "w", Doing: event.Executing, Action: d})
 	}
-	state.Step(epoch.Add(state.Config().ClientGrace), Tick{})
+	state.Step(epoch.Add(state.Config().ClientGrace), event.Tick{})
 	if n := state.View().Counts(); n.Executing != 0 {
 		t.Errorf("%+v", n)
 	}
@@ -59,7 +60,7 @@ func TestCrowdLeaves(t *testing.T) {
 // TestCrowdRunsAlone has many private operations of one action, which come, run and go one by one.
 func TestCrowdRunsAlone(t *testing.T) {
 	state := must(NewState(Config{}))
-	state.Step(epoch, &Report{Call: 1, Worker: "w", Doing: Idle})
+	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Doing: event.Idle})
 	names, d := submitCrowd(t, state, true)
 	if n := state.View().Counts(); n.Executing != 1 || n.Queued != crowd-1 {
 		t.Fatalf("%+v", n)
@@ -67,17 +68,17 @@ func TestCrowdRunsAlone(t *testing.T) {
 	// Some end, and another worker runs one that waits.
 	for i := range 10 {
 		result := &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: int32(i)}}
-		state.Step(epoch, &Report{Call: uint64(2*i + 2), Worker: "w", Doing: Completed, Action: d, Response: result})
-		state.Step(epoch, &Report{Call: uint64(2*i + 3), Worker: "w", Doing: Idle})
+		state.Step(epoch, &event.Report{Call: uint64(2*i + 2), Worker: "w", Doing: event.Completed, Action: d, Response: result})
+		state.Step(epoch, &event.Report{Call: uint64(2*i + 3), Worker: "w", Doing: event.Idle})
 	}
-	state.Step(epoch, &Report{Call: 100, Worker: "other", Doing: Executing, Action: d})
+	state.Step(epoch, &event.Report{Call: 100, Worker: "other", Doing: event.Executing, Action: d})
 	if n := state.View().Counts(); n.Executing != 2 || n.Queued != crowd-12 {
 		t.Fatalf("%+v", n)
 	}
 	// Those that others share do not look at them.
 	for _, name := range []string{"first", "second"} {
 		op := &request.Operation{Name: name, Digest: d, Action: &repb.Action{}}
-		if err := state.Step(epoch, Submit{op}).Err; err != nil {
+		if err := state.Step(epoch, event.Submit{Operation: op}).Err; err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,8 +86,8 @@ func TestCrowdRunsAlone(t *testing.T) {
 		t.Errorf("%d operations have joined another one", n)
 	}
 	for i := range crowd / 2 {
-		state.Step(epoch, Cancel{names[i]})
-		state.Step(epoch, Cancel{names[crowd-1-i]})
+		state.Step(epoch, event.Cancel{Name: names[i]})
+		state.Step(epoch, event.Cancel{Name: names[crowd-1-i]})
 	}
 	if n := state.View().Counts(); n.Executing != 0 || n.Queued != 1 {
 		t.Errorf("%+v", n)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -26,7 +27,7 @@ func TestDeclaredSizes(t *testing.T) {
 		{Prefix: "x", Platform: linux, Classes: []uint32{2}},
 	}}))
 	platform := SizesConfig{Platform: linux}.platform()
-	s.Step(epoch, &Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: Idle})
+	s.Step(epoch, &event.Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: event.Idle})
 	got := s.View().SizeClasses(&request.Operation{Instance: "main", Platform: platform})
 	if want := []SizeClass{{Size: 1, Wait: 3 * time.Minute}, {Size: 4}, {Size: 8, Wait: 3 * time.Minute}}; len(got) != 3 ||
 		got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
@@ -87,7 +88,7 @@ func (d *dispatcher) unwanted(w *worker) {
 // givesWay reports whether a worker that calls is to stop its task, which nobody wants, because it would get another
 // one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
-	return !w.task.wanted() && w.task.run.race == nil && w.takes == serving && w.stage != Uploading && !d.isSettling() &&
+	return !w.task.wanted() && w.task.run.race == nil && w.takes == serving && w.stage != event.Uploading && !d.isSettling() &&
 		w.pool.tree.Next(&w.entry, d.now) != nil
 }
 
@@ -250,26 +251,26 @@ func (d *dispatcher) offerIdle(c *cohort) {
 }
 
 // admitQuota returns why a quota is not accepted.
-func (d *dispatcher) admitQuota(c *cohort, k QuotaKey, q quota.Quota) error {
+func (d *dispatcher) admitQuota(c *cohort, k quota.Key, q quota.Quota) error {
 	if c == nil && len(d.cohorts) == 0 {
-		return fmt.Errorf("%w: the scheduler's --config names none", ErrNoCohort)
+		return fmt.Errorf("%w: the scheduler's --config names none", quota.ErrNoCohort)
 	} else if c == nil {
-		return fmt.Errorf("%w; there are %s", ErrNoCohort, d.cfg.Quotas.Names())
+		return fmt.Errorf("%w; there are %s", quota.ErrNoCohort, d.cfg.Quotas.Names())
 	}
 	if err := instance.Check(k.Instance); err != nil {
-		return fmt.Errorf("%w: %w", ErrBadQuota, err)
+		return fmt.Errorf("%w: %w", quota.ErrBad, err)
 	}
 	if n := len(k.Instance); n > levels.LongestKey {
-		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", ErrBadQuota, n, levels.LongestKey)
+		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", quota.ErrBad, n, levels.LongestKey)
 	}
 	if err := q.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", ErrBadQuota, err)
+		return fmt.Errorf("%w: %w", quota.ErrBad, err)
 	}
 	if q == (quota.Quota{}) {
-		return fmt.Errorf("%w: neither a minimum nor a maximum; delete it instead", ErrBadQuota)
+		return fmt.Errorf("%w: neither a minimum nor a maximum; delete it instead", quota.ErrBad)
 	}
-	if _, known := c.quotas[k.Instance]; !known && len(c.quotas) >= MaxQuotas {
-		return fmt.Errorf("%w: there are %d", ErrTooManyQuotas, len(c.quotas))
+	if _, known := c.quotas[k.Instance]; !known && len(c.quotas) >= quota.MaxOfCohort {
+		return fmt.Errorf("%w: there are %d", quota.ErrTooMany, len(c.quotas))
 	}
 	return nil
 }

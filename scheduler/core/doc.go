@@ -1,6 +1,6 @@
 // Package core decides which worker runs which action.
 //
-// State is deterministic, and State.Step its only door: an Event goes in with its time, and an Out comes back
+// State is deterministic, and State.Step its only door: an event.Event goes in with its time, and an event.Out comes back
 // that says what the caller must do. State has no clock, goroutine, I/O, lock, log or randomness, so that a
 // history can be written down and replayed (package journal), told as text (testdata) and fuzzed.
 //
@@ -11,7 +11,7 @@
 // fair.Tree, with a kind of workers for each queue, which says whose turn it is; what its
 // branches are is in Config.Queues. Pools whose workers have certain labels are in a
 // cohort, for which a quota.Ledger says which instance names may have more, and what is
-// to be stopped for one that has less than it is guaranteed (quota.go, preempt.go).
+// to be stopped for one that has less than it is guaranteed.
 //
 // Rooms. State passes each event to one of three: clients do what follows from what clients want, reports from what
 // workers say, operators from what operators order. Below these, and without knowing them, are their objects: the

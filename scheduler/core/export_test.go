@@ -4,10 +4,12 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // A Seen is called for each event of a history, with what State answers.
-type Seen = func(now time.Time, e Event, out Out)
+type Seen = func(now time.Time, e event.Event, out event.Out)
 
 // Random has random events happen to a State, as many as fit into so many bytes, and returns it with when the last
 // one did. Begin is given the State before the first.

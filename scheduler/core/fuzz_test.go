@@ -10,6 +10,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -135,26 +136,26 @@ func (f *fuzzer) step() {
 		if f.state.operations.byName[op] == nil {
 			f.clients[op], f.restored[op] = 0, true
 		}
-		f.tell(now, Restore{Held{
+		f.tell(now, event.Restore{Held: event.Held{
 			Operation: one, Queued: now, Started: now, Attempts: 1,
 			Worker: w.Worker, ID: w.ID, Prefix: w.Prefix, WorkerPlatform: w.Platform, SizeClass: w.SizeClass,
 		}})
 	case "quota":
-		k := QuotaKey{Cohort: "c", Instance: f.pick("", "i", "i/j")}
+		k := quota.Key{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
-		if f.tell(now, PutQuota{QuotaRecord{k, q}, f.pick("leave", "preempt") == "preempt"}).Err != nil {
-			f.tell(now, DeleteQuota{k})
+		if f.tell(now, event.PutQuota{Record: quota.Record{Key: k, Quota: q}, Preempt: f.pick("leave", "preempt") == "preempt"}).Err != nil {
+			f.tell(now, event.DeleteQuota{Key: k})
 		}
 	case "kill":
-		f.tell(now, Kill{[]string{op, "op1"}, "test"})
+		f.tell(now, event.Kill{Names: []string{op, "op1"}, Reason: "test"})
 	case "disconnect":
-		f.tell(now, Disconnect{f.number(f.pick("1", "2", "3"))})
+		f.tell(now, event.Disconnect{Connection: f.number(f.pick("1", "2", "3"))})
 	case "drain":
-		if err := f.tell(now, Drain{DrainRecord{Pattern: f.pattern(f.pick("position=w1", "position=w?", "position=w2"))}}).Err; err != nil {
+		if err := f.tell(now, event.Drain{DrainRecord: event.DrainRecord{Pattern: f.pattern(f.pick("position=w1", "position=w?", "position=w2"))}}).Err; err != nil {
 			f.t.Fatal(err)
 		}
 	case "undrain":
-		f.tell(now, Undrain{f.pattern(f.pick("position=w?", "position=w?", "position=w1", "position=w2"))})
+		f.tell(now, event.Undrain{Pattern: f.pattern(f.pick("position=w?", "position=w?", "position=w1", "position=w2"))})
 	case "submit":
 		f.ops++
 		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
@@ -166,30 +167,30 @@ func (f *fuzzer) step() {
 			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
 		clients, restored := f.clients[args[0]], f.restored[args[0]]
 		f.clients[args[0]], f.restored[args[0]] = 1, false
-		if f.tell(now, Submit{f.operation(args)}).Err != nil {
+		if f.tell(now, event.Submit{Operation: f.operation(args)}).Err != nil {
 			f.clients[args[0]], f.restored[args[0]] = clients, restored
 		}
 	case "sync":
 		f.sync(now, worker)
 	case "hangup":
-		f.tell(now, Hangup{worker, f.lastOf[worker]})
+		f.tell(now, event.Hangup{Worker: worker, Call: f.lastOf[worker]})
 	case "attach":
 		restored := f.restored[op]
 		f.clients[op]++
 		f.restored[op] = false
-		if f.tell(now, Attach{op}).Err != nil {
+		if f.tell(now, event.Attach{Name: op}).Err != nil {
 			f.clients[op]--
 			f.restored[op] = restored
 		}
 	case "detach":
 		if f.clients[op] > 0 {
 			f.clients[op]--
-			f.tell(now, Detach{Name: op, Now: f.pick("later", "later", "now") == "now"})
+			f.tell(now, event.Detach{Name: op, Now: f.pick("later", "later", "now") == "now"})
 		}
 	case "cancel":
-		f.tell(now, Cancel{op})
+		f.tell(now, event.Cancel{Name: op})
 	case "tick":
-		f.tell(now, Tick{})
+		f.tell(now, event.Tick{})
 	}
 }
 
@@ -235,22 +236,22 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 }
 
 // tell is step, and checks the answer and the state after it.
-func (f *fuzzer) tell(now time.Time, e Event) Out {
+func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	f.t.Helper()
 	out := f.history.step(now, e)
 	f.log.WriteString(f.out.String())
 	f.out.Reset()
-	if r, ok := e.(*Report); ok && out.Err != nil {
+	if r, ok := e.(*event.Report); ok && out.Err != nil {
 		delete(f.waiting, r.Call)
 	}
-	if hangup, ok := e.(Hangup); ok && !slices.ContainsFunc(out.Replies, func(r Reply) bool { return r.Call == hangup.Call }) {
+	if hangup, ok := e.(event.Hangup); ok && !slices.ContainsFunc(out.Replies, func(r event.Reply) bool { return r.Call == hangup.Call }) {
 		delete(f.waiting, hangup.Call) // else its time came before
 	}
 	for _, r := range out.Replies {
 		if !f.waiting[r.Call] {
 			f.t.Fatalf("call %d of %s is answered twice, or after its hangup", r.Call, f.calls[r.Call])
 		}
-		if r.Do == Execute && !f.somebodyWaits(f.state.workers.byKey[f.calls[r.Call]], r.Run) {
+		if r.Do == event.Execute && !f.somebodyWaits(f.state.workers.byKey[f.calls[r.Call]], r.Run) {
 			f.t.Fatalf("%s is given %s, which nobody waits for\n%s", f.calls[r.Call], r.Run.Name, f.log.String())
 		}
 		delete(f.waiting, r.Call)
@@ -295,7 +296,7 @@ func (f *fuzzer) finish() {
 		if f.next.IsZero() {
 			break
 		}
-		f.tell(f.next, Tick{})
+		f.tell(f.next, event.Tick{})
 	}
 	s := f.state
 	for name, o := range s.operations.byName {

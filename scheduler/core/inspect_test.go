@@ -8,6 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -68,13 +69,13 @@ func branchText(b Branch) string {
 func TestBusiestOfMany(t *testing.T) {
 	const invocations = 200
 	state := must(NewState(Config{Queues: []levels.QueueConfig{{Levels: []levels.Level{{Key: levels.KeyToolInvocation}}}}}))
-	state.Step(epoch, &Report{Call: 1, Worker: "w", Platform: request.NewPlatform(platformX()), Doing: Executing})
+	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Platform: request.NewPlatform(platformX()), Doing: event.Executing})
 	made := 0
 	for i := range invocations {
 		for range i*37%11 + 1 {
 			made++
 			name := fmt.Sprint(made)
-			state.Step(epoch, Submit{&request.Operation{
+			state.Step(epoch, event.Submit{Operation: &request.Operation{
 				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
 				Platform: request.NewPlatform(platformX()), Request: request.Metadata{ToolInvocation: fmt.Sprint(i)},
 			}})

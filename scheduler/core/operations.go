@@ -6,6 +6,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
@@ -31,7 +32,7 @@ type operation struct {
 	// timer runs while nobody waits, unless it is done.
 	timer timer.Timer
 	// last is the final state; it is set when task no longer is.
-	last *Status
+	last *event.Status
 }
 
 func (o *operation) done() bool { return o.last != nil }
@@ -39,11 +40,11 @@ func (o *operation) done() bool { return o.last != nil }
 // gone: nobody came back for it before it was done, or it was forgotten.
 func (o *operation) gone() bool { return o.last == nil && o.task == nil }
 
-func (o *operation) status() Status {
+func (o *operation) status() event.Status {
 	if o.done() {
 		return *o.last
 	}
-	st := Status{
+	st := event.Status{
 		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
 		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
@@ -98,7 +99,7 @@ func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 }
 
 // restore is add, of an operation that was there before this State and for which nobody waits yet.
-func (ops *operations) restore(h Held, o *operation) *operation {
+func (ops *operations) restore(h event.Held, o *operation) *operation {
 	ops.add(h.Operation, o)
 	o.queued, o.waiters, o.restored = h.Queued, 0, true
 	ops.timers.Set(&o.timer, ops.now.Add(ops.cfg.ClientGrace))
@@ -139,9 +140,9 @@ func (ops *operations) changedAll(t *task) {
 }
 
 // notices returns the operations that the present event has changed, and ends it.
-func (ops *operations) notices() (notices []Status) {
+func (ops *operations) notices() (notices []event.Status) {
 	if n := len(ops.dirty); n > 0 {
-		notices = make([]Status, 0, n)
+		notices = make([]event.Status, 0, n)
 	}
 	for _, o := range ops.dirty {
 		o.dirty = false
@@ -149,7 +150,7 @@ func (ops *operations) notices() (notices []Status) {
 		case !o.gone():
 			notices = append(notices, o.status())
 		default: // who follows it is to know
-			notices = append(notices, Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
+			notices = append(notices, event.Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
 		}
 	}
 	ops.dirty = ops.dirty[:0]

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
@@ -19,7 +20,7 @@ type operators struct {
 	killed *int
 }
 
-func (op *operators) kill(e Kill) {
+func (op *operators) kill(e event.Kill) {
 	for _, name := range e.Names {
 		if o := op.operations.byName[name]; o != nil && !o.done() {
 			op.clients.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+e.Reason))
@@ -28,7 +29,7 @@ func (op *operators) kill(e Kill) {
 	}
 }
 
-func (op *operators) drain(e Drain) error {
+func (op *operators) drain(e event.Drain) error {
 	if e.Since.IsZero() {
 		e.Since = op.now
 	}
@@ -39,9 +40,9 @@ func (op *operators) drain(e Drain) error {
 	return err
 }
 
-func (op *operators) undrain(e Undrain) error {
+func (op *operators) undrain(e event.Undrain) error {
 	if !op.workers.undrain(e.Pattern) {
-		return ErrUnknown
+		return event.ErrUnknown
 	}
 	op.redrain()
 	return nil
@@ -65,8 +66,8 @@ func (op *operators) redrain() {
 	}
 }
 
-func (op *operators) putQuota(e PutQuota) error {
-	k := e.QuotaKey
+func (op *operators) putQuota(e event.PutQuota) error {
+	k := e.Key
 	c := op.dispatch.cohort(k.Cohort)
 	if err := op.dispatch.admitQuota(c, k, e.Quota); err != nil {
 		return fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
@@ -78,13 +79,13 @@ func (op *operators) putQuota(e PutQuota) error {
 	return nil
 }
 
-func (op *operators) deleteQuota(e DeleteQuota) error {
+func (op *operators) deleteQuota(e event.DeleteQuota) error {
 	c := op.dispatch.cohort(e.Cohort)
 	if c == nil {
-		return ErrUnknown
+		return event.ErrUnknown
 	}
 	if _, known := c.quotas[e.Instance]; !known {
-		return ErrUnknown
+		return event.ErrUnknown
 	}
 	op.dispatch.setQuota(c, e.Instance, quota.Quota{})
 	return nil

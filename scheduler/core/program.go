@@ -3,11 +3,11 @@ package core
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
@@ -184,16 +184,6 @@ func (s *View) Suspects(atMost int) (ids []map[string]string) {
 	return ids
 }
 
-// A Suspension tells of workers that get nothing for a while, because what they ran has failed and what others ran has not.
-type Suspension struct {
-	// ID is what the workers have in common. It is not to be changed.
-	ID map[string]string
-	// Row is how many actions failed one after the other, Failures how many of the last 16; Last is the one that failed last.
-	Row, Failures int
-	Last          string
-	Until         time.Time
-}
-
 // probation suspends programs whose actions fail again and again for no fault of their own.
 type probation struct {
 	*clock
@@ -201,7 +191,7 @@ type probation struct {
 	dispatch *dispatcher
 	tally    *Tally
 	// suspensions are those of the present event.
-	suspensions *[]Suspension
+	suspensions *[]event.Suspension
 }
 
 // saysNothing reports whether a response says nothing of the worker that it comes from; failed, that what it had to do for the
@@ -239,7 +229,7 @@ func (b *probation) count(p *program, tried bool, a action, failed bool) {
 }
 
 func (b *probation) suspend(p *program) {
-	s := Suspension{Row: p.record.Row(), Failures: p.record.Failures(), Last: p.failed.String()}
+	s := event.Suspension{Row: p.record.Row(), Failures: p.record.Failures(), Last: p.failed.String()}
 	p.note(func(r *trust.Record) { s.Until = r.Suspend(b.now) })
 	p.tried = nil
 	b.timers.Set(&p.timer, s.Until)
@@ -286,7 +276,7 @@ func (b *probation) restarted(w *worker, boot string) {
 }
 
 // drops reports whether a worker says, without having ended it, that it no longer has the task that it had.
-func (w *worker) drops(r *Report) bool {
+func (w *worker) drops(r *event.Report) bool {
 	return w.task != nil && w.duty == confirmed && w.task.wanted() &&
-		(r.Doing == Idle || actionOf(r.Action) != w.task.action)
+		(r.Doing == event.Idle || actionOf(r.Action) != w.task.action)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
@@ -139,7 +140,7 @@ func (c *court) amnesty() {
 func (c *court) passes(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.endSuspensions()
-	c.tell(Tick{})
+	c.tell(event.Tick{})
 }
 
 func (c *court) endSuspensions() {
@@ -150,10 +151,10 @@ func (c *court) endSuspensions() {
 	}
 }
 
-func (c *court) tell(e Event) {
+func (c *court) tell(e event.Event) {
 	c.t.Helper()
 	out := c.state.Step(c.now, e)
-	_, report := e.(*Report)
+	_, report := e.(*event.Report)
 	for _, key := range c.state.View().WorkerKeys(nil) {
 		v, _ := c.state.View().Worker(key)
 		if h := c.of(key); !report && h.standing != trust.Trusted && v.Standing == trust.Trusted {
@@ -171,7 +172,7 @@ func (c *court) tell(e Event) {
 	for _, r := range out.Replies {
 		position := c.held[r.Call]
 		delete(c.held, r.Call)
-		if r.Do != Execute || c.has[position] == r.Run {
+		if r.Do != event.Execute || c.has[position] == r.Run {
 			continue
 		}
 		h := c.of(position)
@@ -200,15 +201,15 @@ func (c *court) tell(e Event) {
 func (c *court) report(position string, end bool) {
 	h := c.of(position)
 	c.call++
-	r := &Report{
-		Call: c.call, Worker: position, Doing: Idle,
+	r := &event.Report{
+		Call: c.call, Worker: position, Doing: event.Idle,
 		ID: map[string]string{names.HostKey: h.name, names.PositionKey: position},
 	}
 	c.held[c.call] = position
 	if op := c.has[position]; op != nil {
-		r.Doing, r.Action = Executing, op.Digest
+		r.Doing, r.Action = event.Executing, op.Digest
 		if end {
-			r.Doing, r.Response = Completed, &repb.ExecuteResponse{Result: &repb.ActionResult{}}
+			r.Doing, r.Response = event.Completed, &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 			failed := c.random.Float64() < h.fails
 			if failed {
 				code := []codes.Code{codes.Internal, codes.Unavailable, codes.Unknown, codes.DataLoss}[c.random.IntN(4)]
@@ -226,7 +227,7 @@ func (c *court) report(position string, end bool) {
 func (c *court) submit() {
 	c.made++
 	name := fmt.Sprint(c.made)
-	c.tell(Submit{&request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
+	c.tell(event.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
 }
 
 func (c *court) drain(h *host) {
@@ -234,9 +235,9 @@ func (c *court) drain(h *host) {
 	h.drained = !h.drained
 	c.amnesty()
 	if h.drained {
-		c.tell(Drain{DrainRecord{Pattern: p}})
+		c.tell(event.Drain{DrainRecord: event.DrainRecord{Pattern: p}})
 	} else {
-		c.tell(Undrain{p})
+		c.tell(event.Undrain{Pattern: p})
 	}
 }
 

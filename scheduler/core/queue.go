@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -49,14 +50,8 @@ func (p *pool) queue(class uint32) *queue {
 	return p.queues[i]
 }
 
-// A QueueName names a queue for people: two platforms may read alike.
-type QueueName struct {
-	Prefix, Platform, Cohort string
-	SizeClass                uint32
-}
-
-func (p *pool) queueName(class uint32) *QueueName {
-	n := &QueueName{Prefix: p.prefix, Platform: p.platform.String(), SizeClass: class}
+func (p *pool) queueName(class uint32) *event.QueueName {
+	n := &event.QueueName{Prefix: p.prefix, Platform: p.platform.String(), SizeClass: class}
 	if p.cohort != nil {
 		n.Cohort = p.cohort.Name
 	}
@@ -124,7 +119,7 @@ func (p *pool) leaveCohort() {
 type queue struct {
 	pool  *pool
 	class uint32
-	name  *QueueName // it does not change
+	name  *event.QueueName // it does not change
 	// waiting counts the tasks in the queue that are not parked; load says how long they will take.
 	waiting int
 	load    load

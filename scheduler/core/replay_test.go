@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
@@ -24,7 +25,7 @@ func randomRecording(t *testing.T, seed uint64, size int) (recording []byte, kin
 		if err := j.Start(now, s); err != nil {
 			t.Fatal(err)
 		}
-		return func(now time.Time, e core.Event, out core.Out) {
+		return func(now time.Time, e event.Event, out event.Out) {
 			kinds[fmt.Sprintf("%T", e)]++
 			j.Event(now, e)
 			j.Answer(out)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
@@ -24,14 +25,14 @@ type reports struct {
 	clients    *clients
 	probation  *probation
 	// departures are those of the present event.
-	departures *[]Departure
+	departures *[]event.Departure
 }
 
-func (rs *reports) report(r *Report) error {
+func (rs *reports) report(r *event.Report) error {
 	w := rs.workers.byKey[r.Worker]
 	if w != nil && w.isTwin(r) {
 		w.twin, w.refused = r.Address, rs.now
-		return fmt.Errorf("%w: one at %s, this one is at %s", ErrTwin, w.address, r.Address)
+		return fmt.Errorf("%w: one at %s, this one is at %s", event.ErrTwin, w.address, r.Address)
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
@@ -48,14 +49,14 @@ func (rs *reports) report(r *Report) error {
 	w.prefersIdle = r.PreferIdle
 	rs.dispatch.serve(w, rs.mayServe(w))
 	w.call, w.held = r.Call, true
-	if w.duty == yielding && (r.Doing != Executing || actionOf(r.Action) != w.stopping) {
+	if w.duty == yielding && (r.Doing != event.Executing || actionOf(r.Action) != w.stopping) {
 		w.duty = free
 	}
 	w.stage = r.Stage
 	switch r.Doing {
-	case Executing:
+	case event.Executing:
 		rs.executes(w, actionOf(r.Action))
-	case Completed:
+	case event.Completed:
 		rs.completes(w, ending{actionOf(r.Action), r.Response, r.OutOfMemory})
 	default:
 		rs.idles(w)
@@ -67,7 +68,7 @@ func (rs *reports) report(r *Report) error {
 	return nil
 }
 
-func (rs *reports) hangup(e Hangup) {
+func (rs *reports) hangup(e event.Hangup) {
 	if w := rs.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
 		w.unidle()
 		w.held = false
@@ -75,7 +76,7 @@ func (rs *reports) hangup(e Hangup) {
 	}
 }
 
-func (rs *reports) disconnect(e Disconnect) {
+func (rs *reports) disconnect(e event.Disconnect) {
 	limit := rs.now.Add(rs.cfg.DisconnectSlack)
 	for _, w := range rs.workers.disconnect(e.Connection) {
 		// A call that is held has its own hangup, and no action that suffers.
@@ -86,7 +87,7 @@ func (rs *reports) disconnect(e Disconnect) {
 }
 
 // hear notes that a worker calls before it is looked at what is due: it is here, however late.
-func (rs *reports) hear(now time.Time, r *Report) {
+func (rs *reports) hear(now time.Time, r *event.Report) {
 	if w := rs.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !rs.timers.When(&w.timer).After(now) {
 		rs.timers.Stop(&w.timer)
 	}
@@ -101,17 +102,17 @@ func (rs *reports) mayServe(w *worker) bool {
 }
 
 // isTwin reports whether a report comes from another process than that of a worker, which is there: its connection lives.
-func (w *worker) isTwin(r *Report) bool {
+func (w *worker) isTwin(r *event.Report) bool {
 	return w.boot != "" && r.Boot != "" && w.boot != r.Boot && w.connection != 0 && w.connection != r.Connection
 }
 
 // enroll returns the worker that reports, known from now on, in the pool and
 // queue it says it belongs to, with no call held; w is it if it is known, else nil.
-func (rs *reports) enroll(w *worker, r *Report) *worker {
+func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	if w != nil {
 		w.unidle()
 		if w.held {
-			rs.calls.answer(w, Reply{Do: Superseded, NextSync: rs.now})
+			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.now})
 			rs.timers.Stop(&w.timer)
 		}
 		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
@@ -148,10 +149,10 @@ func (rs *reports) remove(w *worker) {
 func (rs *reports) silent(w *worker) {
 	if w.held {
 		w.unidle()
-		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
 		return
 	}
-	d := Departure{Worker: w.key, ID: w.id, Drained: (w.takes == resting || w.takes == drained) && w.task == nil}
+	d := event.Departure{Worker: w.key, ID: w.id, Drained: (w.takes == resting || w.takes == drained) && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
@@ -166,7 +167,7 @@ func (rs *reports) idles(w *worker) {
 		return
 	}
 	if w.prefersIdle {
-		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now.Add(rs.cfg.SyncInterval)})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now.Add(rs.cfg.SyncInterval)})
 		return
 	}
 	rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.IdleHold))
@@ -182,7 +183,7 @@ func (rs *reports) executes(w *worker, a action) {
 	switch {
 	case w.task != nil:
 		rs.confirm(w)
-		if w.stage == Running {
+		if w.stage == event.Running {
 			rs.hedges.runs(w)
 		}
 		w.shield()
@@ -195,16 +196,16 @@ func (rs *reports) executes(w *worker, a action) {
 			return
 		}
 	case w.duty == yielding:
-		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
 		return
 	case rs.resume(w, a):
 	case rs.cfg.Apart || w.stopping == a || rs.inFlight.running(w.pool, a) != nil:
-		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
 		return
 	default:
 		rs.keepOrphan(w, a)
 	}
-	rs.calls.answer(w, Reply{Do: Continue, NextSync: rs.calls.next(w)})
+	rs.calls.answer(w, event.Reply{Do: event.Continue, NextSync: rs.calls.next(w)})
 }
 
 // confirm notes that a worker has its task, as it says.
@@ -258,7 +259,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	switch {
 	case rs.dispatch.nextFor(w, claim):
 	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
-		rs.calls.answer(w, Reply{Do: BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
 	case w.held:
 		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.ResultHold))
 		rs.dispatch.offer(w)
@@ -381,14 +382,14 @@ func (rs *reports) settled() {
 	}
 }
 
-func (rs *reports) restore(e Restore) {
+func (rs *reports) restore(e event.Restore) {
 	h := e.Held
 	w := rs.workers.byKey[h.Worker]
 	if rs.operations.byName[h.Name] != nil || w != nil && w.duty != away {
 		return
 	}
 	if w == nil {
-		w = rs.enroll(nil, &Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
+		w = rs.enroll(nil, &event.Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.duty = away
 		rs.dispatch.serve(w, rs.mayServe(w))
 		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.WorkerSlack))

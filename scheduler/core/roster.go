@@ -5,7 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
+
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // ErrTooManyDrains says that MaxDrains patterns are in force.
@@ -14,21 +16,13 @@ var ErrTooManyDrains = errors.New("too many drains are in force; undrain some, o
 // MaxDrains bounds the patterns in force: each new worker is compared with all.
 const MaxDrains = 1000
 
-// A DrainRecord is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
-type DrainRecord struct {
-	Pattern        Pattern
-	Reason, Author string
-	// Since is when it came into force; zero in a Drain: now.
-	Since time.Time
-}
-
 // A roster has all workers that are known, by their keys.
 type roster struct {
 	byKey map[string]*worker
 	// connections are the workers by the connection that they last called over.
 	connections map[uint64]map[*worker]struct{}
 	// drains hold for the workers that they match, now and later; the oldest first.
-	drains []DrainRecord
+	drains []event.DrainRecord
 }
 
 func newRoster() *roster {
@@ -83,11 +77,11 @@ func (r *roster) disconnect(connection uint64) []*worker {
 
 // isDrained reports whether a pattern in force matches a worker.
 func (r *roster) isDrained(w *worker) bool {
-	return slices.ContainsFunc(r.drains, func(d DrainRecord) bool { return d.Pattern.Match(w.attribute) })
+	return slices.ContainsFunc(r.drains, func(d event.DrainRecord) bool { return d.Pattern.Match(w.attribute) })
 }
 
 // drain puts a drain in force; false: one with an equal pattern is.
-func (r *roster) drain(d DrainRecord) (bool, error) {
+func (r *roster) drain(d event.DrainRecord) (bool, error) {
 	if r.index(d.Pattern) >= 0 {
 		return false, nil
 	}
@@ -99,7 +93,7 @@ func (r *roster) drain(d DrainRecord) (bool, error) {
 }
 
 // undrain takes an equal pattern back; false: none is in force.
-func (r *roster) undrain(p Pattern) bool {
+func (r *roster) undrain(p pattern.Pattern) bool {
 	i := r.index(p)
 	if i >= 0 {
 		r.drains = slices.Delete(r.drains, i, i+1)
@@ -107,6 +101,6 @@ func (r *roster) undrain(p Pattern) bool {
 	return i >= 0
 }
 
-func (r *roster) index(p Pattern) int {
-	return slices.IndexFunc(r.drains, func(x DrainRecord) bool { return x.Pattern.String() == p.String() })
+func (r *roster) index(p pattern.Pattern) int {
+	return slices.IndexFunc(r.drains, func(x event.DrainRecord) bool { return x.Pattern.String() == p.String() })
 }

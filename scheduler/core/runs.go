@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -21,7 +22,7 @@ type runs struct {
 	hedges     *hedges
 	tally      *Tally
 	// ended are those of the present event.
-	ended *[]Ended
+	ended *[]event.Ended
 }
 
 // conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
@@ -33,7 +34,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	w.queue.load.ran(r.now.Sub(t.started))
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
-		*r.ended = append(*r.ended, Ended{
+		*r.ended = append(*r.ended, event.Ended{
 			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Late: t.course.late(), Response: resp,
 		})
 	}
@@ -140,7 +141,7 @@ func (r *runs) suspend(w *worker, next func() bool) {
 	r.operations.changedAll(t)
 	if !next() {
 		w.duty = yielding
-		r.calls.answer(w, Reply{Do: BeIdle, NextSync: r.now})
+		r.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: r.now})
 	}
 	r.dispatch.enqueue(t)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -107,7 +108,7 @@ type history struct {
 	lastOf  map[string]uint64
 	sizes   *sizeclass.Analyzer
 	// seen, if it is not nil, sees each event and what State answers.
-	seen func(time.Time, Event, Out)
+	seen func(time.Time, event.Event, event.Out)
 }
 
 func (h *history) run(words []string) string {
@@ -223,15 +224,15 @@ func (h *history) event(now time.Time, verb string, args []string) {
 }
 
 // step tells State of an event, and prints what it answers.
-func (h *history) step(now time.Time, e Event) Out {
+func (h *history) step(now time.Time, e event.Event) event.Out {
 	out := h.state.Step(now, e)
 	if h.seen != nil {
 		h.seen(now, e, out)
 	}
-	attach, attached := e.(Attach)
-	_, kill := e.(Kill)
+	attach, attached := e.(event.Attach)
+	_, kill := e.(event.Kill)
 	switch {
-	case errors.Is(out.Err, ErrUnknown):
+	case errors.Is(out.Err, event.ErrUnknown):
 		fmt.Fprintf(&h.out, "unknown\n")
 	case out.Err != nil:
 		fmt.Fprintf(&h.out, "refused: %v\n", out.Err)
@@ -246,32 +247,32 @@ func (h *history) step(now time.Time, e Event) Out {
 }
 
 // parse reads an event; nil: the line is none.
-func (h *history) parse(verb string, args []string) Event {
+func (h *history) parse(verb string, args []string) event.Event {
 	switch verb {
 	case "submit":
-		return Submit{h.operation(args)}
+		return event.Submit{Operation: h.operation(args)}
 	case "attach":
-		return Attach{args[0]}
+		return event.Attach{Name: args[0]}
 	case "detach":
-		return Detach{Name: args[0], Now: len(args) > 1 && args[1] == "now"}
+		return event.Detach{Name: args[0], Now: len(args) > 1 && args[1] == "now"}
 	case "cancel":
-		return Cancel{args[0]}
+		return event.Cancel{Name: args[0]}
 	case "kill":
-		return Kill{strings.Split(args[0], ","), "out of paper"}
+		return event.Kill{Names: strings.Split(args[0], ","), Reason: "out of paper"}
 	case "sync":
 		return h.report(args)
 	case "hangup":
-		return Hangup{args[0], h.lastOf[args[0]]}
+		return event.Hangup{Worker: args[0], Call: h.lastOf[args[0]]}
 	case "disconnect":
-		return Disconnect{h.number(args[0])}
+		return event.Disconnect{Connection: h.number(args[0])}
 	case "drain":
-		return Drain{DrainRecord{Pattern: h.pattern(args[0])}}
+		return event.Drain{DrainRecord: event.DrainRecord{Pattern: h.pattern(args[0])}}
 	case "undrain":
-		return Undrain{h.pattern(args[0])}
+		return event.Undrain{Pattern: h.pattern(args[0])}
 	case "quota":
 		return h.quota(args)
 	case "tick":
-		return Tick{}
+		return event.Tick{}
 	}
 	return nil
 }
@@ -285,15 +286,15 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 		// Ticks at each time that State asks for, up to now.
 		for !h.next.IsZero() && !h.next.After(now) {
 			fmt.Fprintf(&h.out, "at %s\n", h.next.Sub(epoch))
-			h.step(h.next, Tick{})
+			h.step(h.next, event.Tick{})
 		}
 	case "restart": // "held": what workers had is remembered
 		held := h.state.View().Held(now, 100)
-		slices.SortFunc(held, func(a, b Held) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(held, func(a, b event.Held) int { return strings.Compare(a.Name, b.Name) })
 		h.state, _ = NewState(h.cfg)
 		h.next = time.Time{}
 		for _, one := range held[:len(held)*len(args)] {
-			h.step(now, Restore{one})
+			h.step(now, event.Restore{Held: one})
 		}
 	case "queues":
 		queues, _ := h.state.View().Queues(0)
@@ -316,12 +317,12 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 }
 
 // quota reads "put INSTANCE COHORT [min=N] [max=N] [preempt]" or "delete INSTANCE COHORT".
-func (h *history) quota(args []string) Event {
-	k := QuotaKey{Cohort: args[2], Instance: args[1]}
+func (h *history) quota(args []string) event.Event {
+	k := quota.Key{Cohort: args[2], Instance: args[1]}
 	if args[0] == "delete" {
-		return DeleteQuota{k}
+		return event.DeleteQuota{Key: k}
 	}
-	e := PutQuota{QuotaRecord: QuotaRecord{QuotaKey: k}}
+	e := event.PutQuota{Record: quota.Record{Key: k}}
 	for _, a := range args[3:] {
 		switch name, value, _ := strings.Cut(a, "="); name {
 		case "min":
@@ -352,7 +353,7 @@ func (h *history) quotas() {
 	}
 }
 
-func (h *history) pattern(s string) Pattern {
+func (h *history) pattern(s string) pattern.Pattern {
 	p, err := pattern.Parse(s)
 	if err != nil {
 		h.t.Fatal(err)
@@ -466,19 +467,19 @@ func (h *history) analyze(action string) *sizeclass.Selector {
 }
 
 // report reads "WORKER idle|executing|completed [ACTION] [option…]".
-func (h *history) report(args []string) *Report {
+func (h *history) report(args []string) *event.Report {
 	h.call++
 	h.calls[h.call] = args[0]
 	h.lastOf[args[0]] = h.call
-	r := &Report{Call: h.call, Worker: args[0], ID: map[string]string{"name": args[0]}}
+	r := &event.Report{Call: h.call, Worker: args[0], ID: map[string]string{"name": args[0]}}
 	rest := args[2:]
 	switch args[1] {
 	case "idle":
-		r.Doing = Idle
+		r.Doing = event.Idle
 	case "executing":
-		r.Doing, r.Action, rest = Executing, h.digest(rest[0]), rest[1:]
+		r.Doing, r.Action, rest = event.Executing, h.digest(rest[0]), rest[1:]
 	case "completed":
-		r.Doing, r.Action, rest = Completed, h.digest(rest[0]), rest[1:]
+		r.Doing, r.Action, rest = event.Completed, h.digest(rest[0]), rest[1:]
 		r.Response = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 	default:
 		h.t.Fatalf("sync: %s", args[1])
@@ -490,13 +491,13 @@ func (h *history) report(args []string) *Report {
 		case "platform":
 			r.Platform = request.NewPlatform(parsePlatform(value))
 		case "running":
-			r.Stage = Running
+			r.Stage = event.Running
 		case "class":
 			r.SizeClass = uint32(h.number(value))
 		case "drain":
 			r.PreferIdle = true
 		case "uploading":
-			r.Stage = Uploading
+			r.Stage = event.Uploading
 		case "boot":
 			r.Boot = value
 		case "at":
@@ -531,18 +532,18 @@ func parsePlatform(s string) *repb.Platform {
 	return m
 }
 
-func (h *history) print(out Out) {
+func (h *history) print(out event.Out) {
 	for _, r := range out.Replies {
 		fmt.Fprintf(&h.out, "%s", h.calls[r.Call])
 		switch r.Do {
-		case Continue:
+		case event.Continue:
 			fmt.Fprintf(&h.out, " continue")
-		case BeIdle:
+		case event.BeIdle:
 			fmt.Fprintf(&h.out, " be idle")
-		case Superseded:
+		case event.Superseded:
 			fmt.Fprintf(&h.out, " superseded\n")
 			continue
-		case Execute:
+		case event.Execute:
 			fmt.Fprintf(&h.out, " execute %s", r.Run.Digest)
 			if r.Suffix != "" {
 				fmt.Fprintf(&h.out, " suffix=%s", r.Suffix)
@@ -582,7 +583,7 @@ func (h *history) print(out Out) {
 	h.next = out.NextTick
 }
 
-func (h *history) status(st Status) string {
+func (h *history) status(st event.Status) string {
 	s := st.Name + " " + st.Stage.String()
 	if st.Worker != "" {
 		s += fmt.Sprintf(" %s#%d", st.Worker, st.Attempts)

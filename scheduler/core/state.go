@@ -3,6 +3,9 @@ package core
 import (
 	"fmt"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
@@ -30,7 +33,14 @@ type State struct {
 	operators *operators
 
 	// out is what the present event has produced so far, but for its notices.
-	out Out
+	out event.Out
+}
+
+// A clock has the time of the present event, and what is due later. It stands still between events. State.due knows what to do
+// for the owner of each timer.
+type clock struct {
+	now    time.Time
+	timers timer.Heap
 }
 
 // NewState returns an empty State, or an error that names what is wrong in c.
@@ -78,8 +88,8 @@ const maxLate = 20 * time.Second
 // Step takes an event that happened at a time, and returns what has to be done, which the caller must do even when
 // the event is refused. What was due before the event happens first. Time that goes backwards stands still, and
 // time that leaps puts off what was due in between.
-func (s *State) Step(now time.Time, e Event) Out {
-	if r, ok := e.(*Report); ok {
+func (s *State) Step(now time.Time, e event.Event) event.Out {
+	if r, ok := e.(*event.Report); ok {
 		s.reports.hear(now, r)
 	}
 	s.begin(now)
@@ -90,35 +100,35 @@ func (s *State) Step(now time.Time, e Event) Out {
 }
 
 // apply does what follows from an event, and returns why it is refused.
-func (s *State) apply(e Event) error {
+func (s *State) apply(e event.Event) error {
 	switch e := e.(type) {
-	case Submit:
+	case event.Submit:
 		return s.clients.submit(e)
-	case Attach:
+	case event.Attach:
 		return s.clients.attach(e)
-	case Detach:
+	case event.Detach:
 		s.clients.detach(e)
-	case Cancel:
+	case event.Cancel:
 		return s.clients.cancel(e)
-	case *Report:
+	case *event.Report:
 		return s.reports.report(e)
-	case Hangup:
+	case event.Hangup:
 		s.reports.hangup(e)
-	case Disconnect:
+	case event.Disconnect:
 		s.reports.disconnect(e)
-	case Restore:
+	case event.Restore:
 		s.reports.restore(e)
-	case Kill:
+	case event.Kill:
 		s.operators.kill(e)
-	case Drain:
+	case event.Drain:
 		return s.operators.drain(e)
-	case Undrain:
+	case event.Undrain:
 		return s.operators.undrain(e)
-	case PutQuota:
+	case event.PutQuota:
 		return s.operators.putQuota(e)
-	case DeleteQuota:
+	case event.DeleteQuota:
 		return s.operators.deleteQuota(e)
-	case Tick:
+	case event.Tick:
 	default:
 		panic(fmt.Sprintf("scheduler core: event of an unknown type: %T", e))
 	}
@@ -170,7 +180,7 @@ func (s *State) due(owner any) {
 }
 
 // end ends an event.
-func (s *State) end() Out {
+func (s *State) end() event.Out {
 	s.dispatch.offerReserved()
 	for _, c := range s.dispatch.cohorts {
 		if c.stirred {
@@ -180,6 +190,6 @@ func (s *State) end() Out {
 	out := s.out
 	out.Notices = s.operations.notices()
 	out.NextTick = s.timers.Next()
-	s.out = Out{}
+	s.out = event.Out{}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
@@ -19,11 +21,34 @@ type View State
 // View returns s to look at.
 func (s *State) View() *View { return (*View)(s) }
 
+// A Tally counts what has happened to a State since it was made, for metrics.
+type Tally struct {
+	// Joined operations were added to an action that was queued or running.
+	Joined uint64
+	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
+	Outgrown uint64
+	// Hedges are second runs beside one that took too long; Won are those that ended first.
+	Hedges, Won uint64
+	// Returned runs were lost with their worker, or dropped by it, and queued again.
+	Returned uint64
+	// Suspensions of workers began.
+	Suspensions uint64
+}
+
+// Counts are the sizes of a State, for metrics.
+type Counts struct {
+	// Queued actions wait for a worker to be free, Unmatched ones for a first
+	// worker that can serve them; Executing ones are with a worker.
+	Queued, Unmatched, Executing int
+	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
+	Idle, Busy, Draining, Suspended int
+}
+
 // Operation returns the state of an operation as of the last event.
-func (s *View) Operation(name string) (Status, bool) {
+func (s *View) Operation(name string) (event.Status, bool) {
 	o, ok := s.operations.byName[name]
 	if !ok {
-		return Status{}, false
+		return event.Status{}, false
 	}
 	return o.status(), true
 }
@@ -58,7 +83,7 @@ func (s *View) Tally() Tally {
 }
 
 // Drains returns those in force, the oldest first.
-func (s *View) Drains() []DrainRecord { return slices.Clone(s.workers.drains) }
+func (s *View) Drains() []event.DrainRecord { return slices.Clone(s.workers.drains) }
 
 // A WorkerView is what State knows of one worker. It is a value.
 type WorkerView struct {
@@ -98,7 +123,7 @@ func (s *View) WorkerAttributes() []string {
 }
 
 // WaitFor returns how many actions wait for workers that p matches to be undrained.
-func (s *View) WaitFor(p *Pattern) (n int) {
+func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	counted := map[*queue]bool{}
 	for _, w := range s.workers.byKey {
 		if q := w.queue; w.takes == drained && !q.staffed() && !counted[q] && p.Match(w.attribute) {
@@ -111,7 +136,7 @@ func (s *View) WaitFor(p *Pattern) (n int) {
 
 // WorkerKeys returns those of the workers that p matches, all if it is nil, in any
 // order.
-func (s *View) WorkerKeys(p *Pattern) []string {
+func (s *View) WorkerKeys(p *pattern.Pattern) []string {
 	var keys []string
 	for key, w := range s.workers.byKey {
 		if p == nil || p.Match(w.attribute) {
@@ -190,7 +215,7 @@ func (e Entry) Attribute(name string) (string, bool) {
 
 // Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
 // every worker.
-func (s *View) Held(since time.Time, atMost int) (held []Held) {
+func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 	for _, w := range s.workers.byKey {
 		t := w.task
 		if t == nil || t.worker() != w || t.spec == nil || t.started.After(since) {
@@ -200,7 +225,7 @@ func (s *View) Held(since time.Time, atMost int) (held []Held) {
 			if len(held) == atMost {
 				return held
 			}
-			held = append(held, Held{
+			held = append(held, event.Held{
 				Operation: o.spec, Queued: o.queued, Started: t.started, Attempts: int(t.attempts),
 				Worker: w.key, ID: w.id, Prefix: w.pool.prefix, WorkerPlatform: w.pool.platform, SizeClass: w.queue.class,
 			})
@@ -245,6 +270,14 @@ func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
 	return slices.CompactFunc(classes, func(a, b SizeClass) bool { return a.Size == b.Size })
 }
 
+// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
+// it has waiting there.
+type QuotaUse struct {
+	quota.Key
+	quota.Use
+	Waiting int
+}
+
 // A CohortView is what State knows of one cohort. It is a value.
 type CohortView struct {
 	quota.Cohort
@@ -258,7 +291,7 @@ type CohortView struct {
 }
 
 // Quota returns the one in force for a key; the zero Quota if there is none.
-func (s *View) Quota(k QuotaKey) quota.Quota {
+func (s *View) Quota(k quota.Key) quota.Quota {
 	for _, c := range s.dispatch.cohorts {
 		if c.Name == k.Cohort {
 			return c.quotas[k.Instance]
@@ -268,13 +301,13 @@ func (s *View) Quota(k QuotaKey) quota.Quota {
 }
 
 // QuotaRecords returns all quotas in force, in the order of their keys.
-func (s *View) QuotaRecords() (records []QuotaRecord) {
+func (s *View) QuotaRecords() (records []quota.Record) {
 	for _, c := range s.dispatch.cohorts {
 		for instance, q := range c.quotas {
-			records = append(records, QuotaRecord{QuotaKey{c.Name, instance}, q})
+			records = append(records, quota.Record{Key: quota.Key{Cohort: c.Name, Instance: instance}, Quota: q})
 		}
 	}
-	slices.SortFunc(records, func(a, b QuotaRecord) int {
+	slices.SortFunc(records, func(a, b quota.Record) int {
 		return cmp.Or(cmp.Compare(a.Cohort, b.Cohort), cmp.Compare(a.Instance, b.Instance))
 	})
 	return records
@@ -307,14 +340,14 @@ type QuotaRun struct {
 
 // QuotaRuns returns what the uses consist of that Cohorts tells as of the same event, in the order of
 // the workers' keys.
-func (s *View) QuotaRuns() map[QuotaKey][]QuotaRun {
-	runs := map[QuotaKey][]QuotaRun{}
+func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
+	runs := map[quota.Key][]QuotaRun{}
 	for _, w := range s.workers.sorted() {
 		sh := w.share()
 		if sh == nil {
 			continue
 		}
-		k := QuotaKey{sh.cohort.Name, sh.instance}
+		k := quota.Key{Cohort: sh.cohort.Name, Instance: sh.instance}
 		runs[k] = append(runs[k], QuotaRun{w.task.spec, w.key, w.task.started, sh.cohort.Cost(w.queue.class)})
 	}
 	return runs

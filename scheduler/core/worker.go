@@ -8,6 +8,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -34,7 +35,7 @@ type worker struct {
 	// duty is what it has to do by State's account, with task; stage is how far it says that it is.
 	duty  duty
 	task  *task
-	stage Stage
+	stage event.Stage
 	// stopping is an action that nobody wants and that it may still run.
 	stopping action
 	// reported is the end it told last, until it says that it does something else.
@@ -121,7 +122,9 @@ func (w *worker) share() *share {
 }
 
 // spared reports whether the task of a worker is not to be stopped for others.
-func (w *worker) spared() bool { return w.stage == Uploading || w.takes != serving || w.duty == away }
+func (w *worker) spared() bool {
+	return w.stage == event.Uploading || w.takes != serving || w.duty == away
+}
 
 // shield notes whether the task of a worker may be stopped: not if it is about to end,
 // nor if the worker would take nothing instead. It rather is if its command runs: on a worker
@@ -131,7 +134,7 @@ func (w *worker) shield() {
 	if sh == nil {
 		return
 	}
-	if shielded, busy := w.spared(), w.stage == Running; shielded != sh.run.Shielded || busy != sh.run.Busy {
+	if shielded, busy := w.spared(), w.stage == event.Running; shielded != sh.run.Shielded || busy != sh.run.Busy {
 		sh.run.Shielded, sh.run.Busy = shielded, busy
 		sh.cohort.ledger.Fix(&sh.run)
 	}

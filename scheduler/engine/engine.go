@@ -8,7 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
@@ -18,7 +20,7 @@ import (
 type Engine struct {
 	journal *journal.Journal
 	// concluded is told of each Out, without the lock. It is set before the first event.
-	concluded func(core.Out)
+	concluded func(event.Out)
 	// stopped is closed when Run returns.
 	stopped chan struct{}
 	// alarm has a value when State's next tick has come before the one that Run waits for.
@@ -36,21 +38,21 @@ type Engine struct {
 // New returns an Engine of a State, which nobody else uses from then on. j may be nil.
 func New(state *core.State, j *journal.Journal) *Engine {
 	return &Engine{
-		journal: j, state: state, concluded: func(core.Out) {},
+		journal: j, state: state, concluded: func(event.Out) {},
 		stopped: make(chan struct{}), alarm: make(chan struct{}, 1),
-		streams: streams{}, calls: heldCalls{waiting: map[uint64]chan core.Reply{}},
+		streams: streams{}, calls: heldCalls{waiting: map[uint64]chan event.Reply{}},
 	}
 }
 
 // Conclude has each Out passed to f, without the lock, after streams and held calls have what is theirs of it. It is called
 // once, before the first event.
-func (e *Engine) Conclude(f func(core.Out)) { e.concluded = f }
+func (e *Engine) Conclude(f func(event.Out)) { e.concluded = f }
 
 // Run lets time pass until ctx ends. Then it answers all who wait, and accepts nothing more.
 func (e *Engine) Run(ctx context.Context) {
 	defer e.stop()
-	defer e.Step(func(t Turn) core.Out {
-		out := t.Feed(core.Tick{})
+	defer e.Step(func(t Turn) event.Out {
+		out := t.Feed(event.Tick{})
 		e.journal.End(t.now, e.state)
 		return out
 	})
@@ -61,7 +63,7 @@ func (e *Engine) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			e.Feed(core.Tick{})
+			e.Feed(event.Tick{})
 		case <-e.alarm:
 		}
 		e.mu.Lock()
@@ -122,7 +124,7 @@ const lookBatch = 10_000
 
 // EachOperation calls do, without the lock, with each operation that is not done and that p
 // matches; nil: with all. What comes or ends meanwhile may be left out.
-func (e *Engine) EachOperation(p *core.Pattern, do func(*request.Operation)) {
+func (e *Engine) EachOperation(p *pattern.Pattern, do func(*request.Operation)) {
 	seen := make([]core.Entry, 0, lookBatch)
 	match := func() {
 		for _, entry := range seen {
@@ -145,9 +147,9 @@ func (e *Engine) EachOperation(p *core.Pattern, do func(*request.Operation)) {
 }
 
 // Feed tells the State of one event and then does what it says.
-func (e *Engine) Feed(event core.Event) (out core.Out) {
-	e.Step(func(t Turn) core.Out {
-		out = t.Feed(event)
+func (e *Engine) Feed(ev event.Event) (out event.Out) {
+	e.Step(func(t Turn) event.Out {
+		out = t.Feed(ev)
 		return out
 	})
 	return out
@@ -161,9 +163,9 @@ func (e *Engine) Under(do func(Turn)) {
 }
 
 // Step has an event happen under the lock and then, without the lock, does what the State says.
-func (e *Engine) Step(event func(Turn) core.Out) {
+func (e *Engine) Step(do func(Turn) event.Out) {
 	e.mu.Lock()
-	out := event(Turn{e, time.Now()})
+	out := do(Turn{e, time.Now()})
 	e.tick = out.NextTick
 	answered := e.calls.answered(out.Replies)
 	for i := range out.Notices {
@@ -188,13 +190,13 @@ func (e *Engine) Step(event func(Turn) core.Out) {
 }
 
 // Accept is Step for an event that begins something. False: the Engine has stopped, and nothing was done.
-func (e *Engine) Accept(event func(Turn) core.Out) (accepted bool) {
-	e.Step(func(t Turn) core.Out {
+func (e *Engine) Accept(do func(Turn) event.Out) (accepted bool) {
+	e.Step(func(t Turn) event.Out {
 		if e.IsStopped() {
-			return core.Out{NextTick: e.tick}
+			return event.Out{NextTick: e.tick}
 		}
 		accepted = true
-		return event(t)
+		return do(t)
 	})
 	return accepted
 }

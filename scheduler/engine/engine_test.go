@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -23,7 +24,7 @@ func TestEachOperation(t *testing.T) {
 	e := New(state, nil)
 	submit := func(kind string, i int) {
 		name := fmt.Sprintf("operations/%s-%05d", kind, i)
-		if err := e.Feed(core.Submit{Operation: &request.Operation{
+		if err := e.Feed(event.Submit{Operation: &request.Operation{
 			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
 			Request: request.Metadata{Target: kind},
 		}}).Err; err != nil {
@@ -44,7 +45,7 @@ func TestEachOperation(t *testing.T) {
 	e.EachOperation(&p, func(op *request.Operation) {
 		seen[op.Name]++
 		if gone < leave && len(seen)%2 == 0 {
-			e.Feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
+			e.Feed(event.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
 			gone++
 		}
 		if come < leave {

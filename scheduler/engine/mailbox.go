@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // MaxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations, not who
@@ -57,7 +57,7 @@ func (s streams) crowded(name string) error {
 }
 
 // tell gives a new state to those who follow its operation.
-func (s streams) tell(st *core.Status) {
+func (s streams) tell(st *event.Status) {
 	for m := s[st.Name].first; m != nil; m = m.next {
 		m.Put(st)
 	}
@@ -82,9 +82,9 @@ type Mailbox struct {
 	next, prev *Mailbox
 
 	mu     sync.Mutex
-	status *core.Status // guarded by mu; nil if what was put is taken
-	rev    uint64       // guarded by mu; of the last that was put
-	closed bool         // guarded by mu
+	status *event.Status // guarded by mu; nil if what was put is taken
+	rev    uint64        // guarded by mu; of the last that was put
+	closed bool          // guarded by mu
 }
 
 // NewMailbox returns an empty Mailbox.
@@ -95,7 +95,7 @@ func (m *Mailbox) Full() <-chan struct{} { return m.full }
 
 // Put stores st, which nobody changes any more, unless what was there is newer: states
 // may arrive out of order.
-func (m *Mailbox) Put(st *core.Status) {
+func (m *Mailbox) Put(st *event.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed || m.rev != 0 && st.Rev <= m.rev {
@@ -120,7 +120,7 @@ func (m *Mailbox) Close() {
 
 // Take returns the latest state, after Full has given its value; nil if that is taken already, and
 // whether more may come.
-func (m *Mailbox) Take() (st *core.Status, open bool) {
+func (m *Mailbox) Take() (st *event.Status, open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st, m.status = m.status, nil

@@ -7,7 +7,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -37,22 +37,22 @@ func TestFollowers(t *testing.T) {
 
 func TestMailboxKeepsTheLatest(t *testing.T) {
 	m, op := NewMailbox(), &request.Operation{Name: "x"}
-	m.Put(&core.Status{Operation: op, Rev: 2})
-	m.Put(&core.Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
-	m.Put(&core.Status{Operation: op, Rev: 3})
+	m.Put(&event.Status{Operation: op, Rev: 2})
+	m.Put(&event.Status{Operation: op, Rev: 4, Stage: repb.ExecutionStage_COMPLETED})
+	m.Put(&event.Status{Operation: op, Rev: 3})
 	<-m.Full()
 	if st, open := m.Take(); st.Rev != 4 || !open {
 		t.Errorf("took revision %d, open: %v", st.Rev, open)
 	}
-	m.Put(&core.Status{Operation: op, Rev: 1})
+	m.Put(&event.Status{Operation: op, Rev: 1})
 	select {
 	case <-m.Full():
 		t.Error("an old state woke the stream")
 	default:
 	}
-	m.Put(&core.Status{Operation: op, Rev: 5})
+	m.Put(&event.Status{Operation: op, Rev: 5})
 	m.Close()
-	m.Put(&core.Status{Operation: op, Rev: 6})
+	m.Put(&event.Status{Operation: op, Rev: 6})
 	for _, want := range []uint64{5, 0} {
 		<-m.Full()
 		st, open := m.Take()

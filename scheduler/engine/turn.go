@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // A Turn is what may be done with an Engine while its lock is held. It is good for the one function that it is given to.
@@ -13,9 +14,9 @@ type Turn struct {
 }
 
 // Feed tells the State, and the journal, of one event. The function returns what it says, for the Engine to do.
-func (t Turn) Feed(event core.Event) core.Out {
-	t.e.journal.Event(t.now, event)
-	out := t.e.state.Step(t.now, event)
+func (t Turn) Feed(ev event.Event) event.Out {
+	t.e.journal.Event(t.now, ev)
+	out := t.e.state.Step(t.now, ev)
 	t.e.journal.Answer(out)
 	return out
 }
@@ -33,19 +34,19 @@ func (t Turn) Unfollow(name string, m *Mailbox) { t.e.streams.remove(name, m) }
 func (t Turn) Crowded(name string) error { return t.e.streams.crowded(name) }
 
 // Hold gives a call of a worker its number; answer, which has room for it, gets the one Reply.
-func (t Turn) Hold(answer chan core.Reply) uint64 { return t.e.calls.hold(answer) }
+func (t Turn) Hold(answer chan event.Reply) uint64 { return t.e.calls.hold(answer) }
 
 // Drop forgets a call that waits no more.
 func (t Turn) Drop(call uint64) { t.e.calls.drop(call) }
 
 // heldCalls are the calls of Synchronize that wait, each with room for its one reply.
 type heldCalls struct {
-	waiting map[uint64]chan core.Reply
+	waiting map[uint64]chan event.Reply
 	last    uint64
 }
 
 // hold gives a call that waits its number.
-func (h *heldCalls) hold(c chan core.Reply) uint64 {
+func (h *heldCalls) hold(c chan event.Reply) uint64 {
 	h.last++
 	h.waiting[h.last] = c
 	return h.last
@@ -54,7 +55,7 @@ func (h *heldCalls) hold(c chan core.Reply) uint64 {
 func (h *heldCalls) drop(call uint64) { delete(h.waiting, call) }
 
 // answered returns where replies go, in their order; nil where nobody waits any more.
-func (h *heldCalls) answered(replies []core.Reply) (calls []chan core.Reply) {
+func (h *heldCalls) answered(replies []event.Reply) (calls []chan event.Reply) {
 	for _, r := range replies {
 		calls = append(calls, h.waiting[r.Call])
 		h.drop(r.Call)

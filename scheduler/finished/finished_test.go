@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -33,15 +33,15 @@ func (b blobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
 }
 
 // done is an operation with a response.
-func done(name string, resp *repb.ExecuteResponse) *core.Status {
+func done(name string, resp *repb.ExecuteResponse) *event.Status {
 	now := time.Now()
-	return &core.Status{
+	return &event.Status{
 		Operation: &request.Operation{
 			Name: "operations/" + name, Instance: "main", User: "alice", Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
 			Request: request.Metadata{Target: "//a:" + name, Mnemonic: "Genrule", ToolInvocation: "build 1"},
 		},
 		Stage: repb.ExecutionStage_COMPLETED, Queued: now.Add(-2 * time.Second), Started: now.Add(-time.Second), Ended: now,
-		Worker: `{"host":"w"}`, Attempts: 2, Queue: &core.QueueName{SizeClass: 4}, Response: resp,
+		Worker: `{"host":"w"}`, Attempts: 2, Queue: &event.QueueName{SizeClass: 4}, Response: resp,
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // The bounds of what a record has of a client's or worker's, in bytes; maxOutputs is how many are listed.
@@ -28,7 +28,7 @@ const (
 const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 
 // recordOf makes the record of an operation that is done.
-func recordOf(st *core.Status) *historypb.Record {
+func recordOf(st *event.Status) *historypb.Record {
 	resp, result := st.Response, st.Response.GetResult()
 	m := &historypb.Record{
 		Operation: st.Name, InstanceName: st.Instance, DigestFunction: st.Digest.Function().String(), Action: st.Digest.String(),
@@ -54,7 +54,7 @@ func recordOf(st *core.Status) *historypb.Record {
 }
 
 // outcomeOf says how an operation ended.
-func outcomeOf(st *core.Status) historypb.Outcome {
+func outcomeOf(st *event.Status) historypb.Outcome {
 	code, result := codes.Code(st.Response.GetStatus().GetCode()), st.Response.GetResult()
 	switch {
 	case st.Response.GetCachedResult():

@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/intake"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 const (
@@ -59,7 +59,7 @@ type Recorder struct {
 }
 
 type ended struct {
-	core.Status
+	event.Status
 	note  string // that the client is told besides
 	bytes int64
 }
@@ -74,7 +74,7 @@ func New(o Options) *Recorder {
 }
 
 // Add has a record made of an operation that is done. It does not block.
-func (r *Recorder) Add(st *core.Status, note string) {
+func (r *Recorder) Add(st *event.Status, note string) {
 	if r == nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (r *Recorder) Add(st *core.Status, note string) {
 }
 
 // bytesOf is about what the status of an operation takes in memory, beside what the scheduler keeps of it anyway.
-func bytesOf(st *core.Status) int64 {
+func bytesOf(st *event.Status) int64 {
 	result := st.Response.GetResult()
 	outputs := len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(result.GetOutputSymlinks())
 	inline := len(result.GetStdoutRaw()) + len(result.GetStderrRaw())
@@ -142,7 +142,7 @@ func (r *Recorder) make(ctx context.Context, e ended) {
 }
 
 // addCommand adds the command line. Where storage is slow, only actions that failed have one.
-func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *core.Status) {
+func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *event.Status) {
 	fn := st.Digest.Function()
 	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())
 	if err != nil {

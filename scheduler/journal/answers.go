@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // answers is a sum of all that a State has answered, by which to tell whether another one answers the same. The
@@ -21,7 +22,7 @@ func newAnswers(start time.Time) answers { return answers{start, fnv.New64a()} }
 
 func (a *answers) closed() bool { return a.sum == nil }
 
-func (a *answers) add(out core.Out) {
+func (a *answers) add(out event.Out) {
 	var b []byte
 	for _, r := range out.Replies {
 		b = binary.AppendUvarint(b, r.Call)

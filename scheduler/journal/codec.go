@@ -17,35 +17,35 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/record"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // encode returns as much of an event as decides what State does.
-func encode(e core.Event) noted {
+func encode(e event.Event) noted {
 	m := &record.Event{}
 	switch e := e.(type) {
-	case core.Submit:
+	case event.Submit:
 		m.Kind = &record.Event_Submit{Submit: encodeOperation(e.Operation)}
-	case core.Attach:
+	case event.Attach:
 		m.Kind = &record.Event_Attach{Attach: e.Name}
-	case core.Detach:
+	case event.Detach:
 		m.Kind = &record.Event_Detach{Detach: e.Name}
 		if e.Now {
 			m.Kind = &record.Event_Leave{Leave: e.Name}
 		}
-	case core.Cancel:
+	case event.Cancel:
 		m.Kind = &record.Event_Cancel{Cancel: e.Name}
-	case *core.Report:
+	case *event.Report:
 		m.Kind = &record.Event_Sync{Sync: encodeReport(e)}
 		return noted{event: m, response: e.Response}
-	case core.Hangup:
+	case event.Hangup:
 		m.Kind = &record.Event_Hangup{Hangup: &record.Hangup{Worker: e.Worker, Call: e.Call}}
-	case core.Disconnect:
+	case event.Disconnect:
 		m.Kind = &record.Event_Disconnect{Disconnect: e.Connection}
-	case core.Restore:
+	case event.Restore:
 		m.Kind = &record.Event_Held{Held: EncodeHeld(e.Held)}
-	case core.Tick:
+	case event.Tick:
 		m.Kind = &record.Event_Tick{Tick: &record.Tick{}}
 	default:
 		m.Kind = &record.Event_Order{Order: encodeOrder(e)}
@@ -54,56 +54,56 @@ func encode(e core.Event) noted {
 }
 
 // decode undoes encode.
-func decode(m *record.Event) (core.Event, error) {
+func decode(m *record.Event) (event.Event, error) {
 	switch kind := m.GetKind().(type) {
 	case *record.Event_Submit:
 		op, err := decodeOperation(kind.Submit)
-		return core.Submit{Operation: op}, err
+		return event.Submit{Operation: op}, err
 	case *record.Event_Attach:
-		return core.Attach{Name: kind.Attach}, nil
+		return event.Attach{Name: kind.Attach}, nil
 	case *record.Event_Detach:
-		return core.Detach{Name: kind.Detach}, nil
+		return event.Detach{Name: kind.Detach}, nil
 	case *record.Event_Leave:
-		return core.Detach{Name: kind.Leave, Now: true}, nil
+		return event.Detach{Name: kind.Leave, Now: true}, nil
 	case *record.Event_Cancel:
-		return core.Cancel{Name: kind.Cancel}, nil
+		return event.Cancel{Name: kind.Cancel}, nil
 	case *record.Event_Sync:
 		return decodeReport(kind.Sync)
 	case *record.Event_Hangup:
-		return core.Hangup{Worker: kind.Hangup.GetWorker(), Call: kind.Hangup.GetCall()}, nil
+		return event.Hangup{Worker: kind.Hangup.GetWorker(), Call: kind.Hangup.GetCall()}, nil
 	case *record.Event_Disconnect:
-		return core.Disconnect{Connection: kind.Disconnect}, nil
+		return event.Disconnect{Connection: kind.Disconnect}, nil
 	case *record.Event_Order:
 		return decodeOrder(kind.Order)
 	case *record.Event_Held:
 		h, err := DecodeHeld(kind.Held)
-		return core.Restore{Held: h}, err
+		return event.Restore{Held: h}, err
 	case *record.Event_Tick:
-		return core.Tick{}, nil
+		return event.Tick{}, nil
 	}
 	return nil, fmt.Errorf("%v is not known", m)
 }
 
-// orders are the types of core.Orders, by name.
+// orders are the types of event.Orders, by name.
 var orders = func() map[string]reflect.Type {
 	types := map[string]reflect.Type{}
-	for _, e := range core.Orders() {
+	for _, e := range event.Orders() {
 		t := reflect.TypeOf(e)
 		types[t.Name()] = t
 	}
 	return types
 }()
 
-func encodeOrder(e core.Event) *record.Order {
+func encodeOrder(e event.Event) *record.Order {
 	t := reflect.TypeOf(e)
 	value, err := json.Marshal(e)
 	if orders[t.Name()] != t || err != nil {
-		panic(fmt.Sprintf("event %T cannot be recorded: it is not among core.Orders, or no JSON: %v", e, err))
+		panic(fmt.Sprintf("event %T cannot be recorded: it is not among event.Orders, or no JSON: %v", e, err))
 	}
 	return &record.Order{Name: t.Name(), Value: value}
 }
 
-func decodeOrder(m *record.Order) (core.Event, error) {
+func decodeOrder(m *record.Order) (event.Event, error) {
 	t, ok := orders[m.GetName()]
 	if !ok {
 		return nil, fmt.Errorf("order %q is not known", m.GetName())
@@ -112,7 +112,7 @@ func decodeOrder(m *record.Order) (core.Event, error) {
 	if err := json.Unmarshal(m.GetValue(), e.Interface()); err != nil {
 		return nil, fmt.Errorf("order %s: %w", m.GetName(), err)
 	}
-	return e.Elem().Interface().(core.Event), nil
+	return e.Elem().Interface().(event.Event), nil
 }
 
 func encodeOperation(op *request.Operation) *record.Submit {
@@ -159,7 +159,7 @@ func decodeMetadata(m *repb.RequestMetadata) request.Metadata {
 }
 
 // EncodeHeld returns as much of h as decides what State does.
-func EncodeHeld(h core.Held) *record.Held {
+func EncodeHeld(h event.Held) *record.Held {
 	return &record.Held{
 		Operation: encodeOperation(h.Operation), Queued: timestamppb.New(h.Queued), Started: timestamppb.New(h.Started),
 		Attempts: int32(h.Attempts), Worker: h.Worker, Id: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform.Proto(),
@@ -168,26 +168,26 @@ func EncodeHeld(h core.Held) *record.Held {
 }
 
 // DecodeHeld undoes EncodeHeld. It takes what a worker is given with the operation, too, if that is there.
-func DecodeHeld(m *record.Held) (core.Held, error) {
+func DecodeHeld(m *record.Held) (event.Held, error) {
 	op, err := decodeOperation(m.GetOperation())
 	if err != nil {
-		return core.Held{}, err
+		return event.Held{}, err
 	}
 	if m.GetAction() != nil {
 		op.Action = m.GetAction()
 	}
 	op.Auxiliary = m.GetAuxiliary()
-	return core.Held{
+	return event.Held{
 		Operation: op, Queued: m.GetQueued().AsTime(), Started: m.GetStarted().AsTime(), Attempts: int(m.GetAttempts()),
 		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(), WorkerPlatform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(),
 	}, nil
 }
 
-func encodeReport(r *core.Report) *record.Sync {
+func encodeReport(r *event.Report) *record.Sync {
 	return &record.Sync{
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.Proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionName(r.Action),
-		PreferIdle: r.PreferIdle, Uploading: r.Stage == core.Uploading, Running: r.Stage == core.Running,
+		PreferIdle: r.PreferIdle, Uploading: r.Stage == event.Uploading, Running: r.Stage == event.Running,
 		Boot: r.Boot,
 	}
 }
@@ -201,17 +201,17 @@ func actionName(d digest.Digest) string {
 	return hex.EncodeToString(d.AppendHash(room[:0])) + "/" + strconv.FormatInt(d.SizeBytes(), 10)
 }
 
-func decodeReport(m *record.Sync) (*core.Report, error) {
-	r := &core.Report{
+func decodeReport(m *record.Sync) (*event.Report, error) {
+	r := &event.Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
-		Platform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: core.Doing(m.GetDoing()),
+		Platform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: event.Doing(m.GetDoing()),
 		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(),
 	}
 	switch {
 	case m.GetUploading():
-		r.Stage = core.Uploading
+		r.Stage = event.Uploading
 	case m.GetRunning():
-		r.Stage = core.Running
+		r.Stage = event.Running
 	}
 	if name := m.GetAction(); name != "" {
 		hash, size, _ := strings.Cut(name, "/")

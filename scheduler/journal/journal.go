@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 const (
@@ -167,14 +168,14 @@ func (j *Journal) Start(now time.Time, s *core.State) error {
 }
 
 // Event takes down an event that State is about to be told.
-func (j *Journal) Event(now time.Time, e core.Event) {
+func (j *Journal) Event(now time.Time, e event.Event) {
 	if j != nil && !j.answers.closed() {
 		j.note(now, encode(e))
 	}
 }
 
 // Answer takes what State answered to it.
-func (j *Journal) Answer(out core.Out) {
+func (j *Journal) Answer(out event.Out) {
 	if j != nil && !j.answers.closed() {
 		j.answers.add(out)
 	}

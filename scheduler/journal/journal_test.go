@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -49,13 +50,13 @@ func newRecorded(t *testing.T, w io.Writer, limit int64) recorded {
 	return recorded{state, j}
 }
 
-func (r recorded) tell(now time.Time, e core.Event) {
+func (r recorded) tell(now time.Time, e event.Event) {
 	r.Event(now, e)
 	r.Answer(r.Step(now, e))
 }
 
-func submit(name, action string) core.Event {
-	return core.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(action)), Action: &repb.Action{}}}
+func submit(name, action string) event.Event {
+	return event.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(action)), Action: &repb.Action{}}}
 }
 
 func TestRecordingIsCutOff(t *testing.T) {
@@ -94,7 +95,7 @@ func TestJournalNeverDelays(t *testing.T) {
 		s := newRecorded(t, test.w, test.limit)
 		s.maxPending = 500
 		for i := range 510 {
-			s.tell(epoch.Add(time.Duration(i)), core.Tick{})
+			s.tell(epoch.Add(time.Duration(i)), event.Tick{})
 		}
 		if n := len(s.pending); n != 500 {
 			t.Errorf("%s: %d events in memory", name, n)
@@ -102,7 +103,7 @@ func TestJournalNeverDelays(t *testing.T) {
 		if err := s.Run(t.Context()); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		s.tell(epoch.Add(time.Hour), core.Tick{})
+		s.tell(epoch.Add(time.Hour), event.Tick{})
 		if n := len(s.pending); n != 0 {
 			t.Errorf("%s: %d events in memory at the end", name, n)
 		}
@@ -120,32 +121,32 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := digest.Of(digest.SHA256, []byte("action"))
-	quotaKey := core.QuotaKey{Cohort: "c", Instance: "i"}
+	quotaKey := quota.Key{Cohort: "c", Instance: "i"}
 	one := &request.Operation{
 		Name: "op", Instance: "i", Digest: d, Action: &repb.Action{}, Private: true, Priority: -1, Expected: 1, User: "u",
 		Claims: map[string]string{"a": "b"}, Client: "c", Size: request.Size{Class: 1, Timeout: 2, Hedge: true, Expected: 3},
 		Request: request.Metadata{ToolInvocation: "1", Correlated: "2", Mnemonic: "3", Target: "4", Configuration: "5"},
 	}
 	known := map[string]bool{"start": true, "end": true}
-	for _, e := range append(core.Orders(), []core.Event{
-		core.Submit{Operation: one},
-		core.Attach{Name: "a"},
-		core.Detach{Name: "b"},
-		core.Detach{Name: "b", Now: true},
-		core.Cancel{Name: "c"},
-		core.Kill{Names: []string{"a", "b"}, Reason: "c"},
-		&core.Report{
-			Call: 1, Worker: "w", ID: map[string]string{"a": "b"}, Connection: 2, Prefix: "p", SizeClass: 3, Doing: core.Executing,
-			Action: d, PreferIdle: true, Stage: core.Uploading,
+	for _, e := range append(event.Orders(), []event.Event{
+		event.Submit{Operation: one},
+		event.Attach{Name: "a"},
+		event.Detach{Name: "b"},
+		event.Detach{Name: "b", Now: true},
+		event.Cancel{Name: "c"},
+		event.Kill{Names: []string{"a", "b"}, Reason: "c"},
+		&event.Report{
+			Call: 1, Worker: "w", ID: map[string]string{"a": "b"}, Connection: 2, Prefix: "p", SizeClass: 3, Doing: event.Executing,
+			Action: d, PreferIdle: true, Stage: event.Uploading,
 		},
-		core.Hangup{Worker: "w", Call: 1},
-		core.Disconnect{Connection: 1},
-		core.Drain{DrainRecord: core.DrainRecord{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
-		core.Undrain{Pattern: host},
-		core.DeleteQuota{QuotaKey: quotaKey},
-		core.Tick{},
-		core.PutQuota{QuotaRecord: core.QuotaRecord{QuotaKey: quotaKey, Quota: quota.Quota{Min: 1, Max: 2}}, Preempt: true},
-		core.Restore{Held: core.Held{
+		event.Hangup{Worker: "w", Call: 1},
+		event.Disconnect{Connection: 1},
+		event.Drain{DrainRecord: event.DrainRecord{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
+		event.Undrain{Pattern: host},
+		event.DeleteQuota{Key: quotaKey},
+		event.Tick{},
+		event.PutQuota{Record: quota.Record{Key: quotaKey, Quota: quota.Quota{Min: 1, Max: 2}}, Preempt: true},
+		event.Restore{Held: event.Held{
 			Operation: one, Queued: epoch, Started: epoch.Add(1), Attempts: 2, Worker: "w", ID: map[string]string{"a": "b"},
 			Prefix: "p", SizeClass: 3,
 		}},

@@ -29,7 +29,7 @@ type Replayed struct {
 
 // Replay makes a State of what a Journal has written. A recording that breaks off
 // is taken as far as it goes. See, if it is not nil, is called after each event.
-func Replay(r io.Reader, see func(event int, s *core.State) error) (*Replayed, error) {
+func Replay(r io.Reader, see func(number int, s *core.State) error) (*Replayed, error) {
 	in := &events{Reader: bufio.NewReader(r)}
 	e, err := in.next()
 	if err != nil {

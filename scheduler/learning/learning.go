@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -136,7 +137,7 @@ func conditions(classes []sizeclass.Class) sizeclass.Conditions {
 }
 
 // Learn takes the ends of runs. It does not wait.
-func (s *Learning) Learn(ended []core.Ended) {
+func (s *Learning) Learn(ended []event.Ended) {
 	for _, e := range ended {
 		of := operation.ExtrasOf(e.Operation).Learn
 		if of == nil {
@@ -155,7 +156,7 @@ func (s *Learning) Learn(ended []core.Ended) {
 }
 
 // of returns what the end of a run says, nil if nothing or not yet.
-func (l *lessons) of(now time.Time, e core.Ended) *sizeclass.Lesson {
+func (l *lessons) of(now time.Time, e event.Ended) *sizeclass.Lesson {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	learner := l.learner

@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/records/record"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -58,7 +58,7 @@ func TestLateRunIsLearned(t *testing.T) {
 			t.Errorf("size %+v of choice %+v", size, choice)
 		}
 		l := &lessons{learner: learner}
-		lesson := l.of(time.Now(), core.Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
+		lesson := l.of(time.Now(), event.Ended{Class: 4, Largest: 4, Late: true, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{
 			ExecutionMetadata: &repb.ExecutedActionMetadata{VirtualExecutionDuration: durationpb.New(3 * time.Second)},
 		}}})
 		sizes.Learn(t.Context(), lesson)
@@ -80,7 +80,7 @@ func TestCutShortTeachesNothing(t *testing.T) {
 		Select(conditions([]sizeclass.Class{{Size: 1}}))
 	l := &lessons{learner: learner}
 	late := &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.DeadlineExceeded)}}
-	if lesson := l.of(time.Now(), core.Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
+	if lesson := l.of(time.Now(), event.Ended{Class: 1, Largest: 1, Again: true, Response: late}); lesson != nil {
 		t.Errorf("learned %+v", lesson)
 	}
 }

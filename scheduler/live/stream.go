@@ -12,7 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
@@ -27,7 +27,7 @@ const (
 )
 
 // A Watch has its caller follow an operation until done is called. Its errors are gRPC statuses.
-type Watch func(ctx context.Context, name string) (st core.Status, box *engine.Mailbox, done func(), err error)
+type Watch func(ctx context.Context, name string) (st event.Status, box *engine.Mailbox, done func(), err error)
 
 // ByteStream returns next so changed that what commands print can be read while they run, under the names in the metadata of
 // their operations. All else is next's.
@@ -82,7 +82,7 @@ type view struct {
 }
 
 // run sends chunks until the operation is done.
-func (v *view) run(ctx context.Context, st *core.Status, box *engine.Mailbox) error {
+func (v *view) run(ctx context.Context, st *event.Status, box *engine.Mailbox) error {
 	ticker := time.NewTicker(askAgain)
 	defer ticker.Stop()
 	var late <-chan time.Time // once the operation is done
@@ -146,7 +146,7 @@ func errUnseen() error {
 }
 
 // follow asks the worker that has the operation now, unless it was asked.
-func (v *view) follow(st *core.Status) (err error) {
+func (v *view) follow(st *event.Status) (err error) {
 	if st.Stage != repb.ExecutionStage_EXECUTING {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -22,13 +23,13 @@ import (
 func TestOutputOfALostWorker(t *testing.T) {
 	v := &view{registry: NewRegistry(), watch: &live.Watch{}}
 	see := func(attempts int, worker string) error {
-		return v.follow(&core.Status{Stage: repb.ExecutionStage_EXECUTING, Attempts: attempts, Worker: worker})
+		return v.follow(&event.Status{Stage: repb.ExecutionStage_EXECUTING, Attempts: attempts, Worker: worker})
 	}
 	if err := errors.Join(see(1, "a"), see(1, "a"), see(2, "b")); err != nil {
 		t.Error(err)
 	}
 	v.watch.Offset = 1
-	if err := errors.Join(see(2, "b"), v.follow(&core.Status{Stage: repb.ExecutionStage_QUEUED})); err != nil {
+	if err := errors.Join(see(2, "b"), v.follow(&event.Status{Stage: repb.ExecutionStage_QUEUED})); err != nil {
 		t.Error(err)
 	}
 	if err := see(3, "b"); !names.IsStartedOver(err) {
@@ -47,7 +48,7 @@ func TestReadersOfManyCallers(t *testing.T) {
 		read := func(ctx context.Context, caller string) {
 			v := &view{registry: l, caller: caller, watch: &live.Watch{}}
 			defer func() { l.close(v.reader) }()
-			ended <- v.run(ctx, &core.Status{Stage: repb.ExecutionStage_EXECUTING, Attempts: 1, Worker: worker}, engine.NewMailbox())
+			ended <- v.run(ctx, &event.Status{Stage: repb.ExecutionStage_EXECUTING, Attempts: 1, Worker: worker}, engine.NewMailbox())
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		defer func() { leave(); synctest.Wait() }()

@@ -5,7 +5,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -14,7 +14,7 @@ import (
 // request.Operation.Owner; nobody changes them once it is submitted.
 type Extras struct {
 	// Learn returns what the end of a run teaches, nil if nothing or not yet. Nil: nothing is learned.
-	Learn func(time.Time, core.Ended) *sizeclass.Lesson
+	Learn func(time.Time, event.Ended) *sizeclass.Lesson
 	// Span is the operation's own, nil: it is not traced.
 	Span trace.Span
 	// Note is what the client is told with the result, Tool the path of the program that the action starts,

@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // Types of messages in an Any.
@@ -24,7 +25,7 @@ const (
 )
 
 // Longrunning converts a status. Its errors are gRPC statuses.
-func Longrunning(st *core.Status) (*longrunningpb.Operation, error) {
+func Longrunning(st *event.Status) (*longrunningpb.Operation, error) {
 	m := &longrunningpb.Operation{
 		Name: st.Name, Metadata: &anypb.Any{TypeUrl: operationMetadataType, Value: encodeMetadata(st)},
 	}
@@ -47,7 +48,7 @@ func Longrunning(st *core.Status) (*longrunningpb.Operation, error) {
 
 // encodeMetadata returns an encoded ExecuteOperationMetadata. Clients get one with each stage of
 // each operation, and to make the message and encode that takes several times as long.
-func encodeMetadata(st *core.Status) []byte {
+func encodeMetadata(st *event.Status) []byte {
 	var room [128]byte
 	b := make([]byte, 0, 512)
 	b = appendNumber(b, 1, int64(st.Stage))
@@ -63,7 +64,7 @@ func encodeMetadata(st *core.Status) []byte {
 }
 
 // appendProgress appends the ExecutedActionMetadata of an operation that is not done.
-func appendProgress(b []byte, st *core.Status) []byte {
+func appendProgress(b []byte, st *event.Status) []byte {
 	var room [32]byte
 	if st.Worker != "" {
 		b = appendBytes(b, 1, st.Worker)

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -22,19 +22,19 @@ func TestLongrunning(t *testing.T) {
 	stdout, stderr := "streams/operations/x/stdout", "streams/operations/x/stderr"
 	for _, test := range []struct {
 		name string
-		st   core.Status
+		st   event.Status
 		want *repb.ExecuteOperationMetadata
 	}{
 		{
 			"queued",
-			core.Status{Operation: op, Stage: repb.ExecutionStage_QUEUED, Queued: queued},
+			event.Status{Operation: op, Stage: repb.ExecutionStage_QUEUED, Queued: queued},
 			&repb.ExecuteOperationMetadata{
 				PartialExecutionMetadata: &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(queued)},
 			},
 		},
 		{
 			"executing",
-			core.Status{Operation: op, Stage: repb.ExecutionStage_EXECUTING, Queued: queued, Started: started, Worker: "w"},
+			event.Status{Operation: op, Stage: repb.ExecutionStage_EXECUTING, Queued: queued, Started: started, Worker: "w"},
 			&repb.ExecuteOperationMetadata{
 				StdoutStreamName: stdout, StderrStreamName: stderr,
 				PartialExecutionMetadata: &repb.ExecutedActionMetadata{
@@ -44,14 +44,14 @@ func TestLongrunning(t *testing.T) {
 		},
 		{
 			"before 1970",
-			core.Status{Operation: empty, Queued: time.Unix(-7, 0)},
+			event.Status{Operation: empty, Queued: time.Unix(-7, 0)},
 			&repb.ExecuteOperationMetadata{
 				PartialExecutionMetadata: &repb.ExecutedActionMetadata{QueuedTimestamp: timestamppb.New(time.Unix(-7, 0))},
 			},
 		},
 		{
 			"completed",
-			core.Status{Operation: op, Stage: repb.ExecutionStage_COMPLETED, Response: response},
+			event.Status{Operation: op, Stage: repb.ExecutionStage_COMPLETED, Response: response},
 			&repb.ExecuteOperationMetadata{},
 		},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -19,10 +20,10 @@ func ErrUnknown(name string) error {
 // Visible returns the state of an operation that belongs to who calls (auth.Owns), or that another
 // right lets him see. To all others it is as one that there is not, so that nobody learns of
 // an operation by its name.
-func Visible(ctx context.Context, v *core.View, name string, or auth.Right) (st core.Status, known bool) {
+func Visible(ctx context.Context, v *core.View, name string, or auth.Right) (st event.Status, known bool) {
 	st, known = v.Operation(name)
 	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {
-		return core.Status{}, false
+		return event.Status{}, false
 	}
 	return st, true
 }

@@ -7,7 +7,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 )
@@ -35,9 +36,9 @@ type Options struct {
 	// Finished has the records of operations that have ended; it may be nil.
 	Finished *finished.Recorder
 	// KeepDrains, KeepQuota, LoadQuotas and OwnStore are those of scheduler.ServerOptions, each may be nil.
-	KeepDrains func([]core.DrainRecord) error
-	KeepQuota  func(context.Context, core.QuotaRecord) error
-	LoadQuotas func(context.Context) ([]core.QuotaRecord, error)
+	KeepDrains func([]event.DrainRecord) error
+	KeepQuota  func(context.Context, quota.Record) error
+	LoadQuotas func(context.Context) ([]quota.Record, error)
 	OwnStore   func() *admin.Store
 }
 

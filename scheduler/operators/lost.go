@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // maxLost is how many workers that were lost are remembered.
@@ -23,7 +23,7 @@ type Lost struct {
 }
 
 // Add remembers that a worker is lost.
-func (l *Lost) Add(now time.Time, d core.Departure) {
+func (l *Lost) Add(now time.Time, d event.Departure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++

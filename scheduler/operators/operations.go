@@ -10,7 +10,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
@@ -28,7 +30,7 @@ type operations struct{ *engine.Engine }
 func (s operations) ListOperations(
 	ctx context.Context, req *admin.ListOperationsRequest,
 ) (*admin.ListOperationsResponse, error) {
-	var p *core.Pattern
+	var p *pattern.Pattern
 	if req.GetPattern() != nil {
 		asked, err := ofOperations(req.GetPattern())
 		if err != nil {
@@ -44,7 +46,7 @@ func (s operations) ListOperations(
 		}
 	})
 	names, next := first.page()
-	statuses := make([]core.Status, 0, len(names))
+	statuses := make([]event.Status, 0, len(names))
 	s.Look(func(v *core.View) {
 		for _, name := range names {
 			if st, ok := v.Operation(name); ok && !st.Done() {
@@ -59,7 +61,7 @@ func (s operations) ListOperations(
 	return resp, nil
 }
 
-func operationMessage(s core.Status) *admin.Operation {
+func operationMessage(s event.Status) *admin.Operation {
 	op := &admin.Operation{
 		Name: s.Name, Action: s.Digest.String(), DigestFunction: s.Digest.Function().String(), InstanceName: s.Instance,
 		Invocation: s.Request.ToolInvocation, Target: s.Request.Target,
@@ -78,7 +80,7 @@ func operationMessage(s core.Status) *admin.Operation {
 // are told who may observe.
 func (s operations) GetOperation(ctx context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
 	observes, why := auth.Allowed(ctx, auth.Observe, ""), ""
-	var st core.Status
+	var st event.Status
 	var ok bool
 	s.Look(func(v *core.View) {
 		if st, ok = operation.Visible(ctx, v, req.GetName(), auth.Observe); ok && observes {
@@ -113,7 +115,7 @@ func (s operations) KillOperations(
 		if err := ctx.Err(); err != nil {
 			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
 		}
-		killed += s.Feed(core.Kill{Names: batch, Reason: reason}).Killed
+		killed += s.Feed(event.Kill{Names: batch, Reason: reason}).Killed
 	}
 	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
 }

@@ -80,7 +80,7 @@ func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
 }
 
 // optionalPattern returns nil for a pattern that is not set.
-func optionalPattern(m *admin.Pattern) (*core.Pattern, error) {
+func optionalPattern(m *admin.Pattern) (*pattern.Pattern, error) {
 	if m == nil {
 		return nil, nil
 	}

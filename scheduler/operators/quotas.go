@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
@@ -32,8 +33,8 @@ type quotas struct {
 	log *zap.Logger
 	// keep and load are ServerOptions.KeepQuota and LoadQuotas. keeping is held while a quota is changed and kept, and taken
 	// before engine.mu.
-	keep    func(context.Context, core.QuotaRecord) error
-	load    func(context.Context) ([]core.QuotaRecord, error)
+	keep    func(context.Context, quota.Record) error
+	load    func(context.Context) ([]quota.Record, error)
 	keeping sync.Mutex
 }
 
@@ -44,7 +45,7 @@ func cohorts(e *engine.Engine) (views []core.CohortView) {
 }
 
 // cohortsAndRuns is cohorts, and if wanted what they run at the same moment.
-func (s *quotas) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[core.QuotaKey][]core.QuotaRun) {
+func (s *quotas) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[quota.Key][]core.QuotaRun) {
 	s.Look(func(v *core.View) {
 		if views = v.Cohorts(); wanted {
 			runs = v.QuotaRuns()
@@ -64,7 +65,7 @@ func runMessage(r core.QuotaRun) *admin.Run {
 func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
 	resp := &admin.ListQuotasResponse{}
 	views, runs := s.cohortsAndRuns(req.GetWithRuns())
-	room := core.MaxQuotas
+	room := quota.MaxOfCohort
 	for _, v := range views {
 		if req.GetCohort() != "" && req.GetCohort() != v.Name {
 			continue
@@ -74,7 +75,7 @@ func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*a
 		}
 		c := cohortMessage(v)
 		for _, q := range c.GetQuotas() {
-			for _, r := range runs[core.QuotaKey{Cohort: v.Name, Instance: q.GetInstanceName()}] {
+			for _, r := range runs[quota.Key{Cohort: v.Name, Instance: q.GetInstanceName()}] {
 				if room--; room >= 0 {
 					q.Runs = append(q.Runs, runMessage(r))
 				}
@@ -95,7 +96,7 @@ func useOf(v core.CohortView, instance string) []core.QuotaUse {
 			return []core.QuotaUse{u}
 		}
 	}
-	return []core.QuotaUse{{QuotaKey: core.QuotaKey{Cohort: v.Name, Instance: instance}}}
+	return []core.QuotaUse{{Key: quota.Key{Cohort: v.Name, Instance: instance}}}
 }
 
 func cohortMessage(v core.CohortView) *admin.Cohort {
@@ -106,7 +107,7 @@ func cohortMessage(v core.CohortView) *admin.Cohort {
 	if v.Unit != "" {
 		c.Unit = string(v.Unit)
 	}
-	for _, u := range v.Uses[:min(len(v.Uses), core.MaxQuotas)] {
+	for _, u := range v.Uses[:min(len(v.Uses), quota.MaxOfCohort)] {
 		c.Quotas = append(c.Quotas, &admin.Quota{
 			InstanceName: u.Instance, Min: u.Min, Max: u.Max, Used: u.Used, Waiting: int64(u.Waiting),
 		})
@@ -124,14 +125,14 @@ func warningOf(v core.CohortView) string {
 
 // PutQuota implements admin.SchedulerServer.
 func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*admin.PutQuotaResponse, error) {
-	r := core.QuotaRecord{
-		QuotaKey: core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()},
-		Quota:    quota.Quota{Min: req.GetMin(), Max: req.GetMax()},
+	r := quota.Record{
+		Key:   quota.Key{Cohort: req.GetCohort(), Instance: req.GetInstanceName()},
+		Quota: quota.Quota{Min: req.GetMin(), Max: req.GetMax()},
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.Look(func(v *core.View) {
-		old := v.Quota(r.QuotaKey)
+		old := v.Quota(r.Key)
 		if req.GetKeepMin() {
 			r.Min = old.Min
 		}
@@ -139,11 +140,11 @@ func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*adm
 			r.Max = old.Max
 		}
 	})
-	err := s.Feed(core.PutQuota{QuotaRecord: r, Preempt: req.GetPreempt()}).Err
+	err := s.Feed(event.PutQuota{Record: r, Preempt: req.GetPreempt()}).Err
 	switch {
-	case errors.Is(err, core.ErrNoCohort):
+	case errors.Is(err, quota.ErrNoCohort):
 		return nil, status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, core.ErrTooManyQuotas):
+	case errors.Is(err, quota.ErrTooMany):
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	case err != nil:
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -158,18 +159,18 @@ func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*adm
 
 // DeleteQuota implements admin.SchedulerServer.
 func (s *quotas) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaRequest) (*admin.DeleteQuotaResponse, error) {
-	k := core.QuotaKey{Cohort: req.GetCohort(), Instance: req.GetInstanceName()}
+	k := quota.Key{Cohort: req.GetCohort(), Instance: req.GetInstanceName()}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if err := s.Feed(core.DeleteQuota{QuotaKey: k}).Err; err != nil {
+	if err := s.Feed(event.DeleteQuota{Key: k}).Err; err != nil {
 		return nil, status.Errorf(codes.NotFound, "%q has no quota of cohort %q", k.Instance, k.Cohort)
 	}
 	s.log.Info("quota deleted", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
-	return &admin.DeleteQuotaResponse{}, s.kept(ctx, core.QuotaRecord{QuotaKey: k})
+	return &admin.DeleteQuotaResponse{}, s.kept(ctx, quota.Record{Key: k})
 }
 
 // kept has a change outlive the scheduler. The caller holds keeping.
-func (s *quotas) kept(ctx context.Context, r core.QuotaRecord) error {
+func (s *quotas) kept(ctx context.Context, r quota.Record) error {
 	if s.keep == nil {
 		return nil
 	}
@@ -208,22 +209,22 @@ func (s *quotas) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old := map[core.QuotaKey]quota.Quota{}
+	old := map[quota.Key]quota.Quota{}
 	s.Look(func(v *core.View) {
 		for _, r := range v.QuotaRecords() {
-			old[r.QuotaKey] = r.Quota
+			old[r.Key] = r.Quota
 		}
 	})
 	for _, r := range kept {
-		if q, ok := old[r.QuotaKey]; !ok || q != r.Quota {
-			if s.Feed(core.PutQuota{QuotaRecord: r}).Err == nil {
+		if q, ok := old[r.Key]; !ok || q != r.Quota {
+			if s.Feed(event.PutQuota{Record: r}).Err == nil {
 				s.log.Info("quota was changed elsewhere", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance))
 			}
 		}
-		delete(old, r.QuotaKey)
+		delete(old, r.Key)
 	}
 	for k := range old {
-		s.Feed(core.DeleteQuota{QuotaKey: k})
+		s.Feed(event.DeleteQuota{Key: k})
 		s.log.Info("quota was deleted elsewhere", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
@@ -31,7 +32,7 @@ type workers struct {
 	reports Reports
 	lost    *Lost
 	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before engine.mu.
-	keep    func([]core.DrainRecord) error
+	keep    func([]event.DrainRecord) error
 	keeping sync.Mutex
 }
 
@@ -44,7 +45,7 @@ func (s *workers) ListWorkers(
 		return nil, err
 	}
 	var keys []string
-	var drains []core.DrainRecord
+	var drains []event.DrainRecord
 	s.Look(func(v *core.View) { keys, drains = v.WorkerKeys(p), v.Drains() })
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	for _, key := range keys {
@@ -128,8 +129,8 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 		return nil, err
 	}
 	resp := &admin.DrainResponse{}
-	s.Step(func(t engine.Turn) (out core.Out) {
-		out = t.Feed(core.Drain{DrainRecord: core.DrainRecord{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
+	s.Step(func(t engine.Turn) (out event.Out) {
+		out = t.Feed(event.Drain{DrainRecord: event.DrainRecord{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
 		err = out.Err
 		v := t.View()
 		resp.Workers, resp.Waiting = int32(len(v.WorkerKeys(&p))), int64(v.WaitFor(&p))
@@ -161,8 +162,8 @@ func (s *workers) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.
 		return nil, err
 	}
 	matched := 0
-	s.Step(func(t engine.Turn) (out core.Out) {
-		out = t.Feed(core.Undrain{Pattern: p})
+	s.Step(func(t engine.Turn) (out event.Out) {
+		out = t.Feed(event.Undrain{Pattern: p})
 		err = out.Err
 		matched = len(t.View().WorkerKeys(&p))
 		return out
@@ -180,7 +181,7 @@ func (s *workers) keepDrains() error {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	var drains []core.DrainRecord
+	var drains []event.DrainRecord
 	s.Look(func(v *core.View) { drains = v.Drains() })
 	if err := s.keep(drains); err != nil {
 		return status.Errorf(codes.Internal, "this is in force, but a restart of the scheduler loses it: %v", err)

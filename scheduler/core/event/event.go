@@ -1,4 +1,4 @@
-package core
+package event
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -15,10 +16,10 @@ import (
 var (
 	// ErrUnknown says that there is nothing of that name, or no longer.
 	ErrUnknown = errors.New("it is not known")
-	// ErrQueueFull says that Config.MaxQueued or Config.MaxPerQueue actions wait
+	// ErrQueueFull says that core.Config.MaxQueued or core.Config.MaxPerQueue actions wait
 	// already.
 	ErrQueueFull = errors.New("the queue is full")
-	// ErrClientFull says that the client has Config.MaxPerClient operations already.
+	// ErrClientFull says that the client has core.Config.MaxPerClient operations already.
 	ErrClientFull = errors.New("the client has too many operations")
 	// ErrDuplicate says that an operation of this name exists.
 	ErrDuplicate = errors.New("an operation of this name exists")
@@ -26,7 +27,7 @@ var (
 	ErrTwin = errors.New("another process has this worker's identity")
 )
 
-// An Event is what a State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
+// An Event is what core.State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
 // workers, what operators order (Orders), Restore, or Tick.
 type Event interface{ isEvent() }
 
@@ -53,7 +54,7 @@ type Submit struct{ *request.Operation }
 type Attach struct{ Name string }
 
 // Detach takes a client away that Submit or Attach had counted. When it was the
-// last one, the operation is parked for Config.ClientGrace: it keeps its place, is given to no worker, and what runs
+// last one, the operation is parked for core.Config.ClientGrace: it keeps its place, is given to no worker, and what runs
 // of it gives way to what somebody waits for. With Now, as the client wants, it ends at once.
 type Detach struct {
 	Name string
@@ -96,7 +97,7 @@ const (
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
-	// Worker is the caller's identity (WorkerKey) and ID what that was made of with Prefix.
+	// Worker is the caller's identity (core.WorkerKey) and ID what that was made of with Prefix.
 	Worker string
 	ID     map[string]string
 	// Connection is the one that the call came over, for Disconnect; 0 if it is not
@@ -129,11 +130,11 @@ type Hangup struct {
 }
 
 // Disconnect says that a connection has ended. The workers that called over it
-// and have not come back over another one get Config.DisconnectSlack to do so.
+// and have not come back over another one get core.Config.DisconnectSlack to do so.
 type Disconnect struct{ Connection uint64 }
 
 // Restore takes over what a worker had when another State ended. Worker and operation are as if the
-// worker were late with its call: it has Config.WorkerSlack to come back, and a client ClientGrace. What
+// worker were late with its call: it has core.Config.WorkerSlack to come back, and a client ClientGrace. What
 // does not come back is forgotten, and not run again: it may have ended meanwhile, and only who asks for
 // the action can know. Nothing happens if something of it is known already.
 type Restore struct{ Held }
@@ -168,23 +169,28 @@ type Kill struct {
 }
 
 // Drain lets the workers that a pattern matches, those of now and those to come, finish
-// what they have and gives them nothing more, until Undrain. It is refused with ErrTooManyDrains.
+// what they have and gives them nothing more, until Undrain. It is refused with core.ErrTooManyDrains.
 type Drain struct{ DrainRecord }
 
 // Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
 // in force. A worker that another pattern matches too stays drained.
-type Undrain struct{ Pattern Pattern }
+type Undrain struct{ Pattern pattern.Pattern }
 
 // PutQuota gives an instance a quota of a cohort. What it has running above its maximum
-// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with ErrNoCohort,
-// ErrBadQuota or ErrTooManyQuotas.
+// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with quota.ErrNoCohort,
+// quota.ErrBad or quota.ErrTooMany.
 type PutQuota struct {
-	QuotaRecord
+	quota.Record
 	Preempt bool
 }
 
 // DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
-type DeleteQuota struct{ QuotaKey }
+type DeleteQuota struct{ quota.Key }
 
-// A Pattern picks out workers and operations by their attributes.
-type Pattern = pattern.Pattern
+// A DrainRecord is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
+type DrainRecord struct {
+	Pattern        pattern.Pattern
+	Reason, Author string
+	// Since is when it came into force; zero in a Drain: now.
+	Since time.Time
+}

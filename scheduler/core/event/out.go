@@ -1,4 +1,4 @@
-package core
+package event
 
 import (
 	"time"
@@ -76,7 +76,7 @@ type Departure struct {
 	Drained bool
 }
 
-// Out is what the caller of State.Step has to do, in any order, before or after
+// Out is what the caller of core.State.Step has to do, in any order, before or after
 // it feeds further events.
 type Out struct {
 	// Replies answer calls of Synchronize: assignments and stops among them.
@@ -100,27 +100,14 @@ type Out struct {
 	NextTick time.Time
 }
 
-// A Tally counts what has happened to a State since it was made, for metrics.
-type Tally struct {
-	// Joined operations were added to an action that was queued or running.
-	Joined uint64
-	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
-	Outgrown uint64
-	// Hedges are second runs beside one that took too long; Won are those that ended first.
-	Hedges, Won uint64
-	// Returned runs were lost with their worker, or dropped by it, and queued again.
-	Returned uint64
-	// Suspensions of workers began.
-	Suspensions uint64
-}
-
-// Counts are the sizes of a State, for metrics.
-type Counts struct {
-	// Queued actions wait for a worker to be free, Unmatched ones for a first
-	// worker that can serve them; Executing ones are with a worker.
-	Queued, Unmatched, Executing int
-	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
-	Idle, Busy, Draining, Suspended int
+// A Suspension tells of workers that get nothing for a while, because what they ran has failed and what others ran has not.
+type Suspension struct {
+	// ID is what the workers have in common. It is not to be changed.
+	ID map[string]string
+	// Row is how many actions failed one after the other, Failures how many of the last 16; Last is the one that failed last.
+	Row, Failures int
+	Last          string
+	Until         time.Time
 }
 
 // An Ended is one run of an action with a Size, for the caller to learn from.
@@ -132,4 +119,10 @@ type Ended struct {
 	// runs at once, begun because the first one took longer than Size.Timeout.
 	Again, Late bool
 	Response    *repb.ExecuteResponse
+}
+
+// A QueueName names a queue for people: two platforms may read alike.
+type QueueName struct {
+	Prefix, Platform, Cohort string
+	SizeClass                uint32
 }
