@@ -83,7 +83,7 @@ type Config struct {
 	// ClientGrace is how long an operation that nobody waits for, or an action or
 	// an orphan result, is kept for a client to come back.
 	// Default 60s.
-	ClientGrace time.Duration
+	ClientGrace time.Duration `tuning:"client_grace" unit:"TIME" default:"1m" above:"0" doc:"Time that an action is kept for a client whose connection has broken"`
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
 	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" above:"0" doc:"Time that an action waits for a worker of its platform to appear"`
