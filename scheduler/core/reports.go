@@ -115,14 +115,15 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.now})
 			rs.timers.Stop(&w.timer)
 		}
-		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == r.SizeClass {
+		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
 		}
 		rs.remove(w)
 	}
 	p := rs.dispatch.pool(r.Prefix, r.Platform)
-	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: p.queue(r.SizeClass)}
-	w.timer.Owner, w.entry.Owner, w.entry.Kind = w, w, r.SizeClass
+	q := p.queue(p.classOf(r.SizeClass))
+	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: q}
+	w.timer.Owner, w.entry.Owner, w.entry.Kind = w, w, q.class
 	w.queue.workers++
 	w.queue.join(w)
 	rs.workers.add(w)
