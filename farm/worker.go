@@ -53,7 +53,7 @@ type Worker struct {
 	State          State  `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
 	InstancePrefix string `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
-	SizeClass uint32            `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others"`
+	SizeClass uint32            `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers that know no size classes"`
 	Platform  map[string]string `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that actions must ask for; repeatable"`
 	// ID is empty for the host's name and the data folder.
 	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, which differs from that of all others; repeatable"`

@@ -297,3 +297,12 @@ func sortDirectory(m *repb.Directory) {
 	slices.SortFunc(m.Directories, func(a, b *repb.DirectoryNode) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(m.Symlinks, func(a, b *repb.SymlinkNode) int { return cmp.Compare(a.Name, b.Name) })
 }
+
+// TestNoSizeClass has a worker without a size class say so: a scheduler that knows none refuses it as one of class 1.
+func TestNoSizeClass(t *testing.T) {
+	f := newFarm(t) // with the zero Options.SizeClass
+	f.assertGood(t)
+	if got := f.scheduler.last().GetSizeClass(); got != 0 {
+		t.Errorf("size class %d", got)
+	}
+}

@@ -48,7 +48,7 @@ type Options struct {
 	InstancePrefix string
 	// Platform is what an action must ask for to be sent here; nil is empty.
 	Platform *repb.Platform
-	// SizeClass is the size relative to other workers; 0 means 1.
+	// SizeClass is the size relative to other workers; 0, where schedulers know no size classes. It is told as it is.
 	SizeClass uint32
 
 	Scheduler remoteworker.OperationQueueClient
@@ -137,9 +137,6 @@ func (o *Options) validate() error {
 	}
 	if err := errors.Join(o.checkReuse(), o.checkIsolation(), o.Outputs.Validate(o.Store.Stats().MaxBytes)); err != nil {
 		return err
-	}
-	if o.SizeClass == 0 {
-		o.SizeClass = 1
 	}
 	if o.MaxOutputBytes == 0 {
 		o.MaxOutputBytes = defaultMaxOutputBytes
