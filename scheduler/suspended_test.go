@@ -43,6 +43,9 @@ func TestFailingWorkerIsSuspended(t *testing.T) {
 		if got := suspects(t, registry); got != `{"host":"broken"}` {
 			t.Errorf("the metric names %s", got)
 		}
+		if q := asked(t, f.operator().ListQueues, &admin.ListQueuesRequest{}).GetQueues()[0]; q.GetDraining() != q.GetResting() || q.GetIdle() != 0 {
+			t.Errorf("it counts as drained, or idle: %v", q)
+		}
 		well.running(long)
 		time.Sleep(11 * time.Second)
 		trial := start("trial")

@@ -966,7 +966,7 @@ type Queue struct {
 	// The operation whose turn head_action is.
 	HeadOperation string `protobuf:"bytes,13,opt,name=head_operation,json=headOperation,proto3" json:"head_operation,omitempty"`
 	// Of those that take no more, the ones that will again: their machine is busy with what
-	// other positions of the same worker have.
+	// other positions of the same worker have, or they are suspended.
 	Resting       int32 `protobuf:"varint,14,opt,name=resting,proto3" json:"resting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -16,7 +16,7 @@ type QueueView struct {
 	SizeClass uint32
 	// Workers counts all; the others are parts of them.
 	Workers, Idle, Executing, Draining int
-	// Resting are those of Draining that nobody drained.
+	// Resting are those of Draining that nobody drained: they want nothing, or are suspended.
 	Resting int
 	Queued  int
 	// Head is the operation that is next, nil if none waits that may run; Why says for
@@ -61,7 +61,7 @@ func (s *View) eachQueue(do func(*queue, QueueView)) {
 			executing[w.queue]++
 		case w.takes != serving:
 			draining[w.queue]++
-			if w.takes == resting {
+			if w.takes != drained {
 				idling[w.queue]++
 			}
 		}
