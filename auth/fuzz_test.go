@@ -32,7 +32,7 @@ func FuzzTokens(f *testing.F) {
 	f.Add(`{"payload":"` + payload + `","signatures":[]}`)
 	f.Add("...")
 	f.Fuzz(func(t *testing.T, raw string) {
-		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", KeysFile: path}}, zap.NewNop())
+		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", KeysFile: path}}, defaultRemembered, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}

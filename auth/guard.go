@@ -90,10 +90,9 @@ func New(o Options) (*Guard, error) {
 	}
 	if len(o.Issuers) > 0 {
 		var err error
-		if g.tokens, err = newTokens(o.Issuers, o.Logger); err != nil {
+		if g.tokens, err = newTokens(o.Issuers, cmp.Or(o.RememberBytes, defaultRemembered), o.Logger); err != nil {
 			return nil, err
 		}
-		g.tokens.verified.most = cmp.Or(o.RememberBytes, defaultRemembered)
 		ways = append(ways, "a token of "+strings.Join(g.tokens.names(), " or ")+
 			" (--token-file; in Bazel --credential_helper, or --remote_header=authorization=\"Bearer TOKEN\")")
 	}

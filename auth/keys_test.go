@@ -39,7 +39,7 @@ func TestKeysComeFromTheirIssuer(t *testing.T) {
 			for _, keys := range []string{"http://keys.example.com/", "http://new.example.com/", "https://new.example.com/"} {
 				site.pages[keys] = site.pages["https://keys.example.com/"]
 			}
-			tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm"}}, zap.NewNop())
+			tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm"}}, defaultRemembered, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestKeysAreForSigning(t *testing.T) {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", KeysFile: file}}, zap.NewNop())
+		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", KeysFile: file}}, defaultRemembered, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/bounded"
 )
 
 const (
@@ -79,14 +81,14 @@ type issuer struct {
 	keys keys
 }
 
-// tokens knows whom tokens name.
+// tokens knows whom tokens name. It remembers so many bytes of those that it has verified.
 type tokens struct {
 	issuers  map[string]*issuer
-	verified verified
+	verified *verified
 }
 
-func newTokens(list []Issuer, log *zap.Logger) (*tokens, error) {
-	t := &tokens{issuers: map[string]*issuer{}}
+func newTokens(list []Issuer, maxBytes int64, log *zap.Logger) (*tokens, error) {
+	t := &tokens{issuers: map[string]*issuer{}, verified: newVerified(maxBytes)}
 	for _, i := range list {
 		err := i.Validate()
 		if _, twice := t.issuers[i.Name]; twice {
@@ -260,25 +262,21 @@ func (t verifiedToken) bytes() int64 {
 	return int64(n)
 }
 
-// verified remembers tokens: to look at a signature takes longer than many a call. Those that were not used since as many
-// bytes as half of most came are forgotten.
+// verified remembers tokens: to look at a signature takes longer than many a call. Within a bound of bytes, the one unused
+// for longest is forgotten first.
 type verified struct {
-	most int64 // bytes
+	mu     sync.Mutex
+	tokens *bounded.Cache[[sha256.Size]byte, verifiedToken] // guarded by mu
+}
 
-	mu         sync.Mutex
-	young, old map[[sha256.Size]byte]verifiedToken // guarded by mu, as bytes
-	bytes      int64                               // of young
+func newVerified(maxBytes int64) *verified {
+	return &verified{tokens: bounded.New[[sha256.Size]byte, verifiedToken](maxBytes)}
 }
 
 // get returns whom a token names that was verified and still holds; nil if none.
 func (v *verified) get(sum [sha256.Size]byte) *Identity {
 	v.mu.Lock()
-	t, ok := v.young[sum]
-	if !ok {
-		if t, ok = v.old[sum]; ok {
-			v.putLocked(sum, t)
-		}
-	}
+	t, ok := v.tokens.Get(sum)
 	v.mu.Unlock()
 	if !ok || time.Now().After(t.until) || t.keys.current() != t.set {
 		return nil
@@ -290,18 +288,5 @@ func (v *verified) get(sum [sha256.Size]byte) *Identity {
 func (v *verified) put(sum [sha256.Size]byte, t verifiedToken) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.putLocked(sum, t)
-}
-
-func (v *verified) putLocked(sum [sha256.Size]byte, t verifiedToken) {
-	if _, again := v.young[sum]; again {
-		v.young[sum] = t
-		return
-	}
-	n := t.bytes()
-	if v.young == nil || v.bytes+n > v.most/2 {
-		v.old, v.young, v.bytes = v.young, map[[sha256.Size]byte]verifiedToken{}, 0
-	}
-	v.young[sum] = t
-	v.bytes += n
+	v.tokens.Put(sum, t, t.bytes())
 }

@@ -115,7 +115,7 @@ func keysFile(t testing.TB, signers ...signer) string {
 func TestTokens(t *testing.T) {
 	known, stranger := newSigner(t, "one", jose.ES256), newSigner(t, "one", jose.ES256)
 	second := newSigner(t, "two", jose.RS256)
-	tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", UserPrefix: "x:", KeysFile: keysFile(t, known, second)}}, zap.NewNop())
+	tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", UserPrefix: "x:", KeysFile: keysFile(t, known, second)}}, defaultRemembered, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestClaimsOfTokens(t *testing.T) {
 	s := newSigner(t, "one", jose.ES256)
 	tokens, err := newTokens([]Issuer{{
 		Name: issuerName, Audience: "farm", UserClaim: "email", GroupsClaim: "realm.roles", KeysFile: keysFile(t, s),
-	}}, zap.NewNop())
+	}}, defaultRemembered, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestClaimsOfTokens(t *testing.T) {
 func TestTokensExpireWhereTheyAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSigner(t, "one", jose.ES256)
-		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", KeysFile: keysFile(t, s)}}, zap.NewNop())
+		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", KeysFile: keysFile(t, s)}}, defaultRemembered, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func (s *issuerSite) die() {
 func TestIssuersChangeTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := newSigner(t, "before", jose.ES256), newSigner(t, "after", jose.ES256)
-		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm"}}, zap.NewNop())
+		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm"}}, defaultRemembered, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestIssuersChangeTheirKeys(t *testing.T) {
 func TestKeysAreFetchedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSigner(t, "one", jose.ES256)
-		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm"}}, zap.NewNop())
+		tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm"}}, defaultRemembered, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +360,8 @@ func TestIssuersAreChecked(t *testing.T) {
 // TestRememberedTokens: what is kept of tokens is bounded by bytes, and those in use stay.
 func TestRememberedTokens(t *testing.T) {
 	keys := fileKeys{}
-	v := verified{most: 1 << 20}
+	const most = 1 << 20
+	v := newVerified(most)
 	token := func(i int) verifiedToken {
 		who := &Identity{claims: map[string][]string{"groups": {strings.Repeat("x", 7000), strconv.Itoa(i)}}}
 		return verifiedToken{who: who, until: time.Now().Add(time.Hour), keys: unchanging{keys}, set: &unchangingSet}
@@ -373,13 +374,11 @@ func TestRememberedTokens(t *testing.T) {
 		}
 	}
 	var bytes int64
-	for _, of := range []map[[sha256.Size]byte]verifiedToken{v.young, v.old} {
-		for _, one := range of {
-			bytes += one.bytes()
-		}
+	for one := range v.tokens.Values() {
+		bytes += one.bytes()
 	}
-	if bytes > v.most || bytes < v.most/4 {
-		t.Errorf("%d bytes are kept, want at most %d", bytes, v.most)
+	if bytes > most || bytes < most/2 {
+		t.Errorf("%d bytes are kept, want at most %d", bytes, most)
 	}
 }
 

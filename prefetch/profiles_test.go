@@ -513,15 +513,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 200 {
 		learn(p, actionOf(fmt.Sprint(i)), numbered("dir/%d", 100)...)
 	}
-	if n := len(p.cache.all()); n < 20 || n > 80 || p.cache.bytes > most {
-		t.Errorf("%d entries of %d bytes are kept", n, p.cache.bytes)
+	if n := len(p.cache.all()); n < 20 || n > 80 || p.cache.entries.Weight() > most {
+		t.Errorf("%d entries of %d bytes are kept", n, p.cache.entries.Weight())
 	}
-	sum := 0
+	var sum int64
 	for _, e := range p.cache.all() {
-		sum += e.known.Load().sizeBytes()
+		sum += e.weight()
 	}
-	if sum != p.cache.bytes {
-		t.Errorf("%d bytes are counted, there are %d", p.cache.bytes, sum)
+	if sum != p.cache.entries.Weight() {
+		t.Errorf("%d bytes are counted, there are %d", p.cache.entries.Weight(), sum)
 	}
 	s.gets = 0
 	expect(t, p, actionOf("199"), Exact, []string{"dir/5"}, "dir/5")

@@ -219,7 +219,7 @@ func (m *Memory) forget(k Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if b := m.buckets[k.Bucket]; b != nil {
-		b.remove(b.records[k])
+		b.Put(k, nil, 0) // no value: no record
 	}
 }
 

@@ -2,9 +2,10 @@ package records
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"sync"
+
+	"github.com/forerunner-build/forerunner/bounded"
 )
 
 // defaultMaxBytes bounds a bucket where nothing else is said.
@@ -21,19 +22,7 @@ type Memory struct {
 	maxBytes int64
 
 	mu      sync.Mutex
-	buckets map[string]*memoryBucket
-}
-
-// A memoryBucket holds records, of which the one used last is at the front of order.
-type memoryBucket struct {
-	records map[Key]*list.Element // values are *memoryRecord
-	order   list.List
-	bytes   int64
-}
-
-type memoryRecord struct {
-	key   Key
-	value []byte // never changed, only replaced
+	buckets map[string]*bounded.Cache[Key, []byte] // guarded by mu; values are never changed, only replaced
 }
 
 // NewMemory returns an empty Memory of at most maxBytes in each bucket; 0 means 128 MiB.
@@ -41,7 +30,7 @@ func NewMemory(maxBytes int64) *Memory {
 	if maxBytes <= 0 {
 		maxBytes = defaultMaxBytes
 	}
-	return &Memory{maxBytes: maxBytes, buckets: map[string]*memoryBucket{}}
+	return &Memory{maxBytes: maxBytes, buckets: map[string]*bounded.Cache[Key, []byte]{}}
 }
 
 // Get implements Hints and Durable.
@@ -99,35 +88,20 @@ func (m *Memory) get(k Key) []byte {
 // getLocked returns the value under k, or nil, and counts it as used.
 func (m *Memory) getLocked(k Key) []byte {
 	b := m.buckets[k.Bucket]
-	if b == nil || b.records[k] == nil {
+	if b == nil {
 		return nil
 	}
-	b.order.MoveToFront(b.records[k])
-	return b.records[k].Value.(*memoryRecord).value
+	value, _ := b.Get(k)
+	return value
 }
 
 func (m *Memory) putLocked(k Key, value []byte) {
 	b := m.buckets[k.Bucket]
 	if b == nil {
-		b = &memoryBucket{records: map[Key]*list.Element{}}
+		b = bounded.New[Key, []byte](m.maxBytes)
 		m.buckets[k.Bucket] = b
 	}
-	b.remove(b.records[k])
-	b.records[k] = b.order.PushFront(&memoryRecord{key: k, value: value})
-	b.bytes += recordBytes(k, len(value))
-	for b.bytes > m.maxBytes {
-		b.remove(b.order.Back())
-	}
-}
-
-// remove takes out the record of e; a nil e is none.
-func (b *memoryBucket) remove(e *list.Element) {
-	if e == nil {
-		return
-	}
-	r := b.order.Remove(e).(*memoryRecord)
-	delete(b.records, r.key)
-	b.bytes -= recordBytes(r.key, len(r.value))
+	b.Put(k, value, recordBytes(k, len(value)))
 }
 
 // usable returns why nothing can be done about k, if so.

@@ -87,8 +87,8 @@ type Group struct{ *shared }
 // shared is what is in a Group.
 type shared struct {
 	store       Store
-	directories memory[*tree.Directory]
-	messages    memory[message]
+	directories *memory[*tree.Directory]
+	messages    *memory[message]
 	arriveAbove int64
 	fetched     fetched
 	flights
@@ -99,9 +99,11 @@ func NewGroup(s Store, o Options) (*Group, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	x := &shared{store: s, arriveAbove: o.ArriveAbove}
+	x := &shared{
+		store: s, arriveAbove: o.ArriveAbove,
+		directories: newMemory[*tree.Directory](o.DirectoryCacheBytes), messages: newMemory[message](messageBytes),
+	}
 	x.flying = make(map[digest.Digest]*flight)
-	x.directories.maxBytes, x.messages.maxBytes = o.DirectoryCacheBytes, messageBytes
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(newMetrics(x)); err != nil {
 			return nil, err
