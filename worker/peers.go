@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"math"
 	"strings"
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -29,7 +31,7 @@ type peers struct {
 	log  *zap.Logger
 
 	mu    sync.Mutex
-	known map[string]*connectedPeer // by address; guarded by mu
+	known *lru.LRU[string, *connectedPeer] // by address, the one named last last; guarded by mu
 }
 
 type connectedPeer struct {
@@ -39,7 +41,11 @@ type connectedPeer struct {
 }
 
 func newPeers(o *Options) *peers {
-	return &peers{dial: o.DialPeer, log: o.Logger, known: map[string]*connectedPeer{}}
+	known, err := lru.NewLRU[string, *connectedPeer](math.MaxInt, nil) // at parts with those that are too many
+	if err != nil {
+		panic(err) // the size is positive
+	}
+	return &peers{dial: o.DialPeer, log: o.Logger, known: known}
 }
 
 // at returns the peers at these addresses to which it can connect. It does not wait for connections.
@@ -66,8 +72,8 @@ func (n *peers) at(addresses []string) (near []*peer.Peer) {
 func (n *peers) find(address string) *connectedPeer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x := n.known[address]
-	if x != nil {
+	x, ok := n.known.Get(address)
+	if ok {
 		x.named = time.Now()
 	}
 	return x
@@ -76,12 +82,12 @@ func (n *peers) find(address string) *connectedPeer {
 // add returns the peer at an address, which is x unless another call was faster.
 func (n *peers) add(address string, x *connectedPeer) *connectedPeer {
 	n.mu.Lock()
-	first := n.known[address]
-	if first == nil {
-		n.known[address] = x
+	first, known := n.known.Get(address)
+	if !known {
+		n.known.Add(address, x)
 	}
 	n.mu.Unlock()
-	if first == nil {
+	if !known {
 		return x
 	}
 	_ = x.conn.Close() // unused
@@ -93,21 +99,13 @@ func (n *peers) add(address string, x *connectedPeer) *connectedPeer {
 func (n *peers) part(idle time.Duration) {
 	var gone []*connectedPeer
 	n.mu.Lock()
-	for address, x := range n.known {
-		if time.Since(x.named) >= idle {
-			gone = append(gone, x)
-			delete(n.known, address)
+	for {
+		_, x, ok := n.known.GetOldest()
+		if !ok || time.Since(x.named) < idle && n.known.Len() <= maxConnected {
+			break
 		}
-	}
-	for len(n.known) > maxConnected {
-		oldest := ""
-		for address, x := range n.known {
-			if oldest == "" || x.named.Before(n.known[oldest].named) {
-				oldest = address
-			}
-		}
-		gone = append(gone, n.known[oldest])
-		delete(n.known, oldest)
+		n.known.RemoveOldest()
+		gone = append(gone, x)
 	}
 	n.mu.Unlock()
 	for _, x := range gone {

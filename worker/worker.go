@@ -183,7 +183,7 @@ type Worker struct {
 	excesses excesses
 	pipeline *pipeline.Pipeline
 	health   *health.Monitor
-	sizes    inputs.Sizes
+	sizes    *inputs.Sizes
 	live     *live.Outputs
 	totals   totals
 
@@ -239,6 +239,7 @@ func New(o Options) (*Worker, error) {
 		opts: o, log: o.Logger, metrics: m, health: monitor,
 		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:    newPeers(&o),
+		sizes:    inputs.NewSizes(),
 	}
 	w.boot = rand.Text()
 	w.live = live.New(o.Live, w.report, o.Logger)

@@ -2,7 +2,8 @@ package inputs
 
 import (
 	"math"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	inputtree "github.com/forerunner-build/forerunner/cas/tree"
@@ -36,11 +37,18 @@ func sumOf(a, b int64) int64 {
 	return a + b
 }
 
-// Sizes remember the sums of subtrees, which most actions share. The zero value is
-// ready; methods may be called concurrently.
+// Sizes remember the sums of subtrees, which most actions share. Methods may be called concurrently.
 type Sizes struct {
-	mu   sync.Mutex
-	sums map[digest.Digest]Size // guarded by mu; of whole subtrees
+	sums *lru.Cache[digest.Digest, Size] // of whole subtrees
+}
+
+// NewSizes returns Sizes that remember nothing.
+func NewSizes() *Sizes {
+	sums, err := lru.New[digest.Digest, Size](maxSizes)
+	if err != nil {
+		panic(err) // maxSizes is positive
+	}
+	return &Sizes{sums}
 }
 
 // LocalDirectories is the part of fetch.ReadThrough that a walk needs.
@@ -66,7 +74,7 @@ func (w *sizeWalk) visit(d digest.Digest) Size {
 	if sum, ok := w.seen[d]; ok {
 		return sum
 	}
-	if sum, ok := w.sizes.get(d); ok {
+	if sum, ok := w.sizes.sums.Get(d); ok {
 		return sum
 	}
 	if w.visits++; w.visits > maxVisits {
@@ -87,23 +95,7 @@ func (w *sizeWalk) visit(d digest.Digest) Size {
 		}
 	}
 	if w.seen[d] = sum; sum.Whole {
-		w.sizes.keep(d, sum)
+		w.sizes.sums.Add(d, sum)
 	}
 	return sum
-}
-
-func (s *Sizes) get(d digest.Digest) (Size, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum, ok := s.sums[d]
-	return sum, ok
-}
-
-func (s *Sizes) keep(d digest.Digest, sum Size) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sums == nil || len(s.sums) >= maxSizes {
-		s.sums = map[digest.Digest]Size{} // those in use are soon there again
-	}
-	s.sums[d] = sum
 }

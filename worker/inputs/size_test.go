@@ -40,7 +40,7 @@ func TestSize(t *testing.T) {
 		Files:       []*repb.FileNode{file("a")},
 		Directories: []*repb.DirectoryNode{{Name: "x", Digest: leaf.Proto()}, {Name: "y", Digest: leaf.Proto()}},
 	})
-	var sizes Sizes
+	sizes := NewSizes()
 	want := Size{Files: 5, Bytes: 1 + 2*9, Whole: true}
 	for range 2 {
 		if got := sizes.Of(k, root); got != want {
