@@ -8,18 +8,18 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Source is where a Race has blobs brought. It is shared with those who really
+// A Source is where a Race fetches blobs. It is shared with those who really
 // need them, and sees to it that they come first. fetch.ReadThrough is one.
 type Source interface {
 	// LocalDirectory returns the Directory of that digest if it is here and valid. It
 	// waits for nothing but the disk.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
 	// PrefetchDirectories makes blobs local that LocalDirectory will be asked for,
-	// before those of Prefetch, waits for that, and returns those that were brought
+	// before those of Prefetch, waits for that, and returns those that were fetched
 	// because of it. The error tells that some did not come.
-	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (brought []digest.Digest, err error)
+	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
 	// Prefetch does the same for files.
-	Prefetch(ctx context.Context, ds []digest.Digest) (brought []digest.Digest, err error)
+	Prefetch(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
 }
 
 // A Spec says what one Race is about.

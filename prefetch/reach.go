@@ -240,13 +240,13 @@ func (w *reach) ended(c call) {
 	if w.off || len(w.known) == 0 {
 		return
 	}
-	brought := make(map[digest.Digest]struct{}, len(c.brought))
-	for _, d := range c.brought {
-		brought[d] = struct{}{}
+	fetched := make(map[digest.Digest]struct{}, len(c.fetched))
+	for _, d := range c.fetched {
+		fetched[d] = struct{}{}
 	}
 	for _, f := range c.batch {
 		g := w.known[f.hash]
-		if _, came := brought[f.digest]; came || g.in == nil {
+		if _, came := fetched[f.digest]; came || g.in == nil {
 			continue
 		}
 		delete(w.known, f.hash)

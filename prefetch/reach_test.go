@@ -125,7 +125,7 @@ func TestNearbyGivesUp(t *testing.T) {
 		for i := range 200 {
 			r.open(fmt.Sprintf("d%03d/f%03d%03d", i, i, 0), tree.File)
 		}
-		// A period is judged, after one in which what it brought could be read, and
+		// A period is judged, after one in which what it fetched could be read, and
 		// another one has begun.
 		stats := r.race.Stop()
 		if limit := int64(2*nearPeriod + 3*nearFiles); !stats.NearbyOff || stats.Files.Files > limit {

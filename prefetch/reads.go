@@ -24,7 +24,7 @@ type reads struct {
 // A call is one that has ended, for files of a batch.
 type call struct {
 	batch   []file
-	brought []digest.Digest
+	fetched []digest.Digest
 }
 
 // Opened says that the action is about to read path, or has just done so, for the first time. It
@@ -42,8 +42,8 @@ func (r *Race) Opened(path string, k tree.Kind) {
 }
 
 // ended says what came of a batch.
-func (n *reads) ended(batch []file, brought []digest.Digest) {
-	n.note(func() { n.calls = append(n.calls, call{batch, brought}) })
+func (n *reads) ended(batch []file, fetched []digest.Digest) {
+	n.note(func() { n.calls = append(n.calls, call{batch, fetched}) })
 }
 
 // note calls add, which adds something to be looked at.

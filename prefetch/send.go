@@ -75,12 +75,12 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 		ds[i] = f.digest
 	}
 	// What did not come is for those to complain about who need it.
-	brought, _ := r.source.Prefetch(ctx, ds)
+	fetched, _ := r.source.Prefetch(ctx, ds)
 	r.mu.Lock()
-	r.fetched = append(r.fetched, brought...)
-	for _, d := range brought {
+	r.fetched = append(r.fetched, fetched...)
+	for _, d := range fetched {
 		r.stats.Files.add(d)
 	}
 	r.mu.Unlock()
-	r.reads.ended(batch, brought)
+	r.reads.ended(batch, fetched)
 }

@@ -30,7 +30,7 @@ type storage struct {
 	// What is under way, and the most that ever was.
 	files, bytes, maxFiles, maxBytes int64
 	directories, maxDirectories      int64
-	last                             time.Time // the end of the last call that brought something
+	last                             time.Time // the end of the last call that fetched something
 }
 
 func newStorage() *storage {
@@ -167,7 +167,7 @@ func (s *storage) Prefetch(ctx context.Context, ds []digest.Digest) ([]digest.Di
 	return s.bring(ctx, ds)
 }
 
-func (s *storage) bring(ctx context.Context, ds []digest.Digest) (brought []digest.Digest, err error) {
+func (s *storage) bring(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error) {
 	var absent []digest.Digest
 	s.mu.Lock()
 	for _, d := range ds {
@@ -195,10 +195,10 @@ func (s *storage) bring(ctx context.Context, ds []digest.Digest) (brought []dige
 			err = errors.New("missing")
 		} else if !s.local[d] {
 			s.local[d] = true
-			brought = append(brought, d)
+			fetched = append(fetched, d)
 		}
 	}
-	return brought, err
+	return fetched, err
 }
 
 // profileOf is the profile of a run that read just these paths.

@@ -10,7 +10,7 @@ func (a *Amount) add(d digest.Digest) {
 	a.Bytes += d.SizeBytes()
 }
 
-// Stats say what a Race has done. What was local already, or was brought by those
+// Stats say what a Race has done. What was local already, or was fetched by those
 // who needed it, does not count as fetched.
 type Stats struct {
 	Foreseen    Amount // files that it wanted to be local, local or not, once per path

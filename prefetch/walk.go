@@ -148,10 +148,10 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	}
 	defer release()
 	// What did not come will not be found.
-	brought, _ := r.source.PrefetchDirectories(ctx, ds)
+	fetched, _ := r.source.PrefetchDirectories(ctx, ds)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, d := range brought {
+	for _, d := range fetched {
 		r.stats.Directories.add(d)
 	}
 }

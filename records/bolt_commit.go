@@ -122,7 +122,7 @@ func (b *Bolt) commit(withUses bool) {
 	if len(batch.writes) > 0 || len(uses) > 0 {
 		err = b.update(batch, uses)
 	}
-	b.queue.landed(err)
+	b.queue.committed(err)
 	switch {
 	case err != nil && !b.failing:
 		b.log.Error("records are lost: cannot write their file",

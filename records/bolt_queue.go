@@ -21,9 +21,9 @@ type queue struct {
 	// begun has a token when there is a batch to commit, urgent when there is no time to lose.
 	begun, urgent chan struct{}
 
-	mu      sync.Mutex
-	waiting *batch // takes what is written
-	flying  *batch // is being committed; nil if none is
+	mu         sync.Mutex
+	waiting    *batch // takes what is written
+	committing *batch // is being committed; nil if none is
 	// uses are the times of last use that are not in a commit yet, lastStamp the last one given.
 	uses      map[Key]int64
 	lastStamp int64
@@ -36,7 +36,7 @@ type queue struct {
 type batch struct {
 	writes map[Key]*write
 	bytes  int64
-	taken  chan struct{} // closed when it begins to fly
+	taken  chan struct{} // closed when its commit begins
 	done   chan struct{} // closed when it has been committed, or lost
 	err    error         // why it was lost; set before done is closed
 }
@@ -65,8 +65,8 @@ func (q *queue) look(k Key) (w *write, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w = q.waiting.writes[k]
-	if w == nil && q.flying != nil {
-		w = q.flying.writes[k]
+	if w == nil && q.committing != nil {
+		w = q.committing.writes[k]
 	}
 	return w, q.closed
 }
@@ -130,11 +130,11 @@ func (q *queue) tryPut(k Key, w *write) (<-chan struct{}, error) {
 	return nil, nil
 }
 
-// take makes the batch that waits the one that flies, and returns it.
+// take makes the batch that waits the one that is being committed, and returns it.
 func (q *queue) take() *batch {
 	q.mu.Lock()
 	b := q.waiting
-	q.flying, q.waiting = b, newBatch()
+	q.committing, q.waiting = b, newBatch()
 	q.mu.Unlock()
 	close(b.taken)
 	return b
@@ -149,11 +149,11 @@ func (q *queue) takeUses() map[Key]int64 {
 	return uses
 }
 
-// landed ends the flight of a batch; err says why it was lost, or is nil.
-func (q *queue) landed(err error) {
+// committed ends the commit of a batch; err says why it was lost, or is nil.
+func (q *queue) committed(err error) {
 	q.mu.Lock()
-	b := q.flying
-	q.flying = nil
+	b := q.committing
+	q.committing = nil
 	if err != nil && q.failure == nil {
 		q.failure = err
 	}
@@ -166,8 +166,8 @@ func (q *queue) landed(err error) {
 func (q *queue) flush(ctx context.Context) error {
 	q.mu.Lock()
 	waitFor := []*batch{q.waiting}
-	if q.flying != nil {
-		waitFor = append(waitFor, q.flying)
+	if q.committing != nil {
+		waitFor = append(waitFor, q.committing)
 	}
 	closed, empty := q.closed, len(q.waiting.writes) == 0
 	q.mu.Unlock()

@@ -77,14 +77,14 @@ func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*
 }
 
 func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersRequest) (*admin.ListWorkersResponse, error) {
-	fares := &live.Report{
+	report := &live.Report{
 		Slots: 6, StoreBytes: 30 << 30, StoreMaxBytes: 40 << 30, FilesForeseen: 15, FilesLate: 2, FilesMissed: 3, FilesLocal: 80,
 		StoreHealth: &live.StoreHealth{Scrub: &live.Scrub{Done: 0.42, Due: timestamppb.New(time.Now().Add(96*time.Hour + time.Minute))}},
 	}
 	return &admin.ListWorkersResponse{
 		Workers: []*admin.Worker{
-			{Identity: map[string]string{"host": "v", "position": "0"}, State: admin.Worker_IDLE, Report: fares},
-			{Identity: map[string]string{"host": "v", "position": "1"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9", Report: fares},
+			{Identity: map[string]string{"host": "v", "position": "0"}, State: admin.Worker_IDLE, Report: report},
+			{Identity: map[string]string{"host": "v", "position": "1"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9", Report: report},
 			{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_DRAINED, DrainedByPattern: true},
 		},
 		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "dead"}, At: timestamppb.Now(), Action: "efefefefefefef/9"}},

@@ -48,7 +48,7 @@ type action struct {
 	former   *reuse.Attempt     // nil: nothing is reused
 	depart   func()             // lets another run of the same action begin; nil: it could already
 	times    timeline
-	health   health.Period // zero: it has no place yet
+	health   health.Period // zero: it has no permit yet
 	last     *run          // of its command, the one that counts; it has done nothing before begin has ended
 }
 
@@ -118,15 +118,15 @@ func (a *action) begin(ctx context.Context) (*repb.ExecuteResponse, error) {
 // seesReads reports whether anybody could see what the command read.
 func (a *action) seesReads() bool { return a.w.opts.Roots.Method() != vfs.HardLink }
 
-// enter occupies the action's place, which is there unless the scheduler sends
+// enter occupies the action's permit, which is there unless the scheduler sends
 // work that was not asked for.
 func (a *action) enter(ctx context.Context) (err error) {
-	if a.task.place == nil {
-		if a.task.place, err = a.w.pipeline.Enter(ctx); err != nil {
+	if a.task.permit == nil {
+		if a.task.permit, err = a.w.pipeline.Enter(ctx); err != nil {
 			return err
 		}
 	}
-	if err := a.task.place.Begin(ctx); err != nil {
+	if err := a.task.permit.Begin(ctx); err != nil {
 		return err
 	}
 	a.health = a.w.health.Begin()
@@ -216,7 +216,7 @@ func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 		a.health.HadRoom() && !a.last.crowded
 }
 
-// release takes the input root and the temporary files away, and gives up the place.
+// release takes the input root and the temporary files away, and gives up the permit.
 func (a *action) release() {
 	a.last.leave()
 	if a.depart != nil {

@@ -64,8 +64,8 @@ func (r *run) wasKilled(err error) bool {
 		err == nil && r.used.Cause == runner.Signaled && r.used.Signal == "SIGKILL"
 }
 
-// again makes the action what it was when its input root was to be made. Its place may be one
-// to report from: it gives that up for a slot, for who has one may wait for the place.
+// again makes the action what it was when its input root was to be made. Its permit may be one
+// to report: it gives that up for a slot, for who has one may wait for the permit.
 func (a *action) again(ctx context.Context) error {
 	a.endRace()
 	a.last.shown.Decide(false)
@@ -73,8 +73,8 @@ func (a *action) again(ctx context.Context) error {
 	a.last = a.newRun()
 	a.ahead.Forget()
 	a.former.Forget()
-	a.w.excesses.remove(a.digest)
+	a.w.refusals.remove(a.digest)
 	a.times.again()
 	a.task.enter(fetchingInputs())
-	return a.task.place.Again(ctx)
+	return a.task.permit.Again(ctx)
 }

@@ -7,7 +7,7 @@
 // action.go tells the life of an action from start to report, run.go that of one run of its command. They walk
 // through rooms that know nothing of actions, each entered once:
 //
-//	pipeline   a place among the actions of each stage, and a slot
+//	pipeline   a permit for each stage, and a slot
 //	diskguard  whether the disk has room
 //	ahead      what similar actions read is fetched before it is asked for
 //	policy     arguments, environment, user, network

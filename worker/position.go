@@ -51,8 +51,8 @@ type position struct {
 	index int
 	log   *zap.Logger
 	count int // actions started, to name their folders
-	// next is the place of the action to come; nil: it has none.
-	next *pipeline.Place
+	// next is the permit of the action to come; nil: it has none.
+	next *pipeline.Permit
 	// work is the folder of the action to come; nil: it makes one.
 	work *workFolder
 	// called has a token when the scheduler wants to be called now.
@@ -68,7 +68,7 @@ type task struct {
 	desired *remoteworker.DesiredState_Executing
 	near    []string // addresses of peers to ask
 	grant   string   // shown to storage with the result; empty: none
-	place   *pipeline.Place
+	permit  *pipeline.Permit
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the response is there
 	changed chan struct{} // gets a token when the stage changes
@@ -96,17 +96,17 @@ func (t *task) current() *remoteworker.CurrentState_Executing {
 	return t.state
 }
 
-// leave gives the place up, unless it is a slot that is kept.
+// leave gives the permit up, unless it is a slot that is kept.
 func (t *task) leave() {
 	t.mu.Lock()
 	kept := t.kept
 	t.mu.Unlock()
 	switch {
-	case t.place == nil:
-	case kept && t.place.Slot() != nil:
-		t.place.Vacate()
+	case t.permit == nil:
+	case kept && t.permit.Slot() != nil:
+		t.permit.Vacate()
 	default:
-		t.place.Leave()
+		t.permit.Leave()
 	}
 }
 
@@ -218,7 +218,7 @@ func silence(d time.Duration) time.Duration {
 }
 
 // full reports whether the position is to be given no further action. One that
-// has none, or has ended it, must have a place for the next, and a worker that can run it.
+// has none, or has ended it, must have a permit for the next, and a worker that can run it.
 func (p *position) full(current *task, draining bool) bool {
 	if draining {
 		p.giveBack()
@@ -237,7 +237,7 @@ func (p *position) full(current *task, draining bool) bool {
 	return p.next == nil
 }
 
-// giveBack gives up the place of the action to come.
+// giveBack gives up the permit of the action to come.
 func (p *position) giveBack() {
 	if p.next != nil {
 		p.next.Leave()
@@ -287,7 +287,7 @@ func (p *position) synchronize(
 }
 
 // wait returns when there is something to tell the scheduler, of a stage not at once; when that wants to be called;
-// when a position without an action has got a place for one, or its worker has ended its rest; or after d.
+// when a position without an action has got a permit for one, or its worker has ended its rest; or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
@@ -334,11 +334,11 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 }
 
 // start begins an action in a goroutine, which stop or task.done waits for. The
-// action gets the place that is kept for it.
+// action gets the permit that is kept for it.
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, near: p.near, grant: p.grant, cancel: cancel, place: p.next,
+		desired: desired, near: p.near, grant: p.grant, cancel: cancel, permit: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{
@@ -383,8 +383,8 @@ func (p *position) stopFor(t *task) {
 	kept := t.kept
 	t.mu.Unlock()
 	p.stop(t)
-	if kept && t.place.Slot() != nil {
-		p.next = t.place
+	if kept && t.permit.Slot() != nil {
+		p.next = t.permit
 	}
 }
 

@@ -71,7 +71,7 @@ func (r *run) do(ctx context.Context) (*repb.ExecuteResponse, error) {
 		return nil, err
 	}
 	r.a.times.enter(stageWait)
-	if err := r.a.task.place.Execute(ctx); err != nil {
+	if err := r.a.task.permit.Execute(ctx); err != nil {
 		return nil, err
 	}
 	r.a.task.enter(runningCommand())
@@ -86,7 +86,7 @@ func (r *run) do(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.a.task.place.Report(ctx); err != nil {
+	if err := r.a.task.permit.Report(ctx); err != nil {
 		return nil, err
 	}
 	response, err := r.report(ctx, result)
@@ -135,7 +135,7 @@ func (r *run) uses(d digest.Digest) {
 // runCommand runs the command under the action's timeout, whose clock stands
 // still while the command waits for storage.
 func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
-	slot := r.a.task.place.Slot()
+	slot := r.a.task.permit.Slot()
 	r.used.Limits = slot.Launcher.Limits()
 	r.shown = r.w.live.Begin(r.a.p.index, live.Printing{
 		Action: r.a.digest.String(), Run: r.number, Stdout: r.work.stdout(), Stderr: r.work.stderr(),
@@ -238,8 +238,8 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 		return nil, err
 	}
 	err = r.inRoot(func(root *os.Root) error { return out.Collect(ctx, root) })
-	if errors.Is(err, outputs.ErrExcess) {
-		r.w.excesses.add(r.a.digest, time.Now())
+	if errors.Is(err, outputs.ErrTooMuch) {
+		r.w.refusals.add(r.a.digest, time.Now())
 	}
 	if err == nil {
 		err = r.verify(ctx) // collecting may have read inputs, too

@@ -37,7 +37,7 @@ func (r *run) runBounded(
 	if !<-exceeded && r.written(most) <= most || err != nil {
 		return result, err
 	}
-	r.w.excesses.add(r.a.digest, time.Now())
+	r.w.refusals.add(r.a.digest, time.Now())
 	return result, fault.Errorf(codes.ResourceExhausted,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files, "+
 			"each of which counts as 4 KiB at least (max_scratch)", most)

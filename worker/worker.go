@@ -180,7 +180,7 @@ type Worker struct {
 	opts     Options
 	log      *zap.Logger
 	metrics  *metrics
-	excesses excesses
+	refusals *refusals
 	pipeline *pipeline.Pipeline
 	health   *health.Monitor
 	sizes    *inputs.Sizes
@@ -240,6 +240,7 @@ func New(o Options) (*Worker, error) {
 		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:    newPeers(&o),
 		sizes:    inputs.NewSizes(),
+		refusals: newRefusals(),
 	}
 	w.boot = rand.Text()
 	w.live = live.New(o.Live, w.report, o.Logger)

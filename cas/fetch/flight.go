@@ -16,11 +16,11 @@ import (
 // for together, or were gathered, share a batch, which is one call of Fetch. mu
 // is held without I/O and before the store's own.
 type flights struct {
-	mu      sync.Mutex
-	flying  map[digest.Digest]*flight // guarded by mu
-	queues  [queueKinds]queue         // guarded by mu
-	closed  bool                      // guarded by mu
-	running sync.WaitGroup            // batches; Close waits for it
+	mu       sync.Mutex
+	inFlight map[digest.Digest]*flight // guarded by mu
+	queues   [queueKinds]queue         // guarded by mu
+	closed   bool                      // guarded by mu
+	running  sync.WaitGroup            // batches; Close waits for it
 }
 
 // A flight is one blob under way. It ends with the blob in the store and pinned
@@ -59,14 +59,14 @@ type batch struct {
 // What ask has done.
 type asked struct {
 	flights []*flight       // those that the caller has joined, and has to leave
-	landed  []digest.Digest // what was in the store by then
+	present []digest.Digest // what was in the store by then
 	was     cas.Presence    // of the least present
 }
 
 // ask joins the flights of ds, and sees to it that those are got which nobody
 // fetches yet, or which wait behind: a lone small one with others of its kind, the
 // rest in one batch.
-// Those that have landed in the store by now get none. ds holds no digest twice.
+// Those that have arrived in the store by now get none. ds holds no digest twice.
 func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err error) {
 	x := t.shared
 	x.mu.Lock()
@@ -79,16 +79,16 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 	}
 	var fresh, arriving []*flight
 	for _, d := range ds {
-		fl := x.flying[d]
+		fl := x.inFlight[d]
 		waits := fl != nil && fl.behind && fl.batch == nil
 		if fl == nil {
 			// Flights land before they end, so what has none is there or is not.
 			if t.store.Has(d) {
-				a.landed = append(a.landed, d)
+				a.present = append(a.present, d)
 				continue
 			}
 			fl = &flight{digest: d, done: make(chan struct{})}
-			x.flying[d] = fl
+			x.inFlight[d] = fl
 		}
 		if fl.by == nil || waits {
 			// Its place in the queue of Prefetch is void.
@@ -183,8 +183,8 @@ func (t *ReadThrough) end(fl *flight, err error) {
 		fl.ended, fl.err = true, err
 		fl.pinned = err == nil && fl.askers > fl.patient
 		unpin = unpin && !fl.pinned
-		if x.flying[fl.digest] == fl {
-			delete(x.flying, fl.digest)
+		if x.inFlight[fl.digest] == fl {
+			delete(x.inFlight, fl.digest)
 		}
 		fl.batch.open--
 		fl.batch.askers -= fl.askers
@@ -238,7 +238,7 @@ func (x *shared) leftLocked(fl *flight) func() {
 		fl.batch.askers--
 		x.abandonLocked(fl.batch)
 	case fl.askers == 0:
-		delete(x.flying, fl.digest) // the queue passes over it
+		delete(x.inFlight, fl.digest) // the queue passes over it
 	}
 	unused := fl.ended && fl.askers == 0
 	return func() {
@@ -259,8 +259,8 @@ func (x *shared) abandonLocked(b *batch) {
 	}
 	b.abandoned = true
 	for d, fl := range b.flights {
-		if x.flying[d] == fl {
-			delete(x.flying, d)
+		if x.inFlight[d] == fl {
+			delete(x.inFlight, d)
 		}
 	}
 	b.cancel()
@@ -270,7 +270,7 @@ func (x *shared) abandonLocked(b *batch) {
 func (x *Group) Close() {
 	x.mu.Lock()
 	x.closed = true
-	for _, fl := range x.flying {
+	for _, fl := range x.inFlight {
 		if fl.batch != nil { // what waits ends when its turn comes
 			fl.batch.cancel()
 		}

@@ -103,7 +103,7 @@ func NewGroup(s Store, o Options) (*Group, error) {
 		store: s, arriveAbove: o.ArriveAbove,
 		directories: newMemory[*tree.Directory](o.DirectoryCacheBytes), messages: newMemory[message](messageBytes),
 	}
-	x.flying = make(map[digest.Digest]*flight)
+	x.inFlight = make(map[digest.Digest]*flight)
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(newMetrics(x)); err != nil {
 			return nil, err

@@ -42,7 +42,7 @@ func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.Fi
 			return nil, nil, cas.Absent, fmt.Errorf("open blob %s: %w", d, err)
 		}
 		if len(asked.flights) == 0 {
-			continue // it has landed
+			continue // it has arrived
 		}
 		fl := asked.flights[0]
 		if fl.arrival != nil {
@@ -69,7 +69,7 @@ type Arrival struct {
 
 	mu     sync.Mutex
 	flight *flight  // guarded by mu; nil when file is set or the Arrival is closed
-	file   *os.File // guarded by mu; set when the blob landed while we changed flights
+	file   *os.File // guarded by mu; set when the blob arrived while we changed flights
 	closed bool     // guarded by mu
 	served bool     // guarded by mu; bytes of flight were given out
 }

@@ -152,13 +152,13 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 	}
 	var asked []*flight
 	for _, d := range ds {
-		fl := x.flying[d]
+		fl := x.inFlight[d]
 		switch {
 		case d.IsEmptyBlob() || d.IsZero() || fl == nil && t.store.Has(d):
 			continue
 		case fl == nil:
 			fl = &flight{digest: d, by: t, behind: true, done: make(chan struct{})}
-			x.flying[d] = fl
+			x.inFlight[d] = fl
 			x.enqueueLocked(fl, queueOf(d, directories))
 		case fl.behind && fl.batch == nil && directories:
 			// It may wait as a file. In the other queue it will be passed over.

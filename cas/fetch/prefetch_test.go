@@ -126,8 +126,8 @@ func TestStoreOpensOvertake(t *testing.T) {
 			t.Errorf("%d blobs came because of a Prefetch that got none, %v", len(got), err)
 		}
 		synctest.Wait()
-		if len(s.flying) > 0 || len(u.behind.ended) != smallCalls {
-			t.Errorf("%d flights are left, %d calls were cancelled", len(s.flying), len(u.behind.ended))
+		if len(s.inFlight) > 0 || len(u.behind.ended) != smallCalls {
+			t.Errorf("%d flights are left, %d calls were cancelled", len(s.inFlight), len(u.behind.ended))
 		}
 	})
 }
@@ -403,8 +403,8 @@ func TestStorePrefetchesUnderManyHands(t *testing.T) {
 	}
 	wg.Wait()
 	s.running.Wait()
-	if s.Stats().PinnedBytes != 0 || len(s.flying) > 0 {
-		t.Errorf("%d bytes are pinned, %d flights are left", s.Stats().PinnedBytes, len(s.flying))
+	if s.Stats().PinnedBytes != 0 || len(s.inFlight) > 0 {
+		t.Errorf("%d bytes are pinned, %d flights are left", s.Stats().PinnedBytes, len(s.inFlight))
 	}
 	for k, l := range s.queues {
 		if l.calls != 0 || len(l.turns) > 0 {

@@ -223,7 +223,7 @@ func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (*holding, e
 			h.release()
 			return h, fmt.Errorf("fetch %d blobs: %w", len(absent), err)
 		}
-		need = append(need, asked.landed...)
+		need = append(need, asked.present...)
 	}
 	if err := h.err(); err != nil {
 		h.release()

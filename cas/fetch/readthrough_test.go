@@ -252,8 +252,8 @@ func TestStoreDoesNotFetchWhatHasLanded(t *testing.T) {
 	// The blob lands after the caller has looked and before it asks.
 	storePut(t, s, "a")
 	asked, err := r.ask(context.Background(), ds)
-	if err != nil || len(asked.flights) > 0 || !slices.Equal(asked.landed, ds) {
-		t.Errorf("%d flights, landed %v, %v", len(asked.flights), asked.landed, err)
+	if err != nil || len(asked.flights) > 0 || !slices.Equal(asked.present, ds) {
+		t.Errorf("%d flights, present %v, %v", len(asked.flights), asked.present, err)
 	}
 	s.running.Wait()
 	if len(u.calls) > 0 {

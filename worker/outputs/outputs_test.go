@@ -144,8 +144,8 @@ func TestOverlappingPathsAreCopied(t *testing.T) {
 func TestTooMuch(t *testing.T) {
 	files := map[string]string{"a": "12345", "b": "12345", "in": "input"}
 	for name, c := range map[string]struct {
-		policy Policy
-		excess bool
+		policy  Policy
+		tooMuch bool
 	}{
 		"bytes":         {Policy{Bytes: 9}, true},
 		"files":         {Policy{Files: 1}, true},
@@ -153,10 +153,10 @@ func TestTooMuch(t *testing.T) {
 		"without bound": {Policy{}, false},
 	} {
 		_, _, err := collect(t, c.policy, files, "a", "b", "in")
-		if errors.Is(err, ErrExcess) != c.excess || !c.excess && err != nil {
+		if errors.Is(err, ErrTooMuch) != c.tooMuch || !c.tooMuch && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.excess && fault.Status(t.Context(), err).Code() != codes.ResourceExhausted {
+		if c.tooMuch && fault.Status(t.Context(), err).Code() != codes.ResourceExhausted {
 			t.Errorf("%s: the client is told %v", name, fault.Status(t.Context(), err))
 		}
 	}
@@ -171,7 +171,7 @@ func TestTooMuchText(t *testing.T) {
 	for i := range maxOutputText/len(target) + 1 {
 		check(t, os.Symlink(target, filepath.Join(dir, strconv.Itoa(i))))
 	}
-	if _, err := collectFrom(t, root, Policy{}, "d"); !errors.Is(err, ErrExcess) || !strings.Contains(err.Error(), "targets of symlinks") {
+	if _, err := collectFrom(t, root, Policy{}, "d"); !errors.Is(err, ErrTooMuch) || !strings.Contains(err.Error(), "targets of symlinks") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -53,10 +53,10 @@ func (p *Policy) Validate(storeBytes int64) error {
 func (o *Outputs) admit(size int64) error {
 	policy := o.opts.Policy
 	if o.madeFiles++; o.madeFiles > policy.Files {
-		return excess("the outputs are more than the %d files that an action may return (--max-output-files)", policy.Files)
+		return tooMuch("the outputs are more than the %d files that an action may return (--max-output-files)", policy.Files)
 	}
 	if size > policy.Bytes-o.madeBytes { // a difference, for size may be near the largest number
-		return excess("it has %d bytes, the outputs before it have %d: more than the %d bytes that an action may return "+
+		return tooMuch("it has %d bytes, the outputs before it have %d: more than the %d bytes that an action may return "+
 			"(--max-output-bytes)", size, o.madeBytes, policy.Bytes)
 	}
 	o.madeBytes += size
@@ -67,7 +67,7 @@ func (o *Outputs) admit(size int64) error {
 // admitNames counts what directories hold.
 func (o *Outputs) admitNames(entries []fs.DirEntry) error {
 	if o.names += len(entries); o.names > maxOutputNames {
-		return excess("the output directories hold more than %d names", maxOutputNames)
+		return tooMuch("the output directories hold more than %d names", maxOutputNames)
 	}
 	o.patience.grant(len(entries), 0)
 	n := 0
@@ -80,23 +80,23 @@ func (o *Outputs) admitNames(entries []fs.DirEntry) error {
 // admitText counts bytes of names and targets.
 func (o *Outputs) admitText(n int) error {
 	if o.text += n; o.text > maxOutputText {
-		return excess("the names in output directories and the targets of symlinks have more than %d bytes", maxOutputText)
+		return tooMuch("the names in output directories and the targets of symlinks have more than %d bytes", maxOutputText)
 	}
 	return nil
 }
 
-// ErrExcess is wrapped by errors of actions that return more than their Policy allows.
-var ErrExcess = errors.New("more outputs than an action may return")
+// ErrTooMuch is wrapped by errors of actions that return more than their Policy allows.
+var ErrTooMuch = errors.New("more outputs than an action may return")
 
-// An excessError is ErrExcess with a text for the client.
-type excessError struct{ error }
+// A tooMuchError is ErrTooMuch with a text for the client.
+type tooMuchError struct{ error }
 
 // Is implements errors.Is.
-func (e excessError) Is(target error) bool { return target == ErrExcess }
+func (e tooMuchError) Is(target error) bool { return target == ErrTooMuch }
 
 // Unwrap implements errors.Unwrap.
-func (e excessError) Unwrap() error { return e.error }
+func (e tooMuchError) Unwrap() error { return e.error }
 
-func excess(format string, args ...any) error {
-	return excessError{fault.Errorf(codes.ResourceExhausted, format, args...)}
+func tooMuch(format string, args ...any) error {
+	return tooMuchError{fault.Errorf(codes.ResourceExhausted, format, args...)}
 }

@@ -12,25 +12,25 @@ import (
 )
 
 // A Pipeline bounds how many actions are in each stage: input fetch, execute,
-// report. An action has a place in exactly one stage, and gets one in the next
+// report. An action holds a permit for exactly one stage, and gets one for the next
 // before it gives up its own. So a stage that is full holds up the one before
-// it and, in the end, the calls for work: nothing is accepted that has no Place.
+// it and, in the end, the calls for work: nothing is accepted that has no Permit.
 //
-// Input fetch and report may have no places of their own; what belongs to them
+// Input fetch and report may have no permits of their own; what belongs to them
 // is then done in the slot that the command runs in.
 type Pipeline struct {
-	// Each channel holds the free places of a stage, and has room for all.
+	// Each channel holds the free permits of a stage, and has room for all.
 	fetch, report chan struct{}
 	slots         chan *Slot
-	// inStage counts the actions in a stage, by Place.stage.
+	// inStage counts the actions in a stage, by Permit.stage.
 	inStage *prometheus.GaugeVec
 
 	mu sync.Mutex
-	// idle has the places with a slot that are kept for an action to come. Such an action may be long in
+	// idle has the permits with a slot that are kept for an action to come. Such an action may be long in
 	// coming: who has to run a command again takes the slot away. added is closed when there is another one;
 	// nil: nobody waits.
-	idle  map[*Place]struct{} // guarded by mu
-	added chan struct{}       // guarded by mu
+	idle  map[*Permit]struct{} // guarded by mu
+	added chan struct{}        // guarded by mu
 	// running holds the actions in the pipeline; a channel is closed when its
 	// action has left.
 	running map[digest.Digest]chan struct{} // guarded by mu
@@ -43,15 +43,15 @@ type Slot struct {
 	Launcher *runner.Launcher
 }
 
-// New returns a pipeline with a slot for each launcher and so many places in the other stages.
+// New returns a pipeline with a slot for each launcher and so many permits in the other stages.
 // inStage counts the actions in each of Stages.
 func New(launchers []*runner.Launcher, fetch, report int, inStage *prometheus.GaugeVec) *Pipeline {
 	p := &Pipeline{
-		fetch:   places(fetch),
-		report:  places(report),
+		fetch:   permits(fetch),
+		report:  permits(report),
 		slots:   make(chan *Slot, len(launchers)),
 		inStage: inStage,
-		idle:    map[*Place]struct{}{},
+		idle:    map[*Permit]struct{}{},
 		running: map[digest.Digest]chan struct{}{},
 	}
 	for i, l := range launchers {
@@ -60,8 +60,8 @@ func New(launchers []*runner.Launcher, fetch, report int, inStage *prometheus.Ga
 	return p
 }
 
-// places returns n free places; nil for none.
-func places(n int) chan struct{} {
+// permits returns n free permits; nil for none.
+func permits(n int) chan struct{} {
 	if n == 0 {
 		return nil
 	}
@@ -75,7 +75,7 @@ func places(n int) chan struct{} {
 // Size is how many actions the pipeline can hold.
 func (p *Pipeline) Size() int { return cap(p.fetch) + cap(p.slots) + cap(p.report) }
 
-// Entrance returns where the first place of an action comes from, one of which
+// Entrance returns where the first permit of an action comes from, one of which
 // is nil. Who takes a value from it calls Kept.
 func (p *Pipeline) Entrance() (fetch <-chan struct{}, slots <-chan *Slot) {
 	if p.fetch == nil {
@@ -84,13 +84,13 @@ func (p *Pipeline) Entrance() (fetch <-chan struct{}, slots <-chan *Slot) {
 	return p.fetch, nil
 }
 
-// Kept returns the place that a value of Entrance stands for; s is nil for one
+// Kept returns the permit that a value of Entrance stands for; s is nil for one
 // in the first stage.
-func (p *Pipeline) Kept(s *Slot) *Place {
+func (p *Pipeline) Kept(s *Slot) *Permit {
 	if s == nil {
-		return &Place{p: p, stage: placeFetch}
+		return &Permit{p: p, stage: stageFetch}
 	}
-	l := &Place{p: p, stage: placeSlot, slot: s}
+	l := &Permit{p: p, stage: stageExecute, slot: s}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle[l] = struct{}{}
@@ -101,14 +101,14 @@ func (p *Pipeline) Kept(s *Slot) *Place {
 	return l
 }
 
-// recall takes the slot away from a place that no action has, if there is one. Else added is closed
+// recall takes the slot away from a permit that no action has, if there is one. Else added is closed
 // when it is worth another try.
 func (p *Pipeline) recall() (s *Slot, added <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.idle {
 		delete(p.idle, l)
-		s, l.slot, l.stage = l.slot, nil, placeNone
+		s, l.slot, l.stage = l.slot, nil, stageNone
 		return s, nil
 	}
 	if p.added == nil {
@@ -118,15 +118,15 @@ func (p *Pipeline) recall() (s *Slot, added <-chan struct{}) {
 }
 
 // keep says that l is not for an action to come any more. It reports false if its slot was recalled.
-func (p *Pipeline) keep(l *Place) bool {
+func (p *Pipeline) keep(l *Permit) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.idle, l)
-	return l.stage != placeNone
+	return l.stage != stageNone
 }
 
-// TryEnter returns a place to begin at, or nil if all are taken.
-func (p *Pipeline) TryEnter() *Place {
+// TryEnter returns a permit to begin with, or nil if all are taken.
+func (p *Pipeline) TryEnter() *Permit {
 	fetch, slots := p.Entrance()
 	select {
 	case <-fetch:
@@ -139,7 +139,7 @@ func (p *Pipeline) TryEnter() *Place {
 }
 
 // Enter is TryEnter that waits.
-func (p *Pipeline) Enter(ctx context.Context) (*Place, error) {
+func (p *Pipeline) Enter(ctx context.Context) (*Permit, error) {
 	fetch, slots := p.Entrance()
 	select {
 	case <-fetch:
@@ -147,7 +147,7 @@ func (p *Pipeline) Enter(ctx context.Context) (*Place, error) {
 	case s := <-slots:
 		return p.Kept(s), nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for a place in the pipeline: %w", ctx.Err())
+		return nil, fmt.Errorf("wait to enter the pipeline: %w", ctx.Err())
 	}
 }
 
@@ -177,38 +177,38 @@ func (p *Pipeline) Alone(ctx context.Context, d digest.Digest) (leave func(), er
 	}
 }
 
-// The stages that have places.
+// The stages that have permits.
 const (
-	placeNone   = "" // of a place that was left, or recalled
-	placeFetch  = "fetch"
-	placeSlot   = "execute"
-	placeReport = "report"
+	stageNone    = "" // of a permit that was left, or recalled
+	stageFetch   = "fetch"
+	stageExecute = "execute"
+	stageReport  = "report"
 )
 
-// Stages are the names of those that have places.
-var Stages = []string{placeFetch, placeSlot, placeReport}
+// Stages are the names of those that have permits.
+var Stages = []string{stageFetch, stageExecute, stageReport}
 
-// A Place is what one action holds of the pipeline. It is not safe for
+// A Permit is what one action holds of the pipeline. It is not safe for
 // concurrent use.
-type Place struct {
+type Permit struct {
 	p     *Pipeline
 	stage string
-	slot  *Slot // while the stage is placeSlot
+	slot  *Slot // while the stage is stageExecute
 	// occupied: an action is in it; before, it is only kept for one.
 	occupied bool
 }
 
 // Slot is the one that the action has, or nil.
-func (l *Place) Slot() *Slot {
-	if l == nil || l.stage != placeSlot {
+func (l *Permit) Slot() *Slot {
+	if l == nil || l.stage != stageExecute {
 		return nil
 	}
 	return l.slot
 }
 
-// occupy says that there is an action now. It reports false, and does nothing, if the place is
+// occupy says that there is an action now. It reports false, and does nothing, if the permit is
 // none any more.
-func (l *Place) occupy() bool {
+func (l *Permit) occupy() bool {
 	if !l.p.keep(l) {
 		return false
 	}
@@ -219,7 +219,7 @@ func (l *Place) occupy() bool {
 
 // Begin is occupy that gets another slot if that of l was recalled. All slots may be kept by positions
 // that have no action, and may wait for one for ever.
-func (l *Place) Begin(ctx context.Context) error {
+func (l *Permit) Begin(ctx context.Context) error {
 	for !l.occupy() {
 		if err := l.Again(ctx); err != nil {
 			return err
@@ -228,8 +228,8 @@ func (l *Place) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Vacate says that there is no action any more. The place is kept for another one.
-func (l *Place) Vacate() {
+// Vacate says that there is no action any more. The permit is kept for another one.
+func (l *Permit) Vacate() {
 	if l.occupied {
 		l.occupied = false
 		l.p.inStage.WithLabelValues(l.stage).Dec()
@@ -237,49 +237,49 @@ func (l *Place) Vacate() {
 }
 
 // Execute waits for a slot, and moves there.
-func (l *Place) Execute(ctx context.Context) error {
-	if l.stage == placeSlot {
+func (l *Permit) Execute(ctx context.Context) error {
+	if l.stage == stageExecute {
 		return nil
 	}
 	select {
 	case s := <-l.p.slots:
-		l.move(placeSlot, s)
+		l.move(stageExecute, s)
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a slot: %w", ctx.Err())
 	}
 }
 
-// Report waits for a place in the last stage, and moves there: the slot is free
-// for the next command. Without such places the action stays.
-func (l *Place) Report(ctx context.Context) error {
+// Report waits for a permit of the last stage, and moves there: the slot is free
+// for the next command. Without such permits the action stays.
+func (l *Permit) Report(ctx context.Context) error {
 	if l.p.report == nil {
 		return nil
 	}
 	select {
 	case <-l.p.report:
-		l.move(placeReport, nil)
+		l.move(stageReport, nil)
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a place to report from: %w", ctx.Err())
+		return fmt.Errorf("wait to report: %w", ctx.Err())
 	}
 }
 
-// Again gives the place up unless it is a slot, and waits for one.
-func (l *Place) Again(ctx context.Context) error {
-	if l.stage == placeSlot {
+// Again gives the permit up unless it is a slot, and waits for one.
+func (l *Permit) Again(ctx context.Context) error {
+	if l.stage == stageExecute {
 		return nil
 	}
-	l.move(placeNone, nil)
+	l.move(stageNone, nil)
 	for {
 		s, added := l.p.recall()
 		if s != nil {
-			l.move(placeSlot, s)
+			l.move(stageExecute, s)
 			return nil
 		}
 		select {
 		case s := <-l.p.slots:
-			l.move(placeSlot, s)
+			l.move(stageExecute, s)
 			return nil
 		case <-added:
 		case <-ctx.Done():
@@ -288,30 +288,30 @@ func (l *Place) Again(ctx context.Context) error {
 	}
 }
 
-// Leave gives the place up.
-func (l *Place) Leave() {
+// Leave gives the permit up.
+func (l *Permit) Leave() {
 	if l.p.keep(l) {
-		l.move(placeNone, nil)
+		l.move(stageNone, nil)
 	}
 }
 
-func (l *Place) move(stage string, s *Slot) {
+func (l *Permit) move(stage string, s *Slot) {
 	old, oldSlot := l.stage, l.slot
 	l.stage, l.slot = stage, s
 	if l.occupied {
-		if old != placeNone {
+		if old != stageNone {
 			l.p.inStage.WithLabelValues(old).Dec()
 		}
-		if stage != placeNone {
+		if stage != stageNone {
 			l.p.inStage.WithLabelValues(stage).Inc()
 		}
 	}
 	switch old {
-	case placeFetch:
+	case stageFetch:
 		l.p.fetch <- struct{}{}
-	case placeSlot:
+	case stageExecute:
 		l.p.slots <- oldSlot
-	case placeReport:
+	case stageReport:
 		l.p.report <- struct{}{}
 	}
 }

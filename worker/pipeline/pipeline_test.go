@@ -16,12 +16,12 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	check(t, registry.Register(inStage))
 	p := New(make([]*runner.Launcher, 2), 1, 1, inStage)
-	var held []*Place
-	steps := []func(*Place) error{
-		func(*Place) error { return nil },
-		func(l *Place) error { return l.Execute(t.Context()) },
-		func(l *Place) error { return l.Execute(t.Context()) },
-		func(l *Place) error {
+	var held []*Permit
+	steps := []func(*Permit) error{
+		func(*Permit) error { return nil },
+		func(l *Permit) error { return l.Execute(t.Context()) },
+		func(l *Permit) error { return l.Execute(t.Context()) },
+		func(l *Permit) error {
 			if err := l.Execute(t.Context()); err != nil {
 				return err
 			}
@@ -31,16 +31,16 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	for i := len(steps) - 1; i >= 0; i-- {
 		l := p.TryEnter()
 		if l == nil {
-			t.Fatalf("no place is left with %d taken", len(held))
+			t.Fatalf("no permit is left with %d taken", len(held))
 		}
 		if !l.occupy() {
-			t.Fatal("a place is none")
+			t.Fatal("a permit is none")
 		}
 		check(t, steps[i](l))
 		held = append(held, l)
 	}
 	if p.TryEnter() != nil {
-		t.Fatal("a full pipeline has a place")
+		t.Fatal("a full pipeline has a permit")
 	}
 	counted := map[string]float64{}
 	families, err := registry.Gather()
@@ -65,8 +65,8 @@ func TestPlacesAreGivenBack(t *testing.T) {
 func TestActionWhoseSlotWasRecalled(t *testing.T) {
 	inStage := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "in_stage"}, []string{"stage"})
 	p := New(make([]*runner.Launcher, 2), 0, 1, inStage)
-	kept := []*Place{p.TryEnter(), p.TryEnter()}
-	rerun := &Place{p: p, occupied: true}
+	kept := []*Permit{p.TryEnter(), p.TryEnter()}
+	rerun := &Permit{p: p, occupied: true}
 	check(t, rerun.Again(t.Context()))
 	rerun.Leave()
 	p.TryEnter() // by another position, which waits for the scheduler
@@ -75,7 +75,7 @@ func TestActionWhoseSlotWasRecalled(t *testing.T) {
 	for _, l := range kept {
 		check(t, l.Begin(ctx))
 		if l.slot == nil || !l.occupied {
-			t.Errorf("an action has the place %+v", l)
+			t.Errorf("an action has the permit %+v", l)
 		}
 	}
 }

@@ -77,25 +77,25 @@ func TestScratchHasABound(t *testing.T) {
 	assertCode(t, f.run(t, s), codes.ResourceExhausted, "max_scratch")
 }
 
-func TestExcessesAreForgotten(t *testing.T) {
-	var e excesses
+func TestRefusalsAreForgotten(t *testing.T) {
+	e := newRefusals()
 	now := time.Now()
 	of := func(i int) digest.Digest { return digest.Of(digest.SHA256, fmt.Append(nil, i)) }
 	if e.left(of(0), now) != 0 {
 		t.Error("an action was refused from the start")
 	}
-	for i := range 2 * mostExcesses {
+	for i := range 2 * maxRefusals {
 		e.add(of(i), now)
 	}
-	if n := len(e.until); n > mostExcesses {
+	if n := e.until.Len(); n > maxRefusals {
 		t.Errorf("%d actions are remembered", n)
 	}
-	last := of(2*mostExcesses - 1)
-	if e.left(last, now) != excessMemory || e.left(last, now.Add(excessMemory)) != 0 {
+	last := of(2*maxRefusals - 1)
+	if e.left(last, now) != refusedFor || e.left(last, now.Add(refusedFor)) != 0 {
 		t.Error("the last one is not refused as long as it should be")
 	}
-	e.add(of(1), now.Add(2*excessMemory))
-	if n := len(e.until); n != 1 {
+	e.add(of(1), now.Add(2*refusedFor))
+	if n := e.until.Len(); n != 1 {
 		t.Errorf("%d actions are remembered for ever", n)
 	}
 }
