@@ -25,14 +25,14 @@ type Scrubber = scrub.Scrubber
 // NewScrubber returns a Scrubber of s and, unless that is nil, of a. Blobs that are wrong are set aside as
 // Store.Verify does; results that are wrong are removed. Both outlive its Run.
 func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
-	shelves := []scrub.Shelf{&blobShelf{store: s}}
+	targets := []scrub.Target{&blobTarget{store: s}}
 	if a != nil {
-		shelves = append(shelves, resultShelf{a})
+		targets = append(targets, resultTarget{a})
 	}
 	if o.Logger == nil {
 		o.Logger = s.files.log
 	}
-	return scrub.New(filepath.Join(s.Dir(), "scrub"), o, shelves...)
+	return scrub.New(filepath.Join(s.Dir(), "scrub"), o, targets...)
 }
 
 // shards lists the folders that files are in.
@@ -69,8 +69,8 @@ func (f *files[K]) shard(name string) ([]string, error) {
 	return names, nil
 }
 
-// blobShelf is a Store that is scrubbed.
-type blobShelf struct {
+// blobTarget is a Store that is scrubbed.
+type blobTarget struct {
 	store *Store
 	gone  map[string]bool // files of the shard that was listed last which were not there
 	// known are the blobs that the store had, when it was asked, of the shards of near that were not listed yet: whose
@@ -79,8 +79,8 @@ type blobShelf struct {
 	near  string
 }
 
-// Shards implements scrub.Shelf. There are also those that the store has blobs of and the disk nothing.
-func (v *blobShelf) Shards() ([]string, error) {
+// Shards implements scrub.Target. There are also those that the store has blobs of and the disk nothing.
+func (v *blobTarget) Shards() ([]string, error) {
 	all, err := v.store.files.shards()
 	if err != nil {
 		return nil, err
@@ -101,9 +101,9 @@ func (v *blobShelf) Shards() ([]string, error) {
 	return all, nil
 }
 
-// Files implements scrub.Shelf. Blobs whose files somebody has removed are among them; the store does not have
+// Files implements scrub.Target. Blobs whose files somebody has removed are among them; the store does not have
 // them any more.
-func (v *blobShelf) Files(shard string) ([]string, error) {
+func (v *blobTarget) Files(shard string) ([]string, error) {
 	names, err := v.store.files.shard(shard)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -125,7 +125,7 @@ func (v *blobShelf) Files(shard string) ([]string, error) {
 }
 
 // take returns the blobs that the store has in a shard, or had when it was asked for another one like it.
-func (v *blobShelf) take(shard string) []digest.Digest {
+func (v *blobTarget) take(shard string) []digest.Digest {
 	if near := shard[:len(shard)-1]; near != v.near {
 		v.known, v.near = map[string][]digest.Digest{}, near
 		for ds := range walk(&v.store.files.ledger, notesChunk, keyNear(shard)) {
@@ -169,11 +169,11 @@ func (f *files[K]) dropGone(k K) bool {
 	return true
 }
 
-// Holds implements scrub.Shelf.
-func (v *blobShelf) Holds() (files, bytes int64) { return v.store.files.holds() }
+// Holds implements scrub.Target.
+func (v *blobTarget) Holds() (files, bytes int64) { return v.store.files.holds() }
 
-// Check implements scrub.Shelf.
-func (v *blobShelf) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+// Check implements scrub.Target.
+func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
 	if v.gone[name] {
 		return scrub.Damaged, nil
 	}
@@ -204,7 +204,7 @@ func (v *blobShelf) Check(ctx context.Context, name string, since time.Time, r *
 }
 
 // read reads the file of d, and notes that it is right or fails.
-func (v *blobShelf) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
+func (v *blobTarget) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
 	f := v.store.files
 	generation, _, ok := f.look(d)
 	if !ok {
@@ -250,23 +250,23 @@ func (s *Store) verifiedSince(d digest.Digest, since time.Time) bool {
 	return err == nil && m == known.mark
 }
 
-// resultShelf is Actions that are scrubbed.
-type resultShelf struct{ actions *Actions }
+// resultTarget is Actions that are scrubbed.
+type resultTarget struct{ actions *Actions }
 
-// Shards implements scrub.Shelf.
-func (v resultShelf) Shards() ([]string, error) { return v.actions.files.shards() }
+// Shards implements scrub.Target.
+func (v resultTarget) Shards() ([]string, error) { return v.actions.files.shards() }
 
-// Files implements scrub.Shelf.
-func (v resultShelf) Files(shard string) ([]string, error) { return v.actions.files.shard(shard) }
+// Files implements scrub.Target.
+func (v resultTarget) Files(shard string) ([]string, error) { return v.actions.files.shard(shard) }
 
-// Holds implements scrub.Shelf. What a file costs in bytes is less than what it counts for.
-func (v resultShelf) Holds() (files, bytes int64) {
+// Holds implements scrub.Target. What a file costs in bytes is less than what it counts for.
+func (v resultTarget) Holds() (files, bytes int64) {
 	files, _ = v.actions.files.holds()
 	return files, 0
 }
 
-// Check implements scrub.Shelf.
-func (v resultShelf) Check(ctx context.Context, name string, _ time.Time, r *scrub.Reader) (scrub.Verdict, error) {
+// Check implements scrub.Target.
+func (v resultTarget) Check(ctx context.Context, name string, _ time.Time, r *scrub.Reader) (scrub.Verdict, error) {
 	f := v.actions.files
 	k, ok := f.layout.parse(name)
 	if !ok {

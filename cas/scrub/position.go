@@ -17,8 +17,8 @@ type position struct {
 	Ended     time.Time `json:",omitzero"`
 	LastWhole time.Time
 	// The last shard that is done; empty: none.
-	Shelf int
-	Shard string
+	Target int `json:"Shelf"`
+	Shard  string
 
 	Files, Bytes, Damaged int64
 }

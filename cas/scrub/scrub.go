@@ -22,7 +22,7 @@ const (
 	fileCost = 16 << 10
 	// keepEvery is how old the kept position may become.
 	keepEvery = 10 * time.Second
-	// retryAfter is how long a Scrubber waits after a shelf could not be listed.
+	// retryAfter is how long a Scrubber waits after a target could not be listed.
 	retryAfter = time.Minute
 )
 
@@ -64,8 +64,8 @@ const (
 	Damaged                // it was wrong, or could not be read
 )
 
-// A Shelf is a folder of files in shards. Its methods are called by one goroutine at a time.
-type Shelf interface {
+// A Target is a folder of files in shards. Its methods are called by one goroutine at a time.
+type Target interface {
 	// Shards returns the names of those that there are, in any order.
 	Shards() ([]string, error)
 	// Files returns the names of the files of a shard.
@@ -94,10 +94,10 @@ type Status struct {
 	AllFiles, AllBytes, AllDamaged int64
 }
 
-// A Scrubber reads shelves, over and over. See the package.
+// A Scrubber reads targets, over and over. See the package.
 type Scrubber struct {
 	path    string
-	shelves []Shelf
+	targets []Target
 	options Options
 	reader  Reader
 	kept    time.Time // when the position was
@@ -108,13 +108,13 @@ type Scrubber struct {
 	allFiles, allBytes, allBad int64    // guarded by mu
 }
 
-// New returns a Scrubber of shelves, which keeps its position in the file path. It may be asked for its
+// New returns a Scrubber of targets, which keeps its position in the file path. It may be asked for its
 // Status before Run.
-func New(path string, o Options, shelves ...Shelf) (*Scrubber, error) {
+func New(path string, o Options, targets ...Target) (*Scrubber, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Scrubber{path: path, shelves: shelves, options: o, at: load(path, time.Now())}
+	s := &Scrubber{path: path, targets: targets, options: o, at: load(path, time.Now())}
 	s.reader.pace = s.pace
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(newMetrics(s)); err != nil {
@@ -200,20 +200,20 @@ func (s *Scrubber) end() {
 		zap.Int64("damaged", at.Damaged), zap.Duration("took", now.Sub(at.Began)))
 }
 
-// A part is a shard of a shelf.
+// A part is a shard of a target.
 type part struct {
-	shelf int
-	shard string
+	target int
+	shard  string
 }
 
 func (p part) compare(q part) int {
-	return cmp.Or(cmp.Compare(p.shelf, q.shelf), cmp.Compare(p.shard, q.shard))
+	return cmp.Or(cmp.Compare(p.target, q.target), cmp.Compare(p.shard, q.shard))
 }
 
-// parts lists all shards of all shelves, in the order in which they are read.
+// parts lists all shards of all targets, in the order in which they are read.
 func (s *Scrubber) parts() (all []part, err error) {
-	for i, shelf := range s.shelves {
-		shards, err := shelf.Shards()
+	for i, target := range s.targets {
+		shards, err := target.Shards()
 		if err != nil {
 			return nil, fmt.Errorf("list shards: %w", err)
 		}
@@ -233,7 +233,7 @@ func (s *Scrubber) pass(ctx context.Context) error {
 	}
 	for i, p := range all {
 		s.mu.Lock()
-		done := p.compare(part{s.at.Shelf, s.at.Shard}) <= 0
+		done := p.compare(part{s.at.Target, s.at.Shard}) <= 0
 		s.mu.Unlock()
 		if done {
 			continue
@@ -243,24 +243,24 @@ func (s *Scrubber) pass(ctx context.Context) error {
 			return err
 		}
 		s.mu.Lock()
-		s.at.Shelf, s.at.Shard = p.shelf, p.shard
+		s.at.Target, s.at.Shard = p.target, p.shard
 		s.mu.Unlock()
 		s.keep(false)
 	}
 	return nil
 }
 
-// measure tells what there is to read from the part with that index on: shards of one shelf count as
+// measure tells what there is to read from the part with that index on: shards of one target count as
 // equally large, for they are chosen by hashes.
 func (s *Scrubber) measure(all []part, from int) {
 	var left, total float64
-	shards := make([]float64, len(s.shelves))
+	shards := make([]float64, len(s.targets))
 	for _, p := range all {
-		shards[p.shelf]++
+		shards[p.target]++
 	}
 	for i, p := range all {
-		files, bytes := s.shelves[p.shelf].Holds()
-		cost := float64(max(bytes, files*fileCost)) / shards[p.shelf]
+		files, bytes := s.targets[p.target].Holds()
+		cost := float64(max(bytes, files*fileCost)) / shards[p.target]
 		total += cost
 		if i >= from {
 			left += cost
@@ -273,8 +273,8 @@ func (s *Scrubber) measure(all []part, from int) {
 
 // readPart reads all files of a shard.
 func (s *Scrubber) readPart(ctx context.Context, p part) error {
-	shelf := s.shelves[p.shelf]
-	names, err := shelf.Files(p.shard)
+	target := s.targets[p.target]
+	names, err := target.Files(p.shard)
 	if os.IsNotExist(err) {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (s *Scrubber) readPart(ctx context.Context, p part) error {
 			return err
 		}
 		s.reader.bytes = 0
-		verdict, err := shelf.Check(ctx, name, since, &s.reader)
+		verdict, err := target.Check(ctx, name, since, &s.reader)
 		if err != nil {
 			return err
 		}

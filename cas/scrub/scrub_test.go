@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fakeShelf has files in one folder; those whose content begins with "bad" are damaged.
-type fakeShelf struct {
+// A fakeTarget has files in one folder; those whose content begins with "bad" are damaged.
+type fakeTarget struct {
 	dir    string
 	shards map[string][]string
 	bytes  int64
@@ -30,23 +30,23 @@ type fakeShelf struct {
 	broken   error                // guarded by mu
 }
 
-func (f *fakeShelf) read() []string {
+func (f *fakeTarget) read() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.files)
 }
 
-func (f *fakeShelf) breaks(err error) {
+func (f *fakeTarget) breaks(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.broken = err
 }
 
-func newFakeShelf(t *testing.T) *fakeShelf {
-	return &fakeShelf{dir: t.TempDir(), shards: map[string][]string{}, verified: map[string]time.Time{}}
+func newFakeTarget(t *testing.T) *fakeTarget {
+	return &fakeTarget{dir: t.TempDir(), shards: map[string][]string{}, verified: map[string]time.Time{}}
 }
 
-func (f *fakeShelf) add(t *testing.T, shard, name string, size int) {
+func (f *fakeTarget) add(t *testing.T, shard, name string, size int) {
 	t.Helper()
 	f.shards[shard] = append(f.shards[shard], name)
 	f.bytes += int64(size)
@@ -55,7 +55,7 @@ func (f *fakeShelf) add(t *testing.T, shard, name string, size int) {
 	}
 }
 
-func (f *fakeShelf) Shards() (all []string, err error) {
+func (f *fakeTarget) Shards() (all []string, err error) {
 	for shard := range f.shards {
 		all = append(all, shard)
 	}
@@ -64,16 +64,16 @@ func (f *fakeShelf) Shards() (all []string, err error) {
 	return all, f.broken
 }
 
-func (f *fakeShelf) Files(shard string) ([]string, error) { return f.shards[shard], nil }
+func (f *fakeTarget) Files(shard string) ([]string, error) { return f.shards[shard], nil }
 
-func (f *fakeShelf) Holds() (files, bytes int64) {
+func (f *fakeTarget) Holds() (files, bytes int64) {
 	for _, names := range f.shards {
 		files += int64(len(names))
 	}
 	return files, f.bytes
 }
 
-func (f *fakeShelf) Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error) {
+func (f *fakeTarget) Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error) {
 	f.mu.Lock()
 	at, ok := f.verified[name]
 	f.mu.Unlock()
@@ -101,9 +101,9 @@ func (f *fakeShelf) Check(ctx context.Context, name string, since time.Time, r *
 	return Whole, nil
 }
 
-func newScrubber(t *testing.T, o Options, shelves ...Shelf) *Scrubber {
+func newScrubber(t *testing.T, o Options, targets ...Target) *Scrubber {
 	t.Helper()
-	s, err := New(filepath.Join(t.TempDir(), "scrub"), o, shelves...)
+	s, err := New(filepath.Join(t.TempDir(), "scrub"), o, targets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,33 +125,33 @@ func during(t *testing.T, s *Scrubber, what func()) {
 }
 
 func TestPassesReadEverythingOncePerPeriod(t *testing.T) {
-	shelf, second := newFakeShelf(t), newFakeShelf(t)
-	shelf.add(t, "b", "b1", 10)
-	shelf.add(t, "a", "a1", 10)
-	shelf.add(t, "a", "a2", 10)
+	target, second := newFakeTarget(t), newFakeTarget(t)
+	target.add(t, "b", "b1", 10)
+	target.add(t, "a", "a1", 10)
+	target.add(t, "a", "a2", 10)
 	second.add(t, "a", "c1", 10)
-	if err := os.WriteFile(filepath.Join(shelf.dir, "a2"), []byte("bad"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(target.dir, "a2"), []byte("bad"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := newScrubber(t, Options{Every: time.Hour}, shelf, second)
+		s := newScrubber(t, Options{Every: time.Hour}, target, second)
 		began := time.Now()
 		during(t, s, func() {
 			time.Sleep(time.Minute)
-			if want := []string{"a1", "a2", "b1"}; !slices.Equal(shelf.read(), want) || !slices.Equal(second.read(), []string{"c1"}) {
-				t.Errorf("read %v and %v, want %v and c1", shelf.read(), second.read(), want)
+			if want := []string{"a1", "a2", "b1"}; !slices.Equal(target.read(), want) || !slices.Equal(second.read(), []string{"c1"}) {
+				t.Errorf("read %v and %v, want %v and c1", target.read(), second.read(), want)
 			}
 			st := s.Status()
 			if st.Done != 1 || st.Damaged != 1 || st.Files != 4 || st.Bytes != 33 || !st.Due.Equal(began.Add(time.Hour)) {
 				t.Errorf("after the first pass: %+v", st)
 			}
-			shelf.mu.Lock()
-			shelf.verified["a1"] = began.Add(time.Hour + time.Second) // in the future: it is verified when its turn comes
-			shelf.mu.Unlock()
+			target.mu.Lock()
+			target.verified["a1"] = began.Add(time.Hour + time.Second) // in the future: it is verified when its turn comes
+			target.mu.Unlock()
 			time.Sleep(time.Hour)
 		})
-		if want := []string{"a1", "a2", "b1", "a2", "b1"}; !slices.Equal(shelf.read(), want) {
-			t.Errorf("read %v, want %v", shelf.read(), want)
+		if want := []string{"a1", "a2", "b1", "a2", "b1"}; !slices.Equal(target.read(), want) {
+			t.Errorf("read %v, want %v", target.read(), want)
 		}
 		if st := s.Status(); st.AllDamaged != 2 || st.Damaged != 1 || st.AllFiles != 7 {
 			t.Errorf("after the second pass: %+v", st)
@@ -160,15 +160,15 @@ func TestPassesReadEverythingOncePerPeriod(t *testing.T) {
 }
 
 func TestPassResumesWhereItWas(t *testing.T) {
-	shelf := newFakeShelf(t)
+	target := newFakeTarget(t)
 	for i := range 20 {
-		shelf.add(t, fmt.Sprintf("%02d", i), fmt.Sprintf("f%02d", i), 1<<20)
+		target.add(t, fmt.Sprintf("%02d", i), fmt.Sprintf("f%02d", i), 1<<20)
 	}
 	path := filepath.Join(t.TempDir(), "scrub")
 	synctest.Test(t, func(t *testing.T) {
 		var began time.Time
-		for n := 0; len(shelf.read()) < 20; n++ {
-			s, err := New(path, Options{Rate: 1 << 20, Every: time.Hour}, shelf)
+		for n := 0; len(target.read()) < 20; n++ {
+			s, err := New(path, Options{Rate: 1 << 20, Every: time.Hour}, target)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,16 +178,16 @@ func TestPassResumesWhereItWas(t *testing.T) {
 			} else if !s.Status().Began.Equal(began) {
 				t.Errorf("run %d began a pass at %v, not the one of %v", n, s.Status().Began, began)
 			}
-			if st := s.Status(); st.Files != int64(len(shelf.read())) {
-				t.Errorf("run %d counted %d files of %d", n, st.Files, len(shelf.read()))
+			if st := s.Status(); st.Files != int64(len(target.read())) {
+				t.Errorf("run %d counted %d files of %d", n, st.Files, len(target.read()))
 			}
 			if n > 20 {
-				t.Fatalf("after %d runs only %v are read", n, shelf.read())
+				t.Fatalf("after %d runs only %v are read", n, target.read())
 			}
 		}
 		// The file in work when a run ends is read again, and none that was done.
-		if compact := slices.Compact(slices.Clone(shelf.read())); !slices.Equal(compact, shelf.read()) || len(compact) != 20 {
-			t.Errorf("read %v", shelf.read())
+		if compact := slices.Compact(slices.Clone(target.read())); !slices.Equal(compact, target.read()) || len(compact) != 20 {
+			t.Errorf("read %v", target.read())
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestPassResumesWhereItWas(t *testing.T) {
 func TestTornPositionIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scrub")
 	now := time.Now()
-	at := position{Began: now.Add(-time.Hour), LastWhole: now.Add(-time.Minute), Shelf: 1, Shard: "sha256/77", Files: 7}
+	at := position{Began: now.Add(-time.Hour), LastWhole: now.Add(-time.Minute), Target: 1, Shard: "sha256/77", Files: 7}
 	if err := at.store(path); err != nil {
 		t.Fatal(err)
 	}
@@ -228,13 +228,13 @@ func TestRateHolds(t *testing.T) {
 		"large": {30 << 20},
 		"small": slices.Repeat([]int{100}, 30<<20/fileCost),
 	} {
-		shelf := newFakeShelf(t)
+		target := newFakeTarget(t)
 		for i, size := range sizes {
-			shelf.add(t, "a", fmt.Sprint(i), size)
+			target.add(t, "a", fmt.Sprint(i), size)
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScrubber(t, Options{Rate: 1 << 20, Every: time.Hour}, shelf)
+				s := newScrubber(t, Options{Rate: 1 << 20, Every: time.Hour}, target)
 				during(t, s, func() {
 					time.Sleep(15 * time.Second)
 					st := s.Status()
@@ -256,14 +256,14 @@ func TestRateHolds(t *testing.T) {
 }
 
 func TestLoadSlowsAPassWithoutStarvingIt(t *testing.T) {
-	shelf := newFakeShelf(t)
+	target := newFakeTarget(t)
 	for i := range 30 {
-		shelf.add(t, "a", fmt.Sprint(i), 1<<20)
+		target.add(t, "a", fmt.Sprint(i), 1<<20)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var busy atomic.Bool
 		busy.Store(true)
-		s := newScrubber(t, Options{Rate: 1 << 20, Every: time.Hour, Busy: busy.Load}, shelf)
+		s := newScrubber(t, Options{Rate: 1 << 20, Every: time.Hour, Busy: busy.Load}, target)
 		during(t, s, func() {
 			time.Sleep(10 * time.Minute)
 			if st := s.Status(); st.Files > 6 || st.Files < 4 {
@@ -281,7 +281,7 @@ func TestLoadSlowsAPassWithoutStarvingIt(t *testing.T) {
 			}
 		})
 		// What comes too late is read at half of the rate.
-		shelf.files, s.at = nil, position{Began: time.Now().Add(-2 * time.Hour), LastWhole: time.Now()}
+		target.files, s.at = nil, position{Began: time.Now().Add(-2 * time.Hour), LastWhole: time.Now()}
 		during(t, s, func() {
 			time.Sleep(20 * time.Second)
 			if st := s.Status(); st.Files < 8 || st.Files > 11 {
@@ -292,10 +292,10 @@ func TestLoadSlowsAPassWithoutStarvingIt(t *testing.T) {
 }
 
 func TestRunEndsAtOnce(t *testing.T) {
-	shelf := newFakeShelf(t)
-	shelf.add(t, "a", "large", 10<<20)
+	target := newFakeTarget(t)
+	target.add(t, "a", "large", 10<<20)
 	synctest.Test(t, func(t *testing.T) {
-		s := newScrubber(t, Options{Rate: 1, Every: time.Hour}, shelf)
+		s := newScrubber(t, Options{Rate: 1, Every: time.Hour}, target)
 		began := time.Now()
 		during(t, s, func() { time.Sleep(time.Second) })
 		if took := time.Since(began); took > time.Second {
@@ -304,18 +304,18 @@ func TestRunEndsAtOnce(t *testing.T) {
 	})
 }
 
-func TestShelfThatCannotBeListedIsTriedAgain(t *testing.T) {
-	shelf := newFakeShelf(t)
-	shelf.add(t, "a", "file", 10)
-	shelf.breaks(errors.New("no such disk"))
+func TestTargetThatCannotBeListedIsTriedAgain(t *testing.T) {
+	target := newFakeTarget(t)
+	target.add(t, "a", "file", 10)
+	target.breaks(errors.New("no such disk"))
 	synctest.Test(t, func(t *testing.T) {
-		s := newScrubber(t, Options{Every: time.Hour}, shelf)
+		s := newScrubber(t, Options{Every: time.Hour}, target)
 		during(t, s, func() {
 			time.Sleep(time.Second)
 			if st := s.Status(); !st.Ended.IsZero() || st.Files != 0 {
-				t.Errorf("with a broken shelf: %+v", st)
+				t.Errorf("with a broken target: %+v", st)
 			}
-			shelf.breaks(nil)
+			target.breaks(nil)
 			time.Sleep(2 * retryAfter)
 		})
 		if st := s.Status(); st.Files != 1 || st.Ended.IsZero() {
@@ -331,8 +331,8 @@ func TestPageCacheStaysAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	shelf := newFakeShelf(t)
-	shelf.dir = dir
+	target := newFakeTarget(t)
+	target.dir = dir
 	cached := func(name string) uint64 {
 		file, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
@@ -346,7 +346,7 @@ func TestPageCacheStaysAsItWas(t *testing.T) {
 		return st.Cache
 	}
 	for _, name := range []string{"hot", "cold"} {
-		shelf.add(t, "a", name, 3<<20+100)
+		target.add(t, "a", name, 3<<20+100)
 		file, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -364,14 +364,14 @@ func TestPageCacheStaysAsItWas(t *testing.T) {
 	if hot, cold := cached("hot"), cached("cold"); hot == 0 || cold != 0 {
 		t.Skipf("before, %d pages of the one are in memory and %d of the other", hot, cold)
 	}
-	s := newScrubber(t, Options{Rate: 1 << 30}, shelf)
-	shelf.onRead = func(name string) {
+	s := newScrubber(t, Options{Rate: 1 << 30}, target)
+	target.onRead = func(name string) {
 		if hot, cold := cached("hot"), cached("cold"); hot < 3<<20/4096 || cold != 0 {
 			t.Errorf("after %s, %d pages of the one are in memory and %d of the other", name, hot, cold)
 		}
 	}
 	s.begin()
-	if err := s.pass(t.Context()); err != nil || len(shelf.read()) != 2 {
-		t.Errorf("read %v, %v", shelf.read(), err)
+	if err := s.pass(t.Context()); err != nil || len(target.read()) != 2 {
+		t.Errorf("read %v, %v", target.read(), err)
 	}
 }
