@@ -44,7 +44,7 @@ func (s *Site) routes() []route {
 		{"GET /operations/{id}/{stream}", Owners, http.HandlerFunc(s.output)},
 		{"GET /actions/{function}/{hash}/{size}", Readers, s.page("action", s.action)},
 		{"GET /blobs/{function}/{hash}/{size}", Readers, http.HandlerFunc(s.blobFile)},
-		{"GET /builds/{invocation}", Owners, s.page("build", s.build)},
+		{"GET /builds/{invocation}", Owners, http.HandlerFunc(s.build)},
 		{"GET /history", Owners, s.page("history", s.records)},
 		{"GET /workers", Operators, s.page("workers", s.workers)},
 		{"GET /quotas", Operators, s.page("quotas", s.quotas)},

@@ -3,17 +3,18 @@ package web
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"html/template"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -22,11 +23,12 @@ import (
 const (
 	// maxBuilt and maxBuiltBytes bound the actions of a build that its page has.
 	maxBuilt, maxBuiltBytes = 50_000, 32 << 20
+	// maxOpen bounds its actions that have not ended, of which the page knows.
+	maxOpen = 10_000
 	// maxNamed is how many targets, failures and mnemonics are listed.
 	maxNamed = 20
-	// maxLanes bounds the lanes of the time line, laneHeight and laneWidth are of its picture.
-	maxLanes              = 200
-	laneHeight, laneWidth = 8, 1000
+	// lateness is how much later than others a record may come of what ended before them.
+	lateness = 10 * time.Second
 )
 
 // A buildView is an invocation.
@@ -40,8 +42,15 @@ type buildView struct {
 	MoreFailed              int
 	First, Last             time.Time
 	Lanes                   *lanes
-	Cut                     bool // there are more than maxBuilt
+	Cut, OpenCut            bool // there are more than maxBuilt, or maxOpen
+
+	mnemonics map[string]*mnemonicRow
+	outcomes  map[historypb.Outcome]int
+	news      []byte // of the time line
 }
+
+// grown implements growing.
+func (v *buildView) grown() (event string, data []byte) { return "lanes", v.news }
 
 // form is what viewers have to load anew to see all of the page.
 func (v *buildView) form() string { return fmt.Sprint(v.Live()) }
@@ -71,65 +80,116 @@ func (m mnemonicRow) Hits() meter {
 	return meterOf(percent(share)+" from the action cache", share)
 }
 
-func (s *Site) build(ctx context.Context, r *http.Request) (any, error) {
-	id := r.PathValue("invocation")
-	p := &admin.Pattern{Attributes: map[string]string{"invocation": strings.NewReplacer("*", "?", "?", "?").Replace(id)}}
-	v := &buildView{Invocation: id}
-	records, err := s.built(ctx, p, v)
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	key := keyFor(ctx, "build "+id)
-	open, err := ask(ctx, s.source, key, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
-		return s.options.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p})
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, op := range open.GetOperations() {
-		if op.GetInvocation() != id {
-			continue
-		}
-		if op.GetWorker() == "" {
-			v.Waiting++
-			continue
-		}
-		v.Running++
-		v.Last = now
-		records = append(records, &historypb.Record{
-			Operation: op.GetName(), Target: op.GetTarget(), Mnemonic: op.GetMnemonic(), Worker: op.GetWorker(),
-			Queued: op.GetQueued(), Started: op.GetStarted(),
-		})
-	}
-	if len(records)+v.Waiting == 0 {
-		return nil, status.Errorf(codes.NotFound, "invocation %q is unknown, or ended too long ago", id)
-	}
-	v.Lanes = lanesOf(records, now)
-	return v, nil
+// A builder makes the page of an invocation for one viewer, again and again while he looks at it. Records are read once.
+type builder struct {
+	site *Site
+	view buildView
+	// known are the operations whose records were read, as far as they may be read again: those that ended since the last one,
+	// less lateness.
+	known map[string]time.Time
+	last  time.Time
+	line  *timeLine
 }
 
-// built returns the records of an invocation and counts them.
-func (s *Site) built(ctx context.Context, p *admin.Pattern, v *buildView) (all []*historypb.Record, err error) {
-	bytes := 0
-	for token := ""; len(all) < maxBuilt && bytes < maxBuiltBytes; {
-		list, err := s.options.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: p, PageToken: token})
+// build answers with the page of an invocation.
+func (s *Site) build(w http.ResponseWriter, r *http.Request) {
+	b := &builder{site: s, known: map[string]time.Time{}, line: &timeLine{following: r.Header.Get("Accept") == eventStream}}
+	b.view.Invocation = r.PathValue("invocation")
+	if have, err := strconv.ParseInt(r.FormValue("have"), 10, 64); err == nil {
+		b.line.have = time.UnixMilli(have).Add(-lateness)
+	}
+	s.page("build", b.load).ServeHTTP(w, r)
+}
+
+// load is a loader.
+func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
+	p := &admin.Pattern{Attributes: map[string]string{"invocation": strings.NewReplacer("*", "?", "?", "?").Replace(b.view.Invocation)}}
+	if err := b.read(ctx, p); err != nil {
+		return nil, err
+	}
+	v := b.view
+	running, err := b.open(ctx, p, &v)
+	if err != nil {
+		return nil, err
+	}
+	if v.Total+v.Running+v.Waiting == 0 {
+		return nil, status.Errorf(codes.NotFound, "invocation %q is unknown, or ended too long ago", v.Invocation)
+	}
+	now := time.Now()
+	if v.Running > 0 {
+		v.Last = now
+	}
+	v.finish()
+	if b.line.following {
+		v.news = b.line.news(running, now)
+	}
+	if v.Live() || len(b.line.ran) > 0 {
+		v.Lanes = b.line.draw(running, now)
+	}
+	return &v, nil
+}
+
+// open counts what has not ended, and returns what of it runs.
+func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (running []*admin.Operation, err error) {
+	for token := ""; ; {
+		list, err := ask(ctx, b.site.source, keyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
+			return b.site.options.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageToken: token})
+		})
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range list.GetRecords() {
-			if r.GetInvocation() == v.Invocation {
-				all = append(all, r)
-				bytes += lighten(r)
+		for _, op := range list.GetOperations() {
+			switch {
+			case op.GetInvocation() != v.Invocation:
+			case op.GetWorker() == "":
+				v.Waiting++
+			default:
+				v.Running++
+				running = append(running, op)
 			}
 		}
 		if token = list.GetNextPageToken(); token == "" {
+			return running, nil
+		}
+		if v.Waiting+v.Running >= maxOpen {
+			v.OpenCut = true
+			return running, nil
+		}
+	}
+}
+
+// read reads the records that are new, and counts them.
+func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
+	req := &admin.ListRecordsRequest{Pattern: p}
+	var since time.Time
+	if !b.last.IsZero() {
+		since = b.last.Add(-lateness)
+		req.Since = timestamppb.New(since)
+	}
+	for read, bytes := 0, 0; read < maxBuilt && bytes < maxBuiltBytes; {
+		list, err := b.site.options.Scheduler.ListRecords(ctx, req)
+		if err != nil {
+			return err
+		}
+		read += len(list.GetRecords())
+		for _, r := range list.GetRecords() {
+			if _, known := b.known[r.GetOperation()]; known || r.GetInvocation() != b.view.Invocation {
+				continue
+			}
+			b.known[r.GetOperation()] = r.GetEnded().AsTime()
+			b.last = later(b.last, r.GetEnded().AsTime())
+			bytes += lighten(r)
+			b.view.count(r)
+			b.line.add(r)
+		}
+		if req.PageToken = list.GetNextPageToken(); req.PageToken == "" {
 			break
 		}
-		v.Cut = len(all) >= maxBuilt || bytes >= maxBuiltBytes
+		b.view.Cut = b.view.Cut || read >= maxBuilt || bytes >= maxBuiltBytes
 	}
-	v.count(all)
-	return all, nil
+	since = b.last.Add(-lateness)
+	maps.DeleteFunc(b.known, func(_ string, ended time.Time) bool { return ended.Before(since) })
+	return nil
 }
 
 // lighten takes out of a record what the page of its build does not show, and returns its size then.
@@ -141,165 +201,61 @@ func lighten(r *historypb.Record) int {
 	return proto.Size(r)
 }
 
-func (v *buildView) count(all []*historypb.Record) {
-	outcomes, mnemonics := map[historypb.Outcome]int{}, map[string]*mnemonicRow{}
-	v.Total = len(all)
-	var rows []recordRow
-	for _, r := range all {
-		row := rowOf(r)
-		v.User = cmp.Or(v.User, r.GetUser())
-		if queued := r.GetQueued().AsTime(); v.First.IsZero() || queued.Before(v.First) {
-			v.First = queued
-		}
-		v.Last = later(v.Last, row.Ended)
-		outcomes[r.GetOutcome()]++
-		m := mnemonics[r.GetMnemonic()]
-		if m == nil {
-			m = &mnemonicRow{Name: r.GetMnemonic()}
-			mnemonics[r.GetMnemonic()] = m
-		}
-		m.Count++
-		m.Ran += row.Took
-		if r.GetOutcome() == historypb.Outcome_CACHED {
-			m.Cached++
-		}
-		if row.Class() == "failed" {
-			m.Failed++
-			if len(v.Failed) < maxNamed {
-				v.Failed = append(v.Failed, row)
-			} else {
-				v.MoreFailed++
-			}
-		}
-		rows = append(rows, row)
+func (v *buildView) count(r *historypb.Record) {
+	if v.mnemonics == nil {
+		v.mnemonics, v.outcomes = map[string]*mnemonicRow{}, map[historypb.Outcome]int{}
 	}
-	for o := range historypb.Outcome_name {
-		if n := outcomes[historypb.Outcome(o)]; n > 0 {
-			v.Outcomes = append(v.Outcomes, tally{Name: outcomeName(historypb.Outcome(o)), Class: outcomeClass(historypb.Outcome(o)), Count: n})
-		}
+	v.Total++
+	row := rowOf(r)
+	v.User = cmp.Or(v.User, r.GetUser())
+	if queued := r.GetQueued().AsTime(); v.First.IsZero() || queued.Before(v.First) {
+		v.First = queued
+	}
+	v.Last = later(v.Last, row.Ended)
+	v.outcomes[r.GetOutcome()]++
+	m := v.mnemonics[r.GetMnemonic()]
+	if m == nil {
+		m = &mnemonicRow{Name: r.GetMnemonic()}
+		v.mnemonics[r.GetMnemonic()] = m
+	}
+	m.Count++
+	m.Ran += row.Took
+	if r.GetOutcome() == historypb.Outcome_CACHED {
+		m.Cached++
+	}
+	if row.Class() == "failed" {
+		m.Failed++
+		v.Failed, v.MoreFailed = append(v.Failed, row), v.MoreFailed+1
+		v.Failed = first(v.Failed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
+	}
+	if row.Took > 0 {
+		v.Slowest = first(append(v.Slowest, row), func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
+	}
+}
+
+// first keeps the first maxNamed of twice as many.
+func first(list []recordRow, order func(a, b recordRow) int) []recordRow {
+	if len(list) < 2*maxNamed {
+		return list
+	}
+	slices.SortStableFunc(list, order)
+	return slices.Clone(list[:maxNamed])
+}
+
+// finish makes of what was counted what is shown.
+func (v *buildView) finish() {
+	for o, n := range v.outcomes {
+		v.Outcomes = append(v.Outcomes, tally{Name: outcomeName(o), Class: outcomeClass(o), Count: n})
 	}
 	slices.SortFunc(v.Outcomes, func(a, b tally) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
-	for _, m := range mnemonics {
+	for _, m := range v.mnemonics {
 		v.Mnemonics = append(v.Mnemonics, *m)
 	}
 	slices.SortFunc(v.Mnemonics, func(a, b mnemonicRow) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	v.Mnemonics = v.Mnemonics[:min(len(v.Mnemonics), maxNamed)]
-	slices.SortStableFunc(rows, func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
-	for _, row := range rows[:min(len(rows), maxNamed)] {
-		if row.Took > 0 {
-			v.Slowest = append(v.Slowest, row)
-		}
-	}
-}
-
-// A lanes is the time line of a build: a lane for each position of a worker, with its actions one after another.
-type lanes struct {
-	Lanes []lane
-	// More lanes are not drawn.
-	More, Height int
-	Took         time.Duration
-	// Paths are all bars of each stage as one path, whatever the number of actions.
-	Paths []lanePath
-	// Data has the actions for the script that names the one under the pointer.
-	Data string
-}
-
-// A lane is a position of a worker.
-type lane struct {
-	Name string
-	Y    int
-}
-
-type lanePath struct {
-	Class, Name string
-	D           template.HTMLAttr
-	d           strings.Builder
-}
-
-// parts are the stages that the time line tells apart, from and until when.
-func parts(r *historypb.Record, now time.Time) [4]time.Time {
-	m := r.GetMetadata()
-	end := now
-	if r.GetEnded() != nil {
-		end = r.GetEnded().AsTime()
-	}
-	p := [4]time.Time{r.GetStarted().AsTime(), r.GetStarted().AsTime(), end, end}
-	if at := m.GetExecutionStartTimestamp(); at != nil {
-		p[1] = at.AsTime()
-	}
-	if at := m.GetExecutionCompletedTimestamp(); at != nil {
-		p[2] = at.AsTime()
-	}
-	for i := 1; i < len(p); i++ {
-		p[i] = later(p[i], p[i-1])
-	}
-	return p
-}
-
-// lanesOf draws what ran. Nil: nothing did.
-func lanesOf(records []*historypb.Record, now time.Time) *lanes {
-	ran := slices.DeleteFunc(slices.Clone(records), func(r *historypb.Record) bool { return r.GetStarted() == nil || r.GetWorker() == "" })
-	if len(ran) == 0 {
-		return nil
-	}
-	slices.SortFunc(ran, func(a, b *historypb.Record) int {
-		return cmp.Or(a.GetStarted().AsTime().Compare(b.GetStarted().AsTime()), cmp.Compare(a.GetOperation(), b.GetOperation()))
-	})
-	first, last := ran[0].GetStarted().AsTime(), time.Time{}
-	byWorker := map[string]int{}
-	var names []string
-	for _, r := range ran {
-		last = later(last, parts(r, now)[3])
-		if _, known := byWorker[r.GetWorker()]; !known {
-			byWorker[r.GetWorker()] = 0
-			names = append(names, r.GetWorker())
-		}
-	}
-	slices.Sort(names)
-	l := &lanes{Took: max(last.Sub(first), 1), More: max(len(names)-maxLanes, 0)}
-	names = names[:min(len(names), maxLanes)]
-	clear(byWorker)
-	for i, name := range names {
-		byWorker[name] = i
-		l.Lanes = append(l.Lanes, lane{workerText(name), i * (laneHeight + 1)})
-	}
-	l.Height = len(names) * (laneHeight + 1)
-	l.draw(ran, byWorker, first, now)
-	return l
-}
-
-// A bar is an action for the script: lane, from and until in thousandths, its operation and what it is called.
-type bar [5]any
-
-func (l *lanes) draw(ran []*historypb.Record, byWorker map[string]int, first, now time.Time) {
-	paths := []*lanePath{{Class: "fetch", Name: "inputs and waiting on the worker"}, {Class: "run", Name: "execution"}, {Class: "bad", Name: "execution that failed"}, {Class: "upload", Name: "outputs and report"}}
-	at := func(t time.Time) float64 { return laneWidth * float64(t.Sub(first)) / float64(l.Took) }
-	var bars []bar
-	for _, r := range ran {
-		row, drawn := byWorker[r.GetWorker()]
-		if !drawn {
-			continue
-		}
-		p := parts(r, now)
-		y := row * (laneHeight + 1)
-		run := paths[1]
-		if r.GetEnded() != nil && outcomeClass(r.GetOutcome()) == "failed" {
-			run = paths[2]
-		}
-		for i, path := range []*lanePath{paths[0], run, paths[3]} {
-			if from, to := at(p[i]), at(p[i+1]); to-from > 0.02 || path == run {
-				fmt.Fprintf(&path.d, "M%.2f %dh%.2fv%dh-%.2[3]fz", from, y, max(to-from, 0.3), laneHeight)
-			}
-		}
-		name := cmp.Or(r.GetTarget(), operationID(r.GetOperation()))
-		bars = append(bars, bar{row, int(at(p[0]) * 100), int(at(p[3]) * 100), operationID(r.GetOperation()), name + " " + r.GetMnemonic() + " " + durationText(p[3].Sub(p[0]))})
-	}
-	for _, path := range paths {
-		if path.d.Len() > 0 {
-			l.Paths = append(l.Paths, lanePath{Class: path.Class, Name: path.Name, D: template.HTMLAttr(`d="` + path.d.String() + `"`)})
-		}
-	}
-	if data, err := json.Marshal(bars); err == nil {
-		l.Data = string(data)
-	}
+	v.Failed, v.Slowest = slices.Clone(v.Failed), slices.Clone(v.Slowest)
+	slices.SortStableFunc(v.Failed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
+	slices.SortStableFunc(v.Slowest, func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
+	v.Failed, v.Slowest = v.Failed[:min(len(v.Failed), maxNamed)], v.Slowest[:min(len(v.Slowest), maxNamed)]
+	v.MoreFailed -= len(v.Failed)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,8 +47,9 @@ type fakeScheduler struct {
 	told   []string
 	done   bool
 	ended  []*historypb.Record
-	stderr digest.Digest // of an operation that is done
-	over   bool          // its output is that of a run that counts, after one that did not
+	open   []*admin.Operation // of invocations
+	stderr digest.Digest      // of an operation that is done
+	over   bool               // its output is that of a run that counts, after one that did not
 }
 
 const operationOf = "operations/11111111-2222"
@@ -126,6 +128,11 @@ func (f *fakeScheduler) KillOperations(_ context.Context, req *admin.KillOperati
 
 func (f *fakeScheduler) ListOperations(_ context.Context, req *admin.ListOperationsRequest) (*admin.ListOperationsResponse, error) {
 	f.tell("list " + text.Pairs(req.GetPattern().GetAttributes()))
+	if req.GetPattern().GetAttributes()["invocation"] != "" {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return &admin.ListOperationsResponse{Operations: slices.Clone(f.open)}, nil
+	}
 	return &admin.ListOperationsResponse{Operations: []*admin.Operation{
 		{Name: operationOf, Target: "//a:<script>alert(1)</script>", Mnemonic: "GoCompile", Queued: timestamppb.Now()},
 	}}, nil

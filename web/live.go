@@ -93,6 +93,11 @@ func (e events) send(name string, data []byte) error {
 // A former is the data of a page whose parts that do not move depend on its form.
 type former interface{ form() string }
 
+// A growing is the data of a page with a part that is too large to be sent whenever it changes: what is new of it is an event of its own.
+type growing interface {
+	grown() (event string, data []byte)
+}
+
 // follow sends what moves of a page whenever it looks different, until the viewer leaves or
 // the page is no more.
 func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load loader) {
@@ -134,6 +139,11 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 		case time.Since(sent) > keepAlive:
 			err = e.send("alive", nil)
 			sent = time.Now()
+		}
+		if g, ok := data.(growing); ok && err == nil {
+			if event, news := g.grown(); len(news) > 0 {
+				err = e.send(event, news)
+			}
 		}
 		if err != nil {
 			return

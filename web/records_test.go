@@ -21,8 +21,13 @@ import (
 // ListRecords returns all that the fake has, of an invocation if that is asked for.
 func (f *fakeScheduler) ListRecords(_ context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
 	f.tell(fmt.Sprintf("records %v %q %v %t", req.GetPattern().GetAttributes(), req.GetText(), req.GetOutcomes(), req.GetSlowest()))
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	resp := &admin.ListRecordsResponse{}
 	for _, r := range f.ended {
+		if req.GetSince() != nil && r.GetEnded().AsTime().Before(req.GetSince().AsTime()) {
+			continue
+		}
 		if id := req.GetPattern().GetAttributes()["invocation"]; id == "" || id == r.GetInvocation() {
 			resp.Records = append(resp.Records, r)
 		}
@@ -118,14 +123,65 @@ func TestBuildPage(t *testing.T) {
 		b.scheduler.ended = append(b.scheduler.ended, r)
 	}
 	page := b.get("/builds/build-1", 200)
-	expect(t, page, "<dd>20\u2009000</dd>", "<dd>60</dd>", "64 positions of workers", "//a:3<", "GoLink", "1 % from the action cache")
+	expect(t, page, "<dd>20\u2009000</dd>", "<dd>60</dd>", `<span class="lane-count">64</span> positions of workers`, "//a:3<", "GoLink", "1 % from the action cache")
 	if n := strings.Count(page, "<path"); n > 10 {
 		t.Errorf("the time line has %d paths", n)
 	}
-	if paths := regexp.MustCompile(` d="([^"]*)"`).FindAllStringSubmatch(page, -1); len(paths) < 2 || !regexp.MustCompile(`^(M[\d.]+ \d+h[\d.]+v8h-[\d.]+z)+$`).MatchString(paths[0][1]) {
+	if paths := regexp.MustCompile(`<path[^>]* d="(M[^"]*)"`).FindAllStringSubmatch(page, -1); len(paths) < 2 || !regexp.MustCompile(`^(M\d+ \d+h\d+v8h-\d+z)+$`).MatchString(paths[0][1]) {
 		t.Errorf("%d paths, the first begins %.60q", len(paths), paths[0][1])
 	}
 	if len(page) > 6<<20 {
 		t.Errorf("the page has %d bytes", len(page))
+	}
+}
+
+// TestBuildPageSendsWhatIsNew has a build of 20,000 actions go on while its page is looked at.
+func TestBuildPageSendsWhatIsNew(t *testing.T) {
+	b := newBrowser(t, false)
+	start := time.Now().Add(-time.Hour).Truncate(time.Second)
+	ended := func(i int) *historypb.Record {
+		begun := start.Add(time.Duration(i/64) * time.Second)
+		return &historypb.Record{
+			Operation: fmt.Sprintf("operations/%d", i), Target: fmt.Sprintf("//a:%d", i), Mnemonic: "CppCompile", Invocation: "build-1",
+			Outcome: historypb.Outcome_SUCCEEDED, Worker: fmt.Sprintf(`{"host":"w%02d"}`, i%64), Attempts: 1,
+			Queued: timestamppb.New(start), Started: timestamppb.New(begun), Ended: timestamppb.New(begun.Add(time.Second)),
+		}
+	}
+	for i := range 20_000 {
+		b.scheduler.ended = append(b.scheduler.ended, ended(i))
+	}
+	b.scheduler.open = []*admin.Operation{{
+		Name: "operations/running", Invocation: "build-1", Target: "//a:running", Worker: `{"host":"w99"}`,
+		Queued: timestamppb.New(start), Started: timestamppb.New(start.Add(5 * time.Minute)),
+	}}
+	page := b.get("/builds/build-1", 200)
+	have := regexp.MustCompile(`data-have="(\d+)"`).FindStringSubmatch(page)
+	if have == nil {
+		t.Fatal("the page does not say what it has")
+	}
+	t.Logf("the page has %d bytes", len(page))
+	sent, added := 0, false
+	b.follow("/builds/build-1?have="+have[1], func(name, data string) bool {
+		sent += len(data)
+		switch {
+		case name == "lanes" && !added:
+			expect(t, data, "//a:running")
+			sent, added = 0, true // what ended last may be sent once more
+			b.scheduler.mu.Lock()
+			b.scheduler.ended = append(b.scheduler.ended, ended(20_000))
+			b.scheduler.mu.Unlock()
+		case name == "main" && added:
+			expect(t, data, "<dd>20\u2009001</dd>", `id="time-line" data-kept`)
+		case name == "lanes":
+			expect(t, data, "//a:20000", "//a:running")
+			if strings.Contains(data, "//a:19000") {
+				t.Error("what the page has is sent again")
+			}
+			return false
+		}
+		return true
+	})
+	if t.Logf("for one more action %d bytes are sent", sent); !added || sent > 64<<10 {
+		t.Errorf("for one more action %d bytes are sent (%t)", sent, added)
 	}
 }

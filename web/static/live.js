@@ -4,7 +4,9 @@
 (function () {
   const main = document.querySelector("main[data-live]");
   if (main && window.EventSource) {
-    const source = new EventSource(location.href);
+    const url = new URL(location.href), kept = document.querySelector("[data-have]");
+    if (kept) url.searchParams.set("have", kept.dataset.have);
+    const source = new EventSource(url);
     source.addEventListener("main", (event) => {
       const active = document.activeElement;
       if (main.contains(active) && active.matches("input")) return; // what is typed is not taken away
@@ -12,37 +14,19 @@
       const focused = controls().indexOf(active);
       const known = new Map([...main.querySelectorAll("details[id]")].map((d) => [d.id, d.open]));
       const scrolled = [...main.querySelectorAll(".scroll")].map((e) => e.scrollLeft);
+      const kept = [...main.querySelectorAll("[data-kept]")];
       main.innerHTML = event.data;
+      for (const old of kept) document.getElementById(old.id)?.replaceWith(old); // events of their own say what is new there
       for (const d of main.querySelectorAll("details[id]")) d.open = known.get(d.id) ?? d.open;
       main.querySelectorAll(".scroll").forEach((e, i) => { e.scrollLeft = scrolled[i] || 0; });
       const again = controls()[focused];
       if (again && again.textContent === active.textContent) again.focus({ preventScroll: true });
     });
+    source.addEventListener("lanes", (event) => addBars(JSON.parse(event.data)));
     source.addEventListener("reload", () => { source.close(); location.reload(); });
     source.addEventListener("gone", () => source.close());
     addEventListener("pagehide", () => source.close());
   }
-  // The action under the pointer of a build's time line is named below it; a click opens it.
-  let bars = [], read = null;
-  const barAt = (event) => {
-    const box = event.target.closest && event.target.closest(".lanes");
-    if (!box) return null;
-    if (read !== box.dataset.bars) bars = JSON.parse(read = box.dataset.bars);
-    const area = box.querySelector("svg").getBoundingClientRect();
-    const at = (event.clientX - area.left) / area.width * 100000;
-    const lane = Math.floor((event.clientY - area.top) / 9);
-    const near = 200000 / area.width; // two pixels
-    return bars.find((b) => b[0] === lane && b[1] - near <= at && at <= b[2] + near) || null;
-  };
-  addEventListener("pointermove", (event) => {
-    const bar = barAt(event);
-    const name = bar && document.querySelector(".lane-name");
-    if (name) name.textContent = bar[4];
-  });
-  addEventListener("click", (event) => {
-    const bar = barAt(event);
-    if (bar) location.href = "/operations/" + bar[3];
-  });
   for (const pre of document.querySelectorAll("pre[data-stream]")) {
     const source = new EventSource(pre.dataset.stream);
     source.addEventListener("text", (event) => {
@@ -62,4 +46,101 @@
     source.addEventListener("error", () => source.close()); // it would begin anew
     addEventListener("pagehide", () => source.close());
   }
+
+  // A bar of a build's time line is [lane, given to the worker, started, ended, over, failed, operation, name, waited], times
+  // in milliseconds: see lanes.go. The page has those of its begin in a script; live ones are added.
+  const laneHeight = 9;
+  let read = null;
+  function timeLine() {
+    const section = document.getElementById("time-line"), script = section?.querySelector("script");
+    if (!script || read?.section === section) return script && read;
+    const data = JSON.parse(script.textContent);
+    read = {
+      section, data, svg: section.querySelector("svg"), from: 0, until: Number(section.dataset.span), most: Number(section.dataset.most),
+      lanes: new Map(data.workers.map((name, i) => [name, i])), known: new Set(data.ended.map((bar) => bar[6])),
+    };
+    return read;
+  }
+
+  function addBars(news) {
+    const line = timeLine();
+    if (!line) return;
+    const later = news.origin - line.data.origin;
+    const placed = (list) => list.flatMap((bar) => {
+      const name = news.workers[bar[0]];
+      if (!line.lanes.has(name)) {
+        if (line.lanes.size >= line.most) return [];
+        line.lanes.set(name, line.lanes.size);
+        const item = document.createElement("li");
+        item.textContent = name;
+        line.section.querySelector("ol").append(item);
+      }
+      return [[line.lanes.get(name), ...bar.slice(1, 5).map((at) => at + later), ...bar.slice(5)]];
+    });
+    const ended = placed(news.ended.filter((bar) => !line.known.has(bar[6])));
+    line.data.running = placed(news.running);
+    for (const bar of ended) line.known.add(bar[6]);
+    line.data.ended.push(...ended);
+    for (const bar of [...ended, ...line.data.running]) {
+      line.from = Math.min(line.from, bar[1]);
+      line.until = Math.max(line.until, bar[4]);
+    }
+    drawBars(line, ended);
+  }
+
+  function drawBars(line, ended) {
+    const d = { fetch: "", run: "", bad: "", upload: "", now: "" };
+    const add = (path, bar, from, until) => {
+      const took = Math.max(until - from, 1);
+      if (until > from || path !== "fetch" && path !== "upload") d[path] += `M${from} ${bar[0] * laneHeight}h${took}v${laneHeight - 1}h-${took}z`;
+    };
+    for (const bar of ended) {
+      add("fetch", bar, bar[1], bar[2]);
+      add(bar[5] ? "bad" : "run", bar, bar[2], bar[3]);
+      add("upload", bar, bar[3], bar[4]);
+    }
+    for (const bar of line.data.running) add("now", bar, bar[1], bar[4]);
+    line.svg.querySelector(".now")?.setAttribute("d", d.now);
+    for (const name of ["fetch", "run", "bad", "upload"]) {
+      if (!d[name]) continue;
+      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      path.setAttribute("class", name);
+      path.setAttribute("d", d[name]);
+      line.svg.append(path);
+    }
+    const span = line.until - line.from, height = line.lanes.size * laneHeight;
+    line.svg.setAttribute("viewBox", `${line.from} 0 ${span} ${height}`);
+    line.svg.setAttribute("height", height);
+    line.section.querySelector(".lane-count").textContent = line.lanes.size;
+    line.section.querySelectorAll(".scale span").forEach((e, i, all) => { e.textContent = i ? duration(span * i / (all.length - 1)) : "0"; });
+  }
+
+  function duration(ms) {
+    if (ms < 1000) return `${Math.round(ms)}ms`;
+    if (ms < 60000) return `${(ms / 1000).toFixed(2)}s`;
+    const s = Math.round(ms / 1000), h = Math.floor(s / 3600);
+    return `${h ? `${h}h` : ""}${Math.floor(s / 60) % 60}m${s % 60}s`;
+  }
+
+  // The action under the pointer is named below the time line; a click opens it.
+  function barAt(event) {
+    const box = event.target.closest?.(".lanes"), line = box && timeLine();
+    if (!line) return null;
+    const area = line.svg.getBoundingClientRect(), span = line.until - line.from;
+    const at = line.from + (event.clientX - area.left) / area.width * span;
+    const lane = Math.floor((event.clientY - area.top) / laneHeight);
+    const near = 2 * span / area.width; // two pixels
+    const found = (bar) => bar[0] === lane && bar[1] - near <= at && at <= bar[4] + near;
+    return line.data.running.find(found) || line.data.ended.find(found) || null;
+  }
+  addEventListener("pointermove", (event) => {
+    const bar = barAt(event), name = bar && document.querySelector(".lane-name");
+    if (!name) return;
+    const worker = [...read.lanes.keys()][bar[0]];
+    name.textContent = `${bar[7]}: ${duration(bar[4] - bar[1])}${bar[5] ? ", failed" : ""}, waited ${duration(bar[8])} before, on ${worker}`;
+  });
+  addEventListener("click", (event) => {
+    const bar = barAt(event);
+    if (bar) location.href = "/operations/" + bar[6];
+  });
 })();

@@ -1,0 +1,291 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+const (
+	// maxLanes bounds the lanes of the time line, laneHeight is that of each, with what is between two.
+	maxLanes, laneHeight = 200, 9
+	// noPart is the part of the time line, such as 1/50,000, below which a stage is not drawn.
+	noPart = 50_000
+)
+
+// A timeLine has what ran of a build, for one viewer.
+type timeLine struct {
+	ran []bar
+	// following: the page is there, and gets what is new.
+	following bool
+	// have is until when the page has what ended, told how many of ran it was told since.
+	have time.Time
+	told int
+}
+
+// A bar is an action that ran or runs.
+type bar struct {
+	worker, operation, name string
+	// parts are when it was given to the worker, its command was started and ended, and when it was over.
+	parts [4]time.Time
+	// waited is how long it was queued before.
+	waited time.Duration
+	failed bool
+}
+
+// partsOf are the stages that the time line tells apart.
+func partsOf(r *historypb.Record) [4]time.Time {
+	m, end := r.GetMetadata(), r.GetEnded().AsTime()
+	p := [4]time.Time{r.GetStarted().AsTime(), r.GetStarted().AsTime(), end, end}
+	if at := m.GetExecutionStartTimestamp(); at != nil {
+		p[1] = at.AsTime()
+	}
+	if at := m.GetExecutionCompletedTimestamp(); at != nil {
+		p[2] = at.AsTime()
+	}
+	for i := 1; i < len(p); i++ { // clocks of two machines
+		p[i] = later(p[i], p[i-1])
+		if p[i].After(end) {
+			p[i] = later(end, p[i-1])
+		}
+	}
+	return p
+}
+
+// add adds what has ended.
+func (l *timeLine) add(r *historypb.Record) {
+	if r.GetStarted() == nil || r.GetWorker() == "" || len(l.ran) >= maxBuilt {
+		return
+	}
+	l.ran = append(l.ran, bar{
+		worker: r.GetWorker(), operation: r.GetOperation(), name: nameOf(r.GetTarget(), r.GetOperation(), r.GetMnemonic()), parts: partsOf(r),
+		waited: rowOf(r).Queued, failed: outcomeClass(r.GetOutcome()) == "failed",
+	})
+}
+
+func nameOf(target, operation, mnemonic string) string {
+	return strings.TrimSpace(cmp.Or(target, operationID(operation)) + " " + mnemonic)
+}
+
+// barsOf are what runs.
+func barsOf(running []*admin.Operation, now time.Time) []bar {
+	list := make([]bar, 0, len(running))
+	for _, op := range running {
+		if op.GetStarted() == nil {
+			continue
+		}
+		at := op.GetStarted().AsTime()
+		end := later(now, at)
+		list = append(list, bar{
+			worker: op.GetWorker(), operation: op.GetName(), name: nameOf(op.GetTarget(), op.GetName(), op.GetMnemonic()),
+			parts: [4]time.Time{at, at, end, end}, waited: max(at.Sub(op.GetQueued().AsTime()), 0),
+		})
+	}
+	return list
+}
+
+// news are the bars that the page does not have, and all that run now.
+func (l *timeLine) news(running []*admin.Operation, now time.Time) []byte {
+	m := laneMessage{Origin: now.UnixMilli()}
+	var ended []bar
+	for _, b := range l.ran[l.told:] {
+		if !b.parts[3].Before(l.have) {
+			ended = append(ended, b)
+		}
+	}
+	l.told = len(l.ran)
+	now = now.Truncate(time.Millisecond)
+	m.Running = m.rows(barsOf(running, now))
+	m.Ended = m.rows(ended)
+	return m.json()
+}
+
+// A laneMessage tells the page's script of bars. Times are in milliseconds.
+type laneMessage struct {
+	// Origin is what times of bars are after.
+	Origin  int64    `json:"origin"`
+	Workers []string `json:"workers"`
+	Ended   []barRow `json:"ended"`
+	Running []barRow `json:"running"`
+	known   map[string]int
+}
+
+// A barRow is a bar: the index of its worker, four times, 1 if it failed, its operation, what it is called and how long it waited.
+type barRow [9]any
+
+func (m *laneMessage) rows(list []bar) []barRow {
+	if m.known == nil {
+		m.known = map[string]int{}
+	}
+	rows := make([]barRow, 0, len(list))
+	for _, b := range list {
+		worker, known := m.known[b.worker]
+		if !known {
+			worker = len(m.Workers)
+			m.known[b.worker] = worker
+			m.Workers = append(m.Workers, workerText(b.worker))
+		}
+		row := barRow{0: worker, 5: 0, 6: operationID(b.operation), 7: b.name, 8: b.waited.Milliseconds()}
+		for i, at := range b.parts {
+			row[1+i] = at.UnixMilli() - m.Origin
+		}
+		if b.failed {
+			row[5] = 1
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (m *laneMessage) json() []byte {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil // it has nothing that cannot be written
+	}
+	return b
+}
+
+// A lanes is the time line of a build as its page shows it: a lane for each position of a worker, with its actions one after another.
+type lanes struct {
+	Lanes []lane
+	// More lanes are not drawn.
+	More, Most, Height int
+	// Have is until when it has what ended, Span is what it shows; both in milliseconds.
+	Have, Span int64
+	// Paths are all bars of each stage as one path, whatever the number of actions.
+	Paths []lanePath
+	// Data has the actions for the script that names the one under the pointer, and adds to them.
+	Data template.JS
+	// Kept: only where it is on the page is said, the page has the rest.
+	Kept bool
+}
+
+// A lane is a position of a worker.
+type lane struct{ Name string }
+
+type lanePath struct {
+	Class, Name string
+	D           template.HTMLAttr
+	d           strings.Builder
+}
+
+// Took is what it shows.
+func (l *lanes) Took() time.Duration { return time.Duration(l.Span) * time.Millisecond }
+
+// Scale are the times below it, at even distances.
+func (l *lanes) Scale() []time.Duration {
+	list := make([]time.Duration, 5)
+	for i := range list {
+		list[i] = l.Took() * time.Duration(i) / time.Duration(len(list)-1)
+	}
+	return list
+}
+
+// draw draws what ran and runs.
+func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
+	if l.following {
+		return &lanes{Kept: true}
+	}
+	ran, runs := l.ran, barsOf(running, now)
+	drawn := &lanes{Most: maxLanes}
+	m := laneMessage{}
+	if len(ran)+len(runs) == 0 {
+		m.Origin = now.UnixMilli()
+	}
+	byWorker := map[string]int{}
+	var names []string
+	for i, b := range slices.Concat(ran, runs) {
+		if at := b.parts[0].UnixMilli(); i == 0 || at < m.Origin {
+			m.Origin = at
+		}
+		drawn.Span = max(drawn.Span, b.parts[3].UnixMilli())
+		if i < len(ran) {
+			drawn.Have = max(drawn.Have, b.parts[3].UnixMilli())
+		}
+		if _, known := byWorker[b.worker]; !known {
+			byWorker[b.worker] = 0
+			names = append(names, b.worker)
+		}
+	}
+	slices.SortFunc(names, byNumbers)
+	drawn.Span = max(drawn.Span-m.Origin, 1)
+	drawn.More = max(len(names)-maxLanes, 0)
+	names = names[:min(len(names), maxLanes)]
+	clear(byWorker)
+	m.known = map[string]int{}
+	for i, name := range names {
+		byWorker[name], m.known[name] = i, i
+		drawn.Lanes = append(drawn.Lanes, lane{workerText(name)})
+		m.Workers = append(m.Workers, workerText(name))
+	}
+	drawn.Height = len(names) * laneHeight
+	left := func(b bar) bool { _, drawn := byWorker[b.worker]; return !drawn }
+	ran, runs = slices.DeleteFunc(slices.Clone(ran), left), slices.DeleteFunc(runs, left)
+	m.Ended, m.Running = m.rows(ran), m.rows(runs)
+	drawn.Data = template.JS(m.json()) // of encoding/json, which escapes what ends a script
+	drawn.bars(m.Ended, m.Running)
+	return drawn
+}
+
+// bars draws rows, whose workers are the lanes.
+func (l *lanes) bars(ended, running []barRow) {
+	paths := []*lanePath{
+		{Class: "fetch", Name: "inputs and waiting on the worker"},
+		{Class: "run", Name: "execution"},
+		{Class: "bad", Name: "execution that failed"},
+		{Class: "upload", Name: "outputs and report"},
+		{Class: "now", Name: "runs now"},
+	}
+	add := func(path *lanePath, lane any, from, to int64, always bool) {
+		if to -= from; always || to*noPart > l.Span {
+			fmt.Fprintf(&path.d, "M%d %dh%dv%dh-%[3]dz", from, lane.(int)*laneHeight, max(to, 1), laneHeight-1)
+		}
+	}
+	for _, row := range ended {
+		at := func(i int) int64 { return row[i].(int64) }
+		add(paths[0], row[0], at(1), at(2), false)
+		add(paths[1+row[5].(int)], row[0], at(2), at(3), true)
+		add(paths[3], row[0], at(3), at(4), false)
+	}
+	for _, row := range running {
+		add(paths[4], row[0], row[1].(int64), row[4].(int64), true)
+	}
+	for _, path := range paths {
+		l.Paths = append(l.Paths, lanePath{Class: path.Class, Name: path.Name, D: template.HTMLAttr(`d="` + path.d.String() + `"`)})
+	}
+}
+
+// byNumbers orders the keys of workers as people do: w2 comes before w10.
+func byNumbers(a, b string) int {
+	for a != "" && b != "" {
+		x, y := run(a), run(b)
+		if isDigit(a[0]) && isDigit(b[0]) {
+			m, n := strings.TrimLeft(a[:x], "0"), strings.TrimLeft(b[:y], "0")
+			if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
+				return c
+			}
+		} else if c := cmp.Compare(a[:x], b[:y]); c != 0 {
+			return c
+		}
+		a, b = a[x:], b[y:]
+	}
+	return cmp.Compare(a, b)
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// run is how many bytes at the begin of s are all digits, or all something else.
+func run(s string) int {
+	n := 1
+	for n < len(s) && isDigit(s[n]) == isDigit(s[0]) {
+		n++
+	}
+	return n
+}
