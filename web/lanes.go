@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxLanes bounds the lanes of the time line, laneHeight is that of each, with what is between two.
-	maxLanes, laneHeight = 200, 9
+	// maxLanes bounds the lanes of the time line, fewLanes are as high as there is room.
+	maxLanes, fewLanes = 200, 24
 	// noPart is the part of the time line, such as 1/50,000, below which a stage is not drawn.
 	noPart = 50_000
 )
@@ -155,8 +155,8 @@ func (m *laneMessage) json() []byte {
 // A lanes is the time line of a build as its page shows it: a lane for each position of a worker, with its actions one after another.
 type lanes struct {
 	Lanes []lane
-	// More lanes are not drawn.
-	More, Most, Height int
+	// More lanes are not drawn, Most are. Each is Lane high, with a pixel between two.
+	More, Most, Lane int
 	// Have is until when it has what ended, Span is what it shows; both in milliseconds.
 	Have, Span int64
 	// Paths are all bars of each stage as one path, whatever the number of actions.
@@ -179,6 +179,9 @@ type lanePath struct {
 // Took is what it shows.
 func (l *lanes) Took() time.Duration { return time.Duration(l.Span) * time.Millisecond }
 
+// Height is that of all lanes.
+func (l *lanes) Height() int { return l.Lane * len(l.Lanes) }
+
 // Scale are the times below it, at even distances.
 func (l *lanes) Scale() []time.Duration {
 	list := make([]time.Duration, 5)
@@ -194,7 +197,7 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 		return &lanes{Kept: true}
 	}
 	ran, runs := l.ran, barsOf(running, now)
-	drawn := &lanes{Most: maxLanes}
+	drawn := &lanes{Most: maxLanes, Lane: 9}
 	m := laneMessage{}
 	if len(ran)+len(runs) == 0 {
 		m.Origin = now.UnixMilli()
@@ -225,7 +228,9 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 		drawn.Lanes = append(drawn.Lanes, lane{workerText(name)})
 		m.Workers = append(m.Workers, workerText(name))
 	}
-	drawn.Height = len(names) * laneHeight
+	if len(names) <= fewLanes {
+		drawn.Lane *= 2
+	}
 	left := func(b bar) bool { _, drawn := byWorker[b.worker]; return !drawn }
 	ran, runs = slices.DeleteFunc(slices.Clone(ran), left), slices.DeleteFunc(runs, left)
 	m.Ended, m.Running = m.rows(ran), m.rows(runs)
@@ -245,7 +250,7 @@ func (l *lanes) bars(ended, running []barRow) {
 	}
 	add := func(path *lanePath, lane any, from, to int64, always bool) {
 		if to -= from; always || to*noPart > l.Span {
-			fmt.Fprintf(&path.d, "M%d %dh%dv%dh-%[3]dz", from, lane.(int)*laneHeight, max(to, 1), laneHeight-1)
+			fmt.Fprintf(&path.d, "M%d %dh%dv%dh-%[3]dz", from, lane.(int)*l.Lane, max(to, 1), l.Lane-1)
 		}
 	}
 	for _, row := range ended {

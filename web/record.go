@@ -75,9 +75,7 @@ func (s *Site) record(ctx context.Context, req *admin.GetRecordRequest) (*record
 	if w := r.GetMetadata().GetWorker(); r.GetWorker() == "" && w != "" {
 		v.WorkerName = workerText(w)
 	}
-	if host := hostOf(r.GetWorker()); host != "" {
-		v.WorkerPath = "/workers?" + url.Values{"pattern": {"host=" + strings.ReplaceAll(host, ",", "?")}}.Encode()
-	}
+	v.WorkerPath = workerPath(r.GetWorker())
 	v.Verdict = verdictOf(r)
 	v.Printed = []printed{s.kept(ctx, r, "Standard error", r.GetStderr()), s.kept(ctx, r, "Standard output", r.GetStdout())}
 	v.Again = s.again(ctx, r)

@@ -21,7 +21,7 @@ import (
 var functions = template.FuncMap{
 	"ago": ago, "buildPath": buildPath, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "health": text.Health, "identity": text.Pairs,
 	"operationID": operationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
-	"state": stateText, "worker": workerText,
+	"state": stateText, "worker": workerText, "workerPath": workerPath,
 }
 
 // dash stands for nothing.
@@ -84,6 +84,15 @@ func hostOf(key string) string {
 	var id map[string]string
 	_ = json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id)
 	return id[names.HostKey]
+}
+
+// workerPath is where the machine of the key of a worker is; empty if it does not say.
+func workerPath(key string) string {
+	host := hostOf(key)
+	if host == "" {
+		return ""
+	}
+	return "/workers?" + url.Values{"pattern": {"host=" + strings.ReplaceAll(host, ",", "?")}}.Encode()
 }
 
 // workerText writes the key of a worker as its identity.

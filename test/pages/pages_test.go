@@ -30,7 +30,9 @@ func TestPages(t *testing.T) {
 	f := programs.New(t, programs.ShareFolder)
 	f.Write("pages.yaml", "labels: {pages: {pool: pages}}\ncohorts: {farm: {labels: [pages], unit: slots}}\n")
 	pages, gate := programs.FreeAddress(t), filepath.Join(f.Dir, "open")
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages, "--platform", "pool=pages",
+	data := filepath.Join(f.Dir, "data")
+	remember(t, filepath.Join(data, "durable", "history"))
+	farm, address := f.Up(data, "--http", pages, "--platform", "pool=pages",
 		"--config", filepath.Join(f.Dir, "pages.yaml"))
 	f.Eventually("the farm says where its pages are", func() bool {
 		return strings.Contains(farm.Stdout.String(), "# Pages: http://"+pages+"/\n")

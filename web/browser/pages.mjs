@@ -51,10 +51,19 @@ async function tour(page) {
   await look(page, "cancelled");
 
   await workers(page);
+  await history(page);
   await open(page, "/quotas");
   await page.locator("tbody tr", { hasText: "main" }).waitFor();
   await look(page, "quotas");
 
+  await open(page, running);
+  const build = await page.locator("dt:text-is('Invocation') + dd a").getAttribute("href");
+  await open(page, build);
+  await page.locator(".lanes .now[d^=M]").waitFor({ state: "attached" });
+  await page.evaluate(() => { document.querySelector("main h1").dataset.old = "yes"; });
+  await page.locator("h1:not([data-old])").waitFor();
+  await page.locator(".lanes .now[d^=M]").waitFor({ state: "attached" }); // the time line is not lost when the page moves
+  await look(page, "build-running", false);
   await open(page, running);
   await page.locator("pre[data-stream$=stdout]", { hasText: "working" }).waitFor();
   await look(page, "running", false);
@@ -63,6 +72,9 @@ async function tour(page) {
   await page.locator("pre:not([data-stream])", { hasText: "done" }).waitFor();
   await look(page, "done");
   await action(page);
+  await open(page, build);
+  await page.getByRole("link", { name: "//pages:action" }).first().waitFor();
+  await look(page, "build");
 
   const response = await page.goto(PAGES + "/nothing");
   assert.equal(response.status(), 404);
@@ -116,6 +128,46 @@ async function workers(page) {
   await look(page, "draining");
   await page.getByRole("button", { name: /^Undrain/ }).click();
   await page.getByRole("button", { name: /^Drain/ }).waitFor();
+}
+
+// history finds what ended before the farm was started, and looks at it.
+async function history(page) {
+  await open(page, "/history");
+  await page.getByRole("link", { name: "//mixed/library/of/things:target_6" }).waitFor();
+  await look(page, "history");
+  await page.getByRole("link", { name: "Failed", exact: true }).click();
+  await page.getByRole("searchbox").or(page.getByLabel("Find", { exact: true })).fill("mixed/library user=ann");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "//mixed/library/of/things:target_0" }).waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 4);
+  await look(page, "history-failed");
+  await page.getByRole("link", { name: "//mixed/library/of/things:target_0" }).click();
+  await page.getByText("Failed: exit code 139: ended by SIGSEGV").waitFor();
+  const above = await page.evaluate(() => document.querySelector("pre.printed").getBoundingClientRect().top);
+  assert.ok(above < 400, `standard error begins at ${above} px`);
+  await look(page, "record-failed");
+  for (const [i, name] of [[3, "record-timed-out"], [4, "record-cancelled"], [5, "record-error"], [6, "record-cached"], [7, "record-evil"]]) {
+    await open(page, `/operations/3e0d0000-0000-4000-8000-00000000000${i}`);
+    await look(page, name);
+  }
+  await open(page, "/history?q=nothing-of-this-name");
+  await page.getByRole("link", { name: "Show all" }).waitFor();
+  await look(page, "history-empty");
+  await open(page, "/builds/mixed");
+  await look(page, "build-mixed");
+  await large(page);
+}
+
+// large is a build of 20,000 actions, whose time line names what is under the pointer.
+async function large(page) {
+  await open(page, "/builds/large");
+  const box = await page.locator(".lanes svg").boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 9 * 20 + 4);
+  await page.locator(".lane-name", { hasText: /^\/\/large\/library.*, on host=build-1,position=4$/ }).waitFor();
+  await look(page, "build-large");
+  await page.mouse.click(box.x + box.width / 2, box.y + 9 * 20 + 4);
+  await page.waitForURL(/\/operations\/1a49e000-/);
+  await look(page, "record");
 }
 
 // action sees what is never read, once that has been learned.

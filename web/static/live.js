@@ -49,14 +49,13 @@
 
   // A bar of a build's time line is [lane, given to the worker, started, ended, over, failed, operation, name, waited], times
   // in milliseconds: see lanes.go. The page has those of its begin in a script; live ones are added.
-  const laneHeight = 9;
   let read = null;
   function timeLine() {
     const section = document.getElementById("time-line"), script = section?.querySelector("script");
     if (!script || read?.section === section) return script && read;
     const data = JSON.parse(script.textContent);
     read = {
-      section, data, svg: section.querySelector("svg"), from: 0, until: Number(section.dataset.span), most: Number(section.dataset.most),
+      section, data, svg: section.querySelector("svg"), from: 0, until: Number(section.dataset.span), most: Number(section.dataset.most), lane: Number(section.dataset.lane),
       lanes: new Map(data.workers.map((name, i) => [name, i])), known: new Set(data.ended.map((bar) => bar[6])),
     };
     return read;
@@ -92,7 +91,7 @@
     const d = { fetch: "", run: "", bad: "", upload: "", now: "" };
     const add = (path, bar, from, until) => {
       const took = Math.max(until - from, 1);
-      if (until > from || path !== "fetch" && path !== "upload") d[path] += `M${from} ${bar[0] * laneHeight}h${took}v${laneHeight - 1}h-${took}z`;
+      if (until > from || path !== "fetch" && path !== "upload") d[path] += `M${from} ${bar[0] * line.lane}h${took}v${line.lane - 1}h-${took}z`;
     };
     for (const bar of ended) {
       add("fetch", bar, bar[1], bar[2]);
@@ -108,7 +107,7 @@
       path.setAttribute("d", d[name]);
       line.svg.append(path);
     }
-    const span = line.until - line.from, height = line.lanes.size * laneHeight;
+    const span = line.until - line.from, height = line.lanes.size * line.lane;
     line.svg.setAttribute("viewBox", `${line.from} 0 ${span} ${height}`);
     line.svg.setAttribute("height", height);
     line.section.querySelector(".lane-count").textContent = line.lanes.size;
@@ -128,7 +127,7 @@
     if (!line) return null;
     const area = line.svg.getBoundingClientRect(), span = line.until - line.from;
     const at = line.from + (event.clientX - area.left) / area.width * span;
-    const lane = Math.floor((event.clientY - area.top) / laneHeight);
+    const lane = Math.floor((event.clientY - area.top) / line.lane);
     const near = 2 * span / area.width; // two pixels
     const found = (bar) => bar[0] === lane && bar[1] - near <= at && at <= bar[4] + near;
     return line.data.running.find(found) || line.data.ended.find(found) || null;
