@@ -42,9 +42,8 @@ func TestPages(t *testing.T) {
 		"--remote_timeout=3600", "--remote_instance_name=main", "--remote_default_exec_properties=pool=pages", "--remote_executor=grpc://"+address)
 	c.WritePackage(t, "pages", gated(gate))
 	built := c.Start(t, "build", "//pages:all")
-	defer f.Write("open", "") // whatever happens, the build ends
-
 	browse(f, node, "PAGES=http://"+pages, "GATE="+gate, "BROWSER="+chromium)
+	f.Write("open", "") // whatever happens, the build ends
 	if r := <-built; r.ExitCode == 0 || !strings.Contains(r.Output, "cancelled by an operator") {
 		t.Errorf("a build of which an action was cancelled ended with %d:\n%s", r.ExitCode, programs.Tail(r.Output, 50))
 	}
