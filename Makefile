@@ -19,8 +19,10 @@ export GORACE := atexit_sleep_ms=0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Static: the programs need no library of the machine that they run on. VERSION names a build that is not of a checkout.
+VERSION ?=
 build: ## build the three programs into bin/
-	$(GO) build -trimpath -o bin/ $(PROGRAMS)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/forerunner-build/forerunner/farm/flags.release=$(VERSION)" -o bin/ $(PROGRAMS)
 
 demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 	bin/forerunner demo

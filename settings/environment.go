@@ -13,6 +13,9 @@ import (
 func FromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" || f.Name == "version" {
+			return
+		}
 		name := (&Field{Name: f.Name}).Variable()
 		value, ok := os.LookupEnv(name)
 		if !ok || f.Changed {
@@ -32,7 +35,7 @@ func Print(flags *pflag.FlagSet) string {
 	flags.VisitAll(func(f *pflag.Flag) {
 		_, tunes := f.Annotations[isTuning]
 		switch value := f.Value.String(); {
-		case f.Name == "help" || f.Name == "print-config":
+		case f.Name == "help" || f.Name == "version" || f.Name == "print-config":
 		case !tunes:
 			fmt.Fprintf(&lines, "--%s=%s\n", f.Name, value)
 		default:

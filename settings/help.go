@@ -39,7 +39,7 @@ func Groups(flags *pflag.FlagSet) []Group {
 		switch g := f.Annotations[groupOf]; {
 		case len(g) > 0 && g[0] != "":
 			name = g[0]
-		case f.Name == "help" || f.Name == "print-config":
+		case f.Name == "help" || f.Name == "version" || f.Name == "print-config":
 			name = lastGroup
 		}
 		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })

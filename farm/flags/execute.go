@@ -32,8 +32,9 @@ func (e *UsageError) Error() string {
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // Execute runs a program's command. An error that occurs before the command itself runs is a UsageError: unknown flags and
-// commands, values that cannot be parsed, too many or too few arguments.
+// commands, values that cannot be parsed, too many or too few arguments. The program has the flag --version.
 func Execute(ctx context.Context, root *cobra.Command) error {
+	addVersion(root)
 	started := false
 	note(root, &started)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -2,12 +2,13 @@ package serve
 
 import (
 	"context"
-	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/farm/flags"
 )
 
 // NewRegistry returns a metrics registry with the process's own figures.
@@ -20,15 +21,8 @@ func NewRegistry() *prometheus.Registry {
 
 // buildInfo is a metric that is 1 and says what the program was built of.
 func buildInfo() prometheus.Collector {
-	labels := prometheus.Labels{"version": "unknown", "revision": "unknown", "go_version": "unknown"}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		labels["version"], labels["go_version"] = info.Main.Version, info.GoVersion
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				labels["revision"] = s.Value
-			}
-		}
-	}
+	build := flags.ReadBuild()
+	labels := prometheus.Labels{"version": build.Version, "revision": build.Commit, "go_version": build.Go}
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "forerunner_build_info", Help: "1, with what the program was built of.", ConstLabels: labels,
 	})

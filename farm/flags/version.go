@@ -1,0 +1,71 @@
+package flags
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// release is the version of a build that does not come from a checkout, such as that of an image:
+// -ldflags "-X github.com/forerunner-build/forerunner/farm/flags.release=1.2.3".
+var release string
+
+const unknown = "unknown"
+
+// A Build is what a program was built of. What is not known is "unknown".
+type Build struct {
+	Version, Commit, Go string
+	// Date is that of the commit.
+	Date string
+	// Changed says that files differed from the commit.
+	Changed bool
+}
+
+// ReadBuild returns what this program was built of.
+func ReadBuild() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return buildOf(info, release)
+}
+
+func buildOf(info *debug.BuildInfo, release string) Build {
+	b := Build{Version: unknown, Commit: unknown, Date: unknown, Go: runtime.Version()}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		b.Version = v
+	}
+	if release != "" {
+		b.Version = release
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Changed = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String is what --version prints after the program's name.
+func (b Build) String() string {
+	commit := b.Commit
+	if b.Changed {
+		commit += " with changes"
+	}
+	return strings.Join([]string{b.Version, "commit " + commit, "of " + b.Date, b.Go}, ", ")
+}
+
+// addVersion gives a program the flag --version.
+func addVersion(root *cobra.Command) {
+	root.Version = ReadBuild().String()
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.Flags().Bool("version", false, fmt.Sprintf("Prints what %s was built of, and exits", root.Name()))
+}
