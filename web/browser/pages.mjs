@@ -161,11 +161,11 @@ async function history(page) {
 // large is a build of 20,000 actions, whose time line names what is under the pointer.
 async function large(page) {
   await open(page, "/builds/large");
-  const box = await page.locator(".lanes svg").boundingBox();
-  await page.mouse.move(box.x + box.width / 2, box.y + 9 * 20 + 4);
+  const svg = page.locator(".lanes svg"), position = { x: 600, y: 9 * 20 + 4 };
+  await svg.hover({ position });
   await page.locator(".lane-name", { hasText: /^\/\/large\/library.*, on host=build-1,position=4$/ }).waitFor();
   await look(page, "build-large");
-  await page.mouse.click(box.x + box.width / 2, box.y + 9 * 20 + 4);
+  await svg.click({ position });
   await page.waitForURL(/\/operations\/1a49e000-/);
   await look(page, "record");
 }

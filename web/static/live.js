@@ -55,7 +55,7 @@
     if (!script || read?.section === section) return script && read;
     const data = JSON.parse(script.textContent);
     read = {
-      section, data, svg: section.querySelector("svg"), from: 0, until: Number(section.dataset.span), most: Number(section.dataset.most), lane: Number(section.dataset.lane),
+      section, data, svg: section.querySelector(".lanes svg"), from: 0, until: Number(section.dataset.span), most: Number(section.dataset.most), lane: Number(section.dataset.lane),
       lanes: new Map(data.workers.map((name, i) => [name, i])), known: new Set(data.ended.map((bar) => bar[6])),
     };
     return read;
