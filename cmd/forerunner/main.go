@@ -37,7 +37,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), historyCommand(), quotaCommand(), statsCommand(), storageCommand(),
-		demoCommand())
+		demoCommand(), doctorCommand())
 	return root
 }
 

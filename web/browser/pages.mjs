@@ -85,7 +85,7 @@ async function tour(page) {
 // open goes to a page, whose policy must forbid what it does not need.
 async function open(page, path) {
   const response = await page.goto(PAGES + path, { waitUntil: "load" });
-  assert.equal(response.status(), 200, path);
+  assert.equal(response.status(), 200, `${path}: ${response.ok() ? "" : await page.locator("main").innerText()}`);
   assert.match(response.headers()["content-security-policy"], /default-src 'none'.*script-src 'self'/);
 }
 

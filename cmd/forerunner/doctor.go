@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/settings"
+)
+
+// doctorFlags are settings of doctor that a worker does not have.
+type doctorFlags struct {
+	JSON bool `flag:"json" group:"General" doc:"Prints JSON"`
+}
+
+func doctorCommand() *cobra.Command {
+	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
+	var own doctorFlags
+	cmd := flags.NewCommand("doctor", "say what a worker lacks on this machine",
+		"Tries what a worker needs: the kernel, cgroups, a sandbox, input roots, disk, ports, certificates and, if they are named,\n"+
+			"scheduler and storage. It starts as forerunner-worker does with the same flags, in a folder of its own below --data, and removes\n"+
+			"it. Of what is missing it says what that costs and how to have it. The exit code is 0 if a worker would work here, if with\n"+
+			"limits, and 1 if not.",
+		w.Settings().And(settings.Of(&own)), func(cmd *cobra.Command, _ []string) error {
+			found := w.Examine(cmd.Context(), cmd.Flags().Changed("scheduler"), cmd.Flags().Changed("storage"))
+			if own.JSON {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				if err := encoder.Encode(found); err != nil {
+					return err
+				}
+			} else {
+				printFindings(cmd.OutOrStdout(), found)
+			}
+			for _, f := range found {
+				if f.State == farm.FindingBroken {
+					return exitCode(1)
+				}
+			}
+			return nil
+		})
+	cmd.Example = "forerunner doctor\nforerunner doctor --data /srv/forerunner --scheduler grpc://scheduler:8980 --storage grpc://scheduler:8980"
+	return cmd
+}
+
+// printFindings prints them for people.
+func printFindings(out io.Writer, found []farm.Finding) {
+	count := map[farm.FindingState]int{}
+	for _, f := range found {
+		count[f.State]++
+		fmt.Fprintf(out, "%-8s %s", f.State, f.What)
+		if f.State == farm.FindingLimited {
+			fmt.Fprintln(out)
+			for _, line := range [][2]string{{"missing", f.Why}, {"costs", f.Costs}, {"to have it", f.ToHave}} {
+				if line[1] != "" {
+					fmt.Fprintf(out, "           %s: %s\n", line[0], strings.ReplaceAll(line[1], "\n", "\n             "))
+				}
+			}
+			continue
+		}
+		if f.Why != "" {
+			fmt.Fprintf(out, ": %s", f.Why)
+		}
+		fmt.Fprintln(out)
+	}
+	switch {
+	case count[farm.FindingBroken] > 0:
+		fmt.Fprintln(out, "A worker does not work here.")
+	case count[farm.FindingLimited] > 0:
+		fmt.Fprintln(out, "A worker works here, with the limits above.")
+	default:
+		fmt.Fprintln(out, "A worker works here.")
+	}
+}

@@ -1,0 +1,406 @@
+package farm
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/web/text"
+)
+
+// A FindingState is what a Finding comes to.
+type FindingState string
+
+// The FindingStates there are.
+const (
+	FindingOK      FindingState = "ok"
+	FindingLimited FindingState = "limited" // a worker starts, and goes without something
+	FindingBroken  FindingState = "broken"  // a worker does not start, or does not work
+	FindingSkipped FindingState = "skipped"
+)
+
+// A Finding is what Examine found.
+type Finding struct {
+	What  string       `json:"what"`
+	State FindingState `json:"state"`
+	// Why says what there is or what is missing, Costs what that means, and ToHave how to get it; each may be empty.
+	Why    string `json:"why,omitempty"`
+	Costs  string `json:"costs,omitempty"`
+	ToHave string `json:"to_have_it,omitempty"`
+}
+
+const (
+	// littleRoom is how much free space a worker should find.
+	littleRoom = 10 << 30
+	// soonExpired is how long a certificate should last.
+	soonExpired = 14 * 24 * time.Hour
+	// remotePatience bounds each call to scheduler and storage.
+	remotePatience = 10 * time.Second
+)
+
+// Examine tries what w needs of this machine by starting as a worker does, in a folder of its own below Data, which it removes
+// again; and the scheduler and the storage, if they are to be asked. It serves nobody. w is not used after it.
+func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding {
+	e := &examination{}
+	w.Logger = zap.New(e)
+	w.Client.Logger, w.State = w.Logger, ""
+	e.try("kernel", kernel)
+	e.try("certificates", func() (string, error) { return w.certificates(e) })
+	e.try("ports", w.freePorts)
+	e.try("data folder", func() (string, error) { return w.dataFolder(e) })
+	e.try("scheduler", func() (string, error) { return w.askScheduler(ctx, scheduler) })
+	e.try("storage", func() (string, error) { return w.askStorage(ctx, storage) })
+	if !e.broken("data folder") {
+		w.examineStart(ctx, e)
+	}
+	return e.findings
+}
+
+// An examination collects findings. It is a zapcore.Core: what a worker warns of at its start, with what that costs and how to have it, is one.
+type examination struct {
+	mu       sync.Mutex
+	findings []Finding
+	fields   []zapcore.Field
+	parent   *examination // that has the findings; nil: this one
+}
+
+// errSkipped says that something was not tried.
+var errSkipped = errors.New("not tried")
+
+// try adds what was found of one thing.
+func (e *examination) try(what string, do func() (found string, err error)) {
+	found, err := do()
+	f := Finding{What: what, State: FindingOK, Why: found}
+	switch {
+	case errors.Is(err, errSkipped):
+		f.State = FindingSkipped
+	case err != nil:
+		f.State, f.Why = FindingBroken, err.Error()
+	}
+	e.add(f)
+}
+
+func (e *examination) add(f Finding) {
+	e = cmp.Or(e.parent, e)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.findings = append(e.findings, f)
+}
+
+func (e *examination) broken(what string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, f := range e.findings {
+		if f.What == what && f.State == FindingBroken {
+			return true
+		}
+	}
+	return false
+}
+
+// Enabled implements zapcore.LevelEnabler.
+func (e *examination) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
+
+// With implements zapcore.Core.
+func (e *examination) With(fields []zapcore.Field) zapcore.Core {
+	return &examination{parent: cmp.Or(e.parent, e), fields: append(append([]zapcore.Field(nil), e.fields...), fields...)}
+}
+
+// Check implements zapcore.Core.
+func (e *examination) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Enabled(entry.Level) {
+		return checked.AddCore(entry, e)
+	}
+	return checked
+}
+
+// Write implements zapcore.Core.
+func (e *examination) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	said := zapcore.NewMapObjectEncoder()
+	for _, f := range append(append([]zapcore.Field(nil), e.fields...), fields...) {
+		f.AddTo(said)
+	}
+	get := func(name string) string { s, _ := said.Fields[name].(string); return s }
+	e.add(Finding{What: entry.Message, State: FindingLimited, Why: cmp.Or(get("missing"), get("error")), Costs: get("costs"), ToHave: get("to_have_it")})
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (e *examination) Sync() error { return nil }
+
+// kernel says what machine this is.
+func kernel() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", err
+	}
+	user := "root"
+	if id := os.Geteuid(); id != 0 {
+		user = fmt.Sprintf("user %d", id)
+	}
+	return fmt.Sprintf("%s %s on %s, as %s", unix.ByteSliceToString(u.Sysname[:]), unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:]), user), nil
+}
+
+// certificates reads the files of TLS as the programs do, and says until when they last.
+func (w *Worker) certificates(e *examination) (string, error) {
+	if _, err := w.Client.Certificates(); err != nil {
+		return "", err
+	}
+	if _, err := w.Ports.Open(w.Logger); err != nil {
+		return "", err
+	}
+	files := 0
+	for _, file := range []string{w.Client.CA, w.Client.Cert, w.Ports.Cert, w.Ports.ClientCA} {
+		if file == "" {
+			continue
+		}
+		files++
+		until, err := lasts(file)
+		switch left := time.Until(until); {
+		case err != nil:
+			return "", err
+		case left <= 0:
+			return "", fmt.Errorf("%s: a certificate has expired at %s", file, until.UTC().Format(time.RFC3339))
+		case left < soonExpired:
+			e.add(Finding{
+				What: "a certificate expires soon", State: FindingLimited, Why: fmt.Sprintf("%s is good until %s", file, until.UTC().Format(time.RFC3339)),
+				Costs: "from then on nobody connects with it", ToHave: "put a new one into the file: the programs read it again",
+			})
+		}
+	}
+	if files == 0 {
+		return "no file is named: no TLS but by the authorities of the system", nil
+	}
+	return fmt.Sprintf("%d files can be used", files), nil
+}
+
+// lasts returns when the first certificate of a PEM file expires.
+func lasts(file string) (first time.Time, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return first, err
+	}
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return first, fmt.Errorf("%s: %w", file, err)
+		}
+		if first.IsZero() || c.NotAfter.Before(first) {
+			first = c.NotAfter
+		}
+	}
+	if first.IsZero() {
+		return first, fmt.Errorf("%s has no certificate in PEM form", file)
+	}
+	return first, nil
+}
+
+// freePorts listens where the worker would.
+func (w *Worker) freePorts() (string, error) {
+	var free []string
+	for _, address := range []string{w.HTTP, w.ServeCache} {
+		if address == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", address)
+		if errors.Is(err, unix.EADDRINUSE) {
+			return "", fmt.Errorf("%w: another program has it, maybe a worker that runs already", err)
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := l.Close(); err != nil {
+			return "", err
+		}
+		free = append(free, address)
+	}
+	if len(free) == 0 {
+		return "none is asked for", nil
+	}
+	return strings.Join(free, " and ") + " can be had", nil
+}
+
+// dataFolder writes into the data folder, and measures the room.
+func (w *Worker) dataFolder(e *examination) (string, error) {
+	if err := w.absolute(); err != nil {
+		return "", err
+	}
+	made := w.Data
+	for { // the folders that are not there go again
+		if _, err := os.Stat(filepath.Dir(made)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = filepath.Dir(made)
+	}
+	_, err := os.Stat(w.Data)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(w.Data, 0o755); err != nil {
+		return "", fmt.Errorf("%w (choose another folder with --data)", err)
+	}
+	if isNew {
+		defer func() { _ = removeEmpty(w.Data, made) }()
+	}
+	if err := disk.Writable(w.Data); err != nil {
+		return "", fmt.Errorf("%w (choose another folder with --data)", err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(w.Data, &st); err != nil {
+		return "", err
+	}
+	free := int64(st.Bavail) * st.Bsize
+	if free < littleRoom {
+		e.add(Finding{
+			What: "little room in the data folder", State: FindingLimited, Why: fmt.Sprintf("%s has %s", w.Data, text.Bytes(free)),
+			Costs: "inputs are evicted before they are used again, and large outputs fail", ToHave: "another disk with --data, or free some of this one",
+		})
+	}
+	return fmt.Sprintf("%s can be written, %s are free", w.Data, text.Bytes(free)), nil
+}
+
+// removeEmpty removes dir and the folders above it up to top, as far as they are empty.
+func removeEmpty(dir, top string) error {
+	for ; len(dir) >= len(top); dir = filepath.Dir(dir) {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askScheduler asks whether the scheduler answers.
+func (w *Worker) askScheduler(ctx context.Context, wanted bool) (string, error) {
+	if !wanted {
+		return "--scheduler says which one to ask", errSkipped
+	}
+	conn, err := w.Client.Dial(w.Scheduler)
+	if err != nil {
+		return "", fmt.Errorf("--scheduler: %w", err)
+	}
+	defer conn.Close()
+	start := time.Now()
+	if err := answers(ctx, conn); err != nil {
+		return "", fmt.Errorf("%s: %w", w.Scheduler, err)
+	}
+	return fmt.Sprintf("%s answers after %s", w.Scheduler, time.Since(start).Round(time.Millisecond)), nil
+}
+
+// askStorage asks the storage for a blob that nobody has.
+func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
+	if !wanted {
+		return "--storage says which one to ask", errSkipped
+	}
+	conn, storage, err := w.dial()
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	defer storage.Close()
+	nobodys := make([]byte, 32)
+	_, _ = rand.Read(nobodys) // it never fails
+	ctx, cancel := context.WithTimeout(ctx, remotePatience)
+	defer cancel()
+	start := time.Now()
+	if _, err := storage.Client.FindMissing(ctx, []digest.Digest{digest.Of(digest.SHA256, nobodys)}); err != nil {
+		return "", fmt.Errorf("%s: %w", w.Storage, err)
+	}
+	return fmt.Sprintf("%s answers after %s", w.Storage, time.Since(start).Round(time.Millisecond)), nil
+}
+
+// examineStart starts as a worker does.
+func (w *Worker) examineStart(ctx context.Context, e *examination) {
+	_, err := os.Stat(w.Data)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(w.Data, 0o755); err != nil {
+		return // dataFolder has done it before
+	}
+	data := w.Data
+	if w.Data, err = os.MkdirTemp(data, "doctor-"); err != nil {
+		e.add(Finding{What: "data folder", State: FindingBroken, Why: err.Error()})
+		return
+	}
+	w.CacheDir, w.Mount = "", "" // those of a worker that runs are not touched
+	defer func() {
+		err := folder.RemoveTree(w.Data)
+		if isNew {
+			err = errors.Join(err, os.Remove(data))
+		}
+		if err != nil {
+			e.add(Finding{What: "what the examination left", State: FindingLimited, Why: err.Error()})
+		}
+	}()
+	var s *Started
+	e.try("commands", func() (string, error) {
+		if s, err = w.Start(ctx); err != nil {
+			return "", err
+		}
+		return s.describe(), nil
+	})
+	if s == nil {
+		return
+	}
+	e.try("input roots", func() (string, error) { return s.tryRoots() })
+	if err := s.Close(ctx); err != nil {
+		e.add(Finding{What: "the end of launchers and slots", State: FindingBroken, Why: err.Error()})
+	}
+}
+
+// describe says what commands have.
+func (s *Started) describe() string {
+	parts := []string{fmt.Sprintf("launchers start for %d slots", s.w.Slots)}
+	if s.plan.parent != nil {
+		parts = append(parts, fmt.Sprintf("in cgroups (v%d)", s.plan.parent.Version()))
+	}
+	if s.isolation.sandbox != nil {
+		parts = append(parts, "in a sandbox")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tryRoots makes an input root as actions have it, in a store of its own.
+func (s *Started) tryRoots() (string, error) {
+	upperMemory, _, err := s.w.writes()
+	if err != nil {
+		return "", err
+	}
+	roots, store, err := s.openRoots(upperMemory, prometheus.NewRegistry())
+	if err != nil {
+		return "", err
+	}
+	for _, c := range checks(store, roots) {
+		if err = c.Try(); err != nil {
+			err = fmt.Errorf("%s: %w", c.What, err)
+			break
+		}
+	}
+	how := "hard links"
+	if roots.Method() == vfs.FUSE {
+		how = "FUSE"
+		if roots.Passthrough() {
+			how += " with passthrough"
+		}
+	}
+	return how, errors.Join(err, store.Close(), roots.Close())
+}

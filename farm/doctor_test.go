@@ -1,0 +1,105 @@
+package farm
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// TestExamineFaults has a worker look at a machine on which it cannot work.
+func TestExamineFaults(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "grpc://" + nobody.Addr().String()
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{
+		HTTP: taken.Addr().String(), Data: filepath.Join(file, "data"), Scheduler: address, Storage: address,
+		Client: dial.Client{CA: file},
+	}
+	found := w.Examine(t.Context(), true, true)
+	for what, want := range map[string]string{
+		"ports": "another program has it", "data folder": "--data", "scheduler": "no answer", "storage": address,
+		"certificates": "no certificate",
+	} {
+		if f := findingOf(found, what); f.State != FindingBroken || !strings.Contains(f.Why, want) {
+			t.Errorf("%s: %+v, want it broken because of %q", what, f, want)
+		}
+	}
+	if f := findingOf(found, "kernel"); f.State != FindingOK || !strings.HasPrefix(f.Why, "Linux ") {
+		t.Errorf("kernel: %+v", f)
+	}
+	if f := findingOf(found, "commands"); f.What != "" {
+		t.Errorf("without a data folder: %+v", f)
+	}
+}
+
+func findingOf(found []Finding, what string) Finding {
+	for _, f := range found {
+		if f.What == what {
+			return f
+		}
+	}
+	return Finding{}
+}
+
+// TestExamineHere starts as a worker does, and leaves nothing.
+func TestExamineHere(t *testing.T) {
+	cert, key := certtest.New(t).Server("server")
+	data := t.TempDir()
+	w := &Worker{
+		Slots: 2, Data: filepath.Join(data, "new"), Sandbox: sandboxNone, Cgroup: cgroupOff, ExecFilesystem: vfs.HardLink,
+		Ports: serve.Ports{Cert: cert, Key: key},
+	}
+	found := w.Examine(t.Context(), false, false)
+	for what, want := range map[string]FindingState{
+		"kernel": FindingOK, "ports": FindingOK, "data folder": FindingOK, "commands": FindingOK, "input roots": FindingOK,
+		"certificates": FindingOK, "a certificate expires soon": FindingLimited, "scheduler": FindingSkipped, "storage": FindingSkipped,
+	} {
+		if f := findingOf(found, what); f.State != want {
+			t.Errorf("%s: %+v, want it %s", what, f, want)
+		}
+	}
+	for _, f := range found {
+		if f.State == FindingBroken {
+			t.Errorf("%+v", f)
+		}
+	}
+	if left, err := os.ReadDir(data); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestExamineWarnings finds what a worker warns of.
+func TestExamineWarnings(t *testing.T) {
+	e := &examination{}
+	log := zap.New(e)
+	log.Info("this is as it should be")
+	log.With(zap.String("costs", "much")).Named("roots").Warn("no images", zap.NamedError("missing", errors.New("EROFS")), zap.String("to_have_it", "a newer kernel"))
+	want := Finding{What: "no images", State: FindingLimited, Why: "EROFS", Costs: "much", ToHave: "a newer kernel"}
+	if len(e.findings) != 1 || e.findings[0] != want {
+		t.Errorf("found %+v, want %+v", e.findings, want)
+	}
+}
