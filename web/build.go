@@ -123,7 +123,7 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 	if b.line.following {
 		v.news = b.line.news(running, now)
 	}
-	if v.Live() || len(b.line.ran) > 0 {
+	if v.Live() || b.line.known > 0 {
 		v.Lanes = b.line.draw(running, now)
 	}
 	return &v, nil

@@ -22,12 +22,12 @@ const (
 
 // A timeLine has what ran of a build, for one viewer.
 type timeLine struct {
-	ran []bar
+	ran []bar // that it was not told of
 	// following: the page is there, and gets what is new.
 	following bool
-	// have is until when the page has what ended, told how many of ran it was told since.
-	have time.Time
-	told int
+	// have is until when the page has what ended, known how many actions ran.
+	have  time.Time
+	known int
 }
 
 // A bar is an action that ran or runs.
@@ -61,7 +61,10 @@ func partsOf(r *historypb.Record) [4]time.Time {
 
 // add adds what has ended.
 func (l *timeLine) add(r *historypb.Record) {
-	if r.GetStarted() == nil || r.GetWorker() == "" || len(l.ran) >= maxBuilt {
+	if r.GetStarted() == nil || r.GetWorker() == "" || l.known >= maxBuilt {
+		return
+	}
+	if l.known++; l.following && r.GetEnded().AsTime().Before(l.have) {
 		return
 	}
 	l.ran = append(l.ran, bar{
@@ -94,16 +97,10 @@ func barsOf(running []*admin.Operation, now time.Time) []bar {
 // news are the bars that the page does not have, and all that run now.
 func (l *timeLine) news(running []*admin.Operation, now time.Time) []byte {
 	m := laneMessage{Origin: now.UnixMilli()}
-	var ended []bar
-	for _, b := range l.ran[l.told:] {
-		if !b.parts[3].Before(l.have) {
-			ended = append(ended, b)
-		}
-	}
-	l.told = len(l.ran)
 	now = now.Truncate(time.Millisecond)
 	m.Running = m.rows(barsOf(running, now))
-	m.Ended = m.rows(ended)
+	m.Ended = m.rows(l.ran)
+	l.ran = nil
 	return m.json()
 }
 

@@ -69,7 +69,7 @@ async function tour(page) {
   await look(page, "running", false);
   writeFileSync(GATE, "");
   await page.locator(".card", { hasText: "Prefetch" }).waitFor(); // it has ended, and the page has noticed
-  await page.locator("pre:not([data-stream])", { hasText: "done" }).waitFor();
+  await page.locator("pre.printed", { hasText: "done" }).waitFor();
   await look(page, "done");
   await action(page);
   await open(page, build);
