@@ -94,16 +94,27 @@ type builder struct {
 // build answers with the page of an invocation.
 func (s *Site) build(w http.ResponseWriter, r *http.Request) {
 	b := &builder{site: s, known: map[string]time.Time{}, line: &timeLine{following: r.Header.Get("Accept") == eventStream}}
-	b.view.Invocation = r.PathValue("invocation")
+	id, isTrace := strings.CutSuffix(r.PathValue("invocation"), traceSuffix)
+	b.view.Invocation = id
+	if isTrace {
+		b.line.following = false
+		b.trace(w, r)
+		return
+	}
 	if have, err := strconv.ParseInt(r.FormValue("have"), 10, 64); err == nil {
 		b.line.have = time.UnixMilli(have).Add(-lateness)
 	}
 	s.page("build", b.load).ServeHTTP(w, r)
 }
 
+// pattern is of its operations, and of those whose invocations differ in what patterns cannot name.
+func (b *builder) pattern() *admin.Pattern {
+	return &admin.Pattern{Attributes: map[string]string{"invocation": strings.NewReplacer("*", "?", "?", "?").Replace(b.view.Invocation)}}
+}
+
 // load is a loader.
 func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
-	p := &admin.Pattern{Attributes: map[string]string{"invocation": strings.NewReplacer("*", "?", "?", "?").Replace(b.view.Invocation)}}
+	p := b.pattern()
 	if err := b.read(ctx, p); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,10 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,5 +185,45 @@ func TestBuildPageSendsWhatIsNew(t *testing.T) {
 	})
 	if t.Logf("for one more action %d bytes are sent", sent); !added || sent > 64<<10 {
 		t.Errorf("for one more action %d bytes are sent (%t)", sent, added)
+	}
+}
+
+// TestBuildTrace has what ran of a build as a Chrome trace.
+func TestBuildTrace(t *testing.T) {
+	b := newBrowser(t, false)
+	b.get("/builds/build-1.trace.json", 404)
+	ran, cached := failed(b), failed(b)
+	ran.Target = "//a:\"</script>"
+	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(ran.GetStarted().AsTime().Add(d)) }
+	ran.Metadata = &repb.ExecutedActionMetadata{ExecutionStartTimestamp: at(500 * time.Millisecond), ExecutionCompletedTimestamp: at(2 * time.Second)}
+	cached.Operation, cached.Outcome, cached.Started, cached.Worker = "operations/2", historypb.Outcome_CACHED, nil, ""
+	b.scheduler.ended = []*historypb.Record{ran, cached}
+	expect(t, b.get("/builds/build-1", 200), `href="/builds/build-1.trace.json" download`)
+	var trace struct {
+		TraceEvents []struct {
+			Name, Ph string
+			Ts, Dur  int64
+			Pid, Tid int
+			Args     map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(b.get("/builds/build-1.trace.json", 200)), &trace); err != nil {
+		t.Fatal(err)
+	}
+	start := ran.GetStarted().AsTime().UnixMicro()
+	var got []string
+	for _, e := range trace.TraceEvents {
+		if e.Ph == "X" {
+			e.Ts -= start
+		}
+		got = append(got, fmt.Sprintf("%s %s %d+%d %d/%d %v", e.Ph, e.Name, e.Ts, e.Dur, e.Pid, e.Tid, e.Args))
+	}
+	want := []string{
+		"M process_name 0+0 1/0 map[name:w1]", "M thread_name 0+0 1/1 map[name:host=w1,position=0]",
+		"X //a:\"</script> CppCompile 0+2000000 1/1 map[failed:true operation:operations/1234 waited_ms:1000]",
+		"X inputs and waiting 0+500000 1/1 map[]", "X execution 500000+1500000 1/1 map[]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -21,7 +21,7 @@ import (
 var functions = template.FuncMap{
 	"ago": ago, "buildPath": buildPath, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "health": text.Health, "identity": text.Pairs,
 	"operationID": operationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
-	"state": stateText, "worker": workerText, "workerPath": workerPath,
+	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
 
 // dash stands for nothing.
