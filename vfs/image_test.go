@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -83,6 +84,41 @@ func learn(t *testing.T, f *FS, src *vfstest.Source, look func(path string), roo
 		}
 	}
 	waitUntil(t, "an image", func() bool { return f.Images() > 0 })
+}
+
+// TestTruncatedInput: truncate(2) of what an image shows opens nothing. The blob is told before anybody has what is left of it.
+func TestTruncatedInput(t *testing.T) {
+	src := vfstest.NewSource(t)
+	f := openImageFS(t, src, nil)
+	root := src.Tree(t, toolchain("sdk")...)
+	learn(t, f, src, lookAround(t), root)
+	const file = "sdk/lib3/file10"
+	var told sync.Map
+	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnBlob: func(d digest.Digest) { told.Store(d, true) }})
+	if imagesOf(r) == 0 {
+		t.Fatal("the root shows no image")
+	}
+	for _, err := range []error{
+		os.Truncate(filepath.Join(r.Path(), file), 4), os.Rename(filepath.Join(r.Path(), file), filepath.Join(r.Path(), "out")),
+		os.WriteFile(filepath.Join(r.Path(), "new"), []byte("new"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := r.Written("new"); !ok {
+		t.Error("a new file is not said to be written")
+	}
+	if path, ok := r.Written("out"); ok {
+		t.Errorf("what was copied in the kernel may be moved from %s", path)
+	}
+	if got := mustRead(t, filepath.Join(r.Path(), "out")); string(got) != "cont" {
+		t.Errorf("the output is %q", got)
+	}
+	err := r.Vouch(t.Context())
+	if _, ok := told.Load(src.Find(t, root, file)); err != nil || !ok {
+		t.Errorf("the blob is told: %t, %v", ok, err)
+	}
 }
 
 // describe lists all there is to see of a tree: names, attributes, contents.

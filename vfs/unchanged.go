@@ -37,7 +37,9 @@ func (r *Root) Unchanged(path string) (in Input, ok bool) {
 // whole content of the regular file at path, so that it can be moved away
 // instead of copied, after the action has ended and if nobody else can have it
 // open. It is false for inputs, for whatever is no regular file, and for a file
-// with several links: what is moved into a store must have no second name.
+// with several links: what is moved into a store must have no second name. With
+// metadata images it is also false for inputs that were written to: whoever copies
+// them from Path is noticed, and OnBlob told of what they were.
 func (r *Root) Written(path string) (string, bool) {
 	ok := r.fromFolder(path, func(p Dir, name string) bool {
 		_, ok := p.Written(name)

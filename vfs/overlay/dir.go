@@ -16,6 +16,8 @@ type Dir struct {
 	dir    int    // in the writable layer; noFolder: it is not there, all here is as the inputs have it
 	lower  input  // the inputs' folder behind it; zero if there is none
 	inputs Inputs // whose folder that is
+	// watched: who opens an input's file is noticed, as Stack.Identified says.
+	watched bool
 }
 
 const noFolder = -1
@@ -24,7 +26,7 @@ const noFolder = -1
 func (l *Layer) Top() (*Dir, error) {
 	p, err := l.upper.Top()
 	if err == nil {
-		p.inputs, p.lower = l.inputs, l.inputs.top()
+		p.inputs, p.lower, p.watched = l.inputs, l.inputs.top(), l.watched
 	}
 	return p, err
 }
@@ -47,7 +49,7 @@ func (p *Dir) Enter(name string) (*Dir, error) {
 			return nil, err
 		}
 	}
-	next := &Dir{dir: dir, inputs: p.inputs}
+	next := &Dir{dir: dir, inputs: p.inputs, watched: p.watched}
 	switch e.kind {
 	case dirEntry:
 		next.lower, _ = p.inputs.behind(p.lower, name, e)
@@ -99,13 +101,14 @@ func (p *Dir) Unchanged(name string) (found tree.Entry, from string, ok bool) {
 
 // Written returns a path, good until Close, of the file in the writable layer that holds the whole content
 // of the regular file of this name. It is false for what is only in lower layers, for whatever is no regular
-// file, and for a file with several links.
+// file, and for a file with several links. Where it is noticed who opens inputs, it is false as well for one whose content
+// overlayfs has copied: truncate(2) has it do so without opening it, and who opens the copy in the overlay is noticed.
 func (p *Dir) Written(name string) (string, bool) {
 	if p.dir == noFolder {
 		return "", false
 	}
 	e, err := lookAt(p.dir, name)
-	if err != nil || e.kind != fileEntry || e.metacopy || e.links != 1 {
+	if err != nil || e.kind != fileEntry || e.metacopy || p.watched && e.copied || e.links != 1 {
 		return "", false
 	}
 	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, name), true

@@ -40,6 +40,8 @@ type Layer struct {
 	inputs Inputs
 	log    *zap.Logger
 	shown  bool // it is mounted
+	// watched is Stack.Identified of what it shows.
+	watched bool
 }
 
 // New returns a layer that is not shown yet.
@@ -85,7 +87,7 @@ func (l *Layer) Show(below Stack) error {
 	if err := unix.Mount(names.MountSource, l.path, "overlay", unix.MS_NODEV, data); err != nil {
 		return &mounts.Error{What: "overlay", Err: err}
 	}
-	l.shown = true
+	l.shown, l.watched = true, below.Identified
 	return nil
 }
 

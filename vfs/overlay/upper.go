@@ -17,6 +17,7 @@ type entry struct {
 	links    uint64
 	opaque   bool   // of a directory: the lower one is hidden
 	metacopy bool   // of a file: attributes only, the data is in the lower one
+	copied   bool   // of a file: its data was in one below, which has a file handle
 	redirect string // where the lower one is: a name, or a path from the root with a slash in front
 }
 
@@ -71,6 +72,11 @@ func (e *entry) readMarks(fd int) error {
 	if _, e.metacopy, err = mark(fd, "trusted.overlay.metacopy"); err != nil {
 		return err
 	}
+	origin, _, err := mark(fd, "trusted.overlay.origin")
+	if err != nil {
+		return err
+	}
+	e.copied = origin != "" && !e.metacopy
 	e.redirect, _, err = mark(fd, "trusted.overlay.redirect")
 	return err
 }
