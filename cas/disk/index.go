@@ -83,6 +83,9 @@ func provenAt(began time.Time, mark uint64) proof { return proof{at: uint32(bega
 // age is how long ago the bytes were hashed, if they were.
 func (p proof) age() time.Duration { return time.Since(time.Unix(int64(p.at), 0)) }
 
+// ahead reports whether the clock was set back since: nobody knows how long ago they were hashed.
+func (p proof) ahead() bool { return p.age() < -time.Second }
+
 // stampEvery is how many seconds the modification time of a used file may lag.
 const stampEvery = 3600
 

@@ -171,15 +171,24 @@ func (e *entry[K]) prove(p proof) {
 	e.proof = p
 }
 
-// proveRead notes what is known of a file of k that somebody has read. If it is not the one that k has now,
-// the mark tells. What is known already and not older by so many seconds stays.
-func (l *ledger[K]) proveRead(k K, p proof, again int64) {
+// proveRead notes what is known of the file of k that somebody has read, if it is the one of that generation with the mark that
+// is known; else it reports that somebody has to look which file that was. What is known already and not older by so many
+// seconds stays.
+func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (other bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.index.lookup(k); e != nil && (e.proof.mark != p.mark || int64(p.at)-int64(e.proof.at) > again) {
+	e := l.index.lookup(k)
+	if e == nil || e.generation != generation {
+		return false
+	}
+	if e.proof.mark != p.mark {
+		return true
+	}
+	if int64(p.at)-int64(e.proof.at) > again || e.proof.ahead() {
 		e.prove(p)
 		l.proved = true
 	}
+	return false
 }
 
 // restamped says that the store is done with changing the file of k, whose mark was before and is

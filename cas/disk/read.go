@@ -78,10 +78,17 @@ func (s *Store) Verdict(ctx context.Context, d digest.Digest) error {
 	return err
 }
 
-// noteSound notes that somebody has read and hashed a file of d that had this mark.
+// noteSound notes that somebody has read and hashed a file of d that had this mark. It may be one that was evicted meanwhile, or
+// changed: then nothing is known of the one that is there.
 func (s *Store) noteSound(d digest.Digest, p proof) {
 	s.verifier.count(d.SizeBytes())
-	s.files.proveRead(d, p, noteAgain)
+	generation, _, ok := s.files.look(d)
+	if !ok || !s.files.proveRead(d, generation, p, noteAgain) {
+		return
+	}
+	if m, err := markOf(s.files.path(d)); err == nil && m == p.mark {
+		s.files.prove(d, generation, p)
+	}
 }
 
 // noteAgain is how many seconds older than what is known a verification may be.

@@ -243,7 +243,7 @@ func (s *Store) verifiedSince(d digest.Digest, since time.Time) bool {
 	if !ok {
 		return true
 	}
-	if known.at == 0 || int64(known.at) < since.Unix() {
+	if known.at == 0 || known.ahead() || int64(known.at) < since.Unix() {
 		return false
 	}
 	m, err := markOf(s.files.path(d))

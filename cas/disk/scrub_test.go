@@ -250,3 +250,33 @@ func TestScrubRemovesDamagedResults(t *testing.T) {
 		}
 	}
 }
+
+// TestNotesFromTheFuture: where the clock was set back, nobody relies on what was verified before. Whoever reads all of a blob
+// verifies it, too.
+func TestNotesFromTheFuture(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	ahead := func() {
+		s.files.mu.Lock()
+		defer s.files.mu.Unlock()
+		s.files.index.lookup(d).proof.at += 400 * 24 * 3600
+	}
+	for name, verify := range map[string]func(){
+		"a scrub": func() {
+			if st := scrubOnce(t, s, nil); st.Files != 1 || st.Bytes != 4 {
+				t.Errorf("the pass: %+v", st)
+			}
+		},
+		"a read": func() {
+			if _, err := s.ReadBlob(t.Context(), d); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		ahead()
+		verify()
+		if _, known, _ := s.files.look(d); !s.fresh(known) {
+			t.Errorf("after %s it was verified %s ago", name, known.age())
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -221,8 +220,7 @@ func (s *Store) fresh(p proof) bool {
 	if p.at == 0 || s.verifyEvery < 0 {
 		return false
 	}
-	age := p.age()
-	return -time.Second <= age && age <= s.verifyEvery
+	return !p.ahead() && p.age() <= s.verifyEvery
 }
 
 // unchanged reports whether ver is in its place, was verified lately, and has not been

@@ -262,6 +262,51 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 	wantVouched(t, v)
 }
 
+// TestOldReaders: who read a file until now that was evicted or that the store has stamped meanwhile says nothing about
+// the one that is there.
+func TestOldReaders(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, s *Store, d digest.Digest){
+		"came anew": func(t *testing.T, s *Store, d digest.Digest) {
+			s.MakeRoom(1)
+			if s.Has(d) {
+				t.Fatal("it was not evicted")
+			}
+			storePut(t, s, "text")
+		},
+		"stamped": func(t *testing.T, s *Store, d digest.Digest) {
+			s.files.mu.Lock()
+			s.files.index.lookup(d).stamped -= 2 * stampEvery
+			s.files.mu.Unlock()
+			if !s.Contains(d) {
+				t.Fatal("it is not there")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "text")
+			file, err := s.Peek(func(digest.Digest) {}).OpenBlob(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			sound, err := s.Reading(d, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			meanwhile(t, s, d)
+			v := s.Vouch()
+			defer v.Close()
+			v.Used(d)
+			sound()
+			wantVouched(t, v)
+			if generation, _, _ := s.files.look(d); !s.unchanged(version{d, generation}) {
+				t.Error("it has to be verified again")
+			}
+		})
+	}
+}
+
 // TestVouchingOfWhatWasChangedAndEvicted: it is right when it goes, but nobody knows what was read of it.
 func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
