@@ -28,6 +28,8 @@ type sharedFile struct {
 	// it was read. Nobody can set a change time; our own changes, which are of names, we know. Guarded by names.
 	changed unix.Timespec
 	doubt   bool
+	// strange counts how often somebody else was found to have changed it. Guarded by names.
+	strange uint32
 
 	// Guarded by copies.mu.
 	users   int
@@ -51,8 +53,19 @@ func inodeOf(st *unix.Stat_t) inode {
 // intact reports whether the copy is what was made, as far as its inode tells, and nobody
 // has found its bytes wrong.
 func (l *sharedFile) intact() bool {
-	var st unix.Stat_t
-	return !l.said.Wrong() && unix.Lstat(l.path, &st) == nil && inodeOf(&st) == l.as
+	if l.said.Wrong() {
+		return false
+	}
+	l.names.Lock()
+	defer l.names.Unlock()
+	return l.lookLocked()
+}
+
+// strangers counts how often somebody else had changed the file when it was last looked at.
+func (l *sharedFile) strangers() uint32 {
+	l.names.Lock()
+	defer l.names.Unlock()
+	return l.strange
 }
 
 // link makes a name of the copy in a folder.
@@ -79,10 +92,12 @@ func (l *sharedFile) lookLocked() bool {
 	var st unix.Stat_t
 	if unix.Lstat(l.path, &st) != nil {
 		l.doubt = true
+		l.strange++
 		return false
 	}
 	if st.Ctim != l.changed {
 		l.doubt, l.changed = true, st.Ctim
+		l.strange++
 	}
 	return inodeOf(&st) == l.as
 }

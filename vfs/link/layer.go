@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 // ErrInputChanged is wrapped by the errors of Bare.Intact.
@@ -38,8 +40,9 @@ type Layer struct {
 	made   bool // the folder is ours
 	own    *maker
 
-	kept   []*keptTree // in use by this root
-	toKeep []dirAt     // that this root makes kept trees of
+	strange []uint32    // if it is still: how often strangers had changed each copy when it was shown
+	kept    []*keptTree // in use by this root
+	toKeep  []dirAt     // that this root makes kept trees of
 }
 
 // NewLayer returns a layer that is not shown yet.
@@ -85,6 +88,12 @@ func (l *Layer) Show(ctx context.Context) error {
 		return err
 	}
 	l.own.plan = plan{}
+	if l.still {
+		l.each(func(s *sharedFile) bool {
+			l.strange = append(l.strange, s.strangers())
+			return true
+		})
+	}
 	return nil
 }
 
@@ -201,14 +210,20 @@ func (l *Layer) Stale(due time.Time) (stale bool) {
 }
 
 // Vouch reads the copies that were last seen to be right before due, or were changed since, and looks whether
-// somebody has changed their names, unless the action may. The error wraps vouch.ErrDamaged if something
-// is wrong: no root gets it any more.
+// somebody has changed them, or their names, since Show, unless the action may: what is right again may have been wrong when it was
+// read. The error wraps vouch.ErrDamaged if something is wrong: no root gets it any more.
 func (l *Layer) Vouch(ctx context.Context, due time.Time) error {
 	var errs []error
+	i := 0
 	l.each(func(s *sharedFile) bool {
-		if err := l.store.copies.verify(ctx, s, due); err != nil && len(errs) < maxNamed {
+		err := l.store.copies.verify(ctx, s, due)
+		if err == nil && l.still && s.strangers() != l.strange[i] {
+			err = fmt.Errorf("copy of blob %s: %w: its file was written to, and is right again", s.key.digest, vouch.ErrDamaged)
+		}
+		if err != nil && len(errs) < maxNamed {
 			errs = append(errs, err)
 		}
+		i++
 		return ctx.Err() == nil
 	})
 	if l.still {
