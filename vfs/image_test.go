@@ -94,7 +94,10 @@ func TestTruncatedInput(t *testing.T) {
 	learn(t, f, src, lookAround(t), root)
 	const file = "sdk/lib3/file10"
 	var told sync.Map
-	r := openRoot(t, f, RootSpec{Digest: root, Source: src, OnBlob: func(d digest.Digest) { told.Store(d, true) }})
+	r := openRoot(t, f, RootSpec{
+		Digest: root, Source: src, OnBlobRead: func(d digest.Digest) { told.Store(d, true) },
+		OnBlob: func(d digest.Digest) { t.Errorf("%s is told as what is about to be read", d) },
+	})
 	if imagesOf(r) == 0 {
 		t.Fatal("the root shows no image")
 	}

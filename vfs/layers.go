@@ -89,7 +89,7 @@ func (r *Root) addImages() {
 	if r.fs.images == nil || r.spec.OnLook != nil {
 		return
 	}
-	r.images = r.fs.images.View(r.spec.Digest, r.spec.Source, r.owner, image.Hooks{Opened: r.reads.opened, Blob: r.tellBlob})
+	r.images = r.fs.images.View(r.spec.Digest, r.spec.Source, r.owner, image.Hooks{Opened: r.reads.opened, Blob: r.tellBlobRead})
 	if r.images != nil {
 		r.shared = r.images
 	}

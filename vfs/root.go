@@ -57,6 +57,9 @@ type RootSpec struct {
 	// again. Copies that hard links lead to are not told: Vouch vouches for them. It is called
 	// as OnFirstRead is.
 	OnBlob func(d digest.Digest)
+	// OnBlobRead, if not nil, is told in place of OnBlob of what a metadata image shows: the Source may have given up by now what
+	// the action has got.
+	OnBlobRead func(d digest.Digest)
 	// OnStall, if not nil, is called when no access waits for the Source any
 	// longer, with the time since the first of them began: the d of all calls
 	// are disjoint and add up to Stalled. It must not block.
@@ -288,6 +291,15 @@ func (r *Root) Close() error { return r.closed() }
 func (r *Root) tellBlob(d digest.Digest) {
 	if r.spec.OnBlob != nil {
 		r.spec.OnBlob(d)
+	}
+}
+
+// tellBlobRead reports that somebody may have got the bytes of d.
+func (r *Root) tellBlobRead(d digest.Digest) {
+	if r.spec.OnBlobRead != nil {
+		r.spec.OnBlobRead(d)
+	} else {
+		r.tellBlob(d)
 	}
 }
 

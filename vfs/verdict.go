@@ -24,7 +24,7 @@ func (r *Root) Vouch(ctx context.Context) error {
 	if r.ctx.Err() != nil {
 		return nil
 	}
-	if r.images != nil && r.spec.OnBlob != nil {
+	if r.images != nil && (r.spec.OnBlob != nil || r.spec.OnBlobRead != nil) {
 		r.images.TellBlobs()
 	}
 	if r.shared == nil {

@@ -115,7 +115,7 @@ func (r *run) makeRoot(ctx context.Context) error {
 	r.root, err = r.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Owner: policy.OwnerOf(r.a.how.Sandbox.User),
 		Source:      inputs.Source{ReadThrough: r.a.inputs, Store: r.w.opts.Store, Opened: r.a.ahead.Opened},
-		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.uses,
+		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.uses, OnBlobRead: r.hasRead,
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
@@ -129,6 +129,12 @@ func (r *run) makeRoot(ctx context.Context) error {
 // uses notes that the command may read a blob.
 func (r *run) uses(d digest.Digest) {
 	r.vouch.Used(d)
+	r.a.ahead.Used(d)
+}
+
+// hasRead notes that the command may have read a blob.
+func (r *run) hasRead(d digest.Digest) {
+	r.vouch.Read(d)
 	r.a.ahead.Used(d)
 }
 

@@ -3,7 +3,7 @@ package disk
 // maxDamage bounds how many damaged files an index remembers.
 const maxDamage = 1 << 14
 
-// damage remembers which keys had files that were damaged, the latest ones: who read
+// damage remembers which keys had files that were damaged, or may have been, the latest ones: who read
 // such a file asks later, when the key may have a good one again.
 type damage[K comparable] struct {
 	count  uint64 // of all since the start

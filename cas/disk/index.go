@@ -30,6 +30,10 @@ type index[K comparable] struct {
 	generation uint64 // of the file that came last
 	damaged    damage[K]
 
+	// unproven has the keys of which files left that fresh, if it is not nil, said nobody can rely on.
+	unproven damage[K]
+	fresh    func(proof) bool
+
 	// left is told of each entry that leaves and has holders. Nil: none has.
 	left func(K, *holders.Set)
 
@@ -207,6 +211,9 @@ func (x *index[K]) leave(e *entry[K]) {
 	}
 	x.present -= e.cost
 	x.count--
+	if x.fresh != nil && !x.fresh(e.proof) {
+		x.unproven.add(e.key)
+	}
 	e.state, e.settled = leaving, make(chan struct{})
 	if e.holders != nil {
 		x.left(e.key, e.holders)

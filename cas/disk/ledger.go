@@ -303,6 +303,25 @@ func (l *ledger[K]) damagedSince(ks []K, count uint64) (damaged []K) {
 	return damaged
 }
 
+// unproven returns how many files left since the start that nobody could rely on.
+func (l *ledger[K]) unproven() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.unproven.count
+}
+
+// unprovenSince returns those of ks that had such a file which left after so many others had.
+func (l *ledger[K]) unprovenSince(ks []K, count uint64) (doubtful []K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range ks {
+		if l.index.unproven.since(k, count) {
+			doubtful = append(doubtful, k)
+		}
+	}
+	return doubtful
+}
+
 // leave has k leave if its file, which is damaged, still is the one of that generation. After true the caller
 // takes the file away and calls gone.
 func (l *ledger[K]) leave(k K, generation uint64) bool {

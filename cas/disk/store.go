@@ -125,6 +125,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s := &Store{files: f, verifyEvery: o.VerifyEvery}
 	s.verifier = newVerifier(s)
+	f.index.fresh = s.fresh
 	s.notes = &notes{files: f, path: filepath.Join(f.dir, "verified"), log: o.Logger}
 	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
 	s.largeBuffers.New = func() any { return bufio.NewWriterSize(nil, largeWriteBytes) }

@@ -26,11 +26,13 @@ import (
 type Vouching struct {
 	store *Store
 	began uint64 // how many damaged files there had been
+	left  uint64 // how many files had left that nobody could rely on
 
 	mu     sync.Mutex
 	used   map[version]use // guarded by mu
 	order  []version       // guarded by mu; of used
 	pinned []digest.Digest // guarded by mu; with VerifyEvery less than 0
+	read   []digest.Digest // guarded by mu; what may have left between being read and being named
 	closed bool            // guarded by mu
 }
 
@@ -43,14 +45,30 @@ type use struct {
 
 // Vouch begins a Vouching. What is used from now on can be vouched for.
 func (s *Store) Vouch() *Vouching {
-	return &Vouching{store: s, began: s.files.damages(), used: map[version]use{}}
+	return &Vouching{store: s, began: s.files.damages(), left: s.files.unproven(), used: map[version]use{}}
+}
+
+// Next begins another Vouching of the same reader: what was read since v began, and is named now, is for that one.
+func (v *Vouching) Next() *Vouching {
+	next := v.store.Vouch()
+	next.left = v.left
+	return next
+}
+
+// Read says that the reader has read some of d since v began, without having asked. Other than with Used it may be gone by now:
+// if nobody had verified it by then it counts as damaged.
+func (v *Vouching) Read(d digest.Digest) {
+	v.Used(d)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.read = append(v.read, d)
 }
 
 // Used says that the reader read, or is about to read, some of d. It never waits for
 // the disk. A blob whose last verification is older than Options.VerifyEvery is
 // verified in the background, and not evicted before. It is called before the blob is
 // opened or while it is pinned: what is evicted before it is named here cannot be looked
-// at any more. One that is not there counts as on its way, and is verified when it has come.
+// at any more, which Read knows. One that is not there counts as on its way, and is verified when it has come.
 func (v *Vouching) Used(d digest.Digest) {
 	s := v.store
 	if d.IsZero() {
@@ -108,7 +126,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	s := v.store
 	after := s.verifier.begun()
 	v.mu.Lock()
-	used := slices.Clone(v.order)
+	used, read := slices.Clone(v.order), slices.Clone(v.read)
 	v.mu.Unlock()
 	wrong := make([]bool, len(used))
 	var group errgroup.Group
@@ -134,7 +152,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	for i, ver := range used {
 		ds[i] = ver.digest
 	}
-	damaged := s.files.damagedSince(ds, v.began)
+	damaged := append(s.files.damagedSince(ds, v.began), s.files.unprovenSince(read, v.left)...)
 	for i, ver := range used {
 		if wrong[i] || v.changed(ver) {
 			damaged = append(damaged, ver.digest)

@@ -371,6 +371,49 @@ func TestVouchingOfWhatIsEvicted(t *testing.T) {
 	wantVouched(t, v)
 }
 
+// TestVouchingOfWhatWasReadUnasked: the kernel shows files of the store without a word, so a blob may be gone, or have come anew, when its
+// reader is known. Nobody can look at the file any more that was read.
+func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
+	for name, c := range map[string]struct {
+		verified, anew, before bool
+	}{
+		"gone": {}, "verified and gone": {verified: true}, "came anew": {anew: true},
+		"verified and came anew": {verified: true, anew: true}, "gone before, came anew": {anew: true, before: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "aaaa")
+			if !c.verified {
+				forget(t, s, d)
+			}
+			v := s.Vouch()
+			defer func() { v.Close() }()
+			s.MakeRoom(1)
+			if s.Has(d) {
+				t.Fatal("it is not evicted")
+			}
+			if c.before {
+				v.Close()
+				v = s.Vouch()
+			}
+			if c.anew {
+				storePut(t, s, "aaaa")
+			}
+			next := v.Next()
+			defer next.Close()
+			v.Read(d)
+			next.Read(d)
+			for _, v := range []*Vouching{v, next} {
+				if c.verified || c.before {
+					wantVouched(t, v)
+				} else {
+					wantDamaged(t, v.Wait(t.Context()), d)
+				}
+			}
+		})
+	}
+}
+
 // TestVouchingKeepsWhatIsNotVerifiedYet: it could not be looked at once it is evicted.
 func TestVouchingKeepsWhatIsNotVerifiedYet(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12, VerifyEvery: -1})

@@ -10,7 +10,7 @@ import (
 )
 
 // A Vouching is for the blobs that one run of an action used: those of its command are looked at
-// while the outputs are stored. All but Used is for the action's goroutine.
+// while the outputs are stored. All but Used and Read is for the action's goroutine.
 type Vouching struct {
 	store  *disk.Store
 	cancel context.CancelFunc // nil until the command has ended
@@ -33,13 +33,21 @@ func (v *Vouching) Used(d digest.Digest) {
 	now.Used(d)
 }
 
+// Read says that some of the bytes of d have been read already. It may be called concurrently.
+func (v *Vouching) Read(d digest.Digest) {
+	v.mu.Lock()
+	now := v.now
+	v.mu.Unlock()
+	now.Read(d)
+}
+
 // End begins to look at what the command used, which has ended. What is used from then on is
 // for Wait.
 func (v *Vouching) End(ctx context.Context) {
 	ctx, v.cancel = context.WithCancel(ctx)
 	v.ended = make(chan struct{})
 	v.mu.Lock()
-	v.of, v.now = v.now, v.store.Vouch()
+	v.of, v.now = v.now, v.now.Next()
 	v.mu.Unlock()
 	go func() {
 		defer close(v.ended)
