@@ -74,6 +74,13 @@ func (f *files[K]) createTemp() (*os.File, error) {
 	var file *os.File
 	err := f.withRoom(1, func() (err error) {
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.MkdirAll(f.tempDir(), 0o700); err != nil { // somebody has removed it
+			return err
+		}
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
 		return err
 	})
 	return file, err

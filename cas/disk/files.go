@@ -78,11 +78,15 @@ func (f *files[K]) use(ks []K) (missing []K) {
 // stamp records the time of use in the file itself, for the next start. A file
 // evicted meanwhile is not there; that, and any other failure, only costs order.
 func (f *files[K]) stamp(k K, now time.Time) {
+	still := unwritten(f.path(k))
 	before, _ := markOf(f.path(k))
 	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.log.Warn("cannot record the use of a file", zap.Error(err))
 	}
 	after, _ := markOf(f.path(k)) // of a file that is gone nobody asks
+	if !still() {
+		after = 0 // the change may be somebody else's as well
+	}
 	f.restamped(k, before, after)
 }
 
@@ -238,7 +242,11 @@ func (f *files[K]) damageOf(k K) string {
 		return ""
 	}
 	file, found, err := f.openWhole(k)
-	if err != nil || found != "" {
+	if err != nil {
+		f.noteDamage([]K{k}) // as below
+		return ""
+	}
+	if found != "" {
 		return found
 	}
 	defer file.Close()

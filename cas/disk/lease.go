@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,24 @@ func writeLeaseOf(file *os.File) lease {
 		return lease{fd: -1}
 	}
 	return l
+}
+
+// unwritten watches that nobody writes to the file at path. still, which is called once, reports whether that was so until then,
+// as far as the file system has leases.
+func unwritten(path string) (still func() bool) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return func() bool { return false }
+	}
+	l := lease{fd, unix.F_RDLCK}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, l.kind)
+	return func() bool {
+		defer func() { _ = unix.Close(fd) }()
+		if err != nil {
+			return !errors.Is(err, unix.EAGAIN) // there are none, or somebody has it open for writing
+		}
+		return l.holds()
+	}
 }
 
 // holds reports whether nobody waits for the file to be given up, nor has waited for so long

@@ -516,3 +516,16 @@ func TestStoreOpensAgainForItsUser(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedFolders: somebody removes folders of a store that is open, as those do who clean up old files.
+func TestRemovedFolders(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	for i, dir := range []string{s.TempDir(), filepath.Join(s.Dir(), "sha256")} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if d := storePut(t, s, fmt.Sprint("text", i)); !s.Has(d) {
+			t.Errorf("without %s nothing can be put", dir)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -331,6 +332,106 @@ func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 		t.Fatal("it was not evicted")
 	}
 	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestVouchingOfWhatCannotBeOpenedWhenItGoes: nobody knows what was read of a file that was changed.
+func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	dir, err := os.MkdirTemp("", "s") // a short name
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket, err := net.Listen("unix", filepath.Join(dir, "s")) // which is opened by nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	if err := os.Rename(filepath.Join(dir, "s"), s.files.path(d)); err != nil {
+		t.Fatal(err)
+	}
+	s.MakeRoom(1)
+	if s.Has(d) {
+		t.Fatal("it was not evicted")
+	}
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestStampOfWhatIsWrittenTo: the store changes the times of a file while a stranger may write to it. It does not take the stranger's
+// change for its own.
+func TestStampOfWhatIsWrittenTo(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	err := errors.Join(os.Chmod(s.files.path(d), 0o644), s.Verify(t.Context(), d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := os.OpenFile(s.files.path(d), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	generation, _, _ := s.files.look(d)
+	for _, open := range []bool{true, false} {
+		s.files.mu.Lock()
+		s.files.index.lookup(d).stamped -= 2 * stampEvery
+		s.files.mu.Unlock()
+		if !s.Contains(d) {
+			t.Fatal("it is not there")
+		}
+		if unchanged := s.unchanged(version{d, generation}); unchanged == open {
+			t.Errorf("a stranger has it open: %t; it is believed to be unchanged: %t", open, unchanged)
+		}
+		if open {
+			if err := stranger.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Verify(t.Context(), d); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestStampOfWhatWasWrittenTo: that the store changes the times of a file does not hide that a stranger had changed it before.
+func TestStampOfWhatWasWrittenTo(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := s.Vouch()
+	defer v.Close()
+	v.Used(d)
+	rot(t, s, d)
+	s.files.mu.Lock()
+	s.files.index.lookup(d).stamped -= 2 * stampEvery
+	s.files.mu.Unlock()
+	if !s.Contains(d) {
+		t.Fatal("it is not there")
+	}
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestVerificationsGetOld: what was verified longer ago than VerifyEvery is verified again, and not before.
+func TestVerificationsGetOld(t *testing.T) {
+	const every = time.Hour
+	for age, again := range map[time.Duration]int64{every / 2: 0, every + time.Minute: 1, -time.Minute: 1} {
+		s := storeOpen(t, t.TempDir(), Options{VerifyEvery: every})
+		d := storePut(t, s, "text")
+		s.files.mu.Lock()
+		e := s.files.index.lookup(d)
+		e.proof.at = uint32(time.Now().Add(-age).Unix())
+		s.files.mu.Unlock()
+		before := s.Stats().VerifiedBlobs
+		v := s.Vouch()
+		v.Used(d)
+		wantVouched(t, v)
+		v.Close()
+		if got := s.Stats().VerifiedBlobs - before; got != again {
+			t.Errorf("of a blob that was verified %s ago %d were verified, want %d", age, got, again)
+		}
+	}
 }
 
 // TestVouchingRemembersWhoUsedADamagedFile: another reader sets it aside and fetches the
