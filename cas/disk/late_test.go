@@ -234,6 +234,58 @@ func TestTakeIsLeftByAnOpener(t *testing.T) {
 	}
 }
 
+// TestTakeWhenTheLeaseIsBroken: by somebody who waits to have the file for writing, while it is hashed and when it is about to move. What
+// becomes the blob is another file, and while it is hashed it is not even shown as one.
+func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
+	open := func(t *testing.T, path string) {
+		if fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			_ = unix.Close(fd)
+			t.Error("it was opened for writing")
+		} else if !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("nobody has a lease: %v", err)
+		}
+	}
+	for when, shown := range map[string]uint64{"while it is hashed": 0, "before it moves": 1} {
+		t.Run(when, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			path := storeTempFile(strings.Repeat("text", 1<<20), 0o644)(t, s)
+			before, err := statOf(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := &countingContext{Context: t.Context()}
+			if shown == 0 {
+				ctx.at = func(n int64) {
+					if n == 5 {
+						open(t, path)
+					}
+				}
+			} else {
+				atTheMove(s, func() { open(t, path) })
+			}
+			d, err := s.Take(ctx, path, digest.SHA256)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after, err := statOf(s.files.path(d)); err != nil || after.Ino == before.Ino {
+				t.Errorf("the blob is the file that others wait for: %v", err)
+			}
+			if got := s.files.damages(); got != shown {
+				t.Errorf("%d blobs were shown and taken away again, want %d", got, shown)
+			}
+		})
+	}
+}
+
+// atTheMove calls f, once, when a file has been looked at for the last time before it is moved to its place.
+func atTheMove(s *Store, f func()) {
+	path, once := s.files.layout.path, sync.Once{}
+	s.files.layout.path = func(d digest.Digest) string {
+		once.Do(f)
+		return path(d)
+	}
+}
+
 // TestTakeWhileOthersOpen has others open files again and again while they become blobs, and
 // write to what they get.
 func TestTakeWhileOthersOpen(t *testing.T) {

@@ -105,6 +105,37 @@ func TestStrangersAtWhatArrives(t *testing.T) {
 	}
 }
 
+// TestStrangersAtTheMove changes a file after it was looked at, before it is in its place.
+func TestStrangersAtTheMove(t *testing.T) {
+	for name, change := range map[string]func(path string) error{
+		"written to": func(path string) error {
+			return errors.Join(os.Chmod(path, 0o644), os.WriteFile(path, []byte("CONTENT"), 0))
+		},
+		"cut short": func(path string) error { return os.Truncate(path, 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			b := []byte("content")
+			d := digest.Of(digest.SHA256, b)
+			w, err := newRoomWriter(s.files, d)
+			if err == nil {
+				_, err = w.Write(b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealed := w.file.seal()
+			atTheMove(s, func() { err = change(w.file.Name()) })
+			if err := errors.Join(w.file.Close(), s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed}), err); err != nil {
+				t.Fatal(err)
+			}
+			if IsVerified(s, d) {
+				t.Error("it is vouched for")
+			}
+		})
+	}
+}
+
 // TestStrangersAtTheLastMoment changes a file between its last byte and its place.
 func TestStrangersAtTheLastMoment(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
