@@ -108,17 +108,22 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 		return nil, nil, errors.Join(err, lk.close())
 	}
 	defer null.Close()
+	program, files := "/proc/self/exe", []*os.File{null, os.Stderr, os.Stderr, theirs} // controlFD is the last
+	if sandboxed {
+		unchanging, err := sandbox.Program()
+		if err != nil {
+			return nil, nil, errors.Join(sandbox.Unavailable(err), lk.close())
+		}
+		defer unchanging.Close()
+		program, files = fmt.Sprintf("/proc/self/fd/%d", len(files)), append(files, unchanging)
+	}
 	// Away from the terminal: Ctrl-C is for the worker, which then drains.
 	// A launcher that somebody has stopped is to see, too, that the worker has died.
 	sys := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}
 	if sandboxed {
 		sys.Cloneflags = sandbox.CloneFlags
 	}
-	proc, err := startProcess("/proc/self/exe", []string{launcherName}, &os.ProcAttr{
-		Dir:   "/",
-		Files: []*os.File{null, os.Stderr, os.Stderr, theirs}, // controlFD is the last
-		Sys:   sys,
-	})
+	proc, err := startProcess(program, []string{launcherName}, &os.ProcAttr{Dir: "/", Files: files, Sys: sys})
 	if err != nil {
 		if sandboxed {
 			err = sandbox.Unavailable(err)

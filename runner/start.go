@@ -79,14 +79,18 @@ func (s *server) start(in *sandbox.Thread, m *message, files []uintptr) (pid int
 
 // forkExec starts the command where the calling thread is; c is nil without a sandbox.
 func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *sandbox.Child) (pid int, err error) {
-	program, err := resolve(req)
-	if err != nil {
+	who := req.Policy.User.Credential()
+	var program string
+	if err := withRights(who, func() (err error) {
+		program, err = resolve(req)
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env, Files: files,
 		Sys: &syscall.SysProcAttr{
-			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: req.Policy.User.Credential(),
+			Setsid: true, Pdeathsig: unix.SIGKILL, Credential: who,
 			UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD,
 		},
 	}
@@ -104,7 +108,7 @@ func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *sandbox.Child) 
 		pid, err = syscall.ForkExec(program, req.Args, attr)
 	}
 	if err != nil {
-		return 0, diagnose(req, program, err)
+		return 0, withRights(who, func() error { return diagnose(req, program, err) })
 	}
 	return pid, nil
 }

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -105,11 +106,13 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 		return err
 	}
 	b.add(unix.SYS_SETSID)
-	b.add(unix.SYS_CHDIR, address(b, dir))
 	b.add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))
 	for i, file := range attr.Files {
 		b.add(unix.SYS_DUP3, file, uintptr(i))
 	}
+	// Before a name that the command chose is looked up, which may lead to /proc/self/fd.
+	b.add(unix.SYS_CLOSE_RANGE, uintptr(len(attr.Files)), math.MaxUint32, 0)
+	b.add(unix.SYS_CHDIR, address(b, dir))
 	nofile := c.nofile
 	b.add(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, address(b, &nofile))
 	if c.filter != nil {
