@@ -35,6 +35,8 @@ type Bounds struct {
 	Streams uint32
 	// Calls in flight.
 	Calls, CallsOfOne int
+	// GuestCalls are those of callers who have shown no identity, where one is asked for: they are for checks of health.
+	GuestCalls, GuestCallsOfOne int
 	// Uploads are bytes that streams of requests may cost while they wait for their clients.
 	Uploads, UploadsOfOne int64
 	// Windows are bytes that clients may send of such streams while what came before is dealt with.
@@ -76,6 +78,7 @@ func BoundsFor(memory int64) Bounds {
 	b.ConnectionsOfOne = b.Connections / 2
 	b.Guests, b.GuestsOfOne = b.Connections/4, b.Connections/8
 	b.CallsOfOne, b.MessagesOfOne = b.Calls/2, b.Messages/2
+	b.GuestCalls, b.GuestCallsOfOne = b.Calls/16, b.Calls/32
 	b.Streams = uint32(min(b.CallsOfOne*3/4, maxStreams)) // a client waits with more, and is not refused
 	b.UploadsOfOne, b.WindowsOfOne, b.BuffersOfOne = b.Uploads/2, b.Windows/2, b.Buffers/2
 	b.Waiting = clamp(part/int64(b.Window), 64, int64(b.Calls/2))

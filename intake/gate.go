@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -252,11 +253,19 @@ func (c *Conn) refuse(n int64) {
 // Close implements net.Conn.
 func (c *Conn) Close() error { return c.close() }
 
-// Host returns the part of an address by which a caller is told from others.
+// Host returns the part of an address by which a caller is told from others. Of IPv6 that is the network of 64 bits: a machine
+// may have all addresses in its own.
 func Host(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return a.String()
 	}
-	return host
+	ip, err := netip.ParseAddr(host)
+	switch ip = ip.Unmap().WithZone(""); {
+	case err != nil:
+		return host
+	case ip.Is4() || ip.IsLoopback():
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type service struct {
 	healthpb.UnimplementedHealthServer
 	release chan struct{}
 	called  func(caller string) // nil: nobody wants to know
+	expired atomic.Int64        // calls that this server ended
 }
 
 func (s *service) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
@@ -34,6 +36,9 @@ func (s *service) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*h
 		select {
 		case <-s.release:
 		case <-ctx.Done():
+			if Expired(ctx) {
+				s.expired.Add(1)
+			}
 			return nil, ctx.Err()
 		}
 	}

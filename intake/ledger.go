@@ -13,6 +13,7 @@ type kind int
 
 const (
 	calls    kind = iota // in flight
+	guests               // those of callers who have shown no identity, where one is asked for
 	waiting              // calls that wait for room
 	uploads              // bytes that streams of requests take up themselves
 	windows              // bytes that clients may send of streams while nobody reads them
@@ -29,8 +30,8 @@ type costs [kinds]int64
 
 // most returns the bounds of each kind: of all callers, and of one.
 func (b *Bounds) most() (all, one costs) {
-	return costs{int64(b.Calls), int64(b.Waiting), b.Uploads, b.Windows, b.Messages, b.Buffers},
-		costs{int64(b.CallsOfOne), int64(b.WaitingOfOne), b.UploadsOfOne, b.WindowsOfOne, b.MessagesOfOne, b.BuffersOfOne}
+	return costs{int64(b.Calls), int64(b.GuestCalls), int64(b.Waiting), b.Uploads, b.Windows, b.Messages, b.Buffers},
+		costs{int64(b.CallsOfOne), int64(b.GuestCallsOfOne), int64(b.WaitingOfOne), b.UploadsOfOne, b.WindowsOfOne, b.MessagesOfOne, b.BuffersOfOne}
 }
 
 // A ledger knows what each caller costs now. It may be used concurrently.
@@ -70,6 +71,7 @@ type charge struct {
 	now   costs
 	phase phase
 	since time.Time // of the phase
+	waits bool      // it makes room for others while it is answered
 	ended bool      // it made room for others, and costs nothing any more
 	// unread are answers that gRPC has not sent yet; left says that the call has ended otherwise.
 	unread int
@@ -95,13 +97,21 @@ func newLedger(b Bounds, refused func(reason string)) *ledger {
 }
 
 // enter charges a call to a connection of a caller, as so many. Each ends with leave. expire is to end the call.
-func (l *ledger) enter(caller, connection string, as int64, expire func()) (*charge, error) {
+func (l *ledger) enter(caller Caller, connection string, as int64, expire func()) (*charge, error) {
 	l.mu.Lock()
-	c := &charge{of: l.lineLocked(caller, connection), phase: arriving, since: time.Now(), expire: expire}
+	c := &charge{of: l.lineLocked(caller.Name, connection), phase: arriving, since: time.Now(), expire: expire}
 	ended, ok := l.fitLocked(c, calls, as)
+	if ok && caller.Guest {
+		var more []*charge
+		more, ok = l.fitLocked(c, guests, as)
+		ended = append(ended, more...)
+	}
 	if ok {
 		c.of.open[c] = true
 		l.addLocked(c, calls, as)
+		if caller.Guest {
+			l.addLocked(c, guests, as)
+		}
 		if len(ended) > 0 {
 			l.grantLocked(bytesOfCalls...)
 		}
@@ -116,7 +126,10 @@ func (l *ledger) enter(caller, connection string, as int64, expire func()) (*cha
 		return c, nil
 	case own+as > l.one[calls]:
 		return nil, l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
-			"%s has %d calls in flight: try again later", caller, own))
+			"%s has %d calls in flight: try again later", caller.Name, own))
+	case caller.Guest && all+as <= l.all[calls]:
+		return nil, l.refuse("calls_of_guests", status.Errorf(codes.ResourceExhausted,
+			"callers without identity have too many calls in flight: try again later, or present a certificate or token"))
 	}
 	return nil, l.refuse("calls", status.Errorf(codes.ResourceExhausted,
 		"the server has %d calls in flight: try again later", all))
@@ -236,7 +249,7 @@ func (l *ledger) sent(c *charge) {
 // dropLocked takes back all that a call has.
 func (l *ledger) dropLocked(c *charge) {
 	delete(c.of.open, c)
-	l.freeLocked(c, calls, waiting)
+	l.freeLocked(c, calls, guests, waiting)
 	l.freeLocked(c, bytesOfCalls...)
 	l.closeLocked(c.of)
 }
@@ -248,6 +261,13 @@ func (l *ledger) arrive(c *charge) {
 	l.freeLocked(c, windows, messages)
 	l.grantLocked(windows, messages)
 	c.enterPhase(arriving)
+}
+
+// letYield says that a call waits for what others do.
+func (l *ledger) letYield(c *charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.waits = true
 }
 
 // enterPhase says what a call is at.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -195,14 +196,20 @@ type expireKey struct{}
 // withExpire returns a context that ends when what expireOf returns is called. It ends with ctx, so that
 // nobody has to end it else.
 func withExpire(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	return context.WithValue(ctx, expireKey{}, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	return context.WithValue(ctx, expireKey{}, func() { cancel(errExpired) })
 }
 
+// errExpired is the cause of the end of calls that were ended here.
+var errExpired = errors.New("the server has ended the call")
+
+// Expired reports whether a call was ended here, not by its client.
+func Expired(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errExpired) }
+
 func expireOf(ctx context.Context) func() {
-	cancel, ok := ctx.Value(expireKey{}).(context.CancelFunc)
+	expire, ok := ctx.Value(expireKey{}).(func())
 	if !ok {
 		return func() {}
 	}
-	return cancel
+	return expire
 }

@@ -268,15 +268,17 @@ func (l *ledger) richestLocked(c *line, k kind, n int64) (richest *charge) {
 	return richest
 }
 
-// longest returns the call with some of a kind that has waited longest, and long enough, for its client, to send or to read; of
-// those that wait for room, where they are too many, that which has waited longest. Nil: none does.
+// longest returns the call with some of a kind that has waited longest, and long enough, for its client, to send or to read, or,
+// where calls are too many, for what others do; of those that wait for room, where they are too many, that which has waited
+// longest. Nil: none does.
 func (c *line) longest(k kind, least time.Duration) (longest *charge) {
 	at := arriving
 	if k == waiting {
 		at, least = queued, 0
 	}
 	for o := range c.open {
-		if o.phase == at && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
+		yields := o.phase == at && time.Since(o.since) >= least || (k == calls || k == guests) && o.waits && o.phase == busy
+		if yields && o.now[k] > 0 && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}

@@ -20,6 +20,9 @@ type Limits struct {
 	Bytes int
 	// Stalls lets a stream of requests be silent for as long as it likes.
 	Stalls bool
+	// Waits says that calls wait for what others do, and that their clients can come back: where there are too many calls, they
+	// make room for callers who have fewer.
+	Waits bool
 }
 
 // Options are what may be chosen about a Server.
@@ -164,12 +167,15 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		return handle(in)
 	}
 	conn := arrivedThrough(ctx)
-	in.charge, err = s.ledger.enter(caller.Name, connectionOf(ctx), callsOf(ctx), in.expire)
+	in.charge, err = s.ledger.enter(caller, connectionOf(ctx), callsOf(ctx), in.expire)
 	if err != nil {
 		conn.refuse(callsOf(ctx))
 		return err
 	}
 	defer s.ledger.leave(in.charge, conn)
+	if limits.Waits {
+		s.ledger.letYield(in.charge)
+	}
 	in.ServerStream = &known{stream, context.WithValue(ctx, receiverKey{}, in)}
 	if !caller.Guest {
 		conn.Busy()
@@ -183,7 +189,11 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 			return err
 		}
 	}
-	return handle(in)
+	err = handle(in)
+	if err != nil && s.ledger.hasEnded(in.charge) {
+		return errYielded // whatever its handler saw of that
+	}
+	return err
 }
 
 // identify finds out who makes a call, which is charged meanwhile if that can take long: its headers are kept.
@@ -195,7 +205,7 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 	if pending == "" {
 		return s.options.Identify(ctx, method)
 	}
-	c, err := s.ledger.enter(pending, connectionOf(ctx), callsOf(ctx), expireOf(ctx))
+	c, err := s.ledger.enter(Caller{Name: pending}, connectionOf(ctx), callsOf(ctx), expireOf(ctx))
 	if err != nil {
 		return ctx, Caller{}, err
 	}
@@ -266,7 +276,7 @@ func chainStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo
 func countRefused(r prometheus.Registerer) func(reason string) {
 	return counter(r, "forerunner_grpc_refused_total",
 		"Calls and connections that were refused before they were answered, or ended to make room, by reason.",
-		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "waiting", "no_room", "yielded", "late", "unread")
+		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "calls_of_guests", "waiting", "no_room", "yielded", "late", "unread")
 }
 
 // counter returns what counts by reason. Those reasons are shown before there is anything to count.

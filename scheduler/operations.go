@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -145,9 +146,9 @@ func (o *operations) follow(stream operationStream, name string, box *engine.Mai
 }
 
 // isCancelled reports whether a client has cancelled its call, while its connection lives: it does not want to come back.
-// A call whose time is over, or whose connection broke, it may well make again.
+// A call whose time is over, whose connection broke, or that the server ended to make room it may well make again.
 func isCancelled(ctx context.Context) bool {
-	if c := connection.Of(ctx); ctx.Err() == nil || c == nil || c.Ended() {
+	if c := connection.Of(ctx); ctx.Err() == nil || c == nil || c.Ended() || intake.Expired(ctx) {
 		return false
 	}
 	deadline, limited := ctx.Deadline()

@@ -87,8 +87,11 @@ func methodLimits() map[string]intake.Limits {
 	for _, m := range []string{
 		repb.Execution_Execute_FullMethodName, repb.Execution_WaitExecution_FullMethodName,
 		longrunningpb.Operations_WaitOperation_FullMethodName, "/google.bytestream.ByteStream/Read",
-		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName, healthpb.Health_Watch_FullMethodName,
+		healthpb.Health_Watch_FullMethodName,
 	} {
+		limits[m] = intake.Limits{Bytes: fewBytes, Waits: true}
+	}
+	for _, m := range []string{healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName} {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
 	for _, m := range []string{

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/peer"
+
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // A Connection is where calls come from. It stands for the remote address, by
@@ -65,9 +67,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &Connection{Addr: conn.RemoteAddr(), id: l.all.last.Add(1)}
-	if c.host, _, err = net.SplitHostPort(c.String()); err != nil {
-		c.host = c.String()
-	}
+	c.host = intake.Host(c)
 	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() { l.all.closed(c.id) })}, nil
 }
 

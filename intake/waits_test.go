@@ -1,0 +1,137 @@
+package intake
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// TestCallsThatWait has two callers take all calls with some that wait: others get theirs, until all have as many. Where calls
+// wait for nobody else they stay.
+func TestCallsThatWait(t *testing.T) {
+	for name, waits := range map[string]bool{"wait": true, "work": false} {
+		t.Run(name, func(t *testing.T) {
+			b := BoundsFor(1 << 30)
+			b.Calls, b.CallsOfOne, b.Wait = 12, 6, time.Minute
+			client, service, s := serve(t, Options{Bounds: b, Methods: map[string]Limits{check: {Waits: waits}}})
+			ended := make(chan error, 20)
+			call := func(caller string) {
+				_, err := client.Check(as(t, caller), request("wait", 0), grpc.WaitForReady(true))
+				ended <- err
+			}
+			for range 6 {
+				go call("greedy")
+				go call("too")
+			}
+			eventually(t, func() bool { return s.ledger.costs()[calls] == 12 && s.ledger.phases()[busy] == 12 })
+			_, err := client.Check(as(t, "modest"), request("", 0))
+			if waits == (err != nil) {
+				t.Errorf("a caller who has none: %v", err)
+			}
+			want := 0
+			if waits {
+				eventually(t, func() bool { return service.expired.Load() == 1 })
+				for range 4 {
+					go call("modest")
+				}
+				want = 4
+			}
+			for range want {
+				if err := <-ended; status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "make room") {
+					t.Errorf("a call that makes room ends with %v", err)
+				}
+			}
+			eventually(t, func() bool { return s.ledger.phases()[busy] >= 11 })
+			if err := func() error { _, err := client.Check(as(t, "greedy"), request("", 0)); return err }(); waits && err != nil &&
+				!strings.Contains(err.Error(), "calls in flight") {
+				t.Error(err)
+			}
+			close(service.release)
+			for range 12 {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+			eventually(t, s.ledger.free)
+		})
+	}
+}
+
+// phases are how many calls are at each.
+func (l *ledger) phases() map[phase]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := map[phase]int{}
+	for _, a := range l.accounts {
+		for _, c := range a.lines {
+			for o := range c.open {
+				n[o.phase]++
+			}
+		}
+	}
+	return n
+}
+
+// TestCallsOfGuests has callers without identity have all calls that they may: those who are known have the others, and another
+// one without identity gets some of them.
+func TestCallsOfGuests(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.Calls, b.CallsOfOne, b.GuestCalls, b.GuestCallsOfOne, b.Wait = 12, 6, 4, 2, time.Minute
+	client, service, s := serve(t, Options{
+		Bounds: b, Methods: map[string]Limits{check: {Waits: true}},
+		Identify: func(ctx context.Context, _ string) (context.Context, Caller, error) {
+			name := strings.Join(metadata.ValueFromIncomingContext(ctx, "caller"), "")
+			return ctx, Caller{Name: name, Guest: strings.HasPrefix(name, "guest")}, nil
+		},
+	})
+	ended := make(chan error, 20)
+	call := func(caller string) {
+		_, err := client.Check(as(t, caller), request("wait", 0))
+		ended <- err
+	}
+	for _, caller := range []string{"guest 1", "guest 1", "guest 2", "guest 2", "known", "known", "known", "known", "known", "known"} {
+		go call(caller)
+	}
+	eventually(t, func() bool { return s.ledger.phases()[busy] == 10 })
+	if _, err := client.Check(as(t, "guest 1"), request("", 0)); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "callers without identity") {
+		t.Errorf("one more: %v", err)
+	}
+	if _, err := client.Check(as(t, "guest 3"), request("", 0)); err != nil {
+		t.Errorf("another guest: %v", err)
+	}
+	if err := <-ended; status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("who makes room is told %v", err)
+	}
+	close(service.release)
+	for range 9 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, s.ledger.free)
+}
+
+// TestHost: who may have all addresses of a network is one caller.
+func TestHost(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[::1]:5": "::1",
+		"[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::/64", "[2001:db8:1:2::]:7": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64",
+		"localhost:1": "localhost", "pipe": "pipe",
+	} {
+		if got := Host(named(address)); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
+type named string
+
+func (named) Network() string  { return "test" }
+func (n named) String() string { return string(n) }
