@@ -101,7 +101,12 @@ func (g *Gate) admit(c *Conn) (oldest *Conn, reason string, ok bool) {
 		if !own {
 			from = ""
 		}
-		if oldest, _ = oldestOf(g.guests, from); oldest == nil {
+		if own {
+			oldest, _ = oldestOf(g.guests, from)
+		} else {
+			oldest = g.mostLocked()
+		}
+		if oldest == nil {
 			oldest, _ = oldestOf(g.idle, from)
 		}
 		if oldest == nil {
@@ -133,10 +138,23 @@ func (g *Gate) crowdedLocked(host string) (*Conn, string) {
 		return own, "no_identity"
 	}
 	if len(g.guests) >= g.bounds.Guests {
-		all, _ := oldestOf(g.guests, "")
-		return all, "no_identity"
+		return g.mostLocked(), "no_identity"
 	}
 	return nil, ""
+}
+
+// mostLocked returns the oldest guest of a host that has most.
+func (g *Gate) mostLocked() (oldest *Conn) {
+	count := map[string]int{}
+	for _, c := range g.guests {
+		count[c.host]++
+	}
+	for _, c := range g.guests {
+		if oldest == nil || count[c.host] > count[oldest.host] || count[c.host] == count[oldest.host] && c.id < oldest.id {
+			oldest = c
+		}
+	}
+	return oldest
 }
 
 // oldestOf returns the oldest of some connections, and how many there are; only those of host, if that is not empty.

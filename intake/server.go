@@ -23,6 +23,8 @@ type Limits struct {
 	// Waits says that calls wait for what others do, and that their clients can come back: where there are too many calls, they
 	// make room for callers who have fewer.
 	Waits bool
+	// FewHeaders refuses calls whose headers would have them count as several, before anything is kept of them.
+	FewHeaders bool
 }
 
 // Options are what may be chosen about a Server.
@@ -94,8 +96,14 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 			return ctx, err
 		}
 	}
+	if n := callsOf(ctx); n > 1 && s.options.Methods[info.FullMethodName].FewHeaders {
+		arrivedThrough(ctx).refuse(n)
+		return ctx, s.ledger.refuse("nobody", errHeaders)
+	}
 	return withExpire(ctx), nil
 }
+
+var errHeaders = status.Error(codes.ResourceExhausted, "the headers of this call are too long")
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {

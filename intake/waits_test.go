@@ -2,6 +2,8 @@ package intake
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -135,3 +137,48 @@ type named string
 
 func (named) Network() string  { return "test" }
 func (n named) String() string { return string(n) }
+
+// TestGuestsOfManyHosts has some hosts take all places of guests: one of the host with most makes room, not the oldest of all.
+func TestGuestsOfManyHosts(t *testing.T) {
+	g := NewGate(Bounds{Connections: 100, ConnectionsOfOne: 50, Guests: 7, GuestsOfOne: 4, Guest: time.Hour}, func(string) {})
+	enter := func(host string) *fakeConn {
+		raw := &fakeConn{addr: &net.TCPAddr{IP: net.ParseIP(host), Port: 1}}
+		g.enter(raw)
+		return raw
+	}
+	honest := enter("10.0.0.1")
+	for range 3 {
+		enter("10.0.0.2")
+		enter("10.0.0.3")
+	}
+	for range 20 {
+		enter("10.0.0.2")
+		enter("10.0.0.3")
+	}
+	if honest.closed {
+		t.Error("the only one of its host makes room for hosts that have three")
+	}
+}
+
+// TestFewHeaders has a call with more headers than its method takes: it is refused before anybody is asked who makes it.
+func TestFewHeaders(t *testing.T) {
+	client, _, _ := serve(t, Options{
+		Bounds: BoundsFor(1 << 30), Methods: map[string]Limits{check: {FewHeaders: true}},
+		Identify: func(ctx context.Context, _ string) (context.Context, Caller, error) {
+			if callsOf(ctx) > 1 {
+				t.Error("somebody is asked who calls")
+			}
+			return ctx, Caller{Name: "guest", Guest: true}, nil
+		},
+	})
+	if _, err := client.Check(t.Context(), request("", 0)); err != nil {
+		t.Error(err)
+	}
+	many := t.Context()
+	for i := range 200 {
+		many = metadata.AppendToOutgoingContext(many, fmt.Sprintf("x%d", i), "y")
+	}
+	if _, err := client.Check(many, request("", 0)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("many headers: %v", err)
+	}
+}

@@ -94,6 +94,13 @@ func methodLimits() map[string]intake.Limits {
 	for _, m := range []string{healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName} {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
+	for _, m := range []string{ // nobody who calls these has to be known
+		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName, healthpb.Health_Watch_FullMethodName,
+	} {
+		l := limits[m]
+		l.FewHeaders = true
+		limits[m] = l
+	}
 	for _, m := range []string{
 		"/google.bytestream.ByteStream/Write",
 		repb.ContentAddressableStorage_FindMissingBlobs_FullMethodName,
