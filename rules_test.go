@@ -31,6 +31,7 @@ const (
 var floors = map[string]int{
 	"proto/...":            0,
 	"bounded":              0,
+	"paths":                0,
 	"settings":             0,
 	"cas/digest":           0,
 	"cas/instance":         0,

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -112,10 +113,7 @@ func (o *Options) hidden() ([]string, error) {
 }
 
 // isBelow reports whether path is dir or in it; both are clean.
-func isBelow(path, dir string) bool {
-	rest, ok := strings.CutPrefix(path, dir)
-	return ok && (rest == "" || rest[0] == '/' || dir == "/")
-}
+func isBelow(path, dir string) bool { return paths.Below(path, dir) }
 
 // detach unmounts what unwanted picks, the newest first.
 func detach(unwanted func(mountPoint) bool) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
@@ -154,16 +155,16 @@ func (c *Cache) rootClosed(r closedRoot) {
 // that can be told without waiting; release must be called with them.
 func (c *Cache) choose(d digest.Digest, source Source) []*graft {
 	c.mu.Lock()
-	paths := make([]string, 0, len(c.byPath))
+	sorted := make([]string, 0, len(c.byPath))
 	for p := range c.byPath {
-		paths = append(paths, p)
+		sorted = append(sorted, p)
 	}
 	c.mu.Unlock()
 	// Parents come before what is below them.
-	slices.Sort(paths)
+	slices.Sort(sorted)
 	var found []*graft
-	for _, p := range paths {
-		if slices.ContainsFunc(found, func(g *graft) bool { return within(p, g.image.path) }) {
+	for _, p := range sorted {
+		if slices.ContainsFunc(found, func(g *graft) bool { return paths.Below(p, g.image.path) }) {
 			continue
 		}
 		entries, at, ok := descend(d, p, source)
@@ -182,11 +183,6 @@ func (c *Cache) choose(d digest.Digest, source Source) []*graft {
 		found = found[:maxGrafts]
 	}
 	return found
-}
-
-// within reports whether path is parent or below it.
-func within(path, parent string) bool {
-	return parent == "" || path == parent || strings.HasPrefix(path, parent+"/")
 }
 
 // descend follows path from the directory d, through what is at hand, to the

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/forerunner-build/forerunner/paths"
 )
 
 // patience is how long a check may take until what it tries counts as broken.
@@ -150,10 +152,5 @@ func isOwn(err error, dirs []string) bool {
 		return isOwn(errors.Unwrap(err), dirs)
 	}
 	return slices.ContainsFunc(ownFaults, func(fault error) bool { return errors.Is(err, fault) }) &&
-		slices.ContainsFunc(dirs, func(dir string) bool { return below(path, dir) })
-}
-
-func below(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
+		slices.ContainsFunc(dirs, func(dir string) bool { return paths.Below(filepath.Clean(path), filepath.Clean(dir)) })
 }
