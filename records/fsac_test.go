@@ -3,11 +3,9 @@ package records
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -57,57 +55,6 @@ func fsacRecord(t *testing.T) Key {
 		t.Fatal(err)
 	}
 	return Key{Bucket: names.ProfileBucket, Instance: "a/b", Digest: d}
-}
-
-func TestFSACServerSpeaksBuildbarnsBytes(t *testing.T) {
-	store := NewMemory(0)
-	conn := fsacServer(t, store)
-	call := func(method, request string) (string, codes.Code) {
-		in, out := []byte(request), []byte(nil)
-		err := conn.Invoke(t.Context(), method, &in, &out, grpc.ForceCodec(rawCodec{}))
-		return string(out), status.Code(err)
-	}
-	if _, code := call(fsacGet, fsacKey); code != codes.NotFound {
-		t.Errorf("get before there is any: %s", code)
-	}
-	if answer, code := call(fsacUpdate, fsacSet); answer != "" || code != codes.OK {
-		t.Errorf("update: %x, %s", answer, code)
-	}
-	expect(t, store, fsacRecord(t), []byte(fsacProfile+fsacStrange))
-	if answer, code := call(fsacGet, fsacKey); answer != fsacProfile+fsacStrange || code != codes.OK {
-		t.Errorf("get: %x, %s", answer, code)
-	}
-}
-
-func TestFSACClientSpeaksBuildbarnsBytes(t *testing.T) {
-	var mu sync.Mutex
-	var calls []string
-	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}),
-		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-			method, _ := grpc.MethodFromServerStream(stream)
-			var request, answer []byte
-			if err := stream.RecvMsg(&request); err != nil {
-				return err
-			}
-			mu.Lock()
-			calls = append(calls, method+" "+hex.EncodeToString(request))
-			mu.Unlock()
-			if method == fsacGet {
-				answer = []byte(fsacProfile + fsacStrange)
-			}
-			return stream.SendMsg(&answer)
-		}))
-	s, k := NewFSAC(rpctest.Serve(t, server), FSACOptions{}), fsacRecord(t)
-	put(t, s, k, []byte(fsacProfile+fsacStrange))
-	expect(t, s, k, []byte(fsacProfile+fsacStrange))
-	for i, want := range []string{
-		fsacUpdate + " " + hex.EncodeToString([]byte(fsacSet)),
-		fsacGet + " " + hex.EncodeToString([]byte(fsacKey)),
-	} {
-		if len(calls) != 2 || calls[i] != want {
-			t.Errorf("calls %q, want %q", calls, want)
-		}
-	}
 }
 
 func TestFSACServerValidates(t *testing.T) {

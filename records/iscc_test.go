@@ -1,10 +1,8 @@
 package records
 
 import (
-	"encoding/hex"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,57 +43,6 @@ func isccRecord(t *testing.T) Key {
 	k := fsacRecord(t)
 	k.Bucket = names.StatisticsBucket
 	return k
-}
-
-func TestISCCServerSpeaksBuildbarnsBytes(t *testing.T) {
-	store := NewMemory(0)
-	conn := isccServer(t, store)
-	call := func(method, request string) (string, codes.Code) {
-		in, out := []byte(request), []byte(nil)
-		err := conn.Invoke(t.Context(), method, &in, &out, grpc.ForceCodec(rawCodec{}))
-		return string(out), status.Code(err)
-	}
-	if _, code := call(isccGet, isccLookUp); code != codes.NotFound {
-		t.Errorf("get before there is any: %s", code)
-	}
-	if answer, code := call(isccUpdate, isccSet); answer != "" || code != codes.OK {
-		t.Errorf("update: %x, %s", answer, code)
-	}
-	expect(t, store, isccRecord(t), []byte(isccStats+isccStrange))
-	if answer, code := call(isccGet, isccLookUp); answer != isccStats+isccStrange || code != codes.OK {
-		t.Errorf("get: %x, %s", answer, code)
-	}
-}
-
-func TestISCCClientSpeaksBuildbarnsBytes(t *testing.T) {
-	var mu sync.Mutex
-	var calls []string
-	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}),
-		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-			method, _ := grpc.MethodFromServerStream(stream)
-			var request, answer []byte
-			if err := stream.RecvMsg(&request); err != nil {
-				return err
-			}
-			mu.Lock()
-			calls = append(calls, method+" "+hex.EncodeToString(request))
-			mu.Unlock()
-			if method == isccGet {
-				answer = []byte(isccStats + isccStrange)
-			}
-			return stream.SendMsg(&answer)
-		}))
-	s, k := NewISCC(rpctest.Serve(t, server), ISCCOptions{}), isccRecord(t)
-	put(t, s, k, []byte(isccStats+isccStrange))
-	expect(t, s, k, []byte(isccStats+isccStrange))
-	for i, want := range []string{
-		isccUpdate + " " + hex.EncodeToString([]byte(isccSet)),
-		isccGet + " " + hex.EncodeToString([]byte(isccLookUp)),
-	} {
-		if len(calls) != 2 || calls[i] != want {
-			t.Errorf("calls %q, want %q", calls, want)
-		}
-	}
 }
 
 func TestISCCServerValidates(t *testing.T) {
