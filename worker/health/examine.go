@@ -75,16 +75,10 @@ func (m *Monitor) found(fault error) {
 		case m.fault != nil && now.Before(m.due): // it rests on
 			m.fault = cmp.Or(fault, m.fault)
 		case fault != nil:
-			if now.Sub(m.lastFault) > 2*mostPause {
-				m.pause = leastPause
-			}
-			m.fault, m.lastFault, m.due = fault, now, now.Add(m.pause)
-			m.pause = min(2*m.pause, mostPause)
+			m.fault, m.due = fault, now.Add(m.backoff.rest(now))
 		default:
 			m.fault, m.due = nil, now.Add(examineInterval)
-			if !m.blamed { // else that no check fails says little
-				m.pause = leastPause
-			}
+			m.backoff.passed()
 		}
 	})
 }
@@ -124,7 +118,7 @@ func (m *Monitor) Blame(err error, dirs ...string) bool {
 		return false
 	}
 	m.mu.Lock()
-	m.blamed = true
+	m.backoff.blamed = true
 	m.mu.Unlock()
 	m.found(fmt.Errorf("own files: %w", err))
 	return true

@@ -47,11 +47,9 @@ type Monitor struct {
 	calls map[*context.CancelCauseFunc]struct{}
 	// under is the examination that goes on; nil: none does.
 	under *examination
-	// due is when the next one begins, pause how long the worker rests if it finds a fault, lastFault when one was found.
-	due, lastFault time.Time
-	pause          time.Duration
-	// blamed: an action has found a fault that no check did.
-	blamed bool
+	// due is when the next one begins, backoff how long the worker rests if it finds a fault.
+	due     time.Time
+	backoff backoff
 }
 
 // New watches the disk of the folder dir, which it makes, and what checks try. Of store blobs that nobody uses are
@@ -62,7 +60,7 @@ func New(dir string, store *disk.Store, checks []Check, log *zap.Logger) (*Monit
 	}
 	m := &Monitor{
 		dir: dir, log: log, checks: append([]Check{{"work folder", func() error { return disk.Writable(dir) }}}, checks...),
-		calls: map[*context.CancelCauseFunc]struct{}{}, due: time.Now().Add(examineInterval), pause: leastPause,
+		calls: map[*context.CancelCauseFunc]struct{}{}, due: time.Now().Add(examineInterval),
 	}
 	var own, stores unix.Stat_t
 	if err := errors.Join(unix.Stat(dir, &own), unix.Stat(store.Dir(), &stores)); err != nil {
