@@ -107,6 +107,9 @@ func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
 	if op.GetDone() || status.Code(err) == codes.NotFound {
 		v, recordErr := s.record(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
 		if recordErr == nil {
+			if r.FormValue("compare") != "" {
+				v.Compared = s.compare(ctx, v.Record)
+			}
 			return v, nil
 		}
 	}

@@ -30,6 +30,8 @@ type recordView struct {
 	Again string
 	Spans []span
 	Facts []Facts
+	// Compared is with the run before, if that was asked for.
+	Compared *comparison
 	// Worker is its name, WorkerPath where it is.
 	WorkerName, WorkerPath string
 }

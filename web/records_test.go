@@ -30,6 +30,9 @@ func (f *fakeScheduler) ListRecords(_ context.Context, req *admin.ListRecordsReq
 		if req.GetSince() != nil && r.GetEnded().AsTime().Before(req.GetSince().AsTime()) {
 			continue
 		}
+		if req.GetBefore() != nil && !r.GetEnded().AsTime().Before(req.GetBefore().AsTime()) {
+			continue
+		}
 		if id := req.GetPattern().GetAttributes()["invocation"]; id == "" || id == r.GetInvocation() {
 			resp.Records = append(resp.Records, r)
 		}
@@ -226,4 +229,35 @@ func TestBuildTrace(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// TestComparedRecord says why a result was not in the action cache.
+func TestComparedRecord(t *testing.T) {
+	b := newBrowser(t, false)
+	file := func(name, content string) *repb.FileNode {
+		return &repb.FileNode{Name: name, Digest: digest.Of(digest.SHA256, []byte(content)).Proto()}
+	}
+	action := func(flag, path, header string) string {
+		deep := b.blobs.put(&repb.Directory{Files: []*repb.FileNode{file("same.h", "same"), file("<b>.h", header)}})
+		same := b.blobs.put(&repb.Directory{Files: []*repb.FileNode{file("never.h", "never")}})
+		root := b.blobs.put(&repb.Directory{Directories: []*repb.DirectoryNode{{Name: "include", Digest: deep.Proto()}, {Name: "other", Digest: same.Proto()}}})
+		command := b.blobs.put(&repb.Command{
+			Arguments: []string{"cc", flag}, EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "PATH", Value: path}, {Name: "LANG", Value: "C"}},
+		})
+		return b.blobs.put(&repb.Action{CommandDigest: command.Proto(), InputRootDigest: root.Proto()}).String()
+	}
+	before, now := failed(b), failed(b)
+	before.Operation, before.Action = "operations/1", action("-O1", "/bin", "one")
+	now.Action = action("-O2", "/usr/bin", "two")
+	now.Ended = timestamppb.New(before.GetEnded().AsTime().Add(time.Hour))
+	b.scheduler.ended = []*historypb.Record{now, before}
+	expect(t, b.get("/operations/1234", 200), `href="?compare=1#compared"`)
+	page := b.get("/operations/1234?compare=1", 200)
+	expect(t, page, `<td>-O1</td><td>-O2</td>`, `<th scope="row">PATH</th><td>/bin</td><td>/usr/bin</td>`, `<th scope="row">include/&lt;b&gt;.h</th>`, `href="/operations/1"`)
+	for _, same := range []string{"LANG</th>", "same.h", "never.h"} {
+		if strings.Contains(page, same) {
+			t.Errorf("%s is the same, and listed", same)
+		}
+	}
+	expect(t, b.get("/operations/1?compare=1", 200), "No run of this target with another action is known")
 }
