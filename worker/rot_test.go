@@ -191,6 +191,23 @@ func TestRotWhileACommandRuns(t *testing.T) {
 	}
 }
 
+// TestRotOfAnInputThatIsReturned: nobody reads it, and what is wrong with it is known before the result names it.
+func TestRotOfAnInputThatIsReturned(t *testing.T) {
+	for name, c := range map[string]spec{
+		"a file":   {shell: "mv d/in out", paths: []string{"out"}},
+		"a folder": {shell: "true", paths: []string{"d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+			check(t, f.local.PutBytes(t.Context(), digestOfBytes("good bytes"), []byte("good bytes")))
+			f.rot(t, "good bytes")
+			c.inputs = tree{"d/in": "good bytes"}
+			assertOK(t, f.run(t, c))
+			f.assertRuns(t, 1, 1)
+		})
+	}
+}
+
 // A viewer watches what the commands of a worker print to stdout.
 type viewer struct {
 	grpc.ClientStream
