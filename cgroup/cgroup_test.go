@@ -208,7 +208,7 @@ func TestKillLeavesNothing(t *testing.T) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				cmd := script(t, s, c.script)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				if err := s.Kill(ctx); err != nil {
 					t.Fatal(err)

@@ -44,7 +44,7 @@ func TestManyPositions(t *testing.T) {
 		})
 	}
 	eventually(t, func() bool { return s.ledger.costs()[calls] == 1000 })
-	ctx, cancel := context.WithTimeout(as(t, "worker"), time.Minute)
+	ctx, cancel := context.WithTimeout(as(t, "worker"), 2*time.Minute)
 	defer cancel()
 	for range 100 {
 		if _, err := client.Check(ctx, request("", 1000)); err != nil {
@@ -59,7 +59,7 @@ func TestManyPositions(t *testing.T) {
 // ask for something else.
 func TestManyUploads(t *testing.T) {
 	b := BoundsFor(1 << 30)
-	b.Wait = time.Minute // where tests run side by side
+	b.Wait, b.Stall = time.Hour, time.Hour // on a busy machine clients are slow: none of them makes room for that
 	conn, s := serveConn(t, Options{Bounds: b}, &service{})
 	var all sync.WaitGroup
 	for i := range 100 {

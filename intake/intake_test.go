@@ -287,7 +287,7 @@ func (c *fakeConn) Close() error         { c.closed = true; return nil }
 
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never comes to that")
 		}

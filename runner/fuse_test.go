@@ -93,7 +93,7 @@ func TestTimeoutDuringExec(t *testing.T) {
 		if r.Cause != runner.TimedOut || r.Signal != "SIGKILL" {
 			t.Errorf("got %+v", r)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 2*time.Minute {
 			t.Errorf("took %v", took)
 		}
 		select {

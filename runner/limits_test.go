@@ -70,8 +70,8 @@ func TestOutOfMemory(t *testing.T) {
 // Under v1, where the rest goes on.
 func TestOutOfMemoryOnTheWayToATimeout(t *testing.T) {
 	l, _ := newLimited(t, 0)
-	cmd := launchertest.Shell(t, hog(100)+"; sleep 100")
-	cmd.Timeout = 2 * time.Second
+	cmd := launchertest.Shell(t, hog(100)+"; touch ready; sleep 1000")
+	cmd.Timeout, cmd.Stalled = 100*time.Millisecond, untilReady(&cmd)
 	if r := launchertest.Run(t, l, cmd); r.Cause != runner.OutOfMemory {
 		t.Errorf("got %+v", r)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,21 +271,21 @@ func TestTimeout(t *testing.T) {
 		signal       string
 		atLeast      time.Duration
 	}{
-		{"takes SIGTERM", "sleep 1000; :", 143, "SIGTERM", 0},
-		{"cleans up", "trap 'echo bye; exit 7' TERM; sleep 1000 & wait", 7, "", 0},
-		{"ignores SIGTERM", "trap '' TERM; sleep 1000; :", 137, "SIGKILL", 200 * time.Millisecond},
-		{"stopped", "kill -STOP $$", 143, "SIGTERM", 0},
+		{"takes SIGTERM", "touch ready; sleep 1000; :", 143, "SIGTERM", 0},
+		{"cleans up", "trap 'echo bye; exit 7' TERM; touch ready; sleep 1000 & wait", 7, "", 0},
+		{"ignores SIGTERM", "trap '' TERM; touch ready; sleep 1000; :", 137, "SIGKILL", 200 * time.Millisecond},
+		{"stopped", "touch ready; kill -STOP $$", 143, "SIGTERM", 0},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := launchertest.Shell(t, c.script)
-			cmd.Timeout = 100 * time.Millisecond
+			cmd.Timeout, cmd.Stalled = 100*time.Millisecond, untilReady(&cmd)
 			begin := time.Now()
 			r := launchertest.Run(t, l, cmd)
 			if r.Cause != runner.TimedOut || r.ExitCode != c.exit || r.Signal != c.signal {
 				t.Errorf("got %+v", r)
 			}
-			if took := time.Since(begin); took < cmd.Timeout+c.atLeast || took > 5*time.Second {
+			if took := time.Since(begin); took < cmd.Timeout+c.atLeast || took > 2*time.Minute {
 				t.Errorf("took %v", took)
 			}
 			launchertest.AssertNothingLeft(t)
@@ -293,6 +294,20 @@ func TestTimeout(t *testing.T) {
 	// The last stop must not hit the next command.
 	if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.Cause != runner.Exited || r.ExitCode != 4 {
 		t.Errorf("next command: %+v", r)
+	}
+}
+
+// untilReady is Command.Stalled of a command whose time begins when it has made a file "ready".
+func untilReady(cmd *runner.Command) func() time.Duration {
+	begin, ready := time.Now(), filepath.Join(cmd.Dir, "ready")
+	var stalled time.Duration
+	var once sync.Once
+	return func() time.Duration {
+		if _, err := os.Stat(ready); err != nil {
+			return time.Since(begin)
+		}
+		once.Do(func() { stalled = time.Since(begin) })
+		return stalled
 	}
 }
 

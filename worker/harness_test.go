@@ -41,7 +41,7 @@ import (
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
 // patience bounds every wait of a test for another process.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // A farm is a Worker, with one position unless a test wants more, real storage and a
 // fake scheduler.

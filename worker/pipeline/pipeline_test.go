@@ -70,7 +70,7 @@ func TestActionWhoseSlotWasRecalled(t *testing.T) {
 	check(t, rerun.Again(t.Context()))
 	rerun.Leave()
 	p.TryEnter() // by another position, which waits for the scheduler
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, l := range kept {
 		check(t, l.Begin(ctx))
