@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -63,6 +64,7 @@ func serveConn(t *testing.T, o Options, made *service) (*grpc.ClientConn, *Serve
 	s := NewServer(o)
 	healthpb.RegisterHealthServer(s, made)
 	s.RegisterService(&upload, nil)
+	repb.RegisterContentAddressableStorageServer(s, repb.UnimplementedContentAddressableStorageServer{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

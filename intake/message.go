@@ -16,6 +16,7 @@ import (
 	_ "google.golang.org/grpc/encoding/proto" // the codec of all messages
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // raw is a stream of gRPC as the transport has it. grpc.ServerStream asks it for a whole message at once;
@@ -101,7 +102,12 @@ func (r *receiver) receive(m any) error {
 			return err
 		}
 	}
-	if err := encoding.GetCodecV2("proto").Unmarshal(data, m); err != nil {
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	if err := r.reserveDecoded(whole.ReadOnlyData(), m); err != nil {
+		return err
+	}
+	if err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{whole}, m); err != nil {
 		return status.Errorf(codes.Internal, "decode the request: %v", err)
 	}
 	if r.single {
@@ -120,6 +126,22 @@ func (r *receiver) reserve(n int64) error {
 	}
 	r.ledger.enterPhase(r.charge, arriving)
 	return nil
+}
+
+// reserveDecoded waits until there is room for what a message takes beyond its bytes when it is decoded.
+func (r *receiver) reserveDecoded(encoded []byte, m any) error {
+	decoded, ok := m.(proto.Message)
+	if r.charge == nil || !ok {
+		return nil
+	}
+	n := expansion(encoded, decoded)
+	if n <= smallMessage {
+		return nil
+	}
+	if most := r.ledger.bounds.BuffersOfOne; n > most {
+		return status.Errorf(codes.ResourceExhausted, "to decode the request takes %d bytes of memory, and one caller can have %d: send less at a time", n, most)
+	}
+	return r.ledger.reserveBuffers(r.Context(), r.charge, n)
 }
 
 // end returns an error if a second message comes, whose bytes nobody would read.
