@@ -138,6 +138,9 @@ var starts = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
 		runtime.LockOSThread() // for good
+		if err := setTimerSlack(launcherSlack); err != nil {
+			panic(err)
+		}
 		for call := range calls {
 			call()
 		}

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,4 +43,17 @@ func TestCommandIgnoresNoSignal(t *testing.T) {
 	if want := "SigIgn:\t0000000000000000\n"; err != nil || string(got) != want {
 		t.Errorf("command has %q, %v; want %q", got, err, want)
 	}
+}
+
+// The launcher's threads are woken up late, and commands when they asked for it.
+func TestTimerSlack(t *testing.T) {
+	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
+		if got := launchertest.Say(t, l, launchertest.Command(t, "/bin/cat", "/proc/self/timerslack_ns")); got != "50000" {
+			t.Errorf("a command has %s ns, want 50000", got)
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", l.Pid()))
+		if err != nil || string(text) != "500000\n" {
+			t.Errorf("the launcher has %s ns, %v", text, err)
+		}
+	})
 }
