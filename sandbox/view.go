@@ -216,7 +216,11 @@ func (v *view) showEtc(name string) error {
 	case info.Mode()&0o004 == 0 || slices.ContainsFunc(v.hidden, func(h string) bool { return isBelow(name, h) }):
 		return nil
 	}
-	return v.bind(name)
+	if all, err := v.little(name); err == nil && copyAll(all) == nil {
+		v.shown = append(v.shown, name)
+		return nil
+	}
+	return v.bind(name) // over what was copied
 }
 
 // makeSys shows what commands see of the machine's.

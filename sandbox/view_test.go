@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,5 +37,23 @@ func TestViewIsAList(t *testing.T) {
 	}
 	if got := launchertest.Say(t, l, launchertest.Shell(t, "cut -d: -f1 /etc/passwd | tr '\\n' ' '")); got != "root nobody " {
 		t.Errorf("users %q", got)
+	}
+}
+
+// TestEtcIsAsOnTheMachine: what is copied, as what is mounted, has the contents, modes and owners of the machine's, and nothing
+// in it can be written. What is copied needs no mount.
+func TestEtcIsAsOnTheMachine(t *testing.T) {
+	l := launchertest.Sandboxed(t, nil)
+	files := "$(cd /etc; ls -d ld.so.cache ld.so.conf ld.so.conf.d ld.so.conf.d/* nsswitch.conf services ssl/certs alternatives alternatives/awk login.defs 2>/dev/null)"
+	script := "cd /etc; for f in " + files + "; do stat -c '%n %F %a %u %g %s %Y' $f | sed 's/directory \\(.*\\) [0-9]* \\([0-9]*\\)$/\\1 \\2/'; [ -d $f ] && ls -A $f || sha256sum <$f; done"
+	want, err := exec.Command("/bin/sh", "-c", script).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := launchertest.Say(t, l, launchertest.Shell(t, script)); got != strings.TrimSuffix(string(want), "\n") {
+		t.Errorf("says %s\nwant %s", got, want)
+	}
+	if got := launchertest.Say(t, l, launchertest.Shell(t, "for f in "+files+"; do touch -c /etc/$f 2>/dev/null && echo $f; done; grep -c ' /etc/ld.so' /proc/self/mountinfo; true")); got != "0" {
+		t.Errorf("can be written, or is mounted: %s", got)
 	}
 }
