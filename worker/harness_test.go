@@ -118,7 +118,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 
 	var users *policy.Users
 	if few.own {
-		users = policy.OwnUsers(1900000000, 1<<16, max(1, few.slots))
+		users = policy.OwnUsers(1900000000, 1<<16, max(1, few.slots)+1) // one to spare
 		namespaces, err := users.MakeNamespaces()
 		unavailable(t, err)
 		o.Namespaces = namespaces

@@ -123,7 +123,6 @@ func TestUserOfAnUnkillable(t *testing.T) {
 	freeze, thaw := frozen(t)
 	sandbox := &sandbox.Options{}
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: sandbox, own: true, change: func(o *Options) {
-		o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 2)
 		held := o.Launchers[0]
 		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
 			closing, cancel := context.WithTimeout(ctx, time.Second)
