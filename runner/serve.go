@@ -130,10 +130,10 @@ func (s *server) serve() error {
 // prepare makes the process what commands are to inherit from.
 func (s *server) prepare(o *sandbox.Options) error {
 	// A thread that waits in vfork for an exec cannot be stopped for the collector,
-	// and keeps its processor (P) meanwhile: hence no collections by themselves, and
-	// processors enough for the rest to go on.
+	// and keeps its processor (P) meanwhile: hence no collections by themselves, and one more for the
+	// rest to go on. With others that are idle the runtime looks for work on them, and wakes threads for it.
 	debug.SetGCPercent(-1)
-	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
+	runtime.GOMAXPROCS(2)
 
 	if err := unix.CloseRange(controlFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w (Linux 5.11 is needed)", err)
