@@ -3,7 +3,6 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 
@@ -256,7 +255,6 @@ func reap(command int) (died <-chan death, empty <-chan struct{}) {
 	d, e := make(chan death, 1), make(chan struct{})
 	go func() {
 		defer close(e)
-		awaitShort(command)
 		for {
 			var status syscall.WaitStatus
 			var usage syscall.Rusage
@@ -277,35 +275,6 @@ func reap(command int) (died <-chan death, empty <-chan struct{}) {
 		}
 	}()
 	return d, e
-}
-
-// shortCommand is how long a command may take to be waited for without a thread that waits. The orphans
-// that it leaves meanwhile, which count among its processes, are reaped when it is over.
-const shortCommand = 200 * time.Millisecond
-
-// awaitShort returns when the command has ended, or is no short one; also when that cannot be told. While
-// a thread waits in the kernel, the runtime looks at it each 70 µs for the next 10 ms, which for most commands
-// costs more than all else that the launcher does for them.
-func awaitShort(command int) {
-	fd, err := unix.PidfdOpen(command, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return
-	}
-	f := os.NewFile(uintptr(fd), "command")
-	defer f.Close()
-	if f.SetReadDeadline(time.Now().Add(shortCommand)) != nil {
-		return
-	}
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return
-	}
-	var info unix.Siginfo
-	_ = conn.Read(func(fd uintptr) (ended bool) { // the deadline is no fault
-		info.Signo = 0
-		err := unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-		return err != nil || info.Signo != 0
-	})
 }
 
 // reapDead takes the children that are dead already and tells whether that was all.
