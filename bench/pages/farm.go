@@ -83,7 +83,7 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 	f.address = "http://" + listener.Addr().String()
 	ctx, f.stop = context.WithCancel(ctx)
 	f.group, ctx = errgroup.WithContext(ctx)
-	f.group.Go(func() error { serve.PaceGarbage(ctx, report.MemoryBytes); return nil })
+	f.group.Go(func() error { defer serve.PaceGarbage(ctx, report.MemoryBytes)(); <-ctx.Done(); return nil })
 	f.group.Go(func() error { return f.sched.Run(ctx) })
 	f.group.Go(func() error { return site.Run(ctx) })
 	pages := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: time.Minute}

@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"runtime/pprof"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,11 +126,9 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }()
-	var pacing sync.WaitGroup
-	defer pacing.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	pacing.Go(func() { serve.PaceGarbage(ctx, report.MemoryBytes) })
+	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,

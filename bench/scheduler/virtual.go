@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/report"
@@ -97,11 +96,7 @@ func benchDecisions(ctx context.Context, o *report.Options) ([]report.Row, error
 func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	pacing, stop := context.WithCancel(ctx)
-	var paced sync.WaitGroup
-	paced.Go(func() { serve.PaceGarbage(pacing, report.MemoryBytes) })
-	defer paced.Wait()
-	defer stop()
+	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
 	var done decisionRuns
 	for i := range o.Runs {
 		report.Progress("run %d of %d: decisions with %d operations queued", i+1, o.Runs, queued)

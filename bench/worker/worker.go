@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
 // workerOptions are what this benchmark can be told beside the options of all.
@@ -49,6 +50,7 @@ func benchWorker(ctx context.Context, o *workerOptions, w io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, leave()) }()
+	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
 	facts := report.Machine(dir)
 	f, err := testbed.Start(ctx, dir)
 	if err != nil {

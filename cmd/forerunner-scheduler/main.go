@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -34,15 +33,11 @@ func command() *cobra.Command {
 			}
 			ctx, abort, release := flags.Signals(cmd.Context())
 			defer release()
-			var pacing sync.WaitGroup
-			defer pacing.Wait()
-			ctx, stop := context.WithCancel(ctx)
-			defer stop()
 			memory, err := s.Callers.Memory.Enforce()
 			if err != nil {
 				return err
 			}
-			pacing.Go(func() { serve.PaceGarbage(ctx, memory) })
+			defer serve.PaceGarbage(ctx, memory)()
 			return s.Run(ctx, abort, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil

@@ -38,9 +38,11 @@ func command() *cobra.Command {
 			}
 			drain, abort, release := flags.Signals(cmd.Context())
 			defer release()
-			if _, err := w.Callers.Memory.Enforce(); err != nil {
+			memory, err := w.Callers.Memory.Enforce()
+			if err != nil {
 				return err
 			}
+			defer serve.PaceGarbage(abort, memory)()
 			started, err := w.Start(abort)
 			if err != nil {
 				return err

@@ -55,9 +55,11 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
 	l.worker.Scrub = l.scheduler.Scrub
-	if _, err := l.scheduler.Callers.Memory.Enforce(); err != nil {
+	memory, err := l.scheduler.Callers.Memory.Enforce()
+	if err != nil {
 		return err
 	}
+	defer serve.PaceGarbage(abort, memory)()
 	l.worker.Hide, l.worker.HideFiles = []string{data}, l.scheduler.Files()
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -18,10 +19,20 @@ const (
 	garbageEvery = time.Second
 )
 
-// PaceGarbage adapts how much garbage this process holds, until ctx ends: a small
+// PaceGarbage adapts how much garbage this process holds, until stop is called or ctx ends: a small
 // process collects seldom, a large one often, and one with little memory as Go has it.
 // It is for main; GOGC in the environment has precedence.
-func PaceGarbage(ctx context.Context, memory int64) {
+func PaceGarbage(ctx context.Context, memory int64) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var pacing sync.WaitGroup
+	pacing.Go(func() { pace(ctx, memory) })
+	return func() {
+		cancel()
+		pacing.Wait()
+	}
+}
+
+func pace(ctx context.Context, memory int64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
