@@ -14,9 +14,9 @@ const (
 	deepest = 100
 )
 
-// expansion returns how many bytes of memory an encoded message takes beside its own when it is decoded: a message within it
+// Expansion returns how many bytes of memory an encoded message takes beside its own when it is decoded: a message within it
 // takes two bytes encoded, and fifty times as many afterwards.
-func expansion(encoded []byte, m proto.Message) int64 {
+func Expansion(encoded []byte, m proto.Message) int64 {
 	return expansionOf(encoded, m.ProtoReflect().Descriptor(), deepest)
 }
 

@@ -33,7 +33,7 @@ func TestExpansion(t *testing.T) {
 		"one text":      {append([]byte{0x0a, 0xe8, 0x07}, bytes.Repeat([]byte{'x'}, 1000)...), 0, 0},
 		"damaged":       {[]byte{0x12, 200}, 0, 0},
 	} {
-		if n := expansion(c.encoded, digests) / int64(len(c.encoded)); n < c.least || n > c.most {
+		if n := Expansion(c.encoded, digests) / int64(len(c.encoded)); n < c.least || n > c.most {
 			t.Errorf("%s: %d for each byte, want %d to %d", name, n, c.least, c.most)
 		}
 	}

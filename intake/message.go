@@ -134,7 +134,7 @@ func (r *receiver) reserveDecoded(encoded []byte, m any) error {
 	if r.charge == nil || !ok {
 		return nil
 	}
-	n := expansion(encoded, decoded)
+	n := Expansion(encoded, decoded)
 	if n <= smallMessage {
 		return nil
 	}

@@ -158,7 +158,11 @@ func TestFSACSaysThatTheServiceIsAway(t *testing.T) {
 		"closed":            {closed, codes.Canceled},
 		"has no such thing": {empty, codes.Unimplemented},
 	} {
-		s := NewFSAC(c.conn, FSACOptions{Timeout: 50 * time.Millisecond})
+		timeout := 2 * time.Minute
+		if name == "hangs" {
+			timeout = 50 * time.Millisecond
+		}
+		s := NewFSAC(c.conn, FSACOptions{Timeout: timeout})
 		_, err := s.Get(t.Context(), testKey(1))
 		for operation, err := range map[string]error{"get": err, "put": s.Put(t.Context(), testKey(1), nil)} {
 			if status.Code(err) != c.want || errors.Is(err, ErrNotFound) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -53,7 +54,7 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 	blobs := s.options.Blobs(instance, d.Function())
 	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
 	last, _ := s.options.Scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
-	if err := readMessage(ctx, blobs, d, v.Action); err != nil {
+	if _, err := readMessage(ctx, blobs, d, maxShownBytes, v.Action); err != nil {
 		if last != nil { // it has outlived its action
 			return s.record(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: last.GetOperation()}})
 		}
@@ -65,7 +66,7 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 	}
 	command, err := digest.FromProto(d.Function(), v.Action.GetCommandDigest())
 	if err == nil {
-		err = readMessage(ctx, blobs, command, v.Command)
+		_, err = readMessage(ctx, blobs, command, maxShownBytes, v.Command)
 	}
 	if err != nil {
 		return nil, missing("command of this action", err)
@@ -104,11 +105,25 @@ func functionOf(name string) (digest.Function, error) {
 	return 0, fmt.Errorf("digest function %q is not known", name)
 }
 
-func readMessage(ctx context.Context, blobs Blobs, d digest.Digest, m proto.Message) error {
-	b, err := blobs.Read(ctx, d)
-	if err != nil {
-		return err
+// maxShownBytes bounds what a message takes in memory that is part of a page.
+const maxShownBytes = 2 << 20
+
+// readMessage reads a message, and reports how much memory it takes; one that takes more than most is an error.
+func readMessage(ctx context.Context, blobs Blobs, d digest.Digest, most int64, m proto.Message) (bytes int64, err error) {
+	if bytes = d.SizeBytes(); bytes <= most {
+		var b []byte
+		if b, err = blobs.Read(ctx, d); err != nil {
+			return 0, err
+		}
+		if bytes += intake.Expansion(b, m); bytes <= most {
+			return bytes, decode(b, d, m)
+		}
 	}
+	return 0, status.Errorf(codes.FailedPrecondition, "%s is a %s that takes %d bytes of memory: it is not read for a page",
+		d, m.ProtoReflect().Descriptor().Name(), bytes)
+}
+
+func decode(b []byte, d digest.Digest, m proto.Message) error {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return status.Errorf(codes.InvalidArgument, "%s is no %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
 	}
@@ -143,6 +158,12 @@ func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *a
 		v.NoInputs = err.Error()
 		return
 	}
+	leave, err := s.trees.Take(ctx, auth.CallerOf(ctx))
+	if err != nil {
+		v.NoInputs = "Others read input roots: try again later."
+		return
+	}
+	defer leave()
 	directories, err := readTree(ctx, blobs, root)
 	if err != nil {
 		v.NoInputs = status.Convert(missing("input root, or a part of it,", err)).Message()

@@ -109,13 +109,14 @@ func readAction(ctx context.Context, blobs Blobs, fn digest.Function, hashAndSiz
 		return nil, err
 	}
 	a := &describedAction{&repb.Action{}, &repb.Command{}}
-	if err := readMessage(ctx, blobs, d, a.Action); err != nil {
+	if _, err := readMessage(ctx, blobs, d, maxShownBytes, a.Action); err != nil {
 		return nil, err
 	}
 	if d, err = digest.FromProto(fn, a.GetCommandDigest()); err != nil {
 		return nil, err
 	}
-	return a, readMessage(ctx, blobs, d, a.command)
+	_, err = readMessage(ctx, blobs, d, maxShownBytes, a.command)
+	return a, err
 }
 
 // platform are its properties by name.
@@ -246,7 +247,7 @@ func (c *comparison) inputs(ctx context.Context, blobs Blobs, fn digest.Function
 			}
 			of, err := digest.FromProto(fn, d)
 			if err == nil && of.SizeBytes() > 0 {
-				err = readMessage(ctx, blobs, of, m)
+				_, err = readMessage(ctx, blobs, of, maxShownBytes, m)
 			}
 			if err != nil {
 				c.Problem = "Some folders of inputs are not, or no longer, in the storage."

@@ -129,7 +129,7 @@ func (s *Site) again(ctx context.Context, r *historypb.Record) string {
 	}
 	if d, err := parseDigest(fn, r.GetCommand()); err == nil {
 		whole := &repb.Command{}
-		if readMessage(ctx, s.options.Blobs(r.GetInstanceName(), fn), d, whole) == nil {
+		if _, err := readMessage(ctx, s.options.Blobs(r.GetInstanceName(), fn), d, maxShownBytes, whole); err == nil {
 			command = whole
 		}
 	}

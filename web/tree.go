@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
@@ -17,7 +18,10 @@ const (
 	maxShownInputs = 50_000
 	// maxDirectories bounds the directories that are read for it.
 	maxDirectories = 100_000
-	// treeReads is how many are read at a time.
+	// maxTreeBytes bounds what they take in memory, and trees is how many input roots are read at a time.
+	maxTreeBytes = 32 << 20
+	trees        = 1
+	// treeReads is how many directories are read at a time.
 	treeReads = 16
 )
 
@@ -25,6 +29,7 @@ const (
 func readTree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Directory, error) {
 	known := map[digest.Digest]bool{root: true}
 	var all []*repb.Directory
+	var bytes atomic.Int64
 	for level := []digest.Digest{root}; len(level) > 0; {
 		list := make([]*repb.Directory, len(level))
 		group, ctx := errgroup.WithContext(ctx)
@@ -32,7 +37,12 @@ func readTree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Dir
 		for i, d := range level {
 			group.Go(func() error {
 				list[i] = &repb.Directory{}
-				return readMessage(ctx, blobs, d, list[i])
+				n, err := readMessage(ctx, blobs, d, maxTreeBytes/treeReads, list[i])
+				if err == nil && bytes.Add(n) > maxTreeBytes {
+					err = status.Errorf(codes.FailedPrecondition,
+						"the folders of the input root take more than %d bytes of memory; use forerunner profile", maxTreeBytes)
+				}
+				return err
 			})
 		}
 		if err := group.Wait(); err != nil {

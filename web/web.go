@@ -60,6 +60,7 @@ type Site struct {
 	source  *source
 	history *history
 	viewers *intake.Places // of live pages
+	trees   *intake.Turns  // of input roots that are read
 	mux     *http.ServeMux
 	// audiences are those of the patterns of mux.
 	audiences map[string]Audience
@@ -72,8 +73,8 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{
 		options: o, pages: map[string]*template.Template{}, source: newSource(o), history: &history{},
-		viewers: intake.NewPlaces(maxViewers),
-		mux:     http.NewServeMux(), audiences: map[string]Audience{},
+		viewers: intake.NewPlaces(maxViewers), trees: intake.NewTurns(trees),
+		mux: http.NewServeMux(), audiences: map[string]Audience{},
 	}
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {

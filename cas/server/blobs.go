@@ -57,6 +57,10 @@ func protosOf(ds []digest.Digest) []*repb.Digest {
 	return ms
 }
 
+// entryBytes is what the answer to one blob of a batch takes in memory, beside the blob: a digest and a status with its text, which are
+// encoded once more.
+const entryBytes = 1 << 10
+
 // BatchUpdateBlobs stores each blob on its own and answers with one status each.
 func (v *storageService) BatchUpdateBlobs(
 	ctx context.Context, r *repb.BatchUpdateBlobsRequest,
@@ -71,7 +75,7 @@ func (v *storageService) BatchUpdateBlobs(
 	}); err != nil {
 		return nil, err
 	}
-	if err := v.s.options.Room(ctx, unpacked(r.GetRequests())); err != nil {
+	if err := v.s.options.Room(ctx, unpacked(r.GetRequests())+entryBytes*int64(len(r.GetRequests()))); err != nil {
 		return nil, err
 	}
 	resp := &repb.BatchUpdateBlobsResponse{}
@@ -151,7 +155,7 @@ func (v *storageService) BatchReadBlobs(
 	}); err != nil {
 		return nil, err
 	}
-	if err := v.s.options.Room(ctx, 2*bytes); err != nil { // the blobs, and the answer
+	if err := v.s.options.Room(ctx, 2*bytes+entryBytes*int64(len(r.GetDigests()))); err != nil { // the blobs, and the answer
 		return nil, err
 	}
 	compress := slices.Contains(r.GetAcceptableCompressors(), repb.Compressor_ZSTD)

@@ -1,0 +1,44 @@
+package web
+
+import (
+	"bytes"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// TestMessagesThatAreTooLarge reads messages for pages that take much more memory than they have bytes.
+func TestMessagesThatAreTooLarge(t *testing.T) {
+	blobs := fakeBlobs{}
+	put := func(b []byte) digest.Digest {
+		d := digest.Of(digest.SHA256, b)
+		blobs[d] = b
+		return d
+	}
+	variables := put(bytes.Repeat([]byte{0x12, 0}, 100_000)) // empty ones
+	if _, err := readMessage(t.Context(), blobs, variables, maxShownBytes, &repb.Command{}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a hundred thousand variables: %v", err)
+	}
+	few := put(bytes.Repeat([]byte{0x12, 0}, 1000))
+	if n, err := readMessage(t.Context(), blobs, few, maxShownBytes, &repb.Command{}); err != nil || n < 50_000 || n > 200_000 {
+		t.Errorf("a thousand variables take %d bytes: %v", n, err)
+	}
+
+	root := &repb.Directory{}
+	for i := range 40 {
+		folder := put(append(bytes.Repeat([]byte{0x0a, 0}, 10_000), 0x78, byte(i))) // an unknown field tells them apart
+		root.Directories = append(root.Directories, &repb.DirectoryNode{Name: string(rune('A' + i)), Digest: folder.Proto()})
+	}
+	encoded, err := proto.Marshal(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readTree(t.Context(), blobs, put(encoded)); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("an input root with 400,000 files: %v", err)
+	}
+}
