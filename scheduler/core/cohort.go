@@ -211,6 +211,14 @@ func (c *cohort) capacity() (n int64) {
 	return n
 }
 
+// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
+// it has waiting there.
+type QuotaUse struct {
+	quota.Key
+	quota.Use
+	Waiting int
+}
+
 // uses returns the instances of the cohort in their order.
 func (c *cohort) uses() []QuotaUse {
 	waiting := map[string]int{}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
-	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
@@ -34,13 +33,6 @@ type State struct {
 
 	// out is what the present event has produced so far, but for its notices.
 	out event.Out
-}
-
-// A clock has the time of the present event, and what is due later. It stands still between events. State.due knows what to do
-// for the owner of each timer.
-type clock struct {
-	now    time.Time
-	timers timer.Heap
 }
 
 // NewState returns an empty State, or an error that names what is wrong in c.

@@ -21,29 +21,6 @@ type View State
 // View returns s to look at.
 func (s *State) View() *View { return (*View)(s) }
 
-// A Tally counts what has happened to a State since it was made, for metrics.
-type Tally struct {
-	// Joined operations were added to an action that was queued or running.
-	Joined uint64
-	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
-	Outgrown uint64
-	// Hedges are second runs beside one that took too long; Won are those that ended first.
-	Hedges, Won uint64
-	// Returned runs were lost with their worker, or dropped by it, and queued again.
-	Returned uint64
-	// Suspensions of workers began.
-	Suspensions uint64
-}
-
-// Counts are the sizes of a State, for metrics.
-type Counts struct {
-	// Queued actions wait for a worker to be free, Unmatched ones for a first
-	// worker that can serve them; Executing ones are with a worker.
-	Queued, Unmatched, Executing int
-	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
-	Idle, Busy, Draining, Suspended int
-}
-
 // Operation returns the state of an operation as of the last event.
 func (s *View) Operation(name string) (event.Status, bool) {
 	o, ok := s.operations.byName[name]
@@ -270,14 +247,6 @@ func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
 	return slices.CompactFunc(classes, func(a, b SizeClass) bool { return a.Size == b.Size })
 }
 
-// A QuotaUse is what an instance has of a cohort, what it uses now, and how many actions
-// it has waiting there.
-type QuotaUse struct {
-	quota.Key
-	quota.Use
-	Waiting int
-}
-
 // A CohortView is what State knows of one cohort. It is a value.
 type CohortView struct {
 	quota.Cohort
@@ -351,4 +320,22 @@ func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
 		runs[k] = append(runs[k], QuotaRun{w.task.spec, w.key, w.task.started, sh.cohort.Cost(w.queue.class)})
 	}
 	return runs
+}
+
+// Suspects returns what the workers of each program that is suspended or on trial have in common, of at most so many, in their
+// order.
+func (s *View) Suspects(atMost int) (ids []map[string]string) {
+	for _, p := range s.dispatch.sortedPools() {
+		for _, q := range p.queues {
+			if q.ill == 0 {
+				continue
+			}
+			for _, key := range slices.Sorted(maps.Keys(q.programs)) {
+				if p := q.programs[key]; p.record.Standing() != trust.Trusted && len(ids) < atMost {
+					ids = append(ids, p.identity())
+				}
+			}
+		}
+	}
+	return ids
 }

@@ -1,0 +1,175 @@
+package core
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+)
+
+// leave undoes it. What became of a program that has no worker left is forgotten.
+func (d *dispatcher) leave(w *worker) {
+	p := w.program
+	p.positions = slices.DeleteFunc(p.positions, func(x *worker) bool { return x == w })
+	if len(p.positions) == 0 {
+		p.note((*trust.Record).Absolve)
+		d.timers.Stop(&p.timer)
+		delete(p.queue.programs, p.key)
+	} else if p.tried == w {
+		p.tried = nil
+		d.reserve(p)
+	}
+	d.amnesty(p.queue)
+}
+
+// reserve has each worker of a program take work, or none, as the standing of the program says. Those that may have some now
+// get it when the event ends.
+func (d *dispatcher) reserve(p *program) {
+	for _, w := range p.positions {
+		if p.withholds(w) {
+			w.unidle() // a call that is held stays so: the worker would come back at once
+		}
+	}
+	for _, w := range p.positions {
+		if w.takes != unheard {
+			d.serve(w, w.takes != drained)
+		}
+	}
+	d.reserved = append(d.reserved, p)
+}
+
+// offerReserved gives what waits to workers whose programs may have it since this event.
+func (d *dispatcher) offerReserved() {
+	for len(d.reserved) > 0 {
+		p := d.reserved[0]
+		d.reserved = d.reserved[1:]
+		for _, w := range p.positions {
+			if w.held && w.takes == serving && !w.entry.Waits() {
+				d.offer(w)
+			}
+		}
+	}
+	d.reserved = nil
+}
+
+// tries notes that a worker has been given an action: if its program is on trial, its others wait for what becomes of that.
+func (d *dispatcher) tries(w *worker) {
+	if p := w.program; p.record.Standing() == trust.OnTrial && p.tried == nil {
+		p.tried = w
+		d.reserve(p)
+	}
+}
+
+// trusts gives a program as much as it asks for.
+func (d *dispatcher) trusts(p *program) {
+	p.note((*trust.Record).Absolve)
+	p.failed, p.tried = action{}, nil
+	d.timers.Stop(&p.timer)
+	d.reserve(p)
+}
+
+// amnesty trusts the programs of a queue that is left with nobody else.
+func (d *dispatcher) amnesty(q *queue) {
+	if q.suspended == 0 || q.served() {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.programs)) {
+		if p := q.programs[key]; p.record.Standing() != trust.Trusted {
+			d.trusts(p)
+		}
+	}
+}
+
+// probation suspends programs whose actions fail again and again for no fault of their own.
+type probation struct {
+	*clock
+	cfg      *Config
+	dispatch *dispatcher
+	tally    *Tally
+	// suspensions are those of the present event.
+	suspensions *[]event.Suspension
+}
+
+// saysNothing reports whether a response says nothing of the worker that it comes from; failed, that what it had to do for the
+// action failed.
+func saysNothing(code codes.Code) (nothing, failed bool) {
+	switch code {
+	case codes.OK:
+		return false, false
+	case codes.Internal, codes.Unavailable, codes.Unknown, codes.DataLoss:
+		return false, true
+	}
+	return true, false
+}
+
+// ran takes how a run of a worker ended, while it still has its task.
+func (b *probation) ran(w *worker, a action, failed bool) {
+	if p := w.program; !failed || a != p.failed || p.tried == w { // the same action once more may be the action's fault
+		b.count(p, p.tried == w, a, failed)
+	}
+}
+
+// count counts a run; tried: it was a trial.
+func (b *probation) count(p *program, tried bool, a action, failed bool) {
+	p.failed = action{}
+	if failed {
+		p.failed = a
+	}
+	p.note(func(r *trust.Record) { r.Ran(failed) })
+	switch {
+	case tried && !failed:
+		b.dispatch.trusts(p)
+	case tried && p.peersAreWell(), p.record.Standing() == trust.Trusted && p.record.IsSuspect(b.cfg.SuspendAfter) && p.peersAreWell():
+		b.suspend(p)
+	}
+}
+
+func (b *probation) suspend(p *program) {
+	s := event.Suspension{Row: p.record.Row(), Failures: p.record.Failures(), Last: p.failed.String()}
+	p.note(func(r *trust.Record) { s.Until = r.Suspend(b.now) })
+	p.tried = nil
+	b.timers.Set(&p.timer, s.Until)
+	b.tally.Suspensions++
+	s.ID = p.identity()
+	*b.suspensions = append(*b.suspensions, s)
+	b.dispatch.reserve(p)
+}
+
+// over ends a suspension: the program gets one action.
+func (b *probation) over(p *program) {
+	b.timers.Stop(&p.timer)
+	p.note(func(r *trust.Record) { r.Try(b.now) })
+	b.dispatch.reserve(p)
+}
+
+// called notes that a worker has called, and was dealt with: if it had the action of a trial and has it no longer, another one is
+// tried.
+func (b *probation) called(w *worker) {
+	if p := w.program; p.tried == w && w.task == nil {
+		p.tried = nil
+		b.dispatch.reserve(p)
+	}
+}
+
+// restarted notes that a worker has started anew. Whatever its program ran then counts as one failure: it may be why it ended. If
+// it is suspended somebody may have repaired it, which one action shows.
+func (b *probation) restarted(w *worker, boot string) {
+	p := w.program
+	if boot == "" || p.boot == boot {
+		return
+	}
+	p.boot = boot
+	if p.record.Standing() == trust.Suspended {
+		b.over(p)
+		return
+	}
+	for _, x := range p.positions {
+		if x.task != nil && x.duty == confirmed {
+			b.count(p, p.tried == x, x.task.action, true)
+			return
+		}
+	}
+}
