@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forerunner-build/forerunner/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,8 +40,8 @@ func openOutputs(m *message) (*outputs, error) {
 	if o.stdin, err1 = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err1 != nil {
 		err1 = &os.PathError{Op: "open", Path: os.DevNull, Err: err1}
 	}
-	o.stdout, err2 = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes)
-	o.stderr, err3 = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes)
+	o.stdout, err2 = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes, m.Run.Policy.User)
+	o.stderr, err3 = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes, m.Run.Policy.User)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, errors.Join(err, o.close())
 	}
@@ -73,8 +74,9 @@ func (o *outputs) close() error {
 	return errors.Join(errs...)
 }
 
-// openOutput copies to file, which is closed in the end; -1 is nowhere.
-func openOutput(file int, limit int64) (*output, error) {
+// openOutput copies to file, which is closed in the end; -1 is nowhere. The command's end is of its user, who can open it as
+// /dev/stdout.
+func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
 	o := &output{limit: limit, done: make(chan struct{})}
 	if file < 0 {
 		var err error
@@ -87,7 +89,11 @@ func openOutput(file int, limit int64) (*output, error) {
 		return nil, errors.Join(fmt.Errorf("pipe: %w", err), o.file.Close())
 	}
 	// Only our end is non-blocking: a command does not expect that of its own.
-	if err := unix.SetNonblock(fds[0], true); err != nil {
+	err := unix.SetNonblock(fds[0], true)
+	if err == nil && user != nil {
+		err = unix.Fchown(fds[1], int(user.UID), int(user.GID))
+	}
+	if err != nil {
 		return nil, errors.Join(err, o.file.Close(), unix.Close(fds[0]), unix.Close(fds[1]))
 	}
 	o.fd = fds[0]
