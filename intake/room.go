@@ -277,8 +277,8 @@ func (c *line) longest(k kind, least time.Duration) (longest *charge) {
 		at, least = queued, 0
 	}
 	for o := range c.open {
-		yields := o.phase == at && time.Since(o.since) >= least || (k == calls || k == guests) && o.waits && o.phase == busy
-		if yields && o.now[k] > 0 && (longest == nil || o.since.Before(longest.since)) {
+		yields := o.phase == at || (k == calls || k == guests) && o.waits && o.phase == busy
+		if yields && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}

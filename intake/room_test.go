@@ -119,6 +119,7 @@ func (l *ledger) age(by time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.accounts {
+		a.searched = [kinds]time.Time{}
 		for _, c := range a.lines {
 			for o := range c.open {
 				o.since = o.since.Add(-by)

@@ -77,7 +77,7 @@ func (f *files[K]) createTemp() (*os.File, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := os.MkdirAll(f.tempDir(), 0o700); err != nil { // somebody has removed it
+		if err := os.Mkdir(f.tempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // somebody has removed it
 			return err
 		}
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
