@@ -96,9 +96,11 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 			return ctx, err
 		}
 	}
-	if n := callsOf(ctx); n > 1 && s.options.Methods[info.FullMethodName].FewHeaders {
-		arrivedThrough(ctx).refuse(n)
-		return ctx, s.ledger.refuse("nobody", errHeaders)
+	if s.options.Methods[info.FullMethodName].FewHeaders {
+		if n := callsOf(ctx); n > 1 {
+			arrivedThrough(ctx).refuse(n)
+			return ctx, s.ledger.refuse("nobody", errHeaders)
+		}
 	}
 	return withExpire(ctx), nil
 }

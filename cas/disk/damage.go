@@ -29,6 +29,16 @@ func (m *damage[K]) add(k K) {
 	m.order = m.order[1:]
 }
 
+// among returns those of ks that since reports.
+func (m *damage[K]) among(ks []K, count uint64) (some []K) {
+	for _, k := range ks {
+		if m.since(k, count) {
+			some = append(some, k)
+		}
+	}
+	return some
+}
+
 // since reports whether a file of k was damaged after so many others were. When that is
 // not known any more, the answer is that of all keys that may have been.
 func (m *damage[K]) since(k K, count uint64) bool {

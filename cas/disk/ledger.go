@@ -292,15 +292,10 @@ func (l *ledger[K]) damages() uint64 {
 }
 
 // damagedSince returns those of ks that had a damaged file after so many others had.
-func (l *ledger[K]) damagedSince(ks []K, count uint64) (damaged []K) {
+func (l *ledger[K]) damagedSince(ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range ks {
-		if l.index.damaged.since(k, count) {
-			damaged = append(damaged, k)
-		}
-	}
-	return damaged
+	return l.index.damaged.among(ks, count)
 }
 
 // unproven returns how many files left since the start that nobody could rely on.
@@ -311,15 +306,10 @@ func (l *ledger[K]) unproven() uint64 {
 }
 
 // unprovenSince returns those of ks that had such a file which left after so many others had.
-func (l *ledger[K]) unprovenSince(ks []K, count uint64) (doubtful []K) {
+func (l *ledger[K]) unprovenSince(ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range ks {
-		if l.index.unproven.since(k, count) {
-			doubtful = append(doubtful, k)
-		}
-	}
-	return doubtful
+	return l.index.unproven.among(ks, count)
 }
 
 // leave has k leave if its file, which is damaged, still is the one of that generation. After true the caller

@@ -105,6 +105,21 @@ func TestStrangersAtWhatArrives(t *testing.T) {
 	}
 }
 
+// writeSealed writes a blob, looks at its file, and does not settle it yet.
+func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, seal) {
+	t.Helper()
+	b := []byte("content")
+	d := digest.Of(digest.SHA256, b)
+	w, err := newRoomWriter(s.files, d)
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, w, w.file.seal()
+}
+
 // TestStrangersAtTheMove changes a file after it was looked at, before it is in its place.
 func TestStrangersAtTheMove(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
@@ -115,16 +130,8 @@ func TestStrangersAtTheMove(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
-			b := []byte("content")
-			d := digest.Of(digest.SHA256, b)
-			w, err := newRoomWriter(s.files, d)
-			if err == nil {
-				_, err = w.Write(b)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			sealed := w.file.seal()
+			d, w, sealed := writeSealed(t, s)
+			var err error
 			atTheMove(s, func() { err = change(w.file.Name()) })
 			if err := errors.Join(w.file.Close(), s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed}), err); err != nil {
 				t.Fatal(err)
@@ -139,16 +146,7 @@ func TestStrangersAtTheMove(t *testing.T) {
 // TestStrangersAtTheLastMoment changes a file between its last byte and its place.
 func TestStrangersAtTheLastMoment(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
-	b := []byte("content")
-	d := digest.Of(digest.SHA256, b)
-	w, err := newRoomWriter(s.files, d)
-	if err == nil {
-		_, err = w.Write(b)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed := w.file.seal()
+	d, w, sealed := writeSealed(t, s)
 	rotFile(t, w.file.Name())
 	if err := errors.Join(w.file.Close(), s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed})); err != nil {
 		t.Fatal(err)
