@@ -35,26 +35,43 @@ func (s readerStream) Send(r *bytestream.ReadResponse) error {
 	}
 }
 
+// readOutput reads a stream of an operation, such as "stdout", from an offset on.
+func (f *farm) readOutput(operation, stream string, offset int64, far readerStream) error {
+	return f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
+		&bytestream.ReadRequest{ResourceName: "streams/" + operation + "/" + stream, ReadOffset: offset}, far)
+}
+
+// A printing is an action that prints, and the worker that runs it.
+type printing struct {
+	action *repb.Digest
+	stream *stream
+	name   string // of the operation
+	worker *fakeWorker
+	hello  *live.ServeRequest // of the worker
+}
+
+func startPrinting(t *testing.T, f *farm) printing {
+	p := printing{action: f.storage.action("prints"), worker: f.worker("w")}
+	p.stream = f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: p.action})
+	p.name = p.stream.at(repb.ExecutionStage_QUEUED).GetName()
+	p.worker.idle()
+	p.hello = &live.ServeRequest{Workers: []*live.Identity{{WorkerId: p.worker.req.GetWorkerId()}}}
+	return p
+}
+
 // TestOutputIsReadOverABrokenCall loses the worker's call in the middle, and has the
 // reader be slow: the worker is asked to go on where the reader is.
 func TestOutputIsReadOverABrokenCall(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
-		d := f.storage.action("prints")
-		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
-		name := s.at(repb.ExecutionStage_QUEUED).GetName()
-		w := f.worker("w")
-		w.idle()
-
+		p := startPrinting(t, f)
 		client := live.NewOutputsClient(f.conn)
-		hello := &live.ServeRequest{Workers: []*live.Identity{{WorkerId: w.req.GetWorkerId()}}}
 		calls, hangUp := context.WithCancel(t.Context())
-		first := must(client.Serve(calls, hello))
+		first := must(client.Serve(calls, p.hello))
 		synctest.Wait()
 		far := readerStream{ctx: t.Context(), got: make(chan string)}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
-				&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stdout", ReadOffset: 2}, far)
+			ended <- f.readOutput(p.name, "stdout", 2, far)
 		}()
 		watch := must(first.Recv())
 		if watch.GetOffset() != 2 || watch.GetStderr() {
@@ -66,7 +83,7 @@ func TestOutputIsReadOverABrokenCall(t *testing.T) {
 		}
 		hangUp()
 		synctest.Wait()
-		second := must(client.Serve(t.Context(), hello))
+		second := must(client.Serve(t.Context(), p.hello))
 		again := must(second.Recv())
 		if again.GetOffset() != 5 {
 			t.Errorf("the worker is asked to go on with %v", again)
@@ -75,17 +92,15 @@ func TestOutputIsReadOverABrokenCall(t *testing.T) {
 			t.Error("a watch of a call that broke goes on")
 		}
 		must(client.Push(t.Context(), &live.Chunk{Id: again.GetId(), Data: []byte("d"), End: true}))
-		w.completed(d, success) // although the reader has not taken "d" yet
-		s.done()
+		p.worker.completed(p.action, success) // although the reader has not taken "d" yet
+		p.stream.done()
 		if got := <-far.got; got != "d" {
 			t.Errorf("read %q", got)
 		}
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		err := f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
-			&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stderr"}, far)
-		if status.Code(err) != codes.NotFound {
+		if err := f.readOutput(p.name, "stderr", 0, far); status.Code(err) != codes.NotFound {
 			t.Errorf("after the end: %v", err)
 		}
 	})
@@ -98,9 +113,7 @@ func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
 		name := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED).GetName()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
-				&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stdout"},
-				readerStream{ctx: t.Context(), got: make(chan string)})
+			ended <- f.readOutput(name, "stdout", 0, readerStream{ctx: t.Context(), got: make(chan string)})
 		}()
 		synctest.Wait()
 		hangUp()
@@ -121,21 +134,14 @@ func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
 // run that does not count is told at once, another one goes on with the next.
 func TestOutputOfARunThatDoesNotCount(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
-		d := f.storage.action("prints")
-		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
-		name := s.at(repb.ExecutionStage_QUEUED).GetName()
-		w := f.worker("w")
-		w.idle()
+		p := startPrinting(t, f)
 		client := live.NewOutputsClient(f.conn)
-		calls := must(client.Serve(t.Context(), &live.ServeRequest{Workers: []*live.Identity{{WorkerId: w.req.GetWorkerId()}}}))
+		calls := must(client.Serve(t.Context(), p.hello))
 		synctest.Wait()
 		far := readerStream{ctx: t.Context(), got: make(chan string, 1)}
 		ended := make(chan error)
 		read := func() *live.Watch {
-			go func() {
-				ended <- f.server.ByteStream(&bytestream.UnimplementedByteStreamServer{}).Read(
-					&bytestream.ReadRequest{ResourceName: "streams/" + name + "/stdout"}, far)
-			}()
+			go func() { ended <- f.readOutput(p.name, "stdout", 0, far) }()
 			return must(calls.Recv())
 		}
 		push := func(w *live.Watch, c *live.Chunk) {
@@ -161,8 +167,8 @@ func TestOutputOfARunThatDoesNotCount(t *testing.T) {
 		if got := <-far.got; got != "right" {
 			t.Errorf("read %q", got)
 		}
-		w.completed(d, success)
-		s.done()
+		p.worker.completed(p.action, success)
+		p.stream.done()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
