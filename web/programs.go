@@ -42,8 +42,7 @@ type stateCount struct {
 func programs(list []*admin.Worker) []program {
 	var all []program
 	for _, w := range list {
-		id := maps.Clone(w.GetIdentity())
-		delete(id, names.PositionKey)
+		id := names.WithoutPosition(w.GetIdentity())
 		name := text.Pairs(id)
 		if len(all) == 0 || all[len(all)-1].ID != name {
 			all = append(all, program{Worker: w, Identity: id, ID: name})

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -108,9 +107,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 func (c *adminCall) printSuspended(list []*admin.Worker) error {
 	said := map[string]bool{}
 	for _, x := range list {
-		id := maps.Clone(x.GetIdentity())
-		delete(id, names.PositionKey)
-		name, why := text.Pairs(id), text.Suspension(x)
+		name, why := text.Pairs(names.WithoutPosition(x.GetIdentity())), text.Suspension(x)
 		if why == "" || said[name] {
 			continue
 		}

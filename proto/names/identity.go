@@ -1,5 +1,7 @@
 package names
 
+import "maps"
+
 // Keys of the identity that a worker shows a scheduler. To the scheduler an identity is opaque,
 // but for PositionKey.
 const (
@@ -9,3 +11,10 @@ const (
 	// PositionKey tells the positions of one worker apart.
 	PositionKey = "position"
 )
+
+// WithoutPosition returns what the identities of all positions of a worker have in common.
+func WithoutPosition(id map[string]string) map[string]string {
+	worker := maps.Clone(id)
+	delete(worker, PositionKey)
+	return worker
+}

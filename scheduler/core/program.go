@@ -1,7 +1,6 @@
 package core
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -31,9 +30,7 @@ type program struct {
 
 // join has a new worker belong to a program of its queue, made if need be.
 func (q *queue) join(w *worker) {
-	id := maps.Clone(w.id)
-	delete(id, names.PositionKey)
-	key := WorkerKey("", id)
+	key := WorkerKey("", names.WithoutPosition(w.id))
 	p := q.programs[key]
 	if p == nil {
 		p = &program{key: key, queue: q}
@@ -85,11 +82,7 @@ func (p *program) peersAreWell() bool {
 }
 
 // identity is what the workers of a program have in common.
-func (p *program) identity() map[string]string {
-	id := maps.Clone(p.positions[0].id)
-	delete(id, names.PositionKey)
-	return id
-}
+func (p *program) identity() map[string]string { return names.WithoutPosition(p.positions[0].id) }
 
 // drops reports whether a worker says, without having ended it, that it no longer has the task that it had.
 func (w *worker) drops(r *event.Report) bool {

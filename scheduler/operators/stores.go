@@ -32,8 +32,7 @@ func (s stores) ListStores(_ context.Context, req *admin.ListStoresRequest) (*ad
 	// All positions of a worker tell of the same store.
 	byWorker := map[string]*admin.Store{}
 	for r := range s.reports.Reports() {
-		id := maps.Clone(r.GetWorker().GetWorkerId())
-		delete(id, names.PositionKey)
+		id := names.WithoutPosition(r.GetWorker().GetWorkerId())
 		byWorker[fmt.Sprint(r.GetInstanceNamePrefix(), id)] = &admin.Store{
 			Worker: id, Bytes: r.GetStoreBytes(), MaxBytes: r.GetStoreMaxBytes(), Blobs: r.GetStoreBlobs(),
 			Health: r.GetStoreHealth(),
