@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// leave undoes it. What became of a program that has no worker left is forgotten.
+// leave undoes queue.join. What became of a program that has no worker left is forgotten.
 func (d *dispatcher) leave(w *worker) {
 	p := w.program
 	p.positions = slices.DeleteFunc(p.positions, func(x *worker) bool { return x == w })

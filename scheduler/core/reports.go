@@ -2,12 +2,14 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // reports do what follows from what workers say, and from their silence.
@@ -360,8 +362,9 @@ func (rs *reports) keepOrphan(w *worker, a action) {
 // rested closes a queue that only has workers that have long wanted no work, nor do
 // any. Those that do some may well go on after it.
 func (rs *reports) rested(q *queue) {
-	for _, w := range rs.workers.byKey {
-		if w.queue == q && w.takes == resting && w.task != nil {
+	busy := func(w *worker) bool { return w.takes == resting && w.task != nil }
+	for _, p := range q.programs {
+		if slices.ContainsFunc(p.positions, busy) {
 			rs.timers.Set(&q.rest, rs.now.Add(rs.cfg.MatchGrace))
 			return
 		}
