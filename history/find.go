@@ -16,9 +16,9 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/bounded/least"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/core/least"
 )
 
 // ErrToken says that Query.After is none that Find returned.
@@ -39,8 +39,8 @@ type Query struct {
 	// Since and Before bound when it ended, MinRun how long its last run took.
 	Since, Before time.Time
 	MinRun        time.Duration
-	// Slowest returns those that ran longest, in that order, and no further page.
-	Slowest bool
+	// Slowest returns those that ran longest, in that order, Latest those that ended last; both return no further page.
+	Slowest, Latest bool
 	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless Slowest is set; 0: any.
 	// After is the token of the page before.
 	Limit    int
@@ -80,6 +80,9 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 	})
 	byNumber := map[uint32]*segment{}
 	for _, g := range segments {
+		if p.done() {
+			break
+		}
 		if err := ctx.Err(); err != nil {
 			return nil, "", err
 		}
@@ -98,7 +101,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 			from = min(from, after.row)
 		}
 		byNumber[g.number] = g
-		for row := from - 1; row >= 0; row-- {
+		for row := from - 1; row >= 0 && !p.done(); row-- {
 			if !m.matches(row) {
 				continue
 			}
@@ -123,6 +126,9 @@ type page struct {
 	records []*historypb.Record
 	bytes   int
 }
+
+// done reports whether it has all that is wanted.
+func (p *page) done() bool { return p.q.Latest && len(p.records) == p.q.Limit }
 
 // add adds the record of a row, if it can be read and is looked for, and reports whether there was room.
 func (p *page) add(m *matcher, row int) bool {

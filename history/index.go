@@ -41,9 +41,8 @@ const (
 
 // An index says of each record of a segment what it can be found by, in columns. Texts are numbers in tables.
 type index struct {
-	rows        int
-	first, last int64
-	bytes       int64 // that it takes in memory
+	rows  int
+	bytes int64 // that it takes in memory
 
 	ended   []uint64 // milliseconds
 	took    []uint32 // milliseconds of the last run
@@ -344,10 +343,10 @@ func openIndex(segment string) (*indexFile, int64, error) {
 		return nil, 0, err
 	}
 	rest := header[len(indexMagic):]
-	x := &indexFile{file: file, size: info.Size(), header: rest[20:], index: index{
-		rows:  int(binary.LittleEndian.Uint32(rest)),
+	x := &indexFile{
+		index: index{rows: int(binary.LittleEndian.Uint32(rest))}, file: file, size: info.Size(), header: rest[20:],
 		first: int64(binary.LittleEndian.Uint64(rest[4:])), last: int64(binary.LittleEndian.Uint64(rest[12:])),
-	}}
+	}
 	return x, info.Size(), nil
 }
 
@@ -358,6 +357,8 @@ type indexFile struct {
 	size   int64
 	header []byte
 	has    [sections]bool
+	// first and last are when operations ended, in milliseconds.
+	first, last int64
 }
 
 // need reads sections that were not read before.

@@ -83,17 +83,22 @@ func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
 		n++
 	}
 	block := &g.pending[n-1]
-	g.index.add(r, uint32(g.written+n-1), uint32(len(*block)))
+	g.note(r, uint32(g.written+n-1), uint32(len(*block)))
 	binary.LittleEndian.PutUint32(encoded, uint32(len(encoded)-4))
 	*block = append(*block, encoded...)
 	g.raw += int64(len(encoded))
+	return len(*block) >= blockBytes
+}
+
+// note counts a record that is in a block, at the byte item there.
+func (g *segment) note(r *historypb.Record, block, item uint32) {
+	g.index.add(r, block, item)
 	ended := int64(g.index.ended[g.rows])
 	if g.rows == 0 {
 		g.first, g.last = ended, ended
 	}
 	g.first, g.last = min(g.first, ended), max(g.last, ended)
 	g.rows++
-	return len(*block) >= blockBytes
 }
 
 // write writes the blocks that are full or, if all, what there is, and seals segments that get no more.
@@ -305,13 +310,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 			if !ok || proto.Unmarshal(encoded, r) != nil {
 				return again // it was written so: nothing here is of use
 			}
-			again.index.add(r, block, uint32(at))
-			ended := int64(again.index.ended[again.rows])
-			if again.rows == 0 {
-				again.first = ended
-			}
-			again.first, again.last = min(again.first, ended), max(again.last, ended)
-			again.rows++
+			again.note(r, block, uint32(at))
 			at += 4 + len(encoded)
 		}
 		again.index.offsets = append(again.index.offsets, uint32(again.size))

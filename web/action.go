@@ -56,7 +56,7 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 	last, _ := s.options.Scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
 	if _, err := readMessage(ctx, blobs, d, maxShownBytes, v.Action); err != nil {
 		if last != nil { // it has outlived its action
-			return s.record(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: last.GetOperation()}})
+			return s.viewOf(ctx, last), nil
 		}
 		return nil, missing("action", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
@@ -38,7 +39,7 @@ type buildView struct {
 	Total, Running, Waiting int
 	Outcomes                []tally
 	Mnemonics               []mnemonicRow
-	Failed, Slowest         []recordRow
+	Failed, Slowest         []recordRow // the last maxNamed, and those that ran longest
 	MoreFailed              int
 	First, Last             time.Time
 	Lanes                   *lanes
@@ -46,6 +47,8 @@ type buildView struct {
 
 	mnemonics map[string]*mnemonicRow
 	outcomes  map[historypb.Outcome]int
+	failed    least.List[recordRow]
+	slowest   least.List[recordRow]
 	news      []byte // of the time line
 }
 
@@ -64,7 +67,6 @@ func (v *buildView) Took() time.Duration { return v.Last.Sub(v.First) }
 type tally struct {
 	Name, Class string
 	Count       int
-	Href        string
 }
 
 // A mnemonicRow is what became of the actions of one mnemonic.
@@ -109,7 +111,7 @@ func (s *Site) build(w http.ResponseWriter, r *http.Request) {
 
 // pattern is of its operations, and of those whose invocations differ in what patterns cannot name.
 func (b *builder) pattern() *admin.Pattern {
-	return &admin.Pattern{Attributes: map[string]string{"invocation": strings.NewReplacer("*", "?", "?", "?").Replace(b.view.Invocation)}}
+	return &admin.Pattern{Attributes: map[string]string{"invocation": globOf(b.view.Invocation)}}
 }
 
 // load is a loader.
@@ -215,6 +217,8 @@ func lighten(r *historypb.Record) int {
 func (v *buildView) count(r *historypb.Record) {
 	if v.mnemonics == nil {
 		v.mnemonics, v.outcomes = map[string]*mnemonicRow{}, map[historypb.Outcome]int{}
+		v.failed = least.Of(maxNamed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
+		v.slowest = least.Of(maxNamed, func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
 	}
 	v.Total++
 	row := rowOf(r)
@@ -236,21 +240,12 @@ func (v *buildView) count(r *historypb.Record) {
 	}
 	if row.Class() == "failed" {
 		m.Failed++
-		v.Failed, v.MoreFailed = append(v.Failed, row), v.MoreFailed+1
-		v.Failed = first(v.Failed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
+		v.MoreFailed++
+		v.failed.Add(row)
 	}
 	if row.Took > 0 {
-		v.Slowest = first(append(v.Slowest, row), func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
+		v.slowest.Add(row)
 	}
-}
-
-// first keeps the first maxNamed of twice as many.
-func first(list []recordRow, order func(a, b recordRow) int) []recordRow {
-	if len(list) < 2*maxNamed {
-		return list
-	}
-	slices.SortStableFunc(list, order)
-	return slices.Clone(list[:maxNamed])
 }
 
 // finish makes of what was counted what is shown.
@@ -264,9 +259,6 @@ func (v *buildView) finish() {
 	}
 	slices.SortFunc(v.Mnemonics, func(a, b mnemonicRow) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	v.Mnemonics = v.Mnemonics[:min(len(v.Mnemonics), maxNamed)]
-	v.Failed, v.Slowest = slices.Clone(v.Failed), slices.Clone(v.Slowest)
-	slices.SortStableFunc(v.Failed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
-	slices.SortStableFunc(v.Slowest, func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
-	v.Failed, v.Slowest = v.Failed[:min(len(v.Failed), maxNamed)], v.Slowest[:min(len(v.Slowest), maxNamed)]
+	v.Failed, v.Slowest = slices.Clone(v.failed.Sorted()), slices.Clone(v.slowest.Sorted())
 	v.MoreFailed -= len(v.Failed)
 }

@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -60,7 +61,7 @@ func (s *Site) compare(ctx context.Context, r *historypb.Record) *comparison {
 		return c
 	}
 	list, err := s.options.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{
-		Pattern: &admin.Pattern{Attributes: map[string]string{"target": strings.NewReplacer("*", "?", "?", "?").Replace(r.GetTarget())}},
+		Pattern: &admin.Pattern{Attributes: map[string]string{"target": globOf(r.GetTarget())}},
 		Before:  r.GetEnded(), PageSize: maxCompared,
 	})
 	if err != nil {
@@ -194,17 +195,9 @@ func (c *comparison) add(kind string, list []difference) {
 	}
 	list = list[:min(n, maxDifferences)]
 	for i, d := range list {
-		list[i] = difference{cutTo(d.Name), cutTo(d.Before), cutTo(d.Now)}
+		list[i] = difference{bounded.Text(d.Name, maxCell), bounded.Text(d.Before, maxCell), bounded.Text(d.Now, maxCell)}
 	}
 	c.Kinds = append(c.Kinds, differences{kind, list, n - len(list)})
-}
-
-// cutTo cuts off what is too long for a cell.
-func cutTo(s string) string {
-	if len(s) <= maxCell {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxCell], "") + "…"
 }
 
 // between lists in what two maps differ, by name.
@@ -233,7 +226,7 @@ func (c *comparison) inputs(ctx context.Context, blobs Blobs, fn digest.Function
 	read := 0
 	for open := []pair{{"", before, now}}; len(open) > 0; open = open[1:] {
 		p := open[0]
-		if digestText(p.before) == digestText(p.now) {
+		if digest.Text(p.before) == digest.Text(p.now) {
 			continue
 		}
 		if read += 2; read > maxComparedFolders || len(list) > 10*maxDifferences {
@@ -276,7 +269,7 @@ func (c *comparison) inputs(ctx context.Context, blobs Blobs, fn digest.Function
 func entries(m *repb.Directory) map[string]string {
 	all := map[string]string{}
 	for _, f := range m.GetFiles() {
-		what := digestText(f.GetDigest())
+		what := digest.Text(f.GetDigest())
 		if f.GetIsExecutable() {
 			what += ", executable"
 		}
@@ -286,11 +279,4 @@ func entries(m *repb.Directory) map[string]string {
 		all[l.GetName()] = "link to " + l.GetTarget()
 	}
 	return all
-}
-
-func digestText(d *repb.Digest) string {
-	if d == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s/%d", d.GetHash(), d.GetSizeBytes())
 }

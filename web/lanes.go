@@ -195,11 +195,10 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 	}
 	ran, runs := l.ran, barsOf(running, now)
 	drawn := &lanes{Most: maxLanes, Lane: 9}
-	m := laneMessage{}
+	m := laneMessage{known: map[string]int{}}
 	if len(ran)+len(runs) == 0 {
 		m.Origin = now.UnixMilli()
 	}
-	byWorker := map[string]int{}
 	var names []string
 	for i, b := range slices.Concat(ran, runs) {
 		if at := b.parts[0].UnixMilli(); i == 0 || at < m.Origin {
@@ -209,8 +208,8 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 		if i < len(ran) {
 			drawn.Have = max(drawn.Have, b.parts[3].UnixMilli())
 		}
-		if _, known := byWorker[b.worker]; !known {
-			byWorker[b.worker] = 0
+		if _, known := m.known[b.worker]; !known {
+			m.known[b.worker] = 0
 			names = append(names, b.worker)
 		}
 	}
@@ -218,17 +217,16 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 	drawn.Span = max(drawn.Span-m.Origin, 1)
 	drawn.More = max(len(names)-maxLanes, 0)
 	names = names[:min(len(names), maxLanes)]
-	clear(byWorker)
-	m.known = map[string]int{}
+	clear(m.known)
 	for i, name := range names {
-		byWorker[name], m.known[name] = i, i
+		m.known[name] = i
 		drawn.Lanes = append(drawn.Lanes, lane{workerText(name)})
 		m.Workers = append(m.Workers, workerText(name))
 	}
 	if len(names) <= fewLanes {
 		drawn.Lane *= 2
 	}
-	left := func(b bar) bool { _, drawn := byWorker[b.worker]; return !drawn }
+	left := func(b bar) bool { _, drawn := m.known[b.worker]; return !drawn }
 	ran, runs = slices.DeleteFunc(slices.Clone(ran), left), slices.DeleteFunc(runs, left)
 	m.Ended, m.Running = m.rows(ran), m.rows(runs)
 	drawn.Data = template.JS(m.json()) // of encoding/json, which escapes what ends a script

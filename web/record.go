@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -32,7 +33,7 @@ type recordView struct {
 	Facts []Facts
 	// Compared is with the run before, if that was asked for.
 	Compared *comparison
-	// Worker is its name, WorkerPath where it is.
+	// WorkerName is that of its worker, WorkerPath where it is.
 	WorkerName, WorkerPath string
 }
 
@@ -70,18 +71,16 @@ func (s *Site) record(ctx context.Context, req *admin.GetRecordRequest) (*record
 	if err != nil {
 		return nil, err
 	}
-	v := &recordView{
-		recordRow: rowOf(r), Spans: spans(r.GetMetadata()), Facts: factsOf(r.GetMetadata().GetAuxiliaryMetadata()),
-		WorkerName: workerText(r.GetWorker()),
+	return s.viewOf(ctx, r), nil
+}
+
+func (s *Site) viewOf(ctx context.Context, r *historypb.Record) *recordView {
+	return &recordView{
+		recordRow: rowOf(r), Verdict: verdictOf(r),
+		Printed: []printed{s.kept(ctx, r, "Standard error", r.GetStderr()), s.kept(ctx, r, "Standard output", r.GetStdout())},
+		Again:   s.again(ctx, r), Spans: spans(r.GetMetadata()), Facts: factsOf(r.GetMetadata().GetAuxiliaryMetadata()),
+		WorkerName: workerText(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker())), WorkerPath: workerPath(r.GetWorker()),
 	}
-	if w := r.GetMetadata().GetWorker(); r.GetWorker() == "" && w != "" {
-		v.WorkerName = workerText(w)
-	}
-	v.WorkerPath = workerPath(r.GetWorker())
-	v.Verdict = verdictOf(r)
-	v.Printed = []printed{s.kept(ctx, r, "Standard error", r.GetStderr()), s.kept(ctx, r, "Standard output", r.GetStdout())}
-	v.Again = s.again(ctx, r)
-	return v, nil
 }
 
 // verdictOf says how an operation ended.
@@ -195,10 +194,14 @@ func (s *Site) blobFile(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.FormValue("name")
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream") // whatever it is, a browser is not to run it
-	h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
-	h.Set("Content-Length", strconv.Itoa(len(content)))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	asFile(w, name, "application/octet-stream") // whatever it is, a browser is not to run it
 	_, _ = w.Write(content)
+}
+
+// asFile has a browser save what is written next as a file, for which it has a minute.
+func asFile(w http.ResponseWriter, name, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
 }

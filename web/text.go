@@ -79,6 +79,9 @@ func count(n any) string {
 	return digits
 }
 
+// globOf is what a pattern has to say for a text, in which it cannot name each character: other texts may fit, too.
+func globOf(s string) string { return strings.ReplaceAll(s, "*", "?") }
+
 // hostOf returns the host of the key of a worker; empty if it has none.
 func hostOf(key string) string {
 	var id map[string]string

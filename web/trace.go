@@ -42,11 +42,8 @@ func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 		b.site.fail(w, "build", err)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(b.view.Invocation+traceSuffix))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+	w.Header().Set("Cache-Control", "no-store")
+	asFile(w, b.view.Invocation+traceSuffix, "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)
 	before := `{"displayTimeUnit":"ms","traceEvents":[` + "\n"
 	for e := range b.line.events {

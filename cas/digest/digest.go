@@ -154,6 +154,14 @@ func (d Digest) String() string {
 	return string(strconv.AppendInt(b, d.size, 10))
 }
 
+// Text writes what a message says as HASH/SIZE, whether or not that is a digest; nil is empty.
+func Text(m *repb.Digest) string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d", m.GetHash(), m.GetSizeBytes())
+}
+
 // BlobName returns "blobs/<hash>/<size>", with the function before the hash unless it is SHA-256: what REv2
 // calls a blob in resource names, and in a PreconditionFailure of type MISSING.
 func (d Digest) BlobName() string {

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
-	"github.com/forerunner-build/forerunner/scheduler/core/least"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 

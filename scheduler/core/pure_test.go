@@ -21,7 +21,7 @@ var pure = []string{
 	"github.com/forerunner-build/forerunner/cas/digest", "github.com/forerunner-build/forerunner/cas/instance",
 	"github.com/forerunner-build/forerunner/proto/names", "github.com/forerunner-build/forerunner/proto/pattern",
 	"github.com/forerunner-build/forerunner/scheduler/core/event", "github.com/forerunner-build/forerunner/scheduler/core/fair",
-	"github.com/forerunner-build/forerunner/scheduler/core/least",
+	"github.com/forerunner-build/forerunner/bounded/least",
 	"github.com/forerunner-build/forerunner/scheduler/core/levels", "github.com/forerunner-build/forerunner/scheduler/core/request",
 	"github.com/forerunner-build/forerunner/scheduler/core/quota", "github.com/forerunner-build/forerunner/scheduler/core/timer",
 	"github.com/forerunner-build/forerunner/scheduler/core/trust",
@@ -32,7 +32,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "N
 
 // TestCoreIsPure sees that nothing the core decides can depend on anything but its events.
 func TestCoreIsPure(t *testing.T) {
-	for _, folder := range []string{".", "event", "fair", "least", "levels", "quota", "request", "timer", "trust"} {
+	for _, folder := range []string{".", "event", "fair", "../../bounded/least", "levels", "quota", "request", "timer", "trust"} {
 		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files in %s: %v", folder, err)

@@ -3,7 +3,6 @@ package finished
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 const (
@@ -117,22 +117,22 @@ func addPattern(q *history.Query, m *admin.Pattern) error {
 
 // GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.
 func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
-	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Limit: 1}
-	what := fmt.Sprintf("operation %q is unknown, or ended too long ago", q.Operation)
+	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Latest: true, Limit: 1}
+	unknown := operation.ErrUnknown(q.Operation)
 	if q.Action != "" {
-		what = fmt.Sprintf("no operation of action %q is known, or it ended too long ago", q.Action)
+		unknown = status.Errorf(codes.NotFound, "no operation of action %q is known, or it ended too long ago", q.Action)
 	} else if q.Operation == "" {
 		return nil, status.Error(codes.InvalidArgument, "name an operation or an action")
 	}
 	if a.Recorder == nil {
-		return nil, status.Error(codes.NotFound, what)
+		return nil, unknown
 	}
 	found, _, err := a.find(ctx, q, recordBytes)
 	if err != nil {
 		return nil, answerOf(err)
 	}
 	if len(found) == 0 {
-		return nil, status.Error(codes.NotFound, what)
+		return nil, unknown
 	}
 	return found[0], nil
 }

@@ -2,11 +2,15 @@ package finished
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -121,6 +125,37 @@ func TestRecords(t *testing.T) {
 	}
 	if _, err := (Admin{}).GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: "x"}}); status.Code(err) != codes.NotFound {
 		t.Errorf("without records: %v", err)
+	}
+}
+
+// TestOneRecord looks for one that is among the last: older ones, whose index is damaged here, are not looked at.
+func TestOneRecord(t *testing.T) {
+	folder := t.TempDir()
+	seen, logs := observer.New(zap.WarnLevel)
+	store, err := history.Open(folder, history.Options{Keep: 14 * time.Second, Logger: zap.New(seen)}) // a segment is one second
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r := New(Options{Store: store})
+	old, last := done("same", exit(1)), done("same", exit(0))
+	old.Name, old.Ended = "operations/old", last.Ended.Add(-5*time.Second)
+	store.Add(recordOf(old))
+	store.Add(recordOf(last))
+	store.Flush()
+	if err := os.Truncate(filepath.Join(folder, "00000001.index"), 1); err != nil {
+		t.Fatal(err)
+	}
+	a := Admin{r}
+	for _, req := range []*admin.GetRecordRequest{
+		{Of: &admin.GetRecordRequest_Operation{Operation: last.Name}}, {Of: &admin.GetRecordRequest_Action{Action: last.Digest.String()}},
+	} {
+		if got, err := a.GetRecord(t.Context(), req); err != nil || got.GetOperation() != last.Name {
+			t.Errorf("%v is %v: %v", req, got, err)
+		}
+	}
+	for _, e := range logs.All() {
+		t.Errorf("an old segment was searched: %s %v", e.Message, e.ContextMap())
 	}
 }
 

@@ -1,17 +1,16 @@
 package finished
 
 import (
-	"strconv"
-	"strings"
-
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/cas/digest"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
 // The bounds of what a record has of a client's or worker's, in bytes; maxOutputs is how many are listed.
@@ -32,13 +31,13 @@ func recordOf(st *event.Status) *historypb.Record {
 	resp, result := st.Response, st.Response.GetResult()
 	m := &historypb.Record{
 		Operation: st.Name, InstanceName: st.Instance, DigestFunction: st.Digest.Function().String(), Action: st.Digest.String(),
-		Invocation: short(st.Request.ToolInvocation, maxText), Correlated: short(st.Request.Correlated, maxText),
-		Target: short(st.Request.Target, maxText), Mnemonic: short(st.Request.Mnemonic, maxText),
-		Configuration: short(st.Request.Configuration, maxText), User: st.User, Client: st.Client,
+		Invocation: bounded.Text(st.Request.ToolInvocation, maxText), Correlated: bounded.Text(st.Request.Correlated, maxText),
+		Target: bounded.Text(st.Request.Target, maxText), Mnemonic: bounded.Text(st.Request.Mnemonic, maxText),
+		Configuration: bounded.Text(st.Request.Configuration, maxText), User: st.User, Client: st.Client,
 		Queued: timestamppb.New(st.Queued), Ended: timestamppb.New(st.Ended),
 		Worker: st.Worker, Attempts: int32(st.Attempts), SizeReason: st.Size.Reason,
 		Outcome: outcomeOf(st), ExitCode: result.GetExitCode(),
-		Code: resp.GetStatus().GetCode(), Error: short(resp.GetStatus().GetMessage(), maxMessage), Message: short(resp.GetMessage(), maxMessage),
+		Code: resp.GetStatus().GetCode(), Error: bounded.Text(resp.GetStatus().GetMessage(), maxMessage), Message: bounded.Text(resp.GetMessage(), maxMessage),
 		Stdout:   streamOf(result.GetStdoutRaw(), result.GetStdoutDigest()),
 		Stderr:   streamOf(result.GetStderrRaw(), result.GetStderrDigest()),
 		Metadata: metadataOf(result.GetExecutionMetadata()),
@@ -56,6 +55,7 @@ func recordOf(st *event.Status) *historypb.Record {
 // outcomeOf says how an operation ended.
 func outcomeOf(st *event.Status) historypb.Outcome {
 	code, result := codes.Code(st.Response.GetStatus().GetCode()), st.Response.GetResult()
+	_, outcome, _ := sizeclass.ResultOf(st.Response)
 	switch {
 	case st.Response.GetCachedResult():
 		return historypb.Outcome_CACHED
@@ -67,21 +67,10 @@ func outcomeOf(st *event.Status) historypb.Outcome {
 		return historypb.Outcome_ERROR
 	case result.GetExitCode() == 0:
 		return historypb.Outcome_SUCCEEDED
-	case wantedMemory(result.GetExecutionMetadata()):
+	case outcome == sizeclass.OutOfMemory:
 		return historypb.Outcome_OUT_OF_MEMORY
 	}
 	return historypb.Outcome_FAILED
-}
-
-// wantedMemory reports whether a worker of ours says that processes were killed for want of memory.
-func wantedMemory(m *repb.ExecutedActionMetadata) bool {
-	var used actionstats.Resources
-	for _, packed := range m.GetAuxiliaryMetadata() {
-		if packed.MessageIs(&used) && packed.UnmarshalTo(&used) == nil && used.GetOutOfMemoryKills() > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // metadataOf returns what a worker tells, without what the record has itself.
@@ -90,7 +79,7 @@ func metadataOf(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
 		return nil
 	}
 	kept := &repb.ExecutedActionMetadata{
-		Worker: short(m.GetWorker(), maxText), QueuedTimestamp: m.GetQueuedTimestamp(), WorkerStartTimestamp: m.GetWorkerStartTimestamp(),
+		Worker: bounded.Text(m.GetWorker(), maxText), QueuedTimestamp: m.GetQueuedTimestamp(), WorkerStartTimestamp: m.GetWorkerStartTimestamp(),
 		WorkerCompletedTimestamp: m.GetWorkerCompletedTimestamp(), InputFetchStartTimestamp: m.GetInputFetchStartTimestamp(),
 		InputFetchCompletedTimestamp: m.GetInputFetchCompletedTimestamp(), ExecutionStartTimestamp: m.GetExecutionStartTimestamp(),
 		ExecutionCompletedTimestamp: m.GetExecutionCompletedTimestamp(), VirtualExecutionDuration: m.GetVirtualExecutionDuration(),
@@ -106,7 +95,7 @@ func metadataOf(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
 }
 
 func streamOf(raw []byte, d *repb.Digest) *historypb.Stream {
-	s := &historypb.Stream{Digest: digestText(d)}
+	s := &historypb.Stream{Digest: digest.Text(d)}
 	if s.Digest == "" || d.GetSizeBytes() == 0 {
 		s.Digest, s.Raw = "", raw[:min(len(raw), maxRaw)]
 	}
@@ -126,7 +115,7 @@ func addOutputs(m *historypb.Record, result *repb.ActionResult) {
 	m.AllOutputs = int32(len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(links))
 	add := func(path string, d *repb.Digest, kind historypb.Output_Kind) {
 		if len(m.Outputs) < maxOutputs && len(path) <= maxText {
-			m.Outputs = append(m.Outputs, &historypb.Output{Path: path, Digest: digestText(d), Kind: kind})
+			m.Outputs = append(m.Outputs, &historypb.Output{Path: path, Digest: digest.Text(d), Kind: kind})
 		}
 	}
 	for _, f := range result.GetOutputFiles() {
@@ -144,21 +133,6 @@ func addOutputs(m *historypb.Record, result *repb.ActionResult) {
 	}
 }
 
-func digestText(d *repb.Digest) string {
-	if d == nil {
-		return ""
-	}
-	return d.GetHash() + "/" + strconv.FormatInt(d.GetSizeBytes(), 10)
-}
-
-// short cuts a text that is too long.
-func short(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
 // cut returns the first arguments, of at most so many bytes.
 func cut(args []string, most int) (first []string, wasCut bool) {
 	for i, a := range args {
@@ -167,11 +141,4 @@ func cut(args []string, most int) (first []string, wasCut bool) {
 		}
 	}
 	return args, false
-}
-
-func joined(message, note string) string {
-	if message == "" {
-		return note
-	}
-	return message + "\n" + note
 }

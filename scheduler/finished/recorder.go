@@ -2,6 +2,7 @@ package finished
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,7 +134,7 @@ func (r *Recorder) make(ctx context.Context, e ended) {
 	defer r.bytes.Add(-e.bytes)
 	m := recordOf(&e.Status)
 	if e.note != "" {
-		m.Message = joined(m.GetMessage(), e.note)
+		m.Message = strings.TrimPrefix(m.GetMessage()+"\n"+e.note, "\n")
 	}
 	if e.Action != nil {
 		r.addCommand(ctx, m, &e.Status)
@@ -141,7 +142,7 @@ func (r *Recorder) make(ctx context.Context, e ended) {
 	r.options.Store.Add(m)
 }
 
-// addCommand adds the command line. Where storage is slow, only actions that failed have one.
+// addCommand adds the command line. Where storage is slow, actions that succeeded or were cancelled have none.
 func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *event.Status) {
 	fn := st.Digest.Function()
 	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())
