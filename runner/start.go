@@ -55,7 +55,7 @@ func (s *server) start(in *sandbox.Thread, m *message, files []uintptr) (pid int
 	}
 	var c *sandbox.Child
 	if in != nil {
-		if c, err = s.box.Child(m.Run.Policy.User, m.file(fileNamespace)); err != nil {
+		if c, err = s.box.Child(&m.Run.Policy, m.file(fileNamespace)); err != nil {
 			return 0, err
 		}
 	}

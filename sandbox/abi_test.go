@@ -68,7 +68,7 @@ func TestOtherABI(t *testing.T) {
 		launchertest.OpenParents(t, cmd.Dir)
 		return launchertest.Run(t, l, cmd)
 	}
-	const closeFD, ioctl, socket, keyctl = 6, 54, 359, 288
+	const closeFD, ioctl, socket, keyctl, setrlimit, prlimit = 6, 54, 359, 288, 75, 340
 	switch r := ends(closeFD, ^uint32(0)); {
 	case r.Signal == "SIGSEGV":
 		t.Skip("this kernel has no 32-bit ABI")
@@ -80,34 +80,38 @@ func TestOtherABI(t *testing.T) {
 		args   []uint32
 		want   unix.Errno
 	}{
-		"vsock":              {socket, []uint32{unix.AF_VSOCK, unix.SOCK_STREAM}, unix.EPERM},
-		"netlink of audit":   {socket, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, unix.EPERM},
-		"netlink of devices": {socket, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}, unix.EPERM},
-		"TIOCSTI":            {ioctl, []uint32{0, unix.TIOCSTI}, unix.EPERM},
-		"TIOCLINUX":          {ioctl, []uint32{0, unix.TIOCLINUX}, unix.EPERM},
-		"keyctl":             {keyctl, []uint32{unix.KEYCTL_GET_KEYRING_ID, ^uint32(2)}, unix.EPERM},
-		"keyring of a name":  {keyctl, []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING, 8}, unix.EPERM},
-		"bpf":                {357, nil, unix.EPERM},
-		"perf_event_open":    {336, nil, unix.EPERM},
-		"userfaultfd":        {374, []uint32{1}, unix.EPERM},
-		"add_key":            {286, nil, unix.EPERM},
-		"request_key":        {287, nil, unix.EPERM},
-		"fanotify_init":      {338, []uint32{unix.FAN_REPORT_FID}, unix.EPERM},
-		"open_by_handle_at":  {342, []uint32{^uint32(0)}, unix.EPERM},
-		"socketcall":         {102, []uint32{1}, unix.EPERM},
-		"modify_ldt":         {123, nil, unix.EPERM},
-		"ioperm":             {101, nil, unix.EPERM},
-		"uselib":             {86, nil, unix.EPERM},
-		"ustat":              {62, nil, unix.EPERM},
-		"vm86":               {166, nil, unix.EPERM},
-		"clock_settime":      {264, nil, unix.EPERM},
-		"clock_settime64":    {404, nil, unix.EPERM},
-		"clock_adjtime64":    {405, nil, unix.EPERM},
-		"migrate_pages":      {294, nil, unix.EPERM},
-		"io_uring_setup":     {425, []uint32{1}, unix.ENOSYS},
-		"io_uring_enter":     {426, []uint32{^uint32(0)}, unix.ENOSYS},
-		"io_setup":           {245, []uint32{1}, unix.ENOSYS},
-		"a useful socket":    {socket, []uint32{unix.AF_UNIX, 99}, unix.EINVAL},
+		"vsock":                {socket, []uint32{unix.AF_VSOCK, unix.SOCK_STREAM}, unix.EPERM},
+		"netlink of audit":     {socket, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, unix.EPERM},
+		"netlink of devices":   {socket, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}, unix.EPERM},
+		"TIOCSTI":              {ioctl, []uint32{0, unix.TIOCSTI}, unix.EPERM},
+		"TIOCLINUX":            {ioctl, []uint32{0, unix.TIOCLINUX}, unix.EPERM},
+		"keyctl":               {keyctl, []uint32{unix.KEYCTL_GET_KEYRING_ID, ^uint32(2)}, unix.EPERM},
+		"keyring of a name":    {keyctl, []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING, 8}, unix.EPERM},
+		"bpf":                  {357, nil, unix.EPERM},
+		"perf_event_open":      {336, nil, unix.EPERM},
+		"userfaultfd":          {374, []uint32{1}, unix.EPERM},
+		"add_key":              {286, nil, unix.EPERM},
+		"request_key":          {287, nil, unix.EPERM},
+		"fanotify_init":        {338, []uint32{unix.FAN_REPORT_FID}, unix.EPERM},
+		"open_by_handle_at":    {342, []uint32{^uint32(0)}, unix.EPERM},
+		"socketcall":           {102, []uint32{1}, unix.EPERM},
+		"modify_ldt":           {123, nil, unix.EPERM},
+		"ioperm":               {101, nil, unix.EPERM},
+		"uselib":               {86, nil, unix.EPERM},
+		"ustat":                {62, nil, unix.EPERM},
+		"vm86":                 {166, nil, unix.EPERM},
+		"clock_settime":        {264, nil, unix.EPERM},
+		"clock_settime64":      {404, nil, unix.EPERM},
+		"clock_adjtime64":      {405, nil, unix.EPERM},
+		"migrate_pages":        {294, nil, unix.EPERM},
+		"io_uring_setup":       {425, []uint32{1}, unix.ENOSYS},
+		"io_uring_enter":       {426, []uint32{^uint32(0)}, unix.ENOSYS},
+		"io_setup":             {245, []uint32{1}, unix.ENOSYS},
+		"limit of core dumps":  {prlimit, []uint32{0, unix.RLIMIT_CORE, 1}, 0},
+		"its older call":       {setrlimit, []uint32{unix.RLIMIT_CORE, 1}, 0},
+		"limit of open files":  {prlimit, []uint32{0, unix.RLIMIT_NOFILE, 1}, unix.EFAULT},
+		"asking for the limit": {prlimit, []uint32{0, unix.RLIMIT_CORE, 0, 1}, unix.EFAULT},
+		"a useful socket":      {socket, []uint32{unix.AF_UNIX, 99}, unix.EINVAL},
 	} {
 		if r := ends(c.number, c.args...); r.ExitCode != int(c.want) {
 			t.Errorf("%s: ends with %d (%s), want %d", name, r.ExitCode, r.Signal, c.want)

@@ -87,7 +87,8 @@ func connect(port string) (string, error) {
 
 // abuses are what a command may try against others.
 var abuses = map[string]func(args []string) error{
-	"fill sockets": fillSockets,
+	"fill sockets":     fillSockets,
+	"hoard namespaces": hoardNamespaces,
 	"name its keyring": func([]string) error {
 		id, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)
 		return errors.Join(fmt.Errorf("keyring %d", id), err)

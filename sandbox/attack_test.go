@@ -106,8 +106,10 @@ var attacks = map[string]func(args []string) error{
 		}
 		return nil
 	},
-	"leave a file in /dev": func([]string) error { return os.WriteFile("/dev/left", nil, 0o644) },
-	"old ABI":              func([]string) error { return knows(call(0x40000000|unix.SYS_BPF, 0, 0, 0)) }, // of x32
+	"make a network namespace": makeNetwork,
+	"fill neighbours":          fillNeighbours,
+	"leave a file in /dev":     func([]string) error { return os.WriteFile("/dev/left", nil, 0o644) },
+	"old ABI":                  func([]string) error { return knows(call(0x40000000|unix.SYS_BPF, 0, 0, 0)) }, // of x32
 	"interfaces of the machine": func([]string) error {
 		if _, err := os.Stat("/sys/class/net"); err == nil {
 			return nil
@@ -157,7 +159,7 @@ func knows(err error) error {
 
 // withCgroups mounts what hierarchies there are in namespaces of its own, and tries f on each.
 func withCgroups(f func(hierarchy string) error) error {
-	if os.Getenv("SANDBOX_TEST_INSIDE") == "" {
+	if os.Getenv(insideVar) == "" {
 		failed := errFailed
 		for _, own := range []syscall.SysProcAttr{
 			{Cloneflags: unix.CLONE_NEWCGROUP}, {Unshareflags: unix.CLONE_NEWCGROUP}, {},
@@ -165,7 +167,7 @@ func withCgroups(f func(hierarchy string) error) error {
 			own.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS
 			own.UidMappings, own.GidMappings = []syscall.SysProcIDMap{{Size: 1}}, []syscall.SysProcIDMap{{Size: 1}}
 			c := exec.Command("/proc/self/exe", os.Args[1:]...)
-			c.Env = append(os.Environ(), "SANDBOX_TEST_INSIDE=1")
+			c.Env = append(os.Environ(), insideVar+"=1")
 			c.SysProcAttr = &own
 			out, err := c.CombinedOutput()
 			if err == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -17,9 +18,9 @@ const savedGroup = 65534
 // the next. It is used by one goroutine at a time.
 type Box struct {
 	networks *networks
-	// nofile and cgroupsFilter are of all commands.
-	nofile        func() (unix.Rlimit, error)
-	cgroupsFilter func() (*unix.SockFprog, error)
+	nofile   func() (unix.Rlimit, error) // of all commands
+	core     unix.Rlimit                 // as the launcher was started with
+	filters  map[uint32]*unix.SockFprog  // by the kinds of namespaces that commands cannot make
 }
 
 // Enter takes the calling process, which was born with CloneFlags, to where commands are to live. groups are
@@ -36,10 +37,29 @@ func Enter(o *Options, groups []Cgroup) (*Box, error) {
 	if err := syscall.Setresgid(-1, -1, savedGroup); err != nil {
 		return nil, fmt.Errorf("set saved group: %w", err)
 	}
+	core, err := forgoCoreDumps()
+	if err != nil {
+		return nil, err
+	}
 	return &Box{
 		networks: newNetworks(o.FreshNetworks),
-		nofile:   sync.OnceValues(inheritedFiles), cgroupsFilter: sync.OnceValues(ownCgroups),
+		nofile:   sync.OnceValues(inheritedFiles), core: core, filters: map[uint32]*unix.SockFprog{},
 	}, nil
+}
+
+// noCoreDump is the one limit with which the kernel starts no handler of core dumps, which would be the machine's
+// and root outside (core(5), kernel.core_pattern): 0 only means that there is no file, and so does this.
+const noCoreDump = 1
+
+// forgoCoreDumps gives it to the calling process and what it forks.
+func forgoCoreDumps() (was unix.Rlimit, err error) {
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &was); err != nil {
+		return was, fmt.Errorf("read the limit of core dumps: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: noCoreDump, Max: max(was.Max, noCoreDump)}); err != nil {
+		return was, fmt.Errorf("set the limit of core dumps to %d: %w", noCoreDump, err)
+	}
+	return was, nil
 }
 
 // Child is what a command in a sandbox is made beside what syscall.ProcAttr says.
@@ -48,20 +68,48 @@ type Child struct {
 	// nofile is what it is to have of open files: the runtime raises that of this process, and lowers
 	// it for the children that it forks itself.
 	nofile unix.Rlimit
-	filter *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
+	core   *unix.Rlimit // what it is to have of core dumps; nil: none
+	// networks is how many network namespaces whoever is in namespace may make.
+	networks []byte
+	filter   *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
 }
 
-// Child returns what commands of u are made. namespace is that of u, which stays the caller's; -1: it has none.
-func (b *Box) Child(u *User, namespace int) (_ *Child, err error) {
-	c := &Child{namespace: namespace}
+// Child returns what commands of p are made. namespace is that of its user, which stays the caller's; -1: it has none.
+func (b *Box) Child(p *Policy, namespace int) (_ *Child, err error) {
+	c := &Child{namespace: namespace, networks: []byte("0")}
 	if c.nofile, err = b.nofile(); err != nil {
 		return nil, fmt.Errorf("find the limit of open files: %w", err)
 	}
-	switch {
-	case u.isRoot():
-		c.filter, err = b.cgroupsFilter()
-	case u.IDs > 0 && namespace < 0:
-		err = errors.New("a user with ids has no namespace") // it would be the machine's
+	if p.allows(coreDumps) {
+		c.core = &b.core
+	}
+	if p.allows(networkNamespaces) {
+		c.networks = strconv.AppendInt(nil, mostNamespaces, 10)
+	}
+	if namespace < 0 {
+		if p.User != nil && p.User.IDs > 0 {
+			return nil, errors.New("a user with ids has no namespace") // it would be the machine's
+		}
+		c.filter, err = b.filter(p)
 	}
 	return c, err
+}
+
+// filter keeps a command that is a user of the machine from making some namespaces, nil from none. The machine's root owns
+// its cgroups: without a cgroup namespace of his own he cannot mount any, also not in a user namespace.
+func (b *Box) filter(p *Policy) (_ *unix.SockFprog, err error) {
+	var flags uint32
+	if p.User.isRoot() {
+		flags |= unix.CLONE_NEWCGROUP
+	}
+	if !p.allows(networkNamespaces) {
+		flags |= unix.CLONE_NEWNET
+	}
+	if flags == 0 {
+		return nil, nil
+	}
+	if b.filters[flags] == nil {
+		b.filters[flags], err = withoutNamespaces(flags)
+	}
+	return b.filters[flags], err
 }

@@ -6,3 +6,6 @@ var (
 	OwnEtc     = ownEtc
 	ShownInEtc = shownInEtc
 )
+
+// MostNamespaces is how many of a kind a command may have.
+const MostNamespaces = mostNamespaces

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -11,9 +12,11 @@ type Policy struct {
 	User *User // whom it runs as; nil: the worker's user
 	// NoNetwork leaves the command nothing but a loopback device of its own.
 	NoNetwork bool
-	// Allow are system calls that commands cannot make else, by the words of CheckAllowed, in order.
+	// Allow are what commands cannot do else, by the words of CheckAllowed, in order.
 	Allow []string
 }
+
+func (p *Policy) allows(word string) bool { return slices.Contains(p.Allow, word) }
 
 // User is whom a command runs as.
 type User struct {

@@ -61,13 +61,18 @@ func absentFor(allow []string) []string {
 	return names
 }
 
-// Families of sockets that are denied, and netlink protocols that are not.
+// Words for what is denied with some arguments only: families of sockets, and netlink protocols but for the
+// useful ones; keyrings but a new one; typing on terminals; limits of core dumps.
 const (
 	vsock     = "vsock"
 	netlink   = "netlink"
 	keyrings  = "keyrings"
 	terminals = "tiocsti"
+	coreDumps = "core_dumps"
 )
+
+// networkNamespaces is the word for namespaces that a command makes itself (Policy.networkNamespaces).
+const networkNamespaces = "network_namespaces"
 
 // usefulNetlink are the protocols by which programs list interfaces, routes and sockets, of their own
 // network namespace. The others speak with the machine: its devices, audit, connector.
@@ -77,7 +82,7 @@ var usefulNetlink = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG}
 func CheckAllowed(words []string) error {
 	known := slices.Sorted(maps.Keys(denied))
 	known = append(known, slices.Sorted(maps.Keys(scarce))...)
-	known = append(known, vsock, netlink, terminals)
+	known = append(known, vsock, netlink, terminals, coreDumps, networkNamespaces)
 	for _, w := range words {
 		if !slices.Contains(known, w) {
 			return fmt.Errorf("%q is none of %s", w, strings.Join(known, ", "))
@@ -141,15 +146,14 @@ func filterOf(allow []string) (*unix.SockFprog, error) {
 	return assemble(append(begin, filter...))
 }
 
-// ownCgroups is a filter for commands of the machine's root, who owns its cgroups: without a cgroup
-// namespace of their own they cannot mount any, also not in a user namespace. What clone3 is asked for
-// no filter sees; the C library goes on with clone.
-func ownCgroups() (*unix.SockFprog, error) {
+// withoutNamespaces is a filter for commands that cannot make namespaces of these kinds, by their flags. What
+// clone3 is asked for no filter sees; the C library goes on with clone.
+func withoutNamespaces(flags uint32) (*unix.SockFprog, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
 		return nil, err
 	}
-	asks := word{offset: argument(0), bits: unix.CLONE_NEWCGROUP}
+	asks := word{offset: argument(0), bits: flags}
 	code := onEach(native, func(on *arch.Info) (code []bpf.Instruction) {
 		code = append(code, answer(forbidden, callOf(on, "clone"), asks)...)
 		code = append(code, answer(forbidden, callOf(on, "unshare"), asks)...)
@@ -234,6 +238,19 @@ func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
 	deny(vsock, "socket", word{offset: argument(0), values: []uint32{unix.AF_VSOCK}, is: true})
 	deny(netlink, "socket", word{offset: argument(0), values: []uint32{unix.AF_NETLINK}, is: true}, word{offset: argument(2), values: usefulNetlink})
 	deny(terminals, "ioctl", word{offset: argument(1), values: []uint32{unix.TIOCSTI, unix.TIOCLINUX}, is: true})
+	if !slices.Contains(allow, coreDumps) {
+		code = append(code, keepCoreLimit(on)...)
+	}
+	return code
+}
+
+// keepCoreLimit has setting the limit of core dumps do nothing, without an error: scripts that set it go on.
+func keepCoreLimit(on *arch.Info) (code []bpf.Instruction) {
+	is := func(i uint32) word { return word{offset: argument(i), values: []uint32{unix.RLIMIT_CORE}, is: true} }
+	code = answer(pretended, callOf(on, "setrlimit"), is(0))
+	for _, half := range []uint32{0, wordSize} { // of the pointer to a new limit
+		code = append(code, answer(pretended, callOf(on, "prlimit64"), is(1), word{offset: argument(2) + half, values: []uint32{0}})...)
+	}
 	return code
 }
 
@@ -241,6 +258,7 @@ func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
 const (
 	forbidden = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.EPERM)
 	absent    = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.ENOSYS)
+	pretended = seccomp.ActionErrno &^ 0xffff // no error
 )
 
 // deniedOn lists the names of system calls that an architecture has, in order.

@@ -16,6 +16,17 @@ const namespaceName = "forerunner-user-namespace"
 // ErrNoUserNamespace is wrapped by errors that say what this machine lacks for users with IDs.
 var ErrNoUserNamespace = errors.New("no user namespaces")
 
+// What a command puts into a namespace of its own is memory of the kernel that is charged to nobody: some 120 KiB
+// for an empty one of networks, and neighbours, routes and addresses in it without end. So it makes none of networks
+// unless its policy allows that, and of other kinds as many as programs with sandboxes of their own need.
+//
+// The kernel counts namespaces for each user of each user namespace, up to the machine's (inc_ucount), and the limits of
+// a namespace are written by who has CAP_SYS_RESOURCE in it, which no command has in its own. A command may be many
+// users. So its namespace lies in another one, of which it is a single user, and that one has the limits.
+
+// mostNamespaces is how many namespaces of a kind a command may have at a time.
+const mostNamespaces = 1000
+
 // UserNamespace returns a user namespace in which the ids from 0 on are those of u, with
 // User.IDs of them. It starts a process for a moment, so it comes before the first FUSE mount.
 // An error that wraps ErrNoUserNamespace says what this machine lacks.
@@ -24,15 +35,27 @@ func UserNamespace(u *User) (*os.File, error) {
 	sys := &syscall.SysProcAttr{}
 	u.namespace(sys)
 	err := asOwner(int(u.UID), func() error {
-		return withStopped(sys, func(pid int) (err error) {
-			namespace, err = os.OpenFile(fmt.Sprintf("/proc/%d/ns/user", pid), os.O_RDONLY|unix.O_CLOEXEC, 0)
+		var outer *os.File
+		if err := withStopped(sys, openNamespace(&outer)); err != nil {
 			return err
-		})
+		}
+		defer outer.Close()
+		var err error
+		namespace, err = boundedNamespace(outer, u.IDs)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoUserNamespace, err)
 	}
 	return namespace, nil
+}
+
+// openNamespace opens the user namespace of a process.
+func openNamespace(to **os.File) func(pid int) error {
+	return func(pid int) (err error) {
+		*to, err = os.OpenFile(fmt.Sprintf("/proc/%d/ns/user", pid), os.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	}
 }
 
 // asOwner calls f on a thread with the effective user uid and all capabilities that it had. What is
@@ -124,8 +147,13 @@ func withStopped(sys *syscall.SysProcAttr, look func(pid int) error) error {
 	if err != nil {
 		return err
 	}
+	return whileStopped(pid, look)
+}
+
+// whileStopped looks at a child that the calling thread traces when it executes.
+func whileStopped(pid int, look func(pid int) error) error {
 	var status syscall.WaitStatus
-	_, err = syscall.Wait4(pid, &status, unix.WALL, nil)
+	_, err := syscall.Wait4(pid, &status, unix.WALL, nil)
 	if status.Exited() || status.Signaled() {
 		return errors.Join(err, fmt.Errorf("the child ended: %v", status))
 	}

@@ -23,7 +23,7 @@ func TestRootOfAUserNamespace(t *testing.T) {
 cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; grep NoNewPrivs /proc/self/status | cut -f2`)
 		cmd.User = launchertest.OwnIDs
 		launchertest.OpenParents(t, cmd.Dir)
-		want := "0\n0\n0\n1000:1001\n65534\n 0 1900000000 65536\ndenied\n1"
+		want := "0\n0\n0\n1000:1001\n65534\n 0 0 65536\ndenied\n1"
 		if got := launchertest.Say(t, l, cmd); got != want {
 			t.Errorf("said %q, want %q", got, want)
 		}

@@ -33,6 +33,8 @@ const forksInto = true
 
 const sigsetLength = 8 // bytes of the kernel's signal set
 
+const vfork uintptr = unix.CLONE_VFORK | unix.CLONE_VM
+
 func rawVfork(trap, a1, a2 uintptr) (pid, errno uintptr)
 
 // A birth is all that a child needs. The child must not allocate, nor call anything but the kernel.
@@ -71,6 +73,12 @@ func (c *Child) Fork(program string, args []string, attr *syscall.ProcAttr) (int
 	if err := b.execute(program, args, attr.Env); err != nil {
 		return 0, err
 	}
+	return b.run()
+}
+
+// run makes the child, and returns when that executes or has ended. The child is the caller's to wait for, but after
+// an error.
+func (b *birth) run() (int, error) {
 	syscall.ForkLock.Lock()
 	pid, errno := b.fork()
 	afterFork()
@@ -89,7 +97,7 @@ func (c *Child) Fork(program string, args []string, attr *syscall.ProcAttr) (int
 
 // prepare makes the list of what the child does.
 func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
-	flags := unix.CLONE_VFORK | unix.CLONE_VM | attr.Sys.Cloneflags
+	flags := vfork | attr.Sys.Cloneflags
 	b.clone = systemCall{number: syscall.SYS_CLONE, a1: flags | uintptr(syscall.SIGCHLD)}
 	if attr.Sys.UseCgroupFD {
 		args := &cloneArgs{
@@ -111,10 +119,20 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 		b.add(unix.SYS_DUP3, file, uintptr(i))
 	}
 	// Before a name that the command chose is looked up, which may lead to /proc/self/fd.
-	b.add(unix.SYS_CLOSE_RANGE, uintptr(len(attr.Files)), math.MaxUint32, 0)
+	next := uintptr(len(attr.Files))
+	b.add(unix.SYS_CLOSE_RANGE, next, math.MaxUint32, 0)
+	if c.namespace >= 0 { // whose limits only who has all capabilities there may write, as this child has until it executes
+		if err := b.write(unix.AT_FDCWD, "/proc/"+namespaceLimit("net"), c.networks, next); err != nil {
+			return err
+		}
+	}
 	b.add(unix.SYS_CHDIR, address(b, dir))
 	nofile := c.nofile
 	b.add(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, address(b, &nofile))
+	if c.core != nil {
+		core := *c.core
+		b.add(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, address(b, &core))
+	}
 	if c.filter != nil {
 		b.add(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, address(b, c.filter))
 	}
@@ -158,6 +176,18 @@ func (b *birth) execute(program string, args, env []string) error {
 		return err
 	}
 	b.exec = systemCall{number: unix.SYS_EXECVE, a1: address(b, path), a2: address(b, &argv[0]), a3: address(b, &envv[0])}
+	return nil
+}
+
+// write has the child write text to a file that is there. fd is the first descriptor that it has free.
+func (b *birth) write(dir int, path string, text []byte, fd uintptr) error {
+	name, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return err
+	}
+	b.add(unix.SYS_OPENAT, uintptr(dir), address(b, name), unix.O_WRONLY)
+	b.add(unix.SYS_WRITE, fd, address(b, &text[0]), uintptr(len(text)))
+	b.add(unix.SYS_CLOSE, fd)
 	return nil
 }
 

@@ -2,10 +2,16 @@
 
 package sandbox
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // forksInto tells whether there is a Child.Fork, without which there is no sandbox.
 const forksInto = false
+
+// boundedNamespace is of no use where there is no sandbox.
+func boundedNamespace(*os.File, uint32) (*os.File, error) { return nil, syscall.ENOSYS }
 
 // Fork is never called.
 func (*Child) Fork(string, []string, *syscall.ProcAttr) (int, error) { return 0, syscall.ENOSYS }

@@ -15,7 +15,7 @@ const browsers = `policies:
   - name: browsers
     match: {browser: chromium}
     wrappers: [[unshare, --map-user=1000, --map-group=1000]]
-    allow: [netlink]
+    allow: [netlink, network_namespaces]
 `
 
 // TestNestedBrowser has Chromium open a page in an action, with its own sandbox: each of its renderers is in a

@@ -22,9 +22,9 @@ func TestNestedSandboxes(t *testing.T) {
 	f.Write("in/WORKSPACE", "")
 	f.Write("in/BUILD", nestedRule)
 
-	f.Exec(address, "--", "unshare", "-r", "-n", "-m", "-p", "-f", "--mount-proc", "/bin/sh", "-c",
-		"mount -t tmpfs none /tmp && touch /tmp/x && ls /tmp && echo $$ && id -u && tail -n +3 /proc/net/dev | wc -l").
-		Expect(0, "x\n1\n0\n1\n")
+	f.Exec(address, "--", "unshare", "-r", "-m", "-p", "-f", "--mount-proc", "/bin/sh", "-c",
+		"mount -t tmpfs none /tmp && touch /tmp/x && ls /tmp && echo $$ && id -u && unshare -n true 2>/dev/null || echo no network").
+		Expect(0, "x\n1\n0\nno network\n")
 	f.Exec(address, "--input", "in", "--timeout", "5m", "--", "/bin/sh", "-c",
 		"cp -r . /tmp/ws && cd /tmp/ws && "+program+" --output_user_root=/tmp/bazel --batch build "+
 			"--spawn_strategy=linux-sandbox --genrule_strategy=linux-sandbox --noshow_progress //:nested >&2 && cat bazel-bin/said").

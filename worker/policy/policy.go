@@ -49,7 +49,7 @@ type Entry struct {
 	Nice        int               `yaml:"nice" default:"0" min:"-20" max:"19" doc:"niceness, added to that of the worker"`
 	Network     Network           `yaml:"network" doc:"network access; default what the action asks for" example:"off"`
 	User        string            `yaml:"user" doc:"user of the command: a name, UID:GID or a range FIRST-LAST; default that of the worker's --user" example:"nobody"`
-	Allow       []string          `yaml:"allow" doc:"groups of system calls that the sandbox allows besides its own" example:"[netlink]"`
+	Allow       []string          `yaml:"allow" doc:"what the sandbox allows beyond its defaults, by the words in docs/EXECUTION.md" example:"[netlink]"`
 
 	checked policy
 }

@@ -1,0 +1,104 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// limitedKinds are those of namespaces that have limits.
+var limitedKinds = []string{"user", "pid", "uts", "ipc", "net", "mnt", "cgroup", "time"}
+
+// namespaceLimit is where the limit of a kind is, below /proc.
+func namespaceLimit(kind string) string { return "sys/user/max_" + kind + "_namespaces" }
+
+// boundedNamespace returns a user namespace in outer, with the same ids, and gives outer its limits. It is called on
+// a thread that may do that.
+func boundedNamespace(outer *os.File, ids uint32) (namespace *os.File, err error) {
+	runtime.LockOSThread() // which traces the first process
+	defer runtime.UnlockOSThread()
+	proc, err := mountProc()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(proc) }()
+	first := bornInto(outer)
+	defer first.pin.Unpin()
+	first.add(unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
+	first.add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))
+	first.add(unix.SYS_PTRACE, unix.PTRACE_TRACEME)
+	if err := first.execute("/proc/self/exe", []string{namespaceName}, nil); err != nil {
+		return nil, err
+	}
+	pid, err := first.run()
+	if err != nil {
+		return nil, fmt.Errorf("make an inner user namespace: %w", err)
+	}
+	err = whileStopped(pid, func(pid int) error {
+		if err := limit(outer, proc, pid, ids); err != nil {
+			return fmt.Errorf("limit a user namespace: %w", err)
+		}
+		return openNamespace(&namespace)(pid)
+	})
+	return namespace, err
+}
+
+// limit maps the ids of the process pid, which is in a namespace in outer, and writes the limits of outer: a process in outer
+// has to do both.
+func limit(outer *os.File, proc, pid int, ids uint32) error {
+	b := bornInto(outer)
+	defer b.pin.Unpin()
+	b.add(unix.SYS_CLOSE_RANGE, 0, uintptr(proc-1), 0)
+	b.add(unix.SYS_CLOSE_RANGE, uintptr(proc+1), math.MaxUint32, 0)
+	all := fmt.Appendf(nil, "0 0 %d", ids)
+	files := map[string][]byte{fmt.Sprintf("%d/uid_map", pid): all, fmt.Sprintf("%d/gid_map", pid): all}
+	for _, kind := range limitedKinds {
+		files[namespaceLimit(kind)] = strconv.AppendInt(nil, mostNamespaces, 10)
+	}
+	for name, text := range files {
+		const first = 0 // descriptor
+		if err := b.write(proc, name, text, first); err != nil {
+			return err
+		}
+	}
+	b.exec = systemCall{number: unix.SYS_EXIT}
+	child, err := b.run()
+	if err != nil {
+		return err
+	}
+	_, err = wait4Of(child)
+	return err
+}
+
+// bornInto is a child that is root of a user namespace.
+func bornInto(namespace *os.File) *birth {
+	b := &birth{clone: systemCall{number: unix.SYS_CLONE, a1: vfork | uintptr(unix.SIGCHLD)}}
+	b.add(unix.SYS_SETNS, namespace.Fd(), unix.CLONE_NEWUSER)
+	b.add(unix.SYS_SETGROUPS)
+	b.add(unix.SYS_SETRESGID)
+	b.add(unix.SYS_SETRESUID)
+	return b
+}
+
+// mountProc returns a /proc that is nowhere: the one of a container may be read-only in parts.
+func mountProc() (int, error) {
+	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("open a file system of processes: %w", err)
+	}
+	defer func() { _ = unix.Close(fs) }()
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("make a file system of processes: %w", err)
+	}
+	dir, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("mount a file system of processes: %w", err)
+	}
+	return dir, nil
+}
