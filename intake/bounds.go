@@ -20,6 +20,8 @@ const (
 	slowest = 16 << 10
 	// leastBuffers let one caller have a zstd stream with the window of 8 MiB that the strongest usual level has.
 	leastBuffers = 20 << 20
+	// largestPooled is the size of the largest buffers that are used again.
+	largestPooled = 16 << 20
 	// customary is the size of messages that gRPC takes unless it is told otherwise.
 	customary = 4 << 20
 )

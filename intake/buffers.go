@@ -63,7 +63,7 @@ func (r *receiver) SendMsg(m any) error {
 	}
 	r.ledger.enterPhase(r.charge, arriving)
 	err := r.ServerStream.SendMsg(m)
-	if err != nil && r.ledger.hasEnded(r.charge) {
+	if err != nil && r.ledger.isCondemned(r.charge) {
 		return errYielded
 	}
 	r.ledger.enterPhase(r.charge, busy)
@@ -76,6 +76,22 @@ type answer struct {
 	sent func()
 }
 
+// pool has the buffers of frames and messages. None is more than twice as large as what it is for: of gRPC's own that of a
+// message of 33 KiB has a whole MiB.
+var pool = newPool()
+
+func newPool() mem.BufferPool {
+	var exponents []uint8
+	for e := uint8(8); 1<<e <= largestPooled; e++ {
+		exponents = append(exponents, e)
+	}
+	p, err := mem.NewBinaryTieredBufferPool(exponents...)
+	if err != nil {
+		panic(err) // the exponents are as they are
+	}
+	return p
+}
+
 // codec is gRPC's own, and tells of answers that they are sent.
 type codec struct{ encoding.CodecV2 }
 
@@ -85,7 +101,6 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	pool := mem.DefaultBufferPool()
 	data := pool.Get(proto.Size(a.Message))
 	encoded, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*data)[:0], a.Message)
 	if err != nil {

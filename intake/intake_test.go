@@ -25,6 +25,7 @@ const check = healthpb.Health_Check_FullMethodName
 type service struct {
 	healthpb.UnimplementedHealthServer
 	release chan struct{}
+	linger  chan struct{}       // nil: calls that are ended do not
 	called  func(caller string) // nil: nobody wants to know
 	expired atomic.Int64        // calls that this server ended
 }
@@ -39,6 +40,9 @@ func (s *service) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*h
 		case <-ctx.Done():
 			if Expired(ctx) {
 				s.expired.Add(1)
+			}
+			if s.linger != nil {
+				<-s.linger
 			}
 			return nil, ctx.Err()
 		}

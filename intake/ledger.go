@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -71,8 +72,11 @@ type charge struct {
 	now   costs
 	phase phase
 	since time.Time // of the phase
-	waits bool      // it makes room for others while it is answered
-	ended bool      // it made room for others, and costs nothing any more
+	waits bool      // it makes room for other callers while it is answered
+	// condemned says that it was told to end, to make room for others; closed that it costs nothing any more.
+	condemned, closed bool
+	// gone is closed with the call; nil: nobody waits for that.
+	gone chan struct{}
 	// unread are answers that gRPC has not sent yet; left says that the call has ended otherwise.
 	unread int
 	left   bool
@@ -96,43 +100,62 @@ func newLedger(b Bounds, refused func(reason string)) *ledger {
 	return l
 }
 
-// enter charges a call to a connection of a caller, as so many. Each ends with leave. expire is to end the call.
-func (l *ledger) enter(caller Caller, connection string, as int64, expire func()) (*charge, error) {
+// enter charges a call to a connection of a caller, as so many, and waits for others to end if they make room for it. Each ends
+// with leave. expire is to end the call.
+func (l *ledger) enter(ctx context.Context, caller Caller, connection string, as int64, expire func()) (*charge, error) {
+	c, taken, err := l.admit(caller, connection, as, expire)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.inherit(ctx, c, taken); err != nil {
+		l.leave(c, nil)
+		return nil, err
+	}
+	l.enterPhase(c, arriving)
+	return c, nil
+}
+
+// admit charges a call, and returns what was taken from others for it.
+func (l *ledger) admit(caller Caller, connection string, as int64, expire func()) (*charge, []share, error) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	c := &charge{of: l.lineLocked(caller.Name, connection), phase: arriving, since: time.Now(), expire: expire}
-	ended, ok := l.fitLocked(c, calls, as)
-	if ok && caller.Guest {
-		var more []*charge
-		more, ok = l.fitLocked(c, guests, as)
-		ended = append(ended, more...)
+	c.of.open[c] = true
+	ks := []kind{guests, calls}
+	if !caller.Guest {
+		ks = ks[1:]
 	}
-	if ok {
-		c.of.open[c] = true
-		l.addLocked(c, calls, as)
-		if caller.Guest {
-			l.addLocked(c, guests, as)
+	var taken []share
+	for _, k := range ks {
+		var ok bool
+		if taken, ok = l.fitLocked(c, k, as, taken); ok {
+			l.addLocked(c, k, as)
+			continue
 		}
-		if len(ended) > 0 {
-			l.grantLocked(bytesOfCalls...)
-		}
-	} else {
-		l.closeLocked(c.of)
+		l.returnLocked(taken)
+		l.dropLocked(c)
+		return nil, nil, l.tooManyLocked(caller, k, as)
 	}
-	own, all := c.of.of.now[calls], l.now[calls]
-	l.mu.Unlock()
-	l.end(ended)
+	l.holdLocked(c, taken)
+	return c, taken, nil
+}
+
+// tooManyLocked is the error of a caller who has to come back later for want of a kind of calls.
+func (l *ledger) tooManyLocked(caller Caller, k kind, as int64) error {
+	var own int64
+	if a := l.accounts[caller.Name]; a != nil {
+		own = a.now[calls]
+	}
 	switch {
-	case ok:
-		return c, nil
 	case own+as > l.one[calls]:
-		return nil, l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
+		return l.refuse("calls_of_one", status.Errorf(codes.ResourceExhausted,
 			"%s has %d calls in flight: try again later", caller.Name, own))
-	case caller.Guest && all+as <= l.all[calls]:
-		return nil, l.refuse("calls_of_guests", status.Errorf(codes.ResourceExhausted,
+	case k == guests:
+		return l.refuse("calls_of_guests", status.Errorf(codes.ResourceExhausted,
 			"callers without identity have too many calls in flight: try again later, or present a certificate or token"))
 	}
-	return nil, l.refuse("calls", status.Errorf(codes.ResourceExhausted,
-		"the server has %d calls in flight: try again later", all))
+	return l.refuse("calls", status.Errorf(codes.ResourceExhausted,
+		"the server has %d calls in flight: try again later", l.now[calls]))
 }
 
 // lineLocked returns the line of a connection.
@@ -166,7 +189,7 @@ func (l *ledger) closeLocked(c *line) {
 func (l *ledger) leave(c *charge, conn *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.ended {
+	if c.closed {
 		return
 	}
 	if c.unread == 0 {
@@ -197,10 +220,10 @@ func (l *ledger) watch(c *charge, conn *Conn) (stop func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(max(l.bounds.Stall, time.Second), func() {
 		l.mu.Lock()
-		idle, ended := time.Since(c.since), c.ended
+		idle, closed := time.Since(c.since), c.closed
 		l.mu.Unlock()
 		switch {
-		case ended:
+		case closed:
 		case idle < l.bounds.Stall:
 			timer.Reset(l.bounds.Stall - idle)
 		default:
@@ -219,12 +242,15 @@ func (l *ledger) watch(c *charge, conn *Conn) (stop func()) {
 
 // closeChargeLocked takes back all that a call has, once.
 func (l *ledger) closeChargeLocked(c *charge) {
-	if c.ended {
+	if c.closed {
 		return
 	}
-	c.ended = true
+	c.closed = true
 	if c.forget != nil {
 		c.forget()
+	}
+	if c.gone != nil {
+		close(c.gone)
 	}
 	l.dropLocked(c)
 	l.grantLocked(bytesOfCalls...)
@@ -277,11 +303,11 @@ func (l *ledger) enterPhase(c *charge, p phase) {
 	c.enterPhase(p)
 }
 
-// hasEnded reports whether a call made room for others.
-func (l *ledger) hasEnded(c *charge) bool {
+// isCondemned reports whether a call was told to end, to make room for others.
+func (l *ledger) isCondemned(c *charge) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return c.ended
+	return c.condemned
 }
 
 func (c *charge) enterPhase(p phase) { c.phase, c.since = p, time.Now() }

@@ -23,7 +23,6 @@ import (
 // here the length is seen before the rest is asked for. TestMessages fails if gRPC has it no more.
 type raw interface {
 	ReadMessageHeader(header []byte) error
-	Read(n int) (mem.BufferSlice, error)
 	RecvCompress() string
 }
 
@@ -51,7 +50,7 @@ func (r *receiver) RecvMsg(m any) error {
 	switch {
 	case err != nil && r.expired.Load():
 		return status.Error(codes.DeadlineExceeded, "the request did not arrive in time")
-	case err != nil && r.ledger.hasEnded(r.charge):
+	case err != nil && r.ledger.isCondemned(r.charge):
 		return errYielded
 	case err != nil:
 		return err
@@ -89,21 +88,19 @@ func (r *receiver) receive(m any) error {
 		}
 		clock = r.within(patience(r.bounds().Wait, int(length)))
 	}
-	data, err := r.raw.Read(int(length))
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
+	whole, err := r.read(int(length))
 	if err != nil {
 		return err
 	}
-	defer func() { data.Free() }()
+	defer func() { whole.Free() }()
 	if compressed {
-		if data, err = r.decompress(data); err != nil {
+		plain, err := r.decompress(whole)
+		if err != nil {
 			return err
 		}
+		whole.Free()
+		whole = plain
 	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
 	if err := r.reserveDecoded(whole.ReadOnlyData(), m); err != nil {
 		return err
 	}
@@ -114,6 +111,26 @@ func (r *receiver) receive(m any) error {
 		return r.end()
 	}
 	return nil
+}
+
+// read returns the next n bytes. The transport would keep each frame until all have come, and one of a byte takes fifty: so it
+// is asked to fill one buffer, as it does with the header of a message.
+func (r *receiver) read(n int) (mem.Buffer, error) {
+	var data *[]byte
+	if mem.IsBelowBufferPoolingThreshold(n) {
+		small := make([]byte, n)
+		data = &small
+	} else {
+		data = pool.Get(n)
+	}
+	if n > 0 {
+		if err := r.raw.ReadMessageHeader(*data); err == io.EOF {
+			return nil, io.ErrUnexpectedEOF
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return mem.NewBuffer(data, pool), nil
 }
 
 // reserve waits until there is room for a message of so many bytes, unless it is small.
@@ -188,18 +205,15 @@ func (r *receiver) within(wait time.Duration) clock {
 	})}
 }
 
-// decompress returns what data, which it frees, stands for.
-func (r *receiver) decompress(data mem.BufferSlice) (mem.BufferSlice, error) {
-	defer data.Free()
+// decompress returns what data, which it leaves, stands for.
+func (r *receiver) decompress(data mem.Buffer) (mem.Buffer, error) {
 	name := r.raw.RecvCompress()
 	c := encoding.GetCompressor(name)
 	if c == nil {
 		return nil, status.Errorf(codes.Unimplemented, "compression %q of requests is not supported", name)
 	}
-	in := data.Reader()
-	defer in.Close()
 	var out bytes.Buffer
-	plain, err := c.Decompress(in)
+	plain, err := c.Decompress(bytes.NewReader(data.ReadOnlyData()))
 	if err == nil {
 		_, err = io.Copy(&out, io.LimitReader(plain, int64(r.limit)+1))
 	}
@@ -209,7 +223,7 @@ func (r *receiver) decompress(data mem.BufferSlice) (mem.BufferSlice, error) {
 	case out.Len() > r.limit:
 		return nil, status.Errorf(codes.ResourceExhausted, "the request has more than %d bytes", r.limit)
 	}
-	return mem.BufferSlice{mem.SliceBuffer(out.Bytes())}, nil
+	return mem.SliceBuffer(out.Bytes()), nil
 }
 
 // expireKey is where the context of a call has what ends it.

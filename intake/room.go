@@ -26,14 +26,24 @@ type waiter struct {
 	ready chan struct{} // closed once the call has it, under the ledger's mu
 }
 
+// A share is what a call has had of a kind, and another one has instead, once the first has ended.
+type share struct {
+	from *charge
+	kind kind
+	n    int64
+}
+
 // reserve waits until a call has n of a kind. A call asks for kinds in the order of bytesOfCalls, and for none of
 // which it has some.
 func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error {
-	w, ended, err := l.ask(c, k, n)
-	l.end(ended)
-	if err != nil || w == nil {
+	w, taken, err := l.ask(c, k, n)
+	if err != nil {
 		return err
 	}
+	if w == nil {
+		return l.inherit(ctx, c, taken)
+	}
+	l.end(taken)
 	limited, cancel := context.WithTimeout(ctx, l.bounds.Wait)
 	defer cancel()
 	ticker := time.NewTicker(pressEvery)
@@ -43,46 +53,119 @@ func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error 
 		case <-w.ready:
 			return nil
 		case <-ticker.C:
-			l.end(l.press(w, k))
+			if taken := l.press(w, k); len(taken) > 0 {
+				return l.inherit(ctx, c, taken)
+			}
 		case <-limited.Done():
 		}
 	}
-	switch granted, ended := l.withdraw(w, k); {
+	switch granted, condemned := l.withdraw(w, k); {
 	case granted:
 		return nil
-	case ended:
+	case condemned:
 		return errYielded
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
+	return l.noRoom(c, k, n)
+}
+
+func (l *ledger) noRoom(c *charge, k kind, n int64) error {
 	return l.refuse("no_room", status.Errorf(codes.ResourceExhausted,
 		"no memory for a request of %d bytes of %s: try again later", n, c.of.of.key))
 }
 
-// ask gives a call n of a kind at once, or returns what it waits for. What was ended for it is to be told so.
-func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, ended []*charge, err error) {
+// inherit ends those whose shares a call has, and waits until they have ended: only then is their memory free. If that takes too
+// long, they have their shares again.
+func (l *ledger) inherit(ctx context.Context, c *charge, taken []share) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	l.end(taken)
+	limited, cancel := context.WithTimeout(ctx, l.bounds.Wait)
+	defer cancel()
+	for _, s := range taken {
+		if l.outlive(limited, s.from) == nil {
+			continue
+		}
+		l.mu.Lock()
+		for _, s := range taken {
+			if !s.from.closed {
+				l.addLocked(c, s.kind, -s.n)
+			}
+		}
+		l.returnLocked(taken)
+		l.mu.Unlock()
+		if ctx.Err() != nil {
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		return l.noRoom(c, s.kind, s.n)
+	}
+	l.enterPhase(c, busy)
+	return nil
+}
+
+// end tells calls to end that make room.
+func (l *ledger) end(taken []share) {
+	told := map[*charge]bool{}
+	for _, s := range taken {
+		if !told[s.from] {
+			told[s.from] = true
+			l.refused("yielded")
+			l.expire(s.from)
+		}
+	}
+}
+
+func (l *ledger) expire(c *charge) {
+	l.mu.Lock()
+	expire := c.expire
+	l.mu.Unlock()
+	expire()
+}
+
+// outlive waits until a call that was told to end has nothing any more. What it was answered may have to be read first; its
+// connection is closed if that takes long.
+func (l *ledger) outlive(ctx context.Context, o *charge) error {
+	timer := time.NewTimer(l.bounds.yieldsAfter())
+	defer timer.Stop()
+	for {
+		select {
+		case <-o.gone:
+			return nil
+		case <-timer.C:
+			l.expire(o)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ask gives a call n of a kind at once, or returns what it waits for. What was taken from others for it is to be inherited.
+func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, taken []share, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.ended {
+	if c.condemned {
 		return nil, nil, errYielded
 	}
 	c.enterPhase(busy)
 	if len(l.queue[k]) == 0 || !l.fitsLocked(c.of, k, n) {
 		var ok bool
-		if ended, ok = l.fitLocked(c, k, n); ok {
+		if taken, ok = l.fitLocked(c, k, n, nil); ok {
 			l.addLocked(c, k, n)
-			l.grantLocked(bytesOfCalls...)
-			return nil, ended, nil
+			l.holdLocked(c, taken)
+			return nil, taken, nil
 		}
 	}
-	more, ok := l.fitLocked(c, waiting, l.placesLocked(c, k))
-	ended = append(ended, more...)
+	places := l.placesLocked(c, k)
+	taken, ok := l.fitLocked(c, waiting, places, nil)
 	if !ok {
 		l.refused("waiting")
-		return nil, ended, status.Errorf(codes.ResourceExhausted,
+		return nil, nil, status.Errorf(codes.ResourceExhausted,
 			"%d calls of %s wait for memory: try again later", c.of.of.now[waiting], c.of.of.key)
 	}
-	l.addLocked(c, waiting, l.placesLocked(c, k))
+	l.addLocked(c, waiting, places)
+	l.holdLocked(c, taken)
 	if k == buffers { // what it has comes after buffers: two calls would wait for each other
 		l.freeLocked(c, messages, windows)
 	}
@@ -90,7 +173,7 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, ended []*charge, er
 	w = &waiter{c, n, make(chan struct{})}
 	l.queue[k] = append(l.queue[k], w)
 	l.grantLocked(bytesOfCalls...)
-	return w, ended, nil
+	return w, taken, nil
 }
 
 // placesLocked returns as how many that wait a call counts: each can have brought a window, and one that waits for buffers
@@ -137,8 +220,8 @@ func (l *ledger) restore(ctx context.Context, c *charge, k kind, n int64) error 
 	return l.reserve(ctx, c, k, n)
 }
 
-// press looks for calls that make room for one that waits.
-func (l *ledger) press(w *waiter, k kind) []*charge {
+// press looks for calls that make room for one that waits, and returns what was taken from them.
+func (l *ledger) press(w *waiter, k kind) []share {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -146,14 +229,17 @@ func (l *ledger) press(w *waiter, k kind) []*charge {
 		return nil
 	default:
 	}
-	ended, _ := l.fitLocked(w.call, k, w.n)
-	l.grantLocked(k)
-	l.grantLocked(bytesOfCalls...)
-	return ended
+	taken, ok := l.fitLocked(w.call, k, w.n, nil)
+	if !ok || w.call.condemned {
+		return nil
+	}
+	l.giveLocked(w, k)
+	l.holdLocked(w.call, taken)
+	return taken
 }
 
 // withdraw ends the wait of a call that does not want to wait any more. It may have got what it waited for.
-func (l *ledger) withdraw(w *waiter, k kind) (granted, ended bool) {
+func (l *ledger) withdraw(w *waiter, k kind) (granted, condemned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -163,7 +249,7 @@ func (l *ledger) withdraw(w *waiter, k kind) (granted, ended bool) {
 	}
 	l.queue[k] = slices.DeleteFunc(l.queue[k], func(o *waiter) bool { return o == w })
 	l.freeLocked(w.call, waiting)
-	return false, w.call.ended
+	return false, w.call.condemned
 }
 
 // grantLocked gives what there is of some kinds to calls that wait for it: to those first whose
@@ -187,19 +273,24 @@ func (l *ledger) grantLocked(ks ...kind) {
 			if l.now[k]+w.n > l.all[k] {
 				break
 			}
-			l.queue[k] = slices.DeleteFunc(l.queue[k], func(o *waiter) bool { return o == w })
-			l.freeLocked(w.call, waiting)
-			l.addLocked(w.call, k, w.n)
-			w.call.enterPhase(busy)
-			close(w.ready)
+			l.giveLocked(w, k)
 		}
 	}
+}
+
+// giveLocked gives a call what it has waited for.
+func (l *ledger) giveLocked(w *waiter, k kind) {
+	l.queue[k] = slices.DeleteFunc(l.queue[k], func(o *waiter) bool { return o == w })
+	l.freeLocked(w.call, waiting)
+	l.addLocked(w.call, k, w.n)
+	w.call.enterPhase(busy)
+	close(w.ready)
 }
 
 // nextLocked returns who is to get of a kind next; nil: nobody.
 func (l *ledger) nextLocked(k kind, full map[*account]bool) (next *waiter) {
 	for _, w := range l.queue[k] {
-		if w.call.ended || full[w.call.of.of] {
+		if w.call.condemned || full[w.call.of.of] {
 			continue
 		}
 		if next == nil || w.call.of.now[k] < next.call.of.now[k] {
@@ -214,18 +305,47 @@ func (l *ledger) fitsLocked(c *line, k kind, n int64) bool {
 	return l.now[k]+n <= l.all[k] && c.of.now[k]+n <= l.one[k]
 }
 
-// fitLocked reports whether a call can have n more of a kind, once those are told that were ended for it.
-func (l *ledger) fitLocked(c *charge, k kind, n int64) (ended []*charge, ok bool) {
+// fitLocked takes from others what a call lacks to have n more of a kind, from those first of whom something is
+// taken already. It returns all that was taken, and whether the call can have it now; if not, it has taken nothing.
+func (l *ledger) fitLocked(c *charge, k kind, n int64, taken []share) (_ []share, ok bool) {
+	had := len(taken)
 	for !l.fitsLocked(c.of, k, n) {
+		own, all := c.of.of.now[k]+n-l.one[k], l.now[k]+n-l.all[k]
 		v := l.richestLocked(c.of, k, n)
-		if v == nil {
-			return ended, false
+		for _, s := range taken {
+			if s.from.now[k] > 0 && (own <= 0 || s.from.of.of == c.of.of) {
+				v = s.from
+			}
 		}
-		v.ended = true
-		l.dropLocked(v)
-		ended = append(ended, v)
+		if v == nil {
+			l.returnLocked(taken[had:])
+			return taken[:had], false
+		}
+		some := min(v.now[k], max(own, all))
+		l.addLocked(v, k, -some)
+		taken = append(taken, share{v, k, some})
 	}
-	return ended, true
+	return taken, true
+}
+
+// returnLocked gives back what was taken.
+func (l *ledger) returnLocked(taken []share) {
+	for _, s := range taken {
+		if !s.from.closed {
+			l.addLocked(s.from, s.kind, s.n)
+		}
+	}
+}
+
+// holdLocked has those make room whose shares a call has; it waits for them.
+func (l *ledger) holdLocked(c *charge, taken []share) {
+	for _, s := range taken {
+		s.from.condemned = true
+		if s.from.gone == nil {
+			s.from.gone = make(chan struct{})
+		}
+		c.enterPhase(queued)
+	}
 }
 
 // richestLocked returns the call that is to make room for n more of a kind on a line: of the line that has most of it,
@@ -258,7 +378,7 @@ func (l *ledger) richestLocked(c *line, k kind, n int64) (richest *charge) {
 		if k == waiting && has <= mine+n { // it would only be the other way round
 			continue
 		}
-		if v := o.longest(k, l.bounds.yieldsAfter()); v != nil {
+		if v := o.longest(k, l.bounds.yieldsAfter(), a != c.of); v != nil {
 			richest, most = v, o.now[k]
 		}
 	}
@@ -269,26 +389,18 @@ func (l *ledger) richestLocked(c *line, k kind, n int64) (richest *charge) {
 }
 
 // longest returns the call with some of a kind that has waited longest, and long enough, for its client, to send or to read, or,
-// where calls are too many, for what others do; of those that wait for room, where they are too many, that which has waited
-// longest. Nil: none does.
-func (c *line) longest(k kind, least time.Duration) (longest *charge) {
+// where another caller finds too many calls, for what others do; of those that wait for room, where they are too many, that which
+// has waited longest. Nil: none does.
+func (c *line) longest(k kind, least time.Duration, another bool) (longest *charge) {
 	at := arriving
 	if k == waiting {
 		at, least = queued, 0
 	}
 	for o := range c.open {
-		yields := o.phase == at || (k == calls || k == guests) && o.waits && o.phase == busy
+		yields := o.phase == at || another && (k == calls || k == guests) && o.waits && o.phase == busy
 		if yields && o.now[k] > 0 && time.Since(o.since) >= least && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}
 	return longest
-}
-
-// end ends calls that made room.
-func (l *ledger) end(ended []*charge) {
-	for _, c := range ended {
-		l.refused("yielded")
-		c.expire()
-	}
 }

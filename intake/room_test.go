@@ -193,7 +193,7 @@ func TestLedger(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			for range 300 {
 				ctx, cancel := context.WithCancel(t.Context())
-				c, err := l.enter(Caller{Name: string(rune('a' + i%3))}, string(rune('a'+i%8)), 1, cancel)
+				c, err := l.enter(ctx, Caller{Name: string(rune('a' + i%3))}, string(rune('a'+i%8)), 1, cancel)
 				if err == nil {
 					err = l.reserve(ctx, c, uploads, 1)
 					for range random.IntN(4) {

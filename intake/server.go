@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -76,6 +77,7 @@ func NewServer(o Options, more ...grpc.ServerOption) *Server {
 		grpc.MaxConcurrentStreams(b.Streams),
 		grpc.StaticStreamWindowSize(b.Window),
 		grpc.MaxHeaderListSize(b.Headers),
+		experimental.BufferPool(pool),
 	)...)
 	return s
 }
@@ -177,7 +179,7 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		return handle(in)
 	}
 	conn := arrivedThrough(ctx)
-	in.charge, err = s.ledger.enter(caller, connectionOf(ctx), callsOf(ctx), in.expire)
+	in.charge, err = s.ledger.enter(ctx, caller, connectionOf(ctx), callsOf(ctx), in.expire)
 	if err != nil {
 		conn.refuse(callsOf(ctx))
 		return err
@@ -200,7 +202,7 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 		}
 	}
 	err = handle(in)
-	if err != nil && s.ledger.hasEnded(in.charge) {
+	if err != nil && s.ledger.isCondemned(in.charge) {
 		return errYielded // whatever its handler saw of that
 	}
 	return err
@@ -215,13 +217,13 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 	if pending == "" {
 		return s.options.Identify(ctx, method)
 	}
-	c, err := s.ledger.enter(Caller{Name: pending}, connectionOf(ctx), callsOf(ctx), expireOf(ctx))
+	c, err := s.ledger.enter(ctx, Caller{Name: pending}, connectionOf(ctx), callsOf(ctx), expireOf(ctx))
 	if err != nil {
 		return ctx, Caller{}, err
 	}
 	defer s.ledger.leave(c, nil)
 	known, caller, err := s.options.Identify(ctx, method)
-	if s.ledger.hasEnded(c) {
+	if s.ledger.isCondemned(c) {
 		return ctx, Caller{}, errYielded
 	}
 	return known, caller, err

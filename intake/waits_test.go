@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
@@ -67,6 +69,133 @@ func TestCallsThatWait(t *testing.T) {
 			}
 			eventually(t, s.ledger.free)
 		})
+	}
+}
+
+// TestRoomIsFreeOnceCallsHaveEnded has a call make room whose handler takes its time: nobody has its place before that.
+func TestRoomIsFreeOnceCallsHaveEnded(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.Calls, b.CallsOfOne, b.Wait = 2, 2, time.Minute
+	var begun atomic.Int64
+	service := &service{release: make(chan struct{}), linger: make(chan struct{}), called: func(string) { begun.Add(1) }}
+	conn, s := serveConn(t, Options{Bounds: b, Methods: map[string]Limits{check: {Waits: true}}}, service)
+	client := healthpb.NewHealthClient(conn)
+	ended, modest := make(chan error, 2), make(chan error, 1)
+	call := func(caller, what string, ended chan<- error) {
+		_, err := client.Check(as(t, caller), request(what, 0))
+		ended <- err
+	}
+	go call("greedy", "wait", ended)
+	go call("greedy", "wait", ended)
+	eventually(t, func() bool { return begun.Load() == 2 })
+	s.ledger.age(time.Hour)
+	go call("modest", "", modest)
+	eventually(t, func() bool { return service.expired.Load() == 1 && s.ledger.phases()[queued] == 1 })
+	if n := begun.Load(); n != 2 {
+		t.Errorf("%d calls have begun where there is room for two", n)
+	}
+	close(service.linger)
+	if err := <-modest; err != nil {
+		t.Errorf("who has none: %v", err)
+	}
+	if err := <-ended; status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("who makes room is told %v", err)
+	}
+	close(service.release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	eventually(t, s.ledger.free)
+}
+
+// TestCallsThatLinger has the handler of a call that makes room not end: who came for it is told so in time, and the place stays
+// taken until then.
+func TestCallsThatLinger(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.Calls, b.CallsOfOne, b.Wait = 1, 1, 100*time.Millisecond
+	service := &service{release: make(chan struct{}), linger: make(chan struct{})}
+	conn, s := serveConn(t, Options{Bounds: b, Methods: map[string]Limits{check: {Waits: true}}}, service)
+	client := healthpb.NewHealthClient(conn)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := client.Check(as(t, "greedy"), request("wait", 0))
+		ended <- err
+	}()
+	eventually(t, func() bool { return s.ledger.phases()[busy] == 1 })
+	s.ledger.age(time.Hour)
+	if _, err := client.Check(as(t, "modest"), request("", 0)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a call whose place is not free: %v", err)
+	}
+	if n := s.ledger.costs()[calls]; n != 1 {
+		t.Errorf("%d calls are charged for, want 1", n)
+	}
+	close(service.linger)
+	<-ended
+	eventually(t, s.ledger.free)
+	if _, err := client.Check(as(t, "modest"), request("", 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWaitingCallsOfOne has calls of one caller that wait for what others do: they make no room for his own.
+func TestWaitingCallsOfOne(t *testing.T) {
+	b := BoundsFor(1 << 30)
+	b.CallsOfOne, b.Wait = 3, time.Minute
+	service := &service{release: make(chan struct{})}
+	conn, s := serveConn(t, Options{Bounds: b, Methods: map[string]Limits{check: {Waits: true}}}, service)
+	ended := make(chan error, 3)
+	for range 3 {
+		go func() {
+			_, err := healthpb.NewHealthClient(conn).Check(as(t, "somebody"), request("wait", 0))
+			ended <- err
+		}()
+	}
+	eventually(t, func() bool { return s.ledger.phases()[busy] == 3 })
+	s.ledger.age(time.Hour)
+	if _, err := healthpb.NewHealthClient(again(t, conn)).Check(as(t, "somebody"), request("", 0)); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "somebody has 3 calls in flight") {
+		t.Errorf("his other connection: %v", err)
+	}
+	close(service.release)
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNothingIsTakenInVain has a guest come who cannot be let in, and one who can: no call ends that does not have to.
+func TestNothingIsTakenInVain(t *testing.T) {
+	b := Bounds{Calls: 4, CallsOfOne: 4, GuestCalls: 2, GuestCallsOfOne: 1, Waiting: 4, WaitingOfOne: 4, Wait: time.Minute}
+	l := newLedger(b, func(string) {})
+	var ended []string
+	enter := func(caller Caller, expire func(c *charge)) (err error) {
+		var c *charge
+		c, err = l.enter(t.Context(), caller, "line of "+caller.Name, 1, func() {
+			ended = append(ended, caller.Name)
+			expire(c)
+		})
+		if err == nil {
+			l.letYield(c)
+			l.enterPhase(c, busy)
+		}
+		return err
+	}
+	leave := func(c *charge) { l.leave(c, nil) }
+	for _, caller := range []Caller{{Name: "known"}, {Name: "known"}, {Name: "guest 1", Guest: true}, {Name: "guest 2", Guest: true}} {
+		if err := enter(caller, leave); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.age(time.Hour)
+	if err := enter(Caller{Name: "guest 1", Guest: true}, leave); err == nil || len(ended) != 0 {
+		t.Errorf("a second call of a guest: %v, %v made room for it", err, ended)
+	}
+	if err := enter(Caller{Name: "guest 3", Guest: true}, leave); err != nil || len(ended) != 1 || ended[0] == "known" {
+		t.Errorf("another guest: %v, %v made room for it", err, ended)
+	}
+	if now := l.costs(); now[calls] != 4 || now[guests] != 2 {
+		t.Errorf("%v are charged for", now)
 	}
 }
 

@@ -31,6 +31,14 @@ func answerFloods() []flood {
 				c.pressWhole(methodBatchRead, &repb.BatchReadBlobsRequest{Digests: []*repb.Digest{digestOf(blob)}})
 			})
 		}},
+		{name: "small answers that nobody reads", clients: 2, press: func(c *rudeClient) {
+			blob := make([]byte, 40_000)
+			_, _ = rand.Read(blob)
+			c.pressWhole(methodBatch, update(blob))
+			inParallel(1000, func() {
+				c.pressWhole(methodBatchRead, &repb.BatchReadBlobsRequest{Digests: []*repb.Digest{digestOf(blob)}})
+			})
+		}},
 		{name: "trees that nobody reads", clients: 2, press: func(c *rudeClient) {
 			c.pressWhole(methodBatch, update(directory))
 			inParallel(200, func() { c.pressWhole(methodGetTree, &repb.GetTreeRequest{RootDigest: digestOf(directory)}) })

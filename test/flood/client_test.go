@@ -264,3 +264,29 @@ func (c *rudeClient) wait() {
 		c.changed.Wait()
 	}
 }
+
+// drip makes calls whose requests have so many bytes, and sends some of these, each in a frame of its own.
+func (c *rudeClient) drip(method string, n, size, some int) {
+	var streams []uint32
+	for range n {
+		stream, err := c.call(method)
+		if err != nil || c.send(stream, message(size)) != nil {
+			return
+		}
+		streams = append(streams, stream)
+	}
+	frames := make([]byte, 10*n)
+	for i, stream := range streams {
+		frame := frames[10*i:]
+		frame[2], frame[3] = 1, frameData
+		binary.BigEndian.PutUint32(frame[5:], stream)
+	}
+	for range some { // less than a window
+		if _, err := c.conn.Write(frames); err != nil {
+			return
+		}
+	}
+	for _, stream := range streams {
+		c.ended(stream)
+	}
+}

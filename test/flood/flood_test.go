@@ -39,6 +39,7 @@ type flood struct {
 
 const (
 	methodBatch   = "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs"
+	methodMissing = "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs"
 	methodWrite   = "/google.bytestream.ByteStream/Write"
 	methodExecute = "/build.bazel.remote.execution.v2.Execution/Execute"
 	methodHealth  = "/grpc.health.v1.Health/Check"
@@ -59,6 +60,12 @@ func floods() []flood {
 		}},
 		{name: "more than is asked for", clients: 30, press: func(c *rudeClient) {
 			inParallel(100, func() { c.pressCall(methodExecute, long) })
+		}},
+		{name: "small requests in frames of a byte", clients: 8, press: func(c *rudeClient) {
+			c.drip(methodMissing, 190, 16_300, 16_299)
+		}},
+		{name: "large requests in frames of a byte", clients: 8, press: func(c *rudeClient) {
+			c.drip(methodBatch, 190, 4_000_000, 60_000)
 		}},
 		{name: "idle connections", clients: 2000, press: (*rudeClient).wait},
 		{name: "endless headers", clients: 400, press: func(c *rudeClient) {
@@ -100,14 +107,27 @@ func inParallel(n int, do func()) {
 	all.Wait()
 }
 
+// floodLasts is how long a flood lasts at least where all are wanted.
+const floodLasts = 8 * time.Second
+
+// chosen returns those floods that are wanted, and how long they last: the first few for a moment, all, or those that have a text in
+// their name.
+func chosen(all []flood, few int) (lasts time.Duration, wanted []flood) {
+	switch text := os.Getenv("FORERUNNER_TEST_FLOOD"); text {
+	case "":
+		return time.Second, all[:few]
+	case "all":
+		return floodLasts, all
+	default:
+		return floodLasts, slices.DeleteFunc(all, func(f flood) bool { return !strings.Contains(f.name, text) })
+	}
+}
+
 // TestFlood has a scheduler with 200 MB of memory flooded by callers with and without identity, while a
 // client of another address runs actions: all of them come to what they should.
 func TestFlood(t *testing.T) {
 	group := memoryGroup(t, floodedMemory)
-	lasts, list := time.Second, floods()[:5]
-	if os.Getenv("FORERUNNER_TEST_FLOOD") != "" {
-		lasts, list = 20*time.Second, floods()
-	}
+	lasts, list := chosen(floods(), 6)
 	f := programs.New(t, programs.OwnSandbox)
 	a := certtest.New(t)
 	cert, key := a.Server("scheduler")
@@ -178,7 +198,8 @@ func TestSmallMemory(t *testing.T) {
 	scheduler.Drain()
 }
 
-// start floods until stop is called, which returns how many connections it took.
+// start floods until stop is called, which returns how many connections it took, and for a while at most: what flooders take of the
+// processors is not what the test is about.
 func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 	var stopped atomic.Bool
 	var made atomic.Int64
@@ -217,13 +238,18 @@ func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 			}
 		})
 	}
-	return func() int64 {
+	end := func() {
 		stopped.Store(true)
 		mu.Lock()
+		defer mu.Unlock()
 		for c := range open {
 			c.close()
 		}
-		mu.Unlock()
+	}
+	timer := time.AfterFunc(4*floodLasts, end)
+	return func() int64 {
+		timer.Stop()
+		end()
 		all.Wait()
 		return made.Load()
 	}
