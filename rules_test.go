@@ -34,6 +34,7 @@ var floors = map[string]int{
 	"paths":                0,
 	"settings":             0,
 	"cas/digest":           0,
+	"cas/disk/tamper":      0,
 	"cas/instance":         0,
 	"scheduler/core/fair":  0,
 	"bounded/least":        0,
@@ -45,6 +46,7 @@ var floors = map[string]int{
 	"settings/reference": 1, // for tests
 	"auth/reload":        1,
 	"cas":                1, // contracts
+	"cas/disk/aside":     1,
 	"cas/holders":        1,
 	"cas/scrub":          1,
 	"cas/tree":           1,

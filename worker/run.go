@@ -64,7 +64,7 @@ func (a *action) newRun() *run {
 // do takes the action through its stages, from its inputs to its outputs. It returns a response beside an
 // error when the command ran, so that the client sees what it printed.
 func (r *run) do(ctx context.Context) (*repb.ExecuteResponse, error) {
-	r.vouch = vouching.New(r.w.opts.Store)
+	r.vouch = vouching.New(r.w.opts.Store.Verifier())
 	r.a.task.enter(fetchingInputs())
 	r.a.times.enter(stageFetch)
 	if err := r.makeRoot(ctx); err != nil {
@@ -114,7 +114,7 @@ func (r *run) makeRoot(ctx context.Context) error {
 	r.a.times.enter(stageMount)
 	r.root, err = r.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Owner: policy.OwnerOf(r.a.how.Sandbox.User),
-		Source:      inputs.Source{ReadThrough: r.a.inputs, Store: r.w.opts.Store, Opened: r.a.ahead.Opened},
+		Source:      inputs.Source{ReadThrough: r.a.inputs, Verifier: r.w.opts.Store.Verifier(), Opened: r.a.ahead.Opened},
 		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.uses, OnBlobRead: r.hasRead,
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // Take makes the finished file at path a blob and returns its digest. It moves the file if
@@ -32,7 +32,7 @@ func (s *Store) Take(ctx context.Context, path string, fn digest.Function) (dige
 	if err != nil {
 		return digest.Digest{}, fmt.Errorf("take %s as a blob: %w", path, err)
 	}
-	s.unpin(d)
+	s.files.unpin(d)
 	return d, nil
 }
 
@@ -49,7 +49,7 @@ func (s *Store) TakeCopy(ctx context.Context, file *os.File, fn digest.Function)
 	if err != nil {
 		return digest.Digest{}, fmt.Errorf("copy %s as a blob: %w", file.Name(), err)
 	}
-	s.unpin(d)
+	s.files.unpin(d)
 	return d, nil
 }
 
@@ -102,15 +102,15 @@ func (s *Store) takeLeased(
 	if err := s.files.fits(size); err != nil {
 		return d, false, err
 	}
-	l, ok := leaseOf(file)
+	l, ok := tamper.LeaseOf(file)
 	if !ok {
 		return d, false, nil
 	}
-	defer l.release()
-	if d, err = s.hashInto(ctx, io.Discard, file, fn); err != nil || d.SizeBytes() != size || !l.holds() {
+	defer l.Release()
+	if d, err = s.buffers.hashInto(ctx, io.Discard, file, fn); err != nil || d.SizeBytes() != size || !l.Holds() {
 		return d, false, err
 	}
-	if there, err := s.pinSound(ctx, d); err != nil {
+	if there, err := s.verifier.pinSound(ctx, d); err != nil {
 		return d, false, err
 	} else if there {
 		return d, true, s.discard(file.Name(), d)
@@ -119,12 +119,12 @@ func (s *Store) takeLeased(
 	if err != nil || !moved {
 		return d, false, err
 	}
-	if !l.holds() { // somebody found the file before it moved, and waits to have it for writing
+	if !l.Holds() { // somebody found the file before it moved, and waits to have it for writing
 		if generation, ok := s.files.pinFile(d); ok {
 			s.files.drop(d, generation, "was opened for writing while it became a blob")
-			s.unpin(d)
+			s.files.unpin(d)
 		}
-		s.unpin(d)
+		s.files.unpin(d)
 		d, err = s.takeCopy(ctx, file, fn, size)
 		return d, err == nil, err
 	}
@@ -148,10 +148,10 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 	if err != nil {
 		return digest.Digest{}, err
 	}
-	d, err := s.hashInto(ctx, w, io.LimitReader(file, size), fn)
+	d, err := s.buffers.hashInto(ctx, w, io.LimitReader(file, size), fn)
 	there := false
 	if err == nil {
-		there, err = s.pinSound(ctx, d) // the empty blob always is
+		there, err = s.verifier.pinSound(ctx, d) // the empty blob always is
 	}
 	if err == nil && !there {
 		if err = w.keepAs(ctx, d); err == nil {
@@ -169,32 +169,11 @@ func (w *roomWriter) keepAs(ctx context.Context, d digest.Digest) error {
 	return w.Keep(ctx)
 }
 
-// hashInto writes all of r to w and returns its digest. The end of ctx ends it between two pieces.
-func (s *Store) hashInto(ctx context.Context, w io.Writer, r io.Reader, fn digest.Function) (digest.Digest, error) {
-	buffer := s.buffers.Get().(*[]byte)
-	defer s.buffers.Put(buffer)
-	hasher := digest.NewHasher(fn)
-	flush := func() error { return nil }
-	if room, ok := w.(*roomWriter); ok && room.digest.SizeBytes() >= largeWriteBytes {
-		large := s.largeBuffers.Get().(*bufio.Writer)
-		defer s.largeBuffers.Put(large)
-		large.Reset(w)
-		w, flush = large, large.Flush
-	}
-	if w == io.Discard {
-		w = hasher
-	} else {
-		w = io.MultiWriter(hasher, w)
-	}
-	_, err := io.CopyBuffer(w, untilDone{ctx, r}, *buffer)
-	return hasher.Digest(), errors.Join(err, flush())
-}
-
 // discard removes path, whose blob d is there and pinned.
 func (s *Store) discard(path string, d digest.Digest) error {
 	err := os.Remove(path)
 	if err != nil {
-		s.unpin(d)
+		s.files.unpin(d)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // reserve makes room for a file, or a part of one, of that cost. admitted, within
@@ -91,7 +92,7 @@ type arrival struct {
 	from    string
 	replace bool // it takes the place of one that is there already
 	// seal is what it was when its bytes were right; nil: the caller vouches for them until they are in their place.
-	seal *seal
+	seal *tamper.Seal
 }
 
 // settle moves a file to its place, whose cost was reserved, and leaves it pinned once. When k is there already, the file
@@ -116,14 +117,14 @@ func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
 
 func (f *files[K]) settleNew(k K, a arrival) error {
 	now := time.Now()
-	whole := a.seal.whole(a.from)
+	whole := a.seal.Whole(a.from)
 	if err := f.rename(a.from, f.path(k)); err != nil {
 		f.abort(k)
 		return err
 	}
 	var known proof
-	if st, err := statOf(f.path(k)); err == nil && whole && a.seal.moved(&st) {
-		known = provenAt(now, mark(&st))
+	if st, err := tamper.StatOf(f.path(k)); err == nil && whole && a.seal.Moved(&st) {
+		known = provenAt(now, tamper.Mark(&st))
 	} // else it is verified before anybody relies on it
 	f.replaced(k)
 	f.admitted(k, f.layout.cost(k), now.Unix(), known)

@@ -1,6 +1,14 @@
 // Package disk holds content on a disk: blobs named by their digest in a folder (Store), and the
 // results of actions in another (Actions).
 //
+// # Rooms
+//
+// What Store and Actions have in common is a folder of files (files) with a ledger of what is there, which decides by an index.
+// A Store has its blobs in one (blobs, with the empty blob), and beside it each of these, which does not know the Store: a
+// Verifier, which says which blobs are vouched for and has a checker read the others; notes, which keep that over a restart;
+// possession, which says which instance names have which blobs. NewScrubber and the views that Of and Peek return
+// read through these as well. Below are aside, which keeps damaged files, and tamper, which tells whether somebody else changes a file.
+//
 // # What it refuses
 //
 // A Store never shows a blob that is not whole or whose bytes it has not hashed. A file of
@@ -18,7 +26,7 @@
 // it was hashed last, and the mark (device, inode, size, change time) of its file then.
 // ReadBlob hashes what it reads, and gives out nothing that is
 // wrong. OpenBlob and reads of parts do not: who reads all of a file says so
-// (Reading, Verdict), and who uses such bytes has a Vouching, which
+// (Verifier.Reading, Verdict), and who uses such bytes has a Vouching, which
 // verifies in the background what was not lately, and whose Wait says whether all that was
 // used is right. What is uploaded while it is there is verified first, if it is not vouched
 // for, so that an upload heals what is damaged. A damaged file is moved to the folder
@@ -44,14 +52,14 @@
 //
 // # Goroutines
 //
-// A Store has none of its own that lasts. The verifier has one while there is something to
+// A Store has none of its own that lasts. The checker has one while there is something to
 // verify that nobody waits for, and one for each verification that somebody waits for, as
 // many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer, as is
 // who has which blobs.
 //
 // # Locks
 //
-// verifier.mu comes before ledger.mu; notes.writing and possession.writing before ledger.mu. Vouching.mu, incoming.mu,
-// possession.mu and aside.mu are each alone. None is held during I/O, a callback or a wait but incoming.making,
-// notes.writing, possession.writing and aside.mu, which serialize what is done with files of their own.
+// checker.mu comes before ledger.mu; notes.writing and possession.writing before ledger.mu. Vouching.mu, incoming.mu and
+// possession.mu are each alone. None is held during I/O, a callback or a wait but incoming.making,
+// notes.writing and possession.writing, which serialize what is done with files of their own.
 package disk

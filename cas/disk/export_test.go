@@ -20,7 +20,7 @@ func FilePath(s *Store, d digest.Digest) string { return s.files.path(d) }
 
 // IsVerified reports whether d was verified lately, and not changed since.
 func IsVerified(s *Store, d digest.Digest) bool {
-	return s.unchanged(version{d, s.files.index.lookup(d).generation})
+	return s.verifier.unchanged(version{d, s.files.index.lookup(d).generation})
 }
 
 // Generation tells the file of d from all others that it had; there is false if it has none.

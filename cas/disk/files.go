@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // A layout says how the files of a folder are named and counted.
@@ -78,12 +79,12 @@ func (f *files[K]) use(ks []K) (missing []K) {
 // stamp records the time of use in the file itself, for the next start. A file
 // evicted meanwhile is not there; that, and any other failure, only costs order.
 func (f *files[K]) stamp(k K, now time.Time) {
-	still := unwritten(f.path(k))
-	before, _ := markOf(f.path(k))
+	still := tamper.Unwritten(f.path(k))
+	before, _ := tamper.MarkOf(f.path(k))
 	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.log.Warn("cannot record the use of a file", zap.Error(err))
 	}
-	after, _ := markOf(f.path(k)) // of a file that is gone nobody asks
+	after, _ := tamper.MarkOf(f.path(k)) // of a file that is gone nobody asks
 	if !still() {
 		after = 0 // the change may be somebody else's as well
 	}
@@ -184,7 +185,7 @@ func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
 		f.drop(k, generation, "has the wrong size")
 		return nil, 0, cas.ErrNotFound
 	}
-	return b[:n:n], mark(&st), nil
+	return b[:n:n], tamper.Mark(&st), nil
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {
@@ -237,7 +238,7 @@ func (f *files[K]) damageOf(k K) string {
 		return ""
 	}
 	known, stamping := f.leaving(k)
-	m, err := markOf(f.path(k))
+	m, err := tamper.MarkOf(f.path(k))
 	if known.at == 0 || err == nil && m == known.mark {
 		return ""
 	}

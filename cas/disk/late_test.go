@@ -18,6 +18,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // storeWantAllRight hashes every blob of a store.
@@ -249,7 +250,7 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
 			path := storeTempFile(strings.Repeat("text", 1<<20), 0o644)(t, s)
-			before, err := statOf(path)
+			before, err := tamper.StatOf(path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +268,7 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if after, err := statOf(s.files.path(d)); err != nil || after.Ino == before.Ino {
+			if after, err := tamper.StatOf(s.files.path(d)); err != nil || after.Ino == before.Ino {
 				t.Errorf("the blob is the file that others wait for: %v", err)
 			}
 			if got := s.files.damages(); got != shown {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // notesEvery is how often what was verified is written down.
@@ -61,7 +62,7 @@ func programID() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	m, err := markOfOpen(f.Fd())
+	m, err := tamper.MarkOfOpen(f.Fd())
 	return fmt.Sprintf("%016x", m), err
 }
 

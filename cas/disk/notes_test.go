@@ -16,8 +16,8 @@ func noted(t *testing.T, dir string, ds ...digest.Digest) (known int) {
 	s.notes.loading.Wait()
 	for _, d := range ds {
 		if _, p, ok := s.files.pinProof(d); ok {
-			s.unpin(d)
-			if s.fresh(p) {
+			s.files.unpin(d)
+			if s.verifier.fresh(p) {
 				known++
 			}
 		}
@@ -133,7 +133,7 @@ func TestNotesKnowOfStamps(t *testing.T) {
 	s.files.mu.Lock()
 	s.files.index.lookup(d).stamped = 0
 	s.files.mu.Unlock()
-	if !s.Contains(d) || !s.unchanged(version{d, 1}) {
+	if !s.Contains(d) || !s.verifier.unchanged(version{d, 1}) {
 		t.Error("a stamp makes the blob doubtful")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // Receive takes d in. It takes no room before the first bytes are written.
@@ -17,7 +18,7 @@ func (s *Store) Receive(d digest.Digest) cas.Incoming {
 
 // An incoming is a blob whose bytes come in any order: a file with holes under tmp.
 type incoming struct {
-	files  *files[digest.Digest]
+	files  *blobs
 	digest digest.Digest
 
 	// making is held while room is made in the store: it has one place.
@@ -26,10 +27,10 @@ type incoming struct {
 	reserved int64 // of the store's room, at most the size; guarded by making
 
 	mu   sync.Mutex
-	file *own // guarded by mu; nil until the first bytes have come
+	file *tamper.Own // guarded by mu; nil until the first bytes have come
 }
 
-func (in *incoming) current() *own {
+func (in *incoming) current() *tamper.Own {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.file
@@ -51,7 +52,7 @@ func (in *incoming) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // makeRoom makes room for n more bytes, and the file if there is none.
-func (in *incoming) makeRoom(n int64) (*own, error) {
+func (in *incoming) makeRoom(n int64) (*tamper.Own, error) {
 	in.making <- struct{}{}
 	defer func() { <-in.making }()
 	size := in.digest.SizeBytes()
@@ -75,7 +76,7 @@ func (in *incoming) makeRoom(n int64) (*own, error) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.file = newOwn(file)
+	in.file = tamper.NewOwn(file)
 	return in.file, nil
 }
 
@@ -91,7 +92,7 @@ func (in *incoming) ReadAt(p []byte, off int64) (int, error) {
 // Keep implements Incoming.
 func (in *incoming) Keep(ctx context.Context) error {
 	file := in.current()
-	sealed := file.seal()
+	sealed := file.Seal()
 	return in.files.settle(ctx, in.digest, arrival{from: file.Name(), seal: &sealed})
 }
 

@@ -16,6 +16,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/aside"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
@@ -23,9 +25,9 @@ import (
 type Scrubber = scrub.Scrubber
 
 // NewScrubber returns a Scrubber of s and, unless that is nil, of a. Blobs that are wrong are set aside as
-// Store.Verify does; results that are wrong are removed. Both outlive its Run.
+// Verifier.Verify does; results that are wrong are removed. Both outlive its Run.
 func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
-	targets := []scrub.Target{&blobTarget{store: s}}
+	targets := []scrub.Target{&blobTarget{files: s.files, verifier: s.verifier, aside: s.aside}}
 	if a != nil {
 		targets = append(targets, resultTarget{a})
 	}
@@ -71,8 +73,11 @@ func (f *files[K]) shard(name string) ([]string, error) {
 
 // blobTarget is a Store that is scrubbed.
 type blobTarget struct {
-	store *Store
-	gone  map[string]bool // files of the shard that was listed last which were not there
+	files    *blobs
+	verifier *Verifier
+	aside    *aside.Folder
+
+	gone map[string]bool // files of the shard that was listed last which were not there
 	// known are the blobs that the store had, when it was asked, of the shards of near that were not listed yet: whose
 	// names differ in the last digit. So the index is walked once for 16 shards.
 	known map[string][]digest.Digest
@@ -81,7 +86,7 @@ type blobTarget struct {
 
 // Shards implements scrub.Target. There are also those that the store has blobs of and the disk nothing.
 func (v *blobTarget) Shards() ([]string, error) {
-	all, err := v.store.files.shards()
+	all, err := v.files.shards()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,7 @@ func (v *blobTarget) Shards() ([]string, error) {
 	for _, shard := range all {
 		there[shard] = true
 	}
-	for ds := range walk(&v.store.files.ledger, notesChunk, presentKey) {
+	for ds := range walk(&v.files.ledger, notesChunk, presentKey) {
 		for _, d := range ds {
 			if shard := path.Dir(BlobPath(d)); !there[shard] {
 				there[shard] = true
@@ -104,7 +109,7 @@ func (v *blobTarget) Shards() ([]string, error) {
 // Files implements scrub.Target. Blobs whose files somebody has removed are among them; the store does not have
 // them any more.
 func (v *blobTarget) Files(shard string) ([]string, error) {
-	names, err := v.store.files.shard(shard)
+	names, err := v.files.shard(shard)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -115,12 +120,12 @@ func (v *blobTarget) Files(shard string) ([]string, error) {
 	v.gone = map[string]bool{}
 	var lost []digest.Digest
 	for _, d := range v.take(shard) {
-		if name := BlobPath(d); !there[name] && v.store.files.dropGone(d) {
+		if name := BlobPath(d); !there[name] && v.files.dropGone(d) {
 			names, lost = append(names, name), append(lost, d)
 			v.gone[name] = true
 		}
 	}
-	v.store.aside.miss(lost, filepath.Join(v.store.Dir(), shard))
+	v.aside.Miss(lost, filepath.Join(v.files.dir, shard))
 	return names, nil
 }
 
@@ -128,7 +133,7 @@ func (v *blobTarget) Files(shard string) ([]string, error) {
 func (v *blobTarget) take(shard string) []digest.Digest {
 	if near := shard[:len(shard)-1]; near != v.near {
 		v.known, v.near = map[string][]digest.Digest{}, near
-		for ds := range walk(&v.store.files.ledger, notesChunk, keyNear(shard)) {
+		for ds := range walk(&v.files.ledger, notesChunk, keyNear(shard)) {
 			for _, d := range ds {
 				of := path.Dir(BlobPath(d))
 				v.known[of] = append(v.known[of], d)
@@ -170,7 +175,7 @@ func (f *files[K]) dropGone(k K) bool {
 }
 
 // Holds implements scrub.Target.
-func (v *blobTarget) Holds() (files, bytes int64) { return v.store.files.holds() }
+func (v *blobTarget) Holds() (files, bytes int64) { return v.files.holds() }
 
 // Check implements scrub.Target.
 func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r *scrub.Reader) (scrub.Verdict, error) {
@@ -178,7 +183,7 @@ func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r 
 		return scrub.Damaged, nil
 	}
 	d, ok := ParseBlobPath(name)
-	if !ok || v.store.verifiedSince(d, since) {
+	if !ok || v.verifier.verifiedSince(d, since) {
 		return scrub.Passed, nil
 	}
 	switch err := v.read(ctx, d, r); {
@@ -190,7 +195,7 @@ func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r 
 		return scrub.Passed, ctx.Err()
 	}
 	// What is wrong is looked at once more, by who sets it aside.
-	switch err := v.store.Verify(ctx, d); {
+	switch err := v.verifier.Verify(ctx, d); {
 	case err == nil:
 		return scrub.Whole, nil
 	case errors.Is(err, cas.ErrNotFound):
@@ -198,14 +203,14 @@ func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r 
 	case ctx.Err() != nil:
 		return scrub.Passed, ctx.Err()
 	case !errors.Is(err, cas.ErrCorrupt): // which has been told of
-		v.store.files.log.Warn("cannot read a blob of the store", zap.Stringer("digest", d), zap.Error(err))
+		v.files.log.Warn("cannot read a blob of the store", zap.Stringer("digest", d), zap.Error(err))
 	}
 	return scrub.Damaged, nil
 }
 
 // read reads the file of d, and notes that it is right or fails.
 func (v *blobTarget) read(ctx context.Context, d digest.Digest, r *scrub.Reader) error {
-	f := v.store.files
+	f := v.files
 	generation, _, ok := f.look(d)
 	if !ok {
 		return cas.ErrNotFound
@@ -221,7 +226,7 @@ func (v *blobTarget) read(ctx context.Context, d digest.Digest, r *scrub.Reader)
 	f.verify(d)
 	defer f.endVerify(d)
 	began := time.Now()
-	before, err := markOfOpen(file.Fd())
+	before, err := tamper.MarkOfOpen(file.Fd())
 	if err != nil {
 		return err
 	}
@@ -229,25 +234,12 @@ func (v *blobTarget) read(ctx context.Context, d digest.Digest, r *scrub.Reader)
 	if _, err := r.Copy(ctx, hasher, file, func() bool { return f.has(d, generation) }); err != nil {
 		return err
 	}
-	v.store.verifier.count(hasher.SizeBytes())
+	v.verifier.checks.count(hasher.SizeBytes())
 	if hasher.Digest() != d {
 		return cas.ErrCorrupt
 	}
 	f.prove(d, generation, provenAt(began, before))
 	return nil
-}
-
-// verifiedSince reports whether d is gone, or was verified at that time or later and not changed afterwards.
-func (s *Store) verifiedSince(d digest.Digest, since time.Time) bool {
-	_, known, ok := s.files.look(d)
-	if !ok {
-		return true
-	}
-	if known.at == 0 || known.ahead() || int64(known.at) < since.Unix() {
-		return false
-	}
-	m, err := markOf(s.files.path(d))
-	return err == nil && m == known.mark
 }
 
 // resultTarget is Actions that are scrubbed.

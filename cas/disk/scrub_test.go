@@ -193,7 +193,7 @@ func TestScrubVerifies(t *testing.T) {
 		t.Errorf("the first pass: %+v", st)
 	}
 	for _, d := range all {
-		if _, known, _ := s.files.look(d); int64(known.at) < began.Unix() || !s.verifiedSince(d, began) {
+		if _, known, _ := s.files.look(d); int64(known.at) < began.Unix() || !s.verifier.verifiedSince(d, began) {
 			t.Fatalf("%s is not verified after a pass", d)
 		}
 	}
@@ -275,7 +275,7 @@ func TestNotesFromTheFuture(t *testing.T) {
 	} {
 		ahead()
 		verify()
-		if _, known, _ := s.files.look(d); !s.fresh(known) {
+		if _, known, _ := s.files.look(d); !s.verifier.fresh(known) {
 			t.Errorf("after %s it was verified %s ago", name, known.age())
 		}
 	}

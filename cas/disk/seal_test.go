@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // strangers open a file that is being written, as root may.
@@ -95,7 +96,7 @@ func TestStrangersAtWhatArrives(t *testing.T) {
 					if verified := IsVerified(s, d); verified == visited {
 						t.Errorf("visited %v, vouched for %v", visited, verified)
 					}
-					v := s.Vouch()
+					v := s.verifier.Vouch()
 					v.Used(d)
 					wantVouched(t, v)
 					v.Close()
@@ -106,7 +107,7 @@ func TestStrangersAtWhatArrives(t *testing.T) {
 }
 
 // writeSealed writes a blob, looks at its file, and does not settle it yet.
-func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, seal) {
+func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, tamper.Seal) {
 	t.Helper()
 	b := []byte("content")
 	d := digest.Of(digest.SHA256, b)
@@ -117,7 +118,7 @@ func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, seal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, w, w.file.seal()
+	return d, w, w.file.Seal()
 }
 
 // TestStrangersAtTheMove changes a file after it was looked at, before it is in its place.
@@ -154,11 +155,11 @@ func TestStrangersAtTheLastMoment(t *testing.T) {
 	if IsVerified(s, d) {
 		t.Error("it is vouched for")
 	}
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	wantDamaged(t, v.Wait(t.Context()), d)
-	if err := s.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
+	if err := s.verifier.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
 		t.Error(err)
 	}
 }

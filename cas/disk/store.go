@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/aside"
 )
 
 // Options are what may be chosen about a Store. The zero value works.
@@ -73,16 +73,12 @@ func (o *Options) validate() error {
 // Vouching. The order of use survives a restart in the modification times of
 // the files, to the hour.
 type Store struct {
-	files   *files[digest.Digest]
-	buffers sync.Pool // of *[]byte
-	// largeBuffers is of *bufio.Writer.
-	largeBuffers sync.Pool
-
-	verifyEvery time.Duration
-	verifier    *verifier
-	aside       *aside
-	notes       *notes
-	possession  *possession // nil: all blobs are everybody's
+	files      *blobs
+	buffers    *buffers
+	verifier   *Verifier
+	aside      *aside.Folder
+	notes      *notes
+	possession *possession // nil: all blobs are everybody's
 }
 
 // Stats says what a Store holds.
@@ -103,13 +99,8 @@ type Stats struct {
 	AsideBlobs, AsideBytes int64
 }
 
-// copyBufferBytes is the size of the pieces in which blobs are written.
-const copyBufferBytes = 128 << 10
-
-// largeWriteBytes is the size of the pieces in which large blobs are written: the
-// page cache holds a file in pages as large as its writes were, and random reads of
-// one written in pieces of 128 KiB were measured to take 13 % longer.
-const largeWriteBytes = 1 << 20
+// asideShare: what is kept aside has at most one in 100 bytes of the store's bound, and is beside it.
+const asideShare = 100
 
 // Open opens the store in dir, which it creates if needed and keeps locked
 // until Close: a second Open of the same folder fails, also from another
@@ -123,16 +114,14 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	s := &Store{files: f, verifyEvery: o.VerifyEvery}
-	s.verifier = newVerifier(s)
-	f.index.fresh = s.fresh
+	s := &Store{files: &blobs{f}, buffers: newBuffers()}
+	s.verifier = &Verifier{files: s.files, checks: newChecker(s.files, s.buffers), every: o.VerifyEvery}
+	f.index.fresh = s.verifier.fresh
 	s.notes = &notes{files: f, path: filepath.Join(f.dir, "verified"), log: o.Logger}
-	s.buffers.New = func() any { b := make([]byte, copyBufferBytes); return &b }
-	s.largeBuffers.New = func() any { return bufio.NewWriterSize(nil, largeWriteBytes) }
 	err = s.prepare(o)
 	if err == nil {
-		s.aside, err = openAside(filepath.Join(f.dir, "aside"), min(maxAsideBytes, f.index.max/100), o.Logger)
-		f.setAside = s.aside.take
+		s.aside, err = aside.Open(filepath.Join(f.dir, "aside"), f.index.max/asideShare, o.Logger)
+		f.setAside = s.aside.Take
 	}
 	if err == nil && o.Isolate {
 		s.possession, err = openPossession(f, o.Logger)
@@ -160,7 +149,7 @@ func (s *Store) prepare(o Options) error {
 		maxBytes = s.files.index.present + free/100*int64(o.FreePercent)
 	}
 	s.files.limit(maxBytes)
-	if err := s.mendEmpty(); err != nil && !errors.Is(err, cas.ErrCorrupt) {
+	if err := s.files.mendEmpty(); err != nil && !errors.Is(err, cas.ErrCorrupt) {
 		return err
 	}
 	return nil
@@ -168,11 +157,14 @@ func (s *Store) prepare(o Options) error {
 
 // Close lets another process open the store. Afterwards nothing is found and nothing can be put.
 func (s *Store) Close() error {
-	s.verifier.close()
+	s.verifier.checks.close()
 	s.notes.close()
 	s.possession.close()
 	return s.files.close()
 }
+
+// Verifier returns who knows which blobs are vouched for.
+func (s *Store) Verifier() *Verifier { return s.verifier }
 
 // Dir returns the absolute path of the store's folder.
 func (s *Store) Dir() string { return s.files.dir }
@@ -181,38 +173,6 @@ func (s *Store) Dir() string { return s.files.dir }
 // adopted. Open empties it; names starting with "incoming-" are the store's.
 func (s *Store) TempDir() string { return s.files.tempDir() }
 
-// emptyPath is the file of the empty blob of every digest function, outside the
-// index: it is always there and never evicted.
-func (s *Store) emptyPath() string { return filepath.Join(s.Dir(), "empty") }
-
-// mendEmpty makes the file of the empty blob if it is not there. When it was not empty,
-// it is made as well and the error is a *DamagedError.
-func (s *Store) mendEmpty() error {
-	info, err := os.Lstat(s.emptyPath())
-	there := err == nil
-	if there && info.Mode().IsRegular() && info.Size() == 0 {
-		return nil
-	}
-	temp, err := s.files.createTemp()
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(temp.Close(), os.Rename(temp.Name(), s.emptyPath())); err != nil {
-		_ = os.Remove(temp.Name())
-		return unwritable(err)
-	}
-	if !there {
-		return nil
-	}
-	damaged := &cas.DamagedError{}
-	for _, fn := range digest.Functions() {
-		damaged.Digests = append(damaged.Digests, fn.Empty())
-	}
-	s.files.noteDamage(damaged.Digests)
-	s.files.log.Warn("the file of the empty blob was not empty", zap.String("file", s.emptyPath()))
-	return damaged
-}
-
 // OpenBlob opens d for reading, which counts as a use; the caller closes it. The
 // file stays Readable when the blob is evicted. Of a blob that is not there, or
 // whose file turns out to be damaged, the error is a *MissingError.
@@ -220,30 +180,11 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", d, err)
 	}
-	return s.open(d)
-}
-
-func (s *Store) open(d digest.Digest) (*os.File, error) {
-	if d.IsEmptyBlob() {
-		if err := s.mendEmpty(); err != nil && !errors.Is(err, cas.ErrCorrupt) {
-			return nil, fmt.Errorf("open the empty blob: %w", err)
-		}
-		return os.Open(s.emptyPath())
-	}
-	file, _, err := s.files.open(d)
-	if errors.Is(err, cas.ErrNotFound) {
-		return nil, &cas.MissingError{Digests: []digest.Digest{d}}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open blob %s: %w", d, err)
-	}
-	return file, nil
+	return s.files.openBlob(d)
 }
 
 // Contains reports whether d is there, which counts as a use.
-func (s *Store) Contains(d digest.Digest) bool {
-	return d.IsEmptyBlob() || len(s.files.use([]digest.Digest{d})) == 0
-}
+func (s *Store) Contains(d digest.Digest) bool { return s.files.used(d) }
 
 // FindMissing returns those of ds that are not there, in their order; the others
 // count as used.
@@ -264,32 +205,24 @@ func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.D
 // Pin keeps d from being evicted until unpin is called; calling that again does
 // nothing. ok is false when d is not there.
 func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) {
-	if !s.pin(d) {
+	if !s.files.pin(d) {
 		return func() {}, false
 	}
-	return sync.OnceFunc(func() { s.unpin(d) }), true
+	return sync.OnceFunc(func() { s.files.unpin(d) }), true
 }
 
 // Retain keeps d from being evicted until Release is called as often as it returned true.
-func (s *Store) Retain(d digest.Digest) bool { return s.pin(d) }
+func (s *Store) Retain(d digest.Digest) bool { return s.files.pin(d) }
 
 // Release takes one Retain back.
-func (s *Store) Release(d digest.Digest) { s.unpin(d) }
+func (s *Store) Release(d digest.Digest) { s.files.unpin(d) }
 
 // Has reports whether d is there, which does not count as a use.
-func (s *Store) Has(d digest.Digest) bool { return d.IsEmptyBlob() || s.files.contains(d) }
-
-func (s *Store) pin(d digest.Digest) bool { return d.IsEmptyBlob() || s.files.pin(d) }
-
-func (s *Store) unpin(d digest.Digest) {
-	if !d.IsEmptyBlob() {
-		s.files.unpin(d)
-	}
-}
+func (s *Store) Has(d digest.Digest) bool { return s.files.contains(d) }
 
 // Stats returns what the store holds now. The empty blob is not counted.
 func (s *Store) Stats() Stats {
-	damaged, asideBlobs, asideBytes := s.aside.stats()
+	damaged, asideBlobs, asideBytes := s.aside.Stats()
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
 	x := s.files.index
@@ -298,7 +231,7 @@ func (s *Store) Stats() Stats {
 		EvictedBlobs: x.evicted, EvictedBytes: x.evictedCost,
 		Hits: x.hits, Misses: x.misses,
 		PinnedBytes: x.pinned, ReservedBytes: x.reserved,
-		VerifiedBlobs: s.verifier.blobs.Load(), VerifiedBytes: s.verifier.bytes.Load(),
+		VerifiedBlobs: s.verifier.checks.blobs.Load(), VerifiedBytes: s.verifier.checks.bytes.Load(),
 		DamagedBlobs: damaged, AsideBlobs: asideBlobs, AsideBytes: asideBytes,
 	}
 }

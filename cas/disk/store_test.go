@@ -215,7 +215,7 @@ func TestStoreEvictsWhatIsUnusedForLongest(t *testing.T) {
 		}
 		storePut(t, s, "aaaa")
 		generation, _ := s.files.pinFile(d)
-		s.unpin(d)
+		s.files.unpin(d)
 		s.files.drop(d, generation, "is not wanted by this test any longer")
 	}
 	if got := s.Stats(); got.EvictedBlobs != int64(len(uses)) || got.EvictedBytes != 4*got.EvictedBlobs ||
@@ -501,14 +501,14 @@ func TestStoreOpensAgainForItsUser(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
 		s := storeOpen(t, dir, Options{})
-		before, err := os.Stat(s.emptyPath())
+		before, err := os.Stat(s.files.emptyPath())
 		if err != nil || before.Size() != 0 || before.Mode() != 0o444 {
 			t.Fatalf("%v, %v", before, err)
 		}
-		if err := s.mendEmpty(); err != nil {
+		if err := s.files.mendEmpty(); err != nil {
 			t.Error(err)
 		}
-		if after, err := os.Stat(s.emptyPath()); err != nil || !os.SameFile(before, after) {
+		if after, err := os.Stat(s.files.emptyPath()); err != nil || !os.SameFile(before, after) {
 			t.Errorf("it is made anew: %v", err)
 		}
 		if err := s.Close(); err != nil {

@@ -44,7 +44,7 @@ func TestStuckFile(t *testing.T) {
 	ctx := t.Context()
 	for name, giveUp := range map[string]func(t *testing.T, s *Store, d digest.Digest){
 		"damaged": func(t *testing.T, s *Store, d digest.Digest) {
-			if err := s.Verify(ctx, d); !errors.Is(err, cas.ErrCorrupt) {
+			if err := s.verifier.Verify(ctx, d); !errors.Is(err, cas.ErrCorrupt) {
 				t.Fatal(err)
 			}
 		},
@@ -60,7 +60,7 @@ func TestStuckFile(t *testing.T) {
 				t.Fatal("the store still has it")
 			}
 			for range 2 {
-				v := s.Vouch()
+				v := s.verifier.Vouch()
 				v.Used(d)
 				wantDamaged(t, v.Wait(ctx), d)
 				v.Close()
@@ -68,7 +68,7 @@ func TestStuckFile(t *testing.T) {
 			if err := s.PutBytes(ctx, d, []byte("content")); !errors.Is(err, cas.ErrUnwritable) {
 				t.Errorf("put: %v", err)
 			}
-			used := s.Vouch()
+			used := s.verifier.Vouch()
 			used.Used(d)
 			letGo()
 			if err := s.PutBytes(ctx, d, []byte("content")); err != nil {
@@ -76,7 +76,7 @@ func TestStuckFile(t *testing.T) {
 			}
 			wantDamaged(t, used.Wait(ctx), d) // it may have read the old one
 			used.Close()
-			v := s.Vouch()
+			v := s.verifier.Vouch()
 			v.Used(d)
 			wantVouched(t, v)
 			v.Close()
@@ -91,18 +91,18 @@ func TestStuckFileIsTakenAway(t *testing.T) {
 	d := storePut(t, s, "content")
 	rot(t, s, d)
 	letGo := holdFile(t, s.files.path(d))
-	if err := s.Verify(t.Context(), d); !errors.Is(err, cas.ErrCorrupt) {
+	if err := s.verifier.Verify(t.Context(), d); !errors.Is(err, cas.ErrCorrupt) {
 		t.Fatal(err)
 	}
 	letGo()
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	v.Used(d)
 	wantDamaged(t, v.Wait(t.Context()), d)
 	v.Close()
 	if _, err := os.Lstat(s.files.path(d)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
-	v = s.Vouch()
+	v = s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	wantVouched(t, v)

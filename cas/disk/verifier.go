@@ -4,389 +4,199 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-const (
-	// verifyPiece is how much is hashed before the verifier looks whether it should rest,
-	// hurry or stop.
-	verifyPiece = 512 << 10
-	// restFor is how many times as long as it worked the verifier rests while nobody
-	// waits, and restFrom the shortest rest.
-	restFor  = 3
-	restFrom = 2 * time.Millisecond
-)
-
-var (
-	// errStopped: nobody wants the verification any more.
-	errStopped = errors.New("the verification was stopped")
-	// errReplaced: the file is not the one of its blob any more.
-	errReplaced = errors.New("the file was removed or replaced")
-)
-
-// A verifier reads blobs that are in the store and hashes them: one at a time, with at
-// most a quarter of a core, as long as nobody waits for it, and at once what somebody
-// waits for. It rests by sleeping and does not lower the priority of its thread: this
-// process serves FUSE, and all of it would wait for a thread that does not get the
-// processor when the garbage collector stops the world.
-type verifier struct {
-	store *Store
-	width chan struct{} // a token for each check that somebody waits for and runs
-
-	mu      sync.Mutex
-	checks  map[version]*check // guarded by mu; those that have not ended
-	queue   []*check           // guarded by mu; to be run in the background, and some that were begun or left
-	lane    bool               // guarded by mu; a goroutine runs what is queued
-	serial  uint64             // guarded by mu; of the check begun last
-	closed  bool               // guarded by mu
-	direct  map[*check]bool    // guarded by mu; run by who asked, see now
-	running sync.WaitGroup     // close waits for it
-	blobs   atomic.Int64       // that were hashed
-	bytes   atomic.Int64
+// A Verifier knows which blobs of a Store are vouched for, and looks at the others. Its methods may be called
+// concurrently.
+type Verifier struct {
+	files  *blobs
+	checks *checker
+	every  time.Duration // Options.VerifyEvery
 }
 
-// A version is one file that a blob had.
-type version struct {
-	digest     digest.Digest
-	generation uint64
+// Vouch begins a Vouching. What is used from now on can be vouched for.
+func (v *Verifier) Vouch() *Vouching {
+	return &Vouching{by: v, began: v.files.damages(), left: v.files.unproven(), used: map[version]use{}}
 }
 
-// A check is one verification. If it is one of verifier.checks it holds a pin until it has ended.
-type check struct {
-	version
-	done   chan struct{} // closed when it has ended
-	err    error         // how; set before done is closed
-	stop   chan struct{} // closed when nobody wants it any more
-	hurry  chan struct{} // closed when somebody waits
-	askers int           // guarded by verifier.mu
-	serial uint64        // guarded by verifier.mu; 0: it has not begun
-	waited bool          // guarded by verifier.mu; hurry is closed
-}
-
-func newVerifier(s *Store) *verifier {
-	return &verifier{
-		store: s, width: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		checks: map[version]*check{}, direct: map[*check]bool{},
-	}
-}
-
-// close stops all checks and waits for their end.
-func (v *verifier) close() {
-	v.mu.Lock()
-	v.closed = true
-	for c := range v.direct {
-		c.haltLocked()
-	}
-	var idle []*check
-	for _, c := range v.checks {
-		v.stopLocked(c)
-		if c.serial == 0 {
-			idle = append(idle, c)
-		}
-	}
-	v.mu.Unlock()
-	for _, c := range idle {
-		v.end(c, errStopped)
-	}
-	v.running.Wait()
-}
-
-// ask joins the check of ver, or makes it and takes over the pin of the caller. The
-// caller leaves the check.
-func (v *verifier) ask(ver version) *check {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	c := v.checks[ver]
-	if c != nil {
-		c.askers++
-		v.store.unpin(ver.digest)
-		return c
-	}
-	c = &check{version: ver, askers: 1, done: make(chan struct{}), stop: make(chan struct{}), hurry: make(chan struct{})}
-	if v.closed {
-		c.err = errStopped
-		close(c.done)
-		v.store.unpin(ver.digest)
-		return c
-	}
-	v.checks[ver] = c
-	return c
-}
-
-// queueUp has c run in the background.
-func (v *verifier) queueUp(c *check) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if c.serial != 0 || v.checks[c.version] != c {
-		return
-	}
-	v.queue = append(v.queue, c)
-	if !v.lane {
-		v.lane = true
-		v.running.Go(v.drain)
-	}
-}
-
-// drain runs what is queued.
-func (v *verifier) drain() {
-	var debt time.Duration
-	for c := v.next(); c != nil; c = v.next() {
-		v.run(c, &debt)
-	}
-}
-
-func (v *verifier) next() *check {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for len(v.queue) > 0 {
-		c := v.queue[0]
-		v.queue[0] = nil
-		v.queue = v.queue[1:]
-		if v.beginLocked(c) {
-			return c
-		}
-	}
-	v.queue, v.lane = nil, false
-	return nil
-}
-
-// beginLocked makes the caller the one who runs c, unless somebody does or did.
-func (v *verifier) beginLocked(c *check) bool {
-	if c.serial != 0 || v.checks[c.version] != c {
+// fresh reports whether what was verified then need not be verified again, if nobody
+// changed it.
+func (v *Verifier) fresh(p proof) bool {
+	if p.at == 0 || v.every < 0 {
 		return false
 	}
-	v.serial++
-	c.serial = v.serial
-	return true
+	return !p.ahead() && p.age() <= v.every
 }
 
-// begun returns the serial of the check that began last: those with a greater one
-// begin after the call.
-func (v *verifier) begun() uint64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.serial
-}
-
-// wait waits for c, which is run at once if it was not, and leaves it. It tells
-// whether c began after others of that number had.
-func (v *verifier) wait(ctx context.Context, c *check, after uint64) (later bool, err error) {
-	v.mu.Lock()
-	if !c.waited {
-		c.waited = true
-		close(c.hurry)
+// unchanged reports whether ver is in its place, was verified lately, and has not been
+// changed since.
+func (v *Verifier) unchanged(ver version) bool {
+	if ver.digest.IsEmptyBlob() {
+		return false
 	}
-	if v.beginLocked(c) {
-		v.running.Go(func() {
-			v.width <- struct{}{}
-			defer func() { <-v.width }()
-			v.run(c, new(time.Duration))
-		})
-	}
-	later = c.serial > after
-	v.mu.Unlock()
-	defer v.leave(c)
-	select {
-	case <-c.done:
-		return later, c.err
-	case <-ctx.Done():
-		return later, context.Cause(ctx)
-	}
-}
-
-// leave says that one asker of c does not want it any more.
-func (v *verifier) leave(c *check) {
-	v.mu.Lock()
-	c.askers--
-	idle := false
-	if c.askers == 0 && v.checks[c.version] == c {
-		v.stopLocked(c)
-		idle = c.serial == 0
-	}
-	v.mu.Unlock()
-	if idle {
-		v.end(c, errStopped)
-	}
-}
-
-// stopLocked ends c early. Who asks for the same from now on gets a check of its own.
-func (v *verifier) stopLocked(c *check) {
-	delete(v.checks, c.version)
-	c.haltLocked()
-}
-
-// haltLocked has who runs c stop soon. The caller holds verifier.mu.
-func (c *check) haltLocked() {
-	select {
-	case <-c.stop:
-	default:
-		close(c.stop)
-	}
-}
-
-// end ends c, once.
-func (v *verifier) end(c *check, err error) {
-	v.mu.Lock()
-	if v.checks[c.version] == c {
-		delete(v.checks, c.version)
-	}
-	v.mu.Unlock()
-	v.store.unpin(c.digest)
-	c.err = err
-	close(c.done)
-}
-
-// now reads and hashes ver at once, without a pin. What is evicted or replaced meanwhile ends in errReplaced.
-func (v *verifier) now(ctx context.Context, ver version) error {
-	c, ok := v.beginDirect(ver)
+	generation, known, ok := v.files.pinProof(ver.digest)
 	if !ok {
-		return errStopped
+		return false
 	}
-	defer v.endDirect(c)
-	defer context.AfterFunc(ctx, func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		c.haltLocked()
-	})()
-	select {
-	case v.width <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	defer v.files.unpin(ver.digest)
+	if generation != ver.generation || !v.fresh(known) {
+		return false
 	}
-	defer func() { <-v.width }()
-	found, err := v.read(c, new(time.Duration))
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case found != "" && v.store.files.drop(c.digest, c.generation, found):
-		return &cas.DamagedError{Digests: []digest.Digest{c.digest}}
-	case err != nil:
-		return fmt.Errorf("verify blob %s: %w", c.digest, err)
-	case !v.store.files.has(c.digest, c.generation):
-		return errReplaced
-	}
-	return nil
+	return v.hasMark(ver.digest, known.mark)
 }
 
-// beginDirect makes a check that the caller runs, and which close waits for. ok is false after close.
-func (v *verifier) beginDirect(ver version) (c *check, ok bool) {
-	c = &check{version: ver, stop: make(chan struct{}), hurry: make(chan struct{})}
-	close(c.hurry)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed {
-		return nil, false
-	}
-	v.direct[c] = true
-	v.running.Add(1)
-	return c, true
+// hasMark reports whether the file of d has a mark.
+func (v *Verifier) hasMark(d digest.Digest, want uint64) bool {
+	m, err := tamper.MarkOf(v.files.path(d))
+	return err == nil && m == want
 }
 
-func (v *verifier) endDirect(c *check) {
-	v.mu.Lock()
-	delete(v.direct, c)
-	v.mu.Unlock()
-	v.running.Done()
-}
-
-// run reads and hashes the file of c. debt is how long it has to rest.
-func (v *verifier) run(c *check, debt *time.Duration) {
-	s := v.store
-	found, err := v.read(c, debt)
-	switch {
-	case found != "":
-		s.files.drop(c.digest, c.generation, found)
-		err = &cas.DamagedError{Digests: []digest.Digest{c.digest}}
-	case err != nil:
-		err = fmt.Errorf("verify blob %s: %w", c.digest, err)
-	case !s.files.has(c.digest, c.generation):
-		// Somebody else found it damaged, and what we read may be what came since.
-		err = &cas.DamagedError{Digests: []digest.Digest{c.digest}}
+// verifyDoubtful verifies d if it is there and not vouched for. A verification counts
+// that was done lately, or began after that many others.
+func (v *Verifier) verifyDoubtful(ctx context.Context, d digest.Digest, after uint64) (present bool, err error) {
+	if d.IsEmptyBlob() {
+		return true, v.files.mendEmpty()
 	}
-	v.end(c, err)
-}
-
-// read opens the file of c and hashes it, and says what is wrong with it.
-func (v *verifier) read(c *check, debt *time.Duration) (found string, err error) {
-	file, found, err := v.store.files.openWhole(c.digest)
-	if err != nil || found != "" {
-		return found, err
-	}
-	defer file.Close()
-	return v.examine(c, file, debt)
-}
-
-// examine hashes the file of c, and notes that it is right or says what is wrong.
-func (v *verifier) examine(c *check, file *os.File, debt *time.Duration) (found string, err error) {
-	v.store.files.verify(c.digest)
-	defer v.store.files.endVerify(c.digest)
-	began := time.Now()
-	before, err := markOfOpen(file.Fd())
-	if err != nil {
-		return "", err
-	}
-	buffer := v.store.buffers.Get().(*[]byte)
-	defer v.store.buffers.Put(buffer)
-	hasher := digest.NewHasher(c.digest.Function())
-	for since, piece := began, 0; err == nil; {
-		var n int
-		n, err = file.Read(*buffer)
-		_, _ = hasher.Write((*buffer)[:n]) // never fails
-		if piece += n; err == nil && piece < verifyPiece {
+	for {
+		generation, known, ok := v.files.pinProof(d)
+		if !ok {
+			// Whether one that leaves is damaged is known in a moment.
+			if left, err := v.files.left(ctx, d); !left || err != nil {
+				return false, err
+			}
 			continue
 		}
-		*debt += restFor * time.Since(since)
-		if !c.rest(debt) {
-			return "", errStopped
+		if v.fresh(known) && v.hasMark(d, known.mark) {
+			v.files.unpin(d)
+			return true, nil
 		}
-		since, piece = time.Now(), 0
+		later, err := v.checks.wait(ctx, v.checks.ask(version{d, generation}), after)
+		if err != nil || later {
+			return err == nil, err
+		}
 	}
-	if !errors.Is(err, io.EOF) {
-		return fmt.Sprintf("cannot be read: %v", err), nil
-	}
-	v.count(hasher.SizeBytes())
-	if got := hasher.Digest(); got != c.digest {
-		return fmt.Sprintf("has %d bytes of the hash %s", got.SizeBytes(), got.Hash()), nil
-	}
-	v.store.files.prove(c.digest, c.generation, provenAt(began, before))
-	return "", nil
 }
 
-// rest rests as long as is due, unless somebody waits. It returns false when c is to end.
-func (c *check) rest(debt *time.Duration) bool {
-	select {
-	case <-c.stop:
-		return false
-	case <-c.hurry:
-		*debt = 0
-		return true
-	default:
+// ContainsSound reports whether d is there, which counts as a use, and vouched for. It
+// looks at one that is not: a wrong one is not there any more.
+func (v *Verifier) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
+	if !v.files.used(d) {
+		return false, nil
 	}
-	if *debt < restFrom {
-		return true
-	}
-	timer := time.NewTimer(*debt)
-	defer timer.Stop()
-	*debt = 0
-	select {
-	case <-timer.C:
-	case <-c.hurry:
-	case <-c.stop:
-		return false
-	}
-	return true
+	return v.verifyLate(ctx, d)
 }
 
-// count counts that a blob was read and hashed.
-func (v *verifier) count(bytes int64) {
-	v.blobs.Add(1)
-	v.bytes.Add(bytes)
+// verifyLate verifies d if it is there and not vouched for, and reports whether it is
+// there then.
+func (v *Verifier) verifyLate(ctx context.Context, d digest.Digest) (bool, error) {
+	present, err := v.verifyDoubtful(ctx, d, 0)
+	if errors.Is(err, cas.ErrCorrupt) {
+		return d.IsEmptyBlob(), nil // which was mended
+	}
+	return present, err
+}
+
+// pinSound does what ContainsSound does and leaves d pinned.
+func (v *Verifier) pinSound(ctx context.Context, d digest.Digest) (bool, error) {
+	if !v.files.pin(d) {
+		return false, nil
+	}
+	sound, err := v.verifyLate(ctx, d)
+	if !sound {
+		v.files.unpin(d)
+	}
+	return sound, err
+}
+
+// Verify reads d and hashes it now. One that is wrong is set aside and the error is a
+// *DamagedError, one that is not there is a *MissingError. It does not count as a use, and does not keep d
+// from being evicted.
+func (v *Verifier) Verify(ctx context.Context, d digest.Digest) error {
+	if d.IsEmptyBlob() {
+		return v.files.mendEmpty()
+	}
+	for {
+		generation, _, ok := v.files.look(d)
+		if !ok {
+			return &cas.MissingError{Digests: []digest.Digest{d}}
+		}
+		err := v.checks.now(ctx, version{d, generation})
+		if !errors.Is(err, errReplaced) {
+			return err
+		}
+	}
+}
+
+// read returns the bytes of d that from yields with the mark that their file had
+// before. Wrong ones have d looked at, and are read again if it is right.
+func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byte, uint64, error)) ([]byte, error) {
+	for range 2 {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("read blob %s: %w", d, err)
+		}
+		began := time.Now()
+		b, m, err := from()
+		if errors.Is(err, cas.ErrNotFound) {
+			return nil, &cas.MissingError{Digests: []digest.Digest{d}}
+		}
+		if err == nil && digest.Of(d.Function(), b) == d {
+			v.noteSound(d, provenAt(began, m))
+			return b, nil
+		}
+		if failed := v.Verdict(ctx, d); failed != nil {
+			return nil, failed
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read blob %s: %w", d, err)
+		}
+	}
+	return nil, fmt.Errorf("read blob %s: %w: it changes", d, cas.ErrCorrupt)
+}
+
+// Reading says that all of a file of d is read now; sound, that it was right.
+func (v *Verifier) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
+	began := time.Now()
+	m, err := tamper.MarkOfOpen(file.Fd())
+	return func() { v.noteSound(d, provenAt(began, m)) }, err
+}
+
+// Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing
+// from now on.
+func (v *Verifier) Verdict(ctx context.Context, d digest.Digest) error {
+	err := v.Verify(ctx, d)
+	if errors.Is(err, cas.ErrCorrupt) {
+		return &cas.MissingError{Digests: []digest.Digest{d}}
+	}
+	return err
+}
+
+// noteSound notes that somebody has read and hashed a file of d that had this mark. It may be one that was evicted meanwhile, or
+// changed: then nothing is known of the one that is there.
+func (v *Verifier) noteSound(d digest.Digest, p proof) {
+	v.checks.count(d.SizeBytes())
+	generation, _, ok := v.files.look(d)
+	if !ok || !v.files.proveRead(d, generation, p, noteAgain) {
+		return
+	}
+	if v.hasMark(d, p.mark) {
+		v.files.prove(d, generation, p)
+	}
+}
+
+// noteAgain is how many seconds older than what is known a verification may be.
+const noteAgain = 60
+
+// verifiedSince reports whether d is gone, or was verified at that time or later and not changed afterwards.
+func (v *Verifier) verifiedSince(d digest.Digest, since time.Time) bool {
+	_, known, ok := v.files.look(d)
+	if !ok {
+		return true
+	}
+	return known.at != 0 && !known.ahead() && int64(known.at) >= since.Unix() && v.hasMark(d, known.mark)
 }

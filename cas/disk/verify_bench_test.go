@@ -67,7 +67,7 @@ func BenchmarkOpenNoted(b *testing.B) {
 				s := open(b)
 				b.StopTimer()
 				s.notes.loading.Wait()
-				fresh := s.unchangedCount()
+				fresh := unchangedCount(s)
 				if err := s.Close(); err != nil {
 					b.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func BenchmarkOpenNoted(b *testing.B) {
 }
 
 // unchangedCount returns how many blobs are noted as verified.
-func (s *Store) unchangedCount() (n int) {
+func unchangedCount(s *Store) (n int) {
 	for chunk := range s.files.proofs(notesChunk) {
 		n += len(chunk)
 	}
@@ -101,7 +101,7 @@ func BenchmarkVouch(b *testing.B) {
 		ds = append(ds, storePut(b, s, fmt.Sprint(i)))
 	}
 	for b.Loop() {
-		v := s.Vouch()
+		v := s.verifier.Vouch()
 		for _, d := range ds {
 			v.Used(d)
 		}

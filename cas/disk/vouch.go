@@ -24,7 +24,7 @@ import (
 // device; nor a write to the file within the same tick of the kernel's clock as the
 // verification, where the file system keeps times that coarsely.
 type Vouching struct {
-	store *Store
+	by    *Verifier
 	began uint64 // how many damaged files there had been
 	left  uint64 // how many files had left that nobody could rely on
 
@@ -43,14 +43,9 @@ type use struct {
 	stuck   bool   // the store did not have it, and yet there was a file
 }
 
-// Vouch begins a Vouching. What is used from now on can be vouched for.
-func (s *Store) Vouch() *Vouching {
-	return &Vouching{store: s, began: s.files.damages(), left: s.files.unproven(), used: map[version]use{}}
-}
-
 // Next begins another Vouching of the same reader: what was read since v began, and is named now, is for that one.
 func (v *Vouching) Next() *Vouching {
-	next := v.store.Vouch()
+	next := v.by.Vouch()
 	next.left = v.left
 	return next
 }
@@ -70,23 +65,23 @@ func (v *Vouching) Read(d digest.Digest) {
 // opened or while it is pinned: what is evicted before it is named here cannot be looked
 // at any more, which Read knows. One that is not there counts as on its way, and is verified when it has come.
 func (v *Vouching) Used(d digest.Digest) {
-	s := v.store
+	by := v.by
 	if d.IsZero() {
 		return
 	}
 	generation, known, present := uint64(0), proof{}, false
 	if !d.IsEmptyBlob() {
-		generation, known, present = s.files.pinProof(d)
+		generation, known, present = by.files.pinProof(d)
 	}
 	ver := version{d, generation}
-	fresh := s.fresh(known)
+	fresh := by.fresh(known)
 	v.mu.Lock()
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = use{strange: known.strange, stuck: !present && s.files.stuck.has(d)}
+		v.used[ver] = use{strange: known.strange, stuck: !present && by.files.stuck.has(d)}
 		v.order = append(v.order, ver)
-		if wanted && s.verifyEvery < 0 {
+		if wanted && by.every < 0 {
 			v.pinned = append(v.pinned, d)
 		}
 	}
@@ -94,15 +89,15 @@ func (v *Vouching) Used(d digest.Digest) {
 	switch {
 	case !present:
 	case !wanted:
-		s.unpin(d)
-	case s.verifyEvery >= 0:
+		by.files.unpin(d)
+	case by.every >= 0:
 		v.check(ver)
 	}
 }
 
 // check has ver, which is pinned, verified in the background.
 func (v *Vouching) check(ver version) {
-	c := v.store.verifier.ask(ver)
+	c := v.by.checks.ask(ver)
 	v.mu.Lock()
 	closed := v.closed
 	if !closed {
@@ -112,10 +107,10 @@ func (v *Vouching) check(ver version) {
 	}
 	v.mu.Unlock()
 	if closed {
-		v.store.verifier.leave(c)
+		v.by.checks.leave(c)
 		return
 	}
-	v.store.verifier.queueUp(c)
+	v.by.checks.queueUp(c)
 }
 
 // Wait verifies what has not been verified yet of the blobs that were used. Nil means
@@ -123,8 +118,8 @@ func (v *Vouching) check(ver version) {
 // that are wrong are set aside, so that they are fetched again; the files of others were changed and are
 // right again, which leaves open what was read meanwhile. Every later Wait of this Vouching says so too. It does not wait for other readers.
 func (v *Vouching) Wait(ctx context.Context) error {
-	s := v.store
-	after := s.verifier.begun()
+	by := v.by
+	after := by.checks.begun()
 	v.mu.Lock()
 	used, read := slices.Clone(v.order), slices.Clone(v.read)
 	v.mu.Unlock()
@@ -136,7 +131,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 			_ = group.Wait()
 			return context.Cause(ctx)
 		}
-		if s.unchanged(ver) {
+		if by.unchanged(ver) {
 			continue
 		}
 		group.Go(func() error {
@@ -152,7 +147,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	for i, ver := range used {
 		ds[i] = ver.digest
 	}
-	damaged := append(s.files.damagedSince(ds, v.began), s.files.unprovenSince(read, v.left)...)
+	damaged := append(by.files.damagedSince(ds, v.began), by.files.unprovenSince(read, v.left)...)
 	for i, ver := range used {
 		if wrong[i] || v.changed(ver) {
 			damaged = append(damaged, ver.digest)
@@ -167,7 +162,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 // changed reports whether strangers changed the file of ver since it was used. It may be right now,
 // and have been wrong when it was read.
 func (v *Vouching) changed(ver version) bool {
-	generation, now, ok := v.store.files.look(ver.digest)
+	generation, now, ok := v.by.files.look(ver.digest)
 	if !ok || ver.generation != 0 && generation != ver.generation {
 		return false
 	}
@@ -178,19 +173,19 @@ func (v *Vouching) changed(ver version) bool {
 
 // sound reports whether ver, or what came after it, is right.
 func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, error) {
-	present, err := v.store.verifyDoubtful(ctx, ver.digest, after)
+	present, err := v.by.verifyDoubtful(ctx, ver.digest, after)
 	var damaged *cas.DamagedError
 	if errors.As(err, &damaged) {
 		return false, nil
 	}
-	if err != nil || present && v.store.files.has(ver.digest, ver.generation) {
+	if err != nil || present && v.by.files.has(ver.digest, ver.generation) {
 		return err == nil, err
 	}
 	v.mu.Lock()
 	c, wrong := v.used[ver].check, v.used[ver].stuck
 	v.mu.Unlock()
-	if v.store.files.stuck.has(ver.digest) {
-		v.store.files.unstick(ver.digest)
+	if v.by.files.stuck.has(ver.digest) {
+		v.by.files.unstick(ver.digest)
 		wrong = true
 	}
 	if wrong {
@@ -225,114 +220,9 @@ func (v *Vouching) Close() {
 	v.pinned, v.closed = nil, true
 	v.mu.Unlock()
 	for _, c := range checks {
-		v.store.verifier.leave(c)
+		v.by.checks.leave(c)
 	}
 	for _, d := range pinned {
-		v.store.unpin(d)
-	}
-}
-
-// fresh reports whether what was verified then need not be verified again, if nobody
-// changed it.
-func (s *Store) fresh(p proof) bool {
-	if p.at == 0 || s.verifyEvery < 0 {
-		return false
-	}
-	return !p.ahead() && p.age() <= s.verifyEvery
-}
-
-// unchanged reports whether ver is in its place, was verified lately, and has not been
-// changed since.
-func (s *Store) unchanged(ver version) bool {
-	if ver.digest.IsEmptyBlob() {
-		return false
-	}
-	generation, known, ok := s.files.pinProof(ver.digest)
-	if !ok {
-		return false
-	}
-	defer s.unpin(ver.digest)
-	if generation != ver.generation || !s.fresh(known) {
-		return false
-	}
-	m, err := markOf(s.files.path(ver.digest))
-	return err == nil && m == known.mark
-}
-
-// verifyDoubtful verifies d if it is there and not vouched for. A verification counts
-// that was done lately, or began after that many others.
-func (s *Store) verifyDoubtful(ctx context.Context, d digest.Digest, after uint64) (present bool, err error) {
-	if d.IsEmptyBlob() {
-		return true, s.mendEmpty()
-	}
-	for {
-		generation, known, ok := s.files.pinProof(d)
-		if !ok {
-			// Whether one that leaves is damaged is known in a moment.
-			if left, err := s.files.left(ctx, d); !left || err != nil {
-				return false, err
-			}
-			continue
-		}
-		if s.fresh(known) {
-			if m, err := markOf(s.files.path(d)); err == nil && m == known.mark {
-				s.unpin(d)
-				return true, nil
-			}
-		}
-		later, err := s.verifier.wait(ctx, s.verifier.ask(version{d, generation}), after)
-		if err != nil || later {
-			return err == nil, err
-		}
-	}
-}
-
-// ContainsSound reports whether d is there, which counts as a use, and vouched for. It
-// looks at one that is not: a wrong one is not there any more.
-func (s *Store) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
-	if !s.Contains(d) {
-		return false, nil
-	}
-	return s.verifyLate(ctx, d)
-}
-
-// verifyLate verifies d if it is there and not vouched for, and reports whether it is
-// there then.
-func (s *Store) verifyLate(ctx context.Context, d digest.Digest) (bool, error) {
-	present, err := s.verifyDoubtful(ctx, d, 0)
-	if errors.Is(err, cas.ErrCorrupt) {
-		return d.IsEmptyBlob(), nil // which was mended
-	}
-	return present, err
-}
-
-// pinSound does what ContainsSound does and leaves d pinned.
-func (s *Store) pinSound(ctx context.Context, d digest.Digest) (bool, error) {
-	if !s.pin(d) {
-		return false, nil
-	}
-	sound, err := s.verifyLate(ctx, d)
-	if !sound {
-		s.unpin(d)
-	}
-	return sound, err
-}
-
-// Verify reads d and hashes it now. One that is wrong is set aside and the error is a
-// *DamagedError, one that is not there is a *MissingError. It does not count as a use, and does not keep d
-// from being evicted.
-func (s *Store) Verify(ctx context.Context, d digest.Digest) error {
-	if d.IsEmptyBlob() {
-		return s.mendEmpty()
-	}
-	for {
-		generation, _, ok := s.files.look(d)
-		if !ok {
-			return &cas.MissingError{Digests: []digest.Digest{d}}
-		}
-		err := s.verifier.now(ctx, version{d, generation})
-		if !errors.Is(err, errReplaced) {
-			return err
-		}
+		v.by.files.files.unpin(d)
 	}
 }

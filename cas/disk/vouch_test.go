@@ -19,6 +19,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/aside"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // rot changes one byte of the file of d in its place, as a disk or a stranger would,
@@ -62,7 +64,7 @@ func forget(t testing.TB, s *Store, d digest.Digest) {
 func rotSilently(t testing.TB, s *Store, d digest.Digest) {
 	t.Helper()
 	rot(t, s, d)
-	m, err := markOf(s.files.path(d))
+	m, err := tamper.MarkOf(s.files.path(d))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestVouchingNoticesWhatChangesWhileTheStoreIsOpen(t *testing.T) {
 				s := storeOpen(t, t.TempDir(), Options{VerifyEvery: every})
 				text := strings.Repeat("right ", 1000)
 				d, fine := storePut(t, s, text), storePut(t, s, "fine")
-				v := s.Vouch()
+				v := s.verifier.Vouch()
 				defer v.Close()
 				v.Used(fine)
 				v.Used(d)
@@ -135,7 +137,7 @@ func TestVouchingNoticesWhatChangesWhileTheStoreIsOpen(t *testing.T) {
 				storePut(t, s, text)
 				// It was used all the same.
 				wantDamaged(t, v.Wait(t.Context()), d)
-				again := s.Vouch()
+				again := s.verifier.Vouch()
 				defer again.Close()
 				again.Used(d)
 				wantVouched(t, again)
@@ -158,7 +160,7 @@ func TestVouchingOfWhatWasFoundAtTheStart(t *testing.T) {
 	rotFile(t, filepath.Join(dir, BlobPath(rotten)))
 	rotFile(t, filepath.Join(dir, BlobPath(unused)))
 	s = storeOpen(t, dir, Options{})
-	v, w := s.Vouch(), s.Vouch()
+	v, w := s.verifier.Vouch(), s.verifier.Vouch()
 	defer v.Close()
 	defer w.Close()
 	for _, v := range []*Vouching{v, w} {
@@ -190,14 +192,14 @@ func TestVouchingOfWhatIsRightAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
 			d := storePut(t, s, "right, wrong, right")
-			v := s.Vouch()
+			v := s.verifier.Vouch()
 			defer v.Close()
 			v.Used(d)
 			rot(t, s, d)
 			back(s.files.path(d))
 			wantDamaged(t, v.Wait(t.Context()), d)
 			wantDamaged(t, v.Wait(t.Context()), d)
-			later := s.Vouch()
+			later := s.verifier.Vouch()
 			defer later.Close()
 			later.Used(d)
 			wantVouched(t, later)
@@ -212,15 +214,15 @@ func TestVouchingOfWhatIsRightAgain(t *testing.T) {
 func TestVouchingIsNotMisledByTheStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "used")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	s.files.mu.Lock()
 	s.files.index.lookup(d).stamped -= 2 * stampEvery
 	s.files.mu.Unlock()
-	before, err1 := markOf(s.files.path(d))
+	before, err1 := tamper.MarkOf(s.files.path(d))
 	present := s.Contains(d)
-	after, err2 := markOf(s.files.path(d))
+	after, err2 := tamper.MarkOf(s.files.path(d))
 	if err := errors.Join(err1, err2); err != nil || !present || before == after {
 		t.Fatalf("the use was not noted: %v", err)
 	}
@@ -240,7 +242,7 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 		e.proof.at -= 25 * 3600
 	}
 	age()
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	wantVouched(t, v)
@@ -249,7 +251,7 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 	for range 2 {
 		s.files.verify(d)
 	}
-	before, err := markOf(s.files.path(d))
+	before, err := tamper.MarkOf(s.files.path(d))
 	if err != nil || !s.Contains(d) {
 		t.Fatalf("it is not there: %v", err)
 	}
@@ -257,8 +259,8 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 		s.files.prove(d, generation, provenAt(time.Now(), before))
 		s.files.endVerify(d)
 	}
-	if len(s.files.verifying) > 0 || !s.unchanged(version{d, generation}) {
-		t.Errorf("%d are being verified; the blob has changed: %t", len(s.files.verifying), !s.unchanged(version{d, generation}))
+	if len(s.files.verifying) > 0 || !s.verifier.unchanged(version{d, generation}) {
+		t.Errorf("%d are being verified; the blob has changed: %t", len(s.files.verifying), !s.verifier.unchanged(version{d, generation}))
 	}
 	wantVouched(t, v)
 }
@@ -291,17 +293,17 @@ func TestOldReaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			sound, err := s.Reading(d, file)
+			sound, err := s.verifier.Reading(d, file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			meanwhile(t, s, d)
-			v := s.Vouch()
+			v := s.verifier.Vouch()
 			defer v.Close()
 			v.Used(d)
 			sound()
 			wantVouched(t, v)
-			if generation, _, _ := s.files.look(d); !s.unchanged(version{d, generation}) {
+			if generation, _, _ := s.files.look(d); !s.verifier.unchanged(version{d, generation}) {
 				t.Error("it has to be verified again")
 			}
 		})
@@ -312,7 +314,7 @@ func TestOldReaders(t *testing.T) {
 func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	d := storePut(t, s, "text")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	for _, text := range []string{"rot!", "text"} {
@@ -338,7 +340,7 @@ func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	dir, err := os.MkdirTemp("", "s") // a short name
@@ -366,7 +368,7 @@ func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 func TestStampOfWhatIsWrittenTo(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	err := errors.Join(os.Chmod(s.files.path(d), 0o644), s.Verify(t.Context(), d))
+	err := errors.Join(os.Chmod(s.files.path(d), 0o644), s.verifier.Verify(t.Context(), d))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,14 +384,14 @@ func TestStampOfWhatIsWrittenTo(t *testing.T) {
 		if !s.Contains(d) {
 			t.Fatal("it is not there")
 		}
-		if unchanged := s.unchanged(version{d, generation}); unchanged == open {
+		if unchanged := s.verifier.unchanged(version{d, generation}); unchanged == open {
 			t.Errorf("a stranger has it open: %t; it is believed to be unchanged: %t", open, unchanged)
 		}
 		if open {
 			if err := stranger.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Verify(t.Context(), d); err != nil {
+			if err := s.verifier.Verify(t.Context(), d); err != nil {
 				t.Error(err)
 			}
 		}
@@ -400,7 +402,7 @@ func TestStampOfWhatIsWrittenTo(t *testing.T) {
 func TestStampOfWhatWasWrittenTo(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	rot(t, s, d)
@@ -424,7 +426,7 @@ func TestVerificationsGetOld(t *testing.T) {
 		e.proof.at = uint32(time.Now().Add(-age).Unix())
 		s.files.mu.Unlock()
 		before := s.Stats().VerifiedBlobs
-		v := s.Vouch()
+		v := s.verifier.Vouch()
 		v.Used(d)
 		wantVouched(t, v)
 		v.Close()
@@ -439,7 +441,7 @@ func TestVerificationsGetOld(t *testing.T) {
 func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	before := s.Vouch()
+	before := s.verifier.Vouch()
 	defer before.Close()
 	before.Used(d)
 	rot(t, s, d)
@@ -447,7 +449,7 @@ func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 	storePut(t, s, "text")
-	after := s.Vouch()
+	after := s.verifier.Vouch()
 	defer after.Close()
 	after.Used(d)
 	before.Used(d) // the new one, too
@@ -458,7 +460,7 @@ func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
 func TestVouchingOfWhatIsEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	d := storePut(t, s, "aaaa")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	for i := range 4 {
@@ -487,7 +489,7 @@ func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 			if !c.verified {
 				forget(t, s, d)
 			}
-			v := s.Vouch()
+			v := s.verifier.Vouch()
 			defer func() { v.Close() }()
 			s.MakeRoom(1)
 			if s.Has(d) {
@@ -495,7 +497,7 @@ func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 			}
 			if c.before {
 				v.Close()
-				v = s.Vouch()
+				v = s.verifier.Vouch()
 			}
 			if c.anew {
 				storePut(t, s, "aaaa")
@@ -519,7 +521,7 @@ func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 func TestVouchingKeepsWhatIsNotVerifiedYet(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12, VerifyEvery: -1})
 	d := storePut(t, s, "aaaa")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	v.Used(d)
 	v.Used(d)
 	for i := range 4 {
@@ -539,19 +541,19 @@ func TestVouchingKeepsWhatIsNotVerifiedYet(t *testing.T) {
 
 func TestVouchingOfTheEmptyBlob(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	empty := digest.SHA256.Empty()
 	v.Used(empty)
 	wantVouched(t, v)
-	if err := os.Chmod(s.emptyPath(), 0o644); err != nil {
+	if err := os.Chmod(s.files.emptyPath(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.emptyPath(), []byte("x"), 0); err != nil {
+	if err := os.WriteFile(s.files.emptyPath(), []byte("x"), 0); err != nil {
 		t.Fatal(err)
 	}
 	wantDamaged(t, v.Wait(t.Context()), empty)
-	if info, err := os.Stat(s.emptyPath()); err != nil || info.Size() != 0 || info.Mode() != 0o444 {
+	if info, err := os.Stat(s.files.emptyPath()); err != nil || info.Size() != 0 || info.Mode() != 0o444 {
 		t.Errorf("afterwards %v, %v", info, err)
 	}
 	wantDamaged(t, v.Wait(t.Context()), empty)
@@ -560,7 +562,7 @@ func TestVouchingOfTheEmptyBlob(t *testing.T) {
 func TestVouchingEndsWithItsContextAndTheStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -568,13 +570,13 @@ func TestVouchingEndsWithItsContextAndTheStore(t *testing.T) {
 	if err := v.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("without a context: %v", err)
 	}
-	if err := s.Verify(t.Context(), d); err != nil {
+	if err := s.verifier.Verify(t.Context(), d); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
+	if err := s.verifier.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -587,7 +589,7 @@ func TestVerifyIsNoUse(t *testing.T) {
 		all = append(all, storePut(t, s, fmt.Sprintf("%04d", i)))
 	}
 	for _, d := range []digest.Digest{all[1], all[0], all[0]} {
-		if err := s.Verify(t.Context(), d); err != nil {
+		if err := s.verifier.Verify(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 		if s.files.index.pinned != 0 {
@@ -619,17 +621,17 @@ func TestVerifyWhileItIsReplaced(t *testing.T) {
 		}
 	})
 	for range 200 {
-		if err := s.Verify(t.Context(), d); err != nil && !errors.Is(err, cas.ErrNotFound) {
+		if err := s.verifier.Verify(t.Context(), d); err != nil && !errors.Is(err, cas.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}
 	cancel()
 	group.Wait()
-	if err := s.Verify(ctx, d); !errors.Is(err, context.Canceled) && !errors.Is(err, cas.ErrNotFound) {
+	if err := s.verifier.Verify(ctx, d); !errors.Is(err, context.Canceled) && !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("a context that has ended: %v", err)
 	}
-	if st := s.Stats(); st.DamagedBlobs != 0 || len(s.verifier.direct) != 0 {
-		t.Errorf("%+v, %d are verified", st, len(s.verifier.direct))
+	if st := s.Stats(); st.DamagedBlobs != 0 || len(s.verifier.checks.direct) != 0 {
+		t.Errorf("%+v, %d are verified", st, len(s.verifier.checks.direct))
 	}
 }
 
@@ -638,10 +640,10 @@ func TestStoreSetsAsideWhatIsDamaged(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 20, Logger: zap.New(core)})
 	text := func(i int) string { return fmt.Sprintf("%04d %0200d", i, i) }
 	var first digest.Digest
-	for i := range maxAsideFiles + 3 {
+	for i := range aside.MaxFiles + 3 {
 		d := storePut(t, s, text(i))
 		rot(t, s, d)
-		wantDamaged(t, s.Verify(t.Context(), d), d)
+		wantDamaged(t, s.verifier.Verify(t.Context(), d), d)
 		if i == 0 {
 			first = d
 		}
@@ -651,13 +653,13 @@ func TestStoreSetsAsideWhatIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	rot(t, s, large)
-	wantDamaged(t, s.Verify(t.Context(), large), large)
+	wantDamaged(t, s.verifier.Verify(t.Context(), large), large)
 	names, err := os.ReadDir(filepath.Join(s.Dir(), "aside"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := s.Stats()
-	if got.DamagedBlobs != maxAsideFiles+4 || got.AsideBlobs > maxAsideFiles || got.AsideBytes > 1<<20/100 ||
+	if got.DamagedBlobs != aside.MaxFiles+4 || got.AsideBlobs > aside.MaxFiles || got.AsideBytes > 1<<20/100 ||
 		int(got.AsideBlobs) != len(names) || len(names) < 40 {
 		t.Errorf("%d files aside, %+v", len(names), got)
 	}
@@ -700,7 +702,7 @@ func TestVouchingUnderAll(t *testing.T) {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 16))
 			for range 150 {
-				v, wrong := s.Vouch(), false
+				v, wrong := s.verifier.Vouch(), false
 				for range 4 {
 					i := random.IntN(blobs)
 					if err := s.PutBytes(t.Context(), ds[i], texts[i]); err != nil && !errors.Is(err, cas.ErrNoSpace) {
@@ -708,14 +710,14 @@ func TestVouchingUnderAll(t *testing.T) {
 					}
 					if random.IntN(6) == 0 {
 						rotting.Lock()
-						if file, err := s.open(ds[i]); err == nil && s.pin(ds[i]) {
+						if file, err := s.files.openBlob(ds[i]); err == nil && s.files.pin(ds[i]) {
 							_ = file.Chmod(0o644)
 							if w, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_WRONLY, 0); err == nil {
 								_, _ = w.WriteAt([]byte{0xff}, 1000)
 								_ = w.Close()
 							}
 							_ = file.Close()
-							s.unpin(ds[i])
+							s.files.unpin(ds[i])
 						}
 						rotting.Unlock()
 					}
@@ -752,8 +754,8 @@ func TestVouchingUnderAll(t *testing.T) {
 		t.Errorf("%d vouched for, %d caught", vouched, caught)
 	}
 	t.Logf("%d vouched for, %d caught", vouched, caught)
-	if s.files.index.pinned != 0 || storeReserved(s) != 0 || len(s.verifier.checks) != 0 {
-		t.Errorf("%d bytes pinned, %d reserved, %d checks", s.files.index.pinned, storeReserved(s), len(s.verifier.checks))
+	if s.files.index.pinned != 0 || storeReserved(s) != 0 || len(s.verifier.checks.checks) != 0 {
+		t.Errorf("%d bytes pinned, %d reserved, %d checks", s.files.index.pinned, storeReserved(s), len(s.verifier.checks.checks))
 	}
 	storeWantConsistent(t, s)
 }
@@ -764,7 +766,7 @@ func TestVouchingVerifiesInTheBackground(t *testing.T) {
 	large := strings.Repeat("x", 3<<20)
 	d := storePut(t, s, large)
 	forget(t, s, d)
-	v := s.Vouch()
+	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
 	v.mu.Lock()
@@ -774,7 +776,7 @@ func TestVouchingVerifiesInTheBackground(t *testing.T) {
 		t.Fatal("nobody verifies it")
 	}
 	<-c.done
-	if got := s.Stats(); got.VerifiedBlobs != 1 || got.VerifiedBytes != 3<<20 || !s.unchanged(c.version) {
+	if got := s.Stats(); got.VerifiedBlobs != 1 || got.VerifiedBytes != 3<<20 || !s.verifier.unchanged(c.version) {
 		t.Errorf("%+v", got)
 	}
 	wantVouched(t, v)

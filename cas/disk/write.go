@@ -1,15 +1,14 @@
 package disk
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // Put stores the blob d, whose bytes r yields. When d is there already and vouched for, it
@@ -22,7 +21,7 @@ func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("put blob %s: %w", d, err)
 	}
-	s.unpin(d)
+	s.files.unpin(d)
 	return nil
 }
 
@@ -39,7 +38,7 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if got := digest.Of(d.Function(), b); got != d {
 		return fmt.Errorf("put blob %s: %w: it is %s", d, cas.ErrCorrupt, got)
 	}
-	there, err := s.ContainsSound(ctx, d)
+	there, err := s.verifier.ContainsSound(ctx, d)
 	if err != nil {
 		return fmt.Errorf("put blob %s: %w", d, err)
 	}
@@ -53,7 +52,7 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if err != nil {
 		return fmt.Errorf("put blob %s: %w", d, err)
 	}
-	s.unpin(d)
+	s.files.unpin(d)
 	return nil
 }
 
@@ -66,62 +65,12 @@ func (s *Store) PutPinned(ctx context.Context, d digest.Digest, r io.Reader) err
 		return fmt.Errorf("%w: it is not set", digest.ErrInvalid)
 	}
 	if d.IsEmptyBlob() {
-		return s.verify(ctx, d, io.Discard, r)
+		return s.buffers.copyExactly(ctx, d, io.Discard, r)
 	}
-	if there, err := s.pinSound(ctx, d); there || err != nil {
+	if there, err := s.verifier.pinSound(ctx, d); there || err != nil {
 		return err
 	}
-	return s.write(ctx, d, func(w *roomWriter) error { return s.verify(ctx, d, w, r) })
-}
-
-// verify copies r to w, and fails unless what it copied is d.
-func (s *Store) verify(ctx context.Context, d digest.Digest, w io.Writer, r io.Reader) error {
-	buffer := s.buffers.Get().(*[]byte)
-	defer s.buffers.Put(buffer)
-	hasher := digest.NewHasher(d.Function())
-	limited := &io.LimitedReader{R: untilDone{ctx, r}, N: d.SizeBytes()}
-	flush := func() error { return nil }
-	if d.SizeBytes() >= largeWriteBytes {
-		large := s.largeBuffers.Get().(*bufio.Writer)
-		defer s.largeBuffers.Put(large)
-		large.Reset(w)
-		w, flush = large, large.Flush
-	}
-	_, err := io.CopyBuffer(io.MultiWriter(hasher, w), limited, *buffer)
-	if err == nil {
-		err = flush()
-	}
-	if err != nil {
-		return err
-	}
-	if limited.N > 0 {
-		return fmt.Errorf("%w: only %d bytes came", cas.ErrCorrupt, hasher.SizeBytes())
-	}
-	// One byte more would be one too many.
-	n, err := io.ReadFull(untilDone{ctx, r}, (*buffer)[:1])
-	if n > 0 {
-		return fmt.Errorf("%w: more than %d bytes came", cas.ErrCorrupt, d.SizeBytes())
-	}
-	if !errors.Is(err, io.EOF) {
-		return err
-	}
-	if got := hasher.Digest(); got != d {
-		return fmt.Errorf("%w: it is %s", cas.ErrCorrupt, got)
-	}
-	return nil
-}
-
-// untilDone is r until ctx is done.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u untilDone) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, context.Cause(u.ctx)
-	}
-	return u.r.Read(p)
+	return s.write(ctx, d, func(w *roomWriter) error { return s.buffers.copyExactly(ctx, d, w, r) })
 }
 
 // write stores d as what fill writes, and leaves it pinned.
@@ -147,8 +96,8 @@ const reserveBytes = 16 << 20
 // A roomWriter writes a blob to a temporary file, reserves room in the store as it
 // goes and makes room when the disk is full. Keep or Drop ends it.
 type roomWriter struct {
-	files    *files[digest.Digest]
-	file     *own
+	files    *blobs
+	file     *tamper.Own
 	digest   digest.Digest // no more than its size is written
 	written  int64
 	reserved int64 // the reservation, which is the size once all is written
@@ -166,7 +115,7 @@ func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 // Fits says why a blob of so many bytes can never be put.
 func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
 
-func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error) {
+func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
 	if err := f.fits(d.SizeBytes()); err != nil {
 		return nil, err
 	}
@@ -174,7 +123,7 @@ func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error
 	if err != nil {
 		return nil, err
 	}
-	return &roomWriter{files: f, file: newOwn(file), digest: d}, nil
+	return &roomWriter{files: f, file: tamper.NewOwn(file), digest: d}, nil
 }
 
 // Keep makes the file, which is written wholly, the blob, and pins it. After an
@@ -182,7 +131,7 @@ func newRoomWriter(f *files[digest.Digest], d digest.Digest) (*roomWriter, error
 func (w *roomWriter) Keep(ctx context.Context) error {
 	// Closed before it becomes a blob: a file that is open for writing cannot be
 	// executed (ETXTBSY).
-	sealed := w.file.seal()
+	sealed := w.file.Seal()
 	if err := w.file.Close(); err != nil {
 		return err
 	}

@@ -414,7 +414,7 @@ func TestUploadsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := turn.finish(t.Context(), s); !errors.Is(err, os.ErrNotExist) {
+	if err := turn.finish(t.Context(), s.Of("")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("finish without the file: %v", err)
 	}
 	if len(a.byName) != 0 || s.Contains(netSHA) {
@@ -444,7 +444,7 @@ func TestUploadTurnIsTakenAway(t *testing.T) {
 	if _, err := older.Write([]byte("b")); status.Code(err) != codes.Aborted {
 		t.Errorf("write in the older turn: %v", err)
 	}
-	if err := older.finish(t.Context(), s); status.Code(err) != codes.Aborted {
+	if err := older.finish(t.Context(), s.Of("")); status.Code(err) != codes.Aborted {
 		t.Errorf("finish in the older turn: %v", err)
 	}
 	older.abandon()
@@ -452,7 +452,7 @@ func TestUploadTurnIsTakenAway(t *testing.T) {
 	if _, err := newer.Write([]byte("bc")); err != nil {
 		t.Errorf("write in the newer turn: %v", err)
 	}
-	if err := newer.finish(t.Context(), s); err != nil {
+	if err := newer.finish(t.Context(), s.Of("")); err != nil {
 		t.Errorf("finish in the newer turn: %v", err)
 	}
 	castest.WantConsistent(t, s)

@@ -211,7 +211,7 @@ func TestUploadsThatGoOnDoNotGiveWay(t *testing.T) {
 	if n := a.committed(first.name); n != 0 {
 		t.Errorf("what gave way: committed %d", n)
 	}
-	if err := waiting.finish(t.Context(), s); err != nil {
+	if err := waiting.finish(t.Context(), s.Of("")); err != nil {
 		t.Fatal(err)
 	}
 	castest.WantConsistent(t, s)
@@ -269,7 +269,7 @@ func TestUploadsGiveWayAtOnce(t *testing.T) {
 	netWait(t, "the other", func() bool { return a.evicted.Load() == 1 })
 	turn := uploadBegin(t, a, next, size)
 	removing.Unlock()
-	if err := errors.Join(other.Wait(), turn.finish(t.Context(), s)); err != nil {
+	if err := errors.Join(other.Wait(), turn.finish(t.Context(), s.Of(""))); err != nil {
 		t.Error(err)
 	}
 	castest.WantConsistent(t, s)
@@ -298,7 +298,7 @@ func TestUploadsAtOnceFindRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, turn := range turns {
-			if err := turn.finish(t.Context(), s); err != nil {
+			if err := turn.finish(t.Context(), s.Of("")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -316,7 +316,7 @@ func TestUploadsGiveTheirRoomBack(t *testing.T) {
 			if _, err := turn.Write(b.data[size/2:]); err != nil {
 				t.Error(err)
 			}
-			if err := turn.finish(t.Context(), s); err != nil {
+			if err := turn.finish(t.Context(), s.Of("")); err != nil {
 				t.Error(err)
 			}
 		},
@@ -327,12 +327,12 @@ func TestUploadsGiveTheirRoomBack(t *testing.T) {
 			if _, err := turn.Write(b.data[size/2:]); err != nil {
 				t.Error(err)
 			}
-			if err := turn.finish(t.Context(), s); err != nil {
+			if err := turn.finish(t.Context(), s.Of("")); err != nil {
 				t.Error(err)
 			}
 		},
 		"too short": func(t *testing.T, s *disk.Store, _ *uploads, turn *turn) {
-			if err := turn.finish(t.Context(), s); !errors.Is(err, cas.ErrCorrupt) {
+			if err := turn.finish(t.Context(), s.Of("")); !errors.Is(err, cas.ErrCorrupt) {
 				t.Error(err)
 			}
 		},

@@ -15,7 +15,8 @@ import (
 // looked at that it finds wrong.
 type Source struct {
 	*fetch.ReadThrough
-	Store *disk.Store
+	// Verifier looks at those.
+	Verifier *disk.Verifier
 	// Opened is told of each file that the root opens, and where its blob was.
 	Opened func(d digest.Digest, was cas.Presence)
 }
@@ -27,7 +28,7 @@ var (
 )
 
 // Verify implements vfs.Verifier.
-func (s Source) Verify(ctx context.Context, d digest.Digest) error { return s.Store.Verify(ctx, d) }
+func (s Source) Verify(ctx context.Context, d digest.Digest) error { return s.Verifier.Verify(ctx, d) }
 
 // OpenArriving implements vfs.ArrivingSource.
 func (s Source) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vfs.Arrival, error) {

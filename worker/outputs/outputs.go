@@ -387,7 +387,7 @@ func (o *Outputs) Unread() iter.Seq[digest.Digest] {
 func (o *Outputs) verify(ctx context.Context) error {
 	var wrong cas.DamagedError
 	for d := range o.blobs {
-		if damaged := (*cas.DamagedError)(nil); errors.As(o.opts.Store.Verify(ctx, d), &damaged) {
+		if damaged := (*cas.DamagedError)(nil); errors.As(o.opts.Store.Verifier().Verify(ctx, d), &damaged) {
 			wrong.Digests = append(wrong.Digests, d)
 		}
 	}

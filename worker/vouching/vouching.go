@@ -12,7 +12,6 @@ import (
 // A Vouching is for the blobs that one run of an action used: those of its command are looked at
 // while the outputs are stored. All but Used and Read is for the action's goroutine.
 type Vouching struct {
-	store  *disk.Store
 	cancel context.CancelFunc // nil until the command has ended
 	ended  chan struct{}      // closed when of is vouched for, or err says why not
 	of     *disk.Vouching     // what the command used
@@ -23,7 +22,7 @@ type Vouching struct {
 }
 
 // New begins with nothing used.
-func New(s *disk.Store) *Vouching { return &Vouching{store: s, now: s.Vouch()} }
+func New(of *disk.Verifier) *Vouching { return &Vouching{now: of.Vouch()} }
 
 // Used says that the bytes of d are about to be read. It may be called concurrently.
 func (v *Vouching) Used(d digest.Digest) {

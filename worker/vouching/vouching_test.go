@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -61,7 +63,7 @@ func TestWhatWasUsedCounts(t *testing.T) {
 			if c.damaged != "" {
 				damage(t, s, blobs[c.damaged])
 			}
-			v := New(s)
+			v := New(s.Verifier())
 			defer v.Close()
 			v.Used(blobs["command"])
 			v.End(t.Context())
@@ -75,6 +77,66 @@ func TestWhatWasUsedCounts(t *testing.T) {
 				t.Errorf("got %v, damaged %v, want %v", err, DamagedBlobs(err), want)
 			}
 		})
+	}
+}
+
+// TestCloseLetsGo: what a run used is kept in the store and looked at until Close, and no longer.
+func TestCloseLetsGo(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
+			s, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20, VerifyEvery: -1})
+			check(t, err)
+			t.Cleanup(func() { check(t, s.Close()) })
+			command, outputs := put(t, s, "command"), put(t, s, "outputs")
+			v := New(s.Verifier())
+			v.Used(command)
+			if ended {
+				v.End(t.Context())
+			}
+			v.Used(outputs)
+			if got := s.Stats().PinnedBytes; got != command.SizeBytes()+outputs.SizeBytes() {
+				t.Errorf("%d bytes are pinned before", got)
+			}
+			v.Close()
+			awaitUnpinned(t, s)
+		})
+	}
+}
+
+// TestCloseDoesNotWait for what nobody wants to know any more: a file that takes days to read.
+func TestCloseDoesNotWait(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *disk.Store {
+		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 50})
+		check(t, err)
+		return s
+	}
+	check(t, open().Close()) // it has seen this start of the machine
+	vast, err := digest.Parse(digest.SHA256, strings.Repeat("5", 64), 8<<40)
+	check(t, err)
+	name := filepath.Join(dir, disk.BlobPath(vast))
+	check(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	check(t, os.WriteFile(name, nil, 0o600))
+	check(t, os.Truncate(name, vast.SizeBytes()))
+	s := open()
+	defer func() { check(t, s.Close()) }()
+	if !s.Has(vast) {
+		t.Fatal("the store does not have it")
+	}
+	v := New(s.Verifier())
+	v.Used(vast)
+	v.End(t.Context())
+	v.Close()
+	awaitUnpinned(t, s)
+}
+
+// awaitUnpinned returns when nothing is kept in s any more.
+func awaitUnpinned(t *testing.T, s *disk.Store) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.Stats().PinnedBytes > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are pinned", s.Stats().PinnedBytes)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package disk
+package tamper
 
 import (
 	"io/fs"
@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark tells a file, and each change of it that the kernel knows of, from all others on
+// Mark tells a file, and each change of it that the kernel knows of, from all others on
 // this machine until it is started anew: of its device, inode number, size and change
 // time, which cannot be set. A change within one tick of the kernel's clock after the one
 // before has the same mark where the file system keeps times in ticks; one that the disk
 // makes by itself has none.
-func mark(st *unix.Stat_t) uint64 {
+func Mark(st *unix.Stat_t) uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
 	for _, v := range [...]uint64{
 		uint64(st.Dev), st.Ino, uint64(st.Size), uint64(st.Ctim.Sec), uint64(st.Ctim.Nsec),
@@ -25,17 +25,17 @@ func mark(st *unix.Stat_t) uint64 {
 	return h
 }
 
-// markOf returns the mark of the file at path, which is not followed if it is a link.
-func markOf(path string) (uint64, error) {
-	st, err := statOf(path)
+// MarkOf returns the mark of the file at path, which is not followed if it is a link.
+func MarkOf(path string) (uint64, error) {
+	st, err := StatOf(path)
 	if err != nil {
 		return 0, err
 	}
-	return mark(&st), nil
+	return Mark(&st), nil
 }
 
-// statOf returns the attributes of the file at path, which is not followed if it is a link.
-func statOf(path string) (st unix.Stat_t, err error) {
+// StatOf returns the attributes of the file at path, which is not followed if it is a link.
+func StatOf(path string) (st unix.Stat_t, err error) {
 	for {
 		switch err := unix.Lstat(path, &st); err {
 		case nil:
@@ -47,11 +47,11 @@ func statOf(path string) (st unix.Stat_t, err error) {
 	}
 }
 
-// markOfOpen returns the mark of an open file.
-func markOfOpen(fd uintptr) (uint64, error) {
+// MarkOfOpen returns the mark of an open file.
+func MarkOfOpen(fd uintptr) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(fd), &st); err != nil {
 		return 0, err
 	}
-	return mark(&st), nil
+	return Mark(&st), nil
 }

@@ -1,4 +1,4 @@
-package disk
+package aside
 
 import (
 	"errors"
@@ -17,34 +17,34 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// The bounds of what is kept aside, which is beside the bound of the store.
+// The bounds of what is kept.
 const (
-	maxAsideFiles = 64
-	maxAsideBytes = 1 << 30 // and at most a hundredth of the store's bound
+	MaxFiles = 64
+	MaxBytes = 1 << 30
 )
 
-// aside keeps damaged files for the operator in a folder, the oldest going first. A name
-// is the time in Unix nanoseconds and the blob it was kept for.
-type aside struct {
+// A Folder keeps damaged files for the operator, the oldest going first. A name
+// is the time in Unix nanoseconds and the blob it was kept for. Its methods may be called concurrently.
+type Folder struct {
 	dir      string
 	maxBytes int64
 	log      *zap.Logger
 
 	mu    sync.Mutex // held for moving and removing files: damage is rare
-	kept  []asideFile
+	kept  []file
 	bytes int64 // of kept
 	count int64 // of damaged files since the start
 	last  int64 // time in the name of the latest
 }
 
-type asideFile struct {
+type file struct {
 	name  string
 	bytes int64
 }
 
-// openAside opens the folder, if there is one. It is made when it is needed.
-func openAside(dir string, maxBytes int64, log *zap.Logger) (*aside, error) {
-	a := &aside{dir: dir, maxBytes: maxBytes, log: log}
+// Open opens the folder, if there is one. It is made when it is needed. It holds at most maxBytes, and never more than MaxBytes.
+func Open(dir string, maxBytes int64, log *zap.Logger) (*Folder, error) {
+	a := &Folder{dir: dir, maxBytes: min(maxBytes, MaxBytes), log: log}
 	entries, err := os.ReadDir(dir) // in the order of their names
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -55,16 +55,16 @@ func openAside(dir string, maxBytes int64, log *zap.Logger) (*aside, error) {
 		if n, parseErr := strconv.ParseInt(at, 10, 64); err != nil || parseErr != nil || n <= 0 {
 			continue // somebody else's
 		}
-		a.kept = append(a.kept, asideFile{e.Name(), info.Size()})
+		a.kept = append(a.kept, file{e.Name(), info.Size()})
 		a.bytes += info.Size()
 	}
 	a.trim()
 	return a, nil
 }
 
-// take moves the damaged file of d to the folder, and tells what was found unless that is empty. The error is why the file
+// Take moves the damaged file of d to the folder, and tells what was found unless that is empty. The error is why the file
 // still is where it was.
-func (a *aside) take(d digest.Digest, path, found string) error {
+func (a *Folder) Take(d digest.Digest, path, found string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	device := deviceOf(path)
@@ -79,9 +79,9 @@ func (a *aside) take(d digest.Digest, path, found string) error {
 }
 
 // move moves the file of d to the folder, or removes it if it cannot be kept.
-func (a *aside) move(d digest.Digest, path string) (kept string, notKept, err error) {
+func (a *Folder) move(d digest.Digest, path string) (kept string, notKept, err error) {
 	a.last = max(a.last+1, time.Now().UnixNano())
-	f := asideFile{name: fmt.Sprintf("%d-%s-%s-%d", a.last, d.Function(), d.Hash(), d.SizeBytes())}
+	f := file{name: fmt.Sprintf("%d-%s-%s-%d", a.last, d.Function(), d.Hash(), d.SizeBytes())}
 	kept = filepath.Join(a.dir, f.name)
 	var st unix.Stat_t
 	notKept = unix.Lstat(path, &st)
@@ -102,8 +102,8 @@ func (a *aside) move(d digest.Digest, path string) (kept string, notKept, err er
 	return kept, nil, nil
 }
 
-// miss tells of blobs whose files somebody has removed from a folder. They count as damaged.
-func (a *aside) miss(ds []digest.Digest, folder string) {
+// Miss tells of blobs whose files somebody has removed from a folder. They count as damaged.
+func (a *Folder) Miss(ds []digest.Digest, folder string) {
 	if len(ds) == 0 {
 		return
 	}
@@ -120,8 +120,8 @@ func (a *aside) miss(ds []digest.Digest, folder string) {
 }
 
 // trim removes the oldest files until the rest is within the bounds.
-func (a *aside) trim() {
-	for len(a.kept) > maxAsideFiles || a.bytes > a.maxBytes {
+func (a *Folder) trim() {
+	for len(a.kept) > MaxFiles || a.bytes > a.maxBytes {
 		oldest := a.kept[0]
 		if err := os.RemoveAll(filepath.Join(a.dir, oldest.name)); err != nil {
 			a.log.Error("cannot remove a damaged file from the store", zap.Error(err))
@@ -131,8 +131,8 @@ func (a *aside) trim() {
 	}
 }
 
-// stats returns how many files were damaged since the start, and what is kept.
-func (a *aside) stats() (damaged, files, bytes int64) {
+// Stats returns how many files were damaged since the start, and what is kept.
+func (a *Folder) Stats() (damaged, files, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count, int64(len(a.kept)), a.bytes

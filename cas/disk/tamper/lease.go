@@ -1,4 +1,4 @@
-package disk
+package tamper
 
 import (
 	"errors"
@@ -7,26 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lease of a file (fcntl(2), F_SETLEASE): while it holds, whoever opens the file for writing
+// A Lease of a file (fcntl(2), F_SETLEASE): while it holds, whoever opens the file for writing
 // waits, or is refused.
-type lease struct {
+type Lease struct {
 	fd   int
 	kind int // F_RDLCK or F_WRLCK; what it has become when it is broken is another
 }
 
-// leaseOf takes a lease of file, which is open for reading only. The kernel refuses it while anything
+// LeaseOf takes a lease of file, which is open for reading only. The kernel refuses it while anything
 // else has the file open: a descriptor, a mapping, a request that is queued and whose process has
 // long ended. It refuses it as well on some file systems, and for files of other users
 // without CAP_LEASE.
-func leaseOf(file *os.File) (l lease, ok bool) {
-	l = lease{int(file.Fd()), unix.F_RDLCK}
+func LeaseOf(file *os.File) (l Lease, ok bool) {
+	l = Lease{int(file.Fd()), unix.F_RDLCK}
 	// This kind is refused for descriptors to read, too: they can be opened again for writing.
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return l, false
 	}
 	// And this kind makes those wait no more who open it for reading.
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
-		l.release()
+		l.Release()
 		return l, false
 	}
 	return l, true
@@ -34,35 +34,35 @@ func leaseOf(file *os.File) (l lease, ok bool) {
 
 // writeLeaseOf takes the lease of a file that was just made, while which nobody else can open it at all. Where there are no
 // leases it holds always.
-func writeLeaseOf(file *os.File) lease {
-	l := lease{int(file.Fd()), unix.F_WRLCK}
+func writeLeaseOf(file *os.File) Lease {
+	l := Lease{int(file.Fd()), unix.F_WRLCK}
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, l.kind); err != nil {
-		return lease{fd: -1}
+		return Lease{fd: -1}
 	}
 	return l
 }
 
-// unwritten watches that nobody writes to the file at path. still, which is called once, reports whether that was so until then,
+// Unwritten watches that nobody writes to the file at path. still, which is called once, reports whether that was so until then,
 // as far as the file system has leases.
-func unwritten(path string) (still func() bool) {
+func Unwritten(path string) (still func() bool) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return func() bool { return false }
 	}
-	l := lease{fd, unix.F_RDLCK}
+	l := Lease{fd, unix.F_RDLCK}
 	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, l.kind)
 	return func() bool {
 		defer func() { _ = unix.Close(fd) }()
 		if err != nil {
 			return !errors.Is(err, unix.EAGAIN) // there are none, or somebody has it open for writing
 		}
-		return l.holds()
+		return l.Holds()
 	}
 }
 
-// holds reports whether nobody waits for the file to be given up, nor has waited for so long
+// Holds reports whether nobody waits for the file to be given up, nor has waited for so long
 // that the kernel gave it to him. The process gets SIGIO then, which a Go program does not feel.
-func (l lease) holds() bool {
+func (l Lease) Holds() bool {
 	if l.fd < 0 {
 		return true
 	}
@@ -70,8 +70,8 @@ func (l lease) holds() bool {
 	return err == nil && kind == l.kind
 }
 
-// release gives it up. Closing the file does, too.
-func (l lease) release() {
+// Release gives it up. Closing the file does, too.
+func (l Lease) Release() {
 	if l.fd >= 0 {
 		_, _ = unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_UNLCK)
 	}
