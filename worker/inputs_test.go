@@ -95,6 +95,8 @@ func TestStorageThatLies(t *testing.T) {
 		{inputs: in, shell: "cat in"},
 		{inputs: in, shell: "head -c 3 in; exit 0"},
 		{inputs: in, shell: "cp in out/copy", paths: []string{"out/copy"}},
+		// It is the worker that reads it, after the command.
+		{inputs: tree{"d/in": content}, shell: "rmdir link && ln -s d link", paths: []string{"link/in"}},
 	} {
 		j := f.start(t, s)
 		assertCode(t, j.result(t), codes.DataLoss, lie.Hash())

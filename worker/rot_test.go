@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	livepb "github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
 // A rottingFarm is a farm whose disk gets bytes wrong.
@@ -271,6 +272,24 @@ func TestRotIsToldToWhoWatches(t *testing.T) {
 	mark := slices.Index(got, `2 "" false`)
 	if mark < 1 || slices.ContainsFunc(got[:mark], func(c string) bool { return !strings.HasPrefix(c, "1 ") || strings.HasSuffix(c, "true") }) {
 		t.Errorf("who watches got %q", got)
+	}
+}
+
+// TestRotIsNotRemembered: what a command looked at for a wrong byte is not what its result depends on.
+func TestRotIsNotRemembered(t *testing.T) {
+	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{
+		change: func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(&reuseStore{}), "test" },
+	})
+	const right, wrong = "c", "b" // one bit apart
+	check(t, f.local.PutBytes(t.Context(), digestOfBytes(right), []byte(right)))
+	f.rot(t, right)
+	s := spec{inputs: tree{"which": right, right: "right", wrong: "wrong"}, shell: "cat $(cat which) > out", paths: []string{"out"}}
+	j := f.start(t, s)
+	f.assertOutput(t, j, j.result(t), "right")
+	f.assertRuns(t, 1, 1)
+	s.inputs = s.inputs.edited(tree{wrong: "edited"})
+	if r := f.run(t, s); reusedFrom(t, r) == nil {
+		t.Errorf("the run is not reused: %v", r)
 	}
 }
 

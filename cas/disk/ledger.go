@@ -153,7 +153,7 @@ func (l *ledger[K]) has(k K, generation uint64) bool {
 func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v := l.verifying[k]; v != nil && v.from != 0 && v.from == p.mark {
+	if v := l.verifying[k]; v != nil && v.from == p.mark {
 		p.mark = v.to // the store's own change
 	}
 	if e := l.index.lookup(k); e != nil && e.generation == generation {

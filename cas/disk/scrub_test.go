@@ -165,6 +165,26 @@ func TestScrubNotesWhatIsGone(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
+// TestScrubReadsWhatMayBeWrong: what was verified before the pass, and what was changed after it had been verified in its course.
+func TestScrubReadsWhatMayBeWrong(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	old, changed, fine := storePut(t, s, "old"), storePut(t, s, "changed"), storePut(t, s, "fine")
+	rotSilently(t, s, old)
+	s.files.mu.Lock()
+	s.files.index.lookup(old).proof.at -= 3600
+	s.files.mu.Unlock()
+	rot(t, s, changed)
+	began := time.Now().Add(-time.Minute)
+	for d, want := range map[digest.Digest]bool{old: false, changed: false, fine: true} {
+		if got := s.verifier.verifiedSince(d, began); got != want {
+			t.Errorf("%s was verified since the pass began: %t", d, got)
+		}
+	}
+	if st := scrubOnce(t, s, nil); st.Damaged != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestScrubVerifies has blobs that were never verified since the start be so after a pass, and
 // leaves their order of use alone.
 func TestScrubVerifies(t *testing.T) {

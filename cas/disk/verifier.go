@@ -37,9 +37,6 @@ func (v *Verifier) fresh(p proof) bool {
 // unchanged reports whether ver is in its place, was verified lately, and has not been
 // changed since.
 func (v *Verifier) unchanged(ver version) bool {
-	if ver.digest.IsEmptyBlob() {
-		return false
-	}
 	generation, known, ok := v.files.pinProof(ver.digest)
 	if !ok {
 		return false
@@ -180,8 +177,8 @@ func (v *Verifier) Verdict(ctx context.Context, d digest.Digest) error {
 // changed: then nothing is known of the one that is there.
 func (v *Verifier) noteSound(d digest.Digest, p proof) {
 	v.checks.count(d.SizeBytes())
-	generation, _, ok := v.files.look(d)
-	if !ok || !v.files.proveRead(d, generation, p, noteAgain) {
+	generation, _, _ := v.files.look(d)
+	if !v.files.proveRead(d, generation, p, noteAgain) {
 		return
 	}
 	if v.hasMark(d, p.mark) {
@@ -192,11 +189,8 @@ func (v *Verifier) noteSound(d digest.Digest, p proof) {
 // noteAgain is how many seconds older than what is known a verification may be.
 const noteAgain = 60
 
-// verifiedSince reports whether d is gone, or was verified at that time or later and not changed afterwards.
+// verifiedSince reports whether d was verified at that time or later, and not changed afterwards.
 func (v *Verifier) verifiedSince(d digest.Digest, since time.Time) bool {
-	_, known, ok := v.files.look(d)
-	if !ok {
-		return true
-	}
-	return known.at != 0 && !known.ahead() && int64(known.at) >= since.Unix() && v.hasMark(d, known.mark)
+	_, known, _ := v.files.look(d)
+	return !known.ahead() && int64(known.at) >= since.Unix() && v.hasMark(d, known.mark)
 }

@@ -40,7 +40,6 @@ type Vouching struct {
 type use struct {
 	check   *check // of what was stale, else nil
 	strange uint16 // how often its file had been found changed by strangers
-	stuck   bool   // the store did not have it, and yet there was a file
 }
 
 // Next begins another Vouching of the same reader: what was read since v began, and is named now, is for that one.
@@ -66,20 +65,14 @@ func (v *Vouching) Read(d digest.Digest) {
 // at any more, which Read knows. One that is not there counts as on its way, and is verified when it has come.
 func (v *Vouching) Used(d digest.Digest) {
 	by := v.by
-	if d.IsZero() {
-		return
-	}
-	generation, known, present := uint64(0), proof{}, false
-	if !d.IsEmptyBlob() {
-		generation, known, present = by.files.pinProof(d)
-	}
+	generation, known, present := by.files.pinProof(d) // the empty blob never is
 	ver := version{d, generation}
 	fresh := by.fresh(known)
 	v.mu.Lock()
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = use{strange: known.strange, stuck: !present && by.files.stuck.has(d)}
+		v.used[ver] = use{strange: known.strange}
 		v.order = append(v.order, ver)
 		if wanted && by.every < 0 {
 			v.pinned = append(v.pinned, d)
@@ -162,8 +155,8 @@ func (v *Vouching) Wait(ctx context.Context) error {
 // changed reports whether strangers changed the file of ver since it was used. It may be right now,
 // and have been wrong when it was read.
 func (v *Vouching) changed(ver version) bool {
-	generation, now, ok := v.by.files.look(ver.digest)
-	if !ok || ver.generation != 0 && generation != ver.generation {
+	generation, now, _ := v.by.files.look(ver.digest)
+	if ver.generation != 0 && generation != ver.generation {
 		return false
 	}
 	v.mu.Lock()
@@ -173,26 +166,23 @@ func (v *Vouching) changed(ver version) bool {
 
 // sound reports whether ver, or what came after it, is right.
 func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, error) {
-	present, err := v.by.verifyDoubtful(ctx, ver.digest, after)
+	_, err := v.by.verifyDoubtful(ctx, ver.digest, after)
 	var damaged *cas.DamagedError
 	if errors.As(err, &damaged) {
 		return false, nil
 	}
-	if err != nil || present && v.by.files.has(ver.digest, ver.generation) {
+	if err != nil || v.by.files.has(ver.digest, ver.generation) {
 		return err == nil, err
 	}
-	v.mu.Lock()
-	c, wrong := v.used[ver].check, v.used[ver].stuck
-	v.mu.Unlock()
 	if v.by.files.stuck.has(ver.digest) {
 		v.by.files.unstick(ver.digest)
-		wrong = true
-	}
-	if wrong {
 		return false, nil
 	}
-	// Its file is gone. It was verified when it was used or, which kept it from being
-	// evicted, later.
+	// Its file is gone, or is in its place no more. If that was for damage the ledger says so. Else it was verified when it was
+	// used or, which kept it from being evicted, later.
+	v.mu.Lock()
+	c := v.used[ver].check
+	v.mu.Unlock()
 	if c == nil {
 		return true, nil
 	}

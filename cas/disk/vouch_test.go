@@ -288,6 +288,9 @@ func TestOldReaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
 			d := storePut(t, s, "text")
+			s.files.mu.Lock()
+			s.files.index.lookup(d).proof.at -= 2 * noteAgain
+			s.files.mu.Unlock()
 			file, err := s.Peek(func(digest.Digest) {}).OpenBlob(t.Context(), d)
 			if err != nil {
 				t.Fatal(err)
@@ -343,19 +346,7 @@ func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	v := s.verifier.Vouch()
 	defer v.Close()
 	v.Used(d)
-	dir, err := os.MkdirTemp("", "s") // a short name
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	socket, err := net.Listen("unix", filepath.Join(dir, "s")) // which is opened by nobody
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	if err := os.Rename(filepath.Join(dir, "s"), s.files.path(d)); err != nil {
-		t.Fatal(err)
-	}
+	putSocket(t, s.files.path(d))
 	s.MakeRoom(1)
 	if s.Has(d) {
 		t.Fatal("it was not evicted")
@@ -412,6 +403,348 @@ func TestStampOfWhatWasWrittenTo(t *testing.T) {
 	if !s.Contains(d) {
 		t.Fatal("it is not there")
 	}
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestStampThatNobodyCanVouchFor: a stranger had the file open while the store stamped it. What was read meanwhile nobody knows.
+func TestStampThatNobodyCanVouchFor(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	if err := errors.Join(os.Chmod(s.files.path(d), 0o644), s.verifier.Verify(t.Context(), d)); err != nil {
+		t.Fatal(err)
+	}
+	v := s.verifier.Vouch()
+	defer v.Close()
+	v.Used(d)
+	stranger, err := os.OpenFile(s.files.path(d), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.files.mu.Lock()
+	s.files.index.lookup(d).stamped -= 2 * stampEvery
+	s.files.mu.Unlock()
+	if !s.Contains(d) {
+		t.Fatal("it is not there")
+	}
+	if err := stranger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestStrangersOfOtherFiles: that somebody had changed the file of a blob is not said of the one that it has later, nor of
+// who used it when that was over.
+func TestStrangersOfOtherFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone, anew, used, changed bool // used: after somebody changed the file, and it was right again
+		damaged                   bool
+	}{
+		"used afterwards":                {used: true},
+		"used afterwards, changed again": {used: true, changed: true, damaged: true},
+		"used afterwards, gone":          {used: true, gone: true},
+		"used afterwards, came anew":     {used: true, gone: true, anew: true},
+		"used before it came":            {changed: true, damaged: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := digest.Of(digest.SHA256, []byte("text"))
+			change := func() {
+				rot(t, s, d)
+				rot(t, s, d)
+				if err := s.verifier.Verify(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.used {
+				storePut(t, s, "text")
+				change()
+			}
+			v := s.verifier.Vouch()
+			defer v.Close()
+			v.Used(d)
+			if !c.used {
+				storePut(t, s, "text")
+			}
+			if c.changed {
+				change()
+			}
+			if c.gone {
+				evictAll(t, s, d)
+			}
+			if c.anew {
+				storePut(t, s, "text")
+			}
+			if c.damaged {
+				wantDamaged(t, v.Wait(t.Context()), d)
+			} else {
+				wantVouched(t, v)
+			}
+		})
+	}
+}
+
+// TestClosedVouching: nobody verifies or keeps for it any more what it used, or uses later.
+func TestClosedVouching(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 50})
+	d := putVast(t, s)
+	v := s.verifier.Vouch()
+	v.Used(d)
+	v.Used(d)
+	v.Close()
+	v.Used(d)
+	other := storePut(t, s, "other")
+	forget(t, s, other)
+	v.Used(other)
+	generation, _, _ := s.files.pinProof(other)
+	v.check(version{other, generation}) // as if it was closed meanwhile
+	storeAwaitUnpinned(t, s)
+	if got := s.Stats().VerifiedBlobs; got != 0 || len(v.order) != 1 {
+		t.Errorf("%d blobs were verified of %d uses", got, len(v.order))
+	}
+}
+
+// TestVouchingForWhatIsNotThere keeps nothing.
+func TestVouchingForWhatIsNotThere(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{VerifyEvery: -1})
+	v := s.verifier.Vouch()
+	v.Used(digest.Of(digest.SHA256, []byte("text")))
+	storePut(t, s, "text")
+	v.Close()
+	if got := s.Stats().PinnedBytes; got != 0 {
+		t.Errorf("%d bytes are pinned", got)
+	}
+}
+
+// TestVouchingOfWhatCouldNotBeOpened in the background: Wait looks again. If it is gone by then, nobody knows what was read.
+func TestVouchingOfWhatCouldNotBeOpened(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		s := storeOpen(t, t.TempDir(), Options{})
+		d := storePut(t, s, "text")
+		forget(t, s, d)
+		place, away := s.files.path(d), filepath.Join(s.TempDir(), "away")
+		if err := os.Rename(place, away); err != nil {
+			t.Fatal(err)
+		}
+		putSocket(t, place)
+		v := s.verifier.Vouch()
+		v.Used(d)
+		if c := v.used[v.order[0]].check; c == nil {
+			t.Error("nobody verifies it")
+		} else if <-c.done; c.err == nil || errors.Is(c.err, cas.ErrCorrupt) {
+			t.Errorf("a socket is verified: %v", c.err)
+		}
+		if err := os.Rename(away, place); err != nil {
+			t.Fatal(err)
+		}
+		if gone {
+			evictAll(t, s, d)
+			wantDamaged(t, v.Wait(t.Context()), d)
+		} else {
+			wantVouched(t, v)
+		}
+		v.Close()
+	}
+}
+
+// TestVouchingWaitsForWhatLeaves: whether a file that leaves is damaged is known in a moment.
+func TestVouchingWaitsForWhatLeaves(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := s.verifier.Vouch()
+	defer v.Close()
+	v.Used(d)
+	rot(t, s, d)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	setAside := s.files.setAside
+	s.files.setAside = func(d digest.Digest, path, found string) error {
+		close(began)
+		<-goOn
+		return setAside(d, path, found)
+	}
+	var group sync.WaitGroup
+	group.Go(func() { s.MakeRoom(1) })
+	<-began
+	answer := make(chan error, 1)
+	group.Go(func() { answer <- v.Wait(t.Context()) })
+	select {
+	case err := <-answer:
+		t.Errorf("it is answered before that is known: %v", err)
+	case <-time.After(50 * time.Millisecond): // what does not happen cannot be waited for
+	}
+	close(goOn)
+	group.Wait()
+	if len(answer) > 0 {
+		wantDamaged(t, <-answer, d)
+	}
+}
+
+// TestVerificationThatBeganBefore somebody waits says nothing about what is changed meanwhile.
+func TestVerificationThatBeganBefore(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	_, known := proofOf(t, s, d)
+	forget(t, s, d)
+	generation, _, _ := s.files.pinProof(d)
+	checks := s.verifier.checks
+	c := checks.ask(version{d, generation})
+	checks.mu.Lock()
+	checks.beginLocked(c)
+	checks.mu.Unlock()
+	v := s.verifier.Vouch()
+	defer v.Close()
+	v.Used(d)
+	answer := make(chan error, 1)
+	go func() { answer <- v.Wait(t.Context()) }()
+	for asked := 0; asked < 3; time.Sleep(time.Millisecond) { // the test, Used and Wait
+		checks.mu.Lock()
+		asked = c.askers
+		checks.mu.Unlock()
+	}
+	rot(t, s, d)
+	s.files.prove(d, generation, known)
+	checks.end(c, nil)
+	wantDamaged(t, <-answer, d)
+}
+
+// TestVerifiedReads: what somebody has read is right, or its file is looked at.
+func TestVerifiedReads(t *testing.T) {
+	broken := errors.New("the line is broken")
+	for name, c := range map[string]struct {
+		first  string
+		err    error
+		rotten bool
+		want   error // nil: the text
+	}{
+		"right":                      {first: "text"},
+		"wrong once":                 {first: "tent"},
+		"not there":                  {err: cas.ErrNotFound, want: cas.ErrNotFound},
+		"an error":                   {err: broken, want: broken},
+		"an error of a damaged file": {err: broken, rotten: true, want: cas.ErrNotFound},
+		"wrong":                      {first: "tent", rotten: true, want: cas.ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "text")
+			if c.rotten {
+				rot(t, s, d)
+			}
+			reads := 0
+			b, err := s.verifier.read(t.Context(), d, func() ([]byte, uint64, error) {
+				if reads++; reads > 1 {
+					return []byte("text"), 0, nil
+				}
+				return []byte(c.first), 0, c.err
+			})
+			if !errors.Is(err, c.want) || c.want == nil && string(b) != "text" {
+				t.Errorf("read %q, %v", b, err)
+			}
+			if missing := new(cas.MissingError); errors.As(err, &missing) != (c.want == cas.ErrNotFound) {
+				t.Errorf("%v", err)
+			}
+			if s.Stats().VerifiedBlobs == 0 && c.err != cas.ErrNotFound {
+				t.Error("nothing is said to be verified")
+			}
+		})
+	}
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	_, err := s.verifier.read(t.Context(), d, func() ([]byte, uint64, error) { return []byte("tent"), 0, nil })
+	if !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("what changes always: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.verifier.Verdict(ctx, d); !errors.Is(err, context.Canceled) {
+		t.Errorf("a verdict without a context: %v", err)
+	}
+}
+
+// putSocket puts what nobody can open at path.
+func putSocket(t *testing.T, path string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "s") // a short name
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	if err := os.Rename(filepath.Join(dir, "s"), path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestVouchingsShareAVerification: it goes on as long as one of them is not closed.
+func TestVouchingsShareAVerification(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 50})
+	d := putVast(t, s)
+	v, w := s.verifier.Vouch(), s.verifier.Vouch()
+	v.Used(d)
+	w.Used(d)
+	v.Close()
+	v.Close()
+	if s.Stats().PinnedBytes == 0 {
+		t.Error("nobody verifies it any more")
+	}
+	w.Close()
+	storeAwaitUnpinned(t, s)
+}
+
+// putVast makes a blob that takes days to read, of which nobody knows whether it is right.
+func putVast(t *testing.T, s *Store) digest.Digest {
+	t.Helper()
+	d, err := digest.Parse(digest.SHA256, strings.Repeat("5", 64), 8<<40)
+	if err == nil {
+		err = s.files.reserve(d.SizeBytes())
+	}
+	from := filepath.Join(s.TempDir(), "vast")
+	if err == nil {
+		err = errors.Join(os.WriteFile(from, nil, 0o600), os.Truncate(from, d.SizeBytes()))
+	}
+	if err == nil {
+		err = s.files.settle(t.Context(), d, arrival{from: from})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.files.unpin(d)
+	forget(t, s, d)
+	return d
+}
+
+// storeAwaitUnpinned returns when nothing is kept in s any more.
+func storeAwaitUnpinned(t *testing.T, s *Store) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.Stats().PinnedBytes > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are pinned", s.Stats().PinnedBytes)
+		}
+	}
+}
+
+// TestNeverVerified: no period is so long that what was never verified is fresh, and with none nothing ever is.
+func TestNeverVerified(t *testing.T) {
+	for every, p := range map[time.Duration]proof{
+		100 * 365 * 24 * time.Hour: {mark: 1}, -1: {mark: 1, at: uint32(time.Now().Unix()) + 1},
+	} {
+		s := storeOpen(t, t.TempDir(), Options{VerifyEvery: every})
+		if s.verifier.fresh(p) {
+			t.Errorf("%+v is fresh for %s", p, every)
+		}
+	}
+}
+
+// TestReadOfWhatIsWrong: what was read unasked and is there still is looked at.
+func TestReadOfWhatIsWrong(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	rot(t, s, d)
+	v := s.verifier.Vouch()
+	defer v.Close()
+	v.Read(d)
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
@@ -553,6 +886,9 @@ func TestVouchingOfTheEmptyBlob(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDamaged(t, v.Wait(t.Context()), empty)
+	if err := s.verifier.Verify(t.Context(), empty); err != nil {
+		t.Error(err)
+	}
 	if info, err := os.Stat(s.files.emptyPath()); err != nil || info.Size() != 0 || info.Mode() != 0o444 {
 		t.Errorf("afterwards %v, %v", info, err)
 	}
