@@ -4,6 +4,7 @@ package deploy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,36 +24,32 @@ import (
 	"github.com/forerunner-build/forerunner/farm"
 )
 
-// flagsOf returns the flags of a program.
-func flagsOf(t *testing.T, program string) *pflag.FlagSet {
+// flagsOf returns the flags of a program, and its tuning settings.
+func flagsOf(t *testing.T, program string) (f, tuning *pflag.FlagSet) {
 	t.Helper()
-	f := pflag.NewFlagSet(program, pflag.ContinueOnError)
+	f = pflag.NewFlagSet(program, pflag.ContinueOnError)
 	f.Bool("log-json", false, "")
 	switch filepath.Base(program) {
 	case "forerunner-scheduler":
-		(&farm.Scheduler{}).Settings().Register(f)
+		tuning = (&farm.Scheduler{}).Settings().Register(f)
 	case "forerunner-worker":
-		(&farm.Worker{}).Settings().Register(f)
+		tuning = (&farm.Worker{}).Settings().Register(f)
 	default:
 		t.Fatalf("no such program: %s", program)
 	}
-	return f
+	return f, tuning
 }
 
-// setFrom sets flags from the variables of a container. A flag that is deprecated is not to be given as one.
-func setFrom(c container, flags *pflag.FlagSet) error {
+// setFrom sets what the variables of a container say.
+func setFrom(c container, flags, tuning *pflag.FlagSet) error {
 	var errs []error
-	flags.Visit(func(f *pflag.Flag) {
-		if f.Deprecated != "" {
-			errs = append(errs, fmt.Errorf("--%s: %s", f.Name, f.Deprecated))
-		}
-	})
 	for _, v := range c.Env {
 		name, ours := strings.CutPrefix(v.Name, "FORERUNNER_")
 		if !ours {
 			continue
 		}
-		f := flags.Lookup(strings.ToLower(strings.ReplaceAll(name, "_", "-")))
+		name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+		f := cmp.Or(flags.Lookup(name), tuning.Lookup(name))
 		if f == nil {
 			errs = append(errs, fmt.Errorf("no program reads %s", v.Name))
 			continue
@@ -78,7 +75,8 @@ func TestUnits(t *testing.T) {
 		if start == nil || string(start[1]) != "/usr/local/bin/"+name {
 			t.Fatalf("%s starts %q", name, start)
 		}
-		if err := flagsOf(t, name).Parse(strings.Fields(string(start[2]))); err != nil {
+		flags, _ := flagsOf(t, name)
+		if err := flags.Parse(strings.Fields(string(start[2]))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		// The program need not be installed here.
@@ -386,8 +384,8 @@ func (m *manifests) checkTemplate(name string, selector labels, p template, clai
 	}
 	for _, c := range p.Spec.Containers {
 		program, _, _ := strings.Cut(c.Image, ":")
-		flags := flagsOf(m.T, program)
-		if err := errors.Join(flags.Parse(c.Args), setFrom(c, flags)); err != nil {
+		flags, tuning := flagsOf(m.T, program)
+		if err := errors.Join(flags.Parse(c.Args), setFrom(c, flags, tuning)); err != nil {
 			m.Errorf("%s: %v", name, err)
 		}
 		mounted := func(path string) bool {
@@ -423,7 +421,7 @@ func (m *manifests) checkTemplate(name string, selector labels, p template, clai
 func (m *manifests) checkWorker(name string, d deployment) {
 	m.Helper()
 	c := d.Template.Spec.Containers[0]
-	flags := flagsOf(m.T, "forerunner-worker")
+	flags, _ := flagsOf(m.T, "forerunner-worker")
 	if err := flags.Parse(c.Args); err != nil {
 		m.Error(err)
 		return
@@ -467,7 +465,8 @@ func TestDockerfile(t *testing.T) {
 			if err := json.Unmarshal([]byte(m[4]), &argv); err != nil {
 				t.Fatalf("%s: %v", m[4], err)
 			}
-			if err := flagsOf(t, argv[0]).Parse(argv[1:]); err != nil {
+			flags, _ := flagsOf(t, argv[0])
+			if err := flags.Parse(argv[1:]); err != nil {
 				t.Error(err)
 			}
 		case m[5] != "":

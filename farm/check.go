@@ -18,7 +18,6 @@ func CheckFile(file string) error {
 	if err := f.Check(); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	set, flags := new(Scheduler).Settings(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	set.Register(flags)
-	return set.Tune(flags, f.Tuning)
+	set := new(Scheduler).Settings()
+	return set.Tune(set.Register(pflag.NewFlagSet("", pflag.ContinueOnError)), f.Tuning)
 }

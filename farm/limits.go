@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
-// What --cgroup can be.
+// What cgroup can be.
 const (
 	cgroupAuto    = "auto"
 	cgroupRequire = "require"
@@ -27,7 +27,7 @@ type slotPlan struct {
 }
 
 // planSlots finds out what there is and makes the group that slots are made in. What
-// is missing is an error or a warning, as --cgroup says.
+// is missing is an error or a warning, as cgroup says.
 func (w *Worker) planSlots(name string) (slotPlan, error) {
 	switch w.Cgroup {
 	case "", cgroupAuto, cgroupRequire:

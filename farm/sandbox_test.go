@@ -61,10 +61,10 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	}
 	w := &Worker{Logger: zaptest.NewLogger(t)}
 	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
-	w.Settings().Register(flags)
+	tuning := w.Settings().Register(flags)
 	w.Show = []string{shown + "/"}
 	var named []string
-	flags.VisitAll(func(f *pflag.Flag) {
+	name := func(f *pflag.Flag) {
 		what, _, _ := settings.Describe(f)
 		path := filepath.Join(shown, f.Name, "it")
 		value := path
@@ -94,11 +94,13 @@ func TestFlagsThatNameFiles(t *testing.T) {
 		default:
 			return
 		}
-		if err := flags.Set(f.Name, value); err != nil {
-			t.Fatalf("--%s: %v", f.Name, err)
+		if err := f.Value.Set(value); err != nil {
+			t.Fatalf("%s: %v", f.Name, err)
 		}
 		named = append(named, path)
-	})
+	}
+	flags.VisitAll(name)
+	tuning.VisitAll(name)
 	if len(named) < 12 {
 		t.Fatalf("flags name %v: this tests nothing", named)
 	}

@@ -379,7 +379,7 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 	}
 	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
 		if s.ActionCache != "" {
-			return nil, errors.New("--action-cache: it is embedded with the storage; give the address of storage, too")
+			return nil, errors.New("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
 		}
 		return s.embedStorage(dir, l, guarded)
 	}

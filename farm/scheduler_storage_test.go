@@ -8,7 +8,7 @@ import (
 // TestStorageFlags has flags that contradict each other.
 func TestStorageFlags(t *testing.T) {
 	s := &Scheduler{ActionCache: "grpc://h:1", Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), scrubLoad{}, false); err == nil || !strings.Contains(err.Error(), "--action-cache: it is embedded") {
+	if _, err := s.openStorage(t.Context(), scrubLoad{}, false); err == nil || !strings.Contains(err.Error(), "tuning.action_cache: it is embedded") {
 		t.Errorf("an action cache beside embedded storage: %v", err)
 	}
 	s = &Scheduler{CacheWrites: CacheWritesClients, Data: t.TempDir()}

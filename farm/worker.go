@@ -394,7 +394,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	}
 	cacheDir := w.below(w.CacheDir, "cas")
 	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("--cache-dir: %w", err)
+		return nil, nil, fmt.Errorf("tuning.cache_dir: %w", err)
 	}
 	// Roots first: what a dead worker left mounted may be below the store.
 	var store *disk.Store

@@ -41,16 +41,16 @@ func TestFlagsFromEnvironment(t *testing.T) {
 }
 
 func TestExecFilesystem(t *testing.T) {
-	for in, want := range map[string]string{"": "auto", "auto": "auto", "fuse": "fuse", "hardlink": "hardlink", "FUSE": "", "overlay": ""} {
+	for _, c := range [][2]string{{"", "auto"}, {"auto", "auto"}, {"fuse", "fuse"}, {"hardlink", "hardlink"}, {"FUSE", ""}, {"overlay", ""}} {
+		in, want := c[0], c[1]
 		var w Worker
 		cmd := flags.NewCommand("x", "", "", w.Settings(), func(*cobra.Command, []string) error { return nil })
 		var out bytes.Buffer
 		cmd.SetOut(&out)
-		args := []string{"--print-config"}
 		if in != "" {
-			args = append(args, "--exec-filesystem="+in)
+			t.Setenv("FORERUNNER_EXEC_FILESYSTEM", in)
 		}
-		cmd.SetArgs(args)
+		cmd.SetArgs([]string{"--print-config"})
 		err := cmd.Execute()
 		if want == "" {
 			if err == nil || !strings.Contains(err.Error(), "auto, fuse and hardlink") {

@@ -5,7 +5,7 @@
 // Tags of a setting of a program:
 //
 //	flag:"cache-size"      a flag, or
-//	tuning:"fetch_width"   a key of the file's tuning section; as a flag it is deprecated
+//	tuning:"fetch_width"   a key of the file's tuning section
 //	group:"Commands"       heading of the help; that of the field before it unless it is given
 //	unit:"SIZE"            what a value is; SIZE, TIME, FILE, FOLDER, ADDRESS, ...
 //	default:"24h"          unless the struct has a value already

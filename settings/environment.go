@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FromEnvironment sets the flags that were not given from the environment: --cache-size is FORERUNNER_CACHE_SIZE.
-func FromEnvironment(flags *pflag.FlagSet) error {
+// FromEnvironment sets what was not given from the environment: --cache-size is FORERUNNER_CACHE_SIZE.
+func FromEnvironment(sets ...*pflag.FlagSet) error {
 	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
+	set := func(f *pflag.Flag) {
 		if f.Name == "help" || f.Name == "version" {
 			return
 		}
@@ -25,27 +25,28 @@ func FromEnvironment(flags *pflag.FlagSet) error {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 		f.Changed = true
-	})
+	}
+	for _, flags := range sets {
+		flags.VisitAll(set)
+	}
 	return errors.Join(errs...)
 }
 
 // Print returns what is in force: a line for each flag, then the tuning section as YAML.
-func Print(flags *pflag.FlagSet) string {
-	var lines, tuning strings.Builder
+func Print(flags, tuning *pflag.FlagSet) string {
+	var lines strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
-		_, tunes := f.Annotations[isTuning]
-		switch value := f.Value.String(); {
-		case f.Name == "help" || f.Name == "version" || f.Name == "print-config":
-		case !tunes:
-			fmt.Fprintf(&lines, "--%s=%s\n", f.Name, value)
-		default:
-			fmt.Fprintf(&tuning, "  %s: %s\n", (&Field{Name: f.Name}).Key(), quoted(value))
+		if f.Name != "help" && f.Name != "version" && f.Name != "print-config" {
+			fmt.Fprintf(&lines, "--%s=%s\n", f.Name, f.Value)
 		}
 	})
-	if tuning.Len() > 0 {
+	if tuning.HasFlags() {
 		lines.WriteString("tuning:\n")
 	}
-	return lines.String() + tuning.String()
+	tuning.VisitAll(func(f *pflag.Flag) {
+		fmt.Fprintf(&lines, "  %s: %s\n", (&Field{Name: f.Name}).Key(), quoted(f.Value.String()))
+	})
+	return lines.String()
 }
 
 // quoted returns a value as it is written in YAML.

@@ -13,9 +13,9 @@ import (
 
 // A Field is one setting of a program.
 type Field struct {
-	// Name is that of the flag.
+	// Name is that of the flag, if it is one.
 	Name string
-	// Tuning settings belong into the file; their flags are deprecated.
+	// Tuning settings are keys of the file's tuning section, and no flags.
 	Tuning           bool
 	Group, Unit, Doc string
 	// Otherwise says what an empty value means; empty: itself.
@@ -142,24 +142,23 @@ const (
 	groupOf     = "group"
 	unitOf      = "unit"
 	otherwiseOf = "otherwise"
-	isTuning    = "tuning"
 )
 
-// Register registers the flags, those of tuning as deprecated ones.
-func (s *Set) Register(f *pflag.FlagSet) {
+// Register registers the flags. Tuning settings are in a FlagSet of their own, which no command line sets.
+func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
+	tuning = pflag.NewFlagSet("tuning", pflag.ContinueOnError)
 	for _, field := range s.Fields {
-		flag := field.register(f)
+		to := flags
+		if field.Tuning {
+			to = tuning
+		}
+		flag := field.register(to)
 		flag.Annotations = map[string][]string{groupOf: {field.Group}, unitOf: {field.Placeholder()}}
 		if field.Otherwise != "" {
 			flag.Annotations[otherwiseOf] = []string{field.Otherwise}
 		}
-		if !field.Tuning {
-			continue
-		}
-		flag.Annotations[isTuning] = nil
-		flag.Hidden = true
-		flag.Deprecated = fmt.Sprintf("set %s in the tuning section of the --config file, or %s", field.Key(), field.Variable())
 	}
+	return tuning
 }
 
 // Placeholder is what stands for a value: a unit, or the words that it may be.

@@ -28,17 +28,15 @@ type client struct {
 	Wait time.Duration `tuning:"wait" unit:"TIME" default:"5s" doc:"Time to wait"`
 }
 
-func registered(t *testing.T) (*server, *Set, *pflag.FlagSet) {
+func registered(t *testing.T) (s *server, set *Set, f, tuning *pflag.FlagSet) {
 	t.Helper()
-	s := &server{}
-	set := Of(s).Beside(Of(&client{}))
-	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	f.SetOutput(os.Stderr)
-	set.Register(f)
-	return s, set, f
+	s = &server{}
+	set = Of(s).Beside(Of(&client{}))
+	f = pflag.NewFlagSet("test", pflag.ContinueOnError)
+	return s, set, f, set.Register(f)
 }
 
-func tuned(t *testing.T, set *Set, f *pflag.FlagSet, text string) error {
+func tuned(t *testing.T, set *Set, tuning *pflag.FlagSet, text string) error {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -48,41 +46,44 @@ func tuned(t *testing.T, set *Set, f *pflag.FlagSet, text string) error {
 	if err != nil {
 		return err
 	}
-	return set.Tune(f, section)
+	return set.Tune(tuning, section)
 }
 
 // TestPrecedence: the command line counts before the environment, that before the file, and that before the default.
 func TestPrecedence(t *testing.T) {
 	t.Setenv("FORERUNNER_LOOK_EVERY", "2h")
 	t.Setenv("FORERUNNER_NUMBER", "8")
-	s, set, f := registered(t)
+	t.Setenv("FORERUNNER_DATA", "/environment")
+	s, set, f, tuning := registered(t)
 	if s.Every != time.Hour || s.Number != 3 || s.Mode != "safe" {
 		t.Fatalf("defaults are %+v", s)
 	}
-	if err := f.Parse([]string{"--number=9"}); err != nil {
+	if err := f.Parse([]string{"--data=/line"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := FromEnvironment(f); err != nil {
+	if err := FromEnvironment(f, tuning); err != nil {
 		t.Fatal(err)
 	}
-	if err := tuned(t, set, f, "tuning: {number: 7, look_every: 3h, cache_size: 5G, names: [a, b], wait: 1s}\nother: 1\n"); err != nil {
+	if err := tuned(t, set, tuning, "tuning: {number: 7, look_every: 3h, cache_size: 5G, names: [a, b], wait: 1s}\nother: 1\n"); err != nil {
 		t.Fatal(err)
 	}
-	if s.Number != 9 || s.Every != 2*time.Hour || s.Cache != "5G" || strings.Join(s.Names, "+") != "a+b" {
+	if s.Data != "/line" || s.Number != 8 || s.Every != 2*time.Hour || s.Cache != "5G" || strings.Join(s.Names, "+") != "a+b" {
 		t.Errorf("%+v", s)
 	}
-	want := "--data=/data\n--mode=safe\ntuning:\n  cache_size: 5G\n  look_every: 2h0m0s\n  names: [a,b]\n  number: 9\n"
-	if got := Print(f); got != want {
+	want := "--data=/line\n--mode=safe\ntuning:\n  cache_size: 5G\n  look_every: 2h0m0s\n  names: [a,b]\n  number: 8\n"
+	if got := Print(f, tuning); got != want {
 		t.Errorf("in force is\n%swant\n%s", got, want)
 	}
 }
 
-// TestTuningIsStrict, also about values that do not count here: of flags that are set, and of other programs.
+// TestTuningIsStrict, also about values that do not count here: of settings that the environment has, and of other programs.
 func TestTuningIsStrict(t *testing.T) {
+	t.Setenv("FORERUNNER_NUMBER", "9")
 	for text, want := range map[string]string{
 		"tuning: {nubmer: 1}":               `x.yaml:1:18: tuning.nubmer: there is no such field; here are ["cache_size" "look_every" "names" "number" "wait"]`,
 		"tuning: {cache-size: 1}":           "tuning.cache-size: there is no such field",
 		"tuning: {data: /x}":                "tuning.data: there is no such field",
+		"tuning: {number: 0}":               `"0" is less than 1`,
 		"tuning:\n  number: few":            "x.yaml:2:11: tuning.number: ",
 		"tuning: {cache_size: big}":         `tuning.cache_size: size "big" is not a number of bytes`,
 		"tuning: {look_every: [1h]}":        "tuning.look_every: this has to be text",
@@ -91,19 +92,19 @@ func TestTuningIsStrict(t *testing.T) {
 		"tuning: {number: 1, number: 2}":    "tuning.number: this is here twice",
 		"tuning: {number: 1}\n---\nmore: 1": "there is more than one document",
 	} {
-		_, set, f := registered(t)
-		if err := f.Parse([]string{"--number=9"}); err != nil {
+		_, set, _, tuning := registered(t)
+		if err := FromEnvironment(tuning); err != nil {
 			t.Fatal(err)
 		}
-		if err := tuned(t, set, f, text); err == nil || !strings.Contains(err.Error(), want) {
+		if err := tuned(t, set, tuning, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }
 
-// TestHelp has headings, units and defaults, and nothing of tuning, whose flags still work and say where they went.
+// TestHelp has headings, units and defaults, and nothing of tuning.
 func TestHelp(t *testing.T) {
-	s, _, f := registered(t)
+	_, _, f, _ := registered(t)
 	want := "\nDisk:\n" +
 		"      --data FOLDER               Folder of all that is kept (default /data)\n" +
 		"\nWork:\n" +
@@ -111,27 +112,17 @@ func TestHelp(t *testing.T) {
 	if got := Help(f); got != want {
 		t.Errorf("help is %s\nwant %s", got, want)
 	}
-	var said strings.Builder
-	f.SetOutput(&said)
-	if err := f.Parse([]string{"--look-every=4h"}); err != nil || s.Every != 4*time.Hour {
-		t.Errorf("%v, %+v", err, s)
-	}
-	for _, part := range []string{"--look-every has been deprecated", "set look_every in the tuning section", "FORERUNNER_LOOK_EVERY"} {
-		if !strings.Contains(said.String(), part) {
-			t.Errorf("it says %q, without %q", said.String(), part)
-		}
-	}
-	if err := f.Parse([]string{"--mode=slow"}); err == nil || !strings.Contains(err.Error(), `"slow" is none of ["fast" "safe"]`) {
+	if err := f.Parse([]string{"--look-every=4h"}); err == nil || !strings.Contains(err.Error(), "unknown flag: --look-every") {
 		t.Errorf("%v", err)
 	}
-	if err := f.Parse([]string{"--number=0"}); err == nil || !strings.Contains(err.Error(), `"0" is less than 1`) {
+	if err := f.Parse([]string{"--mode=slow"}); err == nil || !strings.Contains(err.Error(), `"slow" is none of ["fast" "safe"]`) {
 		t.Errorf("%v", err)
 	}
 }
 
 // TestSets take and leave settings by name and group.
 func TestSets(t *testing.T) {
-	_, set, _ := registered(t)
+	_, set, _, _ := registered(t)
 	names := func(s *Set) string {
 		var all []string
 		for _, f := range s.Fields {

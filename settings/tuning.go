@@ -12,9 +12,9 @@ import (
 // Raw is a value of a file as it is written; Tune reads it.
 type Raw struct{ node }
 
-// Tune sets the flags of s that the tuning section of a file has, and that neither the command line nor the
-// environment has set. An unknown name is an error, and so is a bad value of any program.
-func (s *Set) Tune(flags *pflag.FlagSet, section Raw) error {
+// Tune sets what the tuning section of a file has, and the environment has not set. An unknown name is an error, and so is a
+// bad value of any program.
+func (s *Set) Tune(tuning *pflag.FlagSet, section Raw) error {
 	if section.Node == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (s *Set) Tune(flags *pflag.FlagSet, section Raw) error {
 		if err := assign(tried, value); err != nil {
 			return err
 		}
-		if flag := flags.Lookup(tried.Name); flag != nil && !flag.Changed {
+		if flag := tuning.Lookup(tried.Name); flag != nil && !flag.Changed {
 			return assign(flag, value)
 		}
 		return nil

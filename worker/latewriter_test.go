@@ -176,7 +176,7 @@ func TestSparseOutput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := f.run(t, spec{shell: c.shell, paths: []string{"out"}, inputs: tree{"in": c.name}})
 			assertCode(t, r, codes.ResourceExhausted, c.want)
-			if !strings.Contains(r.GetStatus().GetMessage(), "--max-output-bytes") {
+			if !strings.Contains(r.GetStatus().GetMessage(), "tuning.max_output_bytes") {
 				t.Errorf("%q does not name the flag", r.GetStatus().GetMessage())
 			}
 			f.assertGood(t)

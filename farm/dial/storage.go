@@ -120,7 +120,7 @@ func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (
 			s.results, err = c.dialAll(results)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("--action-cache: %w", err), s.Close())
+			return nil, errors.Join(fmt.Errorf("tuning.action_cache: %w", err), s.Close())
 		}
 		e.options.ActionCache = s.results
 	}

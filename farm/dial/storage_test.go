@@ -146,7 +146,7 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%s: %v, want %q", spec, err, want)
 		}
 	}
-	if _, err := (&Client{}).OpenStorage("grpc://h:1", "grpc://h:2?instance=x", casclient.Options{}); err == nil || !strings.Contains(err.Error(), "--action-cache: ") {
+	if _, err := (&Client{}).OpenStorage("grpc://h:1", "grpc://h:2?instance=x", casclient.Options{}); err == nil || !strings.Contains(err.Error(), "tuning.action_cache: ") {
 		t.Errorf("an action cache with options of storage: %v", err)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/settings"
@@ -19,14 +21,14 @@ func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
 	}
-	set.Register(cmd.Flags())
+	tuning := set.Register(cmd.Flags())
 	printConfig := cmd.Flags().Bool("print-config", false, "Prints what is in force, as flags and tuning section, and exits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := load(cmd, set); err != nil {
+		if err := load(cmd, set, tuning); err != nil {
 			return err
 		}
 		if *printConfig {
-			fmt.Fprint(cmd.OutOrStdout(), settings.Print(cmd.Flags()))
+			fmt.Fprint(cmd.OutOrStdout(), settings.Print(cmd.Flags(), tuning))
 			return nil
 		}
 		return run(cmd, args)
@@ -35,10 +37,10 @@ func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.
 	return cmd
 }
 
-// load has the flags that the command line has not set be what the environment says or, if that says nothing, the
-// file of --config.
-func load(cmd *cobra.Command, set *settings.Set) error {
-	if err := settings.FromEnvironment(cmd.Flags()); err != nil {
+// load has what the command line has not set be what the environment says and, of tuning settings, the file of --config if
+// that says nothing.
+func load(cmd *cobra.Command, set *settings.Set, tuning *pflag.FlagSet) error {
+	if err := settings.FromEnvironment(cmd.Flags(), tuning); err != nil {
 		return err
 	}
 	file := cmd.Flags().Lookup("config")
@@ -47,7 +49,7 @@ func load(cmd *cobra.Command, set *settings.Set) error {
 	}
 	section, err := settings.Tuning(file.Value.String())
 	if err == nil {
-		err = set.Tune(cmd.Flags(), section)
+		err = set.Tune(tuning, section)
 	}
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -68,7 +70,7 @@ func usage(cmd *cobra.Command) error {
 		}
 	}
 	if cmd.HasExample() {
-		fmt.Fprintf(out, "\nExample:\n  %s\n", cmd.Example)
+		fmt.Fprintf(out, "\nExample:\n  %s\n", strings.ReplaceAll(cmd.Example, "\n", "\n  "))
 	}
 	fmt.Fprint(out, settings.Help(cmd.Flags()))
 	if cmd.Flags().Lookup("config") != nil {

@@ -33,7 +33,7 @@ type Callers struct {
 	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time in which the request of a call has to begin to arrive"`
 }
 
-// What --upload-window can be. gRPC takes less than 64 KiB for nothing.
+// What upload_window can be. gRPC takes less than 64 KiB for nothing.
 const minWindow, maxWindow = 64 << 10, 16 << 20
 
 // bounds returns what there is memory for.

@@ -30,7 +30,8 @@ func TestCluster(t *testing.T) {
 		t.Fatal("network namespaces need root")
 	}
 	program := bazel.Debian(t)
-	f := programs.New(t, programs.ShareFolder)
+	f := programs.New(t, programs.ShareFolder,
+		"FORERUNNER_LEASE_TIME=3s", "FORERUNNER_SETTLE=5s", "FORERUNNER_WORKER_SLACK=10s", "FORERUNNER_CGROUP=off")
 	c := startCluster(f, newNetwork(f))
 	steps := append(c.faults(), c.kills()...)
 	ctx, cancel := context.WithTimeout(t.Context(), clusterTimeout)

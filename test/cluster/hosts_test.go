@@ -101,8 +101,7 @@ func (c *cluster) plan(n *network) {
 	c.begin[c.storage] = func() *programs.Process { return serve(c.storage, "--cache-size", "4G", "--cache-writes", "clients") }
 	for _, h := range c.schedulers {
 		c.begin[h] = func() *programs.Process {
-			return serve(h, "--storage", storage, "--state", state,
-				"--lease", "main", "--lease-time", "3s", "--settle", "5s", "--worker-slack", "10s")
+			return serve(h, "--storage", storage, "--state", state, "--lease", "main")
 		}
 	}
 	both := "grpc://" + c.schedulers[0].at(linePort) + "," + c.schedulers[1].at(linePort)
@@ -117,7 +116,7 @@ func (c *cluster) plan(n *network) {
 		}
 		c.begin[h] = func() *programs.Process {
 			return h.run("forerunner-worker", "--data", data, "--id", "name="+h.name, "--size-class", class,
-				"--scheduler", both, "--storage", storage, "--slots", "2", "--cache-size", "1G", "--cgroup", "off")
+				"--scheduler", both, "--storage", storage, "--slots", "2", "--cache-size", "1G")
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func TestExec(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--match-grace", "1s", "--platform", "pool=cellar")
+	farm, address := f.With("FORERUNNER_MATCH_GRACE=1s").Up(filepath.Join(f.Dir, "data"), "--platform", "pool=cellar")
 	f.Write("in/text", "hello\n")
 	f.Write("in/large", strings.Repeat("x", 1<<20))
 	input := []string{"--input", "in", "--platform", "pool=cellar"}

@@ -15,12 +15,11 @@ import (
 // middle of one, and starts it again.
 func TestHardLinks(t *testing.T) {
 	t.Parallel()
-	f := programs.New(t, programs.ShareFolder)
+	f := programs.New(t, programs.ShareFolder, "FORERUNNER_EXEC_FILESYSTEM=hardlink")
 	data := filepath.Join(f.Dir, "data")
 	upper := filepath.Join(data, "worker/upper")
 	listen := programs.FreeAddress(f.T)
-	up := []string{"--listen", listen, "--exec-filesystem", "hardlink"}
-	farm, _ := f.Up(data, up...)
+	farm, _ := f.Up(data, "--listen", listen)
 	f.Write("in/sub/text", "hello\n")
 	f.Write("in/unread", "linked all the same")
 	run := func(script string, more ...string) *programs.Process {
@@ -40,7 +39,7 @@ func TestHardLinks(t *testing.T) {
 		f.Error("the killed farm left no links: nothing to clean up")
 	}
 	f.ExpectNoLaunchers(was)
-	farm, _ = f.Up(data, up...)
+	farm, _ = f.Up(data, "--listen", listen)
 	client.Expect(0, "hello\n")
 	farm.Drain()
 	programs.ExpectNoMounts(f.T, data)
@@ -58,8 +57,8 @@ func TestNoPrivilege(t *testing.T) {
 		programs.Needs(f.T, "taking a capability away needs setpriv (package util-linux)")
 	}
 	start := func(method string) *programs.Process {
-		return f.Start(setpriv, "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", filepath.Join(f.Programs, "forerunner"),
-			"up", "--data", "data", "--listen", "127.0.0.1:0", "--exec-filesystem", method)
+		return f.With("FORERUNNER_EXEC_FILESYSTEM="+method).Start(setpriv, "--bounding-set=-sys_admin", "--inh-caps=-sys_admin",
+			filepath.Join(f.Programs, "forerunner"), "up", "--data", "data", "--listen", "127.0.0.1:0")
 	}
 	start("fuse").Expect(1, "", "CAP_SYS_ADMIN", "hard links do without")
 

@@ -17,10 +17,10 @@ func TestReuse(t *testing.T) {
 	input := 0
 	// outcome starts a farm, runs a command whose unread input is new each time, and returns what it printed and
 	// whether it was run.
-	outcome := func(flavor string, args ...string) (printed string, ran bool) {
+	outcome := func(flavor, variable string, args ...string) (printed string, ran bool) {
 		f.Helper()
 		policies := f.Write("policies.yaml", "policies:\n  - {name: all, environment: {FLAVOR: "+flavor+"}}\n")
-		farm, address := f.Up(data, append([]string{"--reuse=profile", "--policies", policies}, args...)...)
+		farm, address := f.With(variable).Up(data, append([]string{"--reuse=profile", "--policies", policies}, args...)...)
 		defer farm.Drain()
 		input++
 		f.Write("in/read", "1")
@@ -34,24 +34,24 @@ func TestReuse(t *testing.T) {
 		return p.Stdout.String(), !reused
 	}
 	for _, c := range []struct {
-		what, flavor string
-		args         []string
-		ran          bool
+		what, flavor, variable string
+		args                   []string
+		ran                    bool
 	}{
-		{"the first time", "debug", nil, true},
-		{"an unread input is new", "debug", nil, false},
-		{"another policy", "release", nil, true},
-		{"the other policy again", "release", nil, false},
-		{"the first policy again", "debug", nil, false},
-		{"without a sandbox", "debug", []string{"--sandbox=none"}, true},
-		{"another epoch", "debug", []string{"--reuse-epoch", "gcc 14"}, true},
-		{"that epoch again", "debug", []string{"--reuse-epoch", "gcc 14"}, false},
-		{"as another user", "debug", []string{"--user", "65534:65534"}, true},
-		{"with the network", "debug", []string{"--network=on"}, true},
-		{"with what it writes in memory", "debug", []string{"--upper-memory", "64MiB"}, true},
-		{"all as at first", "debug", nil, false},
+		{"the first time", "debug", "", nil, true},
+		{"an unread input is new", "debug", "", nil, false},
+		{"another policy", "release", "", nil, true},
+		{"the other policy again", "release", "", nil, false},
+		{"the first policy again", "debug", "", nil, false},
+		{"without a sandbox", "debug", "", []string{"--sandbox=none"}, true},
+		{"another epoch", "debug", "FORERUNNER_REUSE_EPOCH=gcc 14", nil, true},
+		{"that epoch again", "debug", "FORERUNNER_REUSE_EPOCH=gcc 14", nil, false},
+		{"as another user", "debug", "", []string{"--user", "65534:65534"}, true},
+		{"with the network", "debug", "", []string{"--network=on"}, true},
+		{"with what it writes in memory", "debug", "FORERUNNER_UPPER_MEMORY=64MiB", nil, true},
+		{"all as at first", "debug", "", nil, false},
 	} {
-		printed, ran := outcome(c.flavor, c.args...)
+		printed, ran := outcome(c.flavor, c.variable, c.args...)
 		if want := "1 " + c.flavor + "\n"; printed != want || ran != c.ran {
 			f.Errorf("%s: printed %q, ran %t; want %q, %t", c.what, printed, ran, want, c.ran)
 		}

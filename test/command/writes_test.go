@@ -35,7 +35,7 @@ func TestCacheWrites(t *testing.T) {
 		{"apart, for clients", true, []string{"--cache-writes=clients"}, codes.OK},
 	} {
 		f.Run(c.name, func(t *testing.T) {
-			f := programs.New(t, f.Env)
+			f := programs.New(t, programs.OwnSandbox)
 			var all []*programs.Process
 			var address string
 			if c.apart {

@@ -27,7 +27,7 @@ func TestNestedBrowser(t *testing.T) {
 	}
 	f := programs.New(t, programs.OwnSandbox)
 	f.Write("policies.yaml", browsers)
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--policies", filepath.Join(f.Dir, "policies.yaml"), "--action-properties", "browser")
+	farm, address := f.With("FORERUNNER_ACTION_PROPERTIES=browser").Up(filepath.Join(f.Dir, "data"), "--policies", filepath.Join(f.Dir, "policies.yaml"))
 	f.Write("in/page.html", "<body><script>document.body.textContent = 'answer ' + 6 * 7</script></body>")
 	f.Write("in/run", `set -e
 export HOME=/tmp/home

@@ -20,7 +20,7 @@ func TestOperator(t *testing.T) {
 		return p
 	}
 	server := serve()
-	worker := f.Worker("worker", listen, listen, "--slots", "1", "--report-width", "0")
+	worker := f.With("FORERUNNER_REPORT_WIDTH=0").Worker("worker", listen, listen, "--slots", "1")
 	started, release := filepath.Join(f.Dir, "started"), filepath.Join(f.Dir, "release")
 	wait := fmt.Sprintf("touch %s; until [ -e %s ]; do sleep 0.05; done; echo done", started, release)
 	running := f.Exec(listen, "--", "/bin/sh", "-c", wait)

@@ -41,7 +41,8 @@ preemption: {delay: %s, grace: %s}
 	f.Verb(listen, "quota", "delete", "third", "farm")
 	server.Drain()
 	server = serve() // the quota is still there
-	worker := f.Worker("worker", listen, listen, "--slots", "4", "--report-width", "0", "--platform", "pool=shared", "--http", workerPages, "--serve-cache", "127.0.0.1:0")
+	worker := f.With("FORERUNNER_REPORT_WIDTH=0").Worker("worker", listen, listen, "--slots", "4", "--platform", "pool=shared",
+		"--http", workerPages, "--serve-cache", "127.0.0.1:0")
 
 	release := filepath.Join(f.Dir, "release")
 	var clients []*programs.Process

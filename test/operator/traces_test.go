@@ -64,9 +64,8 @@ func TestTraces(t *testing.T) {
 	f := programs.New(t, programs.OwnSandbox)
 	const traceID, clientSpan = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	spans, url := serveCollector(f)
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--otlp-endpoint", url)
-	f.Env = "TRACEPARENT=00-" + traceID + "-" + clientSpan + "-01"
-	f.Exec(address, "--", "/bin/sh", "-c", "echo done").Expect(0, "done\n")
+	farm, address := f.With("FORERUNNER_OTLP_ENDPOINT=" + url).Up(filepath.Join(f.Dir, "data"))
+	f.With("TRACEPARENT=00-"+traceID+"-"+clientSpan+"-01").Exec(address, "--", "/bin/sh", "-c", "echo done").Expect(0, "done\n")
 	farm.Drain()
 
 	spans.mu.Lock()

@@ -19,7 +19,7 @@ func testMissingBlobs(f *programs.Test, c *bazel.Client) {
 	c.WritePackage(f.T, "missing", missing(f.Dir, actions, sources))
 	data := filepath.Join(f.Dir, "scheduler")
 	scheduler, listen := f.Scheduler("--data", data)
-	worker := f.Worker("worker", listen, listen, "--slots", "1", "--prefetch=false")
+	worker := f.With("FORERUNNER_PREFETCH=false").Worker("worker", listen, listen, "--slots", "1")
 	built := c.With("--remote_executor=grpc://"+listen).Start(f.T, "build", "//missing:all")
 
 	f.Eventually("one runs", func() bool { return f.Exists("starts") })

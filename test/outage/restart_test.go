@@ -24,7 +24,7 @@ const (
 func testRestart(f *programs.Test, c *bazel.Client) {
 	data, listen := filepath.Join(f.Dir, "scheduler"), programs.FreeAddress(f.T)
 	serve := func() *programs.Process {
-		p, _ := f.Scheduler("--data", data, "--listen", listen, "--settle", "5s")
+		p, _ := f.With("FORERUNNER_SETTLE=5s").Scheduler("--data", data, "--listen", listen)
 		return p
 	}
 	scheduler := serve()

@@ -24,8 +24,8 @@ func testTakeover(f *programs.Test, c *bazel.Client) {
 	_, storage := f.Scheduler("--data", filepath.Join(f.Dir, "storage"), "--cache-writes", "clients")
 	state := "redis://" + redistest.Start(f.T).Addr
 	begin := func(listen string) *programs.Process {
-		return f.Start("forerunner-scheduler", "--data", filepath.Join(f.Dir, listen), "--listen", listen, "--storage", "grpc://"+storage,
-			"--state", state, "--lease", "main", "--lease-time", "2s", "--settle", "5s")
+		return f.With("FORERUNNER_LEASE_TIME=2s", "FORERUNNER_SETTLE=5s").Start("forerunner-scheduler", "--data", filepath.Join(f.Dir, listen),
+			"--listen", listen, "--storage", "grpc://"+storage, "--state", state, "--lease", "main")
 	}
 	listen := []string{programs.FreeAddress(f.T), programs.FreeAddress(f.T)}
 	first := begin(listen[0])

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,16 +35,16 @@ const (
 // A Test has the programs and a folder of its own.
 type Test struct {
 	*testing.T
-	Programs string // folder of the programs
-	Dir      string // folder of the test; commands on workers see it with ShareFolder
-	Env      string // one variable for the programs
+	Programs string   // folder of the programs
+	Dir      string   // folder of the test; commands on workers see it with ShareFolder
+	env      []string // variables for the programs
 
 	user *syscall.Credential // whose programs they are; nil: ours
 }
 
-// New returns what a test with workers needs, with one environment variable for the programs. It ends the
+// New returns what a test with workers needs, with environment variables for the programs. It ends the
 // test where the machine lacks something.
-func New(t *testing.T, env string) *Test {
+func New(t *testing.T, env ...string) *Test {
 	t.Helper()
 	if os.Getuid() != 0 {
 		Needs(t, "a worker needs root")
@@ -51,16 +52,16 @@ func New(t *testing.T, env string) *Test {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		Needs(t, "a worker needs FUSE: %v", err)
 	}
-	return &Test{T: t, Programs: Build(t), Dir: SharedDir(t), Env: env}
+	return &Test{T: t, Programs: Build(t), Dir: SharedDir(t), env: env}
 }
 
 // nobody is a user with no rights at all.
 const nobody = 65534
 
 // NewOrdinary is like New, and runs the programs as somebody who is not root.
-func NewOrdinary(t *testing.T, env string) *Test {
+func NewOrdinary(t *testing.T, env ...string) *Test {
 	t.Helper()
-	f := &Test{T: t, Programs: Build(t), Dir: SharedDir(t), Env: env}
+	f := &Test{T: t, Programs: Build(t), Dir: SharedDir(t), env: env}
 	if os.Getuid() != 0 {
 		return f
 	}
@@ -86,6 +87,14 @@ func (f *Test) As(user uint32) *Test {
 	return &other
 }
 
+// With returns f with further variables for the programs that it starts: FORERUNNER_SETTLE=5s is settle: 5s in the tuning
+// section of their configuration file.
+func (f *Test) With(env ...string) *Test {
+	other := *f
+	other.env = slices.Concat(f.env, env)
+	return &other
+}
+
 // Start starts a program, one of ours unless it has a path. If it still runs at the end of the test, it is killed.
 func (f *Test) Start(args ...string) *Process {
 	f.Helper()
@@ -96,7 +105,8 @@ func (f *Test) Start(args ...string) *Process {
 	}
 	p.cmd = exec.Command(program, args[1:]...)
 	p.cmd.Dir = f.Dir
-	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s", f.Env)
+	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s")
+	p.cmd.Env = append(p.cmd.Env, f.env...)
 	if f.user != nil {
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: f.user}
 		p.cmd.Env = append(p.cmd.Env, "HOME="+f.Dir, "XDG_CACHE_HOME=", "TMPDIR=")

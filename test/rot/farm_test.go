@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,11 +26,11 @@ type rotFarm struct {
 	total              map[string]float64 // metrics of programs that have ended
 }
 
-// A rotProgram is one that is started anew with other flags.
+// A rotProgram is one that is started anew with other variables.
 type rotProgram struct {
 	name, http string
 	disk       *rotDisk
-	args       []string // always; others each time
+	args       []string
 	now        *programs.Process
 }
 
@@ -69,10 +68,10 @@ func newRotFarm(f *programs.Test) *rotFarm {
 	return r
 }
 
-// start starts a program with more flags.
-func (r *rotFarm) start(p *rotProgram, more ...string) {
+// start starts a program with some variables.
+func (r *rotFarm) start(p *rotProgram, env ...string) {
 	r.Helper()
-	p.now = r.Start(slices.Concat(p.args, more)...)
+	p.now = r.With(env...).Start(p.args...)
 	if p.args[0] == "forerunner-worker" {
 		p.now.WaitFor(&p.now.Stderr, programs.ReadyLine)
 		return
@@ -143,7 +142,7 @@ func (r *rotFarm) scrub() {
 		}
 	}
 	for _, p := range []*rotProgram{r.storage, r.scheduler, r.workers[0], r.workers[1]} {
-		r.start(p, "--scrub-every", "1s", "--scrub-rate", "1G")
+		r.start(p, "FORERUNNER_SCRUB_EVERY=1s", "FORERUNNER_SCRUB_RATE=1G")
 	}
 	for _, p := range stores {
 		const whole = "forerunner_store_scrub_whole_timestamp_seconds"

@@ -54,18 +54,18 @@ type rotTest struct {
 type rotPhase struct {
 	name    string
 	percent int      // of the actions
-	storage []string // flags of the storage, and of the workers
+	storage []string // variables of the storage, and of the workers
 	worker  [2][]string
 	faults  func(*rotTest) []rotFault
 }
 
 func rotPhases() []rotPhase {
 	// Whatever is found is to be found by those who use it.
-	off := []string{"--scrub-every", "0"}
-	each := append([]string{"--verify-every", "0"}, off...)
+	off := []string{"FORERUNNER_SCRUB_EVERY=0"}
+	each := append([]string{"FORERUNNER_VERIFY_EVERY=0"}, off...)
 	return []rotPhase{
 		{"written, fuse", 35, off, [2][]string{off, off}, (*rotTest).written},
-		{"written, one with hard links", 25, off, [2][]string{off, append([]string{"--exec-filesystem", "hardlink"}, off...)}, (*rotTest).linked},
+		{"written, one with hard links", 25, off, [2][]string{off, append([]string{"FORERUNNER_EXEC_FILESYSTEM=hardlink"}, off...)}, (*rotTest).linked},
 		{"rotted on the disk", 40, each, [2][]string{each, each}, (*rotTest).rotted},
 	}
 }

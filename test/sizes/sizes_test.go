@@ -31,8 +31,8 @@ func TestSizes(t *testing.T) {
 	}
 	scheduler := serve()
 	workers := []*programs.Process{
-		f.Worker("small", listen, listen, "--size-class", "1", "--slots", "1", "--slot-cpus", "0.5", "--slot-memory", "64M"),
-		f.Worker("large", listen, listen, "--size-class", "4", "--slots", "1", "--slot-cpus", "2", "--slot-memory", "256M"),
+		f.With("FORERUNNER_SLOT_CPUS=0.5", "FORERUNNER_SLOT_MEMORY=64M").Worker("small", listen, listen, "--size-class", "1", "--slots", "1"),
+		f.With("FORERUNNER_SLOT_CPUS=2", "FORERUNNER_SLOT_MEMORY=256M").Worker("large", listen, listen, "--size-class", "4", "--slots", "1"),
 	}
 	c := &sizesClient{Test: f, conn: f.Dial(listen)}
 

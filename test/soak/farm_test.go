@@ -62,17 +62,17 @@ func startSoakFarm(f *programs.Test) *soakFarm {
 	storage, scheduler := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
 	s.storage = add("storage", serves, "forerunner-scheduler", "--listen", storage, "--cache-size", fmt.Sprint(soakStorageMB, "M"),
 		"--cache-writes", "clients")
-	s.scheduler = add("scheduler", serves, "forerunner-scheduler", "--listen", scheduler, "--storage", "grpc://"+s.wire(storage), "--worker-slack", "5s")
+	s.scheduler = add("scheduler", serves, "forerunner-scheduler", "--listen", scheduler, "--storage", "grpc://"+s.wire(storage),
+		"--config", f.Write("scheduler.yaml", "tuning: {worker_slack: 5s}\n"))
 	s.mountDisk()
-	for i, more := range [][]string{{"--cache-dir", filepath.Join(s.disk, "cas")}, nil} {
+	for i, more := range []string{", cache_dir: " + filepath.Join(s.disk, "cas"), ""} {
 		name := fmt.Sprint("worker-", i+1)
+		// The cache of memory is full soon: what grows then is a leak.
+		config := f.Write(name+".yaml", "tuning: {slot_memory: 64M, memory_cache: 4M"+more+"}\n")
 		f.Cleanup(func() { programs.ExpectNoMounts(f.T, filepath.Join(f.Dir, name)) })
-		s.workers = append(s.workers, add(name, works, append([]string{
-			"forerunner-worker", "--id", "name=" + name,
-			"--scheduler", "grpc://" + s.wire(scheduler), "--storage", "grpc://" + s.wire(storage),
-			"--slots", "2", "--slot-memory", "64M", "--cache-size", fmt.Sprint(soakCacheMB, "M"),
-			"--memory-cache", "4M", // full soon: what grows then is a leak
-		}, more...)...))
+		s.workers = append(s.workers, add(name, works, "forerunner-worker", "--id", "name="+name, "--config", config,
+			"--scheduler", "grpc://"+s.wire(scheduler), "--storage", "grpc://"+s.wire(storage),
+			"--slots", "2", "--cache-size", fmt.Sprint(soakCacheMB, "M")))
 	}
 	s.conn = &programs.SplitConn{Execution: f.Dial(s.wire(scheduler)), Storage: f.Dial(s.wire(storage))}
 	s.client = casclient.New(s.conn, casclient.Options{})

@@ -53,11 +53,11 @@ func (p *Policy) Validate(storeBytes int64) error {
 func (o *Outputs) admit(size int64) error {
 	policy := o.opts.Policy
 	if o.madeFiles++; o.madeFiles > policy.Files {
-		return tooMuch("the outputs are more than the %d files that an action may return (--max-output-files)", policy.Files)
+		return tooMuch("the outputs are more than the %d files that an action may return (tuning.max_output_files)", policy.Files)
 	}
 	if size > policy.Bytes-o.madeBytes { // a difference, for size may be near the largest number
 		return tooMuch("it has %d bytes, the outputs before it have %d: more than the %d bytes that an action may return "+
-			"(--max-output-bytes)", size, o.madeBytes, policy.Bytes)
+			"(tuning.max_output_bytes)", size, o.madeBytes, policy.Bytes)
 	}
 	o.madeBytes += size
 	o.patience.grant(1, size)
