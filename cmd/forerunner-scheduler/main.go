@@ -43,6 +43,7 @@ func command() *cobra.Command {
 				return nil
 			})
 		})
+	cmd.Example = "forerunner-scheduler --data /srv/forerunner --cache-size 500G --listen 10.0.0.1:8980 --tls-cert tls.crt --tls-key tls.key"
 	cmd.AddCommand(checkCommand(), replayCommand())
 	return cmd
 }

@@ -31,7 +31,7 @@ func main() {
 func command() *cobra.Command {
 	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
 	var logging flags.Logging
-	return flags.NewCommand("forerunner-worker", "run actions for a scheduler", "", w.Settings().And(settings.Of(&logging)),
+	cmd := flags.NewCommand("forerunner-worker", "run actions for a scheduler", "", w.Settings().And(settings.Of(&logging)),
 		func(cmd *cobra.Command, _ []string) (err error) {
 			if w.Logger, err = logging.NewLogger(); err != nil {
 				return err
@@ -49,4 +49,6 @@ func command() *cobra.Command {
 			}
 			return errors.Join(started.Run(drain, abort, nil), started.Close(abort))
 		})
+	cmd.Example = "forerunner-worker --scheduler grpcs://farm.example.com:8980 --storage grpcs://farm.example.com:8980 --platform pool=linux"
+	return cmd
 }

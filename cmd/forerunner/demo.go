@@ -40,6 +40,7 @@ func demoCommand() *cobra.Command {
 		"Starts a farm on 127.0.0.1, sends it the Go SDK of this machine and a module, has it run\n"+
 			"go build there, fetches and runs the program, prints what happened and removes everything.",
 		d.worker.Settings().Only("Inputs"), func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
+	cmd.Example = "forerunner demo\nforerunner demo --module src/server --sdk /usr/local/go"
 	cmd.Flags().StringVar(&d.module, "module", "testdata/demo", "`folder` of the Go module to build")
 	cmd.Flags().StringVar(&d.sdk, "sdk", "", "`folder` of the Go SDK (default: go env GOROOT)")
 	return cmd

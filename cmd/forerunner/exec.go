@@ -76,6 +76,8 @@ func execCommand() *cobra.Command {
 			return e.run(ctx, args)
 		})
 	cmd.Args = cobra.ArbitraryArgs
+	cmd.Example = "forerunner exec --input src --output hello -- gcc -o hello hello.c\n" +
+		"forerunner exec --remote grpcs://farm.example.com:8980 --platform pool=gpu -- nvidia-smi"
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

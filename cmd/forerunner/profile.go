@@ -71,6 +71,8 @@ func profileCommand() *cobra.Command {
 			})
 		})
 	cmd.Args = cobra.ArbitraryArgs
+	cmd.Example = "forerunner profile --tree 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08/142\n" +
+		"forerunner profile --suggest --mnemonic GoCompile"
 	f := cmd.Flags()
 	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
 	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")

@@ -101,5 +101,6 @@ func upCommand() *cobra.Command {
 				}
 			})
 		})
+	cmd.Example = "forerunner up\nforerunner up --data /srv/forerunner --cache-size 200G --slots 8"
 	return cmd
 }

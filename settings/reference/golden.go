@@ -3,6 +3,8 @@ package reference
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -44,6 +46,37 @@ func Program(t *testing.T, file string, root *cobra.Command, mostFlags int) {
 		}
 		if n > mostFlags {
 			t.Errorf("%s --help lists %d flags, want at most %d", cmd.CommandPath(), n, mostFlags)
+		}
+	}
+	examples(t, root)
+}
+
+// word is one of a command line.
+var word = regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
+
+// examples wants each command to have an example, of itself or of a verb of its, with flags and arguments that there are.
+func examples(t *testing.T, cmd *cobra.Command) {
+	t.Helper()
+	for _, below := range cmd.Commands() {
+		examples(t, below)
+	}
+	if cmd.Runnable() && cmd.Example == "" {
+		t.Errorf("%s --help has no example", cmd.CommandPath())
+	}
+	for line := range strings.Lines(cmd.Example) {
+		var words []string
+		for _, w := range word.FindAllString(line, -1) {
+			words = append(words, strings.ReplaceAll(w, "'", ""))
+		}
+		named, args, err := cmd.Root().Find(words[1:])
+		if err == nil {
+			err = named.ParseFlags(args)
+		}
+		if err == nil {
+			err = named.ValidateArgs(named.Flags().Args())
+		}
+		if words[0] != cmd.Root().Name() || named != cmd && named.Parent() != cmd || err != nil {
+			t.Errorf("%s --help has an example of %v: %s: %v", cmd.CommandPath(), named.CommandPath(), line, err)
 		}
 	}
 }
