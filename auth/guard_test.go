@@ -43,8 +43,8 @@ func TestCapabilitiesOfCallers(t *testing.T) {
 	}
 }
 
-// TestLending: of a worker's store workers may read all, and nobody else anything.
-func TestLending(t *testing.T) {
+// TestOfStore: of a worker's store workers may read all, and nobody else anything.
+func TestOfStore(t *testing.T) {
 	full, err := New(Options{Certificates: true, Rules: []Rule{
 		{Users: []string{"worker"}, May: []Right{Work}},
 		{Users: []string{"elsewhere"}, Instances: []string{"other"}, May: []Right{Work}},
@@ -53,7 +53,7 @@ func TestLending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := full.Lending("main")
+	g := full.OfStore("main")
 	for method, message := range map[string]any{
 		repb.ContentAddressableStorage_FindMissingBlobs_FullMethodName: &repb.FindMissingBlobsRequest{InstanceName: "x"},
 		repb.ContentAddressableStorage_BatchReadBlobs_FullMethodName:   &repb.BatchReadBlobsRequest{InstanceName: "x"},

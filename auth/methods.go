@@ -120,10 +120,10 @@ func shown() map[string]need {
 	}
 }
 
-// Lending returns a Guard of the store of a worker, that lets other workers read it and nobody else: they have to have the
+// OfStore returns a Guard of the store of a worker, that lets other workers read it and nobody else: they have to have the
 // right Work for the instance name prefix that the worker serves, for in its store is what actions of all instance
 // names below that have read and made.
-func (g *Guard) Lending(prefix string) *Guard {
+func (g *Guard) OfStore(prefix string) *Guard {
 	lending := *g
 	lending.methods = maps.Clone(g.methods)
 	for _, m := range []string{

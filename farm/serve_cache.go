@@ -45,15 +45,15 @@ func (w *Worker) serve(
 	if err != nil {
 		return "", nil, err
 	}
-	cache, stopCache, err := w.serveCache(ctx, abort, what.Registry, lentStore{store, protect, readers})
+	cache, stopCache, err := w.serveCache(ctx, abort, what.Registry, servedStore{store, protect, readers})
 	if err != nil {
 		return "", nil, errors.Join(err, stopHTTP())
 	}
 	return cache, func() error { return errors.Join(stopCache(), stopHTTP()) }, nil
 }
 
-// A lentStore is a store that other workers read.
-type lentStore struct {
+// A servedStore is a store that other workers read.
+type servedStore struct {
 	*disk.Store
 	protect serve.Protection
 	readers *serve.Activity // see their calls
@@ -61,7 +61,7 @@ type lentStore struct {
 
 // serveCache is the part of serve that is for other workers.
 func (w *Worker) serveCache(
-	ctx, abort context.Context, registry *prometheus.Registry, lent lentStore,
+	ctx, abort context.Context, registry *prometheus.Registry, store servedStore,
 ) (cache string, stop func() error, err error) {
 	if w.ServeCache == "" {
 		return "", func() error { return nil }, nil
@@ -77,16 +77,16 @@ func (w *Worker) serveCache(
 	if err != nil {
 		return "", nil, err
 	}
-	if lent.protect.Guard != nil {
-		lent.protect.Guard = lent.protect.Guard.Lending(w.InstancePrefix)
+	if store.protect.Guard != nil {
+		store.protect.Guard = store.protect.Guard.OfStore(w.InstancePrefix)
 	}
-	server, health, err := serve.NewGRPC(registry, lent.readers, lent.protect, w.Callers)
+	server, health, err := serve.NewGRPC(registry, store.readers, store.protect, w.Callers)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	peers := peer.NewServer(lent.Store, w.Logger)
+	peers := peer.NewServer(store.Store, w.Logger)
 	peers.Register(server)
-	if err := errors.Join(w.checkReaders(lent.protect.Guard, host, server), countServed(registry, peers)); err != nil {
+	if err := errors.Join(w.checkReaders(store.protect.Guard, host, server), countServed(registry, peers)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
 	gated, err := w.Callers.Accept(listener, server)

@@ -54,8 +54,8 @@ func (w *Worker) served(t *testing.T, store *disk.Store) string {
 	return cache
 }
 
-// lend reads a blob as another worker does.
-func lend(t *testing.T, w *Worker, cache string, d digest.Digest) (string, error) {
+// readAs reads a blob as another worker does.
+func readAs(t *testing.T, w *Worker, cache string, d digest.Digest) (string, error) {
 	t.Helper()
 	conn, err := w.dialPeer(cache)
 	if err != nil {
@@ -110,7 +110,7 @@ access:
 		"nobody":         {dial.Client{CA: authority.File}, everybody, codes.Unauthenticated},
 	} {
 		t.Run(what, func(t *testing.T) {
-			text, err := lend(t, &Worker{Client: test.client}, test.cache, d)
+			text, err := readAs(t, &Worker{Client: test.client}, test.cache, d)
 			if status.Code(err) != test.want || err == nil && text != "a blob" {
 				t.Errorf("%q, %v", text, err)
 			}
@@ -121,7 +121,7 @@ access:
 func TestServeCacheIsNamed(t *testing.T) {
 	store, d := storeWith(t, "a blob")
 	w := &Worker{ServeCache: "127.0.0.1:0", Scheduler: "grpc://127.0.0.1:8980"}
-	if text, err := lend(t, w, w.served(t, store), d); err != nil || text != "a blob" {
+	if text, err := readAs(t, w, w.served(t, store), d); err != nil || text != "a blob" {
 		t.Errorf("%q, %v", text, err)
 	}
 	for what, test := range map[string]Worker{

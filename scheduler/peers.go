@@ -110,7 +110,7 @@ func (v addresses) with(address string) addresses {
 }
 
 // of returns the addresses of those that a worker is to ask for what an action reads.
-func (n *peers) of(worker string, op *request.Operation) (near []string) {
+func (n *peers) of(worker string, op *request.Operation) (addresses []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.served) == 0 {
@@ -120,14 +120,14 @@ func (n *peers) of(worker string, op *request.Operation) (near []string) {
 	for _, p := range traits(op) {
 		there, _ := n.traits.Peek(maphash.Comparable(n.seed, p))
 		for _, address := range there {
-			if address != own && n.served[address] > 0 && !slices.Contains(near, address) {
-				if near = append(near, address); len(near) == maxPeers {
-					return near
+			if address != own && n.served[address] > 0 && !slices.Contains(addresses, address) {
+				if addresses = append(addresses, address); len(addresses) == maxPeers {
+					return addresses
 				}
 			}
 		}
 	}
-	return near
+	return addresses
 }
 
 // cacheOf returns the address at which the worker that makes a call says that its store is served; empty:

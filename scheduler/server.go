@@ -147,16 +147,16 @@ func NewServer(o ServerOptions) (*Server, error) {
 // join makes the parts.
 func (s *Server) join(m *metrics, c core.Config) {
 	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
-	near, lost := &peers{}, &operators.Lost{}
+	peers, lost := &peers{}, &operators.Lost{}
 	s.live = live.NewRegistry()
 	s.follows = &operations{Engine: e, pages: o.Pages}
 	s.requests = operation.NewRequests(operation.Options{Config: c, Storage: o.Storage, MissingInputs: o.MissingInputs, Rand: o.Rand})
 	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})
-	s.endings = &endings{log: s.log, metrics: m, tracing: spans, peers: near, lost: lost, records: o.Finished}
+	s.endings = &endings{log: s.log, metrics: m, tracing: spans, peers: peers, lost: lost, records: o.Finished}
 	s.execution = executionService{
 		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
 	}
-	s.queue = queueService{Engine: e, platforms: s.requests.Platforms(), peers: near, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log}
+	s.queue = queueService{Engine: e, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log}
 	s.admin = operators.New(operators.Options{
 		Engine: e, Reports: s.live, Sizes: learning.Admin{Requests: s.requests, Learning: s.learning}, Lost: lost, Log: s.log,
 		KeepDrains: o.KeepDrains, KeepQuota: o.KeepQuota, LoadQuotas: o.LoadQuotas, OwnStore: o.OwnStore, Finished: o.Finished,

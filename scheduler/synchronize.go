@@ -214,8 +214,8 @@ func (s queueService) response(ctx context.Context, worker string, r event.Reply
 
 // namePeers names peers in the answer to a call, whose worker is to run op.
 func (s queueService) namePeers(ctx context.Context, worker string, op *request.Operation) {
-	if near := s.peers.of(worker, op); len(near) > 0 {
+	if addresses := s.peers.of(worker, op); len(addresses) > 0 {
 		// It cannot fail but where nobody would have the header.
-		_ = grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: near})
+		_ = grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: addresses})
 	}
 }

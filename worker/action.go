@@ -42,7 +42,7 @@ type action struct {
 	how      *policy.Execution
 	instance string
 	storage  *casclient.Client  // of the action's instance name and function
-	near     *peer.Fetcher      // before it; nil: there are none
+	peers    *peer.Fetcher      // before it; nil: there are none
 	inputs   *fetch.ReadThrough // the worker's store, backed by these
 	ahead    *ahead.Fetch       // nil: nothing is fetched ahead
 	former   *reuse.Attempt     // nil: nothing is reused

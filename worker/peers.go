@@ -49,7 +49,7 @@ func newPeers(o *Options) *peers {
 }
 
 // at returns the peers at these addresses to which it can connect. It does not wait for connections.
-func (n *peers) at(addresses []string) (near []*peer.Peer) {
+func (n *peers) at(addresses []string) (asked []*peer.Peer) {
 	if n.dial == nil || len(addresses) == 0 {
 		return nil
 	}
@@ -63,10 +63,10 @@ func (n *peers) at(addresses []string) (near []*peer.Peer) {
 			}
 			x = n.add(address, &connectedPeer{peer.New(conn, address, n.log), conn, time.Now()})
 		}
-		near = append(near, x.Peer)
+		asked = append(asked, x.Peer)
 	}
 	n.part(peerIdle)
-	return near
+	return asked
 }
 
 func (n *peers) find(address string) *connectedPeer {
@@ -123,26 +123,26 @@ func (p *position) call(
 	}
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
-	p.near, p.grant = header.Get(names.PeerHeader), strings.Join(header.Get(names.GrantHeader), "")
+	p.peers, p.grant = header.Get(names.PeerHeader), strings.Join(header.Get(names.GrantHeader), "")
 	return response, err
 }
 
 // readThrough returns the worker's store over peers and storage.
 func (a *action) readThrough(instance string) *fetch.ReadThrough {
-	near := a.w.peers.at(a.task.near)
-	if len(near) == 0 {
+	asked := a.w.peers.at(a.task.peers)
+	if len(asked) == 0 {
 		return a.w.opts.Fetches.Through(a.storage)
 	}
-	a.near = peer.NewFetcher(a.storage, near, instance)
-	return a.w.opts.Fetches.Through(a.near)
+	a.peers = peer.NewFetcher(a.storage, asked, instance)
+	return a.w.opts.Fetches.Through(a.peers)
 }
 
 // peerFields returns what the log line of the action says of peers.
 func (a *action) peerFields() []zap.Field {
-	if a.near == nil {
+	if a.peers == nil {
 		return nil
 	}
-	blobs, bytes := a.near.FromPeers()
+	blobs, bytes := a.peers.FromPeers()
 	a.w.metrics.peerBlobs.Add(float64(blobs))
 	a.w.metrics.peerBytes.Add(float64(bytes))
 	return []zap.Field{zap.Int64("neighbour_blobs", blobs), zap.Int64("neighbour_bytes", bytes)}

@@ -22,7 +22,7 @@ import (
 const (
 	// A scheduler that does not answer is asked again after minBackoff, then
 	// after twice as long, up to maxBackoff; each time with jitter over the upper
-	// half. A scheduler that starts anew waits for as long (its --settle).
+	// half. A scheduler that starts anew waits for as long (its settle).
 	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
 	// The scheduler says by its clock when it wants to hear of an action. It hears
 	// after maxSilence, and not without end, also if this machine's clock is wrong.
@@ -57,8 +57,8 @@ type position struct {
 	work *workFolder
 	// called has a token when the scheduler wants to be called now.
 	called chan struct{}
-	// near are the peers that the scheduler named with its last answer.
-	near []string
+	// peers are those that the scheduler named with its last answer.
+	peers []string
 	// grant is what came with it, to write the result of the action that is in it.
 	grant string
 }
@@ -66,7 +66,7 @@ type position struct {
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
-	near    []string // addresses of peers to ask
+	peers   []string // addresses of peers to ask
 	grant   string   // shown to storage with the result; empty: none
 	permit  *pipeline.Permit
 	cancel  context.CancelFunc
@@ -338,7 +338,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, near: p.near, grant: p.grant, cancel: cancel, permit: p.next,
+		desired: desired, peers: p.peers, grant: p.grant, cancel: cancel, permit: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{

@@ -265,8 +265,8 @@ func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Ac
 // runNear is run for two workers of one build, of which the second one is as s says and cold.
 func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) error {
 	w := b.works[c.work]
-	s.Lends, s.Platform = true, map[string]string{"worker": "cold"}
-	first := testbed.Setting{Method: s.Method, Slots: s.Slots, Lends: true, Platform: map[string]string{"worker": "first"}}
+	s.Serves, s.Platform = true, map[string]string{"worker": "cold"}
+	first := testbed.Setting{Method: s.Method, Slots: s.Slots, Serves: true, Platform: map[string]string{"worker": "first"}}
 	return b.farm.WithWorkers(ctx, []testbed.Setting{first, s}, func(far []*testbed.Proxy) error {
 		if _, err := b.once(ctx, w.slots, w.on(first.Platform), far[0]); err != nil {
 			return err

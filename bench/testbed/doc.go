@@ -3,5 +3,5 @@
 //
 // All that it starts ends with Close, or with the function that was given to WithWorker. A process that serves
 // FUSE must not fork, so launchers of all workers are started before the first mount, and nothing else is
-// started as long as there is one. The lock of a proxy's lane is held for no I/O.
+// started as long as there is one. The lock of a proxy's direction is held for no I/O.
 package testbed

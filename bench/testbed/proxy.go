@@ -33,7 +33,7 @@ type Distance struct {
 type Proxy struct {
 	listener *net.TCPListener
 	target   string
-	up, down *lane // to the target, and from it
+	up, down *direction // to the target, and from it
 	stop     context.CancelFunc
 	all      sync.WaitGroup
 }
@@ -46,7 +46,7 @@ func StartProxy(ctx context.Context, target string, d Distance) (*Proxy, error) 
 		return nil, fmt.Errorf("delay proxy: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	p := &Proxy{listener: listener, target: target, up: newLane(d), down: newLane(d), stop: stop}
+	p := &Proxy{listener: listener, target: target, up: newDirection(d), down: newDirection(d), stop: stop}
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	p.all.Go(func() {
 		for {
@@ -85,7 +85,7 @@ func (p *Proxy) pass(ctx context.Context, near *net.TCPConn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
-	oneWay := func(l *lane, to, from *net.TCPConn) {
+	oneWay := func(l *direction, to, from *net.TCPConn) {
 		if err := l.carry(ctx, to, from); err != nil || to.CloseWrite() != nil {
 			cancel()
 		}
@@ -96,8 +96,8 @@ func (p *Proxy) pass(ctx context.Context, near *net.TCPConn) {
 	both.Wait()
 }
 
-// A lane is one direction of all connections.
-type lane struct {
+// A direction is one of the two of all connections.
+type direction struct {
 	delay     time.Duration
 	bandwidth int64
 	bytes     atomic.Int64 // taken in so far
@@ -106,7 +106,9 @@ type lane struct {
 	free time.Time // when all that was taken in has left, with a bandwidth
 }
 
-func newLane(d Distance) *lane { return &lane{delay: d.RoundTrip / 2, bandwidth: d.Bandwidth} }
+func newDirection(d Distance) *direction {
+	return &direction{delay: d.RoundTrip / 2, bandwidth: d.Bandwidth}
+}
 
 // A packet is some bytes on the way.
 type packet struct {
@@ -115,7 +117,7 @@ type packet struct {
 }
 
 // send returns when n bytes arrive that are sent now.
-func (l *lane) send(n int) time.Time {
+func (l *direction) send(n int) time.Time {
 	l.bytes.Add(int64(n))
 	now := time.Now()
 	if l.bandwidth <= 0 {
@@ -132,7 +134,7 @@ func (l *lane) send(n int) time.Time {
 
 // carry brings what src says to dst until src ends, which is no error. It closes src
 // when dst takes no more or ctx ends; who ends ctx has to end a Write to dst, too.
-func (l *lane) carry(ctx context.Context, dst io.Writer, src io.ReadCloser) error {
+func (l *direction) carry(ctx context.Context, dst io.Writer, src io.ReadCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ours := context.AfterFunc(ctx, func() { _ = src.Close() })
@@ -155,7 +157,7 @@ func (l *lane) carry(ctx context.Context, dst io.Writer, src io.ReadCloser) erro
 }
 
 // take reads until src ends or ctx does.
-func (l *lane) take(ctx context.Context, queue chan<- packet, src io.Reader) error {
+func (l *direction) take(ctx context.Context, queue chan<- packet, src io.Reader) error {
 	buffer := make([]byte, packetBytes)
 	for {
 		n, err := src.Read(buffer)

@@ -31,7 +31,7 @@ func (a *arrivals) Write(p []byte) (int, error) {
 func TestLaneDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
-		l := newLane(Distance{RoundTrip: 50 * time.Millisecond})
+		l := newDirection(Distance{RoundTrip: 50 * time.Millisecond})
 		out := &arrivals{began: time.Now()}
 		done := make(chan error, 1)
 		go func() { done <- l.carry(t.Context(), out, from) }()
@@ -56,7 +56,7 @@ func TestLaneDelays(t *testing.T) {
 // TestLaneBandwidth: what is sent at once leaves at the bandwidth's speed.
 func TestLaneBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLane(Distance{RoundTrip: 2 * time.Second, Bandwidth: packetBytes})
+		l := newDirection(Distance{RoundTrip: 2 * time.Second, Bandwidth: packetBytes})
 		out := &arrivals{began: time.Now()}
 		benchtest.Check(t, l.carry(t.Context(), out, io.NopCloser(bytes.NewReader(make([]byte, 3*packetBytes)))))
 		want := []time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second}
@@ -85,18 +85,18 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 func (endless) Close() error               { return nil }
 
-// TestLaneEnds: a receiver that fails, or the end of ctx, ends the lane at once,
+// TestDirectionEnds: a receiver that fails, or the end of ctx, ends the direction at once,
 // also while much is on the way and the sender goes on.
-func TestLaneEnds(t *testing.T) {
+func TestDirectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
-		if err := newLane(Distance{}).carry(t.Context(), failing{broken}, endless{}); !errors.Is(err, broken) {
+		if err := newDirection(Distance{}).carry(t.Context(), failing{broken}, endless{}); !errors.Is(err, broken) {
 			t.Errorf("error %v, want what the receiver said", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		err := newLane(Distance{RoundTrip: time.Hour}).carry(ctx, io.Discard, endless{})
+		err := newDirection(Distance{RoundTrip: time.Hour}).carry(ctx, io.Discard, endless{})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
 			t.Errorf("error %v after %s", err, time.Since(began))
 		}

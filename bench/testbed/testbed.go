@@ -84,7 +84,7 @@ type Setting struct {
 	Keep     string            // folder that gets what this one remembers; empty: it is forgotten
 	Plain    bool              // neither recorder nor prefetcher
 	Platform map[string]string // of the actions that it gets; nil: those without one
-	Lends    bool              // to other workers of the farm
+	Serves   bool              // to other workers of the farm
 }
 
 // WithWorker calls use while a new worker with an empty cache serves the farm. The
@@ -146,7 +146,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, Logger: f.Log,
 		NoCompression: s.Distance.Bandwidth == 0, // else bytes cost nothing
 	}}
-	if s.Lends {
+	if s.Serves {
 		w.worker.ServeCache = "127.0.0.1:0"
 	}
 	if s.Memory != "" {

@@ -29,7 +29,7 @@ import (
 // A peerFarm is a store that is lent to others.
 type peerFarm struct {
 	*servertest.Farm
-	lender *Server
+	server *Server
 	peer   *Peer
 	asked  atomic.Int64 // calls
 	// answer, if set, takes the place of the Server in calls that are not streams.
@@ -41,7 +41,7 @@ type peerFarm struct {
 func lendStart(t *testing.T, texts ...string) *peerFarm {
 	t.Helper()
 	f := &peerFarm{Farm: &servertest.Farm{Store: castest.OpenDisk(t, t.TempDir(), disk.Options{})}}
-	f.lender = NewServer(f.Store, nil)
+	f.server = NewServer(f.Store, nil)
 	for _, text := range texts {
 		f.Put(t, digest.SHA256, []byte(text))
 	}
@@ -60,7 +60,7 @@ func lendStart(t *testing.T, texts ...string) *peerFarm {
 			}
 			return call(srv, s)
 		}))
-	f.lender.Register(g)
+	f.server.Register(g)
 	f.Conn = rpctest.Serve(t, g)
 	f.peer = New(f.Conn, "test", nil)
 	return f

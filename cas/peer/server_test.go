@@ -45,7 +45,7 @@ func TestLenderReadsOnly(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if blobs, size := f.lender.Served(); blobs != 1 || size != 4 || f.Store.Contains(ds[1]) {
+	if blobs, size := f.server.Served(); blobs != 1 || size != 4 || f.Store.Contains(ds[1]) {
 		t.Errorf("lent %d blobs, %d bytes", blobs, size)
 	}
 }
@@ -123,12 +123,12 @@ func TestLenderIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lendStart(t, "here")
 		ask := func() error {
-			_, err := (&storageService{s: f.lender}).BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{})
+			_, err := (&storageService{s: f.server}).BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{})
 			return err
 		}
 		var ends []func()
 		for range maxCalls {
-			end, err := f.lender.begin()
+			end, err := f.server.begin()
 			if err != nil {
 				t.Fatal(err)
 			}

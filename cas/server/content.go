@@ -12,8 +12,8 @@ func (s *Server) content(instance string) cas.Content { return s.store.Of(instan
 
 // reads is content for who only reads.
 func (s *Server) reads(instance string) cas.Readable {
-	if s.lends != nil {
-		return s.lends
+	if s.shared != nil {
+		return s.shared
 	}
 	return s.content(instance)
 }

@@ -16,7 +16,7 @@ type Reader struct{ server *Server }
 // NewReader returns a Reader of blobs. Of o the logger and what bounds it count.
 func NewReader(blobs cas.Readable, o Options) *Reader {
 	o.validate()
-	return &Reader{&Server{lends: blobs, options: o, log: o.Logger}}
+	return &Reader{&Server{shared: blobs, options: o, log: o.Logger}}
 }
 
 // FindMissingBlobs is that of REv2's ContentAddressableStorage.

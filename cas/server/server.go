@@ -100,7 +100,7 @@ type Results interface {
 // missing to it as if they were not there.
 type Server struct {
 	store   Store        // only for its room; see content
-	lends   cas.Readable // of a Lender; nil: what is read depends on the instance name
+	shared  cas.Readable // of a Reader; nil: what is read depends on the instance name
 	actions Results
 	trees   ownTrees
 	options Options

@@ -61,10 +61,10 @@ func pickKind(random *rand.Rand) soakKind {
 // from each other; their inputs differ.
 type soakAction struct {
 	*soakFarm
-	number  uint64
-	variant int
-	dir     string
-	brought bool // what was lacking
+	number   uint64
+	variant  int
+	dir      string
+	uploaded bool // what was lacking
 }
 
 // text is what only this action has in its input "text".
@@ -201,7 +201,7 @@ func (a *soakAction) lacking(ctx context.Context) error {
 		return err
 	}
 	want := a.text() + string(content)
-	if !a.brought {
+	if !a.uploaded {
 		without := r
 		inputs := *r.Inputs
 		d := digest.Of(digest.SHA256, content)
@@ -214,7 +214,7 @@ func (a *soakAction) lacking(ctx context.Context) error {
 		if !programs.Lacks(err, d) {
 			return err
 		}
-		a.brought = true
+		a.uploaded = true
 	}
 	_, err = a.execute(ctx, r, 0, want)
 	return err

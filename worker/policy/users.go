@@ -26,9 +26,9 @@ type Users struct {
 	namespaces map[vfs.Owner]*os.File
 
 	mu sync.Mutex
-	// seats say which of the range a position has, and stuck of which ones a process is left that cannot
+	// given says which of the range a position has, and stuck of which ones a process is left that cannot
 	// be ended, until the channel is closed.
-	seats map[int]int             // guarded by mu
+	given map[int]int             // guarded by mu
 	stuck map[int]<-chan struct{} // guarded by mu
 }
 
@@ -157,10 +157,10 @@ func (u *Users) At(position int) *sandbox.User {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if _, ok := u.seats[position]; !ok && !u.seatLocked(position) {
+	if _, ok := u.given[position]; !ok && !u.giveLocked(position) {
 		return u.nth(position) // checkUsers does not let it come to this
 	}
-	return u.nth(u.seats[position])
+	return u.nth(u.given[position])
 }
 
 // Part takes a position's user from it: a process of that user cannot be ended before gone is closed. It
@@ -171,8 +171,8 @@ func (u *Users) Part(position int, gone <-chan struct{}) bool {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	left, ok := u.seats[position]
-	if !ok || !u.seatLocked(position) {
+	left, ok := u.given[position]
+	if !ok || !u.giveLocked(position) {
 		return false
 	}
 	if u.stuck == nil {
@@ -182,10 +182,10 @@ func (u *Users) Part(position int, gone <-chan struct{}) bool {
 	return true
 }
 
-// seatLocked gives a position the first of the range that is nobody's.
-func (u *Users) seatLocked(position int) bool {
+// giveLocked gives a position the first of the range that is nobody's.
+func (u *Users) giveLocked(position int) bool {
 	taken := map[int]bool{}
-	for _, i := range u.seats {
+	for _, i := range u.given {
 		taken[i] = true
 	}
 	for i, gone := range u.stuck {
@@ -198,10 +198,10 @@ func (u *Users) seatLocked(position int) bool {
 	}
 	for i := range u.count {
 		if !taken[i] {
-			if u.seats == nil {
-				u.seats = map[int]int{}
+			if u.given == nil {
+				u.given = map[int]int{}
 			}
-			u.seats[position] = i
+			u.given[position] = i
 			return true
 		}
 	}

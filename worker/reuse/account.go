@@ -32,7 +32,7 @@ type Tree struct {
 }
 
 // account returns what a run on t saw that took the looks of p at the directory d.
-func (t Tree) account(ctx context.Context, p *place, d digest.Digest) (*reuse.Directory, error) {
+func (t Tree) account(ctx context.Context, p *node, d digest.Digest) (*reuse.Directory, error) {
 	dir, err := t.Source.Directory(ctx, d)
 	if err != nil {
 		return nil, err

@@ -42,17 +42,17 @@ func (r *Recorder) Look(path string, l tree.Look) {
 	r.looks[path] = known | l
 }
 
-// A place is a path that was looked at, or lies on the way to one.
-type place struct {
+// A node is a path that was looked at, or lies on the way to one.
+type node struct {
 	looks tree.Look
-	names map[string]*place
+	names map[string]*node
 }
 
-// places returns what was looked at as a tree, or false if that is not all.
-func (r *Recorder) places() (root *place, all bool) {
+// looked returns what was looked at as a tree, or false if that is not all.
+func (r *Recorder) looked() (root *node, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	root = &place{}
+	root = &node{}
 	for path, l := range r.looks {
 		at := root
 		for path != "" {
@@ -60,9 +60,9 @@ func (r *Recorder) places() (root *place, all bool) {
 			name, path, _ = strings.Cut(path, "/")
 			next := at.names[name]
 			if next == nil {
-				next = &place{}
+				next = &node{}
 				if at.names == nil {
-					at.names = map[string]*place{}
+					at.names = map[string]*node{}
 				}
 				at.names[name] = next
 			}

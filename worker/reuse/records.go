@@ -130,11 +130,11 @@ func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (ru
 // Keep remembers a run on t that took the looks of seen. Former runs that saw nothing
 // which t does not show are forgotten for it.
 func (r *Records) Keep(ctx context.Context, k record.Key, t Tree, seen *Recorder, run Run) error {
-	places, all := seen.places()
-	if !all || places.looks&tree.LookInside != 0 {
+	looked, all := seen.looked()
+	if !all || looked.looks&tree.LookInside != 0 {
 		return errNotKept
 	}
-	root, err := t.account(ctx, places, t.Root)
+	root, err := t.account(ctx, looked, t.Root)
 	if err != nil {
 		return fmt.Errorf("account for what was seen of %s: %w", t.Root, err)
 	}

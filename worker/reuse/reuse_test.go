@@ -264,7 +264,7 @@ func TestLongPaths(t *testing.T) {
 	for i := range 2 * maxPathBytes / len(long) {
 		seen.Look(fmt.Sprint(long, i), tree.LookUp)
 	}
-	if _, all := seen.places(); all || len(seen.looks)*len(long) > maxPathBytes {
+	if _, all := seen.looked(); all || len(seen.looks)*len(long) > maxPathBytes {
 		t.Errorf("%d paths of %d bytes are kept", len(seen.looks), len(long))
 	}
 }
