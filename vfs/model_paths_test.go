@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path"
@@ -181,7 +182,7 @@ func (o *operator) lstat(s step, p string) string {
 
 // check describes the whole tree.
 func (o *operator) check(step) string {
-	c := checker{first: map[[2]uint64]string{}}
+	c := checker{first: map[[2]uint64]string{}, buffer: make([]byte, 1<<20)}
 	c.add("/")
 	return strings.Join(c.lines, "\n\t")
 }
@@ -189,6 +190,8 @@ func (o *operator) check(step) string {
 type checker struct {
 	lines []string
 	first map[[2]uint64]string // the first name of each file that has several
+
+	buffer []byte // what files are read into: with -race, to make one takes longer than to read most of them
 }
 
 func (c *checker) add(p string) {
@@ -201,7 +204,7 @@ func (c *checker) add(p string) {
 	var names []string
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		line += " " + content(p)
+		line += " " + c.content(p)
 		if first, ok := c.first[[2]uint64{st.Dev, st.Ino}]; ok {
 			line += " same file as " + first
 		} else {
@@ -225,22 +228,24 @@ func (c *checker) add(p string) {
 }
 
 // content reads a file to its end.
-func content(p string) string {
+func (c *checker) content(p string) string {
 	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOATIME, 0)
 	if err != nil {
 		return done(err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var all []byte
-	b := make([]byte, 1<<20)
+	size, hash := 0, sha256.New()
 	for {
-		n, err := unix.Read(fd, b)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		n, err := unix.Read(fd, c.buffer)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return done(err)
+		case n == 0:
+			return fmt.Sprintf("%d bytes %.6x", size, hash.Sum(nil))
+		default:
+			hash.Write(c.buffer[:n])
+			size += n
 		}
-		if err != nil || n == 0 {
-			return got(all, err)
-		}
-		all = append(all, b[:n]...)
 	}
 }
