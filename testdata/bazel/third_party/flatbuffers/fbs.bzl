@@ -3,6 +3,8 @@
 def fbs_header(name, schema, flatc_args = [], **kwargs):
     """Runs flatc on a schema.
 
+    flatc is a source of the action, not a tool, which Bazel would compile a second time, for the host.
+
     Args:
       name: name of the cc_library; the header is NAME_generated.h beside the schema.
       schema: the .fbs file.
@@ -12,13 +14,12 @@ def fbs_header(name, schema, flatc_args = [], **kwargs):
     header = schema.rpartition(".")[0] + "_generated.h"
     native.genrule(
         name = name + "_gen",
-        srcs = [schema],
+        srcs = [schema, "//third_party/flatbuffers:flatc"],
         outs = [header],
         cmd = " ".join(
             ["$(execpath //third_party/flatbuffers:flatc)", "--cpp"] + flatc_args +
-            ["-o $$(dirname $@)", "$<"],
+            ["-o $$(dirname $@)", "$(execpath %s)" % schema],
         ),
-        tools = ["//third_party/flatbuffers:flatc"],
     )
     native.cc_library(
         name = name,
