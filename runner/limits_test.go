@@ -92,7 +92,7 @@ func TestCommandsSeeTheirSlot(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd = launchertest.Command(t, self)
-			cmd.Env = append(cmd.Env, procsVar+"=1")
+			cmd.Env = append(cmd.Env, procsVar+"=1", "GORACE="+os.Getenv("GORACE"))
 			launchertest.Run(t, l, cmd)
 			if got := launchertest.Read(t, cmd.Stdout); got != "1 1\n" {
 				t.Errorf("a Go program sees %q", got)

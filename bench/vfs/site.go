@@ -56,6 +56,9 @@ type site struct {
 	part     int // of the work of children; 0 is all of it
 }
 
+// partly reports whether only a part of the work is done, as in tests.
+func (s *site) partly() bool { return s.part > 1 }
+
 // openSite starts a launcher and, in dir, a store and a folder of roots.
 func openSite(ctx context.Context, dir string) (_ *site, err error) {
 	log, err := testbed.NewLogger()
@@ -247,7 +250,8 @@ func (s *site) run(ctx context.Context, j job) (printed string, took time.Durati
 func (s *site) child(ctx context.Context, args ...string) (time.Duration, error) {
 	// In the launcher's child this is the program that the launcher was started from.
 	child := []string{"/proc/self/exe", "child", "--part", strconv.Itoa(max(1, s.part))}
-	printed, _, err := s.run(ctx, job{dir: "/", args: append(child, args...)})
+	// A child of a test would sleep for a second before it exits.
+	printed, _, err := s.run(ctx, job{dir: "/", args: append(child, args...), env: []string{"GORACE=" + os.Getenv("GORACE")}})
 	if err != nil {
 		return 0, err
 	}

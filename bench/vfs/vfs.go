@@ -82,7 +82,7 @@ func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 	if _, err := b.site.child(ctx, "touch", b.in.dir); err != nil {
 		return nil, err
 	}
-	unix.Sync() // later writing back would disturb the first rows
+	b.sync() // later writing back would disturb the first rows
 	b.passthrough = b.site.roots.Passthrough()
 	var errs []error
 	for _, first := range []bool{false, true} {
@@ -214,14 +214,20 @@ func (b *vfsBench) pair(ctx context.Context, c comparison, oursFirst bool) (plai
 		steps[0], steps[1] = steps[1], steps[0]
 	}
 	for _, step := range steps {
-		if b.site.part <= 1 {
-			unix.Sync() // what one side wrote is not the other's to wait for
-		}
+		b.sync() // what one side wrote is not the other's to wait for
 		if err := step(); err != nil {
 			return 0, 0, 0, err
 		}
 	}
 	return plain, ours, cpu, nil
+}
+
+// sync writes back what all programs of the machine wrote, which can take a minute. Of a part of the work no figure
+// is wanted.
+func (b *vfsBench) sync() {
+	if !b.site.partly() {
+		unix.Sync()
+	}
 }
 
 // inRoot does the work once in a new root.

@@ -77,7 +77,8 @@ func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
 	}
 
 	copyTest(f, "in/program")
-	p := f.Exec(address, "--input", "in", "--platform", "network=on", "--env", writesAtVariable+"="+address, "--", "./program", "-test.run=^TestWriteResult$")
+	p := f.Exec(address, "--input", "in", "--platform", "network=on", "--env", writesAtVariable+"="+address,
+		"--env", "GORACE="+os.Getenv("GORACE"), "--", "./program", "-test.run=^TestWriteResult$")
 	if code := p.Wait(); code != 0 {
 		f.Fatalf("the command on the worker: exit code %d\n%s%s", code, &p.Stdout, &p.Stderr)
 	}
