@@ -91,6 +91,9 @@ type Content interface {
 	Contains(d digest.Digest) bool
 	// ContainsSound does, of a blob that is vouched for.
 	ContainsSound(ctx context.Context, d digest.Digest) (bool, error)
+	// FindUnsound does what FindMissing does, and looks at those that are there: those whose files were changed are hashed, and
+	// with stale those that are not vouched for.
+	FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error)
 	// PutBytes stores d, whose bytes are b.
 	PutBytes(ctx context.Context, d digest.Digest, b []byte) error
 	// Arriving is called when all of d has come in a stream, before it is put into its place, and Gained

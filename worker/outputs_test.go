@@ -204,11 +204,10 @@ func TestOutputDirectoryFormats(t *testing.T) {
 	}
 }
 
-// TestUnchangedInput returns inputs as outputs. Storage lacks their contents:
-// one that was read would fail the action.
+// TestUnchangedInput returns inputs as outputs, which nobody reads. One that storage lacks as well is missing.
 func TestUnchangedInput(t *testing.T) {
 	f := newFarm(t)
-	in := tree{"file": absent("1"), "d/e/f": absent("4"), "d/g": absent("5"), "part/kept": absent("6")}
+	in := tree{"file": "1", "d/e/f": "4", "d/g": "5", "part/kept": "6"}
 	r := f.run(t, spec{
 		inputs: in, shell: "echo new > part/new",
 		paths: []string{"d", "file", "part"},
@@ -242,6 +241,8 @@ func TestUnchangedInput(t *testing.T) {
 	if use := inputUse(t, r); use.GetFilesRead() != 0 {
 		t.Errorf("input use is %v", use)
 	}
+	r = f.run(t, spec{inputs: tree{"file": absent("nowhere")}, shell: "true", paths: []string{"file"}})
+	assertMissing(t, r, digestOfBytes("nowhere"))
 }
 
 func fileNode(name, content string) *repb.FileNode {

@@ -12,11 +12,13 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/wire"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // A Blob is something to upload. Open returns its bytes from the start; it may be
@@ -90,6 +92,12 @@ func (c *Client) Upload(
 		return fmt.Errorf("upload: %w", err)
 	}
 	return nil
+}
+
+// Vouched returns a context for an Upload of what is about to be named in a result: a storage that knows how looks at what it
+// says to have, and lets what it has not hashed lately come if it turns out to be damaged.
+func Vouched(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, names.VouchedHeader, "yes")
 }
 
 // uploading is one call of Upload.

@@ -11,6 +11,7 @@ var (
 	Rot            = rot
 	RotSilently    = rotSilently
 	Forget         = forget
+	Age            = age
 	Text           = storeText
 	WantConsistent = storeWantConsistent
 )

@@ -16,9 +16,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/peer"
+	"github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 	"github.com/forerunner-build/forerunner/cas/wire"
 	"github.com/forerunner-build/forerunner/rpctest"
@@ -207,4 +209,53 @@ func unzstd(t *testing.T, b []byte) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestResultsNameWhatIsThere: a result whose blobs are damaged is neither taken nor found, and a worker that asks brings them again.
+func TestResultsNameWhatIsThere(t *testing.T) {
+	stale := func(t testing.TB, s *disk.Store, d digest.Digest) { disk.RotSilently(t, s, d); disk.Age(s, d) }
+	for what, damage := range map[string]func(testing.TB, *disk.Store, digest.Digest){"changed": disk.Rot, "stale": stale} {
+		t.Run(what, func(t *testing.T) {
+			f := servertest.Start(t, servertest.Config{Server: server.Options{AllowActionUpdates: true}})
+			actions := repb.NewActionCacheClient(f.Conn)
+			command := f.PutMessage(t, &repb.Command{Arguments: []string{"true"}})
+			action := f.PutMessage(t, &repb.Action{CommandDigest: command.Proto()}).Proto()
+			text := []byte("an output")
+			d, inTree := f.Put(t, digest.SHA256, text), f.Put(t, digest.SHA256, []byte("in a tree"))
+			tree := f.PutMessage(t, &repb.Tree{Root: &repb.Directory{Files: []*repb.FileNode{{Name: "x", Digest: inTree.Proto()}}}})
+			update := func() codes.Code {
+				_, err := actions.UpdateActionResult(t.Context(), &repb.UpdateActionResultRequest{
+					ActionDigest: action, ActionResult: &repb.ActionResult{
+						OutputFiles:       []*repb.OutputFile{{Path: "out", Digest: d.Proto()}},
+						OutputDirectories: []*repb.OutputDirectory{{Path: "d", TreeDigest: tree.Proto()}},
+					},
+				})
+				return status.Code(err)
+			}
+			bring := func() {
+				blobs := []client.Blob{client.BytesBlob(d, text), client.BytesBlob(inTree, []byte("in a tree"))}
+				err := client.New(f.Conn, client.Options{}).Upload(client.Vouched(t.Context()), blobs, nil)
+				if err != nil || disk.Text(f.Store, d) != string(text) {
+					t.Errorf("brought again: %v, %q", err, disk.Text(f.Store, d))
+				}
+			}
+			for _, harmed := range []digest.Digest{d, inTree} {
+				damage(t, f.Store, harmed)
+				if code := update(); code != codes.FailedPrecondition {
+					t.Errorf("a result that names a damaged blob: %s", code)
+				}
+				bring()
+			}
+			damage(t, f.Store, d)
+			bring() // without anybody's having noticed before
+			if code := update(); code != codes.OK {
+				t.Errorf("when all is there: %s", code)
+			}
+			disk.Rot(t, f.Store, inTree)
+			_, err := actions.GetActionResult(t.Context(), &repb.GetActionResultRequest{ActionDigest: action})
+			if status.Code(err) != codes.NotFound {
+				t.Errorf("a result is found whose blob is damaged: %v", err)
+			}
+		})
+	}
 }

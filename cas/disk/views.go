@@ -51,6 +51,13 @@ func (h held) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Dig
 	return append(missing, gone...), err
 }
 
+// FindUnsound implements Content.
+func (h held) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
+	had, missing := h.store.possession.split(ds, h.name)
+	unsound, err := h.store.FindUnsound(ctx, had, stale)
+	return append(missing, unsound...), err
+}
+
 // OpenBlob implements Readable.
 func (h held) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	if !h.Contains(d) {

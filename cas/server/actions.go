@@ -36,7 +36,7 @@ func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (
 	if code := r.GetExitCode(); code != 0 { // Server takes none
 		return nil, fmt.Errorf("action result %s has exit code %d: %w", d, code, cas.ErrNotFound)
 	}
-	missing, err := s.catalog(instance).missingOf(ctx, d.Function(), r)
+	missing, err := s.catalog(instance).missingOf(ctx, d.Function(), r, false)
 	err = errors.Join(err, s.options.Room(ctx, 0)) // Execute looks, and goes on
 	if err != nil {
 		return nil, fmt.Errorf("check action result %s: %w", d, err)
@@ -154,7 +154,7 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	if err := v.storeInline(ctx, own, fn, result); err != nil {
 		return nil, fmt.Errorf("action result %s: %w", d, err)
 	}
-	missing, err := own.missingOf(ctx, fn, result)
+	missing, err := own.missingOf(ctx, fn, result, true)
 	if err != nil {
 		return nil, fmt.Errorf("action result %s: %w", d, err)
 	}

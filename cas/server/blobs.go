@@ -21,7 +21,8 @@ type storageService struct {
 	s *Server
 }
 
-// FindMissingBlobs answers for each digest once, in the order of the request.
+// FindMissingBlobs answers for each digest once, in the order of the request. Who says that he is about to name these blobs in a
+// result, has those looked at that are not vouched for; others only those whose files were changed.
 func (v *storageService) FindMissingBlobs(
 	ctx context.Context, r *repb.FindMissingBlobsRequest,
 ) (*repb.FindMissingBlobsResponse, error) {
@@ -42,7 +43,7 @@ func (v *storageService) FindMissingBlobs(
 		seen[d] = struct{}{}
 		ds = append(ds, d)
 	}
-	missing, err := v.s.reads(r.GetInstanceName()).FindMissing(ctx, ds)
+	missing, err := v.s.findMissing(ctx, r.GetInstanceName(), ds)
 	if err != nil {
 		return nil, v.s.readStatus(err)
 	}

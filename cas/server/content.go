@@ -3,7 +3,11 @@ package server
 import (
 	"context"
 
+	"google.golang.org/grpc/metadata"
+
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // content returns the blobs that an instance name has. All that a Server does with blobs it does through the
@@ -16,6 +20,15 @@ func (s *Server) reads(instance string) cas.Readable {
 		return s.shared
 	}
 	return s.content(instance)
+}
+
+// findMissing returns those of ds that an instance name does not have. A blob that its client could have brought and did not,
+// because it was said to be there, is best not found to be damaged later.
+func (s *Server) findMissing(ctx context.Context, instance string, ds []digest.Digest) ([]digest.Digest, error) {
+	if s.lends != nil {
+		return s.lends.FindMissing(ctx, ds)
+	}
+	return s.content(instance).FindUnsound(ctx, ds, len(metadata.ValueFromIncomingContext(ctx, names.VouchedHeader)) > 0)
 }
 
 // A catalog reads the messages that an instance name has.

@@ -133,9 +133,11 @@ func (r *references) addAll(ds []digest.Digest) {
 	}
 }
 
-// missingOf returns which of the blobs that result needs are not there. It
+// missingOf returns which of the blobs that result needs are not there, having looked at them as FindUnsound does. It
 // looks into Trees and directories only when they are all there.
-func (c catalog) missingOf(ctx context.Context, fn digest.Function, result *repb.ActionResult) ([]digest.Digest, error) {
+func (c catalog) missingOf(
+	ctx context.Context, fn digest.Function, result *repb.ActionResult, stale bool,
+) ([]digest.Digest, error) {
 	direct := references{fn: fn, seen: map[digest.Digest]struct{}{}}
 	direct.add(result.GetStdoutDigest())
 	direct.add(result.GetStderrDigest())
@@ -149,7 +151,7 @@ func (c catalog) missingOf(ctx context.Context, fn digest.Function, result *repb
 	if direct.err != nil {
 		return nil, direct.err
 	}
-	if missing, err := c.FindMissing(ctx, direct.ds); err != nil || len(missing) > 0 {
+	if missing, err := c.FindUnsound(ctx, direct.ds, stale); err != nil || len(missing) > 0 {
 		return missing, err
 	}
 	// What is known to be there need not be looked for again.
@@ -160,7 +162,7 @@ func (c catalog) missingOf(ctx context.Context, fn digest.Function, result *repb
 			return missing, err
 		}
 	}
-	return c.FindMissing(ctx, inner.ds)
+	return c.FindUnsound(ctx, inner.ds, stale)
 }
 
 // addDirectory adds the files of an output directory, and returns which of its

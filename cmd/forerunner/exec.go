@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/cas"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
@@ -120,21 +121,61 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
-	shown := printed{stdout: e.view(progress, "stdout", os.Stdout), stderr: e.view(progress, "stderr", os.Stderr)}
-	outcome, err := client.Execute(ctx, conn, client.Request{
+	request := client.Request{
 		Instance: e.Instance, Function: digest.SHA256, Inputs: inputs,
 		Command: client.NewCommand(args, e.Outputs, e.WorkingDirectory, e.Env, e.Platform),
 		Timeout: e.Timeout, DoNotCache: e.NoCache, SkipCacheLookup: e.Skip,
-		Progress: progress.event, Stdout: shown.stdout, Stderr: shown.stderr, CancelWithContext: true,
-	})
-	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted; what runs of it is cancelled")
+		Progress: progress.event, CancelWithContext: true,
+	}
+	storage := casclient.New(conn, casclient.Options{InstanceName: e.Instance})
+	ended, err := e.attempt(ctx, conn, storage, request, progress)
+	if err == nil && ctx.Err() == nil && errors.Is(ended.fetchErr, cas.ErrNotFound) {
+		// As Bazel's cache eviction retries: the storage has lost them since the action ended, or found them damaged just now.
+		fmt.Fprintf(os.Stderr, "forerunner: %v; the command runs once more\n", ended.fetchErr)
+		request.SkipCacheLookup = true
+		ended, err = e.attempt(ctx, conn, storage, request, progress)
 	}
 	if err != nil {
 		return err
 	}
+	return e.finish(ended)
+}
+
+// An ended is what became of a command.
+type ended struct {
+	*client.Outcome
+	stdout, stderr []byte
+	outErr, errErr error // why they are not known
+	fetchErr       error // why its outputs, or these, are not here
+	shown          printed
+}
+
+// attempt runs the command and brings its outputs back.
+func (e *execution) attempt(
+	ctx context.Context, conn *grpc.ClientConn, storage *casclient.Client, request client.Request, progress *progress,
+) (*ended, error) {
+	x := &ended{shown: printed{stdout: e.view(progress, "stdout", os.Stdout), stderr: e.view(progress, "stderr", os.Stderr)}}
+	request.Stdout, request.Stderr = x.shown.stdout, x.shown.stderr
+	var err error
+	x.Outcome, err = client.Execute(ctx, conn, request)
+	if err != nil && ctx.Err() != nil {
+		return nil, errors.New("interrupted; what runs of it is cancelled")
+	}
+	if err != nil {
+		return nil, err
+	}
 	progress.end()
-	return e.finish(ctx, casclient.New(conn, casclient.Options{InstanceName: e.Instance}), outcome, shown)
+	x.stdout, x.outErr = client.Output(ctx, storage, digest.SHA256, x.Result.GetStdoutRaw(), x.Result.GetStdoutDigest())
+	x.stderr, x.errErr = client.Output(ctx, storage, digest.SHA256, x.Result.GetStderrRaw(), x.Result.GetStderrDigest())
+	if x.Status == nil {
+		x.fetchErr = errors.Join(x.outErr, x.errErr)
+	}
+	if x.Status == nil && x.fetchErr == nil {
+		if err := client.Download(ctx, storage, digest.SHA256, x.Result, e.Download); err != nil {
+			x.fetchErr = fmt.Errorf("bring outputs back: %w", err)
+		}
+	}
+	return x, nil
 }
 
 // A printed is what exec has printed while the command ran; nil: nothing.
@@ -187,35 +228,28 @@ func greet(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// finish prints what the command printed and was not seen yet, brings its outputs back and turns
-// its exit code into ours.
-func (e *execution) finish(ctx context.Context, storage *casclient.Client, outcome *client.Outcome, shown printed) error {
-	result := outcome.Result
-	stdout, outErr := client.Output(ctx, storage, digest.SHA256, result.GetStdoutRaw(), result.GetStdoutDigest())
-	stderr, errErr := client.Output(ctx, storage, digest.SHA256, result.GetStderrRaw(), result.GetStderrDigest())
-	if outErr == nil {
-		printRest(os.Stdout, "standard output", shown.stdout, stdout)
+// finish prints what the command printed and was not seen yet, and turns its exit code into ours.
+func (e *execution) finish(x *ended) error {
+	if x.outErr == nil {
+		printRest(os.Stdout, "standard output", x.shown.stdout, x.stdout)
 	}
-	if errErr == nil {
-		printRest(os.Stderr, "standard error", shown.stderr, stderr)
+	if x.errErr == nil {
+		printRest(os.Stderr, "standard error", x.shown.stderr, x.stderr)
 	}
-	if outcome.Status != nil {
-		s := status.Convert(outcome.Status)
+	if x.Status != nil {
+		s := status.Convert(x.Status)
 		return fmt.Errorf("%s (%s)", s.Message(), s.Code())
 	}
-	if err := errors.Join(outErr, errErr); err != nil {
-		return err
+	if x.Message != "" && !e.Quiet {
+		fmt.Fprintln(os.Stderr, x.Message)
 	}
-	if outcome.Message != "" && !e.Quiet {
-		fmt.Fprintln(os.Stderr, outcome.Message)
+	if x.fetchErr != nil {
+		return x.fetchErr
 	}
-	if err := client.Download(ctx, storage, digest.SHA256, result, e.Download); err != nil {
-		return fmt.Errorf("bring outputs back: %w", err)
-	}
-	if missing := missingOutputs(e.Outputs, result); len(missing) > 0 && result.GetExitCode() == 0 {
+	if missing := missingOutputs(e.Outputs, x.Result); len(missing) > 0 && x.Result.GetExitCode() == 0 {
 		return fmt.Errorf("the command did not make %s", strings.Join(missing, ", "))
 	}
-	if code := result.GetExitCode(); code != 0 {
+	if code := x.Result.GetExitCode(); code != 0 {
 		return exitCode(code)
 	}
 	return nil

@@ -18,4 +18,7 @@ const (
 	// GrantHeader is where a scheduler gives a worker the right to write the result of an
 	// action, and where the worker shows it to the storage.
 	GrantHeader = "forerunner-result-grant"
+	// VouchedHeader is where a worker says, when it asks a storage what is missing, that it is about to name the blobs in a
+	// result, whatever it says there: the storage then reads those that are not vouched for, before it says that they are there.
+	VouchedHeader = "forerunner-vouched"
 )

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"slices"
 	"syscall"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -332,11 +333,13 @@ func (o *Outputs) Release() {
 	}
 }
 
-// Upload sends what storage lacks.
+// Upload sends what storage lacks of what the result will name. An unchanged input that neither storage nor the worker's store
+// has any more is a *cas.MissingError.
 func (o *Outputs) Upload(ctx context.Context) error {
-	blobs := make([]casclient.Blob, 0, len(o.blobs))
-	for _, b := range o.blobs {
-		blobs = append(blobs, b)
+	ctx = casclient.Vouched(ctx)
+	blobs := slices.Collect(maps.Values(o.blobs))
+	for d := range o.Unread() {
+		blobs = append(blobs, casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return o.opts.Store.OpenBlob(ctx, d) }})
 	}
 	err := o.opts.Storage.Upload(ctx, blobs, nil)
 	if refused(ctx, err) {

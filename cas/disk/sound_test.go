@@ -1,0 +1,99 @@
+package disk
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// age has the store not know any more when d was verified, but know its file.
+func age(s *Store, d digest.Digest) {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	s.files.index.lookup(d).proof.at = 0
+}
+
+// TestFindUnsound: what the kernel knows to have been changed is not said to be there, and what is stale only if that will do.
+func TestFindUnsound(t *testing.T) {
+	for what, c := range map[string]struct {
+		harm                func(t *testing.T, s *Store, d digest.Digest)
+		unsound, unverified bool // is reported at once; with stale
+	}{
+		"nothing": {func(*testing.T, *Store, digest.Digest) {}, false, false},
+		"old":     {func(_ *testing.T, s *Store, d digest.Digest) { age(s, d) }, false, false},
+		"touched": {func(t *testing.T, s *Store, d digest.Digest) {
+			if err := os.Chmod(s.files.path(d), 0o400); err != nil {
+				t.Fatal(err)
+			}
+		}, false, false},
+		"rot":     {func(t *testing.T, s *Store, d digest.Digest) { rot(t, s, d) }, true, true},
+		"removed": {func(t *testing.T, s *Store, d digest.Digest) { _ = os.Remove(s.files.path(d)) }, true, true},
+		"short": {func(t *testing.T, s *Store, d digest.Digest) {
+			if err := os.Truncate(s.files.path(d), 1); err != nil {
+				t.Fatal(err)
+			}
+		}, true, true},
+		"silent rot of late": {func(t *testing.T, s *Store, d digest.Digest) { rotSilently(t, s, d) }, false, false},
+		"silent rot of old": {func(t *testing.T, s *Store, d digest.Digest) {
+			rotSilently(t, s, d)
+			age(s, d)
+		}, false, true},
+	} {
+		for _, stale := range []bool{false, true} {
+			for _, isolated := range []bool{false, true} {
+				s := storeOpen(t, t.TempDir(), Options{Isolate: isolated})
+				put := func(text string) digest.Digest {
+					d := digest.Of(digest.SHA256, []byte(text))
+					if err := s.Of("i").PutBytes(t.Context(), d, []byte(text)); err != nil {
+						t.Fatal(err)
+					}
+					return d
+				}
+				d, fine, absent := put("a blob"), put("another"), digest.Of(digest.SHA256, []byte("absent"))
+				c.harm(t, s, d)
+				want := []digest.Digest{absent}
+				if !stale && c.unsound || stale && c.unverified {
+					want = append(want, d)
+				}
+				var blobs cas.Content = s.Of("i")
+				got, err := blobs.FindUnsound(t.Context(), []digest.Digest{absent, fine, d, digest.SHA256.Empty()}, stale)
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("%s, stale %t, isolated %t: got %v, %v; want %v", what, stale, isolated, got, err, want)
+				}
+				if blobs.Contains(d) == slices.Contains(want, d) {
+					t.Errorf("%s, stale %t, isolated %t: it is there: %t", what, stale, isolated, blobs.Contains(d))
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkFindUnsound is FindMissing of 10,000 blobs that are there, with and without a look at their files.
+func BenchmarkFindUnsound(b *testing.B) {
+	s := storeOpen(b, b.TempDir(), Options{})
+	ds := make([]digest.Digest, 10000)
+	for i := range ds {
+		text := []byte{byte(i), byte(i >> 8), byte(i >> 16)}
+		ds[i] = digest.Of(digest.SHA256, text)
+		if err := s.PutBytes(b.Context(), ds[i], text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("FindMissing", func(b *testing.B) {
+		for b.Loop() {
+			if missing, err := s.FindMissing(b.Context(), ds); err != nil || len(missing) > 0 {
+				b.Fatal(missing, err)
+			}
+		}
+	})
+	b.Run("FindUnsound", func(b *testing.B) {
+		for b.Loop() {
+			if missing, err := s.FindUnsound(b.Context(), ds, true); err != nil || len(missing) > 0 {
+				b.Fatal(missing, err)
+			}
+		}
+	})
+}
