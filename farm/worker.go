@@ -402,6 +402,11 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		MountDir: w.below(w.Mount, "mount"), UpperDir: filepath.Join(w.Data, "upper"), Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.VerifyEvery),
 		Namespaces: s.isolation.namespaces,
+		Damaged: func(d digest.Digest, file string) {
+			if store != nil {
+				store.CopyDamaged(d, file)
+			}
+		},
 		Blobs: &vfs.BlobFolder{
 			Dir: cacheDir, Path: disk.BlobPath, Parse: disk.ParseBlobPath,
 			Used: func(d digest.Digest) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -24,6 +25,36 @@ func BenchmarkRoot(b *testing.B) {
 		if err := r.Close(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkRootOfLinks is the cost of a small root of hard links of another owner, to whom they are shown as what they are or as his.
+func BenchmarkRootOfLinks(b *testing.B) {
+	owner := Owner{UID: 1900000000, GID: 1900000000}
+	namespace, err := sandbox.UserNamespace(&sandbox.User{UID: owner.UID, GID: owner.GID, IDs: 1 << 16})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = namespace.Close() })
+	var paths []string
+	for i := range 200 {
+		paths = append(paths, fmt.Sprintf("dir-%d/file-%d", i%20, i))
+	}
+	for name, namespaces := range map[string]map[Owner]*os.File{"as they are": nil, "as his": {owner: namespace}} {
+		b.Run(name, func(b *testing.B) {
+			f := openFS(b, Options{Method: HardLink, Namespaces: namespaces})
+			src := vfstest.NewSource(b)
+			root := src.Tree(b, paths...)
+			for i := 0; b.Loop(); i++ {
+				r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src, Owner: &owner})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := r.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

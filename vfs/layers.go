@@ -61,10 +61,7 @@ func (r *Root) arrange() {
 		return
 	}
 	if r.fs.means.method() == HardLink {
-		r.links = r.fs.links.NewLayer(link.LayerOptions{
-			Folder: filepath.Join(r.writable.path, "lower"), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
-			ReadOnly: r.fs.means.overlay(),
-		})
+		r.links = r.fs.links.NewLayer(r.linkOptions())
 		bare := link.NewBare(r.links, r.directory)
 		r.lower, r.upper, r.shared = r.links, bare, r.links
 		r.top = topOf(r, bare.Top)
@@ -81,6 +78,17 @@ func (r *Root) arrange() {
 		})
 		r.upper, r.top = r.over, topOf(r, r.over.Top)
 	}
+}
+
+func (r *Root) linkOptions() link.LayerOptions {
+	o := link.LayerOptions{
+		Folder: filepath.Join(r.writable.path, "lower"), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
+	}
+	if r.fs.means.overlay() {
+		o.Folder = filepath.Join(r.fs.linkDir(), linkedName, r.spec.Name)
+		o.Owner = r.fs.linkViews.ownerOf(r.owner)
+	}
+	return o
 }
 
 // addImages lets the root show what images have of its tree. They have no part where somebody wants to
@@ -118,7 +126,7 @@ func (r *Root) fuseOptions() fuse.Options {
 func (r *Root) stack() overlay.Stack {
 	switch {
 	case r.links != nil:
-		return overlay.Stack{Folders: r.links.Folders()}
+		return overlay.Stack{Folders: r.fs.linkViews.seenBy(r.owner, r.links.Folders())}
 	case r.images == nil || r.images.Cover() == nil:
 		return overlay.Stack{Folders: []string{r.inputs.InputFolder()}}
 	}

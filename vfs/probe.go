@@ -83,7 +83,9 @@ func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 	var bare error
 	if m := (*mounts.Error)(nil); overlay && errors.As(err, &m) && m.What == "overlay" {
 		f.means, bare = bareLinks, err
-		err = try()
+		if err = f.openLinks(); err == nil {
+			err = try()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(lacks, err))
@@ -103,8 +105,13 @@ func missing(err error) zap.Field { return zap.NamedError("missing", err) }
 
 // openLinks makes the store of linked files.
 func (f *FS) openLinks() (err error) {
-	f.links, err = link.Open(link.Options{Dir: f.linkDir(), MaxBytes: f.linkBytes, Trash: f.trash, Log: f.log})
-	return err
+	f.links, err = link.Open(link.Options{
+		Dir: f.linkDir(), MaxBytes: f.linkBytes, Bare: !f.means.overlay(), Trash: f.trash, Log: f.log, Damaged: f.damaged,
+	})
+	if err != nil {
+		return err
+	}
+	return os.MkdirAll(filepath.Join(f.linkDir(), linkedName), 0o700)
 }
 
 // passthroughError says that a root works but for passthrough.

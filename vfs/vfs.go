@@ -64,10 +64,11 @@ type Options struct {
 	// without it.
 	UpperMemory int64
 	// Owner is whom inputs and the folders of a root belong to; nil is the user of
-	// this process. Hard links to inputs belong to the user of this process always.
+	// this process. Hard links to inputs belong to the user of this process, but for Namespaces.
 	Owner *Owner
 	// Namespaces are user namespaces in which user and group 0 are these owners. Metadata
-	// images, which belong to Owner, are shown to them, too, if Owner is user and group 0.
+	// images, which belong to Owner, are shown to them, too, if Owner is user and group 0; and hard links below an
+	// overlay are shown to them as theirs.
 	Namespaces map[Owner]*os.File
 	// Logger may be nil.
 	Logger *zap.Logger
@@ -91,6 +92,8 @@ type Options struct {
 	// LinkBytes bounds the copies of blobs that hard links lead to, without those
 	// that roots use at the moment; 0 is a tenth of what is free when Open is called.
 	LinkBytes int64
+	// Damaged is told of each such copy that has turned out to be damaged. Nil: it is logged.
+	Damaged func(d digest.Digest, file string)
 }
 
 // Names in the upper folder that no root can have.
@@ -109,16 +112,18 @@ type FS struct {
 	namespaces         map[Owner]*os.File
 	upperMemory        int64
 	linkBytes          int64
+	damaged            func(d digest.Digest, file string)
 	verifyEvery        time.Duration // never 0
 
 	// What the layers of all roots share. Open sets it.
-	means  means
-	points mountPoints
-	trash  *folder.Trash
-	plain  *plainFolders
-	driver *fuse.Driver
-	images *image.Cache // nil: there are none
-	links  *link.Store  // of hard links; nil without
+	means     means
+	points    mountPoints
+	trash     *folder.Trash
+	plain     *plainFolders
+	driver    *fuse.Driver
+	images    *image.Cache // nil: there are none
+	links     *link.Store  // of hard links; nil without
+	linkViews linkViews
 
 	mu     sync.Mutex
 	closed bool
@@ -172,7 +177,7 @@ func (f *FS) prepare(o Options) error {
 	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.log)
 	f.plain = &plainFolders{dir: f.plainDir(), trash: f.trash}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
-	f.linkBytes, f.upperMemory = o.LinkBytes, o.UpperMemory
+	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
 	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
 		return err
@@ -185,6 +190,9 @@ func (f *FS) prepare(o Options) error {
 	}
 	if err := f.probe(o, f.tryRoot); err != nil {
 		return errors.Join(err, f.points.close())
+	}
+	if f.means.method() == HardLink {
+		f.openLinkViews()
 	}
 	if o.Blobs != nil && f.means.method() == FUSE {
 		f.openImages(*o.Blobs)

@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"fmt"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -100,5 +102,44 @@ func TestInputWrittenAboveOverlay(t *testing.T) {
 	assertOK(t, r)
 	if got := string(r.GetResult().GetStdoutRaw()); got != "int x;" {
 		t.Errorf("the next action reads %q", got)
+	}
+}
+
+// TestInputsBelongToTheCommand: whatever shows inputs, a command in a sandbox finds the same, and may change what it finds, which
+// nobody else sees.
+func TestInputsBelongToTheCommand(t *testing.T) {
+	const script = `stat -c '%n %u %g %a' in ln big big/f1 sub sub/tool
+echo more >> in && chmod 755 big/f1 && echo more >> big/f1 && touch sub/tool && mv sub/tool big/f2 && truncate -s 1 big/f3 &&
+cat in big/f1 big/f2 big/f3 && stat -c '%n %u %g %a' in big/f1 big/f2 big/f3`
+	const want = `in 0 0 444
+ln 0 0 777
+big 0 0 755
+big/f1 0 0 444
+sub 0 0 755
+sub/tool 0 0 555
+inputmore
+file 1more
+toolfin 0 0 444
+big/f1 0 0 755
+big/f2 0 0 555
+big/f3 0 0 444
+`
+	for name, o := range map[string]vfs.Options{"fuse": {Method: vfs.FUSE}, "links": {Method: vfs.HardLink}} {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, o, farmOptions{sandbox: &sandbox.Options{Show: []string{gates(t)}}, own: true})
+			in := tree{"in": "input", "sub/tool": executable("tool"), "ln": symlink("in")}
+			for i := range 300 {
+				in[fmt.Sprintf("big/f%d", i)] = fmt.Sprintf("file %d", i)
+			}
+			for i := range 4 { // from the third on, big is what the others had
+				in["own"] = fmt.Sprint(i)
+				r := f.run(t, spec{inputs: in, shell: script})
+				assertOK(t, r)
+				if got := string(r.GetResult().GetStdoutRaw()); got != want {
+					t.Errorf("run %d: %q, want %q", i, got, want)
+				}
+			}
+			f.assertRuns(t, 0, 0)
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,19 +97,23 @@ func (f *farm) rot(t *testing.T, content string) {
 // rotCopy flips a byte of every copy of it that hard links lead to.
 func (f *farm) rotCopy(t *testing.T, content string) {
 	t.Helper()
-	found := 0
+	found := map[uint64]bool{} // a copy has several names
 	check(t, filepath.WalkDir(filepath.Join(filepath.Dir(f.local.Dir()), "upper", ".links"),
 		func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
+			info, err := d.Info()
+			if err != nil || found[info.Sys().(*syscall.Stat_t).Ino] {
+				return err
+			}
 			if b, err := os.ReadFile(path); err == nil && string(b) == content {
 				flip(t, path)
-				found++
+				found[info.Sys().(*syscall.Stat_t).Ino] = true
 			}
 			return nil
 		}))
-	if found == 0 {
+	if len(found) == 0 {
 		t.Fatalf("there is no copy of %q", content)
 	}
 }
@@ -205,6 +210,29 @@ func TestRotOfAnInputThatIsReturned(t *testing.T) {
 			c.inputs = tree{"d/in": "good bytes"}
 			assertOK(t, f.run(t, c))
 			f.assertRuns(t, 1, 1)
+		})
+	}
+}
+
+// TestRotOfWhatStorageHas: what storage says to have, and what the worker therefore does not bring, is right when a result
+// names it.
+func TestRotOfWhatStorageHas(t *testing.T) {
+	for name, c := range map[string]spec{
+		"an output":     {shell: "echo made > out", paths: []string{"out"}},
+		"an input":      {shell: "mv in out", paths: []string{"out"}, inputs: tree{"in": "made\n"}},
+		"one of a tree": {shell: "mkdir d && mv in d/out", paths: []string{"d"}, inputs: tree{"in": "made\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
+			d := f.blob(t, "made\n")
+			check(t, f.local.PutBytes(t.Context(), d, []byte("made\n")))
+			j := f.start(t, c)
+			flip(t, filepath.Join(f.storage.Dir(), disk.BlobPath(d)))
+			assertOK(t, j.result(t))
+			if f.read(t, d.Proto()) != "made\n" {
+				t.Error("storage has not got what the result names")
+			}
+			f.assertRuns(t, 0, 0)
 		})
 	}
 }
@@ -420,22 +448,10 @@ func TestRotFindsASlot(t *testing.T) {
 	}
 }
 
-// newImageFarm is a rottingFarm with a metadata image of a tree, and the tree with a file more.
-func newImageFarm(t *testing.T) (f *rottingFarm, in func(own string) tree) {
+// readImageFarm is one whose files have been read.
+func readImageFarm(t *testing.T) (f *rottingFarm, in func(own string) tree) {
 	t.Helper()
-	f = newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
-	in = func(own string) tree {
-		files := tree{"own": own}
-		for i := range 300 {
-			files[fmt.Sprintf("sdk/lib%d/file", i)] = fmt.Sprintf("library %d", i)
-		}
-		return files
-	}
-	for i := range 2 {
-		assertOK(t, f.run(t, spec{inputs: in(fmt.Sprint(i)), shell: "cat sdk/*/file > /dev/null"}))
-	}
-	f.awaitImage(t)
-	return f, in
+	return newImageFarm(t, farmOptions{}, "cat sdk/*/file > /dev/null")
 }
 
 func (f *farm) awaitImage(t *testing.T) {
@@ -449,7 +465,7 @@ func (f *farm) awaitImage(t *testing.T) {
 
 // TestRotBehindAnImage: what the kernel reads without a word is vouched for, however it is used.
 func TestRotBehindAnImage(t *testing.T) {
-	f, in := newImageFarm(t)
+	f, in := readImageFarm(t)
 	for i, c := range []struct{ shell, want string }{
 		{"cat sdk/lib7/file > out", "library 7"},
 		{"echo -n more >> sdk/lib7/file; mv sdk/lib7/file out", "library 7more"},
@@ -470,7 +486,7 @@ func TestRotBehindAnImage(t *testing.T) {
 
 // TestRotOfAnImage: an image that shows one file as another is not shown again.
 func TestRotOfAnImage(t *testing.T) {
-	f, in := newImageFarm(t)
+	f, in := readImageFarm(t)
 	rotImage(t, f.local.Dir(), disk.BlobPath(digestOfBytes("library 7")), disk.BlobPath(digestOfBytes("library 8")))
 	j := f.start(t, spec{inputs: in("own"), shell: "cat sdk/lib7/file > out", paths: []string{"out"}})
 	f.assertOutput(t, j, j.result(t), "library 7")

@@ -66,7 +66,7 @@ func TestRotThatStays(t *testing.T) {
 
 // TestRotThatStaysBehindAnImage: the kernel goes on showing the file.
 func TestRotThatStaysBehindAnImage(t *testing.T) {
-	f, in := newImageFarm(t)
+	f, in := readImageFarm(t)
 	f.rot(t, "library 7")
 	letGo := f.hold(t, "library 7")
 	for _, own := range []string{"one", "two"} {

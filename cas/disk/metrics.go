@@ -26,7 +26,7 @@ func newStoreMetrics(s *Store) *storeMetrics {
 
 		verified:      desc("verified_total", "Blobs that were in the store and were read and hashed."),
 		verifiedBytes: desc("verified_bytes_total", "Bytes of those."),
-		damaged:       desc("damaged_total", "Blobs in the store that turned out to be damaged."),
+		damaged:       desc("damaged_total", "Blobs in the store that turned out to be damaged, and a worker's copies of blobs."),
 		aside:         desc("aside_blobs", "Damaged blobs that are kept aside."),
 		asideBytes:    desc("aside_bytes", "Bytes of those."),
 	}

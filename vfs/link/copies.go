@@ -26,6 +26,8 @@ import (
 type copies struct {
 	shards   [numShards]string // folders
 	maxBytes int64
+	bare     bool
+	damaged  func(d digest.Digest, file string)
 	log      *zap.Logger
 
 	mu     sync.Mutex // guards what follows; no I/O under it
@@ -72,9 +74,10 @@ func spreadFolders(dir string) {
 	}
 }
 
-func newCopies(dir string, maxBytes int64, log *zap.Logger) (*copies, error) {
+func newCopies(o Options) (*copies, error) {
+	dir := o.Dir
 	c := &copies{
-		maxBytes: maxBytes, log: log,
+		maxBytes: o.MaxBytes, bare: o.Bare, damaged: o.Damaged, log: o.Log,
 		byKey: map[fileKey]*sharedFile{}, byIno: map[uint64]*sharedFile{}, making: map[fileKey]chan struct{}{},
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -233,15 +236,16 @@ func (c *copies) retire(l *sharedFile) bool {
 	return true
 }
 
-// spoil retires a copy that was changed.
+// spoil retires a copy that is not what it was. If commands see the links as they are, what the kernel knows to have been written was
+// one's doing; else it was a disk's, or somebody's who has no business there.
 func (c *copies) spoil(l *sharedFile) {
-	if c.retire(l) {
-		at := []zap.Field{zap.Stringer("blob", l.key.digest), zap.String("path", l.path)}
-		if l.said.Wrong() {
-			c.log.Warn("a linked copy of an input was damaged; it is dropped", at...)
-		} else {
-			c.log.Warn("a command changed an input that other roots share; it is dropped", at...)
-		}
+	switch {
+	case !c.retire(l):
+	case c.bare && l.strangers() > 0:
+		c.log.Warn("a command changed an input that other roots share; it is dropped",
+			zap.Stringer("digest", l.key.digest), zap.String("file", l.path))
+	default:
+		c.damaged(l.key.digest, l.path)
 	}
 }
 

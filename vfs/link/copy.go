@@ -129,8 +129,11 @@ func (c *copies) verify(ctx context.Context, l *sharedFile, due time.Time) error
 		return err
 	}
 	c.spoil(l)
-	if written {
+	switch {
+	case written && c.bare:
 		err = fmt.Errorf("%w: its file was written to, by a command perhaps", err)
+	case written:
+		err = fmt.Errorf("%w: its file was written to by something outside of the sandbox", err)
 	}
 	return fmt.Errorf("copy of blob %s: %w", l.key.digest, err)
 }

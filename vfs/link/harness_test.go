@@ -37,6 +37,7 @@ type roomOptions struct {
 	Dir      string // one of the test if empty
 	Bare     bool
 	MaxBytes int64
+	Damaged  func(d digest.Digest, file string)
 }
 
 func openRooms(t testing.TB, o roomOptions) *rooms {
@@ -46,7 +47,9 @@ func openRooms(t testing.TB, o roomOptions) *rooms {
 	}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	trash := folder.NewTrash(filepath.Join(o.Dir, ".trash"), log)
-	s, err := Open(Options{Dir: filepath.Join(o.Dir, ".links"), MaxBytes: o.MaxBytes, Trash: trash, Log: log})
+	s, err := Open(Options{
+		Dir: filepath.Join(o.Dir, ".links"), MaxBytes: o.MaxBytes, Bare: o.Bare, Trash: trash, Log: log, Damaged: o.Damaged,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func (f *rooms) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
 		return nil, err
 	}
 	r.Layer = f.NewLayer(LayerOptions{
-		Folder: filepath.Join(r.dir, "lower"), Digest: spec.Digest, Source: spec.Source, Owner: owner, ReadOnly: !f.bare,
+		Folder: filepath.Join(r.dir, "lower"), Digest: spec.Digest, Source: spec.Source, Owner: owner,
 	})
 	directory := func(d digest.Digest) (*tree.Directory, error) { return spec.Source.Directory(ctx, d) }
 	r.bare = NewBare(r.Layer, directory)

@@ -26,9 +26,6 @@ type LayerOptions struct {
 	Digest digest.Digest
 	Source Source
 	Owner  folder.Owner // of the folders
-	// ReadOnly says that nobody will write to the layer, as below an overlay. Then it may have folders that
-	// are other roots', too.
-	ReadOnly bool
 }
 
 // Layer is the folders of hard links of one root. What Show has done when it fails is for Hide to undo.
@@ -48,7 +45,7 @@ type Layer struct {
 // NewLayer returns a layer that is not shown yet.
 func (s *Store) NewLayer(o LayerOptions) *Layer {
 	return &Layer{
-		store: s, root: o.Digest, still: o.ReadOnly, shares: o.ReadOnly && s.kept != nil,
+		store: s, root: o.Digest, still: !s.copies.bare, shares: !s.copies.bare && s.kept != nil,
 		own: s.newMaker(o.Folder, o.Owner, o.Source),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
@@ -22,8 +23,13 @@ type Options struct {
 	Dir string
 	// MaxBytes bounds the copies, without those that roots use at the moment; 0 is a tenth of what is free.
 	MaxBytes int64
-	Trash    *folder.Trash // takes what roots leave
-	Log      *zap.Logger
+	// Bare says that commands see the links as they are, and may write to them. Else nobody does who has any business there, as
+	// below an overlay; and a root may have folders that are other roots', too.
+	Bare  bool
+	Trash *folder.Trash // takes what roots leave
+	Log   *zap.Logger
+	// Damaged is told of each copy that is not what it was, unless a command may have done that. Nil: it is logged.
+	Damaged func(d digest.Digest, file string)
 }
 
 // A Store holds the copies of blobs that roots have links to, and whole directories of links that recur.
@@ -45,7 +51,12 @@ func Open(o Options) (*Store, error) {
 		}
 		o.MaxBytes = int64(st.Bavail) * st.Bsize / 10
 	}
-	copies, err := newCopies(o.Dir, o.MaxBytes, o.Log)
+	if o.Damaged == nil {
+		o.Damaged = func(d digest.Digest, file string) {
+			o.Log.Warn("a linked copy of an input is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", file))
+		}
+	}
+	copies, err := newCopies(o)
 	if err != nil {
 		return nil, err
 	}

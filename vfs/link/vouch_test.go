@@ -16,6 +16,47 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
+// TestWhoIsBlamed: what happens to a copy below an overlay is damage, whenever it is found; what a command that sees the copy itself
+// can have done is not.
+func TestWhoIsBlamed(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		for _, at := range []string{"the end of the root", "the next root"} {
+			t.Run(fmt.Sprint(bare, " ", at), func(t *testing.T) {
+				var told []string
+				f := openRooms(t, roomOptions{Bare: bare, Damaged: func(d digest.Digest, file string) {
+					told = append(told, d.String()+" "+file)
+				}})
+				src := vfstest.NewSource(t)
+				spec := rootSpec{Digest: src.Tree(t, "file"), Source: src}
+				r := openRoot(t, f, spec)
+				var l *sharedFile
+				r.each(func(one *sharedFile) bool {
+					l = one
+					return true
+				})
+				var want []string
+				if !bare {
+					want = []string{l.key.digest.String() + " " + l.path}
+				}
+				if at == "the next root" {
+					if err := os.WriteFile(l.path, []byte("another text"), 0); err != nil {
+						t.Fatal(err)
+					}
+					openRoot(t, f, spec)
+				} else if err := errors.Join(os.WriteFile(l.path, []byte("CONTENT of file"), 0), os.Chtimes(l.path, oldTime, oldTime)); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.vouch(t.Context()); !errors.Is(err, vouch.ErrDamaged) {
+					t.Errorf("vouched for: %v", err)
+				}
+				if !slices.Equal(told, want) {
+					t.Errorf("told %q, want %q", told, want)
+				}
+			})
+		}
+	}
+}
+
 // TestCopiesAreReadInTime: what hard links lead to is read when its time has come, not before,
 // also where it is in a kept tree.
 func TestCopiesAreReadInTime(t *testing.T) {

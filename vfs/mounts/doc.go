@@ -1,4 +1,5 @@
-// Package mounts knows the mounts below a folder, and takes away those of a process that is dead.
+// Package mounts knows the mounts below a folder, and takes away those of a process that is dead. It shows a folder as another
+// owner's (As).
 //
 // A process that is killed while one of its own threads waits for a FUSE mount that it serves
 // itself cannot end: the request was taken by a thread that is gone, and the connection ends
