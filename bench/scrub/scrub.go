@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -112,7 +111,11 @@ func measureScrubs(ctx context.Context, o *report.Options, dir string) (rows []r
 			speeds, cpus = append(speeds, speed), append(cpus, cpu)
 		}
 		if o.Wants(scrubRow(rate)) {
-			rows = append(rows, report.NewRow(scrubRow(rate), report.Median(speeds), "MiB/s"))
+			row := report.NewRow(scrubRow(rate), report.Median(speeds), "MiB/s")
+			if rate > 0 {
+				row.Baseline = fmt.Sprintf("%d configured", rate)
+			}
+			rows = append(rows, row)
 		}
 		if rate == 0 && o.Wants(rowScrubCPU) {
 			rows = append(rows, report.NewRow(rowScrubCPU, report.Median(cpus), "s/GiB"))
@@ -138,7 +141,7 @@ func fillForScrub(ctx context.Context, store *disk.Store) error {
 // scrubOnce has all blobs, none of which is in memory, read at a rate, and returns how fast that was in MiB a second
 // and how many seconds of CPU it took for a GiB.
 func scrubOnce(ctx context.Context, store *disk.Store, rate int64) (speed, cpu float64, err error) {
-	if err := dropBlobs(store.Dir()); err != nil {
+	if err := report.DropCache(filepath.Join(store.Dir(), "sha256")); err != nil {
 		return 0, 0, err
 	}
 	if rate == 0 {
@@ -172,23 +175,4 @@ func scrubOnce(ctx context.Context, store *disk.Store, rate int64) (speed, cpu f
 		return 0, 0, fmt.Errorf("a pass read %d of %d bytes, and found %d files damaged", st.Bytes, scrubBytes, st.Damaged)
 	}
 	return scrubBytes / took.Seconds() / (1 << 20), used.Seconds() * (1 << 30) / scrubBytes, nil
-}
-
-// dropBlobs has the kernel forget what it holds of a store in memory.
-func dropBlobs(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "sha256", "??", "*"))
-	if err != nil {
-		return err
-	}
-	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		err = errors.Join(file.Sync(), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED), file.Close())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,8 +1,8 @@
 package worker
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm"
 )
 
-// The rows of actions that read headers: with a store that has been verified, and with one that has
-// everything but has not, as after a start of the machine.
+// The rows of actions that compile: with a store that has been verified, and with one that has
+// everything but has not and is not in memory, as after a start of the machine.
 const (
 	rowCompile      = "headers_ms"
 	rowCompileCold  = "headers_cold_ms"
@@ -31,7 +31,7 @@ const (
 	headersRead  = 500 // by each action
 	headersNew   = 20  // of them, that no action before has read
 	headerBytes  = 8 << 10
-	headerScript = "cat *.h | cksum >out"
+	headerScript = "printf '#include \"%s\"\\n' *.h >unit.c && cc -c unit.c -o out"
 )
 
 // verifySample is one run of the actions.
@@ -42,7 +42,7 @@ func verifyNames() []string {
 }
 
 // measureVerify has one worker run all actions three times, started anew for each: first it gets the
-// blobs, then it has forgotten that they are verified, then it knows.
+// blobs, then it has forgotten that they are verified and the kernel what is in them, then both know.
 func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 	if !b.o.Wants(verifyNames()...) {
 		return nil
@@ -61,6 +61,9 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 		if s == &b.cold {
 			if err := os.Remove(filepath.Join(data, "cas", "verified")); err != nil {
 				return fmt.Errorf("forget what is verified: %w", err)
+			}
+			if err := report.DropCache(filepath.Join(data, "cas", "sha256")); err != nil {
+				return fmt.Errorf("have the kernel forget what it has read: %w", err)
 			}
 		}
 		f.Starts++
@@ -84,10 +87,7 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 	var blobs []casclient.Blob
 	var headers []*repb.FileNode
 	for i := range b.o.headers*headersNew + headersRead {
-		content := make([]byte, headerBytes)
-		for at := 0; at < len(content); at += 8 {
-			binary.LittleEndian.PutUint64(content[at:], uint64(i)<<32|uint64(at))
-		}
+		content := header(i)
 		d := digest.Of(testbed.Function, content)
 		blobs = append(blobs, casclient.BytesBlob(d, content))
 		headers = append(headers, &repb.FileNode{Name: fmt.Sprintf("%08d.h", i), Digest: d.Proto()})
@@ -117,6 +117,20 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
 }
 
+// header is the text of one: half of it declarations, half a comment, as they are.
+func header(n int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "#pragma once\n")
+	for i := 0; b.Len() < headerBytes/2; i++ {
+		fmt.Fprintf(&b, "struct s%d_%d { int a; const char *b; };\nint f%d_%d(struct s%d_%d *, unsigned long);\n", n, i, n, i, n, i)
+	}
+	b.WriteString("/*\n")
+	for b.Len() < headerBytes {
+		b.WriteString("What these are for, and whom the memory belongs to that they return.\n")
+	}
+	return append(b.Bytes()[:headerBytes-3], "*/\n"...)
+}
+
 // loadHeaders executes the actions one after the other. What delays an answer when its outputs are stored is
 // the verification.
 func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, s *verifySample) error {
@@ -131,6 +145,9 @@ func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, 
 		if err != nil {
 			return fmt.Errorf("execute action %d: %w", i, err)
 		}
+		if code := answer.GetResult().GetExitCode(); code != 0 {
+			return fmt.Errorf("action %d: exit code %d: %s", i, code, answer.GetResult().GetStderrRaw())
+		}
 		m := answer.GetResult().GetExecutionMetadata()
 		s.ms = append(s.ms, time.Since(asked).Seconds()*1000)
 		s.delay = append(s.delay, m.GetWorkerCompletedTimestamp().AsTime().Sub(
@@ -144,8 +161,8 @@ func (b *workerBench) verifyRows() (rows []report.Row) {
 	if len(b.warm.ms) == 0 {
 		return nil
 	}
-	note := fmt.Sprintf("%d actions, each reads %d headers of %d KiB", len(b.warm.ms), headersRead, headerBytes>>10)
-	cold := fmt.Sprintf("%s, %d of them not verified yet", note, headersNew)
+	note := fmt.Sprintf("%d actions, each compiles a file with %d headers of %d KiB", len(b.warm.ms), headersRead, headerBytes>>10)
+	cold := fmt.Sprintf("%s, %d of them not verified yet and on the disk", note, headersNew)
 	add := func(name string, value float64, note string) {
 		if b.o.Wants(name) {
 			r := report.NewRow(name, value, "ms")

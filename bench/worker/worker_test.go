@@ -25,15 +25,17 @@ func TestWorkerRows(t *testing.T) {
 	benchtest.Check(t, err)
 	t.Cleanup(func() { benchtest.Check(t, f.Close()) })
 	b := newWorkerBench(f, &workerOptions{
-		Options: report.Options{Runs: 1, Only: []string{"noop_ms_1", rowSandbox, "noop_per_s_2_bare", "noop_cpu_ms_1", "cpu_util_report2"}},
-		noops:   8, outputs: 1,
+		Options: report.Options{Runs: 1, Only: []string{
+			"noop_ms_1", rowSandbox, "noop_per_s_2_bare", "noop_cpu_ms_1", "cpu_util_report2", rowCompileCold, rowVerifyDelay9,
+		}},
+		noops: 8, outputs: 1, headers: 2,
 	})
 	benchtest.Check(t, b.measure(t.Context()))
 	got := map[string]float64{}
 	for _, r := range b.rows() {
 		got[r.Name] = *r.Value
 	}
-	if len(got) != 5 || got["noop_ms_1"] <= 0 || got["noop_cpu_ms_1"] <= 0 || got["noop_per_s_2_bare"] <= 0 {
+	if len(got) != 7 || got[rowCompileCold] <= 0 || got["noop_ms_1"] <= 0 || got["noop_cpu_ms_1"] <= 0 || got["noop_per_s_2_bare"] <= 0 {
 		t.Errorf("rows %v", got)
 	}
 	if u := got["cpu_util_report2"]; u <= 0 || u > 1 {
