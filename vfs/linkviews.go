@@ -83,11 +83,9 @@ func (f *FS) openLinkViews() {
 		return
 	}
 	f.linkViews = linkViews{}
-	f.log.Warn("inputs that are hard links do not belong to the users of commands", missing(err),
+	err = errors.Join(err, mounts.Detach(points))
+	f.log.Warn("no ID-mapped mounts for input roots", missing(err),
 		zap.String("costs", costOfForeignLinks), zap.String("to_have_it", linkViewsAdvice))
-	if err := mounts.Detach(points); err != nil {
-		f.log.Warn("views of hard links were not unmounted", zap.Error(err))
-	}
 }
 
 // tryLinkView makes a root of an owner, changes an input of it, and drops it.

@@ -40,7 +40,7 @@ func TestOwnersOfLinkedInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zapcore.WarnLevel)
 			f := openFS(t, Options{Method: HardLink, Namespaces: map[Owner]*os.File{owner: c.namespace}, Logger: zap.New(core)})
-			if got := logs.FilterMessageSnippet("do not belong to the users").Len(); got != c.warnings {
+			if got := logs.FilterMessageSnippet("ID-mapped").Len(); got != c.warnings {
 				t.Errorf("%d warnings, want %d", got, c.warnings)
 			}
 			src := vfstest.NewSource(t)

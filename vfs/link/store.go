@@ -53,7 +53,7 @@ func Open(o Options) (*Store, error) {
 	}
 	if o.Damaged == nil {
 		o.Damaged = func(d digest.Digest, file string) {
-			o.Log.Warn("a linked copy of an input is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", file))
+			o.Log.Warn("a copy of a blob is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", file))
 		}
 	}
 	copies, err := newCopies(o)
