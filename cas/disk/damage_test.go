@@ -2,7 +2,14 @@ package disk
 
 import (
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // TestDamageRemembersTheLatest compares it with a plain list of all that happened.
@@ -57,5 +64,23 @@ func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
 		if x.damaged.since(1, uint64((i+1)/2)) != (i%2 == 0) {
 			t.Errorf("step %d: %+v", i, x.damaged)
 		}
+	}
+}
+
+// TestDamagedCopiesCount: what others have found damaged on the same disk is told and counted like what the store has.
+func TestDamagedCopiesCount(t *testing.T) {
+	core, logs := observer.New(zapcore.WarnLevel)
+	s := storeOpen(t, t.TempDir(), Options{Logger: zap.New(core)})
+	d, file := digest.Of(digest.SHA256, []byte("a blob")), filepath.Join(t.TempDir(), "copy")
+	s.CopyDamaged(d, file)
+	if got := s.Stats().DamagedBlobs; got != 1 {
+		t.Errorf("%d are counted", got)
+	}
+	told := logs.All()
+	if len(told) != 1 {
+		t.Fatalf("told %d times", len(told))
+	}
+	if got := told[0].ContextMap(); got["digest"] != d.String() || got["file"] != file || got["device"] != deviceOf(file) {
+		t.Errorf("told of %v", got)
 	}
 }
