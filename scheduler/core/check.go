@@ -125,7 +125,6 @@ func (s *checker) checkTasks() string {
 }
 
 func (s *checker) checkWorkers() string {
-	perQueue := map[*queue][5]int{}
 	connected := 0
 	for connection, ws := range s.workers.connections {
 		connected += len(ws)
@@ -142,6 +141,7 @@ func (s *checker) checkWorkers() string {
 	if n != s.orphans.order.len() || n > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d orphan results are by action, %d are in order", n, s.orphans.order.len())
 	}
+	perQueue := map[*queue][5]int{}
 	for key, w := range s.workers.byKey {
 		n := perQueue[w.queue]
 		n[0]++
@@ -161,28 +161,41 @@ func (s *checker) checkWorkers() string {
 		if w.connection != 0 {
 			connected--
 		}
-		switch {
-		case w.key != key || s.dispatch.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
-			return fmt.Sprintf("worker %s is not where it belongs", key)
-		case !w.timer.IsSet():
-			return fmt.Sprintf("worker %s has no deadline", key)
-		case w.entry.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
-			return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.entry.Waits())
-		case w.held && (w.task != nil || w.prefersIdle):
-			return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-		case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes != drained && (w.takes == resting) != w.prefersIdle:
-			return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
-		case (w.takes == suspended) != (w.takes != drained && !w.prefersIdle && w.program.withholds(w)):
-			return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key, w.takes, w.program.record.Standing())
-		case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
-			return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
-		case w.task != nil && !w.pool.serves(w.task.spec0(w)):
-			return fmt.Sprintf("worker %s runs what it does not serve", key)
+		if problem := s.checkWorker(key, w); problem != "" {
+			return problem
 		}
 	}
 	if connected != 0 {
 		return fmt.Sprintf("%d connections of workers too many", connected)
 	}
+	return s.checkQueues(perQueue)
+}
+
+// checkWorker looks at one worker.
+func (s *checker) checkWorker(key string, w *worker) string {
+	switch {
+	case w.key != key || s.dispatch.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
+		return fmt.Sprintf("worker %s is not where it belongs", key)
+	case !w.timer.IsSet():
+		return fmt.Sprintf("worker %s has no deadline", key)
+	case w.entry.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
+		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.entry.Waits())
+	case w.held && (w.task != nil || w.prefersIdle):
+		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
+	case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes != drained && (w.takes == resting) != w.prefersIdle:
+		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
+	case (w.takes == suspended) != (w.takes != drained && !w.prefersIdle && w.program.withholds(w)):
+		return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key, w.takes, w.program.record.Standing())
+	case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
+		return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
+	case w.task != nil && !w.pool.serves(w.task.spec0(w)):
+		return fmt.Sprintf("worker %s runs what it does not serve", key)
+	}
+	return ""
+}
+
+// checkQueues compares what queues count with what there is; perQueue are the workers of each, as the queue counts them.
+func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 	for _, p := range s.dispatch.pools {
 		if len(p.queues) == 0 {
 			return fmt.Sprintf("pool %v has no queues", p.key())
