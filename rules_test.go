@@ -84,6 +84,7 @@ var floors = map[string]int{
 	"worker/live":         2,
 	"worker/reuse":        2,
 	"web/text":            2,
+	"web/timeline":        3, // writes workers as text
 
 	"cas/peer":              3, // has a client and is a server
 	"vfs":                   3, // joins the layers

@@ -19,11 +19,12 @@ import (
 	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/timeline"
 )
 
 const (
 	// maxBuilt and maxBuiltBytes bound the actions of a build that its page has.
-	maxBuilt, maxBuiltBytes = 50_000, 32 << 20
+	maxBuilt, maxBuiltBytes = timeline.Most, 32 << 20
 	// maxOpen bounds its actions that have not ended, of which the page knows.
 	maxOpen = 10_000
 	// maxNamed is how many targets, failures and mnemonics are listed.
@@ -42,7 +43,7 @@ type buildView struct {
 	Failed, Slowest         []recordRow // the last maxNamed, and those that ran longest
 	MoreFailed              int
 	First, Last             time.Time
-	Lanes                   *lanes
+	Lanes                   *timeline.Lanes
 	Cut, OpenCut            bool // there are more than maxBuilt, or maxOpen
 
 	mnemonics map[string]*mnemonicRow
@@ -90,21 +91,21 @@ type builder struct {
 	// less lateness.
 	known map[string]time.Time
 	last  time.Time
-	line  *timeLine
+	line  *timeline.Line
 }
 
 // build answers with the page of an invocation.
 func (s *Site) build(w http.ResponseWriter, r *http.Request) {
-	b := &builder{site: s, known: map[string]time.Time{}, line: &timeLine{following: r.Header.Get("Accept") == eventStream}}
+	b := &builder{site: s, known: map[string]time.Time{}, line: &timeline.Line{Following: r.Header.Get("Accept") == eventStream}}
 	id, isTrace := strings.CutSuffix(r.PathValue("invocation"), traceSuffix)
 	b.view.Invocation = id
 	if isTrace {
-		b.line.following = false
+		b.line.Following = false
 		b.trace(w, r)
 		return
 	}
 	if have, err := strconv.ParseInt(r.FormValue("have"), 10, 64); err == nil {
-		b.line.have = time.UnixMilli(have).Add(-lateness)
+		b.line.Have = time.UnixMilli(have).Add(-lateness)
 	}
 	s.page("build", b.load).ServeHTTP(w, r)
 }
@@ -133,11 +134,11 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 		v.Last = now
 	}
 	v.finish()
-	if b.line.following {
-		v.news = b.line.news(running, now)
+	if b.line.Following {
+		v.news = b.line.News(running, now)
 	}
-	if v.Live() || b.line.known > 0 {
-		v.Lanes = b.line.draw(running, now)
+	if v.Live() || b.line.Known > 0 {
+		v.Lanes = b.line.Draw(running, now)
 	}
 	return &v, nil
 }
@@ -190,10 +191,10 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 				continue
 			}
 			b.known[r.GetOperation()] = r.GetEnded().AsTime()
-			b.last = later(b.last, r.GetEnded().AsTime())
+			b.last = timeline.Later(b.last, r.GetEnded().AsTime())
 			bytes += lighten(r)
 			b.view.count(r)
-			b.line.add(r)
+			b.line.Add(r, outcomeClass(r.GetOutcome()) == "failed")
 		}
 		if req.PageToken = list.GetNextPageToken(); req.PageToken == "" {
 			break
@@ -226,7 +227,7 @@ func (v *buildView) count(r *historypb.Record) {
 	if queued := r.GetQueued().AsTime(); v.First.IsZero() || queued.Before(v.First) {
 		v.First = queued
 	}
-	v.Last = later(v.Last, row.Ended)
+	v.Last = timeline.Later(v.Last, row.Ended)
 	v.outcomes[r.GetOutcome()]++
 	m := v.mnemonics[r.GetMnemonic()]
 	if m == nil {

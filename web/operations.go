@@ -18,13 +18,10 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/text"
+	"github.com/forerunner-build/forerunner/web/timeline"
 )
 
-const operationPrefix = "operations/"
-
-func operationName(r *http.Request) string { return operationPrefix + r.PathValue("id") }
-
-func operationID(name string) string { return strings.TrimPrefix(name, operationPrefix) }
+func operationName(r *http.Request) string { return text.OperationPrefix + r.PathValue("id") }
 
 // A rows is one page of a long list.
 type rows[T any] struct {
@@ -206,7 +203,7 @@ func spans(m *repb.ExecutedActionMetadata) []span {
 			first, last = at, at
 			continue
 		}
-		at = later(at, last) // clocks of two machines
+		at = timeline.Later(at, last) // clocks of two machines
 		list = append(list, span{mark.name, int64(last.Sub(first)), int64(at.Sub(first)), at.Sub(last)})
 		last = at
 	}
@@ -219,13 +216,6 @@ func spans(m *repb.ExecutedActionMetadata) []span {
 }
 
 func share(part, all int64) int64 { return int64(1000 * (float64(part) / float64(all))) }
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
 
 // cancel ends an operation in such a way that clients do not execute it again, as Bazel does after
 // CANCELLED. One that has ended meanwhile is not touched.

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -13,14 +12,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // functions are what templates call.
 var functions = template.FuncMap{
 	"ago": ago, "buildPath": buildPath, "bytes": text.Bytes, "count": count, "dash": dash, "draining": draining, "duration": durationText, "health": text.Health, "identity": text.Pairs,
-	"operationID": operationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
+	"operationID": text.OperationID, "percent": percent, "platform": platform, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
 
@@ -82,30 +80,16 @@ func count(n any) string {
 // globOf is what a pattern has to say for a text, in which it cannot name each character: other texts may fit, too.
 func globOf(s string) string { return strings.ReplaceAll(s, "*", "?") }
 
-// hostOf returns the host of the key of a worker; empty if it has none.
-func hostOf(key string) string {
-	var id map[string]string
-	_ = json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id)
-	return id[names.HostKey]
-}
-
 // workerPath is where the machine of the key of a worker is; empty if it does not say.
 func workerPath(key string) string {
-	host := hostOf(key)
+	host := text.Host(key)
 	if host == "" {
 		return ""
 	}
 	return "/workers?" + url.Values{"pattern": {"host=" + strings.ReplaceAll(host, ",", "?")}}.Encode()
 }
 
-// workerText writes the key of a worker as its identity.
-func workerText(key string) string {
-	var id map[string]string
-	if json.Unmarshal([]byte(key), &id) != nil {
-		return dash(key) // of another scheduler, or as its result says it
-	}
-	return text.Pairs(id)
-}
+func workerText(key string) string { return dash(text.Worker(key)) }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 

@@ -48,7 +48,7 @@
   }
 
   // A bar of a build's time line is [lane, given to the worker, started, ended, over, failed, operation, name, waited], times
-  // in milliseconds: see lanes.go. The page has those of its begin in a script; live ones are added.
+  // in milliseconds: see timeline.go. The page has those of its begin in a script; live ones are added.
   let read = null;
   function timeLine() {
     const section = document.getElementById("time-line"), script = section?.querySelector("script");

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // Bytes writes a number of bytes with the largest unit that leaves it two digits.
@@ -99,3 +101,25 @@ func Platform(list []*admin.Property, sep string) string {
 	}
 	return strings.Join(parts, sep)
 }
+
+// Host returns the host of the key of a worker; empty if it has none.
+func Host(key string) string {
+	var id map[string]string
+	_ = json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id)
+	return id[names.HostKey]
+}
+
+// Worker writes the key of a worker as its identity.
+func Worker(key string) string {
+	var id map[string]string
+	if json.Unmarshal([]byte(key), &id) != nil {
+		return key // of another scheduler, or as its result says it
+	}
+	return Pairs(id)
+}
+
+// OperationPrefix begins the name of an operation.
+const OperationPrefix = "operations/"
+
+// OperationID is what tells the name of an operation from others.
+func OperationID(name string) string { return strings.TrimPrefix(name, OperationPrefix) }

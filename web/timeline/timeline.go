@@ -1,4 +1,4 @@
-package web
+package timeline
 
 import (
 	"cmp"
@@ -11,7 +11,11 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/text"
 )
+
+// Most bounds the actions of a Line.
+const Most = 50_000
 
 const (
 	// maxLanes bounds the lanes of the time line, fewLanes are as high as there is room.
@@ -20,14 +24,14 @@ const (
 	noPart = 50_000
 )
 
-// A timeLine has what ran of a build, for one viewer.
-type timeLine struct {
+// A Line has what ran of a build, for one viewer. It is for one goroutine.
+type Line struct {
 	ran []bar // that it was not told of
-	// following: the page is there, and gets what is new.
-	following bool
-	// have is until when the page has what ended, known how many actions ran.
-	have  time.Time
-	known int
+	// Following: the page is there, and gets what is new.
+	Following bool
+	// Have is until when the page has what ended, Known how many actions ran.
+	Have  time.Time
+	Known int
 }
 
 // A bar is an action that ran or runs.
@@ -51,30 +55,38 @@ func partsOf(r *historypb.Record) [4]time.Time {
 		p[2] = at.AsTime()
 	}
 	for i := 1; i < len(p); i++ { // clocks of two machines
-		p[i] = later(p[i], p[i-1])
+		p[i] = Later(p[i], p[i-1])
 		if p[i].After(end) {
-			p[i] = later(end, p[i-1])
+			p[i] = Later(end, p[i-1])
 		}
 	}
 	return p
 }
 
-// add adds what has ended.
-func (l *timeLine) add(r *historypb.Record) {
-	if r.GetStarted() == nil || r.GetWorker() == "" || l.known >= maxBuilt {
+// Later returns the later one of two times.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Add adds what has ended.
+func (l *Line) Add(r *historypb.Record, failed bool) {
+	if r.GetStarted() == nil || r.GetWorker() == "" || l.Known >= Most {
 		return
 	}
-	if l.known++; l.following && r.GetEnded().AsTime().Before(l.have) {
+	if l.Known++; l.Following && r.GetEnded().AsTime().Before(l.Have) {
 		return
 	}
 	l.ran = append(l.ran, bar{
 		worker: r.GetWorker(), operation: r.GetOperation(), name: nameOf(r.GetTarget(), r.GetOperation(), r.GetMnemonic()), parts: partsOf(r),
-		waited: rowOf(r).Queued, failed: outcomeClass(r.GetOutcome()) == "failed",
+		waited: max(r.GetStarted().AsTime().Sub(r.GetQueued().AsTime()), 0), failed: failed,
 	})
 }
 
 func nameOf(target, operation, mnemonic string) string {
-	return strings.TrimSpace(cmp.Or(target, operationID(operation)) + " " + mnemonic)
+	return strings.TrimSpace(cmp.Or(target, text.OperationID(operation)) + " " + mnemonic)
 }
 
 // barsOf are what runs.
@@ -85,7 +97,7 @@ func barsOf(running []*admin.Operation, now time.Time) []bar {
 			continue
 		}
 		at := op.GetStarted().AsTime()
-		end := later(now, at)
+		end := Later(now, at)
 		list = append(list, bar{
 			worker: op.GetWorker(), operation: op.GetName(), name: nameOf(op.GetTarget(), op.GetName(), op.GetMnemonic()),
 			parts: [4]time.Time{at, at, end, end}, waited: max(at.Sub(op.GetQueued().AsTime()), 0),
@@ -94,8 +106,8 @@ func barsOf(running []*admin.Operation, now time.Time) []bar {
 	return list
 }
 
-// news are the bars that the page does not have, and all that run now.
-func (l *timeLine) news(running []*admin.Operation, now time.Time) []byte {
+// News are the bars that the page does not have, and all that run now.
+func (l *Line) News(running []*admin.Operation, now time.Time) []byte {
 	m := laneMessage{Origin: now.UnixMilli()}
 	now = now.Truncate(time.Millisecond)
 	m.Running = m.rows(barsOf(running, now))
@@ -127,9 +139,9 @@ func (m *laneMessage) rows(list []bar) []barRow {
 		if !known {
 			worker = len(m.Workers)
 			m.known[b.worker] = worker
-			m.Workers = append(m.Workers, workerText(b.worker))
+			m.Workers = append(m.Workers, text.Worker(b.worker))
 		}
-		row := barRow{0: worker, 5: 0, 6: operationID(b.operation), 7: b.name, 8: b.waited.Milliseconds()}
+		row := barRow{0: worker, 5: 0, 6: text.OperationID(b.operation), 7: b.name, 8: b.waited.Milliseconds()}
 		for i, at := range b.parts {
 			row[1+i] = at.UnixMilli() - m.Origin
 		}
@@ -149,38 +161,39 @@ func (m *laneMessage) json() []byte {
 	return b
 }
 
-// A lanes is the time line of a build as its page shows it: a lane for each position of a worker, with its actions one after another.
-type lanes struct {
-	Lanes []lane
+// Lanes is the time line of a build as its page shows it: a lane for each position of a worker, with its actions one after another.
+type Lanes struct {
+	Lanes []Lane
 	// More lanes are not drawn, Most are. Each is Lane high, with a pixel between two.
 	More, Most, Lane int
 	// Have is until when it has what ended, Span is what it shows; both in milliseconds.
 	Have, Span int64
 	// Paths are all bars of each stage as one path, whatever the number of actions.
-	Paths []lanePath
+	Paths []Path
 	// Data has the actions for the script that names the one under the pointer, and adds to them.
 	Data template.JS
 	// Kept: only where it is on the page is said, the page has the rest.
 	Kept bool
 }
 
-// A lane is a position of a worker.
-type lane struct{ Name string }
+// A Lane is a position of a worker.
+type Lane struct{ Name string }
 
-type lanePath struct {
+// A Path has all bars of one stage.
+type Path struct {
 	Class, Name string
 	D           template.HTMLAttr
 	d           strings.Builder
 }
 
 // Took is what it shows.
-func (l *lanes) Took() time.Duration { return time.Duration(l.Span) * time.Millisecond }
+func (l *Lanes) Took() time.Duration { return time.Duration(l.Span) * time.Millisecond }
 
 // Height is that of all lanes.
-func (l *lanes) Height() int { return l.Lane * len(l.Lanes) }
+func (l *Lanes) Height() int { return l.Lane * len(l.Lanes) }
 
 // Scale are the times below it, at even distances.
-func (l *lanes) Scale() []time.Duration {
+func (l *Lanes) Scale() []time.Duration {
 	list := make([]time.Duration, 5)
 	for i := range list {
 		list[i] = l.Took() * time.Duration(i) / time.Duration(len(list)-1)
@@ -188,13 +201,13 @@ func (l *lanes) Scale() []time.Duration {
 	return list
 }
 
-// draw draws what ran and runs.
-func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
-	if l.following {
-		return &lanes{Kept: true}
+// Draw draws what ran and runs.
+func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
+	if l.Following {
+		return &Lanes{Kept: true}
 	}
 	ran, runs := l.ran, barsOf(running, now)
-	drawn := &lanes{Most: maxLanes, Lane: 9}
+	drawn := &Lanes{Most: maxLanes, Lane: 9}
 	m := laneMessage{known: map[string]int{}}
 	if len(ran)+len(runs) == 0 {
 		m.Origin = now.UnixMilli()
@@ -220,8 +233,8 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 	clear(m.known)
 	for i, name := range names {
 		m.known[name] = i
-		drawn.Lanes = append(drawn.Lanes, lane{workerText(name)})
-		m.Workers = append(m.Workers, workerText(name))
+		drawn.Lanes = append(drawn.Lanes, Lane{text.Worker(name)})
+		m.Workers = append(m.Workers, text.Worker(name))
 	}
 	if len(names) <= fewLanes {
 		drawn.Lane *= 2
@@ -235,15 +248,15 @@ func (l *timeLine) draw(running []*admin.Operation, now time.Time) *lanes {
 }
 
 // bars draws rows, whose workers are the lanes.
-func (l *lanes) bars(ended, running []barRow) {
-	paths := []*lanePath{
+func (l *Lanes) bars(ended, running []barRow) {
+	paths := []*Path{
 		{Class: "fetch", Name: "inputs and waiting on the worker"},
 		{Class: "run", Name: "execution"},
 		{Class: "bad", Name: "execution that failed"},
 		{Class: "upload", Name: "outputs and report"},
 		{Class: "now", Name: "runs now"},
 	}
-	add := func(path *lanePath, lane any, from, to int64, always bool) {
+	add := func(path *Path, lane any, from, to int64, always bool) {
 		if to -= from; always || to*noPart > l.Span {
 			fmt.Fprintf(&path.d, "M%d %dh%dv%dh-%[3]dz", from, lane.(int)*l.Lane, max(to, 1), l.Lane-1)
 		}
@@ -258,7 +271,7 @@ func (l *lanes) bars(ended, running []barRow) {
 		add(paths[4], row[0], row[1].(int64), row[4].(int64), true)
 	}
 	for _, path := range paths {
-		l.Paths = append(l.Paths, lanePath{Class: path.Class, Name: path.Name, D: template.HTMLAttr(`d="` + path.d.String() + `"`)})
+		l.Paths = append(l.Paths, Path{Class: path.Class, Name: path.Name, D: template.HTMLAttr(`d="` + path.d.String() + `"`)})
 	}
 }
 
