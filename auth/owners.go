@@ -60,7 +60,7 @@ func (i *Identity) name() string {
 // for all. Without a Guard before the service everybody has.
 func Allowed(ctx context.Context, right Right, instance string) bool {
 	c, ok := ctx.Value(callKey{}).(*call)
-	return !ok || c.guard.rules.allow(c.who, right, one, instance) || c.guard.rules.allow(c.who, right, all, "")
+	return !ok || c.guard.rules.allow(c.who, right, one, instance)
 }
 
 // rulesFor are the DefaultRules where operations belong to o: to observe is to see those of others.
