@@ -39,6 +39,7 @@ var floors = map[string]int{
 	"scheduler/core/fair":  0,
 	"bounded/least":        0,
 	"scheduler/core/quota": 0,
+	"scheduler/core/spill": 0,
 	"scheduler/core/timer": 0,
 	"scheduler/core/trust": 0,
 

@@ -25,7 +25,7 @@ type metrics struct {
 	// Of cohorts.
 	cohorts, waiting, preemptions *prometheus.Desc
 	// Of Tally.
-	joined, outgrown, hedges, won, returned, suspensions *prometheus.Desc
+	joined, outgrown, hedges, won, spilled, returned, suspensions *prometheus.Desc
 }
 
 // maxQueueMetrics bounds the queues that have metrics of their own.
@@ -75,6 +75,8 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 			"Runs begun on the largest size class beside one that took too long on a smaller one.", nil, nil),
 		won: prometheus.NewDesc("forerunner_scheduler_hedges_won_total",
 			"Of those, the ones whose result was taken.", nil, nil),
+		spilled: prometheus.NewDesc("forerunner_scheduler_size_spills_total",
+			"Actions that waited for a size class and were given to an idle worker of a larger one.", nil, nil),
 		returned: prometheus.NewDesc("forerunner_scheduler_returned_runs_total",
 			"Runs that were lost with their worker, or dropped by it, and queued again.", nil, nil),
 		suspensions: prometheus.NewDesc("forerunner_scheduler_suspensions_total",
@@ -97,7 +99,7 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.lost.Describe(c)
 	for _, d := range []*prometheus.Desc{
 		m.tasks, m.workers, m.queues, m.suspects, m.cohorts, m.waiting, m.preemptions,
-		m.joined, m.outgrown, m.hedges, m.won, m.returned, m.suspensions,
+		m.joined, m.outgrown, m.hedges, m.won, m.spilled, m.returned, m.suspensions,
 	} {
 		c <- d
 	}
@@ -153,6 +155,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		{m.outgrown, tally.Outgrown},
 		{m.hedges, tally.Hedges},
 		{m.won, tally.Won},
+		{m.spilled, tally.Spilled},
 		{m.returned, tally.Returned},
 		{m.suspensions, tally.Suspensions},
 	} {

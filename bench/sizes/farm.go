@@ -1,11 +1,13 @@
 package sizes
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -13,6 +15,8 @@ import (
 type simPolicy struct {
 	analyzer *sizeclass.Analyzer
 	first    uint32
+	// spills has what waits go to idle workers of larger classes, by this exponent; 0: nothing does.
+	spills float64
 }
 
 // A simResult is what became of a stream.
@@ -20,6 +24,7 @@ type simResult struct {
 	delays       []time.Duration // of each job, from its arrival to its result
 	cost, wasted float64         // seconds of workers times their classes
 	runs, again  int             // all, and those on the largest class after a smaller one
+	spilled      int             // those that were to wait for a smaller class
 }
 
 // A simFarm runs jobs in virtual time.
@@ -37,7 +42,9 @@ type simQueue struct {
 	class         uint32
 	workers, free int
 	waiting       []*simRun
-	mean          float64 // seconds of a run, of late
+	mean          float64   // seconds of a run, of late
+	open          bool      // see spill.Queue.Worth
+	look          time.Time // at which somebody will have waited for long
 }
 
 // A simRun is one run of a job.
@@ -48,6 +55,7 @@ type simRun struct {
 	choice  sizeclass.Choice
 	learner *sizeclass.Learner // nil if there is no analyzer
 
+	queued  time.Time
 	started time.Time
 	over    bool
 	partner *simRun // the other one of two at once
@@ -108,8 +116,10 @@ func (q *simQueue) wait() time.Duration {
 
 func (f *simFarm) enqueue(r *simRun) {
 	r.queue = f.queue(r.choice.Class)
+	r.queued = f.now
 	r.queue.waiting = append(r.queue.waiting, r)
 	f.dispatch(r.queue)
+	f.spill()
 }
 
 // dispatch starts what can be started.
@@ -117,29 +127,100 @@ func (f *simFarm) dispatch(q *simQueue) {
 	for q.free != 0 && len(q.waiting) > 0 {
 		r := q.waiting[0]
 		q.waiting = q.waiting[1:]
-		if q.free > 0 {
-			q.free--
-		}
-		r.started = f.now
-		f.result.runs++
-		took, outcome := r.job.took(f.p, q.class)
-		if took > r.choice.Timeout {
-			took, outcome = r.choice.Timeout, sizeclass.TimedOut
-		}
-		heap.Push(&f.events, simEvent{f.now.Add(took), r, outcome})
-		if r.choice.Hedge > 0 && r.choice.Hedge < took {
-			heap.Push(&f.events, simEvent{f.now.Add(r.choice.Hedge), r, overdue})
-		}
+		f.start(r, q)
+	}
+}
+
+// start has a worker of a queue run a job.
+func (f *simFarm) start(r *simRun, q *simQueue) {
+	if q.free > 0 {
+		q.free--
+	}
+	r.queue, r.started = q, f.now
+	f.result.runs++
+	took, outcome := r.job.took(f.p, q.class)
+	if took > r.choice.Timeout {
+		took, outcome = r.choice.Timeout, sizeclass.TimedOut
+	}
+	heap.Push(&f.events, simEvent{f.now.Add(took), r, outcome})
+	if r.choice.Hedge > 0 && r.choice.Hedge < took {
+		heap.Push(&f.events, simEvent{f.now.Add(r.choice.Hedge), r, overdue})
 	}
 }
 
 // overdue is the outcome of a run that goes on.
 const overdue sizeclass.Outcome = 0
 
+// spill has what waits go to idle workers of larger classes, as the scheduler's core does.
+func (f *simFarm) spill() {
+	for f.policy.spills > 0 {
+		var from, to *simQueue
+		most := 0.0
+		for _, q := range f.queues {
+			larger := f.largerOf(q)
+			if larger == nil {
+				q.open = q.open && len(q.waiting) > 0
+				continue
+			}
+			turns, waited := spill.Turns(q.class, larger.class, f.policy.spills), f.now.Sub(q.waiting[0].queued)
+			q.open = q.spills().Worth(turns, waited, q.open)
+			if strain := q.spills().Strain(turns, waited); q.open && strain >= most {
+				from, to, most = q, larger, strain
+			}
+		}
+		if from == nil {
+			break
+		}
+		r := from.waiting[0]
+		from.waiting = from.waiting[1:]
+		if r.learner != nil {
+			r.learner = r.learner.Moved(to.class)
+			r.choice = r.learner.Choice()
+		}
+		f.result.spilled++
+		f.start(r, to)
+	}
+	for _, q := range f.queues {
+		if larger := f.largerOf(q); larger != nil && f.policy.spills > 0 {
+			after := q.spills().Patience(spill.Turns(q.class, larger.class, f.policy.spills))
+			at := q.waiting[0].queued.Add(after)
+			if q.look.IsZero() || at.Before(q.look) || !q.look.After(f.now) {
+				q.look = at
+				heap.Push(&f.events, simEvent{at: at})
+			}
+		}
+	}
+}
+
+// largerOf returns the smallest larger class with an idle worker; nil if nothing waits for one.
+func (f *simFarm) largerOf(q *simQueue) *simQueue {
+	i := slices.IndexFunc(f.queues, func(x *simQueue) bool { return x.class > q.class && x.free > 0 })
+	if i < 0 || len(q.waiting) == 0 {
+		return nil
+	}
+	return f.queues[i]
+}
+
+func (q *simQueue) spills() spill.Queue {
+	sum := 0.0
+	for _, r := range q.waiting {
+		sum += cmp.Or(r.choice.Expected.Seconds(), q.mean, spill.Unknown.Seconds())
+	}
+	return spill.Queue{
+		Waiting: len(q.waiting), Workers: q.workers,
+		Typical: secondsOf(sum / float64(len(q.waiting))),
+	}
+}
+
 // until handles all events before a time, all at all if it is zero.
 func (f *simFarm) until(ctx context.Context, t time.Time) {
 	for len(f.events) > 0 && (t.IsZero() || f.events[0].at.Before(t)) {
 		e := heap.Pop(&f.events).(simEvent)
+		if e.run == nil {
+			f.now = e.at
+			f.spill()
+			continue
+		}
 		if e.run.over {
 			continue
 		}
@@ -162,6 +243,7 @@ func (f *simFarm) stop(r *simRun) time.Duration {
 		r.queue.free++
 	}
 	f.dispatch(r.queue)
+	f.spill()
 	return took
 }
 
@@ -242,7 +324,7 @@ func (f *simFarm) failed(r *simRun, took time.Duration, outcome sizeclass.Outcom
 
 func (f *simFarm) done(r *simRun) { f.result.delays[r.index] = f.now.Sub(r.job.arrives) }
 
-// A simEvent is something that happens to a run.
+// A simEvent is something that happens to a run; without one, something that waits has waited for long.
 type simEvent struct {
 	at      time.Time
 	run     *simRun

@@ -42,7 +42,7 @@ func (o *sizesOptions) draw(ctx context.Context, p *sizesParameters, jobs []*sim
 		if i == 0 {
 			largest = r
 		}
-		f := figureOf(c.name, r, largest)
+		f := figureOf(c.name, r, largest, p.ActionsPerBuild)
 		always.points = append(always.points, plotPoint{f.cost, f.p95, c.name})
 	}
 	for _, x := range []float64{0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8} {
@@ -51,7 +51,7 @@ func (o *sizesOptions) draw(ctx context.Context, p *sizesParameters, jobs []*sim
 			if err != nil {
 				return err
 			}
-			f := figureOf("", simulate(ctx, p, jobs, policy, false), largest)
+			f := figureOf("", simulate(ctx, p, jobs, policy, false), largest, p.ActionsPerBuild)
 			line.points = append(line.points, plotPoint{f.cost, f.p95, fmt.Sprintf("x=%g", x)})
 		}
 	}

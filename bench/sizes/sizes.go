@@ -44,6 +44,8 @@ type simCase struct {
 	first uint32 // the class that actions start on, if an Analyzer does not choose
 	// learns has an Analyzer choose, by the plain rule alone or not.
 	learns, plain bool
+	// spills has what waits go to idle workers of larger classes.
+	spills bool
 }
 
 // The names of the policies that rows are about.
@@ -52,15 +54,17 @@ const (
 	smallestFirst = "smallest, then largest"
 	plainRule     = "plain rule"
 	oursNow       = "ours"
+	oursWaiting   = "ours, nothing spills"
 )
 
-// simCases are the four policies.
+// simCases are the policies.
 func simCases(p *sizesParameters) []simCase {
 	return []simCase{
 		{name: alwaysLargest, first: p.largest()},
 		{name: smallestFirst, first: p.smallest()},
 		{name: plainRule, learns: true, plain: true},
-		{name: oursNow, learns: true},
+		{name: oursNow, learns: true, spills: true},
+		{name: oursWaiting, learns: true},
 	}
 }
 
@@ -72,7 +76,11 @@ func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	a, err := sizeclass.NewAnalyzer(records.NewMemory(1<<30), sizeclass.Options{
 		Exponent: exponent, Plain: c.plain, Seed: seed,
 	})
-	return simPolicy{analyzer: a}, err
+	policy := simPolicy{analyzer: a}
+	if c.spills {
+		policy.spills = exponent
+	}
+	return policy, err
 }
 
 // A simFigure is what a policy did, over what always the largest class did.
@@ -81,25 +89,39 @@ type simFigure struct {
 	cost, wasted         float64 // shares of the cost of always largest
 	again                float64 // share of the actions
 	half, p95, p99, mean float64 // slowdowns
+	// p95Seconds is a delay, makespan the mean time to the last result of a build, and p95Makespan the 95th percentile of that.
+	p95Seconds, makespan, p95Makespan float64
+	spilled                           float64 // share of the actions
 }
 
-func figureOf(name string, r, largest simResult) simFigure {
-	slow := make([]float64, len(r.delays))
-	sum := 0.0
+func figureOf(name string, r, largest simResult, actionsPerBuild int) simFigure {
+	slow, seconds, makespans := make([]float64, len(r.delays)), make([]float64, len(r.delays)), []float64{}
 	for i, d := range r.delays {
-		slow[i] = d.Seconds() / largest.delays[i].Seconds()
-		sum += slow[i]
+		slow[i], seconds[i] = d.Seconds()/largest.delays[i].Seconds(), d.Seconds()
+		if i%actionsPerBuild == 0 {
+			makespans = append(makespans, 0)
+		}
+		makespans[len(makespans)-1] = max(makespans[len(makespans)-1], d.Seconds())
 	}
-	slices.Sort(slow)
-	at := func(q float64) float64 { return slow[min(int(q*float64(len(slow))), len(slow)-1)] }
+	mean := func(list []float64) (sum float64) {
+		for _, v := range list {
+			sum += v / float64(len(list))
+		}
+		return sum
+	}
+	at := func(list []float64, q float64) float64 {
+		slices.Sort(list)
+		return list[min(int(q*float64(len(list))), len(list)-1)]
+	}
 	return simFigure{
 		name: name, cost: r.cost / largest.cost, wasted: r.wasted / largest.cost,
-		again: float64(r.again) / float64(len(slow)),
-		half:  at(0.5), p95: at(0.95), p99: at(0.99), mean: sum / float64(len(slow)),
+		again: float64(r.again) / float64(len(slow)), spilled: float64(r.spilled) / float64(len(slow)),
+		half: at(slow, 0.5), p95: at(slow, 0.95), p99: at(slow, 0.99), mean: mean(slow),
+		p95Seconds: at(seconds, 0.95), makespan: mean(makespans), p95Makespan: at(makespans, 0.95),
 	}
 }
 
-// benchSizes simulates all policies, with workers without number and with some.
+// benchSizes simulates all policies, with workers without number, with some, and with few small ones.
 func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 	p, err := readSizes(o.parameters)
 	if err != nil {
@@ -107,23 +129,26 @@ func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 	}
 	jobs := p.jobs()
 	began := time.Now()
-	var free []simFigure
-	for _, bounded := range []bool{false, true} {
-		figures, err := o.simulateAll(ctx, p, jobs, bounded)
+	var all [][]simFigure
+	for _, farm := range []struct {
+		title   string
+		p       *sizesParameters
+		bounded bool
+	}{
+		{"as many workers as are needed", p, false},
+		{"a farm of few workers, the same number of CPUs for all", p, true},
+		{"a farm of few small workers, the same number of CPUs for all", p.withFewSmall(), true},
+	} {
+		figures, err := o.simulateAll(ctx, farm.p, jobs, farm.bounded)
 		if err != nil {
 			return err
 		}
-		title := "as many workers as are needed"
-		if bounded {
-			title = "a farm of few workers, the same number of CPUs for all"
-		} else {
-			free = figures
-		}
-		if err := printFigures(w, title, len(jobs), figures); err != nil {
+		if err := printFigures(w, farm.title, len(jobs), figures); err != nil {
 			return err
 		}
+		all = append(all, figures)
 	}
-	rows := sizesRows(free)
+	rows := append(sizesRows(all[0]), spillRows(all[2])...)
 	_, err = fmt.Fprintf(w, "x = %g, seed %d, took %s\n\n", o.exponent, p.Seed, time.Since(began).Round(time.Second))
 	err = errors.Join(err, report.Print(w, rows), report.Write(o.out, "sizes.json", rows))
 	if o.plot != "" && err == nil {
@@ -145,7 +170,7 @@ func (o *sizesOptions) simulateAll(
 		if c.name == alwaysLargest {
 			largest = r
 		}
-		figures = append(figures, figureOf(c.name, r, largest))
+		figures = append(figures, figureOf(c.name, r, largest, p.ActionsPerBuild))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -154,11 +179,12 @@ func (o *sizesOptions) simulateAll(
 }
 
 func printFigures(w io.Writer, title string, jobs int, figures []simFigure) error {
-	table := [][]string{{"policy", "cost", "wasted", "run again", "median", "mean", "p95", "p99"}}
+	table := [][]string{{"policy", "cost", "wasted", "run again", "spilled", "median", "mean", "p95", "p99", "p95 delay, s", "makespan, s", "p95"}}
 	for _, f := range figures {
 		table = append(table, []string{
-			f.name, share(f.cost), share(f.wasted), share(f.again),
+			f.name, share(f.cost), share(f.wasted), share(f.again), share(f.spilled),
 			report.FormatValue(f.half), report.FormatValue(f.mean), report.FormatValue(f.p95), report.FormatValue(f.p99),
+			report.FormatValue(f.p95Seconds), report.FormatValue(f.makespan), report.FormatValue(f.p95Makespan),
 		})
 	}
 	_, err := fmt.Fprintf(w, "%d actions, %s\n\n", jobs, title)
@@ -190,5 +216,25 @@ func sizesRows(figures []simFigure) []report.Row {
 	rows[2].Note = fmt.Sprintf("median %.2f, p99 %.2f", plain.half, plain.p99)
 	rows[3].Baseline = alwaysLargest
 	rows[3].Note = fmt.Sprintf("%.3f of it wasted", plain.wasted)
+	return rows
+}
+
+// spillRows are those of sizes.json about what goes to larger workers, in the farm with few small ones.
+func spillRows(figures []simFigure) []report.Row {
+	by := map[string]simFigure{}
+	for _, f := range figures {
+		by[f.name] = f
+	}
+	with, without := by[oursNow], by[oursWaiting]
+	rows := []report.Row{
+		report.NewRow("p95_delay_spill", with.p95Seconds, "s"),
+		report.NewRow("p95_delay_no_spill", without.p95Seconds, "s"),
+		report.NewRow("makespan_spill", with.makespan, "s"),
+		report.NewRow("makespan_no_spill", without.makespan, "s"),
+	}
+	rows[0].Wanted, rows[2].Wanted = "≤ p95_delay_no_spill", "≤ makespan_no_spill"
+	rows[0].Note = fmt.Sprintf("%.3f of the actions went to a larger class than was chosen", with.spilled)
+	rows[2].Note = fmt.Sprintf("95th percentile %.4g; cost %.3f", with.p95Makespan, with.cost)
+	rows[3].Note = fmt.Sprintf("95th percentile %.4g; cost %.3f", without.p95Makespan, without.cost)
 	return rows
 }

@@ -91,6 +91,37 @@ func TestSizesRowsNeverChange(t *testing.T) {
 	}
 }
 
+func TestSpillRowsNeverChange(t *testing.T) {
+	rows := spillRows([]simFigure{{name: oursNow, p95Seconds: 1, makespan: 2}, {name: oursWaiting, p95Seconds: 3, makespan: 4}})
+	for i, name := range []string{"p95_delay_spill", "p95_delay_no_spill", "makespan_spill", "makespan_no_spill"} {
+		if want := []float64{1, 3, 2, 4}[i]; rows[i].Name != name || *rows[i].Value != want {
+			t.Errorf("row %d: %s %g, want %s %g", i, rows[i].Name, *rows[i].Value, name, want)
+		}
+	}
+}
+
+// TestSimulatedWorkSpills has jobs that wait for the only small worker run on idle large ones.
+func TestSimulatedWorkSpills(t *testing.T) {
+	p := smallSizes(t)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var jobs []*simJob
+	for range 8 {
+		jobs = append(jobs, &simJob{arrives: start, serial: 10, memory: 1, action: sizeclass.Action{Timeout: time.Hour}})
+	}
+	for i := range p.Classes {
+		p.Classes[i].Workers = 1
+	}
+	longest := func(spills float64) (longest time.Duration) {
+		for _, d := range simulate(t.Context(), p, jobs, simPolicy{first: p.smallest(), spills: spills}, true).delays {
+			longest = max(longest, d)
+		}
+		return longest
+	}
+	if waited, spilled := longest(0), longest(0.5); waited != 80*time.Second || spilled > 30*time.Second {
+		t.Errorf("eight jobs of 10 s take %s if they wait, %s if they do not", waited, spilled)
+	}
+}
+
 func TestPlotIsXML(t *testing.T) {
 	text := plotSVG([]plotLine{{name: "a", color: "#000", points: []plotPoint{{0.5, 2, "x=0.5"}, {0.7, 1.5, "x=0.2"}}}})
 	decoder := xml.NewDecoder(strings.NewReader(text))

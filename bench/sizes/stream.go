@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -41,6 +42,8 @@ type sizesParameters struct {
 	Classes      []struct {
 		Size    uint32 `json:"size"`
 		Workers int    `json:"workers"` // where they are not without number
+		// FewSmall are those of a farm with few small ones.
+		FewSmall int `json:"few_small"`
 	} `json:"classes"`
 	Kinds []sizesKind `json:"kinds"`
 }
@@ -77,6 +80,16 @@ func readSizes(path string) (p *sizesParameters, err error) {
 		return nil, errors.New("parameters: want at least one kind, two classes and one of first_actions")
 	}
 	return p, nil
+}
+
+// withFewSmall is p of the farm with few small workers.
+func (p *sizesParameters) withFewSmall() *sizesParameters {
+	few := *p
+	few.Classes = slices.Clone(p.Classes)
+	for i := range few.Classes {
+		few.Classes[i].Workers = few.Classes[i].FewSmall
+	}
+	return &few
 }
 
 func (p *sizesParameters) smallest() uint32 { return p.Classes[0].Size }

@@ -70,6 +70,7 @@ func (f *File) quotas() quota.Config { return quota.Config{Labels: f.Labels, Coh
 // Apply adds what f says to the configuration of a scheduler.
 func (f *File) Apply(c *core.Config) {
 	c.Queues, c.Sizes, c.Quotas = f.Queues, f.SizeClasses, f.quotas()
+	c.SizeExponent = f.LearnSizes.Exponent
 	c.PreemptionDelay, c.PreemptionGrace, c.MaxPreemptions = f.Preemption.Delay, f.Preemption.Grace, f.Preemption.AtMost
 }
 

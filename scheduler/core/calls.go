@@ -81,6 +81,8 @@ func fillSize(r *event.Reply, t *task, w *worker) {
 		if t.cutShort(w) {
 			r.Timeout = size.Timeout
 		}
+	case w.pool.hasFor(size.Class):
+		r.SizeReason = fmt.Sprintf("workers of size class %d were busy for longer than this one is worth", size.Class)
 	default:
 		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
 	}

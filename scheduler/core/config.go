@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 )
 
 // Config holds the times and bounds of a scheduler. The zero value of a field
@@ -53,6 +54,9 @@ type Config struct {
 	// Sizes declare size classes of which there may be no worker for a while, each pool
 	// once. What they hold is not to be changed.
 	Sizes []SizesConfig
+	// SizeExponent is how much slower an action may be on a smaller size class, as in sizeclass.Options: it says how long one waits
+	// before it takes an idle worker of a larger class. Default 0.5; between 0 and 1.
+	SizeExponent float64
 	// Quotas say which workers instance names share by quotas; see PutQuota. In a
 	// pool of these, instance names are the first level, whatever Queues say.
 	Quotas quota.Config
@@ -168,6 +172,10 @@ func (c Config) withDefaults() (_ Config, err error) {
 	}
 	if c.Sizes, err = declared(c.Sizes); err != nil {
 		return c, err
+	}
+	c.SizeExponent = cmp.Or(c.SizeExponent, spill.Exponent)
+	if !(c.SizeExponent > 0 && c.SizeExponent < 1) {
+		return c, fmt.Errorf("scheduler config: SizeExponent is not between 0 and 1: %g", c.SizeExponent)
 	}
 	if err := c.Quotas.Validate(); err != nil {
 		return c, fmt.Errorf("scheduler config: Quotas: %w", err)

@@ -8,6 +8,8 @@ type Tally struct {
 	Outgrown uint64
 	// Hedges are second runs beside one that took too long; Won are those that ended first.
 	Hedges, Won uint64
+	// Spilled tasks went from the queue of their size class to an idle worker of a larger one.
+	Spilled uint64
 	// Returned runs were lost with their worker, or dropped by it, and queued again.
 	Returned uint64
 	// Suspensions of workers began.

@@ -28,6 +28,10 @@ type dispatcher struct {
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
+	// touched are the pools of which this event has changed what waits or who is idle; spilled counts the tasks that went to
+	// larger workers.
+	touched []*pool
+	spilled uint64
 	// settle runs from the first event until actions may be given to workers.
 	settle timer.Timer
 }
@@ -67,6 +71,7 @@ func (d *dispatcher) enqueue(t *task) {
 		return
 	}
 	q.joined(t)
+	d.touch(q.pool)
 	q.pool.cohort.enter(t)
 	tree.Enqueue(&t.item, q.class, t.returned)
 	if idle := tree.Nearest(&t.item, q.class); idle != nil {
@@ -99,6 +104,7 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 		return
 	}
 	q.left(t)
+	d.touch(q.pool)
 	q.pool.cohort.leave(t)
 }
 
@@ -228,6 +234,7 @@ func (d *dispatcher) nextFor(w *worker, l *line) bool {
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == serving && !d.isSettling() {
 		w.pool.tree.Wait(&w.entry)
+		d.touch(w.pool)
 	}
 }
 
@@ -235,6 +242,7 @@ func (d *dispatcher) offer(w *worker) {
 func (d *dispatcher) offerIdle(c *cohort) {
 	c.stirred = false
 	for _, p := range c.pools {
+		d.touch(p)
 		for _, q := range p.queues {
 			for q.waiting > 0 {
 				t := q.head(d.now)

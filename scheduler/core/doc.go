@@ -16,7 +16,7 @@
 // Rooms. State passes each event to one of three: clients do what follows from what clients want, reports from what
 // workers say, operators from what operators order. Below these, and without knowing them, are their objects: the
 // dispatcher has what waits and gives it to workers, calls answers these, cohorts count for quotas, runs end what workers run, hedges are second
-// runs, probation says which workers get nothing because what they ran has failed (package trust), the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
+// runs, overflows what goes from the queue of a size class to idle workers of a larger one (package spill), probation says which workers get nothing because what they ran has failed (package trust), the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
 // before anybody asked. They share a clock. A View looks at all of it, Check says whether it is whole.
 //
 // States. A worker has a duty, an availability and a stage; a task is at one location, and has a course; each is one field.

@@ -62,6 +62,7 @@ func (d *dumper) queue(q *queue) {
 	if t := q.head(d.now); t != nil {
 		d.line("  next is %s", t.action)
 	}
+	d.line("  spills %t%s", q.overflow.open, d.timer(q.overflow.timer))
 	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
 		l := q.lines[instance]
 		d.line("  line %q: %d wait, below %s, %d marked%s",

@@ -145,7 +145,7 @@ func (s *View) WaitsFor(name string) string {
 			idle++
 		}
 	}
-	why := s.whyWaits(q, idle) + q.otherClasses(t)
+	why := s.whyWaits(q, idle) + s.dispatch.otherClasses(q, t)
 	if first := q.head(s.now); first != nil && first != t {
 		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.Describe())
 	}
@@ -184,7 +184,7 @@ func (s *View) whyWaits(q *queue, idle int) string {
 
 // otherClasses says, of a task that waits, which workers of other size classes are idle, and why it does
 // not go there. It is empty if there are none.
-func (q *queue) otherClasses(t *task) string {
+func (d *dispatcher) otherClasses(q *queue, t *task) string {
 	smaller, larger := 0, 0
 	for _, other := range q.pool.queues {
 		idle := q.pool.tree.Idle(other.class)
@@ -204,8 +204,12 @@ func (q *queue) otherClasses(t *task) string {
 		}
 		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
 	}
-	if larger > 0 {
-		text += fmt.Sprintf("; %d workers of larger classes are idle, kept for what needs them", larger)
+	if to, next := d.largerFor(q); next != nil {
+		what, turns := q.spills(), d.turns(q, to)
+		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it once the next action has waited for %s, "+
+			"or more than %.3g wait for each worker", larger, to.class, what.Patience(turns).Round(time.Second), turns)
+	} else if larger > 0 {
+		text += fmt.Sprintf("; %d workers of larger classes are idle, of which what waits may have none by its maximum", larger)
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -41,13 +42,19 @@ func FuzzState(f *testing.F) {
 
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
+	waits, spilled := 0, uint64(0)
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := make([]byte, 3000)
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}
-		fuzzHistory(t, b)
+		f := newFuzzer(t, b)
+		f.tellAll()
+		waits, spilled = waits+f.spills, spilled+f.state.View().Tally().Spilled
+	}
+	if waits < 10 || spilled < 10 {
+		t.Errorf("actions waited beside idle larger workers %d times, and went there %d times", waits, spilled)
 	}
 }
 
@@ -64,6 +71,8 @@ type fuzzer struct {
 	clients map[string]int
 	// restored were known of an earlier scheduler, and nobody has come back for them yet.
 	restored map[string]bool
+	// spills counts how often something waited while a larger worker was idle.
+	spills int
 }
 
 func (f *fuzzer) pick(choices ...string) string {
@@ -77,11 +86,16 @@ func (f *fuzzer) pick(choices ...string) string {
 
 func fuzzHistory(t *testing.T, script []byte) string {
 	f := newFuzzer(t, script)
+	f.tellAll()
+	return f.log.String()
+}
+
+// tellAll tells the whole history.
+func (f *fuzzer) tellAll() {
 	for len(f.script) > 0 {
 		f.step()
 	}
 	f.finish()
-	return f.log.String()
 }
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
@@ -273,7 +287,46 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if problem := f.state.Check(); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
+	for _, p := range f.state.dispatch.pools {
+		for _, q := range p.queues {
+			f.checkSpills(q)
+		}
+	}
 	return out
+}
+
+// checkSpills sees that nothing waits in a queue for more turns than are worth an idle worker of a larger class, by what
+// the workers and tasks say themselves. One that will have waited for too long has its time set; that may be late, as time leaps.
+func (f *fuzzer) checkSpills(q *queue) {
+	larger, serve := uint32(0), 0
+	for _, w := range f.state.workers.byKey {
+		if w.queue == q && w.takes == serving {
+			serve++
+		}
+		if c := w.queue.class; w.pool == q.pool && c > q.class && w.entry.Waits() && (larger == 0 || c < larger) {
+			larger = c
+		}
+	}
+	waiting, open := 0, false
+	for _, t := range q.tasks() {
+		if !t.wanted() {
+			continue
+		}
+		waiting++
+		of := levels.Bounded(t.spec.Instance)
+		c := q.pool.cohort
+		open = open || larger > 0 && (c == nil || c.grade(larger, of) != fair.Wait && c.grade(q.class, of) != fair.Wait)
+	}
+	if !open {
+		return
+	}
+	if turns := int(larger/max(q.class, 1)) - 1; serve > 0 && larger%max(q.class, 1) == 0 && waiting > turns*serve {
+		f.t.Fatalf("%d actions wait for %d workers of class %d while one of class %d is idle\n%s", waiting, serve, q.class, larger, f.log.String())
+	}
+	if !q.overflow.timer.IsSet() {
+		f.t.Fatalf("%d actions wait for class %d without end while a worker of class %d is idle\n%s", waiting, q.class, larger, f.log.String())
+	}
+	f.spills++
 }
 
 // somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has made clients come and go,

@@ -140,6 +140,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 // withdraw takes a worker from those that serve its queue or rest; vacate follows.
 func (d *dispatcher) withdraw(w *worker) {
 	q := w.queue
+	d.touch(w.pool)
 	switch w.takes {
 	case serving:
 		q.serving--
@@ -228,6 +229,7 @@ func (d *dispatcher) forget(w *worker) {
 	if q.workers > 0 || q.declared {
 		return
 	}
+	d.timers.Stop(&q.overflow.timer)
 	p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
 	if len(p.queues) == 0 {
 		delete(d.pools, p.key())

@@ -31,6 +31,8 @@ type pool struct {
 	startup, patience time.Duration
 	// cohort shares the workers by quotas; nil: there are none.
 	cohort *cohort
+	// touched: the present event has changed what waits, or who is idle; see dispatcher.touch.
+	touched bool
 }
 
 type poolKey struct{ prefix, platform string }
@@ -44,7 +46,8 @@ func (p *pool) queue(class uint32) *queue {
 	})
 	if !found {
 		q := &queue{pool: p, class: class, name: p.queueName(class)}
-		q.rest.Owner = q
+		q.rest.Owner, q.overflow = q, overflow{queue: q}
+		q.overflow.timer.Owner = &q.overflow
 		p.queues = slices.Insert(p.queues, i, q)
 	}
 	return p.queues[i]
@@ -92,6 +95,11 @@ func (p *pool) serving() int {
 // hasWorkers reports whether a worker of the pool is known, whatever it takes.
 func (p *pool) hasWorkers() bool {
 	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
+}
+
+// hasFor reports whether a size class has workers that take work.
+func (p *pool) hasFor(class uint32) bool {
+	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.class == class && q.served() })
 }
 
 // smallest returns the queue of the smallest size class that fits, from class on.
@@ -158,6 +166,8 @@ type queue struct {
 	overdue fifo[*mark]
 	// rest runs while nobody serves and somebody rests who may serve again.
 	rest timer.Timer
+	// overflow is what goes from here to larger workers.
+	overflow overflow
 }
 
 func (q *queue) served() bool { return q.serving > 0 }

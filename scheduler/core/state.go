@@ -162,6 +162,8 @@ func (s *State) due(owner any) {
 		x.queue.pool.cohort.mark(x)
 	case *mark:
 		x.standBy()
+	case *overflow:
+		s.dispatch.touch(x.queue.pool)
 	case *orphanResult:
 		s.orphans.remove(x)
 	case *operations:
@@ -179,6 +181,7 @@ func (s *State) end() event.Out {
 			s.dispatch.offerIdle(c)
 		}
 	}
+	s.dispatch.spillTouched()
 	out := s.out
 	out.Notices = s.operations.notices()
 	out.NextTick = s.timers.Next()

@@ -164,8 +164,11 @@ func (l *lessons) of(now time.Time, e event.Ended) *sizeclass.Lesson {
 	if learner == nil {
 		return nil
 	}
-	if e.Late {
+	switch {
+	case e.Late:
 		learner = learner.Overdue(e.Class)
+	case e.Class > learner.Choice().Class:
+		learner = learner.Moved(e.Class) // no worker of the smaller one was free
 	}
 	run, outcome, ok := sizeclass.ResultOf(e.Response)
 	switch {

@@ -3,6 +3,7 @@ package learning
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -69,6 +70,43 @@ func TestLateRunIsLearned(t *testing.T) {
 		return
 	}
 	t.Error("no action started on class 1")
+}
+
+// TestSpilledRunIsLearned has a run on a larger class than was chosen, whose workers were busy, be learned as one there.
+func TestSpilledRunIsLearned(t *testing.T) {
+	sizes := newAnalyzer(t)
+	three := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}, {Size: 8}})
+	for _, failed := range []bool{false, true} {
+		d := digest.Of(digest.SHA256, fmt.Append(nil, failed))
+		action := sizeclass.Action{Digest: d, Reduced: d, Timeout: time.Hour}
+		_, learner := sizes.Analyze(t.Context(), action).Select(conditions([]sizeclass.Class{{Size: 1}}))
+		l := &lessons{learner: learner}
+		result := &repb.ActionResult{ExecutionMetadata: &repb.ExecutedActionMetadata{VirtualExecutionDuration: durationpb.New(3 * time.Second)}}
+		if failed {
+			result.ExitCode = 1
+			if lesson := l.of(time.Now(), event.Ended{Class: 4, Largest: 8, Again: true, Response: &repb.ExecuteResponse{Result: result}}); lesson != nil {
+				t.Errorf("learned %+v before the largest class has had it", lesson)
+			}
+			result = &repb.ActionResult{ExecutionMetadata: result.ExecutionMetadata}
+		}
+		ended := event.Ended{Class: 4, Largest: 8, Response: &repb.ExecuteResponse{Result: result}}
+		if failed {
+			ended.Class = 8
+		}
+		sizes.Learn(t.Context(), l.of(time.Now(), ended))
+		known, _ := sizes.Analyze(t.Context(), action).Assess(three)
+		got := [3][2]int{}
+		for i, k := range known {
+			got[i] = [2]int{k.Succeeded, k.Failed}
+		}
+		want := [3][2]int{{}, {1, 0}, {}}
+		if failed {
+			want = [3][2]int{{}, {0, 1}, {1, 0}}
+		}
+		if got != want {
+			t.Errorf("failed %t: successes and failures by class %v, want %v", failed, got, want)
+		}
+	}
 }
 
 // TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what has become the

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Learner takes how a run ended that Select, Failed or Overdue asked for. Exactly one of Succeeded,
+// A Learner takes how a run ended that Select, Failed or Overdue asked for, or that was Moved. Exactly one of Succeeded,
 // Failed and Abandoned is called, once.
 type Learner struct {
 	options *Options
@@ -36,6 +36,16 @@ func (l *Learner) Succeeded(r Run) *Lesson {
 // Abandoned ends the way of an action that was cancelled, preempted or lost with its worker, or whose
 // end has nothing to do with its size class. Nothing is learned.
 func (l *Learner) Abandoned() { use(&l.used) }
+
+// Moved is for a run that began on another class than was chosen, with the action's own timeout. It returns
+// the Learner of that, and what is learned is of that class.
+func (l *Learner) Moved(class uint32) *Learner {
+	use(&l.used)
+	return &Learner{
+		options: l.options, action: l.action, before: l.before,
+		choice: Choice{Class: class, Timeout: l.action.Timeout, Probability: 1, Reason: l.choice.Reason},
+	}
+}
 
 // A Failure is a run that did not succeed.
 type Failure struct {

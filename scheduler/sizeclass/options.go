@@ -13,7 +13,7 @@ type Options struct {
 	// Exponent is x: how much slower than on the largest class an action may be on a smaller
 	// one, from above 0 (not at all) to below 1 (as much as it is smaller). 0.2 to 0.8 are
 	// of use; default 0.5.
-	Exponent float64 `yaml:"exponent" default:"0.5" above:"0" below:"1" doc:"how much slower an action may be on a smaller class; 0.2 saves workers, 0.8 saves time"`
+	Exponent float64 `yaml:"exponent" default:"0.5" above:"0" below:"1" doc:"how much slower an action may be on a smaller class; 0.2 saves time, 0.8 saves workers"`
 	// TimeoutMultiplier is how many times the acceptable time an action may take on a
 	// smaller class before it is stopped; default 1.5, at least 1.
 	TimeoutMultiplier float64 `yaml:"timeout_multiplier" default:"1.5" min:"1" doc:"multiple of the acceptable time after which an action is stopped on a smaller class"`

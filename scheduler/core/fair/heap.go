@@ -1,5 +1,7 @@
 package fair
 
+import "iter"
+
 // An element of a heap holds what orders it, so that no look at what it is for, which
 // is anywhere in memory, is needed. That is told its place, which counts from 1; 0 is
 // none.
@@ -78,6 +80,34 @@ func (h heap[T]) down(x T, i int) {
 		i = least
 	}
 	h.put(x, i)
+}
+
+// inOrder yields the elements in their order. The next one is among those below the ones that were, so that the first few cost
+// little, however many there are.
+func (h heap[T]) inOrder() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		var edge []int
+		if len(h) > 0 {
+			edge = append(edge, 0)
+		}
+		for len(edge) > 0 {
+			least := 0
+			for i := range edge {
+				if h[edge[i]].before(h[edge[least]]) {
+					least = i
+				}
+			}
+			at := edge[least]
+			edge[least] = edge[len(edge)-1]
+			edge = edge[:len(edge)-1]
+			if !yield(h[at]) {
+				return
+			}
+			for child := below*at + 1; child < min(below*at+1+below, len(h)); child++ {
+				edge = append(edge, child)
+			}
+		}
+	}
 }
 
 func (h heap[T]) put(x T, i int) {

@@ -1,0 +1,65 @@
+package spill
+
+import (
+	"math"
+	"time"
+)
+
+// Exponent is x where nobody says otherwise.
+const Exponent = 0.5
+
+// A Queue is what waits for a size class.
+type Queue struct {
+	// Waiting is how many actions wait for how many Workers that take work.
+	Waiting, Workers int
+	// Typical is how long an action of the queue is thought to take.
+	Typical time.Duration
+	// Startup is how long the first worker takes to come, while there is none.
+	Startup time.Duration
+}
+
+// Unknown is how long an action is thought to take when nothing is known of any.
+const Unknown = 10 * time.Second
+
+// Again is the part of what makes a queue spill that stops it, once it has begun: a short queue does not
+// go to and fro between the two.
+const Again = 0.5
+
+// Turns is how many turns an action waits for a worker of a class rather than run on one of a larger class; x is from 0 to 1, both
+// excluded.
+func Turns(class, larger uint32, x float64) float64 {
+	return math.Pow(float64(max(larger, 1))/float64(max(class, 1)), x/(1-x)) - 1
+}
+
+// Ahead is for how many turns the last one in the queue is expected to wait.
+func (q Queue) Ahead() float64 {
+	if q.Workers > 0 {
+		return float64(q.Waiting) / float64(q.Workers)
+	}
+	return q.turns(q.Startup) + float64(q.Waiting)
+}
+
+// Patience is how long an action waits that has so many turns.
+func (q Queue) Patience(turns float64) time.Duration {
+	return time.Duration(min(turns*float64(q.Typical), float64(longest)))
+}
+
+// longest bounds what anybody waits.
+const longest = 1000 * time.Hour
+
+// turns is for how many turns of the queue a time is enough.
+func (q Queue) turns(d time.Duration) float64 { return float64(d) / float64(max(q.Typical, 1)) }
+
+// Worth reports whether a queue whose next action has waited for so long is worth a worker for which actions wait so many turns.
+// open: it has been, and its queue has not become short since.
+func (q Queue) Worth(turns float64, waited time.Duration, open bool) bool {
+	if open {
+		turns *= Again
+	}
+	return q.Ahead() > turns || waited >= q.Patience(turns)
+}
+
+// Strain compares queues that are worth the same worker, by how much.
+func (q Queue) Strain(turns float64, waited time.Duration) float64 {
+	return max(q.Ahead(), q.turns(waited)) / turns
+}
