@@ -18,14 +18,10 @@ const lookFor = 10 * time.Second
 // count as used. Where the kernel knows of a change since the bytes were hashed, or since the store was opened, they are
 // hashed; with stale, also where that was too long ago. What is wrong is not there any more. What cannot be read, or not within
 // lookFor, is reported as well: who brings it is told why it is not taken, and to bring what is there does no harm.
-func (s *Store) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
-	missing, err := s.FindMissing(ctx, ds)
-	if err != nil {
-		return nil, err
-	}
+func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
 	lacks := true
-	unsound := make(map[digest.Digest]*bool, len(missing))
-	for _, d := range missing {
+	unsound := make(map[digest.Digest]*bool)
+	for _, d := range v.files.useAll(ds) {
 		unsound[d] = &lacks
 	}
 	limited, cancel := context.WithTimeout(ctx, lookFor)
@@ -33,13 +29,13 @@ func (s *Store) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool)
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, d := range ds {
-		if unsound[d] != nil || d.IsEmptyBlob() || !s.doubtful(d, stale) {
+		if unsound[d] != nil || d.IsEmptyBlob() || !v.doubtful(d, stale) {
 			continue
 		}
 		wrong := new(bool)
 		unsound[d] = wrong
 		group.Go(func() error {
-			sound, err := s.verifyLate(limited, d)
+			sound, err := v.verifyLate(limited, d)
 			*wrong = !sound || err != nil
 			return nil
 		})
@@ -58,11 +54,10 @@ func (s *Store) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool)
 }
 
 // doubtful reports whether d is to be read before it is said to be there.
-func (s *Store) doubtful(d digest.Digest, stale bool) bool {
-	_, known, ok := s.files.look(d)
-	if !ok || stale && !s.fresh(known) {
+func (v *Verifier) doubtful(d digest.Digest, stale bool) bool {
+	_, known, ok := v.files.look(d)
+	if !ok || stale && !v.fresh(known) {
 		return true
 	}
-	m, err := markOf(s.files.path(d))
-	return err != nil || m != known.mark
+	return !v.hasMark(d, known.mark)
 }

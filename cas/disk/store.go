@@ -186,20 +186,16 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 // Contains reports whether d is there, which counts as a use.
 func (s *Store) Contains(d digest.Digest) bool { return s.files.used(d) }
 
+// CopyDamaged counts a copy of d that others made on this machine, the file at path, as damaged, and tells of it.
+func (s *Store) CopyDamaged(d digest.Digest, path string) { s.aside.Copy(d, path) }
+
 // FindMissing returns those of ds that are not there, in their order; the others
 // count as used.
 func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
 	}
-	missing := s.files.use(ds)
-	kept := missing[:0]
-	for _, d := range missing {
-		if !d.IsEmptyBlob() {
-			kept = append(kept, d)
-		}
-	}
-	return kept, nil
+	return s.files.useAll(ds), nil
 }
 
 // Pin keeps d from being evicted until unpin is called; calling that again does

@@ -25,8 +25,8 @@ func (s *Server) reads(instance string) cas.Readable {
 // findMissing returns those of ds that an instance name does not have. A blob that its client could have brought and did not,
 // because it was said to be there, is best not found to be damaged later.
 func (s *Server) findMissing(ctx context.Context, instance string, ds []digest.Digest) ([]digest.Digest, error) {
-	if s.lends != nil {
-		return s.lends.FindMissing(ctx, ds)
+	if s.shared != nil {
+		return s.shared.FindMissing(ctx, ds)
 	}
 	return s.content(instance).FindUnsound(ctx, ds, len(metadata.ValueFromIncomingContext(ctx, names.VouchedHeader)) > 0)
 }

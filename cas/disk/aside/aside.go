@@ -119,13 +119,13 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 		zap.Strings("digests", names), zap.String("folder", folder), zap.String("device", deviceOf(folder)))
 }
 
-// CopyDamaged notes that a copy of d that others made on this machine, the file at path, has turned out to be damaged. It counts as
+// Copy tells of a copy of d that others made on this machine, the file at path, which has turned out to be damaged. It counts as
 // if the store had it: who looks after the disk has to know of both.
-func (s *Store) CopyDamaged(d digest.Digest, path string) {
-	s.aside.mu.Lock()
-	s.aside.count++
-	s.aside.mu.Unlock()
-	s.files.log.Warn("a copy of a blob is damaged; it is dropped",
+func (a *Folder) Copy(d digest.Digest, path string) {
+	a.mu.Lock()
+	a.count++
+	a.mu.Unlock()
+	a.log.Warn("a copy of a blob is damaged; it is dropped",
 		zap.Stringer("digest", d), zap.String("file", path), zap.String("device", deviceOf(path)))
 }
 
