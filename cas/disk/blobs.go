@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"go.uber.org/zap"
 
@@ -25,11 +24,6 @@ func (f *blobs) used(d digest.Digest) bool {
 }
 
 // pin keeps d from being evicted until unpin is called as often as it returned true.
-// useAll returns those of ds that are not there. The others count as used.
-func (f *blobs) useAll(ds []digest.Digest) (missing []digest.Digest) {
-	return slices.DeleteFunc(f.use(ds), digest.Digest.IsEmptyBlob)
-}
-
 func (f *blobs) pin(d digest.Digest) bool { return d.IsEmptyBlob() || f.files.pin(d) }
 
 func (f *blobs) unpin(d digest.Digest) {

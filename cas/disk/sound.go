@@ -18,10 +18,14 @@ const lookFor = 10 * time.Second
 // count as used. Where the kernel knows of a change since the bytes were hashed, or since the store was opened, they are
 // hashed; with stale, also where that was too long ago. What is wrong is not there any more. What cannot be read, or not within
 // lookFor, is reported as well: who brings it is told why it is not taken, and to bring what is there does no harm.
-func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
+func (s *Store) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
+	missing, err := s.FindMissing(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
 	lacks := true
-	unsound := make(map[digest.Digest]*bool)
-	for _, d := range v.files.useAll(ds) {
+	unsound := make(map[digest.Digest]*bool, len(missing))
+	for _, d := range missing {
 		unsound[d] = &lacks
 	}
 	limited, cancel := context.WithTimeout(ctx, lookFor)
@@ -29,13 +33,13 @@ func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bo
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, d := range ds {
-		if unsound[d] != nil || d.IsEmptyBlob() || !v.doubtful(d, stale) {
+		if unsound[d] != nil || d.IsEmptyBlob() || !s.verifier.doubtful(d, stale) {
 			continue
 		}
 		wrong := new(bool)
 		unsound[d] = wrong
 		group.Go(func() error {
-			sound, err := v.verifyLate(limited, d)
+			sound, err := s.verifier.verifyLate(limited, d)
 			*wrong = !sound || err != nil
 			return nil
 		})
@@ -56,8 +60,5 @@ func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bo
 // doubtful reports whether d is to be read before it is said to be there.
 func (v *Verifier) doubtful(d digest.Digest, stale bool) bool {
 	_, known, ok := v.files.look(d)
-	if !ok || stale && !v.fresh(known) {
-		return true
-	}
-	return !v.hasMark(d, known.mark)
+	return !ok || stale && !v.fresh(known) || !v.hasMark(d, known.mark)
 }

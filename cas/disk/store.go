@@ -186,16 +186,20 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 // Contains reports whether d is there, which counts as a use.
 func (s *Store) Contains(d digest.Digest) bool { return s.files.used(d) }
 
-// CopyDamaged counts a copy of d that others made on this machine, the file at path, as damaged, and tells of it.
-func (s *Store) CopyDamaged(d digest.Digest, path string) { s.aside.Copy(d, path) }
-
 // FindMissing returns those of ds that are not there, in their order; the others
 // count as used.
 func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
 	}
-	return s.files.useAll(ds), nil
+	missing := s.files.use(ds)
+	kept := missing[:0]
+	for _, d := range missing {
+		if !d.IsEmptyBlob() {
+			kept = append(kept, d)
+		}
+	}
+	return kept, nil
 }
 
 // Pin keeps d from being evicted until unpin is called; calling that again does
@@ -215,6 +219,9 @@ func (s *Store) Release(d digest.Digest) { s.files.unpin(d) }
 
 // Has reports whether d is there, which does not count as a use.
 func (s *Store) Has(d digest.Digest) bool { return s.files.contains(d) }
+
+// CopyDamaged notes that a copy of d that others made on this machine, the file at path, has turned out to be damaged.
+func (s *Store) CopyDamaged(d digest.Digest, path string) { s.aside.CopyDamaged(d, path) }
 
 // Stats returns what the store holds now. The empty blob is not counted.
 func (s *Store) Stats() Stats {

@@ -119,9 +119,9 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 		zap.Strings("digests", names), zap.String("folder", folder), zap.String("device", deviceOf(folder)))
 }
 
-// Copy tells of a copy of d that others made on this machine, the file at path, which has turned out to be damaged. It counts as
+// CopyDamaged notes that a copy of d that others made on this machine, the file at path, has turned out to be damaged. It counts as
 // if the store had it: who looks after the disk has to know of both.
-func (a *Folder) Copy(d digest.Digest, path string) {
+func (a *Folder) CopyDamaged(d digest.Digest, path string) {
 	a.mu.Lock()
 	a.count++
 	a.mu.Unlock()
