@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -21,6 +22,11 @@ func (f *blobs) contains(d digest.Digest) bool { return d.IsEmptyBlob() || f.fil
 // used reports whether d is there, which counts as a use.
 func (f *blobs) used(d digest.Digest) bool {
 	return d.IsEmptyBlob() || len(f.use([]digest.Digest{d})) == 0
+}
+
+// useAll returns those of ds that are not there. The others count as used.
+func (f *blobs) useAll(ds []digest.Digest) (missing []digest.Digest) {
+	return slices.DeleteFunc(f.use(ds), digest.Digest.IsEmptyBlob)
 }
 
 // pin keeps d from being evicted until unpin is called as often as it returned true.
