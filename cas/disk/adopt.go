@@ -82,7 +82,7 @@ func (s *Store) take(ctx context.Context, path string, fn digest.Function) (dige
 	if err != nil {
 		return digest.Digest{}, err
 	}
-	if info.Size() > 0 && info.Sys().(*syscall.Stat_t).Nlink == 1 {
+	if info.Sys().(*syscall.Stat_t).Nlink == 1 {
 		if d, taken, err := s.takeLeased(ctx, file, fn, info.Size()); taken || err != nil {
 			return d, err
 		}
@@ -103,11 +103,11 @@ func (s *Store) takeLeased(
 		return d, false, err
 	}
 	l, ok := tamper.LeaseOf(file)
-	if !ok {
+	if !ok { // else l would not hold, when all has been hashed for nothing
 		return d, false, nil
 	}
 	defer l.Release()
-	if d, err = s.buffers.hashInto(ctx, io.Discard, file, fn); err != nil || d.SizeBytes() != size || !l.Holds() {
+	if d, err = s.buffers.hashInto(ctx, io.Discard, file, fn); err != nil || !l.Holds() {
 		return d, false, err
 	}
 	if there, err := s.verifier.pinSound(ctx, d); err != nil {

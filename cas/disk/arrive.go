@@ -143,7 +143,6 @@ func (f *files[K]) settleAgain(k K, from string, replace bool) error {
 		f.unpin(k)
 		return err
 	}
-	f.use([]K{k})
 	f.release(f.layout.cost(k))
 	return nil
 }

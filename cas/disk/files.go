@@ -2,7 +2,6 @@ package disk
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -142,12 +141,11 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 	return nil, "has the wrong size", nil
 }
 
-// read returns the size bytes of the file of k, and its mark before they were read. It
-// does what open does and reads, with fewer system calls; it is for small files.
+// read returns what the file of k has, or its begin if that is more than size bytes, and its mark before it was read. It
+// does what open does and reads, with fewer system calls; it is for small files, and whoever asks sees whether these are the bytes.
 func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
 	f.use([]K{k})
-	generation, ok := f.pinFile(k)
-	if !ok {
+	if !f.pin(k) {
 		return nil, 0, cas.ErrNotFound
 	}
 	defer f.unpin(k)
@@ -156,10 +154,6 @@ func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
 	fd, err := ignoringEINTR(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) {
-		f.drop(k, generation, "is gone or replaced")
-		return nil, 0, cas.ErrNotFound
-	}
 	if err != nil {
 		return nil, 0, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -173,17 +167,12 @@ func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
 	for n < len(b) {
 		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
-			f.drop(k, generation, fmt.Sprintf("cannot be read: %v", err))
-			return nil, 0, cas.ErrNotFound
+			return nil, 0, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
 		if m == 0 {
 			break
 		}
 		n += m
-	}
-	if int64(n) != size {
-		f.drop(k, generation, "has the wrong size")
-		return nil, 0, cas.ErrNotFound
 	}
 	return b[:n:n], tamper.Mark(&st), nil
 }

@@ -274,6 +274,7 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 			if got := s.files.damages(); got != shown {
 				t.Errorf("%d blobs were shown and taken away again, want %d", got, shown)
 			}
+			evictAll(t, s, d) // nobody keeps it
 		})
 	}
 }

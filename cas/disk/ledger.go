@@ -201,13 +201,13 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 		return
 	}
 	e.stamping = false
-	if v := l.verifying[k]; v != nil && before != 0 && after != 0 {
+	if v := l.verifying[k]; v != nil && after != 0 {
 		if v.to != before {
 			v.from = before
 		}
 		v.to = after
 	}
-	if after != 0 && e.state == present && e.proof.mark == before {
+	if after != 0 && e.proof.mark == before {
 		e.proof.mark, l.proved = after, true
 	}
 }
@@ -244,7 +244,7 @@ type proven[K comparable] struct {
 // proofs yields what is known of all files that were verified, as walk does.
 func (l *ledger[K]) proofs(n int) iter.Seq[[]proven[K]] {
 	return walk(l, n, func(e *entry[K]) (proven[K], bool) {
-		return proven[K]{e.key, e.proof}, e.state == present && e.proof.at != 0
+		return proven[K]{e.key, e.proof}, e.proof.at != 0
 	})
 }
 

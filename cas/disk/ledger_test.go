@@ -1,9 +1,17 @@
 package disk
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -72,6 +80,15 @@ func TestClosedStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	notes := filepath.Join(s.Dir(), "verified")
+	if err := os.Remove(notes); err != nil {
+		t.Fatal(err)
+	}
+	s.files.proved = true
+	s.notes.write()
+	if _, err := os.Lstat(notes); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("notes are written into what may be another's folder: %v", err)
+	}
 	missing, err := s.FindMissing(t.Context(), []digest.Digest{d})
 	if err != nil || len(missing) != 1 || s.Has(d) || s.Contains(d) || s.Retain(d) {
 		t.Errorf("it is there: missing %v, %v", missing, err)
@@ -118,11 +135,13 @@ func TestNewerVerificationsStay(t *testing.T) {
 func TestVerificationsBesideStamps(t *testing.T) {
 	const first, second, stamped = 101, 102, 103 // marks
 	for name, c := range map[string]struct {
-		before uint64 // the mark that the stamp found
+		stamps [][2]uint64 // the marks that each found and left; 0: nobody knows
 		want   proof
 	}{
-		"the store's own": {first, proof{mark: stamped}},
-		"a stranger's":    {second, proof{mark: first}},
+		"the store's own": {[][2]uint64{{first, stamped}}, proof{mark: stamped}},
+		"two of them":     {[][2]uint64{{first, second}, {second, stamped}}, proof{mark: stamped}},
+		"a stranger's":    {[][2]uint64{{second, stamped}}, proof{mark: first}},
+		"nobody knows":    {[][2]uint64{{first, 0}}, proof{mark: first}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
@@ -131,7 +150,9 @@ func TestVerificationsBesideStamps(t *testing.T) {
 			s.files.prove(d, generation, proof{mark: first, at: 1})
 			_, was := proofOf(t, s, d)
 			s.files.verify(d)
-			s.files.restamped(d, c.before, stamped)
+			for _, marks := range c.stamps {
+				s.files.restamped(d, marks[0], marks[1])
+			}
 			s.files.prove(d, generation, provenAt(time.Now(), first))
 			s.files.endVerify(d)
 			_, p := proofOf(t, s, d)
@@ -161,5 +182,247 @@ func TestVerificationWithinAStamp(t *testing.T) {
 	s.files.prove(d, generation, provenAt(time.Now(), was.mark+2))
 	if _, p := proofOf(t, s, d); p.strange != 1 {
 		t.Error("a stranger's change is taken for the store's")
+	}
+}
+
+// TestWalkInPieces yields all, and can be ended early.
+func TestWalkInPieces(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	for i := range 5 {
+		storePut(t, s, fmt.Sprint(i))
+	}
+	seen := map[digest.Digest]bool{}
+	for chunk := range s.files.proofs(2) {
+		for _, one := range chunk {
+			seen[one.key] = true
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("%d of 5 blobs were seen", len(seen))
+	}
+	pieces := 0
+	for range s.files.proofs(2) {
+		pieces++
+		break
+	}
+	if pieces != 1 || s.Stats().Blobs != 5 {
+		t.Errorf("%d pieces", pieces)
+	}
+}
+
+// TestEvictionOfAShare: where the disk is full a little more than what is needed goes.
+func TestEvictionOfAShare(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	for i := range 2 * fullShare {
+		storePut(t, s, fmt.Sprintf("%03d", i))
+	}
+	victims, made := s.files.evict(1, fullShare)
+	s.files.remove(victims)
+	if len(victims) != 2 || made != 6 {
+		t.Errorf("%d went, of %d bytes", len(victims), made)
+	}
+}
+
+// TestErrorsOfDisks: a quota is a full disk, and a file system that is only read is not the blob's fault.
+func TestErrorsOfDisks(t *testing.T) {
+	if !diskFull(syscall.EDQUOT) || !diskFull(syscall.ENOSPC) || diskFull(syscall.EIO) {
+		t.Error("a full disk is not known")
+	}
+	for err, want := range map[error]bool{syscall.EROFS: true, syscall.EPERM: true, syscall.EIO: false} {
+		if got := errors.Is(unwritable(err), cas.ErrUnwritable); got != want {
+			t.Errorf("%v is of a disk that cannot be written: %t", err, got)
+		}
+	}
+}
+
+// TestTwoBringOneBlob: the second file is for nothing, and whoever used the first one used what stays.
+func TestTwoBringOneBlob(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	text := []byte("text")
+	d := digest.Of(digest.SHA256, text)
+	v := s.verifier.Vouch()
+	defer v.Close()
+	var writers []cas.Writer
+	for range 2 {
+		w, err := s.Create(d)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		writers = append(writers, w)
+	}
+	for _, w := range writers {
+		if err := w.Keep(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		s.Release(d)
+		v.Used(d)
+	}
+	wantVouched(t, v)
+	storeWantConsistent(t, s)
+}
+
+// TestOpenBlobIsAUse which the next start knows of.
+func TestOpenBlobIsAUse(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	long := time.Now().Add(-1000 * time.Hour)
+	if err := os.Chtimes(s.files.path(d), long, long); err != nil {
+		t.Fatal(err)
+	}
+	s.files.mu.Lock()
+	s.files.index.lookup(d).stamped = long.Unix()
+	s.files.mu.Unlock()
+	file, err := s.OpenBlob(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || time.Since(info.ModTime()) > time.Hour {
+		t.Errorf("it was used at %v, %v", info.ModTime(), err)
+	}
+}
+
+// TestFilesOfOthers: what lies where a blob would is none until the store has brought it.
+func TestFilesOfOthers(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := digest.Of(digest.SHA256, []byte("text"))
+	place := s.files.path(d)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o700), os.WriteFile(place, []byte("tent"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	view := s.Peek(func(digest.Digest) { t.Error("it is said to be opened") })
+	if _, err := view.OpenBlob(t.Context(), d); !errors.As(err, new(*cas.MissingError)) {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// TestFolderInTheBlobsPlace: it may have the size of the blob.
+func TestFolderInTheBlobsPlace(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	dir := filepath.Join(s.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := storePut(t, s, string(make([]byte, max(1, info.Size()))))
+	if err := errors.Join(os.Remove(s.files.path(d)), os.Rename(dir, s.files.path(d))); err != nil {
+		t.Fatal(err)
+	}
+	if file, err := s.OpenBlob(t.Context(), d); !errors.As(err, new(*cas.MissingError)) {
+		t.Errorf("opened %v, %v", file, err)
+	}
+}
+
+// TestTheEmptyBlobIsTaken and opened, whatever became of its file.
+func TestTheEmptyBlobIsTaken(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	empty := digest.SHA256.Empty()
+	path := filepath.Join(s.TempDir(), "output")
+	for range 2 {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied, err := s.TakeCopy(t.Context(), file, digest.SHA256)
+		if err := errors.Join(err, file.Close()); err != nil || copied != empty {
+			t.Errorf("copied %s, %v", copied, err)
+		}
+		taken, err := s.Take(t.Context(), path, digest.SHA256)
+		if err != nil || taken != empty {
+			t.Errorf("took %s, %v", taken, err)
+		}
+		blob, err := s.OpenBlob(t.Context(), empty)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(blob); err != nil || len(b) > 0 {
+			t.Errorf("read %q, %v", b, err)
+		}
+		_ = blob.Close()
+		// The second time it is damaged.
+		if err := errors.Join(os.Remove(s.files.emptyPath()), os.WriteFile(s.files.emptyPath(), []byte("x"), 0o444)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := storeTempFiles(t, s); len(names) > 0 {
+		t.Errorf("left behind: %v", names)
+	}
+}
+
+// TestRoomOfShorterOutputs: what a file became shorter by while it was copied is given back, and so is the pin of a file that
+// cannot be removed.
+func TestRoomOfShorterOutputs(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	path := filepath.Join(s.TempDir(), "output")
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	d, err := s.takeCopy(t.Context(), file, digest.SHA256, 1000)
+	if err != nil || d != digest.Of(digest.SHA256, []byte("text")) {
+		t.Fatalf("%s, %v", d, err)
+	}
+	if err := s.discard(path+"-none", d); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("discarded what is not there: %v", err)
+	}
+	if got := s.Stats(); got.PinnedBytes != 0 || got.ReservedBytes != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestUnstickWhatIsNotStuck leaves it alone.
+func TestUnstickWhatIsNotStuck(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d, coming := storePut(t, s, "text"), digest.Of(digest.SHA256, []byte("coming"))
+	if wait, exists := s.files.admit(coming); wait != nil || exists {
+		t.Fatal("it is there already")
+	}
+	s.files.unstick(d)
+	s.files.unstick(coming)
+	s.files.abort(coming)
+	if got := s.Stats(); storeText(s, d) != "text" || got.PinnedBytes != 0 || got.AsideBlobs != 0 {
+		t.Errorf("%q, %+v", storeText(s, d), got)
+	}
+}
+
+// TestEvictionWithinAStamp: that the store has just changed the times of a file is no stranger's change.
+func TestEvictionWithinAStamp(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := s.verifier.Vouch()
+	defer v.Close()
+	v.Used(d)
+	s.files.mu.Lock()
+	s.files.index.lookup(d).stamped -= 2 * stampEvery
+	s.files.mu.Unlock()
+	if _, stamps := s.files.touch([]digest.Digest{d}, time.Now().Unix()); len(stamps) != 1 {
+		t.Fatalf("to be stamped are %v", stamps)
+	}
+	long := time.Now().Add(-1000 * time.Hour)
+	if err := os.Chtimes(s.files.path(d), long, long); err != nil {
+		t.Fatal(err)
+	}
+	evictAll(t, s, d)
+	wantVouched(t, v)
+	unverified := storePut(t, s, "other")
+	forget(t, s, unverified)
+	evictAll(t, s, unverified)
+	v.Used(unverified) // which it was not before it went
+	wantVouched(t, v)
+	if got := s.Stats().DamagedBlobs; got != 0 {
+		t.Errorf("%d blobs are damaged", got)
 	}
 }

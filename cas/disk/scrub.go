@@ -120,6 +120,7 @@ func (v *blobTarget) Files(shard string) ([]string, error) {
 	v.gone = map[string]bool{}
 	var lost []digest.Digest
 	for _, d := range v.take(shard) {
+		// Who is there is not asked for: dropGone would find it, one by one.
 		if name := BlobPath(d); !there[name] && v.files.dropGone(d) {
 			names, lost = append(names, name), append(lost, d)
 			v.gone[name] = true

@@ -304,6 +304,16 @@ func TestStoreReadsOnAfterEviction(t *testing.T) {
 }
 
 func TestStoreNoticesDamage(t *testing.T) {
+	read := map[string]func(s *Store, d digest.Digest) error{
+		"opened": func(s *Store, d digest.Digest) error {
+			_, err := s.OpenBlob(context.Background(), d)
+			return err
+		},
+		"read": func(s *Store, d digest.Digest) error {
+			_, err := s.ReadBlob(context.Background(), d)
+			return err
+		},
+	}
 	for name, damage := range map[string]func(path string) error{
 		"removed":   os.Remove,
 		"truncated": func(path string) error { return os.Truncate(path, 2) },
@@ -314,7 +324,8 @@ func TestStoreNoticesDamage(t *testing.T) {
 		},
 		"a folder": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 	} {
-		for _, pinned := range []bool{false, true} {
+		for _, how := range []string{"opened", "read", "opened, pinned", "read, pinned"} {
+			how, pinned := strings.CutSuffix(how, ", pinned")
 			s := storeOpen(t, t.TempDir(), Options{})
 			d := storePut(t, s, "text")
 			unpin := func() {}
@@ -324,10 +335,10 @@ func TestStoreNoticesDamage(t *testing.T) {
 			if err := damage(s.files.path(d)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := s.OpenBlob(context.Background(), d)
+			err := read[how](s, d)
 			var missing *cas.MissingError
-			if !errors.As(err, &missing) || missing.Digests[0] != d || s.Contains(d) {
-				t.Errorf("%s: error %v, there: %t", name, err, s.Contains(d))
+			if !errors.As(err, &missing) || missing.Digests[0] != d || s.Contains(d) || s.Stats().DamagedBlobs != 1 {
+				t.Errorf("%s, %s: error %v, there: %t", name, how, err, s.Contains(d))
 			}
 			storePut(t, s, "text")
 			if storeText(s, d) != "text" {

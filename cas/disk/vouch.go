@@ -124,7 +124,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 			_ = group.Wait()
 			return context.Cause(ctx)
 		}
-		if by.unchanged(ver) {
+		if by.unchanged(ver) { // as verifyDoubtful would find, beside the others
 			continue
 		}
 		group.Go(func() error {

@@ -177,6 +177,9 @@ func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 		t.Fatal("it was not evicted")
 	}
 	wantDamaged(t, v.Wait(t.Context()), d)
+	if got := s.Stats(); got.DamagedBlobs != 0 || got.AsideBlobs != 0 {
+		t.Errorf("what is right is set aside: %+v", got)
+	}
 }
 
 // TestVouchingOfWhatCannotBeOpenedWhenItGoes: nobody knows what was read of a file that was changed.
