@@ -73,7 +73,7 @@ func TestListStores(t *testing.T) {
 	})
 }
 
-// TestTell has a worker report how it fares, and then be lost.
+// TestTell has a worker report its state, and then be lost.
 func TestTell(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		d := f.storage.action("a")

@@ -7,7 +7,7 @@
 // What people want to see of workers. What commands print, while they run: the
 // scheduler asks a worker for it when somebody reads, over a call that the worker
 // has made; so it reaches workers that cannot be called, and costs nothing when
-// nobody reads. And how a worker fares: it tells that from time to time.
+// nobody reads. A worker also reports its own state from time to time.
 
 package live
 
@@ -354,7 +354,7 @@ func (x *Pushed) GetDone() bool {
 	return false
 }
 
-// How a worker fares, all its positions together.
+// The state of a worker, of all its positions together.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of those in ServeRequest.

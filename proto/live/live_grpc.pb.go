@@ -7,7 +7,7 @@
 // What people want to see of workers. What commands print, while they run: the
 // scheduler asks a worker for it when somebody reads, over a call that the worker
 // has made; so it reaches workers that cannot be called, and costs nothing when
-// nobody reads. And how a worker fares: it tells that from time to time.
+// nobody reads. A worker also reports its own state from time to time.
 
 package live
 

@@ -53,7 +53,7 @@ func (s service) Push(ctx context.Context, c *live.Chunk) (*live.Pushed, error) 
 	return &live.Pushed{Done: done}, nil
 }
 
-// Tell keeps how a worker fares.
+// Tell keeps what a worker reports of its state.
 func (s service) Tell(_ context.Context, r *live.Report) (*live.Told, error) {
 	if !s.registry.tell(r) {
 		return nil, status.Error(codes.FailedPrecondition, "the worker is not connected for live output")

@@ -48,8 +48,8 @@ type inputs struct {
 	Source
 }
 
-// place is where a directory is first met, and how often it is met on its level.
-type place struct {
+// occurrence is where a directory is first met, and how often it is met on its level.
+type occurrence struct {
 	path  string
 	times int
 }
@@ -58,12 +58,12 @@ type place struct {
 // them: few directories can stand for any number of paths.
 func (in inputs) list(ctx context.Context, root digest.Digest) (*listing, error) {
 	lists := map[digest.Digest]*tree.Directory{}
-	level := map[digest.Digest]place{root: {"", 1}}
+	level := map[digest.Digest]occurrence{root: {"", 1}}
 	for entries := 0; len(level) > 0; {
 		if err := in.decode(ctx, level, lists); err != nil {
 			return nil, err
 		}
-		below := map[digest.Digest]place{}
+		below := map[digest.Digest]occurrence{}
 		for d, at := range level {
 			list := lists[d]
 			if entries += at.times * list.Len(); entries > maxEntries {
@@ -90,7 +90,7 @@ func (in inputs) list(ctx context.Context, root digest.Digest) (*listing, error)
 
 // decode adds the directories of a level to lists.
 func (in inputs) decode(
-	ctx context.Context, level map[digest.Digest]place, lists map[digest.Digest]*tree.Directory,
+	ctx context.Context, level map[digest.Digest]occurrence, lists map[digest.Digest]*tree.Directory,
 ) error {
 	var want []digest.Digest
 	for d := range level {

@@ -20,8 +20,8 @@ type Event struct {
 
 // Events yields the trace events of what ran.
 func (l *Line) Events(yield func(Event) bool) {
-	type place struct{ pid, tid int }
-	machines, positions := map[string]int{}, map[string]place{}
+	type thread struct{ pid, tid int }
+	machines, positions := map[string]int{}, map[string]thread{}
 	for _, b := range l.ran {
 		p, known := positions[b.worker]
 		if !known {
@@ -35,7 +35,7 @@ func (l *Line) Events(yield func(Event) bool) {
 					return
 				}
 			}
-			p = place{machines[machine], len(positions) + 1}
+			p = thread{machines[machine], len(positions) + 1}
 			positions[b.worker] = p
 			if !yield(Event{Name: "thread_name", Phase: "M", PID: p.pid, TID: p.tid, Args: map[string]any{"name": text.Worker(b.worker)}}) {
 				return
