@@ -241,6 +241,28 @@ func TestKillReachesGroupsMadeInside(t *testing.T) {
 	})
 }
 
+// TestKillReachesFrozenGroups: a command that froze a group of its own does not outlive the kill.
+func TestKillReachesFrozenGroups(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version int) {
+		s := newSlot(t, version)
+		sub := filepath.Join(s.Place().Dir, "made by the command", "and frozen")
+		freeze := map[int]string{1: "echo FROZEN >'%s/freezer.state'", 2: "echo 1 >'%s/cgroup.freeze'"}[version]
+		c := script(t, s, fmt.Sprintf("mkdir -p '%s' && sh -c 'echo $$ >\"%s/cgroup.procs\"; exec sleep 1000' & "+
+			"until grep -q . '%s/cgroup.procs'; do sleep 0.01; done; "+freeze+"; echo ready; sleep 1000; :", sub, sub, sub, sub))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Kill(ctx); err != nil {
+			t.Error(err)
+			for _, err := range []error{writeFile(filepath.Join(sub, "freezer.state"), "THAWED"), s.Kill(t.Context())} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = c.Wait() // killed
+	})
+}
+
 func TestKillGivesUpWithItsContext(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		s := newSlot(t, version)

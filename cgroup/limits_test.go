@@ -106,6 +106,31 @@ func hog(mib int) string {
 	return fmt.Sprintf("head -c %dM /dev/zero | tail >/dev/null", mib)
 }
 
+// TestLimitsAreWritten reads the control files of memory, also those whose limit only shows with swap.
+func TestLimitsAreWritten(t *testing.T) {
+	want := map[int]map[string]string{
+		1: {"memory.limit_in_bytes": "33554432", "memory.memsw.limit_in_bytes": "33554432", "memory.kmem.tcp.limit_in_bytes": "8388608"},
+		2: {"memory.max": "33554432", "memory.swap.max": "0", "memory.oom.group": "1"},
+	}
+	eachVersion(t, func(t *testing.T, version int) {
+		s := newLimitedSlot(t, version, Limits{Memory: 32 << 20})
+		memory := s.controls["memory"]
+		for _, dir := range []string{memory.dir, filepath.Join(memory.dir, runName)} {
+			for file, value := range want[memory.version] {
+				got, err := os.ReadFile(filepath.Join(dir, file))
+				if os.IsNotExist(err) {
+					got = []byte(value) // a kernel that does not account it
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if strings.TrimSpace(string(got)) != value {
+					t.Errorf("%s/%s is %s, want %s", dir, file, got, value)
+				}
+			}
+		}
+	})
+}
+
 func TestProcessesSeeTheirCPUs(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		all, err := Measure()

@@ -1,13 +1,18 @@
 package sandbox_test
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -136,20 +141,38 @@ func TestOwnKeyring(t *testing.T) {
 	}
 }
 
+// inheritVar makes this test binary a worker that has a command say its capabilities, in the folder that it names.
+const inheritVar = "SANDBOX_TEST_INHERIT"
+
+func inheritMain(dir string) {
+	ctx := context.Background()
+	l, err := runner.StartLauncher(ctx, runner.LauncherOptions{Sandbox: &sandbox.Options{}})
+	if err == nil {
+		out := filepath.Join(dir, "said")
+		_, err = l.Run(ctx, runner.Command{
+			Args: []string{"/bin/grep", "-E", "Cap(Inh|Eff)", "/proc/self/status"}, Dir: dir, Stdout: out,
+			Folders: sandbox.Folders{Root: dir, TempDir: dir},
+		})
+		err = errors.Join(err, l.Close(ctx))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
 // TestInheritableCapabilities: what the worker was started with passes to no command.
 func TestInheritableCapabilities(t *testing.T) {
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
+	launchertest.Sandboxed(t, nil) // or there is none on this machine
+	dir := t.TempDir()
+	worker := exec.Command("/proc/self/exe")
+	worker.Env = append(os.Environ(), inheritVar+"="+dir)
+	worker.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN}} // and inheritable
+	if out, err := worker.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	data[0].Inheritable = data[0].Permitted
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
-	l := launchertest.Start(t, runner.LauncherOptions{Sandbox: &sandbox.Options{}})
-	got := strings.Fields(launchertest.Say(t, l, launchertest.Shell(t, "grep -E 'Cap(Inh|Eff)' /proc/self/status")))
+	got := strings.Fields(launchertest.Read(t, filepath.Join(dir, "said")))
 	const admin = 1 << unix.CAP_SYS_ADMIN
 	for i, name := range []string{"CapInh:", "CapEff:"} {
 		at := slices.Index(got, name)

@@ -15,5 +15,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(rootlessVar); dir != "" {
 		rootlessMain(dir)
 	}
+	if dir := os.Getenv(inheritVar); dir != "" {
+		inheritMain(dir)
+	}
 	launchertest.Main(m)
 }

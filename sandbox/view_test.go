@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,53 @@ func TestViewIsAList(t *testing.T) {
 	}
 	if got := launchertest.Say(t, l, launchertest.Shell(t, "cut -d: -f1 /etc/passwd | tr '\\n' ' '")); got != "root nobody " {
 		t.Errorf("users %q", got)
+	}
+}
+
+// TestMountOptions: nothing that a command sees has programs with privileges or, outside of /dev, devices.
+func TestMountOptions(t *testing.T) {
+	for name, user := range map[string]*sandbox.User{"root": nil, "own": launchertest.OwnIDs} {
+		cmd := launchertest.Command(t, "cat", "/proc/self/mountinfo")
+		cmd.User = user
+		launchertest.OpenParents(t, cmd.Dir)
+		seen := map[string]bool{}
+		for line := range strings.Lines(launchertest.Say(t, launchertest.Sandboxed(t, nil), cmd)) {
+			fields := strings.Fields(line)
+			at, options := fields[4], strings.Split(fields[5], ",")
+			seen[at] = true
+			devices := at == "/dev" || at == "/dev/pts"
+			if !slices.Contains(options, "nosuid") || slices.Contains(options, "nodev") == devices {
+				t.Errorf("%s: %s is mounted with %q", name, at, options)
+			}
+		}
+		for _, at := range []string{"/", sandbox.Root, "/tmp", "/var/tmp", "/dev", "/dev/pts", "/dev/shm", "/proc", "/etc/hosts"} {
+			if !seen[at] {
+				t.Errorf("%s: nothing is mounted on %s", name, at)
+			}
+		}
+	}
+}
+
+// TestNothingIsMountedBelowWhatIsHidden: who mounted it there can unmount it for good.
+func TestNothingIsMountedBelowWhatIsHidden(t *testing.T) {
+	hidden, err := os.MkdirTemp("/usr/local", "sandbox-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(hidden) })
+	below := filepath.Join(hidden, "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("sandbox-test", below, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(below, 0) })
+	for hide, want := range map[string]string{hidden: "0", "/usr/local/share": "1"} {
+		l := launchertest.Sandboxed(t, nil, hide)
+		if got := launchertest.Say(t, l, launchertest.Shell(t, "grep -c "+below+" /proc/self/mountinfo || :")); got != want {
+			t.Errorf("hiding %s: mounted %s times, want %s", hide, got, want)
+		}
 	}
 }
 
