@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -56,7 +57,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 		return is, nil
 	}
 	is.commands.NoNetwork = w.Network != networkOn
-	is.sandbox = &sandbox.Options{Show: w.Show, FreshNetworks: w.FreshNetworks}
+	is.sandbox = &sandbox.Options{Show: w.Show, FreshNetworks: w.FreshNetworks, MostTerminals: terminalsOf(w.Slots)}
 	if is.sandbox.Hide, err = w.hidden(); err != nil {
 		return is, err
 	}
@@ -64,6 +65,21 @@ func (w *Worker) checkIsolation() (isolation, error) {
 		err = is.makeOwnUsers(w)
 	}
 	return is, err
+}
+
+// terminalsOf is how many pseudo-terminals each slot may have, so that logins to the machine have half of its reserve for
+// themselves: commands take from that, too (sandbox.Options.Terminals).
+func terminalsOf(slots int) int {
+	const few, many = 16, 256
+	text, err := os.ReadFile("/proc/sys/kernel/pty/reserve")
+	if err != nil {
+		return few
+	}
+	reserve, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return few
+	}
+	return max(few, min(reserve/2/max(slots, 1), many))
 }
 
 // makeOwnUsers gives each action a user namespace of its own or, where the kernel makes none, a user.

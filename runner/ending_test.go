@@ -288,7 +288,7 @@ func TestForkBomb(t *testing.T) {
 			if launchertest.Run(t, l, probe); !strings.Contains(launchertest.Read(t, probe.Stderr), "ork") {
 				t.Fatalf("the number of processes is not limited: %s", launchertest.Read(t, probe.Stderr))
 			}
-			cmd := launchertest.Complete(t, l, withScripts(t, launchertest.Shell(t, "trap '' TERM; sh endless 60 & exec sleep 60")))
+			cmd := launchertest.Complete(t, l, withScripts(t, launchertest.Shell(t, "trap '' TERM; sh endless 600 & exec sleep 600")))
 			cmd.Grace = 20 * time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {

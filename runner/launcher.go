@@ -86,6 +86,14 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 			return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close(ctx))
 		}
 	}
+	if o.Sandbox != nil {
+		terminals, err := o.Sandbox.Terminals()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("start launcher: %w: %w", sandbox.ErrUnavailable, err), l.Close(ctx))
+		}
+		defer terminals.Close()
+		setup.addFile(fileTerminals, int(terminals.Fd()))
+	}
 	if err := l.handshake(ctx, setup); err != nil {
 		return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close(ctx))
 	}

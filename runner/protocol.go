@@ -60,6 +60,7 @@ const (
 	fileStderr
 	fileMount     // those of runRequest.Mounts, in their order
 	fileNamespace // of users
+	fileTerminals // setup: sandbox.Options.Terminals
 )
 
 func (m *message) addFile(k fileKind, fd int) {

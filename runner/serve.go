@@ -76,7 +76,7 @@ func serveControl() error {
 	if setup.Place != nil {
 		s.slot = cgroup.Attach(*setup.Place)
 	}
-	if err := s.prepare(setup.Sandbox); err != nil {
+	if err := s.prepare(&setup); err != nil {
 		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, sandbox.ErrUnavailable)})
 	}
 	// No goroutine is waited for: the process ends with the main goroutine.
@@ -128,7 +128,8 @@ func (s *server) serve() error {
 }
 
 // prepare makes the process what commands are to inherit from.
-func (s *server) prepare(o *sandbox.Options) error {
+func (s *server) prepare(setup *message) error {
+	defer setup.closeFiles()
 	// A thread that waits in vfork for an exec cannot be stopped for the collector,
 	// and keeps its processor (P) meanwhile: hence no collections by themselves, and one more for the
 	// rest to go on. With others that are idle the runtime looks for work on them, and wakes threads for it.
@@ -149,8 +150,8 @@ func (s *server) prepare(o *sandbox.Options) error {
 	if err := s.chooseOOMScore(); err != nil {
 		return err
 	}
-	if o != nil {
-		if err := s.enterSandbox(o); errors.Is(err, sandbox.ErrView) {
+	if setup.Sandbox != nil {
+		if err := s.enterSandbox(setup); errors.Is(err, sandbox.ErrView) {
 			return err
 		} else if err != nil {
 			return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
@@ -169,7 +170,7 @@ func (s *server) prepare(o *sandbox.Options) error {
 }
 
 // enterSandbox takes this process to where commands are to live.
-func (s *server) enterSandbox(o *sandbox.Options) error {
+func (s *server) enterSandbox(setup *message) error {
 	groups, err := s.holdGroups()
 	if err != nil {
 		return err
@@ -178,7 +179,7 @@ func (s *server) enterSandbox(o *sandbox.Options) error {
 	for _, g := range groups {
 		seen = append(seen, sandbox.Cgroup(g))
 	}
-	s.box, err = sandbox.Enter(o, seen)
+	s.box, err = sandbox.Enter(setup.Sandbox, seen, setup.file(fileTerminals))
 	return err
 }
 

@@ -89,6 +89,8 @@ func connect(port string) (string, error) {
 var abuses = map[string]func(args []string) error{
 	"fill sockets":     fillSockets,
 	"hoard namespaces": hoardNamespaces,
+	"hoard terminals":  hoardTerminals,
+	"count terminals":  countTerminals,
 	"name its keyring": func([]string) error {
 		id, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)
 		return errors.Join(fmt.Errorf("keyring %d", id), err)

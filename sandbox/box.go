@@ -24,12 +24,12 @@ type Box struct {
 }
 
 // Enter takes the calling process, which was born with CloneFlags, to where commands are to live. groups are
-// the cgroups that they see.
-func Enter(o *Options, groups []Cgroup) (*Box, error) {
+// the cgroups that they see, terminals are those of Options.Terminals and stay the caller's.
+func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	if !forksInto {
 		return nil, errors.New("no sandbox on " + runtime.GOARCH)
 	}
-	if err := o.newRoot(groups); err != nil {
+	if err := o.newRoot(groups, terminals); err != nil {
 		return nil, err
 	}
 	// Whoever has the user and the group of a process, in all three forms, may set its

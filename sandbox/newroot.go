@@ -29,8 +29,9 @@ var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp",
 
 // newRoot gives the calling process, which has a mount namespace of its own, a new
 // root, in which is what view shows of the machine, read-only, and what is made
-// anew. Of the machine's own mounts none is left. groups are the cgroups that commands see.
-func (o *Options) newRoot(groups []Cgroup) error {
+// anew. Of the machine's own mounts none is left. groups are the cgroups that commands see, terminals
+// those of Options.Terminals.
+func (o *Options) newRoot(groups []Cgroup, terminals int) error {
 	hidden, err := o.hidden() // while there is a /tmp yet to be resolved
 	if err != nil {
 		return fmt.Errorf("hide folders: %w", err)
@@ -51,7 +52,7 @@ func (o *Options) newRoot(groups []Cgroup) error {
 		{"make /sys", func() error { return makeSys(groups) }},
 		{"make them read-only", func() error { return setAttributes(building, noMore, unix.AT_RECURSIVE) }},
 		{"hide folders", v.hide},
-		{"make /dev", makeDev},
+		{"make /dev", func() error { return makeDev(terminals) }},
 		{"make /proc", makeProc},
 		{"enter the new root", pivot},
 		{"set the host name", nameHost},
@@ -169,7 +170,7 @@ var deviceLinks = map[string]string{
 	"ptmx": "pts/ptmx",
 }
 
-func makeDev() error {
+func makeDev(terminals int) error {
 	const dev = building + "/dev"
 	if err := unix.Mount(names.MountSource, dev, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0755"); err != nil {
 		return err
@@ -193,9 +194,8 @@ func makeDev() error {
 			return err
 		}
 	}
-	err := unix.Mount(names.MountSource, dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=256")
-	if err != nil {
-		return err
+	if err := unix.MoveMount(terminals, "", unix.AT_FDCWD, dev+"/pts", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "mount", Path: dev + "/pts", Err: err}
 	}
 	return setAttributes(dev, unix.MOUNT_ATTR_RDONLY, 0)
 }

@@ -31,6 +31,8 @@ type Options struct {
 	Hide []string
 	// FreshNetworks has a network namespace made for each command, also if the one before left nothing in its own.
 	FreshNetworks bool
+	// MostTerminals is how many pseudo-terminals they have at a time; 0 is 256.
+	MostTerminals int
 }
 
 // Cgroup is a control group that commands see, the folder Dir of the machine, at Point.

@@ -100,6 +100,7 @@ func decisions() map[string]map[string]decision {
 				}
 				return slices.Sorted(slices.Values(c.options.Setting.Sandbox.Hide))
 			}),
+			"MostTerminals": out(ended),
 			"FreshNetworks": out("a network namespace that is used again is as a fresh one"),
 		},
 		"cgroup.Limits": {
