@@ -18,6 +18,7 @@ import (
 
 // TestExamineFaults has a worker look at a machine on which it cannot work.
 func TestExamineFaults(t *testing.T) {
+	t.Parallel() // it waits for an answer that does not come
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -62,8 +62,10 @@ func freezeSleep(slot *cgroup.Slot, freeze func(pid string)) bool {
 // the slot: the command is over within its bounds, and the next one runs in a new launcher
 // while the first is still there. What is left of it goes when the kernel lets go.
 func TestUnkillable(t *testing.T) {
+	t.Parallel() // most of it waits
 	for _, kind := range []string{sandboxNamespaces, sandboxNone} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			freeze, thaw := frozen(t)
 			w := &Worker{Slots: 1, Data: t.TempDir(), Sandbox: kind, Cgroup: cgroupAuto, Logger: zaptest.NewLogger(t)}
 			s, err := w.Start(t.Context())

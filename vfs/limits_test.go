@@ -183,7 +183,7 @@ func serveManyRoots(dir, way string) (report string, err error) {
 	var g errgroup.Group
 	g.SetLimit(16)
 	for i, r := range roots {
-		g.Go(func() error { return readSome(src, r, i, 20) })
+		g.Go(func() error { return readSome(src, r, i, 2*manyDescriptors/manyRoots) })
 	}
 	g.Go(func() error {
 		list, err := walkAll(filepath.Join(roots[0].Path(), "d000"))
