@@ -70,7 +70,7 @@ func (c *calls) next(w *worker) time.Time {
 // fillSize fills in what a reply to a worker says of the size class of its run.
 func fillSize(r *event.Reply, t *task, w *worker) {
 	size := t.spec.Size
-	r.SizeClass, r.SizeAttempt = w.queue.class, 1
+	r.SizeClass, r.SizeAttempt = w.queue.size(), 1
 	switch {
 	case size.Class == 0:
 		r.SizeAttempt = 0

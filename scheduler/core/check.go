@@ -217,7 +217,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			}
 			sum := load{typical: q.load.typical}
 			for _, t := range tasks {
-				sum.add(t.expected(q.class), 1)
+				sum.add(t.expected(q.size()), 1)
 			}
 			if sum != q.load {
 				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.key(), q.class, q.load, sum)

@@ -99,13 +99,13 @@ func (p *pool) hasWorkers() bool {
 
 // hasFor reports whether a size class has workers that take work.
 func (p *pool) hasFor(class uint32) bool {
-	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.class == class && q.served() })
+	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.size() == class && q.served() })
 }
 
 // smallest returns the queue of the smallest size class that fits, from class on.
 func (p *pool) smallest(class uint32, fits func(*queue) bool) *queue {
 	for _, q := range p.queues {
-		if q.class >= class && fits(q) {
+		if q.size() >= class && fits(q) {
 			return q
 		}
 	}
@@ -188,17 +188,20 @@ func (q *queue) patience(c *Config) time.Duration {
 }
 
 // cost is what a running task of the queue counts in its pool's tree.
-func (q *queue) cost() int64 { return max(int64(q.class), 1) }
+func (q *queue) cost() int64 { return int64(q.size()) }
+
+// size is the size class by which decisions are made: that of workers without one is 1.
+func (q *queue) size() uint32 { return max(q.class, 1) }
 
 // joined and left count a task that waits in the queue.
 func (q *queue) joined(t *task) {
 	q.waiting++
-	q.load.add(t.expected(q.class), 1)
+	q.load.add(t.expected(q.size()), 1)
 }
 
 func (q *queue) left(t *task) {
 	q.waiting--
-	q.load.add(t.expected(q.class), -1)
+	q.load.add(t.expected(q.size()), -1)
 }
 
 // park counts a task that is in the queue, and that nobody waits for.

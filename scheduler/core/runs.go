@@ -36,7 +36,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
 		*r.ended = append(*r.ended, event.Ended{
-			Operation: t.spec, Class: w.queue.class, Largest: largest, Again: again, Late: t.course.late(), Response: resp,
+			Operation: t.spec, Class: w.queue.size(), Largest: largest, Again: again, Late: t.course.late(), Response: resp,
 		})
 	}
 	if !again {

@@ -82,7 +82,7 @@ func (d *dispatcher) largerFor(q *queue) (larger *queue, next *task) {
 	if q.waiting == 0 {
 		return nil, nil
 	}
-	larger = q.pool.smallest(q.class+1, func(x *queue) bool { return q.pool.tree.Idle(x.class) > 0 })
+	larger = q.pool.smallest(q.size()+1, func(x *queue) bool { return q.pool.tree.Idle(x.class) > 0 })
 	if larger == nil {
 		return nil, nil
 	}

@@ -212,7 +212,7 @@ func (t *task) class() uint32 {
 // cutShort reports whether the run of a task on a worker has less time than its action may take.
 func (t *task) cutShort(w *worker) bool {
 	size := t.spec.Size
-	return size.Timeout > 0 && w == t.worker() && w.queue.class == size.Class && t.course == asChosen
+	return size.Timeout > 0 && w == t.worker() && w.queue.size() == size.Class && t.course == asChosen
 }
 
 // expected is how long a task is thought to run on a size class, 0 if that is not known.
@@ -226,19 +226,19 @@ func (t *task) expected(class uint32) time.Duration {
 // mispredicted reports whether a failed run on a worker says nothing of the action, because
 // there is a larger one, or was when it was given less time than its own, and which the largest is.
 func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
-	largest = w.queue.class
+	largest = w.queue.size()
 	fits := func(q *queue) bool {
 		return (q.served() || !t.impatient && q.declared) && q.admits(t.spec.Instance)
 	}
 	if q := w.pool.largest(fits); q != nil {
-		largest = max(largest, q.class)
+		largest = max(largest, q.size())
 	}
 	code := codes.Code(resp.GetStatus().GetCode())
 	if code == codes.DeadlineExceeded && t.cutShort(w) {
 		return largest, true
 	}
 	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
-	return largest, failed && (t.spec.Size.Class > 0 || t.run.inherited) && w.queue.class < largest
+	return largest, failed && (t.spec.Size.Class > 0 || t.run.inherited) && w.queue.size() < largest
 }
 
 // A race is the second run of a task that takes too long where it is, on the largest size
@@ -268,7 +268,7 @@ func (t *task) rival() *worker {
 // mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be
 // somebody to start it again then.
 func (t *task) mayHedge() bool {
-	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.class == t.spec.Size.Class && t.rival() != nil
+	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.size() == t.spec.Size.Class && t.rival() != nil
 }
 
 // recharge has the tree count a running task for the workers that it has now; the last one is w.

@@ -219,7 +219,7 @@ type SizeClass struct {
 
 // SizeClasses returns the size classes on which an action could run, in ascending order, as of
 // the last event. They are those of the workers that would get it,
-// and those that are declared.
+// and those that are declared. Workers without a class are of class 1 beside those that have one.
 func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 	q := s.dispatch.match(spec, 0, true)
 	if q == nil {
@@ -229,6 +229,9 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 		if (other.expected() || other == q) && other.admits(spec.Instance) {
 			classes = append(classes, SizeClass{Size: other.class, Wait: other.wait()})
 		}
+	}
+	if len(classes) > 1 {
+		classes[0].Size = max(classes[0].Size, 1)
 	}
 	return classes
 }
