@@ -346,6 +346,7 @@ func (s *checker) checkQuotas() string {
 }
 
 func (s *checker) checkLines(marked map[*line]int) string {
+	lines := 0
 	for _, p := range s.dispatch.pools {
 		for _, q := range p.queues {
 			for _, m := range q.overdue.all() {
@@ -364,6 +365,10 @@ func (s *checker) checkLines(marked map[*line]int) string {
 				}
 			}
 			for instance, l := range q.lines {
+				if !slices.Contains(p.cohort.lines[instance], l) {
+					return fmt.Sprintf("line %q is not known to its cohort", instance)
+				}
+				lines++
 				if l.tasks.len() != waiting[instance] || l.marked != marked[l] {
 					return fmt.Sprintf("line %q: %d tasks, %d marked, want %d and %d",
 						instance, l.tasks.len(), l.marked, waiting[instance], marked[l])
@@ -378,6 +383,14 @@ func (s *checker) checkLines(marked map[*line]int) string {
 				return fmt.Sprintf("%v wait in no line", maps.Collect(maps.All(waiting)))
 			}
 		}
+	}
+	for _, c := range s.dispatch.cohorts {
+		for _, ls := range c.lines {
+			lines -= len(ls)
+		}
+	}
+	if lines != 0 {
+		return fmt.Sprintf("cohorts know %d lines too many", -lines)
 	}
 	if len(marked) > 0 {
 		return "somebody gives way for a line that is gone"

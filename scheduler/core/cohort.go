@@ -24,6 +24,8 @@ type cohort struct {
 	quotas map[string]quota.Quota
 	ledger *quota.Ledger
 	pools  []*pool
+	// lines are those of all queues by instance, the oldest first.
+	lines map[string][]*line
 	// stirred: something may run that could not when the event began.
 	stirred bool
 	// preemptions counts the runs that were stopped.
@@ -31,7 +33,7 @@ type cohort struct {
 }
 
 func newCohort(c quota.Cohort, now *clock, cfg *Config) *cohort {
-	return &cohort{Cohort: c, clock: now, cfg: cfg, quotas: map[string]quota.Quota{}, ledger: quota.NewLedger(cfg.MaxPreemptions)}
+	return &cohort{Cohort: c, clock: now, cfg: cfg, quotas: map[string]quota.Quota{}, lines: map[string][]*line{}, ledger: quota.NewLedger(cfg.MaxPreemptions)}
 }
 
 // A share is what quotas know of a task.
@@ -109,6 +111,7 @@ func (c *cohort) enter(t *task) {
 			q.lines = map[string]*line{}
 		}
 		q.lines[sh.instance] = l
+		c.lines[sh.instance] = append(c.lines[sh.instance], l)
 	}
 	if sh.since.IsZero() {
 		sh.since = c.now
@@ -181,15 +184,20 @@ func (c *cohort) stopOverMax(instance string) {
 // settle follows a change of what an instance uses or may use. If it changed what
 // may run, it is asked for anew.
 func (c *cohort) settle(instance string, changed bool) {
-	for _, p := range c.pools {
+	for _, l := range slices.Clone(c.lines[instance]) {
 		if changed {
-			p.tree.Reconsider(instance)
+			l.queue.pool.tree.Reconsider(instance)
 		}
-		for _, q := range p.queues {
-			if l := q.lines[instance]; l != nil {
-				c.arm(l)
-			}
-		}
+		c.arm(l)
+	}
+}
+
+// forget drops a line in which nothing waits, and for which nobody gives way.
+func (c *cohort) forget(l *line) {
+	delete(l.queue.lines, l.instance)
+	left := slices.DeleteFunc(c.lines[l.instance], func(x *line) bool { return x == l })
+	if c.lines[l.instance] = left; len(left) == 0 {
+		delete(c.lines, l.instance)
 	}
 }
 

@@ -56,7 +56,7 @@ func (c *cohort) arm(l *line) {
 		l.below = time.Time{}
 		c.timers.Stop(&l.timer)
 		if l.tasks.len() == 0 && l.marked == 0 {
-			delete(l.queue.lines, l.instance)
+			c.forget(l)
 		}
 		return
 	}

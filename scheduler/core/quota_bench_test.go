@@ -58,3 +58,45 @@ func BenchmarkBehindMaximum(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPoolsOfCohort is a worker that ends an action and is given the next, in a cohort of so many pools of a worker each.
+func BenchmarkPoolsOfCohort(b *testing.B) {
+	for _, pools := range []int{1, 1000} {
+		b.Run(fmt.Sprint(pools), func(b *testing.B) {
+			state := must(NewState(oneCohort()))
+			calls := uint64(0)
+			report := func(pool int, r event.Report) event.Out {
+				calls++
+				r.Call, r.Worker = calls, fmt.Sprint("w", pool)
+				r.Platform = request.NewPlatform(parsePlatform(fmt.Sprintf("OS=x,pool=%d", pool)))
+				return state.Step(epoch, &r)
+			}
+			state.Step(epoch, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}})
+			for i := range pools {
+				report(i, event.Report{Doing: event.Idle})
+			}
+			made := 0
+			submit := func() {
+				made++
+				name := fmt.Sprint(made)
+				state.Step(epoch, event.Submit{Operation: &request.Operation{
+					Name: name, Instance: "a", Digest: digest.Of(digest.SHA256, []byte(name)),
+					Action: &repb.Action{}, Platform: request.NewPlatform(parsePlatform("OS=x,pool=0")),
+				}})
+			}
+			submit()
+			out := event.Out{}
+			for b.Loop() {
+				submit()
+				running := state.workers.byKey["w0"].task
+				out = report(0, event.Report{
+					Doing: event.Completed, Action: running.spec.Digest,
+					Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}},
+				})
+				if out.Replies[0].Do != event.Execute {
+					b.Fatalf("%+v", out.Replies)
+				}
+			}
+		})
+	}
+}
