@@ -158,7 +158,7 @@ func refusedConfigs() []refusal {
 		{"size_classes:\n- {classes: [1], patience: -1s}\n", `size_classes[0].patience: "-1s" is a negative time`, false},
 		{"labels:\n  x: {}\n", `scheduler.yaml:2:6: labels.x: it has no properties`, false},
 		{"labels:\n  x: {a: b}\n  y: {a: b}\n", `scheduler.yaml:3:6: labels.y: it has the same properties as label "x"`, true},
-		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x]}\n  d: {labels: [x]}\n", `scheduler.yaml:5:6: cohorts.d: label "x" is in cohort "c" already`, true},
+		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x]}\n  d: {labels: [x]}\n", `scheduler.yaml:5:6: cohorts.d: it has the same labels as cohort "c"`, true},
 		{"cohorts:\n  c: {labels: [x]}\n", `scheduler.yaml:2:6: cohorts.c: there is no label "x"`, true},
 		{"cohorts:\n  c: {}\n", `scheduler.yaml:2:6: cohorts.c: field labels is missing`, false},
 		{"labels:\n  x: {a: b}\ncohorts:\n  c: {labels: [x], unit: pieces}\n", `scheduler.yaml:4:26: cohorts.c.unit: "pieces" is none of`, false},

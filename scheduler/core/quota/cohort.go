@@ -63,8 +63,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("label %q: %s", f.Label, f.Reason)
 }
 
-// Validate returns the first Fault. Definitions by which a worker could be in two
-// cohorts, or a cohort can have none, are refused.
+// Validate returns the first Fault. Definitions by which a cohort can have no worker, or those with one of its labels are in none,
+// are refused.
 func (c Config) Validate() error {
 	labels := map[string]Label{}
 	for _, l := range c.Labels {
@@ -73,7 +73,7 @@ func (c Config) Validate() error {
 		}
 		labels[l.Name] = l
 	}
-	names, owners := map[string]bool{}, map[string]string{}
+	names := map[string]bool{}
 	for _, co := range c.Cohorts {
 		f := ""
 		switch {
@@ -87,22 +87,21 @@ func (c Config) Validate() error {
 			f = fmt.Sprintf("unit %q is neither %s nor %s", co.Unit, SizeClasses, Slots)
 		}
 		names[co.Name] = true
-		for _, name := range co.Labels {
+		for i, name := range co.Labels {
 			_, known := labels[name]
-			owner, taken := owners[name]
 			switch {
 			case f != "":
 			case !known:
 				f = fmt.Sprintf("there is no label %q", name)
-			case taken && owner == co.Name:
+			case slices.Contains(co.Labels[:i], name):
 				f = fmt.Sprintf("label %q is here twice", name)
-			case taken:
-				f = fmt.Sprintf("label %q is in cohort %q already: workers with it would be in both", name, owner)
 			}
-			owners[name] = co.Name
 		}
 		if f == "" {
-			f = c.shadowed(co, labels, owners)
+			f = c.equalled(co)
+		}
+		if f == "" {
+			f = c.shadowed(co, labels)
 		}
 		if f != "" {
 			return &Fault{Cohort: co.Name, Reason: f}
@@ -130,19 +129,38 @@ func (c Config) fault(l Label, before map[string]Label) string {
 	return ""
 }
 
-// shadowed says that whatever has some label of a cohort also has one of another
-// cohort, and is in neither.
-func (c Config) shadowed(co Cohort, labels map[string]Label, owners map[string]string) string {
-	for _, name := range co.Labels {
-		for _, other := range c.Labels {
-			owner, taken := owners[other.Name]
-			if !taken || owner == co.Name {
-				continue
-			}
-			wide, narrow := labels[name], other
-			if narrow.within(wide) || wide.within(narrow) {
-				return fmt.Sprintf("one of label %q and of %q in cohort %q implies the other: workers with both would be in no cohort",
-					name, other.Name, owner)
+// equalled says that a cohort before another one has the same labels, so that no worker can be in the latter.
+func (c Config) equalled(co Cohort) string {
+	for _, other := range c.Cohorts {
+		switch {
+		case other.Name == co.Name:
+			return ""
+		case len(other.Labels) == len(co.Labels) && co.hasAll(other.Labels):
+			return fmt.Sprintf("it has the same labels as cohort %q, which all workers with them are in", other.Name)
+		}
+	}
+	return ""
+}
+
+// hasAll reports whether a cohort has all of some labels.
+func (c Cohort) hasAll(names []string) bool {
+	return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(c.Labels, n) })
+}
+
+// shadowed says that whatever has some label of a cohort also has one of a cohort before it, and no cohort has both.
+func (c Config) shadowed(co Cohort, labels map[string]Label) string {
+	for _, other := range c.Cohorts {
+		if other.Name == co.Name {
+			break
+		}
+		for _, name := range co.Labels {
+			for _, its := range other.Labels {
+				wide, narrow := labels[name], labels[its]
+				together := slices.ContainsFunc(c.Cohorts, func(x Cohort) bool { return x.hasAll([]string{name, its}) })
+				if !together && (narrow.within(wide) || wide.within(narrow)) {
+					return fmt.Sprintf("one of label %q and of %q in cohort %q implies the other: workers with both would be in no cohort",
+						name, its, other.Name)
+				}
 			}
 		}
 	}
@@ -160,7 +178,7 @@ func (l Label) within(wide Label) bool {
 }
 
 // Of returns the cohort of workers of which has tells the properties: that with all of
-// their labels. It is false without any label, and with those of several cohorts.
+// their labels, of several the one with the fewest besides, then the first. It is false without any label, and where none has all.
 func (c Config) Of(has func(name, value string) bool) (cohort Cohort, ok bool) {
 	var names []string
 	for _, l := range c.Labels {
@@ -175,13 +193,12 @@ func (c Config) Of(has func(name, value string) bool) (cohort Cohort, ok bool) {
 	if len(names) == 0 {
 		return Cohort{}, false
 	}
-	i := slices.IndexFunc(c.Cohorts, func(co Cohort) bool {
-		return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(co.Labels, n) })
-	})
-	if i < 0 {
-		return Cohort{}, false
+	for _, co := range c.Cohorts {
+		if co.hasAll(names) && (!ok || len(co.Labels) < len(cohort.Labels)) {
+			cohort, ok = co, true
+		}
 	}
-	return c.Cohorts[i], true
+	return cohort, ok
 }
 
 // Names returns those of the cohorts, for messages.

@@ -31,7 +31,9 @@ func TestConfigIsChecked(t *testing.T) {
 		{"empty cohort", Config{all, []Cohort{{Name: "a"}}}, `cohort "a": it has no labels`},
 		{"unknown label", Config{all, []Cohort{{Name: "a", Labels: []string{"z80"}}}}, `cohort "a": there is no label "z80"`},
 		{"label twice in one", Config{all, []Cohort{{Name: "a", Labels: []string{"x86", "x86"}}}}, `cohort "a": label "x86" is here twice`},
-		{"overlap", Config{all, []Cohort{{Name: "a", Labels: []string{"x86"}}, {Name: "b", Labels: []string{"x86"}}}}, `cohort "b": label "x86" is in cohort "a" already`},
+		{"overlap", Config{all, []Cohort{{Name: "a", Labels: []string{"x86"}}, {Name: "b", Labels: []string{"x86"}}}}, `cohort "b": it has the same labels as cohort "a"`},
+		{"a label of two cohorts", Config{all, []Cohort{{Name: "a", Labels: []string{"x86"}}, {Name: "b", Labels: []string{"arm", "x86"}}}}, ""},
+		{"wide and narrow in a third", Config{append(all, anyLinux), []Cohort{{Name: "a", Labels: []string{"x86"}}, {Name: "b", Labels: []string{"linux"}}, {Name: "c", Labels: []string{"linux", "x86"}}}}, ""},
 		{"ambiguous", Config{append(all, anyLinux), []Cohort{{Name: "a", Labels: []string{"x86"}}, {Name: "b", Labels: []string{"linux"}}}}, `cohort "b": one of label "linux" and of "x86" in cohort "a" implies the other`},
 		{"unit", Config{all, []Cohort{{Name: "a", Labels: []string{"x86"}, Unit: "pieces"}}}, `cohort "a": unit "pieces" is neither`},
 	} {
@@ -69,6 +71,20 @@ func TestCohortOfAWorker(t *testing.T) {
 		})
 		if cohort.Name != test.want || ok != (test.want != "") {
 			t.Errorf("%s: %q, %t", test.properties, cohort.Name, ok)
+		}
+	}
+	config.Cohorts = []Cohort{
+		{Name: "all", Labels: []string{"x86", "arm", "gpu"}}, {Name: "fast", Labels: []string{"x86", "gpu"}}, {Name: "arm", Labels: []string{"arm"}},
+	}
+	for properties, want := range map[string]string{
+		"OSFamily=linux ISA=arm": "arm", "OSFamily=linux ISA=x86": "fast", "gpu=1": "fast", "gpu=1 OSFamily=linux ISA=x86": "fast",
+		"gpu=1 OSFamily=linux ISA=arm": "all",
+	} {
+		cohort, _ := config.Of(func(name, value string) bool {
+			return strings.Contains(" "+properties+" ", " "+name+"="+value+" ")
+		})
+		if cohort.Name != want {
+			t.Errorf("%s is in %q, want %q", properties, cohort.Name, want)
 		}
 	}
 	if a, b := (Cohort{}).Cost(8), (Cohort{Unit: Slots}).Cost(8); a != 8 || b != 1 || (Cohort{}).Cost(0) != 1 {
