@@ -47,7 +47,7 @@ type Config struct {
 	// Settle is how long after the first event no action is given to a worker, so
 	// that those which run actions since before a restart can say so, and none of
 	// these is started twice. Default 0: there was nothing before.
-	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" doc:"Time after the start in which workers can come back with what they run, before the scheduler gives out actions"`
+	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" min:"0" doc:"Time after the start in which workers can come back with what they run, before the scheduler gives out actions"`
 	// Queues say how operations share workers; for each pool the first that is for
 	// it, and without one DefaultLevels. What they hold is not to be changed.
 	Queues []levels.QueueConfig
