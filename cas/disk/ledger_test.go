@@ -193,6 +193,9 @@ func TestWalkInPieces(t *testing.T) {
 	}
 	seen := map[digest.Digest]bool{}
 	for chunk := range s.files.proofs(2) {
+		if len(chunk) > 2 {
+			t.Errorf("the lock is held for %d", len(chunk))
+		}
 		for _, one := range chunk {
 			seen[one.key] = true
 		}

@@ -92,12 +92,10 @@ func (v *Vouching) Used(d digest.Digest) {
 func (v *Vouching) check(ver version) {
 	c := v.by.checks.ask(ver)
 	v.mu.Lock()
+	u := v.used[ver]
+	u.check = c
+	v.used[ver] = u
 	closed := v.closed
-	if !closed {
-		u := v.used[ver]
-		u.check = c
-		v.used[ver] = u
-	}
 	v.mu.Unlock()
 	if closed {
 		v.by.checks.leave(c)

@@ -468,6 +468,7 @@ func TestVouchingKeepsWhatIsNotVerifiedYet(t *testing.T) {
 	v.Close()
 	v.Close()
 	v.Used(d)
+	v.Used(digest.Of(digest.SHA256, []byte("0003"))) // the latest
 	if s.files.index.pinned != 0 {
 		t.Errorf("%d bytes are pinned", s.files.index.pinned)
 	}
@@ -618,4 +619,6 @@ func TestVouchingVerifiesInTheBackground(t *testing.T) {
 	if got := s.Stats(); got.VerifiedBlobs != 1 || s.files.index.pinned != 0 {
 		t.Errorf("afterwards %+v, %d pinned", got, s.files.index.pinned)
 	}
+	evictAll(t, s, d)
+	wantVouched(t, v) // it was right when it could go
 }

@@ -159,6 +159,13 @@ func TestSeals(t *testing.T) {
 		if seal.Moved(&st) {
 			t.Errorf("%s: what was written anew is what was moved", name)
 		}
+		st.Mtim, st.Size = seal.mtime, seal.size
+		if !seal.Moved(&st) {
+			t.Errorf("%s: what was only moved is not", name)
+		}
+		if st.Size++; seal.Moved(&st) {
+			t.Errorf("%s: what became longer was only moved", name)
+		}
 	}
 	var none *Seal
 	if !none.Whole("nothing") || !none.Moved(nil) {
