@@ -151,7 +151,7 @@ bench-scheduler: ## measure the scheduler's decisions (some minutes, 3 GiB of me
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench scheduler $(BENCH_FLAGS)
 
-bench-worker: ## measure what a worker adds to its commands (needs root; some minutes, 8 GiB of disk)
+bench-worker: ## measure what a worker adds to its commands (needs root and a C compiler; half an hour, 8 GiB of disk)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench worker $(BENCH_FLAGS)
 
