@@ -93,18 +93,20 @@ func addressOf(a net.Addr) netip.AddrPort {
 // checkOwn returns why a connection is not from the user of this process, nor from root: a gRPC status.
 func checkOwn(remote, local net.Addr) error {
 	uid, err := userOf(addressOf(remote), addressOf(local), socketTables)
-	own := os.Geteuid()
 	switch {
 	case err != nil:
 		err = fmt.Errorf("which user calls is not known: %w", err)
-	case uid == own || uid == 0:
+	case isOwn(uid):
 		return nil
 	default:
 		err = fmt.Errorf("user %s may not call", nameOf(uid))
 	}
 	return status.Errorf(codes.PermissionDenied, "this farm has no sandbox, so only its user %s and root may use it (%v): "+
-		"to let others in, set --tls-client-ca or tokens in --config", nameOf(own), err)
+		"to let others in, set --tls-client-ca or tokens in --config", nameOf(os.Geteuid()), err)
 }
+
+// isOwn reports whether a user is that of this process, or root.
+func isOwn(uid int) bool { return uid == os.Geteuid() || uid == 0 }
 
 // remoteOf is the address of who made a request.
 type remoteOf string
