@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -142,6 +144,18 @@ func TestOnlyTheOwner(t *testing.T) {
 	for uid, want := range map[int]bool{os.Geteuid(): true, 0: true, 12345: os.Geteuid() == 12345} {
 		if isOwn(uid) != want {
 			t.Errorf("user %d: %t", uid, !want)
+		}
+	}
+}
+
+// TestClosedSockets: a socket that its process has closed is nobody's, whatever the table says.
+func TestClosedSockets(t *testing.T) {
+	a, b := netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("127.0.0.1:4660")
+	for state, want := range map[string]int{"01": 1000, "06": 0} {
+		table := "0: 0100007F:1F90 0100007F:1234 " + state + " 00000000:00000000 00:00000000 00000000 1000 0 5 1\n"
+		uid, err := findSocket(bufio.NewScanner(strings.NewReader(table)), a, b)
+		if uid != want || (err == nil) != (want != 0) {
+			t.Errorf("in state %s: user %d, %v", state, uid, err)
 		}
 	}
 }
