@@ -15,11 +15,12 @@ import (
 // TestBazel builds and tests a real workspace through a farm with Debian's bazel: first from
 // nothing, then again after "bazel clean", then downloading nothing but what is asked for.
 func TestBazel(t *testing.T) {
+	t.Parallel()
 	bazel, workspace := Debian(t), Workspace(t)
 	hang := "3217." + strconv.Itoa(os.Getpid())
 	flags := []string{
 		"--config=remote", "--keep_going", "--test_env=HANG_SECONDS=" + hang,
-		"--remote_executor=" + startFarm(t),
+		"--remote_executor=" + startFarm(programs.New(t, programs.OwnSandbox)),
 	}
 	c := New(t, bazel, workspace, flags...)
 
@@ -62,9 +63,10 @@ func TestBazel(t *testing.T) {
 // Command alone. The farm's worker has a property: what asks for it runs, and what asks for
 // another value is refused with the name of the property.
 func TestOldBazel(t *testing.T) {
+	t.Parallel() // each Bazel waits much for its farm
 	bazel, workspace := Old(t), Workspace(t)
-	c := New(t, bazel, workspace, "--config=remote",
-		"--remote_executor="+startFarm(t, "--platform", "pool=cellar"))
+	f := programs.New(t, programs.OwnSandbox).With("FORERUNNER_MATCH_GRACE=5s")
+	c := New(t, bazel, workspace, "--config=remote", "--remote_executor="+startFarm(f, "--platform", "pool=cellar"))
 	c.startup = append(c.startup, "--nosystem_rc")
 	const platform = "--remote_default_exec_properties=pool="
 	targets := []string{"//third_party/zstd", "//trees/...", "//genrules/...", platform + "cellar"}
@@ -137,10 +139,9 @@ func expectNotDownloaded(t *testing.T, workspace, but string) {
 
 // startFarm starts "forerunner up" with two slots and returns the endpoint for bazel. When the test ends the
 // farm is asked to drain; it must exit with 0 and leave no mount.
-func startFarm(t *testing.T, args ...string) string {
-	t.Helper()
-	f := programs.New(t, programs.OwnSandbox)
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), append([]string{"--http", programs.FreeAddress(t)}, args...)...)
-	t.Cleanup(farm.Drain)
+func startFarm(f *programs.Test, args ...string) string {
+	f.Helper()
+	farm, address := f.Up(filepath.Join(f.Dir, "data"), append([]string{"--http", programs.FreeAddress(f.T)}, args...)...)
+	f.Cleanup(farm.Drain)
 	return "grpc://" + address
 }
