@@ -53,8 +53,10 @@ type Worker struct {
 	State          State  `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
 	InstancePrefix string `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
-	SizeClass uint32            `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers that know no size classes"`
-	Platform  map[string]string `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that actions must ask for; repeatable"`
+	SizeClass uint32 `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers that know no size classes"`
+	// Platform is what actions may ask for, besides what the machine is; Require what they have to.
+	Platform client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that this worker has, for actions that ask for it; repeatable, also with one name. OSFamily and ISA are known without it"`
+	Require  client.Properties `flag:"require" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that this worker has, and without which it takes no action, such as gpu=1; repeatable"`
 	// ID is empty for the host's name and the data folder.
 	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, which differs from that of all others; repeatable"`
 
@@ -309,7 +311,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	defer func() { err = errors.Join(err, closeRecords()) }()
 	work1, err := worker.New(worker.Options{
 		Profiles: profiles, Reuse: records, Setting: setting, Outputs: outputs,
-		ID: id, InstancePrefix: w.InstancePrefix, Platform: client.PlatformOf(w.Platform), SizeClass: w.SizeClass,
+		ID: id, InstancePrefix: w.InstancePrefix, Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(), SizeClass: w.SizeClass,
 		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Live:      live.NewOutputsClient(schedulerConn),
 		Store:     store, StoreHealth: blobs.health, Fetches: fetches,

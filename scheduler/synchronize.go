@@ -44,7 +44,7 @@ type queueService struct {
 func (s queueService) Synchronize(
 	ctx context.Context, req *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
-	report, err := s.parseReport(req)
+	report, err := s.parseReport(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +108,17 @@ func callerOf(ctx context.Context) (boot, address string) {
 	return boot, address
 }
 
+// offerOf returns what the headers of a worker's call say of its platform.
+func offerOf(ctx context.Context) (o operation.Offer) {
+	if values := metadata.ValueFromIncomingContext(ctx, names.RequiredHeader); len(values) == 1 {
+		o.Required = values[0]
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, names.ImpliedHeader); len(values) == 1 {
+		o.Implied = values[0]
+	}
+	return o
+}
+
 const (
 	// maxBoot bounds what a worker says of its start.
 	maxBoot = 64
@@ -139,7 +150,7 @@ func (t *twins) warn(log *zap.Logger, worker string, err error) {
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.
-func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (event.Report, error) {
+func (s queueService) parseReport(ctx context.Context, req *remoteworker.SynchronizeRequest) (event.Report, error) {
 	if len(req.GetWorkerId()) == 0 {
 		return event.Report{}, status.Error(codes.InvalidArgument, "worker_id is empty")
 	}
@@ -153,7 +164,10 @@ func (s queueService) parseReport(req *remoteworker.SynchronizeRequest) (event.R
 		SizeClass:  req.GetSizeClass(),
 		PreferIdle: req.GetPreferBeingIdle(),
 	}
-	r.Platform, _ = s.platforms.Of(s.platforms.Matched(req.GetPlatform()))
+	var err error
+	if r.Platform, err = s.platforms.Offer(req.GetPlatform(), offerOf(ctx)); err != nil {
+		return event.Report{}, status.Error(codes.InvalidArgument, err.Error())
+	}
 	switch state := req.GetCurrentState().GetWorkerState().(type) {
 	case *remoteworker.CurrentState_Idle:
 		r.Doing = event.Idle

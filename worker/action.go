@@ -195,15 +195,14 @@ func platformOf(action *repb.Action, command *repb.Command) *repb.Platform {
 // errOtherPlatform says that an action is not for this worker.
 var errOtherPlatform = errors.New("action is for another platform")
 
-// serves returns errOtherPlatform for an action that does not ask for what this
-// worker is. What else it asks for is between it and the scheduler, which may
-// have properties that it does not match.
+// serves returns errOtherPlatform for an action that does not ask for what it has to. What else it asks for is between it and
+// the scheduler, which may have properties that it does not match.
 func (o *Options) serves(asked *repb.Platform) error {
-	for _, own := range o.Platform.GetProperties() {
+	for _, own := range o.Require.GetProperties() {
 		if !slices.ContainsFunc(asked.GetProperties(), func(p *repb.Platform_Property) bool {
 			return p.GetName() == own.GetName() && p.GetValue() == own.GetValue()
 		}) {
-			return fmt.Errorf("%w: it does not ask for %s=%s, which this worker has", errOtherPlatform, own.GetName(), own.GetValue())
+			return fmt.Errorf("%w: it does not ask for %s=%s, as actions for this worker have to", errOtherPlatform, own.GetName(), own.GetValue())
 		}
 	}
 	return nil

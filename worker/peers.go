@@ -117,7 +117,7 @@ func (n *peers) part(idle time.Duration) {
 func (p *position) call(
 	ctx context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, names.BootHeader, p.w.boot)
+	ctx = metadata.AppendToOutgoingContext(ctx, p.w.hello...)
 	if address := p.w.opts.CacheAddress; address != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CacheHeader, address)
 	}

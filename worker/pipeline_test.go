@@ -162,7 +162,7 @@ func TestSameActionTwice(t *testing.T) {
 func TestOtherPlatform(t *testing.T) {
 	linux := map[string]string{"OSFamily": "linux"}
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
-		o.Platform = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OSFamily", Value: "linux"}}}
+		o.Require = &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OSFamily", Value: "linux"}}}
 	}})
 	assertOK(t, f.run(t, spec{shell: "exit 0", platform: linux}))
 	j := f.start(t, spec{shell: "echo never", platform: map[string]string{"OSFamily": "plan9"}})

@@ -46,8 +46,8 @@ type Options struct {
 	// InstancePrefix limits the worker to actions of this instance name and of
 	// those below it. Empty: all.
 	InstancePrefix string
-	// Platform is what an action must ask for to be sent here; nil is empty.
-	Platform *repb.Platform
+	// Platform is what actions may ask for, Require what of it they have to; nil is empty.
+	Platform, Require *repb.Platform
 	// SizeClass is the size relative to other workers; 0, where schedulers know no size classes. It is told as it is.
 	SizeClass uint32
 
@@ -189,7 +189,9 @@ type Worker struct {
 
 	peers *peers
 	// boot tells this Worker from others with the same identity.
-	boot    string
+	boot string
+	// hello are headers of each call to the scheduler.
+	hello   []string
 	actions atomic.Int64 // that it has
 	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
 	// of them, and again and again, is logged once.
@@ -243,6 +245,9 @@ func New(o Options) (*Worker, error) {
 		refusals: newRefusals(),
 	}
 	w.boot = rand.Text()
+	if w.hello, err = w.opts.hello(w.boot); err != nil {
+		return nil, err
+	}
 	w.live = live.New(o.Live, w.report, o.Logger)
 	return w, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -44,7 +45,7 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 	var settings []testbed.Setting
 	for _, name := range []string{"plain", "with"} {
 		settings = append(settings, testbed.Setting{
-			Method: vfs.FUSE, Slots: 1, Plain: name == "plain", Platform: map[string]string{costLabel: name},
+			Method: vfs.FUSE, Slots: 1, Plain: name == "plain", Platform: client.Properties{costLabel + "=" + name},
 		})
 	}
 	return b.farm.WithWorkers(ctx, settings, func(far []*testbed.Proxy) error {

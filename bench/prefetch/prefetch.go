@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -265,8 +266,8 @@ func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Ac
 // runNear is run for two workers of one build, of which the second one is as s says and cold.
 func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) error {
 	w := b.works[c.work]
-	s.Serves, s.Platform = true, map[string]string{"worker": "cold"}
-	first := testbed.Setting{Method: s.Method, Slots: s.Slots, Serves: true, Platform: map[string]string{"worker": "first"}}
+	s.Serves, s.Platform = true, client.Properties{"worker=cold"}
+	first := testbed.Setting{Method: s.Method, Slots: s.Slots, Serves: true, Platform: client.Properties{"worker=first"}}
 	return b.farm.WithWorkers(ctx, []testbed.Setting{first, s}, func(far []*testbed.Proxy) error {
 		if _, err := b.once(ctx, w.slots, w.on(first.Platform), far[0]); err != nil {
 			return err

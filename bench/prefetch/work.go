@@ -33,7 +33,7 @@ type workload struct {
 }
 
 // on returns the actions as those of one build, for workers of a platform.
-func (w *workload) on(platform map[string]string) (actions []*testbed.Action) {
+func (w *workload) on(platform client.Properties) (actions []*testbed.Action) {
 	for _, a := range w.actions {
 		own := *a
 		own.Platform, own.Who = platform, proto.CloneOf(a.Who)

@@ -83,7 +83,7 @@ type Setting struct {
 	Memory   string            // folder with what a worker remembered that had the same data before; empty: nothing
 	Keep     string            // folder that gets what this one remembers; empty: it is forgotten
 	Plain    bool              // neither recorder nor prefetcher
-	Platform map[string]string // of the actions that it gets; nil: those without one
+	Platform client.Properties // of the actions that it gets; nil: those without one
 	Serves   bool              // to other workers of the farm
 }
 
@@ -166,7 +166,7 @@ func (w *workerRun) close() error {
 // A serving is a worker that has its launchers.
 type serving struct {
 	*farm.Started
-	platform map[string]string
+	platform client.Properties
 	ready    chan struct{} // closed when it takes actions
 	ended    chan error
 }
@@ -233,7 +233,7 @@ type Action struct {
 	Root    digest.Digest
 	Who     *repb.RequestMetadata
 	// platform is that of the workers that may run it; nil: of those without one.
-	Platform map[string]string
+	Platform client.Properties
 }
 
 // A Result is what one action took and read.
@@ -255,7 +255,7 @@ func (f *Farm) Execute(ctx context.Context, a *Action) (r Result, err error) {
 	began := time.Now()
 	outcome, err := client.Execute(ctx, f.Conn, client.Request{
 		Function: Function, Command: a.Command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.Who,
-		Platform: client.PlatformOf(a.Platform),
+		Platform: a.Platform.Proto(),
 	})
 	if err != nil {
 		return r, err

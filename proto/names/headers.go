@@ -9,6 +9,10 @@ const (
 	CacheHeader = "forerunner-cache"
 	// BootHeader is where a worker says, with each call, which start of its program calls: a random text.
 	BootHeader = "forerunner-boot"
+	// ImpliedHeader and RequiredHeader are where a worker says, with each call, in a Platform of REv2, what it offers besides its
+	// platform, and which of its properties an action has to ask for.
+	ImpliedHeader  = "forerunner-implied-bin"
+	RequiredHeader = "forerunner-required-bin"
 	// PeerHeader is where a scheduler that gives out an action names such addresses, in
 	// the order in which to ask.
 	PeerHeader = "forerunner-neighbour"

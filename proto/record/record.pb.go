@@ -532,7 +532,9 @@ type Held struct {
 	Action    *v2.Action   `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
 	Auxiliary []*anypb.Any `protobuf:"bytes,10,rep,name=auxiliary,proto3" json:"auxiliary,omitempty"`
 	// As in Sync.
-	Worker        string `protobuf:"bytes,11,opt,name=worker,proto3" json:"worker,omitempty"`
+	Worker        string       `protobuf:"bytes,11,opt,name=worker,proto3" json:"worker,omitempty"`
+	Required      *v2.Platform `protobuf:"bytes,12,opt,name=required,proto3" json:"required,omitempty"`
+	Implied       *v2.Platform `protobuf:"bytes,13,opt,name=implied,proto3" json:"implied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +646,20 @@ func (x *Held) GetWorker() string {
 	return ""
 }
 
+func (x *Held) GetRequired() *v2.Platform {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+func (x *Held) GetImplied() *v2.Platform {
+	if x != nil {
+		return x.Implied
+	}
+	return nil
+}
+
 // A part of all that workers had at one time.
 type Index struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -698,21 +714,24 @@ func (x *Index) GetHeld() []*Held {
 }
 
 type Sync struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
-	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
-	Id            map[string]string      `protobuf:"bytes,3,rep,name=id,proto3" json:"id,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Connection    uint64                 `protobuf:"varint,4,opt,name=connection,proto3" json:"connection,omitempty"`
-	Prefix        string                 `protobuf:"bytes,5,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	Platform      *v2.Platform           `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
-	SizeClass     uint32                 `protobuf:"varint,7,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	Doing         uint32                 `protobuf:"varint,8,opt,name=doing,proto3" json:"doing,omitempty"`
-	Action        string                 `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
-	PreferIdle    bool                   `protobuf:"varint,10,opt,name=prefer_idle,json=preferIdle,proto3" json:"prefer_idle,omitempty"`
-	Response      *Response              `protobuf:"bytes,11,opt,name=response,proto3" json:"response,omitempty"`
-	Uploading     bool                   `protobuf:"varint,12,opt,name=uploading,proto3" json:"uploading,omitempty"`
-	Running       bool                   `protobuf:"varint,13,opt,name=running,proto3" json:"running,omitempty"`
-	Boot          string                 `protobuf:"bytes,14,opt,name=boot,proto3" json:"boot,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Call       uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	Worker     string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	Id         map[string]string      `protobuf:"bytes,3,rep,name=id,proto3" json:"id,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Connection uint64                 `protobuf:"varint,4,opt,name=connection,proto3" json:"connection,omitempty"`
+	Prefix     string                 `protobuf:"bytes,5,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Platform   *v2.Platform           `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
+	SizeClass  uint32                 `protobuf:"varint,7,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	Doing      uint32                 `protobuf:"varint,8,opt,name=doing,proto3" json:"doing,omitempty"`
+	Action     string                 `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
+	PreferIdle bool                   `protobuf:"varint,10,opt,name=prefer_idle,json=preferIdle,proto3" json:"prefer_idle,omitempty"`
+	Response   *Response              `protobuf:"bytes,11,opt,name=response,proto3" json:"response,omitempty"`
+	Uploading  bool                   `protobuf:"varint,12,opt,name=uploading,proto3" json:"uploading,omitempty"`
+	Running    bool                   `protobuf:"varint,13,opt,name=running,proto3" json:"running,omitempty"`
+	Boot       string                 `protobuf:"bytes,14,opt,name=boot,proto3" json:"boot,omitempty"`
+	// Of platform, what actions have to ask for; and what the worker offers besides.
+	Required      *v2.Platform `protobuf:"bytes,15,opt,name=required,proto3" json:"required,omitempty"`
+	Implied       *v2.Platform `protobuf:"bytes,16,opt,name=implied,proto3" json:"implied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -843,6 +862,20 @@ func (x *Sync) GetBoot() string {
 		return x.Boot
 	}
 	return ""
+}
+
+func (x *Sync) GetRequired() *v2.Platform {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+func (x *Sync) GetImplied() *v2.Platform {
+	if x != nil {
+		return x.Implied
+	}
+	return nil
 }
 
 // As much of an ExecuteResponse as State looks at.
@@ -1161,7 +1194,7 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"size_hedge\x18\x10 \x01(\bR\tsizeHedge\x1a9\n" +
 	"\vClaimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb8\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x05\n" +
 	"\x04Held\x127\n" +
 	"\toperation\x18\x01 \x01(\v2\x19.forerunner.record.SubmitR\toperation\x122\n" +
 	"\x06queued\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06queued\x124\n" +
@@ -1175,13 +1208,15 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x06action\x18\t \x01(\v2'.build.bazel.remote.execution.v2.ActionR\x06action\x122\n" +
 	"\tauxiliary\x18\n" +
 	" \x03(\v2\x14.google.protobuf.AnyR\tauxiliary\x12\x16\n" +
-	"\x06worker\x18\v \x01(\tR\x06worker\x1a5\n" +
+	"\x06worker\x18\v \x01(\tR\x06worker\x12E\n" +
+	"\brequired\x18\f \x01(\v2).build.bazel.remote.execution.v2.PlatformR\brequired\x12C\n" +
+	"\aimplied\x18\r \x01(\v2).build.bazel.remote.execution.v2.PlatformR\aimplied\x1a5\n" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
 	"\x05Index\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12+\n" +
-	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\x8c\x04\n" +
+	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\x98\x05\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -1201,7 +1236,9 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\bresponse\x18\v \x01(\v2\x1b.forerunner.record.ResponseR\bresponse\x12\x1c\n" +
 	"\tuploading\x18\f \x01(\bR\tuploading\x12\x18\n" +
 	"\arunning\x18\r \x01(\bR\arunning\x12\x12\n" +
-	"\x04boot\x18\x0e \x01(\tR\x04boot\x1a5\n" +
+	"\x04boot\x18\x0e \x01(\tR\x04boot\x12E\n" +
+	"\brequired\x18\x0f \x01(\v2).build.bazel.remote.execution.v2.PlatformR\brequired\x12C\n" +
+	"\aimplied\x18\x10 \x01(\v2).build.bazel.remote.execution.v2.PlatformR\aimplied\x1a5\n" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
@@ -1280,16 +1317,20 @@ var file_proto_record_record_proto_depIdxs = []int32{
 	17, // 18: forerunner.record.Held.platform:type_name -> build.bazel.remote.execution.v2.Platform
 	19, // 19: forerunner.record.Held.action:type_name -> build.bazel.remote.execution.v2.Action
 	20, // 20: forerunner.record.Held.auxiliary:type_name -> google.protobuf.Any
-	14, // 21: forerunner.record.Index.at:type_name -> google.protobuf.Timestamp
-	3,  // 22: forerunner.record.Index.held:type_name -> forerunner.record.Held
-	13, // 23: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
-	17, // 24: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
-	6,  // 25: forerunner.record.Sync.response:type_name -> forerunner.record.Response
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	17, // 21: forerunner.record.Held.required:type_name -> build.bazel.remote.execution.v2.Platform
+	17, // 22: forerunner.record.Held.implied:type_name -> build.bazel.remote.execution.v2.Platform
+	14, // 23: forerunner.record.Index.at:type_name -> google.protobuf.Timestamp
+	3,  // 24: forerunner.record.Index.held:type_name -> forerunner.record.Held
+	13, // 25: forerunner.record.Sync.id:type_name -> forerunner.record.Sync.IdEntry
+	17, // 26: forerunner.record.Sync.platform:type_name -> build.bazel.remote.execution.v2.Platform
+	6,  // 27: forerunner.record.Sync.response:type_name -> forerunner.record.Response
+	17, // 28: forerunner.record.Sync.required:type_name -> build.bazel.remote.execution.v2.Platform
+	17, // 29: forerunner.record.Sync.implied:type_name -> build.bazel.remote.execution.v2.Platform
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_proto_record_record_proto_init() }

@@ -66,7 +66,7 @@ func (s *View) eachQueue(do func(*queue, QueueView)) {
 			}
 		}
 	}
-	for _, p := range s.dispatch.sortedPools() {
+	for _, p := range s.dispatch.pools.sorted() {
 		for _, q := range p.queues {
 			do(q, QueueView{
 				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,

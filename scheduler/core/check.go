@@ -33,7 +33,7 @@ func (s *checker) tasks() map[*task]int {
 	for _, t := range s.dispatch.unmatched.all() {
 		locations[t]++
 	}
-	for _, p := range s.dispatch.pools {
+	for _, p := range s.dispatch.pools.byKey {
 		for _, q := range p.queues {
 			for _, t := range q.tasks() {
 				locations[t]++
@@ -174,7 +174,7 @@ func (s *checker) checkWorkers() string {
 // checkWorker looks at one worker.
 func (s *checker) checkWorker(key string, w *worker) string {
 	switch {
-	case w.key != key || s.dispatch.pools[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
+	case w.key != key || s.dispatch.pools.byKey[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
 		return fmt.Sprintf("worker %s is not where it belongs", key)
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
@@ -196,7 +196,7 @@ func (s *checker) checkWorker(key string, w *worker) string {
 
 // checkQueues compares what queues count with what there is; perQueue are the workers of each, as the queue counts them.
 func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
-	for _, p := range s.dispatch.pools {
+	for _, p := range s.dispatch.pools.byKey {
 		if len(p.queues) == 0 {
 			return fmt.Sprintf("pool %v has no queues", p.key())
 		}
@@ -211,6 +211,11 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			}
 			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.now) != nil {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+			}
+			for _, t := range tasks {
+				if other := s.dispatch.queueFor(t); !q.served() && !q.declared && other.served() {
+					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.key())
+				}
 			}
 			if n := len(q.tasks()) - len(tasks); n != len(q.parked) {
 				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked", p.key(), q.class, n, len(q.parked))
@@ -347,7 +352,7 @@ func (s *checker) checkQuotas() string {
 
 func (s *checker) checkLines(marked map[*line]int) string {
 	lines := 0
-	for _, p := range s.dispatch.pools {
+	for _, p := range s.dispatch.pools.byKey {
 		for _, q := range p.queues {
 			for _, m := range q.overdue.all() {
 				if m.share.mark != m || m.claim.queue != q {

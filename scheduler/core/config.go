@@ -72,6 +72,8 @@ type Config struct {
 	// is run, not where. They are not matched: no worker needs to have them. None by
 	// default.
 	ActionProperties []string `tuning:"action_properties" unit:"NAMES" doc:"Platform properties that say how an action is run, not where; workers need not have them"`
+	// Match says which workers may run an action. Default MatchOffered.
+	Match Match `flag:"match" group:"Scheduling" oneof:"offered exact" default:"offered" doc:"Workers that may run an action: offered, those that have all platform properties that it asks for; exact, those that have these and no others"`
 	// Apart: no operation gets a run of which it is not known that it was for its instance name. Workers say which
 	// action they run, and not for whom: what one runs after a restart is stopped then and run again, and
 	// what one brings that was taken for lost is not used.
@@ -169,6 +171,9 @@ func (c Config) withDefaults() (_ Config, err error) {
 		if err := q.Validate(); err != nil {
 			return c, fmt.Errorf("scheduler config: Queues[%d]: %w", i, err)
 		}
+	}
+	if c.Match = cmp.Or(c.Match, MatchOffered); c.Match != MatchOffered && c.Match != MatchExact {
+		return c, fmt.Errorf("scheduler config: Match is %q, neither %s nor %s", c.Match, MatchOffered, MatchExact)
 	}
 	if c.Sizes, err = declared(c.Sizes); err != nil {
 		return c, err

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -18,7 +19,7 @@ type dispatcher struct {
 	operations *operations
 	calls      *calls
 
-	pools map[poolKey]*pool
+	pools pools
 	// cohorts are those of the configuration.
 	cohorts []*cohort
 	// unmatched are the tasks that no worker can serve, in order. Between events
@@ -32,12 +33,13 @@ type dispatcher struct {
 	// larger workers.
 	touched []*pool
 	spilled uint64
-	// settle runs from the first event until actions may be given to workers.
+	// settle runs from the first event until actions may be given to workers, which is at begun.
 	settle timer.Timer
+	begun  time.Time
 }
 
 func newDispatcher(c *clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
-	d := &dispatcher{clock: c, cfg: cfg, operations: ops, calls: calls, pools: map[poolKey]*pool{}}
+	d := &dispatcher{clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools()}
 	d.settle.Owner = d
 	for _, q := range cfg.Quotas.Cohorts {
 		d.cohorts = append(d.cohorts, newCohort(q, c, cfg))
@@ -52,15 +54,16 @@ func (d *dispatcher) isSettling() bool { return d.settle.IsSet() }
 // nearest worker if one is idle, or among the unmatched.
 func (d *dispatcher) enqueue(t *task) {
 	d.queued++
-	q := d.match(t.spec, t.class(), !t.impatient)
+	q := d.queueFor(t)
 	if q == nil {
 		t.move(nil)
-		d.timers.Set(&t.timer, d.now.Add(d.cfg.MatchGrace))
-		t.at = unmatched{d.unmatched.pushBack(t)}
+		t.at = unmatched{d.unmatched.pushBack(t), d.now}
+		d.timers.Set(&t.timer, d.patience(t))
 		return
 	}
 	t.move(q.pool)
 	t.at = q
+	q.ask(t.spec.Platform)
 	if q.away {
 		d.timers.Set(&t.timer, d.now.Add(q.patience(d.cfg)))
 	}
@@ -99,6 +102,7 @@ func (d *dispatcher) givesWay(w *worker) bool {
 
 // unqueue takes a task out of what its queue counts.
 func (d *dispatcher) unqueue(q *queue, t *task) {
+	q.unask(t.spec.Platform)
 	if _, parked := q.parked[t]; parked {
 		delete(q.parked, t)
 		return
@@ -135,7 +139,7 @@ func (d *dispatcher) rematch(tasks []*task) {
 func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
 	var found []*task
 	for e := d.unmatched.l.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*task); concerned(t) && d.match(t.spec, t.class(), !t.impatient) != nil {
+		if t := e.Value.(*task); concerned(t) && d.queueFor(t) != nil {
 			found = append(found, t)
 		}
 	}
@@ -146,7 +150,7 @@ func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
 // workers. It is false if there is none.
 func (d *dispatcher) giveUp(t *task) bool {
 	t.impatient = true
-	if q := d.match(t.spec, t.class(), false); q == nil || q.away {
+	if q := d.queueFor(t); q == nil || q.away {
 		return false
 	}
 	d.rematch([]*task{t})

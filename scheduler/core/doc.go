@@ -6,7 +6,7 @@
 //
 // Words. An operation is what one Execute call made; a task is one run of an
 // action, shared by the operations that asked for the same action at the same
-// time. Workers with the same instance name prefix and platform form a pool;
+// time. Workers with the same instance name prefix and platform form a pool, which fits the actions that ask for no more;
 // the workers of a pool with the same size class share a queue. Each pool has a
 // fair.Tree, with a kind of workers for each queue, which says whose turn it is; what its
 // branches are is in Config.Queues. Pools whose workers have certain labels are in a
@@ -21,5 +21,6 @@
 //
 // States. A worker has a duty, an availability and a stage; a task is at one location, and has a course; each is one field.
 //
-// The package refuses to guess: a worker takes actions whose platform equals its own, nothing near it.
+// The package refuses to guess: a worker takes actions that ask for nothing that it does not offer, and for all that it must be
+// asked for; package request has the rule.
 package core

@@ -35,7 +35,7 @@ func (s *View) Dump() string {
 	for _, t := range s.dispatch.unmatched.all() {
 		d.line("unmatched %s", t.action)
 	}
-	for _, p := range s.dispatch.sortedPools() {
+	for _, p := range s.dispatch.pools.sorted() {
 		for _, q := range p.queues {
 			d.queue(q)
 		}

@@ -22,9 +22,9 @@ const explainAtMost = 5
 // explain says why no worker can serve an operation: the first thing that none
 // has, and what there is instead.
 func (d *dispatcher) explain(spec *request.Operation) string {
-	pools := slices.DeleteFunc(d.sortedPools(), func(p *pool) bool { return p.serving() == 0 })
+	pools := slices.DeleteFunc(d.pools.sorted(), func(p *pool) bool { return p.serving() == 0 })
 	if len(pools) == 0 {
-		if slices.ContainsFunc(d.sortedPools(), (*pool).hasWorkers) {
+		if slices.ContainsFunc(d.pools.sorted(), (*pool).hasWorkers) {
 			return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
 		}
 		return fmt.Sprintf("no worker is connected; the action asks for %s", spec.Platform)
@@ -44,25 +44,7 @@ func (d *dispatcher) explain(spec *request.Operation) string {
 			return p.cohort.whyNever(levels.Bounded(spec.Instance), p.smallest(0, (*queue).served).class)
 		}
 	}
-	var missing []string
-	for _, want := range slices.Compact(spec.Platform.Properties()) {
-		if slices.ContainsFunc(here, func(p *pool) bool { return p.platform.Has(want.Name, want.Value) }) {
-			continue
-		}
-		have := census(here, func(p *pool) []string {
-			var vs []string
-			for _, q := range p.platform.Properties() {
-				if q.Name == want.Name {
-					vs = append(vs, q.String())
-				}
-			}
-			return slices.Compact(vs)
-		})
-		if have == "" {
-			have = "no property " + strconv.Quote(want.Name)
-		}
-		missing = append(missing, fmt.Sprintf("no worker has %s; connected workers have %s", want, have))
-	}
+	missing := lacking(here, spec.Platform)
 	switch {
 	case len(missing) > 0 && len(missing) < len(spec.Platform.Properties()):
 		missing = append(missing, nearest(here, spec.Platform))
@@ -70,16 +52,54 @@ func (d *dispatcher) explain(spec *request.Operation) string {
 	case len(missing) > 0:
 		return strings.Join(missing, "; ")
 	}
-	return fmt.Sprintf("no worker has exactly %s; connected workers have %s; %s", spec.Platform,
+	what := "all of"
+	if d.cfg.Match == MatchExact {
+		what = "exactly"
+	}
+	return fmt.Sprintf("no worker has %s %s; connected workers have %s; %s", what, spec.Platform,
 		census(here, func(p *pool) []string { return []string{p.platform.String()} }), nearest(here, spec.Platform))
+}
+
+// lacking says which properties none of the pools has, and what they have instead.
+func lacking(here []*pool, asked request.Platform) (missing []string) {
+	for _, want := range slices.Compact(asked.Properties()) {
+		if slices.ContainsFunc(here, func(p *pool) bool { return !slices.Contains(first(p.differs(asked)), want) }) {
+			continue
+		}
+		have := census(here, func(p *pool) []string { return slices.Compact(p.named(want.Name)) })
+		if have == "" {
+			have = "no property " + strconv.Quote(want.Name)
+		}
+		missing = append(missing, fmt.Sprintf("no worker has %s; connected workers have %s", want, have))
+	}
+	return missing
+}
+
+// named returns the properties of a name that count, as text.
+func (p *pool) named(name string) []string {
+	if p.exact {
+		return request.NewPlatform(p.platform.Proto()).Named(name)
+	}
+	return p.platform.Named(name)
+}
+
+func first(a, _ []request.Property) []request.Property { return a }
+
+// differs returns what the pool's workers lack to run an action, and what the action does not ask for although they
+// have to be asked for it.
+func (p *pool) differs(asked request.Platform) (lack, more []request.Property) {
+	if !p.exact {
+		return p.platform.Lacks(asked), p.platform.Refuses(asked)
+	}
+	return asked.Without(p.platform), p.platform.Without(asked)
 }
 
 // nearest says which workers differ in the fewest properties, and in which.
 func nearest(pools []*pool, want request.Platform) string {
 	var best *pool
-	var lack, more []string
+	var lack, more []request.Property
 	for _, p := range pools {
-		l, m := want.Without(p.platform), p.platform.Without(want)
+		l, m := p.differs(want)
 		if best == nil || len(l)+len(m) < len(lack)+len(more) ||
 			len(l)+len(m) == len(lack)+len(more) && p.serving() > best.serving() {
 			best, lack, more = p, l, m
@@ -87,12 +107,20 @@ func nearest(pools []*pool, want request.Platform) string {
 	}
 	text := fmt.Sprintf("nearest are %d with %s", best.serving(), best.platform)
 	if len(lack) > 0 {
-		text += ", which lack " + strings.Join(lack, " and ")
+		text += ", which lack " + join(lack)
 	}
 	if len(more) > 0 {
-		text += ", for which the action would have to ask for " + strings.Join(more, " and ")
+		text += ", for which the action would have to ask for " + join(more)
 	}
 	return text
+}
+
+func join(ps []request.Property) string {
+	texts := make([]string, len(ps))
+	for i, p := range ps {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, " and ")
 }
 
 // census lists what the pools have, most frequent first, with the number of

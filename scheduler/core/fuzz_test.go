@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, spilled := 0, uint64(0)
-	for seed := range uint64(30) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := make([]byte, 3000)
 		for i := range b {
@@ -71,6 +72,7 @@ type fuzzer struct {
 	clients map[string]int
 	// restored were known of an earlier scheduler, and nobody has come back for them yet.
 	restored map[string]bool
+	places   places
 	// spills counts how often something waited while a larger worker was idle.
 	spills int
 }
@@ -132,7 +134,7 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 		},
 		script:  script,
 		waiting: map[uint64]bool{},
-		clients: map[string]int{}, restored: map[string]bool{},
+		clients: map[string]int{}, restored: map[string]bool{}, places: places{},
 	}
 }
 
@@ -173,7 +175,8 @@ func (f *fuzzer) step() {
 	case "submit":
 		f.ops++
 		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
-			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=OS=x"),
+			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=", "platform=", "platform=OS=x", "platform=OS=x,container-image=i",
+				"platform=OSFamily=LINUX", "platform=OS=x,gpu=1", "platform=Os=x"),
 			f.pick("instance=", "instance=i", "instance=i/j", "private"),
 			f.pick("client=", "client=c1", "client=c2")))
 		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
@@ -230,7 +233,11 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	case "completed":
 		words = append(words, "completed", action, f.pick("exit=0", "exit=1", "error=x"))
 	}
-	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=OS=x"))
+	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=", "platform=", "platform=",
+		"platform=OS=x", "platform=OS=x,gpu=1", "platform=OS=x,container-image=i"))
+	if given := f.pick("", "", "", "", "", "", "", "", "", "", "implied=OSFamily=linux", "implied=OSFamily=plan9", "require=gpu=1"); given != "" {
+		words = append(words, given)
+	}
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
 	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
 	words = append(words, "of="+map[string]string{"w1": "h1", "w2": "h1", "w3": "h2", "w4": "h3"}[worker])
@@ -252,7 +259,9 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 // tell is step, and checks the answer and the state after it.
 func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	f.t.Helper()
+	known := maps.Clone(f.state.workers.byKey)
 	out := f.history.step(now, e)
+	f.places.hear(e, out, func(w string) bool { return known[w] != nil })
 	f.log.WriteString(f.out.String())
 	f.out.Reset()
 	if r, ok := e.(*event.Report); ok && out.Err != nil {
@@ -287,7 +296,10 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if problem := f.state.Check(); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
-	for _, p := range f.state.dispatch.pools {
+	if problem := f.places.check(f.state, e, out.Err); problem != "" {
+		f.t.Fatalf("%s\n%s", problem, f.log.String())
+	}
+	for _, p := range f.state.dispatch.pools.byKey {
 		for _, q := range p.queues {
 			f.checkSpills(q)
 		}
@@ -361,7 +373,7 @@ func (f *fuzzer) finish() {
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.timers.Len(),
+		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools.byKey) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.timers.Len(),
 		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
 	}
 	for what, n := range left {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
@@ -10,20 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// pool returns the pool of a prefix and platform, made if need be.
-func (d *dispatcher) pool(prefix string, platform request.Platform) *pool {
-	key := poolKey{prefix, platform.Key()}
-	p := d.pools[key]
-	if p == nil {
-		p = d.newPool(prefix, platform)
-		d.pools[key] = p
-	}
-	return p
-}
-
 // newPool returns a pool without workers.
 func (d *dispatcher) newPool(prefix string, platform request.Platform) *pool {
-	p := &pool{prefix: prefix, platform: platform, levels: d.cfg.levels(prefix, platform)}
+	p := &pool{prefix: prefix, platform: platform, exact: d.cfg.Match == MatchExact, levels: d.cfg.levels(prefix, platform)}
 	config, ok := d.cfg.Quotas.Of(func(name, value string) bool {
 		return platform.Has(name, value)
 	})
@@ -50,33 +38,38 @@ func (d *dispatcher) cohort(name string) *cohort {
 	return nil
 }
 
-// sortedPools returns the pools in the order of their prefix and platform.
-func (d *dispatcher) sortedPools() []*pool {
-	return slices.SortedFunc(maps.Values(d.pools), func(a, b *pool) int {
-		return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()))
-	})
-}
-
 // match returns the queue that has to run an action; nil if no worker can. One that
-// is served, or declared if the action is patient, goes before one that only is open; then the
-// longest instance name prefix wins, then the size class that is wanted, 0 being the largest. Where one action
+// is served, or declared if the action is patient, goes before one that only is open; then candidates says which pool, or
+// the shortest wait where it does not, and then the size class that is wanted, 0 being the largest. Where one action
 // takes more than its instance's maximum it could wait for ever.
 func (d *dispatcher) match(spec *request.Operation, class uint32, patient bool) *queue {
-	var open *queue
+	var best, open *queue
+	var rank candidate
 	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.admits(spec.Instance) }
-	for prefix := range instance.Prefixes(spec.Instance) {
-		p := d.pools[poolKey{prefix, spec.Platform.Key()}]
-		if p == nil {
-			continue
+	for c := range d.pools.candidates(spec) {
+		if best != nil && !c.equals(rank) {
+			break
 		}
-		if q := p.suited(class, fits); q != nil {
-			return q
-		}
-		if open == nil {
-			open = p.suited(class, func(q *queue) bool { return q.open() && q.admits(spec.Instance) })
+		if q := c.suited(class, fits); q == nil {
+			if open == nil {
+				open = c.suited(class, func(q *queue) bool { return q.open() && q.admits(spec.Instance) })
+			}
+		} else if best == nil || q.sooner(best) {
+			best, rank = q, c
 		}
 	}
-	return open
+	return cmp.Or(best, open)
+}
+
+// queueFor returns the queue that has to run a task. One that has failed on a small size class stays in its pool, in which it
+// is to run on the largest.
+func (d *dispatcher) queueFor(t *task) *queue {
+	if t.pool != nil && t.course.largest() {
+		if q := t.pool.largest(t.takenBy); q != nil {
+			return q
+		}
+	}
+	return d.match(t.spec, t.class(), !t.impatient)
 }
 
 // declare makes the queues of the classes that are declared. They stay for good.
@@ -169,20 +162,48 @@ func (d *dispatcher) vacate(q *queue) {
 	if q.waiting+len(q.parked) == 0 || q.served() {
 		return
 	}
-	elsewhere := false
-	for prefix := range instance.Prefixes(q.pool.prefix) {
-		p := d.pools[poolKey{prefix, q.pool.platform.Key()}]
-		elsewhere = elsewhere || p != nil && p.largest((*queue).served) != nil
-	}
-	if elsewhere || !q.open() {
+	if d.hasOther(q) || !q.open() {
 		d.rematch(q.tasks())
 	}
 }
 
-// relieve has a queue that is served again take what waits for those of its pool
-// that are not.
+// hasOther reports whether another queue is served that may take some of what waits in one.
+func (d *dispatcher) hasOther(q *queue) bool {
+	for _, p := range d.pools.byKey {
+		if p.largest((*queue).served) != nil && (p == q.pool || p.mayTake(q)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayTake reports whether a pool fits some of what waits in a queue of another one.
+func (p *pool) mayTake(q *queue) bool {
+	if !instance.Below(p.prefix, q.pool.prefix) && !instance.Below(q.pool.prefix, p.prefix) {
+		return false
+	}
+	for _, a := range q.asked {
+		if p.fits(a.platform) {
+			return true
+		}
+	}
+	return false
+}
+
+// relieve has a queue that is served again take what waits for those that are not.
 func (d *dispatcher) relieve(q *queue) {
-	for _, other := range q.pool.queues {
+	var left []*queue
+	for _, p := range d.pools.byKey {
+		for _, other := range p.queues {
+			if !other.served() && len(other.asked) > 0 && (p == q.pool || q.pool.mayTake(other)) {
+				left = append(left, other)
+			}
+		}
+	}
+	slices.SortFunc(left, func(a, b *queue) int {
+		return cmp.Or(comparePools(a.pool, b.pool), cmp.Compare(a.class, b.class))
+	})
+	for _, other := range left {
 		d.vacate(other)
 	}
 }
@@ -210,11 +231,12 @@ func (d *dispatcher) watch(q *queue) {
 // expectsSomebody reports whether what waits does so for workers to come, or to be undrained.
 func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q.drained > 0) }
 
-// rematchInstance moves what waits of an instance where it has no room, and what waits for it to have some.
+// rematchInstance moves what waits of an instance where it has no room or where nobody serves, and what waits for it to have
+// some.
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
-			if l := q.lines[instance]; l != nil && !q.admits(instance) {
+			if l := q.lines[instance]; l != nil && (!q.admits(instance) || !q.served() && !q.declared) {
 				d.rematch(l.tasks.all())
 			}
 		}
@@ -232,7 +254,6 @@ func (d *dispatcher) forget(w *worker) {
 	d.timers.Stop(&q.overflow.timer)
 	p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
 	if len(p.queues) == 0 {
-		delete(d.pools, p.key())
-		p.leaveCohort()
+		d.pools.discard(p)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
@@ -18,8 +17,10 @@ import (
 // A pool is all workers of one instance name prefix and platform. It exists
 // while it has workers, or for good if size classes of it are declared.
 type pool struct {
-	prefix   string
+	prefix string
+	// platform is what its workers offer; exact: to those actions alone that ask for nothing else and nothing less.
 	platform request.Platform
+	exact    bool
 	// tree says what is next, for each size class; levels are what it is made of.
 	tree   *fair.Tree
 	levels []levels.Level
@@ -34,10 +35,6 @@ type pool struct {
 	// touched: the present event has changed what waits, or who is idle; see dispatcher.touch.
 	touched bool
 }
-
-type poolKey struct{ prefix, platform string }
-
-func (p *pool) key() poolKey { return poolKey{p.prefix, p.platform.Key()} }
 
 // queue returns the pool's queue for a size class, made if need be.
 func (p *pool) queue(class uint32) *queue {
@@ -122,11 +119,6 @@ func (p *pool) suited(class uint32, fits func(*queue) bool) *queue {
 	return p.largest(fits)
 }
 
-// serves reports whether the pool's workers may run an action.
-func (p *pool) serves(spec *request.Operation) bool {
-	return p.platform.Key() == spec.Platform.Key() && instance.Below(spec.Instance, p.prefix)
-}
-
 func (p *pool) leaveCohort() {
 	if c := p.cohort; c != nil {
 		c.pools = slices.DeleteFunc(c.pools, func(x *pool) bool { return x == p })
@@ -140,6 +132,8 @@ type queue struct {
 	pool  *pool
 	class uint32
 	name  *event.QueueName // it does not change
+	// asked are the platforms of the tasks in the queue, by key.
+	asked map[string]*asked
 	// waiting counts the tasks in the queue that are not parked; load says how long they will take.
 	waiting int
 	load    load
@@ -272,6 +266,15 @@ func (q *queue) wait() time.Duration {
 		return 0
 	}
 	return q.load.wait(q.serving)
+}
+
+// sooner reports whether a further task is expected to wait for less long than in another queue.
+func (q *queue) sooner(other *queue) bool {
+	idle := q.pool.tree.Idle(q.class) > 0
+	if idle != (other.pool.tree.Idle(other.class) > 0) {
+		return idle
+	}
+	return q.wait() < other.wait()
 }
 
 // A load is what the tasks of a queue are thought to take of its workers' time.

@@ -117,7 +117,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.now})
 			rs.timers.Stop(&w.timer)
 		}
-		if w.pool.key() == (poolKey{r.Prefix, r.Platform.Key()}) && w.queue.class == w.pool.classOf(r.SizeClass) {
+		if w.pool.has(r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
 		}
 		rs.remove(w)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -181,6 +182,9 @@ func (r *runs) overdue(t *task) {
 	waited, why := r.cfg.MatchGrace, ""
 	q := t.queue()
 	switch {
+	case q == nil && r.now.Before(r.dispatch.patience(t)): // meanwhile a worker was there that has what it asks for
+		r.timers.Set(&t.timer, r.dispatch.patience(t))
+		return
 	case q != nil && r.dispatch.giveUp(t):
 		return
 	case q != nil && q.drained > 0:
@@ -188,7 +192,7 @@ func (r *runs) overdue(t *task) {
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		why = r.dispatch.explain(t.spec)
+		waited, why = r.now.Sub(t.at.(unmatched).since).Round(time.Second), r.dispatch.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }

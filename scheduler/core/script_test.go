@@ -167,6 +167,8 @@ func (h *history) configure(word string) {
 		f.SetInt(int64(n))
 	} else if b, err := strconv.ParseBool(value); err == nil {
 		f.SetBool(b)
+	} else if f.Kind() == reflect.String {
+		f.SetString(value)
 	} else {
 		h.t.Fatalf("config %s", word)
 	}
@@ -489,7 +491,11 @@ func (h *history) report(args []string) *event.Report {
 		case "prefix":
 			r.Prefix = value
 		case "platform":
-			r.Platform = request.NewPlatform(parsePlatform(value))
+			r.Platform = request.NewOffer(parsePlatform(value), r.Platform.Required(), r.Platform.Implied())
+		case "require":
+			r.Platform = request.NewOffer(r.Platform.Proto(), parsePlatform(value), r.Platform.Implied())
+		case "implied":
+			r.Platform = request.NewOffer(r.Platform.Proto(), r.Platform.Required(), parsePlatform(value))
 		case "running":
 			r.Stage = event.Running
 		case "class":

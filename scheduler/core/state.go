@@ -129,8 +129,11 @@ func (s *State) apply(e event.Event) error {
 
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
-	if s.now.IsZero() && s.cfg.Settle > 0 {
-		s.timers.Set(&s.dispatch.settle, now.Add(s.cfg.Settle))
+	if s.now.IsZero() {
+		s.dispatch.begun = now.Add(s.cfg.Settle)
+		if s.cfg.Settle > 0 {
+			s.timers.Set(&s.dispatch.settle, s.dispatch.begun)
+		}
 	}
 	if now.After(s.now) {
 		s.now = now

@@ -72,8 +72,11 @@ type task struct {
 // A location is where a task is.
 type location interface{ isLocation() }
 
-// unmatched is the location of a task that no worker can serve, in dispatcher.unmatched.
-type unmatched struct{ *list.Element }
+// unmatched is the location of a task that no worker can serve, in dispatcher.unmatched, since a time.
+type unmatched struct {
+	*list.Element
+	since time.Time
+}
 
 // A run is the location of a task that a worker has.
 type run struct {
@@ -223,14 +226,16 @@ func (t *task) expected(class uint32) time.Duration {
 	return 0
 }
 
+// takenBy reports whether a queue is for a task: it is served, or will be if the task may wait.
+func (t *task) takenBy(q *queue) bool {
+	return (q.served() || !t.impatient && q.declared) && q.admits(t.spec.Instance)
+}
+
 // mispredicted reports whether a failed run on a worker says nothing of the action, because
 // there is a larger one, or was when it was given less time than its own, and which the largest is.
 func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint32, ok bool) {
 	largest = w.queue.size()
-	fits := func(q *queue) bool {
-		return (q.served() || !t.impatient && q.declared) && q.admits(t.spec.Instance)
-	}
-	if q := w.pool.largest(fits); q != nil {
+	if q := w.pool.largest(t.takenBy); q != nil {
 		largest = max(largest, q.size())
 	}
 	code := codes.Code(resp.GetStatus().GetCode())

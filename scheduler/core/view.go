@@ -239,7 +239,7 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 // AllSizeClasses is SizeClasses for actions of an instance name, on whatever platform; of equal ones the
 // shortest wait.
 func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
-	for _, p := range s.dispatch.pools {
+	for _, p := range s.dispatch.pools.byKey {
 		if instance.Below(instanceName, p.prefix) {
 			classes = append(classes, s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.platform})...)
 		}
@@ -328,7 +328,7 @@ func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
 // Suspects returns what the workers of each program that is suspended or on trial have in common, of at most so many, in their
 // order.
 func (s *View) Suspects(atMost int) (ids []map[string]string) {
-	for _, p := range s.dispatch.sortedPools() {
+	for _, p := range s.dispatch.pools.sorted() {
 		for _, q := range p.queues {
 			if q.ill == 0 {
 				continue

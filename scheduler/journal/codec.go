@@ -163,7 +163,7 @@ func EncodeHeld(h event.Held) *record.Held {
 	return &record.Held{
 		Operation: encodeOperation(h.Operation), Queued: timestamppb.New(h.Queued), Started: timestamppb.New(h.Started),
 		Attempts: int32(h.Attempts), Worker: h.Worker, Id: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform.Proto(),
-		SizeClass: h.SizeClass,
+		Required: h.WorkerPlatform.Required(), Implied: h.WorkerPlatform.Implied(), SizeClass: h.SizeClass,
 	}
 }
 
@@ -179,7 +179,8 @@ func DecodeHeld(m *record.Held) (event.Held, error) {
 	op.Auxiliary = m.GetAuxiliary()
 	return event.Held{
 		Operation: op, Queued: m.GetQueued().AsTime(), Started: m.GetStarted().AsTime(), Attempts: int(m.GetAttempts()),
-		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(), WorkerPlatform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(),
+		Worker: m.GetWorker(), ID: m.GetId(), Prefix: m.GetPrefix(),
+		WorkerPlatform: request.NewOffer(m.GetPlatform(), m.GetRequired(), m.GetImplied()), SizeClass: m.GetSizeClass(),
 	}, nil
 }
 
@@ -188,7 +189,7 @@ func encodeReport(r *event.Report) *record.Sync {
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.Proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionName(r.Action),
 		PreferIdle: r.PreferIdle, Uploading: r.Stage == event.Uploading, Running: r.Stage == event.Running,
-		Boot: r.Boot,
+		Boot: r.Boot, Required: r.Platform.Required(), Implied: r.Platform.Implied(),
 	}
 }
 
@@ -204,7 +205,8 @@ func actionName(d digest.Digest) string {
 func decodeReport(m *record.Sync) (*event.Report, error) {
 	r := &event.Report{
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
-		Platform: request.NewPlatform(m.GetPlatform()), SizeClass: m.GetSizeClass(), Doing: event.Doing(m.GetDoing()),
+		Platform:  request.NewOffer(m.GetPlatform(), m.GetRequired(), m.GetImplied()),
+		SizeClass: m.GetSizeClass(), Doing: event.Doing(m.GetDoing()),
 		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(),
 	}
 	switch {

@@ -1,11 +1,15 @@
 package operation
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -20,6 +24,44 @@ type Platforms struct {
 
 	mu    sync.Mutex
 	known map[string]sharedPlatform // guarded by mu; by Key
+	// offers are those of workers, by their Offer and the Key of their platform.
+	offers map[Offer]map[string]request.Platform // guarded by mu
+}
+
+// An Offer is what a worker says of its platform besides that, as encoded Platforms of REv2; see request.NewOffer.
+type Offer struct{ Required, Implied string }
+
+// Offer returns what a worker offers whose platform is m.
+func (p *Platforms) Offer(m *repb.Platform, o Offer) (request.Platform, error) {
+	plain, _ := p.Of(p.Matched(m))
+	if o == (Offer{}) {
+		return plain, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if offer, ok := p.offers[o][plain.Key()]; ok {
+		return offer, nil
+	}
+	required, implied := &repb.Platform{}, &repb.Platform{}
+	if err := proto.Unmarshal([]byte(o.Required), required); err != nil {
+		return request.Platform{}, fmt.Errorf("header %s: %w", names.RequiredHeader, err)
+	}
+	if err := proto.Unmarshal([]byte(o.Implied), implied); err != nil {
+		return request.Platform{}, fmt.Errorf("header %s: %w", names.ImpliedHeader, err)
+	}
+	if n := len(required.GetProperties()) + len(implied.GetProperties()); n > maxProperties {
+		return request.Platform{}, fmt.Errorf("headers %s and %s have %d properties; the maximum is %d",
+			names.RequiredHeader, names.ImpliedHeader, n, maxProperties)
+	}
+	offer := request.NewOffer(plain.Proto(), required, implied)
+	if p.offers == nil || len(p.offers) >= maxPlatforms {
+		p.offers = map[Offer]map[string]request.Platform{}
+	}
+	if p.offers[o] == nil || len(p.offers[o]) >= maxPlatforms {
+		p.offers[o] = map[string]request.Platform{}
+	}
+	p.offers[o][plain.Key()] = offer
+	return offer, nil
 }
 
 type sharedPlatform struct {

@@ -1,6 +1,8 @@
 package request
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,11 +10,15 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// A Platform is a set of properties in canonical order. Names may repeat. The
-// zero Platform has none. Two platforms are the same if their Keys are.
+// A Platform is a set of properties in canonical order: what an action asks for, or what a worker offers. Names may
+// repeat. The zero Platform has none. Two platforms are the same if their Keys are.
 type Platform struct {
 	key        string
 	properties []Property
+	// required are those of a worker's properties for which an action has to ask; implied are what it offers besides,
+	// as it has found out itself. Key tells the former apart and not the latter.
+	required, implied []Property
+	impliedKey        string
 }
 
 // A Property is one of a Platform.
@@ -22,21 +28,53 @@ func (p Property) String() string { return p.Name + "=" + p.Value }
 
 // NewPlatform sorts m's properties by name, then value. A nil m has none.
 func NewPlatform(m *repb.Platform) Platform {
+	ps := sorted(m)
+	return Platform{key: string(appendKeys(nil, ps)), properties: ps}
+}
+
+// NewOffer is what a worker offers: the properties of m and required, and the implied ones of which m has no name. An
+// action has to ask for each of required.
+func NewOffer(m, required, implied *repb.Platform) Platform {
+	p := NewPlatform(m)
+	if len(required.GetProperties()) > 0 {
+		all := &repb.Platform{Properties: slices.Concat(m.GetProperties(), required.GetProperties())}
+		p = NewPlatform(&repb.Platform{Properties: properties(slices.Compact(sorted(all)))})
+		p.required = slices.Compact(sorted(required))
+		p.key += "," + string(appendKeys(nil, p.required))
+	}
+	for _, q := range slices.Compact(sorted(implied)) {
+		if !p.names(q.Name) {
+			p.implied = append(p.implied, q)
+		}
+	}
+	p.impliedKey = string(appendKeys(nil, p.implied))
+	return p
+}
+
+// sorted returns a message's properties in canonical order.
+func sorted(m *repb.Platform) []Property {
 	ps := make([]Property, 0, len(m.GetProperties()))
 	for _, p := range m.GetProperties() {
 		ps = append(ps, Property{p.GetName(), p.GetValue()})
 	}
 	slices.SortFunc(ps, func(a, b Property) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Value, b.Value)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
 	})
-	var key []byte
+	return ps
+}
+
+func appendKeys(b []byte, ps []Property) []byte {
 	for _, p := range ps {
-		key = p.appendKey(key)
+		b = p.appendKey(b)
 	}
-	return Platform{key: string(key), properties: ps}
+	return b
+}
+
+func properties(ps []Property) (list []*repb.Platform_Property) {
+	for _, p := range ps {
+		list = append(list, &repb.Platform_Property{Name: p.Name, Value: p.Value})
+	}
+	return list
 }
 
 // appendKey appends the property's part of a Platform's Key.
@@ -58,25 +96,64 @@ func (p Platform) String() string {
 
 // Proto returns the platform as a message, in canonical order.
 func (p Platform) Proto() *repb.Platform {
-	m := &repb.Platform{}
-	for _, q := range p.properties {
-		m.Properties = append(m.Properties, &repb.Platform_Property{Name: q.Name, Value: q.Value})
-	}
-	return m
+	return &repb.Platform{Properties: properties(p.properties)}
 }
 
-// AppendKey appends the part of a Platform's Key that is one property's.
-func AppendKey(b []byte, name, value string) []byte { return Property{name, value}.appendKey(b) }
+// ImpliedKey is equal for platforms that imply the same, and only for them; empty if p implies nothing.
+func (p Platform) ImpliedKey() string { return p.impliedKey }
+
+// Equal reports whether two platforms have the same properties, whatever is required or implied.
+func (p Platform) Equal(q Platform) bool { return slices.Equal(p.properties, q.properties) }
 
 // Without returns those of the properties that other has not.
-func (p Platform) Without(other Platform) (list []string) {
+func (p Platform) Without(other Platform) (list []Property) {
 	for _, q := range p.properties {
 		if !slices.Contains(other.properties, q) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// Named returns the properties of a name, implied ones included, as text.
+func (p Platform) Named(name string) (list []string) {
+	for _, q := range slices.Concat(p.properties, p.implied) {
+		if q.Name == name {
 			list = append(list, q.String())
 		}
 	}
 	return list
 }
+
+// Names yields the names of the properties, implied ones included.
+func (p Platform) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, list := range [...][]Property{p.properties, p.implied} {
+			for _, q := range list {
+				if !yield(q.Name) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Required are the properties of a worker for which an action has to ask.
+func (p Platform) Required() *repb.Platform { return message(p.required) }
+
+// Implied are what a worker offers besides.
+func (p Platform) Implied() *repb.Platform { return message(p.implied) }
+
+// message is nil for no properties.
+func message(ps []Property) *repb.Platform {
+	if len(ps) == 0 {
+		return nil
+	}
+	return &repb.Platform{Properties: properties(ps)}
+}
+
+// AppendKey appends the part of a Platform's Key that is one property's.
+func AppendKey(b []byte, name, value string) []byte { return Property{name, value}.appendKey(b) }
 
 // Value returns a property's value, the first one; empty if there is none.
 func (p Platform) Value(name string) string {
@@ -91,7 +168,7 @@ func (p Platform) Value(name string) string {
 // Properties returns a copy of what the platform has, in canonical order.
 func (p Platform) Properties() []Property { return slices.Clone(p.properties) }
 
-// Has reports whether the platform has a property with that value.
-func (p Platform) Has(name, value string) bool {
-	return slices.Contains(p.properties, Property{name, value})
+// names reports whether the platform itself has a property of a name.
+func (p Platform) names(name string) bool {
+	return slices.ContainsFunc(p.properties, func(q Property) bool { return q.Name == name })
 }

@@ -1,0 +1,212 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+)
+
+// places are what workers have said of themselves, by their key. With them a test says anew which worker may run
+// what: it knows the rule, and nothing of pools.
+type places map[string]place
+
+// A place is a worker's: texts "name=value".
+type place struct {
+	prefix               string
+	has, needs, machines []string
+}
+
+// hear takes what an event says of a worker; known tells who was there before it.
+func (ps places) hear(e event.Event, out event.Out, known func(worker string) bool) {
+	switch e := e.(type) {
+	case *event.Report:
+		if out.Err == nil {
+			ps[e.Worker] = placeOf(e.Prefix, e.Platform)
+		}
+	case event.Restore:
+		departed := func(d event.Departure) bool { return d.Worker == e.Worker }
+		if !known(e.Worker) || slices.ContainsFunc(out.Departures, departed) {
+			ps[e.Worker] = placeOf(e.Prefix, e.WorkerPlatform)
+		}
+	}
+}
+
+func placeOf(prefix string, p request.Platform) place {
+	texts := func(p request.Platform) (list []string) {
+		for _, x := range p.Properties() {
+			list = append(list, x.Name+"="+x.Value)
+		}
+		return list
+	}
+	return place{prefix, texts(p), texts(request.NewPlatform(p.Required())), texts(request.NewPlatform(p.Implied()))}
+}
+
+// same reports whether a worker counts one property as another.
+func same(a, b string) bool {
+	if strings.HasPrefix(a, "OSFamily=") || strings.HasPrefix(a, "ISA=") {
+		name, _, _ := strings.Cut(a, "=")
+		return strings.HasPrefix(b, name+"=") && strings.EqualFold(a, b)
+	}
+	return a == b
+}
+
+func among(list []string, b string) bool {
+	return slices.ContainsFunc(list, func(a string) bool { return same(a, b) })
+}
+
+// rank says how well a worker of p suits an action, the less the better; false: it does not.
+func (p place) rank(instance string, asked []string) ([3]int, bool) {
+	if p.prefix != "" && instance != p.prefix && !strings.HasPrefix(instance, p.prefix+"/") {
+		return [3]int{}, false
+	}
+	strange, extras := 0, 0
+	for _, want := range asked {
+		name, _, _ := strings.Cut(want, "=")
+		if among(p.has, want) || among(p.machines, want) {
+			continue
+		}
+		says := slices.ContainsFunc(p.has, func(h string) bool { return strings.HasPrefix(h, name+"=") })
+		if says || name != "container-image" && name != "persistentWorkerKey" && name != "dockerNetwork" {
+			return [3]int{}, false
+		}
+		strange++
+	}
+	for _, need := range p.needs {
+		if !among(asked, need) {
+			return [3]int{}, false
+		}
+	}
+	for _, h := range p.has {
+		if !among(asked, h) {
+			extras++
+		}
+	}
+	return [3]int{-len(p.prefix), strange, extras}, true
+}
+
+// best returns the rank of a worker by what it says, or by what another one that is the same otherwise says of its machine.
+func (ps places) best(key, instance string, asked []string) (best [3]int, ok bool) {
+	own := ps[key]
+	all := []place{own}
+	if len(own.machines) == 0 {
+		for _, p := range ps {
+			if p.prefix == own.prefix && slices.Equal(p.has, own.has) && slices.Equal(p.needs, own.needs) {
+				all = append(all, p)
+			}
+		}
+	}
+	for _, p := range all {
+		if r, fits := p.rank(instance, asked); fits {
+			return r, true // which only the machines could change
+		}
+	}
+	return best, false
+}
+
+// check returns what a State does that the rule forbids.
+func (ps places) check(s *State, e event.Event, refused error) string {
+	for key, w := range s.workers.byKey {
+		if w.task == nil || w.task.spec == nil {
+			continue
+		}
+		asked := placeOf("", w.task.spec.Platform).has
+		if _, ok := ps.best(key, w.task.spec.Instance, asked); !ok {
+			return fmt.Sprintf("worker %s, which is %v, runs what asks for %v in %q", key, ps[key], asked, w.task.spec.Instance)
+		}
+	}
+	for _, t := range s.dispatch.unmatched.all() {
+		asked := placeOf("", t.spec.Platform).has
+		for key, w := range s.workers.byKey {
+			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 && w.takes == serving && w.queue.admits(t.spec.Instance) {
+				return fmt.Sprintf("worker %s, which is %v, could run what is unmatched and asks for %v", key, ps[key], asked)
+			}
+		}
+	}
+	submitted, ok := e.(event.Submit)
+	if !ok || refused != nil {
+		return ""
+	}
+	return ps.checkChoice(s, s.operations.byName[submitted.Name])
+}
+
+// checkChoice says why what was just submitted does not wait, or run, where it suits best.
+func (ps places) checkChoice(s *State, o *operation) string {
+	if o == nil || o.task == nil || o.task.spec != o.spec || o.task.attempts > 1 || o.task.run.inherited {
+		return ""
+	}
+	t := o.task
+	asked := placeOf("", t.spec.Platform).has
+	least := [3]int{1}
+	var chosen [3]int
+	found := false
+	for key, w := range s.workers.byKey {
+		r, ok := ps.best(key, t.spec.Instance, asked)
+		if !ok || !w.pool.serves(t.spec) {
+			continue
+		}
+		if w.pool == t.pool {
+			chosen, found = r, true
+		}
+		if w.takes == serving && w.queue.admits(t.spec.Instance) && (least[0] > 0 || slices.Compare(r[:], least[:]) < 0) {
+			least = r
+		}
+	}
+	if found && least[0] <= 0 && slices.Compare(chosen[:], least[:]) > 0 && !t.pool.hasDeclared() {
+		return fmt.Sprintf("%s asks for %v in %q and is of %v, rank %v; there is one of rank %v", t.spec.Name, asked, t.spec.Instance, t.pool.key(), chosen, least)
+	}
+	return ""
+}
+
+func (p *pool) hasDeclared() bool {
+	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.declared })
+}
+
+// TestFitsAsTheRuleSays compares platforms of any properties with the rule.
+func TestFitsAsTheRuleSays(t *testing.T) {
+	words := []string{
+		"a=1", "a=2", "b=1", "A=1", "OSFamily=linux", "OSFamily=Linux", "OSFamily=windows", "ISA=x86-64", "ISA=X86-64", "isa=x86-64",
+		"container-image=i", "container-image=j", "persistentWorkerKey=k", "dockerNetwork=off", "gpu=1",
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	some := func(most int) (list []string) {
+		for range r.IntN(most + 1) {
+			list = append(list, words[r.IntN(len(words))])
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	fitting := 0
+	for range 200_000 {
+		asked, has, needs, machine := some(3), some(4), some(1), some(2)
+		offer := request.NewOffer(properties(has), properties(needs), properties(machine))
+		want := request.NewPlatform(properties(asked))
+		rank, fits := placeOf("", offer).rank("", placeOf("", want).has)
+		if offer.Fits(want) != fits {
+			t.Fatalf("%v of %v requires %v, implies %v: fits %v: %t", offer, has, needs, machine, asked, !fits)
+		}
+		if !fits {
+			continue
+		}
+		fitting++
+		if unknown, extras := offer.Distance(want); unknown != rank[1] || extras != rank[2] {
+			t.Fatalf("%v to %v is %d, %d; want %v", offer, asked, unknown, extras, rank)
+		}
+	}
+	if fitting < 1000 {
+		t.Errorf("only %d fit", fitting)
+	}
+}
+
+func properties(list []string) *repb.Platform {
+	if len(list) == 0 {
+		return nil
+	}
+	return parsePlatform(strings.Join(list, ","))
+}

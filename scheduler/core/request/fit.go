@@ -1,0 +1,97 @@
+package request
+
+import (
+	"slices"
+	"strings"
+)
+
+// hows are properties by which other services and their clients say how an action is run: in which image, with which worker
+// of the build tool's, with how much memory. No worker needs to have them.
+var hows = []string{
+	"container-image", "persistentWorkerKey", "persistentWorkerProtocol",
+	"EstimatedCPU", "EstimatedMemory", "EstimatedFreeDiskBytes", "EstimatedComputeUnits",
+	"cache-silo-key", "workload-isolation-type", "recycle-runner", "preserve-workspace",
+}
+
+// isHow reports whether a property says how an action is run, and not where.
+func isHow(name string) bool {
+	rest, docker := strings.CutPrefix(name, "docker")
+	return docker && rest != "" && (rest[0] < 'a' || rest[0] > 'z') || slices.Contains(hows, name)
+}
+
+// folds reports whether the values of a property are the same in small and large letters: those that the REv2 platform lexicon
+// lists, which some clients write otherwise (reclient and siso: OSFamily=Linux).
+func folds(name string) bool { return name == "OSFamily" || name == "ISA" }
+
+// is reports whether two properties are the same to a worker.
+func (p Property) is(q Property) bool {
+	return p == q || p.Name == q.Name && folds(p.Name) && strings.EqualFold(p.Value, q.Value)
+}
+
+func contains(ps []Property, q Property) bool { return slices.ContainsFunc(ps, q.is) }
+
+// Has reports whether the platform has a property with that value, or implies it.
+func (p Platform) Has(name, value string) bool {
+	q := Property{name, value}
+	return contains(p.properties, q) || contains(p.implied, q)
+}
+
+// Knows reports whether a worker that offers p says anything of a property.
+func (p Platform) Knows(name string) bool {
+	return p.names(name) || slices.ContainsFunc(p.implied, func(q Property) bool { return q.Name == name })
+}
+
+// Lacks returns those of the properties that an action asks for and a worker that offers p has not. A property that says how
+// an action is run counts only if the worker has another value of it.
+func (p Platform) Lacks(asked Platform) (list []Property) {
+	for _, q := range asked.properties {
+		if !p.Has(q.Name, q.Value) && (!isHow(q.Name) || p.names(q.Name)) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// Refuses returns those properties of a worker that offers p without which it takes no action, and that this one does not ask
+// for.
+func (p Platform) Refuses(asked Platform) (list []Property) {
+	for _, q := range p.required {
+		if !contains(asked.properties, q) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// Fits reports whether a worker that offers p may run an action: it has all that the action asks for, and the action asks for
+// all that it must be asked for.
+func (p Platform) Fits(asked Platform) bool {
+	return len(p.Lacks(asked)) == 0 && len(p.Refuses(asked)) == 0
+}
+
+// Distance says how far a worker that fits is from what an action asks for; the nearest has the least. First counts what
+// the action asks for that only says how it is run, and that the worker knows nothing of; then what the worker has
+// without being asked.
+func (p Platform) Distance(asked Platform) (unknown, extras int) {
+	for _, q := range asked.properties {
+		if !p.Has(q.Name, q.Value) {
+			unknown++
+		}
+	}
+	for _, q := range p.properties {
+		if !contains(asked.properties, q) {
+			extras++
+		}
+	}
+	return unknown, extras
+}
+
+// Wants returns the names of the properties that a worker must have for p.
+func (p Platform) Wants() (names []string) {
+	for _, q := range p.properties {
+		if !isHow(q.Name) {
+			names = append(names, q.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,47 @@
+package worker
+
+import (
+	"fmt"
+	"runtime"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+)
+
+// isas are the names of instruction sets in REv2's platform lexicon, by those that Go has for them.
+var isas = map[string]string{
+	"386": "x86-32", "amd64": "x86-64", "arm": "arm-a32", "arm64": "arm-a64", "loong64": "la64v100",
+	"ppc64": "power-isa-be", "ppc64le": "power-isa-le", "riscv64": "rv64g",
+}
+
+// machine is what this machine is, by REv2's platform lexicon: what commands find on all workers of its kind. Extensions of an
+// instruction set are not there, because machines of the same farm differ in them.
+func machine() *repb.Platform {
+	m := &repb.Platform{}
+	if isa := isas[runtime.GOARCH]; isa != "" {
+		m.Properties = append(m.Properties, &repb.Platform_Property{Name: "ISA", Value: isa})
+	}
+	m.Properties = append(m.Properties, &repb.Platform_Property{Name: "OSFamily", Value: runtime.GOOS})
+	return m
+}
+
+// hello returns the headers by which a worker tells a scheduler of ours what its protocol has no room for.
+func (o *Options) hello(boot string) ([]string, error) {
+	pairs := []string{names.BootHeader, boot}
+	for _, h := range []struct {
+		name     string
+		platform *repb.Platform
+	}{{names.ImpliedHeader, machine()}, {names.RequiredHeader, o.Require}} {
+		if len(h.platform.GetProperties()) == 0 {
+			continue
+		}
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(h.platform)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", h.name, err)
+		}
+		pairs = append(pairs, h.name, string(b))
+	}
+	return pairs, nil
+}
