@@ -32,6 +32,9 @@ const (
 	stageDelay = 20 * time.Millisecond
 	// reportTimeout bounds a call that the scheduler may not hold.
 	reportTimeout = 30 * time.Second
+	// heldTimeout bounds a call that the scheduler may hold: ours for 30 s, Buildbarn's for a minute. Whoever holds it for longer
+	// hangs.
+	heldTimeout = 90 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
 	leaveTimeout = 5 * time.Second
 	// abortedLeaveTimeout bounds those of one that gave up.
@@ -275,7 +278,9 @@ func (p *position) synchronize(
 		// prefer_being_idle, so that a result arrives.
 		call, done := p.w.health.Calling(ctx)
 		defer done()
-		response, err := p.call(call, report)
+		bounded, cancel := context.WithTimeout(call, heldTimeout)
+		defer cancel()
+		response, err := p.call(bounded, report)
 		if err != nil && errors.Is(context.Cause(call), health.ErrUnfit) {
 			err = errors.Join(health.ErrUnfit, err)
 		}
