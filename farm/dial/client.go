@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +77,9 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 		whom = name
 		options = append(options, grpc.WithResolvers(list))
 	}
+	if c.Connect == nil && !slices.ContainsFunc(addresses, proxied) {
+		options = append(options, grpc.WithContextDialer(connect))
+	}
 	if c.Token != "" {
 		elsewhere := func(address string) bool {
 			host, _, err := net.SplitHostPort(address)
@@ -119,13 +124,18 @@ func dialOptions() []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(ConnectionWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: 10 * time.Second}),
-		grpc.WithContextDialer(connect),
 	}
 }
 
 // pingEvery is how often a connection with open streams is pinged: gRPC's servers close those that are pinged more often than
 // every 5 minutes, or without a stream, unless they are told otherwise.
 const pingEvery = 6 * time.Minute
+
+// proxied reports whether gRPC reaches HOST:PORT by way of a proxy, as the environment says. It does so only with a dialer of its own.
+func proxied(address string) bool {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}})
+	return proxy != nil || err != nil
+}
 
 // connect connects to HOST:PORT. The kernel asks whether a quiet machine is still there, which no server counts.
 func connect(ctx context.Context, address string) (net.Conn, error) {
