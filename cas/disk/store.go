@@ -192,14 +192,7 @@ func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.D
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
 	}
-	missing := s.files.use(ds)
-	kept := missing[:0]
-	for _, d := range missing {
-		if !d.IsEmptyBlob() {
-			kept = append(kept, d)
-		}
-	}
-	return kept, nil
+	return s.files.useAll(ds), nil
 }
 
 // Pin keeps d from being evicted until unpin is called; calling that again does

@@ -179,7 +179,8 @@ func (r *runs) overdue(t *task) {
 		r.stop(t)
 		return
 	}
-	waited, why := r.cfg.MatchGrace, ""
+	var waited time.Duration
+	var why string
 	q := t.queue()
 	switch {
 	case q == nil && r.now.Before(r.dispatch.patience(t)): // meanwhile a worker was there that has what it asks for
