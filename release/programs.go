@@ -1,0 +1,137 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+)
+
+// names are the programs, each with the section of its manual page.
+var names = []struct{ name, section string }{
+	{"forerunner", "1"},
+	{"forerunner-scheduler", "8"},
+	{"forerunner-worker", "8"},
+}
+
+// programs builds the programs of an architecture into its folder below stage.
+func (r *release) programs(stage, arch string) error {
+	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS="}
+	args := []string{
+		"build", "-trimpath",
+		"-ldflags", "-s -w -X github.com/forerunner-build/forerunner/farm/flags.release=" + r.version,
+		"-o", filepath.Join(stage, arch) + string(filepath.Separator),
+	}
+	for _, p := range names {
+		args = append(args, "./cmd/"+p.name)
+	}
+	_, err := r.output(env, "go", args...)
+	return err
+}
+
+// documents puts into stage what is the same for all architectures: manual pages, completion and units.
+func (r *release) documents(stage string) error {
+	for _, p := range names {
+		page, err := os.ReadFile(filepath.Join(r.source, "docs", "reference", p.name+".md"))
+		if err != nil {
+			return err
+		}
+		manual := md2man.Render(r.manual(p.name, p.section, string(page)))
+		if err := os.WriteFile(filepath.Join(stage, p.name+"."+p.section), manual, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		script, err := r.output(nil, "go", "run", "./cmd/forerunner", "completion", shell)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(stage, "forerunner."+shell), []byte(script), 0o644); err != nil {
+			return err
+		}
+	}
+	units, err := filepath.Glob(filepath.Join(r.source, "deploy", "systemd", "*.service"))
+	if err != nil {
+		return err
+	}
+	if len(units) == 0 {
+		return errors.New("deploy/systemd has no units")
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			return err
+		}
+		// Packages have their programs in /usr/bin; what an administrator installs goes to /usr/local.
+		packaged := strings.ReplaceAll(string(text), "/usr/local/bin/", "/usr/bin/")
+		if err := os.WriteFile(filepath.Join(stage, filepath.Base(unit)), []byte(packaged), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manual gives a page of the reference the head that manual pages have.
+func (r *release) manual(name, section, page string) []byte {
+	_, body, _ := strings.Cut(page, "-->\n") // the page's title, and where it comes from
+	date := r.time.Format("January 2006")
+	head := fmt.Sprintf("%s %s %q %q\n===\n\n# NAME\n\n%s - remote execution of builds\n\n# DESCRIPTION\n\n",
+		strings.ToUpper(name), section, date, "Forerunner "+r.version, name)
+	return []byte(head + strings.TrimLeft(body, "\n"))
+}
+
+// components lists the modules that each program is built of, as the program itself says.
+func (r *release) components(stage, arch string) error {
+	for _, p := range names {
+		list := filepath.Join(r.out, fmt.Sprintf("%s_%s_linux_%s.cdx.json", p.name, r.version, arch))
+		cmd := r.command(nil, "go", "tool", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp", "-std",
+			"-version", "v"+r.version, "-output", list, filepath.Join(stage, arch, p.name))
+		cmd.Dir = filepath.Join(r.source, "release") // the tool is this module's
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("components of %s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// checksums writes SHA256SUMS, as sha256sum does, over all files of the release.
+func (r *release) checksums() error {
+	var list []string
+	err := filepath.WalkDir(r.out, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		sum, err := checksum(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(r.out, path)
+		list = append(list, fmt.Sprintf("%s  %s\n", sum, name))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(list, "")), 0o644)
+}
+
+func checksum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)), nil
+}
