@@ -14,7 +14,7 @@ TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git mkfs.btrfs:btrfs-p
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
+.PHONY: release page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ help: ## list the targets
 VERSION ?=
 build: ## build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/forerunner-build/forerunner/farm/flags.release=$(VERSION)" -o bin/ $(PROGRAMS)
+
+# A module of its own: what packages the programs is no dependency of theirs. VERSION is by default the first in CHANGELOG.md.
+release: ## make packages, archives, an image and checksums of all below build/release (minutes)
+	$(GO) run -C release . -source .. -out ../build/release -version "$(VERSION)"
 
 demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 	bin/forerunner demo

@@ -122,11 +122,12 @@ var floors = map[string]int{
 	"client": 5,
 	"web":    5,
 
-	"farm/flags":  4,
-	"farm/dial":   4,
-	"farm/config": 4,
-	"farm/serve":  5,
-	"farm":        8, // puts parts together
+	"farm/flags":      4,
+	"farm/dial":       4,
+	"farm/config":     4,
+	"farm/datafolder": 1,
+	"farm/serve":      5,
+	"farm":            8, // puts parts together
 
 	// For developers.
 	"bench/report":    1,

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -38,6 +39,11 @@ func (s *Scheduler) leaseTime() time.Duration {
 // turn begins ends that turn, not Run. Once abort ends, Run waits for nobody. ready is called with the address
 // of the gRPC port each time that calls are answered from then on.
 func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
+	data, err := datafolder.Open(s.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.Close()) }()
 	if s.Lease == "" {
 		err := s.serve(ctx, abort, 0, ready)
 		if ctx.Err() != nil && status.Code(err) == codes.Canceled {

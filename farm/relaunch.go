@@ -75,6 +75,9 @@ func (s *Started) Close(ctx context.Context) error {
 	defer cancel()
 	left := s.retired.close()
 	errs := []error{s.isolation.close()}
+	if s.data != nil {
+		errs = append(errs, s.data.Close())
+	}
 	if s.guard != nil {
 		errs = append(errs, s.guard.Close())
 	}

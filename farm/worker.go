@@ -29,6 +29,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
@@ -152,6 +153,7 @@ type Started struct {
 	plan      slotPlan
 	slots     []*cgroup.Slot
 	launcher  []*runner.Launcher
+	data      *datafolder.Folder
 	guard     *mounts.Guard // nil: there are no mounts to guard
 	isolation isolation
 	inherited []string // with --reuse: limits that commands inherit
@@ -181,6 +183,9 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	// A dead worker that cannot end has more than its mounts: groups, files, locks.
 	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
+		return nil, err
+	}
+	if s.data, err = datafolder.Open(w.Data); err != nil {
 		return nil, err
 	}
 	name := fnv.New64a()

@@ -101,7 +101,7 @@ func TestFolderInUse(t *testing.T) {
 		f.Fatal(err)
 	}
 	for _, name := range []string{"data", "alias"} {
-		f.Start("forerunner", "up", "--data", name, "--listen", "127.0.0.1:0").Expect(1, "", name, "in use by another process")
+		f.Start("forerunner", "up", "--data", name, "--listen", "127.0.0.1:0").Expect(1, "", name, fmt.Sprintf("in use by another process: %d (forerunner)", farm.Pid()))
 	}
 	f.Start("forerunner", "up", "--data", "other", "--listen", address).Expect(1, "", "--listen", address)
 	f.Write("release", "")

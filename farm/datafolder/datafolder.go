@@ -1,0 +1,91 @@
+// Package datafolder holds the folder that --data names: for one process at a time, and not for a program that is older than
+// what is in it. It knows nothing of what programs keep there.
+package datafolder
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// format counts the ways in which programs have kept things in the folder. A change that an older program would misread, or
+// destroy, takes the next number; what it cannot misread needs none.
+const format = 1
+
+// ownerFile is the file in the folder that is locked, and says who holds the lock and what the format is.
+const ownerFile = "forerunner.lock"
+
+// A Folder is a data folder that this process has for itself.
+type Folder struct{ lock *os.File }
+
+// Open makes the folder if need be, and takes it. What fails names the folder, and the process that has it.
+func Open(dir string) (*Folder, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	f := &Folder{lock: lock}
+	if err := f.take(dir); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return f, nil
+}
+
+func (f *Folder) take(dir string) error {
+	locked := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	found, owner, err := read(f.lock)
+	switch {
+	case errors.Is(locked, unix.EWOULDBLOCK):
+		return fmt.Errorf("data folder %s is in use by another process%s", dir, owner)
+	case locked != nil:
+		return fmt.Errorf("data folder %s: lock: %w", dir, locked)
+	case err != nil:
+		return fmt.Errorf("data folder %s: %w", dir, err)
+	case found > format:
+		return fmt.Errorf("data folder %s is of a newer version of Forerunner: its format is %d, and this program knows %d; start that version again, or choose another --data",
+			dir, found, format)
+	}
+	return f.write()
+}
+
+// write says whose the folder is now.
+func (f *Folder) write() error {
+	text := fmt.Sprintf("format %d\nprocess %d %s\n", format, os.Getpid(), filepath.Base(os.Args[0]))
+	if _, err := f.lock.WriteAt([]byte(text), 0); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if err := f.lock.Truncate(int64(len(text))); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
+// read returns the format that the file names, 0 if it names none, and who has the folder, such as ": 17 (forerunner)".
+func read(file io.Reader) (found int, owner string, err error) {
+	lines := bufio.NewScanner(io.LimitReader(file, 4<<10))
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		switch name {
+		case "format":
+			if _, err := fmt.Sscan(value, &found); err != nil {
+				return 0, owner, fmt.Errorf("%s: format %q", ownerFile, value)
+			}
+		case "process":
+			pid, program, _ := strings.Cut(value, " ")
+			owner = fmt.Sprintf(": %s (%s)", pid, program)
+		}
+	}
+	return found, owner, lines.Err()
+}
+
+// Close lets others have the folder.
+func (f *Folder) Close() error { return f.lock.Close() }
