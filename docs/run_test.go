@@ -142,7 +142,7 @@ func (s *stage) startFarm() {
 	s.script(dir, s.farm, `
 export SERVERS="`+servers+`"
 bin/forerunner-scheduler --config "$HERE/testdata/farm.yaml"
-bin/forerunner-worker --slots 2 --cgroup off --state grpc://127.0.0.1:8980
+FORERUNNER_CGROUP=off bin/forerunner-worker --slots 2 --state grpc://127.0.0.1:8980
 bin/forerunner exec --input src --output hello -- gcc -o hello hello.c
 `)
 	logs, err := filepath.Glob(filepath.Join(servers, "forerunner-scheduler-*", "log"))
