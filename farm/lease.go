@@ -35,17 +35,22 @@ func (s *Scheduler) leaseTime() time.Duration {
 	return records.DefaultLeaseDuration
 }
 
-// Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
-// turn begins ends that turn, not Run. Once abort ends, Run waits for nobody. ready is called with the address
-// of the gRPC port each time that calls are answered from then on.
-func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
+// serveAlone serves as serve does, with the data folder for itself.
+func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready func(address string) error) (err error) {
 	data, err := datafolder.Open(s.Data)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
+	return s.serve(ctx, abort, term, ready)
+}
+
+// Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
+// turn begins ends that turn, not Run. Once abort ends, Run waits for nobody. ready is called with the address
+// of the gRPC port each time that calls are answered from then on.
+func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
-		err := s.serve(ctx, abort, 0, ready)
+		err := s.serveAlone(ctx, abort, 0, ready)
 		if ctx.Err() != nil && status.Code(err) == codes.Canceled {
 			return nil // it was told to end while it waited for the storage
 		}
@@ -118,7 +123,7 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 		if err := stopHTTP(); err != nil {
 			return err
 		}
-		return s.serve(ctx, abort, term, serves)
+		return s.serveAlone(ctx, abort, term, serves)
 	})
 	if waiting {
 		err = errors.Join(err, stopHTTP())

@@ -244,7 +244,7 @@ func TestMillionfoldOutput(t *testing.T) {
 		}
 		return d
 	}
-	usual := f.put(t, tree{"file": absent("never read"), "link": symlink("file")})
+	usual := f.put(t, tree{"file": "never read", "link": symlink("file")})
 	want := millionfold(usual)
 	m := &repb.Directory{}
 	check(t, proto.Unmarshal([]byte(f.read(t, usual.Proto())), m))

@@ -127,6 +127,7 @@ func decisions() map[string]map[string]decision {
 func optionDecisions() map[string]decision {
 	all := map[string]decision{
 		"InstancePrefix": out("part of the instance name, which is in the key"),
+		"Require":        out("says which actions the worker takes, not how they run"),
 		"Platform":       out("part of the action's platform, which is in the key"),
 		"SizeClass":      out("what it stands for is in Launchers"),
 		"Launchers":      inKey(func(c *circumstances) []string { return limitsOf(c.options.Launchers) }),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,10 +146,21 @@ func TestUserOfAnUnkillable(t *testing.T) {
 		}
 	}
 	assertCode(t, j.result(t), codes.DeadlineExceeded, "cannot be killed")
-	r := f.run(t, spec{shell: "cat /proc/self/uid_map"})
-	assertOK(t, r)
-	if got := strings.Fields(said(r)); len(got) != 3 || got[1] != "1900065536" {
-		t.Errorf("the next action has users %q", said(r))
+	next := mark + "-next"
+	j = f.start(t, spec{shell: "sleep 1000 & wait", env: markEnv(next), timeout: time.Second})
+	user := ""
+	look := func(pid string) {
+		status, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
+		user = regexp.MustCompile(`(?m)^Uid:\t(\d+)`).FindString(string(status))
+	}
+	for deadline := time.Now().Add(patience); !freezeSleep(next, look); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("there is no sleep of the next action")
+		}
+	}
+	assertCode(t, j.result(t), codes.DeadlineExceeded, "timeout")
+	if user != "Uid:\t1900065536" {
+		t.Errorf("the next action has user %q", user)
 	}
 }
 

@@ -48,10 +48,12 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 	return unwritable(err)
 }
 
-// unwritable makes an error about a file that may not be changed say so.
+// unwritable makes an error about a file that may not be changed, or that the disk does not let change, say so.
 func unwritable(err error) error {
-	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: %w", cas.ErrUnwritable, err)
+	for _, e := range []error{syscall.EROFS, fs.ErrPermission, syscall.EIO, syscall.EUCLEAN, syscall.EBADMSG} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", cas.ErrUnwritable, err)
+		}
 	}
 	return err
 }

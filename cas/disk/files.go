@@ -2,10 +2,12 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -127,8 +129,11 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, "is gone or replaced", nil
 	}
-	if err != nil {
+	if err != nil && isOfProcess(err) {
 		return nil, "", err
+	}
+	if err != nil {
+		return nil, fmt.Sprintf("cannot be opened: %v", err), nil
 	}
 	info, err := file.Stat()
 	if err == nil && info.Mode().IsRegular() && f.layout.whole(k, info.Size()) {
@@ -136,9 +141,16 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 	}
 	_ = file.Close()
 	if err != nil {
-		return nil, "", err
+		return nil, fmt.Sprintf("has no attributes: %v", err), nil
 	}
 	return nil, "has the wrong size", nil
+}
+
+// isOfProcess reports whether a file could not be opened for want of something that this process, or the machine, may have
+// in a moment, or because somebody has a lease of it. All else is wrong with the file.
+func isOfProcess(err error) bool {
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 // read returns what the file of k has, or its begin if that is more than size bytes, and its mark before it was read. It

@@ -213,14 +213,21 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 }
 
 // believe takes over those of notes whose keys have the files that they are about, and have not been
-// verified meanwhile. It returns how many these are.
+// verified meanwhile. It returns how many these are. A file that has changed since its note keeps the note's mark, which it has
+// not: whoever looks at it sees that.
 func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range notes {
-		if e := l.index.lookup(n.key); e != nil && e.proof.at == 0 && e.proof.mark == n.proof.mark {
+		e := l.index.lookup(n.key)
+		if e == nil || e.proof.at != 0 {
+			continue
+		}
+		if e.proof.mark == n.proof.mark {
 			e.proof.at = n.proof.at
 			count++
+		} else {
+			e.proof.mark = n.proof.mark
 		}
 	}
 	return count

@@ -226,12 +226,12 @@ func TestEvictionOfAShare(t *testing.T) {
 	}
 }
 
-// TestErrorsOfDisks: a quota is a full disk, and a file system that is only read is not the blob's fault.
+// TestErrorsOfDisks: a quota is a full disk, and a file system that is only read, or fails, is not the blob's fault.
 func TestErrorsOfDisks(t *testing.T) {
 	if !diskFull(syscall.EDQUOT) || !diskFull(syscall.ENOSPC) || diskFull(syscall.EIO) {
 		t.Error("a full disk is not known")
 	}
-	for err, want := range map[error]bool{syscall.EROFS: true, syscall.EPERM: true, syscall.EIO: false} {
+	for err, want := range map[error]bool{syscall.EROFS: true, syscall.EPERM: true, syscall.EIO: true, syscall.EUCLEAN: true, syscall.ENOENT: false} {
 		if got := errors.Is(unwritable(err), cas.ErrUnwritable); got != want {
 			t.Errorf("%v is of a disk that cannot be written: %t", err, got)
 		}

@@ -157,8 +157,13 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 			continue
 		}
 		var st unix.Stat_t
-		if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return nil, fmt.Errorf("stat %s: %w", path, err)
+		err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // somebody has removed it since it was listed
+		}
+		if err != nil { // its blob is missing, and the rest of the store is as good as before
+			f.stays(k, fmt.Errorf("stat: %w", err))
+			continue
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFREG && f.layout.whole(k, st.Size) {
 			some = append(some, found[K]{k, st.Mtim.Nano(), tamper.Mark(&st)})
@@ -244,14 +249,19 @@ func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
 
 // removeWrong removes the file of k unless its bytes are right.
 func (f *files[K]) removeWrong(k K) (wrong bool, err error) {
-	file, err := os.Open(f.path(k))
+	file, found, err := f.openWhole(k)
 	if err != nil {
 		return false, err
 	}
-	defer file.Close()
-	if f.layout.right(k, file) {
-		return false, nil
+	if found == "" {
+		defer file.Close()
+		if f.layout.right(k, file) {
+			return false, nil
+		}
 	}
-	f.log.Warn("removed a damaged file from the store", zap.String("path", file.Name()))
-	return true, os.Remove(file.Name())
+	f.log.Warn("removed a damaged file from the store", zap.String("path", f.path(k)))
+	if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.stays(k, err)
+	}
+	return true, nil
 }

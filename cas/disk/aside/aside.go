@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,6 +99,9 @@ func (a *Folder) move(d digest.Digest, path string) (kept string, notKept, err e
 	}
 	a.kept = append(a.kept, f)
 	a.bytes += f.bytes
+	if len(a.kept) > MaxFiles || a.bytes > a.maxBytes {
+		a.forgetGone()
+	}
 	a.trim()
 	return kept, nil, nil
 }
@@ -129,6 +133,18 @@ func (a *Folder) CopyDamaged(d digest.Digest, path string) {
 		zap.Stringer("digest", d), zap.String("file", path), zap.String("device", deviceOf(path)))
 }
 
+// forgetGone forgets the files that somebody has removed.
+func (a *Folder) forgetGone() {
+	a.kept = slices.DeleteFunc(a.kept, func(f file) bool {
+		_, err := os.Lstat(filepath.Join(a.dir, f.name))
+		gone := errors.Is(err, fs.ErrNotExist)
+		if gone {
+			a.bytes -= f.bytes
+		}
+		return gone
+	})
+}
+
 // trim removes the oldest files until the rest is within the bounds.
 func (a *Folder) trim() {
 	for len(a.kept) > MaxFiles || a.bytes > a.maxBytes {
@@ -145,6 +161,7 @@ func (a *Folder) trim() {
 func (a *Folder) Stats() (damaged, files, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.forgetGone()
 	return a.count, int64(len(a.kept)), a.bytes
 }
 

@@ -1,0 +1,154 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// TestWhatCannotBeOpened: a file that cannot be opened, for a reason of its own, is as damaged as one that cannot be read.
+func TestWhatCannotBeOpened(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "content")
+	if err := os.Remove(s.files.path(d)); err != nil {
+		t.Fatal(err)
+	}
+	putSocket(t, s.files.path(d))
+	if _, err := os.Open(s.files.path(d)); !errors.Is(err, unix.ENXIO) {
+		t.Fatalf("open: %v", err)
+	}
+	used := s.verifier.Vouch()
+	defer used.Close()
+	used.Used(d)
+	if err := s.PutBytes(t.Context(), d, []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Stats().DamagedBlobs; n != 1 {
+		t.Errorf("%d damaged blobs", n)
+	}
+	wantDamaged(t, used.Wait(t.Context()), d)
+	storeWantConsistent(t, s)
+	if got := s.Stats(); got.AsideBlobs != 1 {
+		t.Errorf("%d are kept aside", got.AsideBlobs)
+	}
+	if err := os.RemoveAll(filepath.Join(s.files.dir, "aside")); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Stats(); got.AsideBlobs != 0 || got.AsideBytes != 0 {
+		t.Errorf("%d are kept aside, of %d bytes, and somebody has removed them", got.AsideBlobs, got.AsideBytes)
+	}
+}
+
+// TestDamagedInode opens a store one of whose files the file system refuses to look at.
+func TestDamagedInode(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a file system")
+	}
+	image, mount := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+	}
+	run("truncate", "-s", "32M", image)
+	run("mkfs.ext4", "-q", "-F", image)
+	run("mount", "-o", "loop", image, mount)
+	mounted := true
+	t.Cleanup(func() {
+		if mounted {
+			_ = unix.Unmount(mount, unix.MNT_DETACH)
+		}
+	})
+	dir := filepath.Join(mount, "store")
+	s, err := Open(dir, Options{MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fine, bad := storePut(t, s, "fine"), storePut(t, s, "bad")
+	var st unix.Stat_t
+	if err := errors.Join(unix.Lstat(s.files.path(bad), &st), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	run("umount", mount)
+	mounted = false
+	run("debugfs", "-w", "-R", fmt.Sprintf("set_inode_field <%d> mode 0170000", st.Ino), image)
+	run("mount", "-o", "loop", image, mount)
+	mounted = true
+	if s, err = Open(dir, Options{MaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.ReadBlob(t.Context(), fine); err != nil || string(got) != "fine" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if s.Has(bad) {
+		t.Error("it is there")
+	}
+	if err := s.PutBytes(t.Context(), bad, []byte("bad")); !errors.Is(err, cas.ErrUnwritable) {
+		t.Errorf("put: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	run("umount", mount)
+	mounted = false
+}
+
+// TestChangedBetweenTwoStarts: a store that is opened again knows which files have changed since it verified them.
+func TestChangedBetweenTwoStarts(t *testing.T) {
+	dir := t.TempDir()
+	s := storeOpen(t, dir, Options{})
+	d, fine := storePut(t, s, "a blob"), storePut(t, s, "another")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rot(t, s, d)
+	s = storeOpen(t, dir, Options{})
+	s.notes.loading.Wait()
+	missing, err := s.Of("").FindUnsound(t.Context(), []digest.Digest{d, fine}, false)
+	if err != nil || len(missing) != 1 || missing[0] != d {
+		t.Errorf("missing %v, %v", missing, err)
+	}
+}
+
+// TestVerifiedWhileSomebodyWrites: bytes that are hashed while somebody has their file mapped are right, and not for long:
+// what is written to a page that is dirty already changes no time.
+func TestVerifiedWhileSomebodyWrites(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	content := bytes.Repeat([]byte("right "), 100)
+	d := storePut(t, s, string(content))
+	path := s.files.path(d)
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	mapped[0] = 'X'
+	mapped[0] = 'r'
+	if err := s.verifier.Verify(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	mapped[0] = 'X'
+	v := s.verifier.Vouch()
+	defer v.Close()
+	v.Used(d)
+	wantDamaged(t, v.Wait(t.Context()), d)
+	if err := unix.Munmap(mapped); err != nil {
+		t.Error(err)
+	}
+}
