@@ -19,7 +19,7 @@ func TestRemoteStorage(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
 	store, storage := f.Scheduler("--storage", "dir:"+filepath.Join(f.Dir, "storage"), "--cache-writes", "clients")
-	scheduler, address := f.Scheduler("--data", filepath.Join(f.Dir, "scheduler"), "--storage", "grpc://"+storage)
+	scheduler, address := f.Scheduler("--storage", "grpc://"+storage)
 	worker := f.Worker("worker", address, storage)
 	f.Write("in/text", "hello\n")
 	conn := &programs.SplitConn{Execution: f.Dial(address), Storage: f.Dial(storage)}

@@ -21,7 +21,7 @@ func TestReadiness(t *testing.T) {
 	f.Cleanup(func() { programs.ExpectNoMounts(f.T, data) })
 	worker := f.Start("forerunner-worker", "--data", data, "--http", pages, "--scheduler", "grpc://"+listen, "--storage", "grpc://"+listen)
 	becomes(f, pages, http.StatusServiceUnavailable, "scheduler grpc://"+listen)
-	scheduler := f.Start("forerunner-scheduler", "--listen", listen)
+	scheduler := f.Start("forerunner-scheduler", "--data", filepath.Join(f.Dir, "scheduler"), "--listen", listen)
 	becomes(f, pages, http.StatusOK, "ready")
 	scheduler.Signal(syscall.SIGSTOP) // which keeps its connections
 	becomes(f, pages, http.StatusServiceUnavailable, "no answer")

@@ -2,6 +2,7 @@ package programs
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -14,7 +15,11 @@ import (
 // Scheduler starts forerunner-scheduler and returns its address.
 func (f *Test) Scheduler(args ...string) (*Process, string) {
 	f.Helper()
-	p := f.Start(append([]string{"forerunner-scheduler", "--listen", "127.0.0.1:0"}, args...)...)
+	data, err := os.MkdirTemp(f.Dir, "scheduler-")
+	if err != nil {
+		f.Fatal(err)
+	}
+	p := f.Start(append([]string{"forerunner-scheduler", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
 	return p, p.WaitFor(&p.Stdout, ServesLine)[1]
 }
 
