@@ -86,6 +86,8 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 	"web/timeline":        3, // writes workers as text
+	"web/stored":          2,
+	"web/comparison":      3,
 
 	"cas/peer":              3, // has a client and is a server
 	"vfs":                   3, // joins the layers

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,15 +14,14 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 // An actionView is an action, what it reads and how it ran.
@@ -36,10 +36,17 @@ type actionView struct {
 	NoInputs string
 	// Last is its last run; nil: none is known.
 	Last *recordRow
+	// Compared is Last with the nearest other run, if that was asked for.
+	Compared *compared
 	// Known: a profile was found; KnowsLast: and it tells what the last run read.
 	Known, KnowsLast bool
 	Sizes            *admin.GetSizesResponse // nil: not known
 	Chart            *chart
+}
+
+// ComparePath is where this says why it ran.
+func (v *actionView) ComparePath() string {
+	return fmt.Sprintf("?%s#compared", url.Values{"instance": {v.Instance}, "compare": {"1"}}.Encode())
 }
 
 func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
@@ -54,19 +61,26 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 	blobs := s.options.Blobs(instance, d.Function())
 	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
 	last, _ := s.options.Scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
-	if _, err := readMessage(ctx, blobs, d, maxShownBytes, v.Action); err != nil {
+	if _, err := stored.Message(ctx, blobs, d, stored.MaxBytes, v.Action); err != nil {
 		if last != nil { // it has outlived its action
-			return s.viewOf(ctx, last), nil
+			gone := s.viewOf(ctx, last)
+			if r.FormValue("compare") != "" {
+				gone.Compared = s.compare(ctx, last)
+			}
+			return gone, nil
 		}
 		return nil, missing("action", err)
 	}
 	if last != nil {
 		row := rowOf(last)
 		v.Last = &row
+		if r.FormValue("compare") != "" {
+			v.Compared = s.compare(ctx, last)
+		}
 	}
 	command, err := digest.FromProto(d.Function(), v.Action.GetCommandDigest())
 	if err == nil {
-		_, err = readMessage(ctx, blobs, command, maxShownBytes, v.Command)
+		_, err = stored.Message(ctx, blobs, command, stored.MaxBytes, v.Command)
 	}
 	if err != nil {
 		return nil, missing("command of this action", err)
@@ -83,7 +97,7 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 
 // digestOf returns the digest that the path of a page names.
 func digestOf(r *http.Request) (digest.Digest, error) {
-	fn, err := functionOf(r.PathValue("function"))
+	fn, err := stored.Function(r.PathValue("function"))
 	n, sizeErr := strconv.ParseInt(r.PathValue("size"), 10, 64)
 	if err != nil || sizeErr != nil {
 		return digest.Digest{}, status.Error(codes.InvalidArgument, "an action's page is /actions/FUNCTION/HASH/SIZE")
@@ -93,41 +107,6 @@ func digestOf(r *http.Request) (digest.Digest, error) {
 		return d, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return d, nil
-}
-
-// functionOf returns the digest function of a name.
-func functionOf(name string) (digest.Function, error) {
-	for _, fn := range digest.Functions() {
-		if fn.String() == name {
-			return fn, nil
-		}
-	}
-	return 0, fmt.Errorf("digest function %q is not known", name)
-}
-
-// maxShownBytes bounds what a message takes in memory that is part of a page.
-const maxShownBytes = 2 << 20
-
-// readMessage reads a message, and reports how much memory it takes; one that takes more than most is an error.
-func readMessage(ctx context.Context, blobs Blobs, d digest.Digest, most int64, m proto.Message) (bytes int64, err error) {
-	if bytes = d.SizeBytes(); bytes <= most {
-		var b []byte
-		if b, err = blobs.Read(ctx, d); err != nil {
-			return 0, err
-		}
-		if bytes += intake.Expansion(b, m); bytes <= most {
-			return bytes, decode(b, d, m)
-		}
-	}
-	return 0, status.Errorf(codes.FailedPrecondition, "%s is a %s that takes %d bytes of memory: it is not read for a page",
-		d, m.ProtoReflect().Descriptor().Name(), bytes)
-}
-
-func decode(b []byte, d digest.Digest, m proto.Message) error {
-	if err := proto.Unmarshal(b, m); err != nil {
-		return status.Errorf(codes.InvalidArgument, "%s is no %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
-	}
-	return nil
 }
 
 func missing(what string, err error) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/text"
 	"github.com/forerunner-build/forerunner/web/timeline"
 )
 
@@ -112,7 +113,7 @@ func (s *Site) build(w http.ResponseWriter, r *http.Request) {
 
 // pattern is of its operations, and of those whose invocations differ in what patterns cannot name.
 func (b *builder) pattern() *admin.Pattern {
-	return &admin.Pattern{Attributes: map[string]string{"invocation": globOf(b.view.Invocation)}}
+	return &admin.Pattern{Attributes: map[string]string{"invocation": text.Glob(b.view.Invocation)}}
 }
 
 // load is a loader.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/stored"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -63,7 +64,7 @@ func (s *Site) stream(ctx context.Context, op *admin.Operation, p printed, raw [
 
 // blob reads a blob of the storage that an operation belongs to.
 func (s *Site) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
-	fn, err := functionOf(op.GetDigestFunction())
+	fn, err := stored.Function(op.GetDigestFunction())
 	if err != nil {
 		return nil, err
 	}

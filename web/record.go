@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 // A recordView is an operation that has ended.
@@ -32,7 +33,7 @@ type recordView struct {
 	Spans []span
 	Facts []Facts
 	// Compared is with the run before, if that was asked for.
-	Compared *comparison
+	Compared *compared
 	// WorkerName is that of its worker, WorkerPath where it is.
 	WorkerName, WorkerPath string
 }
@@ -50,6 +51,11 @@ func (v *recordView) Failed() bool { return v.Class() == "failed" }
 func (v *recordView) ActionPath() string {
 	return fmt.Sprintf("/actions/%s/%s?%s", v.GetDigestFunction(), v.GetAction(),
 		url.Values{"instance": {v.GetInstanceName()}, "mnemonic": {v.GetMnemonic()}}.Encode())
+}
+
+// ComparePath is where this says why it ran.
+func (v *recordView) ComparePath() string {
+	return "/" + v.GetOperation() + "?compare=1#compared"
 }
 
 // Others is where other runs of the same target are.
@@ -122,13 +128,13 @@ func (s *Site) kept(ctx context.Context, r *historypb.Record, title string, stre
 // again returns a command line that runs the command again in a copy of its inputs, such as Bazel's execution root.
 func (s *Site) again(ctx context.Context, r *historypb.Record) string {
 	command := &repb.Command{Arguments: r.GetArguments()}
-	fn, err := functionOf(r.GetDigestFunction())
+	fn, err := stored.Function(r.GetDigestFunction())
 	if err != nil {
 		return ""
 	}
-	if d, err := parseDigest(fn, r.GetCommand()); err == nil {
+	if d, err := stored.Digest(fn, r.GetCommand()); err == nil {
 		whole := &repb.Command{}
-		if _, err := readMessage(ctx, s.options.Blobs(r.GetInstanceName(), fn), d, maxShownBytes, whole); err == nil {
+		if _, err := stored.Message(ctx, s.options.Blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, whole); err == nil {
 			command = whole
 		}
 	}
@@ -151,16 +157,6 @@ func (s *Site) again(ctx context.Context, r *historypb.Record) string {
 		line.WriteString(" # the rest of the command line is not known any more")
 	}
 	return line.String()
-}
-
-// parseDigest reads a hash/size.
-func parseDigest(fn digest.Function, text string) (digest.Digest, error) {
-	hash, size, _ := strings.Cut(text, "/")
-	n, err := strconv.ParseInt(size, 10, 64)
-	if err != nil {
-		return digest.Digest{}, err
-	}
-	return digest.Parse(fn, hash, n)
 }
 
 // maxDownload bounds what can be had from a page: it is read into memory.

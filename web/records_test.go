@@ -251,13 +251,20 @@ func TestComparedRecord(t *testing.T) {
 	now.Action = action("-O2", "/usr/bin", "two")
 	now.Ended = timestamppb.New(before.GetEnded().AsTime().Add(time.Hour))
 	b.scheduler.ended = []*historypb.Record{now, before}
-	expect(t, b.get("/operations/1234", 200), `href="?compare=1#compared"`)
-	page := b.get("/operations/1234?compare=1", 200)
-	expect(t, page, `<td>-O1</td><td>-O2</td>`, `<th scope="row">PATH</th><td>/bin</td><td>/usr/bin</td>`, `<th scope="row">include/&lt;b&gt;.h</th>`, `href="/operations/1"`)
-	for _, same := range []string{"LANG</th>", "same.h", "never.h"} {
-		if strings.Contains(page, same) {
-			t.Errorf("%s is the same, and listed", same)
+	expect(t, b.get("/operations/1234", 200), `href="/operations/1234?compare=1#compared"`)
+	for _, path := range []string{"/operations/1234?compare=1", "/actions/sha256/" + now.GetAction() + "?instance=main&compare=1"} {
+		page := b.get(path, 200)
+		expect(t, page, `<td>-O1</td><td>-O2</td>`, `<th scope="row">PATH</th><td>/bin</td><td>/usr/bin</td>`, `<th scope="row">include/&lt;b&gt;.h</th>`,
+			`href="/operations/1"`, "<li>Input include/&lt;b&gt;.h differs.</li>")
+		_, page, _ = strings.Cut(page, `id="compared"`)
+		page, _, _ = strings.Cut(page, "<h2>") // an action's page lists all of it behind
+		for _, same := range []string{"LANG</th>", "same.h", "never.h"} {
+			if strings.Contains(page, same) {
+				t.Errorf("%s: %s is the same, and listed", path, same)
+			}
 		}
 	}
-	expect(t, b.get("/operations/1?compare=1", 200), "No run of this target with another action is known")
+	expect(t, b.get("/actions/sha256/"+now.GetAction()+"?instance=main", 200), `href="?compare=1&amp;instance=main#compared"`)
+	b.scheduler.ended = []*historypb.Record{now}
+	expect(t, b.get("/operations/1234?compare=1", 200), "No other run of //a:b (CppCompile) is known here")
 }

@@ -77,9 +77,6 @@ func count(n any) string {
 	return digits
 }
 
-// globOf is what a pattern has to say for a text, in which it cannot name each character: other texts may fit, too.
-func globOf(s string) string { return strings.ReplaceAll(s, "*", "?") }
-
 // workerPath is where the machine of the key of a worker is; empty if it does not say.
 func workerPath(key string) string {
 	host := text.Host(key)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 const (
@@ -37,7 +38,7 @@ func readTree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Dir
 		for i, d := range level {
 			group.Go(func() error {
 				list[i] = &repb.Directory{}
-				n, err := readMessage(ctx, blobs, d, maxTreeBytes/treeReads, list[i])
+				n, err := stored.Message(ctx, blobs, d, maxTreeBytes/treeReads, list[i])
 				if err == nil && bytes.Add(n) > maxTreeBytes {
 					err = status.Errorf(codes.FailedPrecondition,
 						"the folders of the input root take more than %d bytes of memory; use forerunner profile", maxTreeBytes)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 // TestMessagesThatAreTooLarge reads messages for pages that take much more memory than they have bytes.
@@ -21,11 +22,11 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 		return d
 	}
 	variables := put(bytes.Repeat([]byte{0x12, 0}, 100_000)) // empty ones
-	if _, err := readMessage(t.Context(), blobs, variables, maxShownBytes, &repb.Command{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := stored.Message(t.Context(), blobs, variables, stored.MaxBytes, &repb.Command{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a hundred thousand variables: %v", err)
 	}
 	few := put(bytes.Repeat([]byte{0x12, 0}, 1000))
-	if n, err := readMessage(t.Context(), blobs, few, maxShownBytes, &repb.Command{}); err != nil || n < 50_000 || n > 200_000 {
+	if n, err := stored.Message(t.Context(), blobs, few, stored.MaxBytes, &repb.Command{}); err != nil || n < 50_000 || n > 200_000 {
 		t.Errorf("a thousand variables take %d bytes: %v", n, err)
 	}
 

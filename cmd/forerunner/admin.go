@@ -33,6 +33,8 @@ const adminTimeout = 30 * time.Second
 type adminCall struct {
 	admin.SchedulerClient
 	longrunning longrunningpb.OperationsClient
+	conn        *grpc.ClientConn // to remote
+	client      *dial.Client     // for others
 	remote      string
 	out         io.Writer
 	json        bool
@@ -72,7 +74,7 @@ func adminCommand(m manual, run verb) *cobra.Command {
 		defer conn.Close()
 		c := &adminCall{
 			SchedulerClient: admin.NewSchedulerClient(conn), longrunning: longrunningpb.NewOperationsClient(conn),
-			remote: remote, out: cmd.OutOrStdout(), json: asJSON,
+			conn: conn, client: &client, remote: remote, out: cmd.OutOrStdout(), json: asJSON,
 		}
 		return explained(run(cmd.Context(), c, args), remote)
 	})

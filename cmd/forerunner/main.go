@@ -36,7 +36,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), historyCommand(), quotaCommand(), statsCommand(), storageCommand(),
+	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), historyCommand(), explainCommand(), quotaCommand(), statsCommand(), storageCommand(),
 		demoCommand(), doctorCommand())
 	return root
 }

@@ -118,6 +118,9 @@ func Worker(key string) string {
 	return Pairs(id)
 }
 
+// Glob is what a pattern has to say for a text, in which it cannot name each character: other texts may fit, too.
+func Glob(s string) string { return strings.ReplaceAll(s, "*", "?") }
+
 // OperationPrefix begins the name of an operation.
 const OperationPrefix = "operations/"
 

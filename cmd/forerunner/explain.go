@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/fsac"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web"
+	"github.com/forerunner-build/forerunner/web/comparison"
+	"github.com/forerunner-build/forerunner/web/stored"
+	"github.com/forerunner-build/forerunner/web/text"
+)
+
+// explainPatience is for how long storage that does not answer is asked again.
+const explainPatience = 5 * time.Second
+
+func explainCommand() *cobra.Command {
+	var storage string
+	cmd := adminCommand(manual{
+		"explain [flags] ACTION", "say why an action ran and was not in the cache",
+		"Says why an action ran: the client forbids to cache it, the same action failed before, or it differs from the nearest\n" +
+			"other run of the same target. Compares command line, environment, platform, timeout, salt and the rest of the action,\n" +
+			"and both input trees where they differ, and says of each input that differs whether runs of the command read it.\n\n" +
+			"ACTION is HASH/SIZE, as logs and Bazel's execution log name it, which stands for its last run; or the name of an\n" +
+			"operation that has ended, as \"forerunner history\" lists them. The scheduler has to have a record of it\n" +
+			"(--keep-records), and the storage both actions.",
+		"forerunner explain 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142\n" +
+			"forerunner explain --json 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
+	}, func(ctx context.Context, c *adminCall, args []string) error {
+		if len(args) != 1 {
+			return &flags.UsageError{Err: errors.New("give one action as HASH/SIZE, or one operation; \"forerunner history\" lists operations")}
+		}
+		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		defer cancel()
+		return c.explain(ctx, args[0], storage)
+	})
+	cmd.Flags().StringVar(&storage, "storage", "", "`address` of the storage, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
+	return cmd
+}
+
+// explain prints why an action, or the operation of a name, ran.
+func (c *adminCall) explain(ctx context.Context, name, storage string) error {
+	r, err := c.recordOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	conn := c.conn
+	if storage != "" {
+		if conn, err = c.client.Dial(storage); err != nil {
+			return err
+		}
+		defer conn.Close()
+	}
+	from := comparison.Source{
+		Records: func(ctx context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
+			return c.ListRecords(ctx, req)
+		},
+		Blobs: func(instance string, fn digest.Function) stored.Blobs {
+			return casclient.New(conn, casclient.Options{InstanceName: instance, Function: fn, RetryFor: explainPatience})
+		},
+		Profile: func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error) {
+			return profileOf(ctx, c.conn, instance, reduced)
+		},
+	}
+	e := from.Explain(ctx, r)
+	if storage == "" && strings.Contains(e.Problem, unknownService) {
+		e.Problem = fmt.Sprintf("%s has no storage: give its address with --storage.", c.remote)
+	}
+	if c.json {
+		return c.printExplanationJSON(r, e)
+	}
+	return c.printExplanation(r, e)
+}
+
+// unknownService is in what a server says of services that it lacks.
+const unknownService = "no such method"
+
+// recordOf returns the record of an operation, or of the last run of an action.
+func (c *adminCall) recordOf(ctx context.Context, name string) (*historypb.Record, error) {
+	req := &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: name}}
+	rest := strings.TrimPrefix(name, operationPrefix)
+	isOperation := !strings.Contains(rest, "/")
+	if isOperation {
+		req.Of = &admin.GetRecordRequest_Operation{Operation: operationName(name)}
+	} else if _, err := stored.Digest(digest.SHA256, name); err != nil {
+		return nil, &flags.UsageError{Err: fmt.Errorf("ACTION: %w", err)}
+	}
+	r, err := c.GetRecord(ctx, req)
+	if status.Code(err) != codes.NotFound {
+		return r, err
+	}
+	if isOperation {
+		if op, err := c.GetOperation(ctx, &admin.GetOperationRequest{Name: operationName(name)}); err == nil && !op.GetDone() {
+			return nil, fmt.Errorf("%s has not ended: explain it then; forerunner operation %s shows what it does", op.GetName(), rest)
+		}
+	}
+	return nil, fmt.Errorf("%s; records are of what this scheduler was asked to execute, for --keep-records: "+
+		"forerunner history lists them. Results that a client took from the action cache itself have none", status.Convert(err).Message())
+}
+
+// profileOf returns what the scheduler keeps of the reads of an action.
+func profileOf(ctx context.Context, conn *grpc.ClientConn, instance string, reduced digest.Digest) ([]byte, error) {
+	m, err := fsac.NewFileSystemAccessCacheClient(conn).GetFileSystemAccessProfile(ctx, &fsac.GetFileSystemAccessProfileRequest{
+		InstanceName: instance, DigestFunction: reduced.Function().Proto(), ReducedActionDigest: reduced.Proto(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(m) // with the history, which this message does not have, and keeps
+}
+
+func (c *adminCall) printExplanationJSON(r *historypb.Record, e *comparison.Explanation) error {
+	runs := map[string]json.RawMessage{}
+	for name, m := range map[string]*historypb.Record{"run": r, "compared_with": e.Other} {
+		if m == nil {
+			continue
+		}
+		web.DropUnknown(m.GetMetadata())
+		b, err := protojson.Marshal(m)
+		if err != nil {
+			return err
+		}
+		runs[name] = b
+	}
+	return printJSON(c.out, struct {
+		Run   json.RawMessage `json:"run"`
+		Other json.RawMessage `json:"compared_with,omitempty"`
+		*comparison.Explanation
+	}{runs["run"], runs["compared_with"], e})
+}
+
+func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanation) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	line := func(title string, r *historypb.Record) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", title, r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339),
+			web.OutcomeText(r), dash(strings.TrimSpace(r.GetTarget()+" "+r.GetMnemonic())), shortDigest(r.GetAction()))
+	}
+	line("run", r)
+	if e.Other != nil {
+		line("compared with", e.Other)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.out)
+	for _, s := range e.Reasons {
+		fmt.Fprintln(c.out, s)
+	}
+	if e.Problem != "" {
+		fmt.Fprintln(c.out, e.Problem)
+	}
+	for _, k := range e.Kinds {
+		last := ""
+		if k.IsInputs() {
+			last = "\tREAD"
+		}
+		fmt.Fprintf(w, "\n%s\tOTHER RUN\tTHIS RUN%s\n", strings.ToUpper(k.Name), last)
+		for _, d := range k.List {
+			if k.IsInputs() {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", d.Name, dash(shortInput(d.Other)), dash(shortInput(d.This)), dash(string(d.Read)))
+			} else {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", d.Name, dash(d.Other), dash(d.This))
+			}
+		}
+		if k.More > 0 {
+			fmt.Fprintf(w, "and %d more\n", k.More)
+		}
+	}
+	return w.Flush()
+}
+
+// shortInput writes what an input is with as much of its digest as people compare.
+func shortInput(s string) string {
+	words := strings.Fields(s)
+	for i, word := range words {
+		if hash, rest, ok := strings.Cut(word, "/"); ok && len(hash) == 2*digest.HashSize {
+			words[i] = text.Short(hash) + "/" + rest
+		}
+	}
+	return strings.Join(words, " ")
+}

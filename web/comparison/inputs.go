@@ -1,0 +1,190 @@
+package comparison
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/web/stored"
+)
+
+const (
+	inputs = "Inputs"
+	// maxFolders bounds the folders that are read, and folderPairs how many pairs of them are at a time.
+	maxFolders, folderPairs = 1000, 8
+)
+
+// reads says what runs of a command read of their inputs.
+type reads func(path string) Read
+
+// reads returns what is known of the runs of the command or, if nothing is, of the one before.
+func (x *explaining) reads(before, now *action) reads {
+	if x.Profile == nil {
+		return func(string) Read { return "" }
+	}
+	for _, a := range []*action{now, before} {
+		value, err := x.Profile(x.ctx, x.r.GetInstanceName(), digest.OfReduced(a.fn, a.Action))
+		if err != nil {
+			continue
+		}
+		if known, ok := prefetch.ParseRecord(value); ok {
+			return func(path string) Read {
+				switch h := prefetch.HashPath(path); {
+				case known.ReadLast(h):
+					return ByLast
+				case known.Profile != nil && known.Profile.Contains(h):
+					return Earlier
+				}
+				return ByNone
+			}
+		}
+	}
+	return func(string) Read { return "" }
+}
+
+// A walk compares input roots, folder by folder where their digests differ.
+type walk struct {
+	blobs   stored.Blobs
+	fn      digest.Function
+	reads   reads
+	problem string
+}
+
+// A pair is a folder of both.
+type pair struct {
+	path        string
+	before, now *repb.Digest
+}
+
+func (w *walk) compare(ctx context.Context, before, now *repb.Digest) (list []Difference) {
+	read := 0
+	for level := []pair{{"", before, now}}; len(level) > 0; {
+		level = slices.DeleteFunc(level, func(p pair) bool { return digest.Text(p.before) == digest.Text(p.now) })
+		if read += 2 * len(level); read > maxFolders || len(list) > 10*maxDifferences {
+			w.problem = "There are more inputs that differ."
+			break
+		}
+		contents := make([][2]*repb.Directory, len(level))
+		var lost atomic.Bool
+		var group errgroup.Group
+		group.SetLimit(folderPairs)
+		for i, p := range level {
+			group.Go(func() error {
+				x, xErr := w.folder(ctx, p.before)
+				y, yErr := w.folder(ctx, p.now)
+				if xErr != nil || yErr != nil {
+					lost.Store(true)
+					return nil
+				}
+				contents[i] = [2]*repb.Directory{x, y}
+				return nil
+			})
+		}
+		_ = group.Wait() // none returns one
+		if lost.Load() {
+			w.problem = "Some folders of inputs that differ cannot be read: the storage no longer has them, they are too large, or it does not answer."
+		}
+		var next []pair
+		for i, p := range level {
+			if x, y := contents[i][0], contents[i][1]; x != nil {
+				list = append(list, w.entries(p.path, x, y)...)
+				next = append(next, both(p.path, x, y)...)
+			}
+		}
+		level = next
+	}
+	slices.SortFunc(list, func(a, b Difference) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (w *walk) folder(ctx context.Context, m *repb.Digest) (*repb.Directory, error) {
+	d, err := digest.FromProto(w.fn, m)
+	folder := &repb.Directory{}
+	if err != nil || d.SizeBytes() == 0 {
+		return folder, err
+	}
+	_, err = stored.Message(ctx, w.blobs, d, stored.MaxBytes, folder)
+	return folder, err
+}
+
+// entries lists in what two folders differ but for folders that both have.
+func (w *walk) entries(at string, before, now *repb.Directory) []Difference {
+	x, y := entriesOf(before), entriesOf(now)
+	for name := range x {
+		if _, both := y[name]; both && strings.HasSuffix(name, "/") {
+			delete(x, name)
+			delete(y, name)
+		}
+	}
+	list := between(x, y)
+	for i, d := range list {
+		name := path.Join(at, strings.TrimSuffix(d.Name, "/"))
+		if !strings.HasPrefix(d.Other, linkTo) && !strings.HasPrefix(d.This, linkTo) { // links are in no profile
+			list[i].Read = w.reads(name)
+		}
+		if list[i].Name = name; strings.HasSuffix(d.Name, "/") {
+			list[i].Name += "/"
+		}
+	}
+	if p, q := propertiesOf(before.GetNodeProperties()), propertiesOf(now.GetNodeProperties()); p != q {
+		list = append(list, Difference{Name: at + "/", Other: p, This: q, Read: w.reads(at)})
+	}
+	return list
+}
+
+const linkTo = "link to "
+
+// entriesOf are the entries of a folder, with what they are; names of folders end in a slash.
+func entriesOf(m *repb.Directory) map[string]string {
+	all := map[string]string{}
+	for _, f := range m.GetFiles() {
+		what := digest.Text(f.GetDigest())
+		if f.GetIsExecutable() {
+			what += ", executable"
+		}
+		all[f.GetName()] = what + propertiesOf(f.GetNodeProperties())
+	}
+	for _, l := range m.GetSymlinks() {
+		all[l.GetName()] = linkTo + l.GetTarget() + propertiesOf(l.GetNodeProperties())
+	}
+	for _, d := range m.GetDirectories() {
+		all[d.GetName()+"/"] = "folder " + digest.Text(d.GetDigest())
+	}
+	return all
+}
+
+func propertiesOf(p *repb.NodeProperties) string {
+	var b strings.Builder
+	for _, x := range p.GetProperties() {
+		b.WriteString(", " + x.GetName() + "=" + x.GetValue())
+	}
+	if t := p.GetMtime(); t != nil {
+		b.WriteString(", mtime " + t.AsTime().UTC().String())
+	}
+	if m := p.GetUnixMode(); m != nil {
+		b.WriteString(", mode " + strconv.FormatUint(uint64(m.GetValue()), 8))
+	}
+	return b.String()
+}
+
+// both are the folders that both have.
+func both(at string, before, now *repb.Directory) (list []pair) {
+	old := map[string]*repb.Digest{}
+	for _, d := range before.GetDirectories() {
+		old[d.GetName()] = d.GetDigest()
+	}
+	for _, d := range now.GetDirectories() {
+		if was, ok := old[d.GetName()]; ok {
+			list = append(list, pair{path.Join(at, d.GetName()), was, d.GetDigest()})
+		}
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package stored
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
+)
+
+// Blobs is storage. Read returns the whole of a small blob, which is the caller's.
+type Blobs interface {
+	Read(ctx context.Context, d digest.Digest) ([]byte, error)
+}
+
+// MaxBytes bounds what an Action, a Command or a Directory takes in memory.
+const MaxBytes = 2 << 20
+
+// Message reads a message, and reports how much memory it takes; one that takes more than most is an error.
+func Message(ctx context.Context, blobs Blobs, d digest.Digest, most int64, m proto.Message) (bytes int64, err error) {
+	if bytes = d.SizeBytes(); bytes <= most {
+		var b []byte
+		if b, err = blobs.Read(ctx, d); err != nil {
+			return 0, err
+		}
+		if bytes += intake.Expansion(b, m); bytes <= most {
+			return bytes, decode(b, d, m)
+		}
+	}
+	return 0, status.Errorf(codes.FailedPrecondition, "%s is a %s that takes %d bytes of memory: it is not read for a page",
+		d, m.ProtoReflect().Descriptor().Name(), bytes)
+}
+
+func decode(b []byte, d digest.Digest, m proto.Message) error {
+	if err := proto.Unmarshal(b, m); err != nil {
+		return status.Errorf(codes.InvalidArgument, "%s is no %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return nil
+}
+
+// Function returns the digest function of a name.
+func Function(name string) (digest.Function, error) {
+	for _, fn := range digest.Functions() {
+		if fn.String() == name {
+			return fn, nil
+		}
+	}
+	return 0, fmt.Errorf("digest function %q is not known", name)
+}
+
+// Digest reads a hash/size.
+func Digest(fn digest.Function, text string) (digest.Digest, error) {
+	hash, size, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return digest.Digest{}, fmt.Errorf("%q is not of the form HASH/SIZE", text)
+	}
+	return digest.Parse(fn, hash, n)
+}
