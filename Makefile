@@ -14,7 +14,7 @@ TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git mkfs.btrfs:btrfs-p
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: release page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
+.PHONY: release page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-local bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -158,6 +158,10 @@ bench-scheduler: ## measure the scheduler's decisions (some minutes, 3 GiB of me
 bench-worker: ## measure what a worker adds to its commands (needs root and a C compiler; half an hour, 8 GiB of disk)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench worker $(BENCH_FLAGS)
+
+bench-local: ## measure a farm on this machine against Bazel without one (needs root, bazel and gcc; half an hour, 2 GiB of disk)
+	CGO_ENABLED=0 $(GO) build -o build/bench/ ./cmd/bench $(PROGRAMS)
+	build/bench/bench local $(BENCH_FLAGS)
 
 bench-sizes: ## simulate the choice of size classes (some minutes)
 	$(GO) build -o build/bench/bench ./cmd/bench

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -15,7 +14,6 @@ import (
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
@@ -54,11 +52,12 @@ func newWorkerBench(f *testbed.Farm, o *workerOptions) *workerBench {
 
 // measure takes all samples: in each run every cell has its turn.
 func (b *workerBench) measure(ctx context.Context) (err error) {
-	if b.noops, err = b.store(ctx, b.o.noops, &repb.Command{Arguments: []string{"/bin/true"}}); err != nil {
+	if b.noops, err = testbed.StoreVariants(ctx, b.farm.Storage, b.o.noops, &repb.Command{Arguments: []string{"/bin/true"}}); err != nil {
 		return err
 	}
 	script := fmt.Sprintf("head -c %d /dev/urandom >out", outputBytes)
-	if b.makes, err = b.store(ctx, b.o.outputs, testbed.NewCommand([]string{"/bin/sh", "-c", script}, "out", "PATH=/usr/bin:/bin")); err != nil {
+	makes := testbed.NewCommand([]string{"/bin/sh", "-c", script}, "out", "PATH=/usr/bin:/bin")
+	if b.makes, err = testbed.StoreVariants(ctx, b.farm.Storage, b.o.outputs, makes); err != nil {
 		return err
 	}
 	for run := range b.o.Runs {
@@ -72,30 +71,6 @@ func (b *workerBench) measure(ctx context.Context) (err error) {
 		}
 	}
 	return b.measureVerify(ctx)
-}
-
-// store brings n actions to the storage that differ in their environment only.
-func (b *workerBench) store(ctx context.Context, n int, command *repb.Command) ([]digest.Digest, error) {
-	var actions []digest.Digest
-	var blobs []casclient.Blob
-	given := command.GetEnvironmentVariables()
-	for i := range n {
-		command.EnvironmentVariables = append(slices.Clone(given),
-			&repb.Command_EnvironmentVariable{Name: "SALT", Value: fmt.Sprint(i)})
-		cd, raw, err := digest.OfMessage(testbed.Function, command)
-		if err != nil {
-			return nil, err
-		}
-		ad, rawAction, err := digest.OfMessage(testbed.Function, &repb.Action{
-			CommandDigest: cd.Proto(), InputRootDigest: testbed.Function.Empty().Proto(), DoNotCache: true,
-		})
-		if err != nil {
-			return nil, err
-		}
-		blobs = append(blobs, casclient.BytesBlob(cd, raw), casclient.BytesBlob(ad, rawAction))
-		actions = append(actions, ad)
-	}
-	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
 }
 
 // run takes a sample of a cell on a new worker, which has seen none of the actions.

@@ -1,7 +1,7 @@
 // Command bench measures parts of Forerunner against what they are to be compared
 // with, on the machine it runs on. It is for developers: make bench-vfs, bench-prefetch,
-// bench-scheduler, bench-worker, bench-sizes, bench-quotas, bench-pages and bench-scrub run it, docs/BENCHMARKS.md says
-// what the rows mean.
+// bench-scheduler, bench-worker, bench-local, bench-sizes, bench-quotas, bench-pages and bench-scrub run it,
+// docs/BENCHMARKS.md says what the rows mean.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/bench/local"
 	"github.com/forerunner-build/forerunner/bench/pages"
 	"github.com/forerunner-build/forerunner/bench/prefetch"
 	"github.com/forerunner-build/forerunner/bench/quotas"
@@ -33,7 +34,7 @@ func main() {
 		Use: "bench", Short: "measure parts of Forerunner on this machine",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(vfs.NewCommand(), prefetch.NewCommand(), scheduler.NewCommand(), worker.NewCommand(),
+	root.AddCommand(vfs.NewCommand(), prefetch.NewCommand(), scheduler.NewCommand(), worker.NewCommand(), local.NewCommand(),
 		sizes.NewCommand(), quotas.NewCommand(), pages.NewCommand(), scrub.NewCommand(),
 		vfs.NewChildCommand(), scheduler.NewChildCommand())
 	err := root.ExecuteContext(ctx)

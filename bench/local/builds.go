@@ -1,0 +1,148 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+)
+
+// The strategies of Bazel that are compared.
+const (
+	byLocal   = "local"
+	bySandbox = "linux-sandbox"
+	byRemote  = "remote"
+)
+
+// jobsPerUp is what forerunner up tells people to put into their .bazelrc for this machine's slots, which are two.
+const (
+	slots     = 2
+	usualJobs = 8
+)
+
+// A buildCell is a way to build.
+type buildCell struct {
+	strategy string
+	jobs     int    // of byRemote; the others have what Bazel chooses
+	programs string // folder; empty unless byRemote
+}
+
+// A buildSample is one build from nothing.
+type buildSample struct {
+	wall float64 // seconds
+	// CPU in seconds: of Bazel's client and server, of what the server ran, of scheduler and worker (which are one
+	// process), of launchers, and of what these ran.
+	bazel, ran, farm, launchers, commands float64
+	mounts                                []float64 // milliseconds, of each action
+}
+
+func (s buildSample) cpu() float64 { return s.bazel + s.ran + s.farm + s.launchers + s.commands }
+
+// otherJobs are those of the rows beside the usual one.
+var otherJobs = []int{2, 50, 200, 1000}
+
+// buildCells are those to measure.
+func (b *localBench) buildCells() []buildCell {
+	if !b.o.Wants(buildRows()...) {
+		return nil
+	}
+	cells := []buildCell{{strategy: byLocal}}
+	if b.o.Wants(rowWallSandbox, rowCPUSandbox) {
+		cells = append(cells, buildCell{strategy: bySandbox})
+	}
+	for _, folder := range b.o.folders() {
+		if b.o.Wants(rowWallSandbox, rowWallLocal, rowCPUSandbox, rowCPULocal, rowMount, rowMount95) {
+			cells = append(cells, buildCell{byRemote, usualJobs, folder})
+		}
+		for _, jobs := range otherJobs {
+			if b.o.Wants(rowOfJobs(jobs)) {
+				cells = append(cells, buildCell{byRemote, jobs, folder})
+			}
+		}
+	}
+	return cells
+}
+
+func (b *localBench) measureBuilds(ctx context.Context) (err error) {
+	cells := b.buildCells()
+	if len(cells) == 0 {
+		return nil
+	}
+	if _, err := exec.LookPath(b.o.bazel); err != nil {
+		return fmt.Errorf("%w: make test-needs installs it, --bazel names another", err)
+	}
+	z, err := newBazel(ctx, b.o.bazel, b.dir, b.o.packages)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, z.close(ctx)) }()
+	for run := -1; run < b.o.Runs; run++ { // the first warms Bazel up
+		for _, c := range turn(cells, run+1) {
+			s, err := b.build(ctx, z, c)
+			if err != nil {
+				return fmt.Errorf("%s, --jobs %d: %w", c.strategy, c.jobs, err)
+			}
+			report.Progress("run %d of %d, %s, jobs %d, %s: %.1f s, CPU %.1f s (Bazel %.1f, it ran %.1f, farm %.1f, launchers %.1f, they ran %.1f)",
+				run+1, b.o.Runs, c.strategy, c.jobs, c.programs, s.wall, s.cpu(), s.bazel, s.ran, s.farm, s.launchers, s.commands)
+			if run >= 0 {
+				b.builds[c] = append(b.builds[c], s)
+			}
+		}
+	}
+	return nil
+}
+
+// build takes a sample. A farm is started for it, and has seen nothing of the workspace.
+func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildSample, err error) {
+	if err := z.clean(ctx); err != nil {
+		return s, err
+	}
+	var up *process
+	var flags []string
+	if c.strategy == byRemote {
+		b.starts++
+		data := filepath.Join(b.dir, fmt.Sprintf("up-%d", b.starts))
+		var address string
+		if up, address, err = start(ctx, upLine, data+".log", filepath.Join(c.programs, "forerunner"), "up", "--data", data,
+			"--cache-size", "2G", "--slots", fmt.Sprint(slots), "--listen", "127.0.0.1:0", "--http", "", "--log-json"); err != nil {
+			return s, err
+		}
+		defer func() { err = errors.Join(err, up.end(), os.RemoveAll(data)) }()
+		flags = []string{"--remote_executor=grpc://" + address, "--noremote_upload_local_results", fmt.Sprintf("--jobs=%d", c.jobs)}
+	}
+	before, farmBefore, err := usedNow(z, up)
+	if err != nil {
+		return s, err
+	}
+	took, client, err := z.build(ctx, c.strategy, b.o.packages*perPackage, flags...)
+	if err != nil {
+		return s, err
+	}
+	after, farmAfter, err := usedNow(z, up)
+	if err != nil {
+		return s, err
+	}
+	server, farm := after.less(before), farmAfter.less(farmBefore)
+	s.wall = took.Seconds()
+	s.bazel, s.ran = (client + server.self).Seconds(), (server.children + server.ended).Seconds()
+	s.farm, s.launchers, s.commands = farm.self.Seconds(), farm.children.Seconds(), farm.ended.Seconds()
+	if up != nil {
+		var ms map[string][]float64
+		if ms, err = up.stagesOf(0); err == nil {
+			s.mounts = ms["mount"]
+		}
+	}
+	return s, err
+}
+
+// usedNow is what Bazel's server and the farm have used so far.
+func usedNow(z *bazel, up *process) (server, farm family, err error) {
+	if server, err = familyOf(z.server); err == nil && up != nil {
+		farm, err = familyOf(up.pid())
+	}
+	return server, farm, err
+}

@@ -1,0 +1,129 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/forerunner-build/forerunner/farm/dial"
+)
+
+// floors are what the machine itself takes for the parts of an action, in milliseconds: nothing that is made of them
+// can be faster.
+type floors struct {
+	exec  []float64 // a process in namespaces of its own: fork, exec, wait
+	rpc   []float64 // a call over loopback
+	mount []float64 // an overlay: mount and unmount
+}
+
+// callsOfAction is how many calls an action takes at least: one of its client, and one of its worker.
+const callsOfAction = 2
+
+// measure takes n samples of each. It uses the folder dir.
+func (f *floors) measure(ctx context.Context, dir string, n int) (err error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for range n {
+		began := time.Now()
+		if err := runTrue(); err != nil {
+			return fmt.Errorf("floor of a process: %w", err)
+		}
+		f.exec = append(f.exec, milliseconds(time.Since(began)))
+	}
+	if err := f.measureMount(dir, n); err != nil {
+		return fmt.Errorf("floor of a mount: %w", err)
+	}
+	if err := f.measureCall(ctx, n); err != nil {
+		return fmt.Errorf("floor of a call: %w", err)
+	}
+	return nil
+}
+
+// runTrue runs /bin/true in the kinds of namespaces that are made for each command.
+func runTrue() error {
+	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{
+		Dir: "/", Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP},
+	})
+	if err != nil {
+		return err
+	}
+	var status syscall.WaitStatus
+	for {
+		if _, err = syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil && status != 0 {
+		err = fmt.Errorf("/bin/true ended with %#x", status)
+	}
+	return err
+}
+
+func (f *floors) measureMount(dir string, n int) error {
+	folders := map[string]string{}
+	for _, name := range []string{"lower", "upper", "work", "root"} {
+		folders[name] = filepath.Join(dir, name)
+		if err := os.Mkdir(folders[name], 0o755); err != nil {
+			return err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", folders["lower"], folders["upper"], folders["work"])
+	for range n {
+		// What a volatile mount leaves keeps the next one from mounting the same folders.
+		if err := os.RemoveAll(filepath.Join(folders["work"], "work", "incompat")); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := unix.Mount("floor", folders["root"], "overlay", unix.MS_NODEV, options); err != nil {
+			return err
+		}
+		if err := unix.Unmount(folders["root"], unix.UMOUNT_NOFOLLOW); err != nil {
+			return err
+		}
+		f.mount = append(f.mount, milliseconds(time.Since(began)))
+	}
+	return nil
+}
+
+func (f *floors) measureCall(ctx context.Context, n int) (err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		err = errors.Join(err, <-served)
+	}()
+	conn, err := dial.Dial(listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	client := healthpb.NewHealthClient(conn)
+	for i := range n + 1 { // the first connects
+		began := time.Now()
+		if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+			return err
+		}
+		if i > 0 {
+			f.rpc = append(f.rpc, milliseconds(time.Since(began)))
+		}
+	}
+	return nil
+}

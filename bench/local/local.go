@@ -1,0 +1,122 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+)
+
+// localOptions are what this benchmark can be told beside the options of all.
+type localOptions struct {
+	report.Options
+	programs string // folder of the programs that are measured
+	compare  string // folder of others, which take turns with them; empty: none
+	bazel    string
+	packages int // of the workspace, of perPackage actions each
+	noops    int // actions in each run
+}
+
+// NewCommand returns the subcommand of this benchmark.
+func NewCommand() *cobra.Command {
+	o := &localOptions{}
+	cmd := &cobra.Command{
+		Use: "local", Short: "measure a farm on one machine against no farm", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return benchLocal(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	o.Flags(cmd, 3, "runs of each row")
+	o.DiskFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.programs, "programs", "", "`folder` of the programs to measure (default that of this program)")
+	f.StringVar(&o.compare, "compare", "", "`folder` of programs of another build, which take turns with them")
+	f.StringVar(&o.bazel, "bazel", "bazel", "the Bazel that builds")
+	f.IntVar(&o.packages, "packages", 60, fmt.Sprintf("`packages` of the workspace, with %d actions each", perPackage))
+	f.IntVar(&o.noops, "noops", 400, "`actions` that do nothing in each run")
+	return cmd
+}
+
+func (o *localOptions) validate() error {
+	if err := o.Validate(rowNames()); err != nil {
+		return err
+	}
+	if o.packages < 1 || o.noops < 8 {
+		return errors.New("--packages must be at least 1, --noops at least 8")
+	}
+	if o.programs == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		o.programs = filepath.Dir(program)
+	}
+	var err error
+	for _, folder := range []*string{&o.programs, &o.compare} {
+		if *folder != "" && err == nil {
+			*folder, err = filepath.Abs(*folder)
+		}
+	}
+	return err
+}
+
+// folders are those of the programs that take turns.
+func (o *localOptions) folders() []string {
+	if o.compare == "" {
+		return []string{o.programs}
+	}
+	return []string{o.programs, o.compare}
+}
+
+// benchLocal measures what is wanted and reports it, also when something failed.
+func benchLocal(ctx context.Context, o *localOptions, w io.Writer) (err error) {
+	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, leave()) }()
+	facts := report.Machine(dir)
+	b := newLocalBench(o, dir)
+	err = b.measure(ctx)
+	rows := b.rows()
+	name := o.File("local", err)
+	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.Runs)
+	return errors.Join(err, printErr, report.Print(w, rows), report.Write(o.Out, name, rows))
+}
+
+// A localBench has what was measured, by the folder of the programs; of what no program of ours has part in, by "".
+type localBench struct {
+	o      *localOptions
+	dir    string
+	starts int // of farms, to name their folders
+	builds map[buildCell][]buildSample
+	noops  map[noopCell][]noopSample
+	floors floors
+}
+
+func newLocalBench(o *localOptions, dir string) *localBench {
+	return &localBench{o: o, dir: dir, builds: map[buildCell][]buildSample{}, noops: map[noopCell][]noopSample{}}
+}
+
+// measure takes all samples: in each run every cell has its turn, and which comes first changes.
+func (b *localBench) measure(ctx context.Context) error {
+	if err := b.measureNoops(ctx); err != nil {
+		return err
+	}
+	return b.measureBuilds(ctx)
+}
+
+// turn returns cells in the order of a run.
+func turn[T any](cells []T, run int) []T {
+	n := run % max(len(cells), 1)
+	return append(append([]T(nil), cells[n:]...), cells[:n]...)
+}

@@ -1,0 +1,232 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/bench/load"
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/testbed"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
+)
+
+// A noopCell is a farm of separate programs, whose worker has as many slots as there are clients.
+type noopCell struct {
+	clients  int
+	programs string
+}
+
+// A noopSample is one run: each value is of one action.
+type noopSample struct {
+	ms                 []float64            // from Execute to its answer
+	stages             map[string][]float64 // milliseconds, those of the worker and beforeWorker, afterWorker
+	perSecond          float64
+	scheduler, worker  used
+	launchers, clients used
+	commands           float64 // microseconds of CPU
+}
+
+// used is the CPU time in microseconds, and how often threads waited.
+type used struct{ us, switches float64 }
+
+// The stages of an action that the worker's log does not have.
+const (
+	beforeWorker = "queue"  // from Execute until the worker has it
+	afterWorker  = "answer" // from its end on the worker until the client knows
+)
+
+// manyClients keep all slots of the farm busy.
+const manyClients = 8
+
+func (b *localBench) noopCells() []noopCell {
+	var cells []noopCell
+	for _, folder := range b.o.folders() {
+		if b.o.Wants(rowsOfOneClient()...) {
+			cells = append(cells, noopCell{1, folder})
+		}
+		if b.o.Wants(rowPerSecond) {
+			cells = append(cells, noopCell{manyClients, folder})
+		}
+	}
+	return cells
+}
+
+// measureNoops takes all samples, and those of the floors between them.
+func (b *localBench) measureNoops(ctx context.Context) error {
+	cells := b.noopCells()
+	if len(cells) == 0 && !b.o.Wants(floorRows()...) {
+		return nil
+	}
+	for run := range b.o.Runs {
+		for _, c := range turn(cells, run) {
+			s, err := b.noop(ctx, c)
+			if err != nil {
+				return fmt.Errorf("no-ops of %d clients: %w", c.clients, err)
+			}
+			report.Progress("run %d of %d, %d clients, %s: %.2f ms, %.0f/s, µs of CPU: scheduler %.0f, worker %.0f, launchers %.0f, client %.0f, commands %.0f",
+				run+1, b.o.Runs, c.clients, c.programs, report.Median(s.ms), s.perSecond,
+				s.scheduler.us, s.worker.us, s.launchers.us, s.clients.us, s.commands)
+			b.noops[c] = append(b.noops[c], s)
+		}
+		if err := b.floors.measure(ctx, filepath.Join(b.dir, "floors"), b.o.noops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A farm is a scheduler with its storage, and a worker, each a program.
+type farm struct {
+	dir               string
+	scheduler, worker *process
+	conn              *grpc.ClientConn
+}
+
+func (b *localBench) startFarm(ctx context.Context, c noopCell) (_ *farm, err error) {
+	b.starts++
+	f := &farm{dir: filepath.Join(b.dir, "farm-"+strconv.Itoa(b.starts))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.end())
+		}
+	}()
+	if err := os.Mkdir(f.dir, 0o755); err != nil {
+		return nil, err
+	}
+	var address string
+	if f.scheduler, address, err = start(ctx, servesLine, filepath.Join(f.dir, "scheduler.log"), filepath.Join(c.programs, "forerunner-scheduler"),
+		"--data", filepath.Join(f.dir, "scheduler"), "--cache-size", "1G", "--listen", "127.0.0.1:0", "--http", "", "--log-json"); err != nil {
+		return nil, err
+	}
+	if f.worker, _, err = start(ctx, readyLine, filepath.Join(f.dir, "worker.log"), filepath.Join(c.programs, "forerunner-worker"),
+		"--scheduler", "grpc://"+address, "--storage", "grpc://"+address, "--data", filepath.Join(f.dir, "worker"),
+		"--cache-size", "1G", "--slots", strconv.Itoa(c.clients), "--http", "", "--log-json"); err != nil {
+		return nil, err
+	}
+	f.conn, err = dial.Dial(address)
+	return f, err
+}
+
+func (f *farm) end() error {
+	var errs []error
+	if f.conn != nil {
+		errs = append(errs, f.conn.Close())
+	}
+	for _, p := range []*process{f.worker, f.scheduler} {
+		if p != nil {
+			errs = append(errs, p.end())
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
+}
+
+// noopsBefore is how many actions run before those that are measured.
+const noopsBefore = 40
+
+// noop takes a sample on a new farm.
+func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err error) {
+	f, err := b.startFarm(ctx, c)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, f.end()) }()
+	storage := casclient.New(f.conn, casclient.Options{NoCompression: true})
+	actions, err := testbed.StoreVariants(ctx, storage, noopsBefore+b.o.noops, &repb.Command{Arguments: []string{"/bin/true"}})
+	if err != nil {
+		return s, err
+	}
+	if _, err := f.execute(ctx, actions[:noopsBefore], c.clients); err != nil {
+		return s, err
+	}
+	before, err := f.usedNow()
+	if err != nil {
+		return s, err
+	}
+	began := time.Now()
+	answers, err := f.execute(ctx, actions[noopsBefore:], c.clients)
+	if err != nil {
+		return s, err
+	}
+	s.perSecond = float64(b.o.noops) / time.Since(began).Seconds()
+	after, err := f.usedNow()
+	if err != nil {
+		return s, err
+	}
+	s.count(before, after, float64(b.o.noops))
+	if s.stages, err = f.worker.stagesOf(noopsBefore); err != nil {
+		return s, err
+	}
+	for _, a := range answers {
+		m := a.response.GetResult().GetExecutionMetadata()
+		s.ms = append(s.ms, milliseconds(a.known.Sub(a.asked)))
+		s.stages[beforeWorker] = append(s.stages[beforeWorker], milliseconds(m.GetWorkerStartTimestamp().AsTime().Sub(a.asked)))
+		s.stages[afterWorker] = append(s.stages[afterWorker], milliseconds(a.known.Sub(m.GetWorkerCompletedTimestamp().AsTime())))
+	}
+	return s, nil
+}
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+// farmUsed is what the programs of a farm, and the clients in this process, have used.
+type farmUsed struct{ scheduler, worker, clients family }
+
+func (f *farm) usedNow() (u farmUsed, err error) {
+	var errs [2]error
+	u.scheduler, errs[0] = familyOf(f.scheduler.pid())
+	u.worker, errs[1] = familyOf(f.worker.pid())
+	u.clients = family{self: report.CPUTime(), switches: switchesOf(os.Getpid())}
+	return u, errors.Join(errs[:]...)
+}
+
+// count takes what each of n actions used.
+func (s *noopSample) count(before, after farmUsed, n float64) {
+	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 / n }
+	scheduler, worker, clients := after.scheduler.less(before.scheduler), after.worker.less(before.worker), after.clients.less(before.clients)
+	s.scheduler = used{us(scheduler.self), float64(scheduler.switches) / n}
+	s.worker = used{us(worker.self), float64(worker.switches) / n}
+	s.launchers = used{us(worker.children), float64(worker.below) / n}
+	s.clients = used{us(clients.self), float64(clients.switches) / n}
+	s.commands = us(worker.ended)
+}
+
+// An answered action says when its client asked, and when he knew.
+type answered struct {
+	asked, known time.Time
+	response     *repb.ExecuteResponse
+}
+
+// execute has clients execute the actions, each client one after the other.
+func (f *farm) execute(ctx context.Context, actions []digest.Digest, clients int) ([]answered, error) {
+	answers := make([]answered, len(actions))
+	g, ctx := errgroup.WithContext(ctx)
+	for client := range clients {
+		g.Go(func() error {
+			for i := client; i < len(actions); i += clients {
+				a := &answers[i]
+				a.asked = time.Now()
+				stream, err := repb.NewExecutionClient(f.conn).Execute(ctx,
+					&repb.ExecuteRequest{ActionDigest: actions[i].Proto(), SkipCacheLookup: true})
+				if err == nil {
+					a.response, err = load.AwaitAnswer(stream)
+				}
+				if err != nil {
+					return fmt.Errorf("execute action %d: %w", i, err)
+				}
+				a.known = time.Now()
+			}
+			return nil
+		})
+	}
+	return answers, g.Wait()
+}

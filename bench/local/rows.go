@@ -1,0 +1,231 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+)
+
+const (
+	rowWallSandbox = "wall_over_sandbox"
+	rowWallLocal   = "wall_over_local"
+	rowCPUSandbox  = "cpu_over_sandbox"
+	rowCPULocal    = "cpu_over_local"
+	rowMount       = "mount_ms"
+	rowMount95     = "mount_ms_p95"
+
+	rowNoop       = "noop_ms"
+	rowNoop99     = "noop_ms_p99"
+	rowCPU        = "noop_cpu_us"
+	rowSwitches   = "noop_switches"
+	rowCommandCPU = "noop_cpu_command_us"
+	rowPerSecond  = "noop_per_s_8"
+	rowFloor      = "noop_floor_ms"
+	rowFloorExec  = "floor_exec_ms"
+	rowFloorRPC   = "floor_rpc_ms"
+	rowFloorMount = "floor_mount_ms"
+)
+
+// rowOfJobs is that of a build with so many jobs.
+func rowOfJobs(jobs int) string { return fmt.Sprintf("jobs%d_over_local", jobs) }
+
+func buildRows() []string {
+	names := []string{rowWallSandbox, rowWallLocal, rowCPUSandbox, rowCPULocal}
+	for _, jobs := range otherJobs {
+		names = append(names, rowOfJobs(jobs))
+	}
+	return append(names, rowMount, rowMount95)
+}
+
+// stagesInOrder are all of an action.
+func stagesInOrder() []string {
+	return append(append([]string{beforeWorker}, stages...), afterWorker)
+}
+
+func rowOfStage(stage string) string { return "noop_" + stage + "_ms" }
+
+// A programRow is the CPU time of one program.
+type programRow struct {
+	name string
+	of   func(s *noopSample) used
+}
+
+func programRows() []programRow {
+	return []programRow{
+		{"noop_cpu_scheduler_us", func(s *noopSample) used { return s.scheduler }},
+		{"noop_cpu_worker_us", func(s *noopSample) used { return s.worker }},
+		{"noop_cpu_launcher_us", func(s *noopSample) used { return s.launchers }},
+		{"noop_cpu_client_us", func(s *noopSample) used { return s.clients }},
+		{rowCommandCPU, func(s *noopSample) used { return used{us: s.commands} }},
+	}
+}
+
+func rowsOfOneClient() []string {
+	names := []string{rowNoop, rowNoop99, rowCPU, rowSwitches}
+	for _, r := range programRows() {
+		names = append(names, r.name)
+	}
+	for _, stage := range stagesInOrder() {
+		names = append(names, rowOfStage(stage))
+	}
+	return names
+}
+
+func floorRows() []string { return []string{rowFloor, rowFloorExec, rowFloorRPC, rowFloorMount} }
+
+func rowNames() []string {
+	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond}, floorRows())
+}
+
+// rows are of what was measured.
+func (b *localBench) rows() []report.Row {
+	all := slices.Concat(b.ratios(), b.mounts(), b.noopRows(), b.floorRows())
+	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
+}
+
+// row makes one of the values of the programs that are measured, and of those that they are compared with.
+func row(name, unit, note string, values, others []float64) report.Row {
+	if len(values) == 0 {
+		return report.Row{}
+	}
+	r := report.NewRow(name, report.Median(values), unit)
+	r.Note = report.Spread(values)
+	if note != "" {
+		r.Note = note + "; " + r.Note
+	}
+	if len(others) > 0 {
+		r.Baseline = "compared " + report.FormatValue(report.Median(others))
+	}
+	return r
+}
+
+// ratios are of each run: what the farm took over what Bazel took without one.
+func (b *localBench) ratios() []report.Row {
+	wall := func(s buildSample) float64 { return s.wall }
+	of := func(name string, jobs int, without string, value func(buildSample) float64, wanted string) report.Row {
+		over := func(programs string) (ratios []float64) {
+			plain := b.builds[buildCell{strategy: without}]
+			for i, s := range b.builds[buildCell{byRemote, jobs, programs}] {
+				if i < len(plain) {
+					ratios = append(ratios, value(s)/value(plain[i]))
+				}
+			}
+			return ratios
+		}
+		var others []float64
+		if b.o.compare != "" {
+			others = over(b.o.compare)
+		}
+		r := row(name, "ratio", b.buildNote(buildCell{byRemote, jobs, b.o.programs}, buildCell{strategy: without}), over(b.o.programs), others)
+		r.Wanted = wanted
+		return r
+	}
+	rows := []report.Row{
+		of(rowWallSandbox, usualJobs, bySandbox, wall, "≤ 0.95"), of(rowWallLocal, usualJobs, byLocal, wall, "≤ 1.10"),
+		of(rowCPUSandbox, usualJobs, bySandbox, buildSample.cpu, "≤ 1.0"), of(rowCPULocal, usualJobs, byLocal, buildSample.cpu, "≤ 1.15"),
+	}
+	for _, jobs := range otherJobs {
+		r := of(rowOfJobs(jobs), jobs, byLocal, wall, "")
+		if jobs == 200 {
+			r.Wanted = "≤ 1.15"
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// buildNote has the medians of both sides.
+func (b *localBench) buildNote(farm, plain buildCell) string {
+	with, without := b.builds[farm], b.builds[plain]
+	if len(with) == 0 || len(without) == 0 {
+		return ""
+	}
+	of := func(all []buildSample, value func(buildSample) float64) float64 {
+		var values []float64
+		for _, s := range all {
+			values = append(values, value(s))
+		}
+		return report.Median(values)
+	}
+	wall := func(s buildSample) float64 { return s.wall }
+	bazel, ran := func(s buildSample) float64 { return s.bazel }, func(s buildSample) float64 { return s.ran }
+	return fmt.Sprintf("%.1f s over %.1f s; CPU Bazel %.1f, farm %.1f, launchers %.1f, commands %.1f s over Bazel %.1f, commands %.1f s",
+		of(with, wall), of(without, wall), of(with, bazel), of(with, func(s buildSample) float64 { return s.farm }),
+		of(with, func(s buildSample) float64 { return s.launchers }), of(with, func(s buildSample) float64 { return s.commands }),
+		of(without, bazel), of(without, ran))
+}
+
+func (b *localBench) mounts() []report.Row {
+	quantile := func(q float64) func(buildSample) float64 {
+		return func(s buildSample) float64 { return report.Quantile(slices.Sorted(slices.Values(s.mounts)), q) }
+	}
+	of := func(name, wanted string, value func(buildSample) float64) report.Row {
+		values := func(programs string) (values []float64) {
+			for _, s := range b.builds[buildCell{byRemote, usualJobs, programs}] {
+				values = append(values, value(s))
+			}
+			return values
+		}
+		r := row(name, "ms", "a root appears, in the build", values(b.o.programs), values(b.o.compare))
+		r.Wanted = wanted
+		return r
+	}
+	return []report.Row{of(rowMount, "≤ 1", quantile(0.5)), of(rowMount95, "≤ 3", quantile(0.95))}
+}
+
+func (b *localBench) noopRows() []report.Row {
+	of := func(name, unit, wanted string, clients int, note string, value func(*noopSample) float64) report.Row {
+		values := func(programs string) (values []float64) {
+			for i := range b.noops[noopCell{clients, programs}] {
+				values = append(values, value(&b.noops[noopCell{clients, programs}][i]))
+			}
+			return values
+		}
+		r := row(name, unit, note, values(b.o.programs), values(b.o.compare))
+		r.Wanted = wanted
+		return r
+	}
+	rows := []report.Row{
+		of(rowNoop, "ms", "≤ 1.6", 1, "", func(s *noopSample) float64 { return report.Median(s.ms) }),
+		of(rowNoop99, "ms", "", 1, "", func(s *noopSample) float64 {
+			return report.Quantile(slices.Sorted(slices.Values(s.ms)), 0.99)
+		}),
+		of(rowPerSecond, "1/s", "≥ 1200", manyClients, "", func(s *noopSample) float64 { return s.perSecond }),
+		of(rowCPU, "µs", "≤ 600", 1, "scheduler, worker and launcher", func(s *noopSample) float64 {
+			return s.scheduler.us + s.worker.us + s.launchers.us
+		}),
+		of(rowSwitches, "", "", 1, "threads of these that waited", func(s *noopSample) float64 {
+			return s.scheduler.switches + s.worker.switches + s.launchers.switches
+		}),
+	}
+	for _, p := range programRows() {
+		note := ""
+		if all := b.noops[noopCell{1, b.o.programs}]; len(all) > 0 {
+			note = fmt.Sprintf("threads waited %.1f times", p.of(&all[0]).switches)
+		}
+		rows = append(rows, of(p.name, "µs", "", 1, note, func(s *noopSample) float64 { return p.of(s).us }))
+	}
+	for _, stage := range stagesInOrder() {
+		rows = append(rows, of(rowOfStage(stage), "ms", "", 1, "", func(s *noopSample) float64 { return report.Median(s.stages[stage]) }))
+	}
+	return rows
+}
+
+func (b *localBench) floorRows() []report.Row {
+	f := &b.floors
+	if len(f.exec) == 0 {
+		return nil
+	}
+	of := func(name, note string, ms []float64) report.Row {
+		r := report.NewRow(name, report.Median(ms), "ms")
+		r.Note = fmt.Sprintf("%s; p99 %s", note, report.FormatValue(report.Quantile(slices.Sorted(slices.Values(ms)), 0.99)))
+		return r
+	}
+	whole := report.NewRow(rowFloor, report.Median(f.exec)+callsOfAction*report.Median(f.rpc), "ms")
+	whole.Note = fmt.Sprintf("%s and %d × %s", rowFloorExec, callsOfAction, rowFloorRPC)
+	return []report.Row{
+		whole, of(rowFloorExec, "fork, exec and wait in namespaces of its own", f.exec),
+		of(rowFloorRPC, "a call over loopback", f.rpc), of(rowFloorMount, "mount and unmount of an overlay", f.mount),
+	}
+}
