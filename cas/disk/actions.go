@@ -96,14 +96,23 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 	}
 	defer file.Close()
 	b, err := io.ReadAll(file)
-	if err != nil {
-		return nil, err
+	r, wrong := k.examine(b, err)
+	if wrong != "" {
+		a.files.drop(k, generation, wrong)
+		return nil, cas.ErrNotFound
+	}
+	return r, nil
+}
+
+// examine returns the result in a file's bytes, or what is wrong with the file, which may not have been read whole.
+func (k actionKey) examine(b []byte, reading error) (_ *repb.ActionResult, wrong string) {
+	if reading != nil {
+		return nil, fmt.Sprintf("cannot be read: %v", reading)
 	}
 	if r := k.decode(b); r != nil {
-		return r, nil
+		return r, ""
 	}
-	a.files.drop(k, generation, "is damaged")
-	return nil, cas.ErrNotFound
+	return nil, "is damaged"
 }
 
 // decode returns the result in a file's bytes; nil if they are damaged.

@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
 // TestWhatCannotBeOpened: a file that cannot be opened, for a reason of its own, is as damaged as one that cannot be read.
@@ -45,6 +47,50 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	}
 	if got := s.Stats(); got.AsideBlobs != 0 || got.AsideBytes != 0 {
 		t.Errorf("%d are kept aside, of %d bytes, and somebody has removed them", got.AsideBlobs, got.AsideBytes)
+	}
+}
+
+// TestResultsThatCannotBeRead: a result whose file fails to be read is given up, by who asks for it and by a scrub, and put again.
+func TestResultsThatCannotBeRead(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a file that fails")
+	}
+	for name, look := range map[string]func(a *Actions, d digest.Digest) error{
+		"asked for": func(a *Actions, d digest.Digest) error {
+			if _, err := a.Get(t.Context(), "", d); !errors.Is(err, cas.ErrNotFound) {
+				return fmt.Errorf("get: %w", err)
+			}
+			return nil
+		},
+		"scrubbed": func(a *Actions, d digest.Digest) error {
+			k := keyOfAction("", d)
+			verdict, err := resultTarget{a}.Check(t.Context(), actionPath(k), time.Time{}, new(scrub.Reader))
+			if err != nil || verdict != scrub.Damaged {
+				return fmt.Errorf("verdict %v, %w", verdict, err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, d := storeOpenActions(t, t.TempDir(), 0), storeAction(1)
+			storePutResult(t, a, "", d, 1)
+			path := a.files.path(keyOfAction("", d))
+			// It has the size of a page, and reading it fails.
+			if err := unix.Mount("/sys/class/net/lo/speed", path, "", unix.MS_BIND, ""); err != nil {
+				t.Fatal(err)
+			}
+			err := look(a, d)
+			if err := errors.Join(err, unix.Unmount(path, unix.MNT_DETACH)); err != nil {
+				t.Fatal(err)
+			}
+			if code := storeExitCode(t, a, "", d); code != -1 {
+				t.Errorf("exit code %d of a result that was given up", code)
+			}
+			storePutResult(t, a, "", d, 2)
+			if code := storeExitCode(t, a, "", d); code != 2 {
+				t.Errorf("exit code %d afterwards", code)
+			}
+		})
 	}
 }
 

@@ -270,20 +270,22 @@ func (v resultTarget) Check(ctx context.Context, name string, _ time.Time, r *sc
 		return scrub.Passed, nil
 	}
 	file, wrong, err := f.openWhole(k)
-	var content bytes.Buffer
-	if file != nil {
-		_, err = r.Copy(ctx, &content, file, nil)
-		err = errors.Join(err, file.Close())
+	if err != nil {
+		f.log.Warn("cannot open a result of the action cache", zap.String("path", f.path(k)), zap.Error(err))
+		return scrub.Passed, nil
 	}
-	switch {
-	case ctx.Err() != nil:
-		return scrub.Passed, ctx.Err()
-	case err != nil:
-		f.log.Warn("cannot read a result of the action cache", zap.String("path", f.path(k)), zap.Error(err))
-		return scrub.Damaged, nil
-	case wrong == "" && k.decode(content.Bytes()) != nil:
+	if wrong == "" {
+		var content bytes.Buffer
+		_, err := r.Copy(ctx, &content, file, nil)
+		_ = file.Close()
+		if ctx.Err() != nil {
+			return scrub.Passed, ctx.Err()
+		}
+		_, wrong = k.examine(content.Bytes(), err)
+	}
+	if wrong == "" {
 		return scrub.Whole, nil
 	}
-	f.drop(k, generation, "is damaged")
+	f.drop(k, generation, wrong)
 	return scrub.Damaged, nil
 }
