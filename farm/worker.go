@@ -202,7 +202,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		}
 	}
 	if w.Reuse == ReuseProfile {
-		if s.inherited, err = sandbox.InheritedLimits(); err != nil {
+		if s.inherited, err = sandbox.Inherited(); err != nil {
 			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 		}
 	}

@@ -121,22 +121,6 @@ func inheritedFiles() (limit unix.Rlimit, err error) {
 	return limit, err
 }
 
-// InheritedLimits are the limits of setrlimit(2) that commands inherit from this process, by their numbers, as
-// "SOFT HARD". It forks, so it must come before the first mount.
-func InheritedLimits() (limits []string, err error) {
-	err = withStopped(&syscall.SysProcAttr{}, func(pid int) error {
-		for resource := range unix.RLIMIT_RTTIME + 1 { // the last one
-			var limit unix.Rlimit
-			if err := unix.Prlimit(pid, resource, nil, &limit); err != nil {
-				return fmt.Errorf("read limit %d: %w", resource, err)
-			}
-			limits = append(limits, fmt.Sprintf("%d %d", limit.Cur, limit.Max))
-		}
-		return nil
-	})
-	return limits, err
-}
-
 // withStopped looks at a child that is stopped before its first instruction, and ends it: a program
 // of this size takes longer to start than most commands do.
 func withStopped(sys *syscall.SysProcAttr, look func(pid int) error) error {

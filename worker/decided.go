@@ -21,7 +21,7 @@ type Setting struct {
 	Epoch string
 	// Sandbox is that of the Launchers; nil: none.
 	Sandbox *sandbox.Options
-	// Inherited are the limits of the process that commands inherit (sandbox.InheritedLimits).
+	// Inherited is what commands inherit from the process (sandbox.Inherited).
 	Inherited []string
 }
 
@@ -110,8 +110,9 @@ func decisions() map[string]map[string]decision {
 			"Pids":   out("Options.Launchers"),
 		},
 		"outputs.Policy": {
-			"Bytes": out(ended), "Files": out(ended),
-			"Scratch": out(ended),
+			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Bytes) }),
+			"Files":   inKey(func(c *circumstances) []string { return numbers(int64(c.options.Outputs.Files)) }),
+			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
 		},
 		"worker.Setting": {
 			"Program":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
