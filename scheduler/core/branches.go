@@ -82,7 +82,7 @@ func (s *View) eachQueue(do func(*queue, QueueView)) {
 func (s *View) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	s.eachQueue(func(q *queue, v QueueView) {
 		v.Root = q.branches(v.Executing, branches)
-		if t := q.head(s.now); t != nil {
+		if t := q.head(s.Now); t != nil {
 			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v.Idle)+s.dispatch.otherClasses(q, t)+v.Root.behind()
 		} else if q.waiting > 0 {
 			v.Why = allHeld
@@ -114,7 +114,7 @@ func (q *queue) branches(running, atMost int) Branch {
 				v := child.View
 				b := Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due}
 				if v.Held && v.Depth == 1 {
-					b.Why = q.pool.cohort.whyHeld(v.Key, q.class)
+					b.Why = q.pool.cohort.WhyHeld(v.Key, q.class)
 				}
 				o.branch.Children[i] = b
 				next = append(next, opened{child.Node, &o.branch.Children[i]})

@@ -6,11 +6,12 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // calls answers the calls of workers.
 type calls struct {
-	*clock
+	*timer.Clock
 	cfg *Config
 	// replies and wakes are those of the present event.
 	replies *[]event.Reply
@@ -42,29 +43,13 @@ func (c *calls) answer(w *worker, r event.Reply) {
 	r.Call = w.call
 	w.held = false
 	*c.replies = append(*c.replies, r)
-	c.timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
+	c.Timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
 }
 
 // next is when a worker with a task has to call again: soon enough to hear that it
 // has to give way, and when it, or another one, has to.
 func (c *calls) next(w *worker) time.Time {
-	at := c.now.Add(c.cfg.SyncInterval)
-	if w.pool.cohort == nil {
-		return at
-	}
-	sooner := func(t time.Time) {
-		if t.After(c.now) && t.Before(at) {
-			at = t
-		}
-	}
-	sooner(c.now.Add(c.cfg.PreemptionGrace))
-	for _, call := range w.queue.calls {
-		sooner(call)
-	}
-	if sh := w.share(); sh != nil && sh.mark != nil {
-		sooner(sh.mark.deadline)
-	}
-	return at
+	return w.queue.quotas.NextCall(c.Now.Add(c.cfg.SyncInterval), w.share())
 }
 
 // fillSize fills in what a reply to a worker says of the size class of its run.

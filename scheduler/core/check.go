@@ -7,7 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
-	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
@@ -209,7 +209,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
-			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.now) != nil {
+			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.Now) != nil {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
 			for _, t := range tasks {
@@ -300,16 +300,20 @@ func (s *checker) checkOperations() string {
 	if done != len(s.operations.completed) || done > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.operations.completed))
 	}
-	if done > 0 && (!s.operations.expiry.IsSet() || s.timers.When(&s.operations.expiry).After(s.operations.completed[0].until)) {
+	if done > 0 && (!s.operations.expiry.IsSet() || s.Timers.When(&s.operations.expiry).After(s.operations.completed[0].until)) {
 		return "done operations stay for ever"
 	}
-	return s.timers.Check()
+	return s.Timers.Check()
 }
 
 // checkQuotas compares what quotas count with what there is.
 func (s *checker) checkQuotas() string {
-	used := map[quota.Key]int64{}
-	marked := map[*line]int{}
+	there := map[*cohort]*preemption.Counted{}
+	for _, c := range s.dispatch.cohorts {
+		there[c] = &preemption.Counted{
+			Used: map[string]int64{}, Marked: map[*preemption.Line]int{}, Waiting: map[*preemption.Queue]map[string]int{},
+		}
+	}
 	for _, w := range s.workers.byKey {
 		t, c := w.task, w.pool.cohort
 		if t == nil {
@@ -322,83 +326,34 @@ func (s *checker) checkQuotas() string {
 		if sh == nil {
 			continue
 		}
-		if sh.cohort != c || sh.run.Kind != any(w.queue) || sh.line != nil || sh.instance != levels.Bounded(t.spec.Instance) {
-			return fmt.Sprintf("task %s counts elsewhere", t.action)
-		}
-		if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.element != nil || m.last.IsSet())) {
-			return fmt.Sprintf("task %s: marked %t, as %+v", t.action, sh.run.Marked(), m)
+		instance := levels.Bounded(t.spec.Instance)
+		if problem := t.worker().queue.quotas.CheckRuns(sh, instance); problem != "" {
+			return fmt.Sprintf("task %s: %s", t.action, problem)
 		}
 		if l := w.claim(); l != nil {
-			marked[l]++
+			there[c].Marked[l]++
 		}
-		used[quota.Key{Cohort: c.Name, Instance: sh.instance}] += c.Cost(w.queue.class)
+		there[c].Used[instance] += c.Cost(w.queue.class)
 	}
 	for _, c := range s.dispatch.cohorts {
-		if c.stirred {
-			return fmt.Sprintf("cohort %s is stirred between events", c.Name)
-		}
-		for _, u := range c.uses() {
-			if u.Used != used[u.Key] || u.Quota != c.quotas[u.Instance] {
-				return fmt.Sprintf("%+v, want %d", u, used[u.Key])
-			}
-			delete(used, u.Key)
-		}
-	}
-	if len(used) > 0 {
-		return fmt.Sprintf("%v is used and not counted", used)
-	}
-	return s.checkLines(marked)
-}
-
-func (s *checker) checkLines(marked map[*line]int) string {
-	lines := 0
-	for _, p := range s.dispatch.pools.byKey {
-		for _, q := range p.queues {
-			for _, m := range q.overdue.all() {
-				if m.share.mark != m || m.claim.queue != q {
-					return fmt.Sprintf("line %q waits for what is not marked", m.claim.instance)
+		for _, p := range c.pools {
+			for _, q := range p.queues {
+				waiting := map[string]int{}
+				for _, t := range q.tasks() {
+					if !t.wanted() {
+						continue
+					}
+					waiting[levels.Bounded(t.spec.Instance)]++
+					if problem := q.quotas.CheckWaits(t.share); problem != "" {
+						return fmt.Sprintf("task %s: %s", t.action, problem)
+					}
 				}
-			}
-			waiting := map[string]int{}
-			for _, t := range q.tasks() {
-				if p.cohort == nil || !t.wanted() {
-					continue
-				}
-				waiting[t.share.instance]++
-				if t.share.line != q.lines[t.share.instance] || t.share.since.IsZero() || t.share.cohort != nil {
-					return fmt.Sprintf("task %s waits in no line", t.action)
-				}
-			}
-			for instance, l := range q.lines {
-				if !slices.Contains(p.cohort.lines[instance], l) {
-					return fmt.Sprintf("line %q is not known to its cohort", instance)
-				}
-				lines++
-				if l.tasks.len() != waiting[instance] || l.marked != marked[l] {
-					return fmt.Sprintf("line %q: %d tasks, %d marked, want %d and %d",
-						instance, l.tasks.len(), l.marked, waiting[instance], marked[l])
-				}
-				if l.tasks.len()+l.marked == 0 || l.short() == l.below.IsZero() {
-					return fmt.Sprintf("line %q: %d tasks, short %t, below since %s", instance, l.tasks.len(), l.short(), l.below)
-				}
-				delete(waiting, instance)
-				delete(marked, l)
-			}
-			if len(waiting) > 0 && p.cohort != nil {
-				return fmt.Sprintf("%v wait in no line", maps.Collect(maps.All(waiting)))
+				there[c].Waiting[q.quotas] = waiting
 			}
 		}
-	}
-	for _, c := range s.dispatch.cohorts {
-		for _, ls := range c.lines {
-			lines -= len(ls)
+		if problem := c.Check(*there[c]); problem != "" {
+			return problem
 		}
-	}
-	if lines != 0 {
-		return fmt.Sprintf("cohorts know %d lines too many", -lines)
-	}
-	if len(marked) > 0 {
-		return "somebody gives way for a line that is gone"
 	}
 	return ""
 }

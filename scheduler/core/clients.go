@@ -6,12 +6,13 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"google.golang.org/grpc/codes"
 )
 
 // clients do what follows from what clients want, and end what nobody wants any more.
 type clients struct {
-	*clock
+	*timer.Clock
 	cfg        *Config
 	operations *operations
 	inFlight   *inFlight
@@ -34,7 +35,7 @@ func (c *clients) submit(e event.Submit) error {
 	case r != nil:
 		c.deliver(r, c.operations.add(spec, &operation{}))
 	default:
-		t = &task{spec: spec, action: a, queued: c.now}
+		t = &task{spec: spec, action: a, queued: c.Now}
 		c.start(t, c.operations.add(spec, &t.alone))
 	}
 	return nil
@@ -80,14 +81,14 @@ func (c *clients) join(t *task, o *operation) {
 	orphan := t.spec == nil
 	if orphan {
 		t.spec, t.queued = o.spec, o.queued
-		c.timers.Stop(&t.timer)
+		c.Timers.Stop(&t.timer)
 	}
 	parked := !t.wanted()
 	t.add(o)
 	if orphan {
-		t.pool.cohort.charge(t)
+		t.charge()
 	}
-	t.share.urge(o.spec.Priority)
+	t.share.Urge(o.spec.Priority)
 	t.attach(o)
 	c.operations.changed(o)
 	if parked && t.queue() != nil {
@@ -112,7 +113,7 @@ func (c *clients) attach(e event.Attach) error {
 	}
 	o.waiters++
 	if !o.done() {
-		c.timers.Stop(&o.timer)
+		c.Timers.Stop(&o.timer)
 		c.want(o)
 	}
 	return nil
@@ -163,7 +164,7 @@ func (c *clients) detach(e event.Detach) {
 		c.abandon(o)
 		return
 	}
-	c.timers.Set(&o.timer, c.now.Add(c.cfg.ClientGrace))
+	c.Timers.Set(&o.timer, c.Now.Add(c.cfg.ClientGrace))
 	c.unwant(o)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -14,7 +15,7 @@ import (
 // A dispatcher has the tasks that wait, and gives them to workers. It knows nothing of what workers report and clients
 // want: State does.
 type dispatcher struct {
-	*clock
+	*timer.Clock
 	cfg        *Config
 	operations *operations
 	calls      *calls
@@ -38,11 +39,12 @@ type dispatcher struct {
 	begun  time.Time
 }
 
-func newDispatcher(c *clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
-	d := &dispatcher{clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools()}
+func newDispatcher(c *timer.Clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
+	d := &dispatcher{Clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools()}
 	d.settle.Owner = d
+	o := preemption.Options{Delay: cfg.PreemptionDelay, Grace: cfg.PreemptionGrace, Limit: cfg.MaxPreemptions}
 	for _, q := range cfg.Quotas.Cohorts {
-		d.cohorts = append(d.cohorts, newCohort(q, c, cfg))
+		d.cohorts = append(d.cohorts, &cohort{Cohort: preemption.New(q, c, o)})
 	}
 	d.declare()
 	return d
@@ -57,15 +59,15 @@ func (d *dispatcher) enqueue(t *task) {
 	q := d.queueFor(t)
 	if q == nil {
 		t.move(nil)
-		t.at = unmatched{d.unmatched.pushBack(t), d.now}
-		d.timers.Set(&t.timer, d.patience(t))
+		t.at = unmatched{d.unmatched.pushBack(t), d.Now}
+		d.Timers.Set(&t.timer, d.patience(t))
 		return
 	}
 	t.move(q.pool)
 	t.at = q
 	q.ask(t.spec.Platform)
 	if q.away {
-		d.timers.Set(&t.timer, d.now.Add(q.patience(d.cfg)))
+		d.Timers.Set(&t.timer, d.Now.Add(q.patience(d.cfg)))
 	}
 	tree := q.pool.tree
 	if !t.wanted() {
@@ -75,7 +77,9 @@ func (d *dispatcher) enqueue(t *task) {
 	}
 	q.joined(t)
 	d.touch(q.pool)
-	q.pool.cohort.enter(t)
+	if q.quotas != nil {
+		q.quotas.Enter(t.quotaShare())
+	}
 	tree.Enqueue(&t.item, q.class, t.returned)
 	if idle := tree.Nearest(&t.item, q.class); idle != nil {
 		d.next(idle.Owner.(*worker))
@@ -97,7 +101,7 @@ func (d *dispatcher) unwanted(w *worker) {
 // one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
 	return !w.task.wanted() && w.task.run.race == nil && w.takes == serving && w.stage != event.Uploading && !d.isSettling() &&
-		w.pool.tree.Next(&w.entry, d.now) != nil
+		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
 // unqueue takes a task out of what its queue counts.
@@ -109,13 +113,13 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 	}
 	q.left(t)
 	d.touch(q.pool)
-	q.pool.cohort.leave(t)
+	t.share.Leave()
 }
 
 // dequeue takes a task from where it waits.
 func (d *dispatcher) dequeue(t *task) {
 	d.queued--
-	d.timers.Stop(&t.timer)
+	d.Timers.Stop(&t.timer)
 	if q := t.queue(); q != nil {
 		d.unqueue(q, t)
 		q.pool.tree.Dequeue(&t.item)
@@ -173,17 +177,17 @@ func (d *dispatcher) hand(t *task, w *worker) {
 		d.queued--
 		d.unqueue(q, t)
 		t.at = nil
-		d.timers.Stop(&t.timer)
+		d.Timers.Stop(&t.timer)
 	} else {
 		d.dequeue(t)
 		t.move(w.pool)
 	}
 	d.executing++
 	t.attempts++
-	t.begin(w, d.now)
+	t.begin(w, d.Now)
 	w.task, w.duty = t, assigned
-	t.pool.cohort.charge(t)
-	w.pool.tree.Start(&t.item, &w.entry, d.now, w.queue.cost())
+	t.charge()
+	w.pool.tree.Start(&t.item, &w.entry, d.Now, w.queue.cost())
 	if !t.course.largest() {
 		t.course = asChosen
 		if t.mayHedge() {
@@ -197,8 +201,8 @@ func (d *dispatcher) hand(t *task, w *worker) {
 // that one is to stop.
 func (d *dispatcher) release(t *task) {
 	d.executing--
-	t.pool.cohort.discharge(t)
-	d.timers.Stop(&t.timer)
+	t.share.Discharge()
+	d.Timers.Stop(&t.timer)
 	t.pool.tree.Finish(&t.item)
 	if r := t.run.race; r != nil {
 		r.worker.free()
@@ -213,7 +217,7 @@ func (d *dispatcher) next(w *worker) bool {
 	if w.takes != serving || d.isSettling() {
 		return false
 	}
-	it := w.pool.tree.Next(&w.entry, d.now)
+	it := w.pool.tree.Next(&w.entry, d.Now)
 	if it == nil {
 		return false
 	}
@@ -222,11 +226,11 @@ func (d *dispatcher) next(w *worker) bool {
 }
 
 // nextFor assigns a worker that was to be free for a line, nil for none, the task that is next there.
-func (d *dispatcher) nextFor(w *worker, l *line) bool {
-	if l == nil || !l.short() || w.takes != serving || d.isSettling() {
+func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
+	if l == nil || !l.Short() || w.takes != serving || d.isSettling() {
 		return false
 	}
-	it := w.pool.tree.NextOf(&w.entry, l.instance, d.now)
+	it := w.pool.tree.NextOf(&w.entry, l.Instance(), d.Now)
 	if it == nil {
 		return false
 	}
@@ -244,12 +248,11 @@ func (d *dispatcher) offer(w *worker) {
 
 // offerIdle gives what may run now to workers that are idle.
 func (d *dispatcher) offerIdle(c *cohort) {
-	c.stirred = false
 	for _, p := range c.pools {
 		d.touch(p)
 		for _, q := range p.queues {
 			for q.waiting > 0 {
-				t := q.head(d.now)
+				t := q.head(d.Now)
 				if t == nil {
 					break
 				}
@@ -281,14 +284,14 @@ func (d *dispatcher) admitQuota(c *cohort, k quota.Key, q quota.Quota) error {
 	if q == (quota.Quota{}) {
 		return fmt.Errorf("%w: neither a minimum nor a maximum; delete it instead", quota.ErrBad)
 	}
-	if _, known := c.quotas[k.Instance]; !known && len(c.quotas) >= quota.MaxOfCohort {
-		return fmt.Errorf("%w: there are %d", quota.ErrTooMany, len(c.quotas))
+	if _, known := c.Quota(k.Instance); !known && c.Len() >= quota.MaxOfCohort {
+		return fmt.Errorf("%w: there are %d", quota.ErrTooMany, c.Len())
 	}
 	return nil
 }
 
 // setQuota puts a quota in force; the zero Quota is none.
 func (d *dispatcher) setQuota(c *cohort, instance string, q quota.Quota) {
-	c.set(instance, q)
+	c.Set(instance, q)
 	d.rematchInstance(c, instance)
 }

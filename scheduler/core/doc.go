@@ -10,14 +10,14 @@
 // the workers of a pool with the same size class share a queue. Each pool has a
 // fair.Tree, with a kind of workers for each queue, which says whose turn it is; what its
 // branches are is in Config.Queues. Pools whose workers have certain labels are in a
-// cohort, for which a quota.Ledger says which instance names may have more, and what is
+// cohort, for which package preemption says which instance names may have more, and what is
 // to be stopped for one that has less than it is guaranteed.
 //
 // Rooms. State passes each event to one of three: clients do what follows from what clients want, reports from what
 // workers say, operators from what operators order. Below these, and without knowing them, are their objects: the
-// dispatcher has what waits and gives it to workers, calls answers these, cohorts count for quotas, runs end what workers run, hedges are second
+// dispatcher has what waits and gives it to workers, calls answers these, runs end what workers run, hedges are second
 // runs, overflows what goes from the queue of a size class to idle workers of a larger one (package spill), probation says which workers get nothing because what they ran has failed (package trust), the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
-// before anybody asked. They share a clock. A View looks at all of it, Check says whether it is whole.
+// before anybody asked. They share a timer.Clock. A View looks at all of it, Check says whether it is whole.
 //
 // States. A worker has a duty, an availability and a stage; a task is at one location, and has a course; each is one field.
 //

@@ -17,7 +17,7 @@ import (
 // are relative to the last event. It is long: a line for each worker, operation
 // and task.
 func (s *View) Dump() string {
-	d := &dumper{now: s.now, timers: &s.timers}
+	d := &dumper{now: s.Now, timers: &s.Timers}
 	d.line("counts %+v", s.Counts())
 	if s.dispatch.isSettling() {
 		d.line("settling%s", d.timer(s.dispatch.settle))
@@ -63,17 +63,15 @@ func (d *dumper) queue(q *queue) {
 		d.line("  next is %s", t.action)
 	}
 	d.line("  spills %t%s", q.overflow.open, d.timer(q.overflow.timer))
-	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
-		l := q.lines[instance]
-		d.line("  line %q: %d wait, below %s, %d marked%s",
-			instance, l.tasks.len(), d.ago(l.below), l.marked, d.timer(l.timer))
+	for _, l := range q.quotas.Lines() {
+		d.line("  line %q: %d wait, below %s, %d marked%s", l.Instance, l.Waiting, d.ago(l.Below), l.Marked, d.until(l.Due))
 	}
 }
 
 // cohort writes what instances have and use.
 func (d *dumper) cohort(s *View, c *cohort) {
-	d.line("cohort %s: %d units, %d preemptions", c.Name, c.capacity(), c.preemptions)
-	for _, u := range c.uses() {
+	d.line("cohort %s: %d units, %d preemptions", c.Name, c.capacity(), c.Preemptions())
+	for _, u := range c.Uses() {
 		d.line("  %q %+v", u.Instance, u.Use)
 	}
 }
@@ -101,7 +99,15 @@ func (d *dumper) timer(t timer.Timer) string {
 	if !t.IsSet() {
 		return ""
 	}
-	return " until " + d.ago(d.timers.When(&t))
+	return d.until(d.timers.When(&t))
+}
+
+// until writes when something is due; nothing for the zero time.
+func (d *dumper) until(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return " until " + d.ago(at)
 }
 
 func (d *dumper) worker(w *worker) {
@@ -117,8 +123,10 @@ func (d *dumper) worker(w *worker) {
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.duty != assigned)
 	}
-	if sh := w.share(); sh != nil && sh.mark != nil {
-		d.line("  gives way at %s%s", d.ago(sh.mark.deadline), d.timer(sh.mark.last))
+	if sh := w.share(); sh != nil {
+		if deadline, last, must := sh.GivesWay(); must {
+			d.line("  gives way at %s%s", d.ago(deadline), d.until(last))
+		}
 	}
 	if w.stopping != (action{}) || w.reported.action != (action{}) {
 		d.line("  stops %q, reported %q", w.stopping, w.reported.action)

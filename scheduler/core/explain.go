@@ -41,7 +41,7 @@ func (d *dispatcher) explain(spec *request.Operation) string {
 	}
 	for _, p := range here {
 		if p.serves(spec) && p.cohort != nil {
-			return p.cohort.whyNever(levels.Bounded(spec.Instance), p.smallest(0, (*queue).served).class)
+			return p.cohort.WhyNever(levels.Bounded(spec.Instance), p.smallest(0, (*queue).served).class)
 		}
 	}
 	missing := lacking(here, spec.Platform)
@@ -164,8 +164,8 @@ func (s *View) WaitsFor(name string) string {
 	if !t.wanted() {
 		return fmt.Sprintf("nobody waits for it: it keeps its place until its client is back, for %s at most", s.cfg.ClientGrace)
 	}
-	if c, instance := q.pool.cohort, levels.Bounded(t.spec.Instance); c != nil && c.grade(q.class, instance) == fair.Wait {
-		return c.whyHeld(instance, q.class)
+	if instance := levels.Bounded(t.spec.Instance); q.quotas.Grade(instance) == fair.Wait {
+		return q.pool.cohort.WhyHeld(instance, q.class)
 	}
 	idle := 0
 	for _, w := range s.workers.byKey {
@@ -174,7 +174,7 @@ func (s *View) WaitsFor(name string) string {
 		}
 	}
 	why := s.whyWaits(q, idle) + s.dispatch.otherClasses(q, t)
-	if first := q.head(s.now); first != nil && first != t {
+	if first := q.head(s.Now); first != nil && first != t {
 		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.Describe())
 	}
 	return why
@@ -185,7 +185,7 @@ func (s *View) WaitsFor(name string) string {
 func (s *View) whyWaits(q *queue, idle int) string {
 	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
-			s.timers.When(&s.dispatch.settle).Sub(s.now).Round(time.Second))
+			s.Timers.When(&s.dispatch.settle).Sub(s.Now).Round(time.Second))
 	}
 	if q.away && q.drained > 0 {
 		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained", q.drained, q.patience(&s.cfg))

@@ -327,7 +327,7 @@ func (f *fuzzer) checkSpills(q *queue) {
 		waiting++
 		of := levels.Bounded(t.spec.Instance)
 		c := q.pool.cohort
-		open = open || larger > 0 && (c == nil || c.grade(larger, of) != fair.Wait && c.grade(q.class, of) != fair.Wait)
+		open = open || larger > 0 && (c == nil || c.Grade(larger, of) != fair.Wait && c.Grade(q.class, of) != fair.Wait)
 	}
 	if !open {
 		return
@@ -368,12 +368,12 @@ func (f *fuzzer) finish() {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
 	for _, c := range s.dispatch.cohorts {
-		if len(c.pools) > 0 || len(c.ledger.Used()) > 0 {
-			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.ledger.Used())
+		if len(c.pools) > 0 || len(c.Used()) > 0 {
+			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.Used())
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools.byKey) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.timers.Len(),
+		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools.byKey) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.Timers.Len(),
 		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
 	}
 	for what, n := range left {

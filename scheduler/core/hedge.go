@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // hedges are second runs of tasks that take too long, on the largest size class, while the first go on.
 type hedges struct {
-	*clock
+	*timer.Clock
 	cfg        *Config
 	operations *operations
 	calls      *calls
@@ -19,7 +20,7 @@ type hedges struct {
 // runs notes that the command of a worker's task runs: from then on its time counts.
 func (h *hedges) runs(w *worker) {
 	if t := w.task; t.course == hedged && !t.timer.IsSet() {
-		h.timers.Set(&t.timer, h.now.Add(t.spec.Size.Timeout))
+		h.Timers.Set(&t.timer, h.Now.Add(t.spec.Size.Timeout))
 	}
 }
 
@@ -28,16 +29,16 @@ func (h *hedges) runs(w *worker) {
 func (h *hedges) start(t *task) {
 	w := t.rival()
 	if w == nil || !t.wanted() {
-		h.timers.Set(&t.timer, h.now.Add(h.cfg.SyncInterval))
+		h.Timers.Set(&t.timer, h.Now.Add(h.cfg.SyncInterval))
 		return
 	}
 	h.begun++
 	w.unidle()
-	t.run.race, t.course = &race{w, h.now}, racing
+	t.run.race, t.course = &race{w, h.Now}, racing
 	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.run.worker.queue.class)
 	t.run.resends = 0
 	w.task, w.duty = t, assigned
-	t.recharge(w, h.now)
+	t.recharge(w, h.Now)
 	h.calls.run(w)
 }
 
@@ -68,10 +69,10 @@ func (h *hedges) leave(w *worker) {
 	if w == r.worker {
 		// Another one may be started, after as long again.
 		t.course = hedged
-		h.timers.Set(&t.timer, h.now.Add(t.spec.Size.Timeout))
+		h.Timers.Set(&t.timer, h.Now.Add(t.spec.Size.Timeout))
 	} else {
 		t.run.worker, t.started, t.course = r.worker, r.since, overtaken
 		h.operations.changedAll(t)
 	}
-	t.recharge(t.run.worker, h.now)
+	t.recharge(t.run.worker, h.Now)
 }

@@ -24,7 +24,7 @@ func (d *dispatcher) newPool(prefix string, platform request.Platform) *pool {
 	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
 		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)
 	}
-	p.tree = levels.NewTree(p.levels, c.grade)
+	p.tree = levels.NewTree(p.levels, c.Grade)
 	return p
 }
 
@@ -106,11 +106,11 @@ func (d *dispatcher) serve(w *worker, may bool) {
 	switch takes {
 	case serving:
 		q.serving++
-		d.timers.Stop(&q.rest)
+		d.Timers.Stop(&q.rest)
 	case resting:
 		q.resting++
 		if q.serving == 0 && !q.rest.IsSet() {
-			d.timers.Set(&q.rest, d.now.Add(d.cfg.MatchGrace))
+			d.Timers.Set(&q.rest, d.Now.Add(d.cfg.MatchGrace))
 		}
 	case drained:
 		q.drained++
@@ -145,9 +145,9 @@ func (d *dispatcher) withdraw(w *worker) {
 		q.suspended--
 	}
 	if q.resting == 0 {
-		d.timers.Stop(&q.rest)
+		d.Timers.Stop(&q.rest)
 	} else if q.serving == 0 && w.takes == serving {
-		d.timers.Set(&q.rest, d.now.Add(d.cfg.MatchGrace))
+		d.Timers.Set(&q.rest, d.Now.Add(d.cfg.MatchGrace))
 	}
 	w.takes = unheard
 }
@@ -219,11 +219,11 @@ func (d *dispatcher) watch(q *queue) {
 	for _, t := range q.tasks() {
 		switch {
 		case !away:
-			d.timers.Stop(&t.timer)
+			d.Timers.Stop(&t.timer)
 		case t.impatient:
 			d.rematch([]*task{t})
 		default:
-			d.timers.Set(&t.timer, d.now.Add(patience))
+			d.Timers.Set(&t.timer, d.Now.Add(patience))
 		}
 	}
 }
@@ -236,9 +236,14 @@ func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
-			if l := q.lines[instance]; l != nil && (!q.admits(instance) || !q.served() && !q.declared) {
-				d.rematch(l.tasks.all())
+			if q.admits(instance) && (q.served() || q.declared) {
+				continue
 			}
+			var tasks []*task
+			for _, sh := range q.quotas.Waiting(instance) {
+				tasks = append(tasks, sh.Owner.(*task))
+			}
+			d.rematch(tasks)
 		}
 	}
 	d.rematchUnmatched(func(t *task) bool { return levels.Bounded(t.spec.Instance) == instance })
@@ -251,7 +256,7 @@ func (d *dispatcher) forget(w *worker) {
 	if q.workers > 0 || q.declared {
 		return
 	}
-	d.timers.Stop(&q.overflow.timer)
+	d.Timers.Stop(&q.overflow.timer)
 	p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
 	if len(p.queues) == 0 {
 		d.pools.discard(p)

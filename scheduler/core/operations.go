@@ -59,7 +59,7 @@ func (o *operation) status() event.Status {
 
 // operations are what clients have asked for, by name, until they are forgotten some time after their end.
 type operations struct {
-	*clock
+	*timer.Clock
 	cfg    *Config
 	byName map[string]*operation
 	// clients counts the operations of each client that are not done.
@@ -80,8 +80,8 @@ type kept struct {
 	until time.Time
 }
 
-func newOperations(c *clock, cfg *Config) *operations {
-	ops := &operations{clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}}
+func newOperations(c *timer.Clock, cfg *Config) *operations {
+	ops := &operations{Clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}}
 	ops.expiry.Owner = ops
 	return ops
 }
@@ -89,7 +89,7 @@ func newOperations(c *clock, cfg *Config) *operations {
 // add makes o the operation that spec asks for.
 func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 	ops.ages++
-	o.spec, o.queued, o.waiters, o.wanted, o.age = spec, ops.now, 1, true, ops.ages
+	o.spec, o.queued, o.waiters, o.wanted, o.age = spec, ops.Now, 1, true, ops.ages
 	o.timer.Owner = o
 	ops.byName[spec.Name] = o
 	if spec.Client != "" {
@@ -102,7 +102,7 @@ func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 func (ops *operations) restore(h event.Held, o *operation) *operation {
 	ops.add(h.Operation, o)
 	o.queued, o.waiters, o.restored = h.Queued, 0, true
-	ops.timers.Set(&o.timer, ops.now.Add(ops.cfg.ClientGrace))
+	ops.Timers.Set(&o.timer, ops.Now.Add(ops.cfg.ClientGrace))
 	return o
 }
 
@@ -162,13 +162,13 @@ func (ops *operations) notices() (notices []event.Status) {
 func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
 	st := o.status()
 	ops.changed(o)
-	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, ops.now, resp
+	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, ops.Now, resp
 	o.last, o.task = &st, nil
 	ops.discount(o)
-	ops.timers.Stop(&o.timer)
-	k := kept{o.spec.Name, ops.now.Add(ops.cfg.KeepCompleted)}
+	ops.Timers.Stop(&o.timer)
+	k := kept{o.spec.Name, ops.Now.Add(ops.cfg.KeepCompleted)}
 	if len(ops.completed) == 0 {
-		ops.timers.Set(&ops.expiry, k.until)
+		ops.Timers.Set(&ops.expiry, k.until)
 	}
 	ops.completed = append(ops.completed, k)
 	if len(ops.completed) > ops.cfg.MaxCompleted {
@@ -185,7 +185,7 @@ func (ops *operations) forgetOldest() {
 // keepLonger keeps all that is kept for so much longer, but not longer than what will be
 // done from now on.
 func (ops *operations) keepLonger(d time.Duration) {
-	limit := ops.now.Add(ops.cfg.KeepCompleted)
+	limit := ops.Now.Add(ops.cfg.KeepCompleted)
 	for i := range ops.completed {
 		k := &ops.completed[i]
 		if k.until = k.until.Add(d); k.until.After(limit) {
@@ -193,17 +193,17 @@ func (ops *operations) keepLonger(d time.Duration) {
 		}
 	}
 	if len(ops.completed) > 0 {
-		ops.timers.Set(&ops.expiry, ops.completed[0].until)
+		ops.Timers.Set(&ops.expiry, ops.completed[0].until)
 	}
 }
 
 // expire forgets what was kept for long enough.
 func (ops *operations) expire() {
-	for len(ops.completed) > 0 && !ops.completed[0].until.After(ops.now) {
+	for len(ops.completed) > 0 && !ops.completed[0].until.After(ops.Now) {
 		ops.forgetOldest()
 	}
 	if len(ops.completed) > 0 {
-		ops.timers.Set(&ops.expiry, ops.completed[0].until)
+		ops.Timers.Set(&ops.expiry, ops.completed[0].until)
 	}
 }
 

@@ -7,11 +7,12 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // operators do what follows from what operators order.
 type operators struct {
-	*clock
+	*timer.Clock
 	operations *operations
 	workers    *roster
 	dispatch   *dispatcher
@@ -31,7 +32,7 @@ func (op *operators) kill(e event.Kill) {
 
 func (op *operators) drain(e event.Drain) error {
 	if e.Since.IsZero() {
-		e.Since = op.now
+		e.Since = op.Now
 	}
 	changed, err := op.workers.drain(e.DrainRecord)
 	if changed {
@@ -74,7 +75,7 @@ func (op *operators) putQuota(e event.PutQuota) error {
 	}
 	op.dispatch.setQuota(c, k.Instance, e.Quota)
 	if e.Preempt {
-		c.stopOverMax(k.Instance)
+		c.StopOverMax(k.Instance)
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func (op *operators) deleteQuota(e event.DeleteQuota) error {
 	if c == nil {
 		return event.ErrUnknown
 	}
-	if _, known := c.quotas[e.Instance]; !known {
+	if _, known := c.Quota(e.Instance); !known {
 		return event.ErrUnknown
 	}
 	op.dispatch.setQuota(c, e.Instance, quota.Quota{})

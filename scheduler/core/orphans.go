@@ -25,15 +25,15 @@ type orphanResult struct {
 
 // orphanResults are those that are kept, at most Config.MaxCompleted.
 type orphanResults struct {
-	*clock
+	*timer.Clock
 	cfg *Config
 	// byAction has the latest of each action last, order the oldest of all first.
 	byAction map[action][]*orphanResult
 	order    fifo[*orphanResult]
 }
 
-func newOrphanResults(c *clock, cfg *Config) *orphanResults {
-	return &orphanResults{clock: c, cfg: cfg, byAction: map[action][]*orphanResult{}}
+func newOrphanResults(c *timer.Clock, cfg *Config) *orphanResults {
+	return &orphanResults{Clock: c, cfg: cfg, byAction: map[action][]*orphanResult{}}
 }
 
 // add keeps a worker's result. Errors are not kept, nor is a failure on a small size class, which is
@@ -44,11 +44,11 @@ func (rs *orphanResults) add(w *worker, a action, response *repb.ExecuteResponse
 	if rs.cfg.Apart || response.GetStatus().GetCode() != 0 || small && response.GetResult().GetExitCode() != 0 {
 		return
 	}
-	r := &orphanResult{action: a, pool: w.pool, worker: w.key, started: rs.now, response: response}
+	r := &orphanResult{action: a, pool: w.pool, worker: w.key, started: rs.Now, response: response}
 	r.timer.Owner = r
 	r.element = rs.order.pushBack(r)
 	rs.byAction[a] = append(rs.byAction[a], r)
-	rs.timers.Set(&r.timer, rs.now.Add(rs.cfg.ClientGrace))
+	rs.Timers.Set(&r.timer, rs.Now.Add(rs.cfg.ClientGrace))
 	if rs.order.len() > rs.cfg.MaxCompleted {
 		oldest, _ := rs.order.front()
 		rs.remove(oldest)
@@ -56,7 +56,7 @@ func (rs *orphanResults) add(w *worker, a action, response *repb.ExecuteResponse
 }
 
 func (rs *orphanResults) remove(r *orphanResult) {
-	rs.timers.Stop(&r.timer)
+	rs.Timers.Stop(&r.timer)
 	rs.order.remove(r.element)
 	left := slices.DeleteFunc(rs.byAction[r.action], func(x *orphanResult) bool { return x == r })
 	if len(left) > 0 {

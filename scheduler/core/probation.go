@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
@@ -16,7 +17,7 @@ func (d *dispatcher) leave(w *worker) {
 	p.positions = slices.DeleteFunc(p.positions, func(x *worker) bool { return x == w })
 	if len(p.positions) == 0 {
 		p.note((*trust.Record).Absolve)
-		d.timers.Stop(&p.timer)
+		d.Timers.Stop(&p.timer)
 		delete(p.queue.programs, p.key)
 	} else if p.tried == w {
 		p.tried = nil
@@ -67,7 +68,7 @@ func (d *dispatcher) tries(w *worker) {
 func (d *dispatcher) trusts(p *program) {
 	p.note((*trust.Record).Absolve)
 	p.failed, p.tried = action{}, nil
-	d.timers.Stop(&p.timer)
+	d.Timers.Stop(&p.timer)
 	d.reserve(p)
 }
 
@@ -85,7 +86,7 @@ func (d *dispatcher) amnesty(q *queue) {
 
 // probation suspends programs whose actions fail again and again for no fault of their own.
 type probation struct {
-	*clock
+	*timer.Clock
 	cfg      *Config
 	dispatch *dispatcher
 	tally    *Tally
@@ -129,9 +130,9 @@ func (b *probation) count(p *program, tried bool, a action, failed bool) {
 
 func (b *probation) suspend(p *program) {
 	s := event.Suspension{Row: p.record.Row(), Failures: p.record.Failures(), Last: p.failed.String()}
-	p.note(func(r *trust.Record) { s.Until = r.Suspend(b.now) })
+	p.note(func(r *trust.Record) { s.Until = r.Suspend(b.Now) })
 	p.tried = nil
-	b.timers.Set(&p.timer, s.Until)
+	b.Timers.Set(&p.timer, s.Until)
 	b.tally.Suspensions++
 	s.ID = p.identity()
 	*b.suspensions = append(*b.suspensions, s)
@@ -140,8 +141,8 @@ func (b *probation) suspend(p *program) {
 
 // over ends a suspension: the program gets one action.
 func (b *probation) over(p *program) {
-	b.timers.Stop(&p.timer)
-	p.note(func(r *trust.Record) { r.Try(b.now) })
+	b.Timers.Stop(&p.timer)
+	p.note(func(r *trust.Record) { r.Try(b.Now) })
 	b.dispatch.reserve(p)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -45,6 +46,9 @@ func (p *pool) queue(class uint32) *queue {
 		q := &queue{pool: p, class: class, name: p.queueName(class)}
 		q.rest.Owner, q.overflow = q, overflow{queue: q}
 		q.overflow.timer.Owner = &q.overflow
+		if p.cohort != nil {
+			q.quotas = p.cohort.Queue(class, p.tree)
+		}
 		p.queues = slices.Insert(p.queues, i, q)
 	}
 	return p.queues[i]
@@ -153,11 +157,8 @@ type queue struct {
 	declared, away bool
 	// awaited is how long each waits while the queue is away.
 	awaited time.Duration
-	// In a cohort: lines are by instance, calls are the next times at which all busy workers call,
-	// and overdue are marks for lines whose tasks should have given way by now.
-	lines   map[string]*line
-	calls   []time.Time
-	overdue fifo[*mark]
+	// quotas is what its cohort knows of it; nil: it is in none.
+	quotas *preemption.Queue
 	// rest runs while nobody serves and somebody rests who may serve again.
 	rest timer.Timer
 	// overflow is what goes from here to larger workers.

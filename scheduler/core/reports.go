@@ -10,11 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // reports do what follows from what workers say, and from their silence.
 type reports struct {
-	*clock
+	*timer.Clock
 	cfg        *Config
 	operations *operations
 	inFlight   *inFlight
@@ -33,7 +34,7 @@ type reports struct {
 func (rs *reports) report(r *event.Report) error {
 	w := rs.workers.byKey[r.Worker]
 	if w != nil && w.isTwin(r) {
-		w.twin, w.refused = r.Address, rs.now
+		w.twin, w.refused = r.Address, rs.Now
 		return fmt.Errorf("%w: one at %s, this one is at %s", event.ErrTwin, w.address, r.Address)
 	}
 	anew := w != nil && w.boot != r.Boot
@@ -74,24 +75,24 @@ func (rs *reports) hangup(e event.Hangup) {
 	if w := rs.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
 		w.unidle()
 		w.held = false
-		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.WorkerSlack))
+		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
 	}
 }
 
 func (rs *reports) disconnect(e event.Disconnect) {
-	limit := rs.now.Add(rs.cfg.DisconnectSlack)
+	limit := rs.Now.Add(rs.cfg.DisconnectSlack)
 	for _, w := range rs.workers.disconnect(e.Connection) {
 		// A call that is held has its own hangup, and no action that suffers.
-		if !w.held && rs.timers.When(&w.timer).After(limit) {
-			rs.timers.Set(&w.timer, limit)
+		if !w.held && rs.Timers.When(&w.timer).After(limit) {
+			rs.Timers.Set(&w.timer, limit)
 		}
 	}
 }
 
 // hear notes that a worker calls before it is looked at what is due: it is here, however late.
 func (rs *reports) hear(now time.Time, r *event.Report) {
-	if w := rs.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !rs.timers.When(&w.timer).After(now) {
-		rs.timers.Stop(&w.timer)
+	if w := rs.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !rs.Timers.When(&w.timer).After(now) {
+		rs.Timers.Stop(&w.timer)
 	}
 }
 
@@ -114,8 +115,8 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	if w != nil {
 		w.unidle()
 		if w.held {
-			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.now})
-			rs.timers.Stop(&w.timer)
+			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.Now})
+			rs.Timers.Stop(&w.timer)
 		}
 		if w.pool.has(r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
@@ -135,7 +136,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 // remove forgets a worker, and its queue and pool if they were its alone. What
 // it ran goes back to a queue.
 func (rs *reports) remove(w *worker) {
-	rs.timers.Stop(&w.timer)
+	rs.Timers.Stop(&w.timer)
 	rs.workers.remove(w)
 	rs.dispatch.withdraw(w)
 	rs.dispatch.leave(w)
@@ -152,7 +153,7 @@ func (rs *reports) remove(w *worker) {
 func (rs *reports) silent(w *worker) {
 	if w.held {
 		w.unidle()
-		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	}
 	d := event.Departure{Worker: w.key, ID: w.id, Drained: (w.takes == resting || w.takes == drained) && w.task == nil}
@@ -170,10 +171,10 @@ func (rs *reports) idles(w *worker) {
 		return
 	}
 	if w.prefersIdle {
-		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now.Add(rs.cfg.SyncInterval)})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now.Add(rs.cfg.SyncInterval)})
 		return
 	}
-	rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.IdleHold))
+	rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.IdleHold))
 	rs.dispatch.offer(w)
 }
 
@@ -190,7 +191,7 @@ func (rs *reports) executes(w *worker, a action) {
 			rs.hedges.runs(w)
 		}
 		w.shield()
-		if !rs.dispatch.isSettling() && w.pool.cohort.isPreempted(w) {
+		if !rs.dispatch.isSettling() && w.task.share.IsPreempted() {
 			rs.runs.preempt(w)
 			return
 		}
@@ -199,11 +200,11 @@ func (rs *reports) executes(w *worker, a action) {
 			return
 		}
 	case w.duty == yielding:
-		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	case rs.resume(w, a):
 	case rs.cfg.Apart || w.stopping == a || rs.inFlight.running(w.pool, a) != nil:
-		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	default:
 		rs.keepOrphan(w, a)
@@ -262,9 +263,9 @@ func (rs *reports) completes(w *worker, e ending) {
 	switch {
 	case rs.dispatch.nextFor(w, claim):
 	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
-		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.now})
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 	case w.held:
-		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.ResultHold))
+		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.ResultHold))
 		rs.dispatch.offer(w)
 	}
 }
@@ -348,12 +349,12 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
 func (rs *reports) keepOrphan(w *worker, a action) {
-	t := &task{action: a, queued: rs.now, attempts: 1, pool: w.pool}
-	t.begin(w, rs.now)
+	t := &task{action: a, queued: rs.Now, attempts: 1, pool: w.pool}
+	t.begin(w, rs.Now)
 	t.run.inherited = true
 	t.timer.Owner, t.item.Owner = t, t
-	w.pool.tree.Start(&t.item, &w.entry, rs.now, w.queue.cost())
-	rs.timers.Set(&t.timer, rs.now.Add(rs.cfg.ClientGrace))
+	w.pool.tree.Start(&t.item, &w.entry, rs.Now, w.queue.cost())
+	rs.Timers.Set(&t.timer, rs.Now.Add(rs.cfg.ClientGrace))
 	rs.inFlight.add(t)
 	rs.dispatch.executing++
 	w.task, w.duty, w.stopping = t, confirmed, action{}
@@ -365,7 +366,7 @@ func (rs *reports) rested(q *queue) {
 	busy := func(w *worker) bool { return w.takes == resting && w.task != nil }
 	for _, p := range q.programs {
 		if slices.ContainsFunc(p.positions, busy) {
-			rs.timers.Set(&q.rest, rs.now.Add(rs.cfg.MatchGrace))
+			rs.Timers.Set(&q.rest, rs.Now.Add(rs.cfg.MatchGrace))
 			return
 		}
 	}
@@ -396,7 +397,7 @@ func (rs *reports) restore(e event.Restore) {
 		w = rs.enroll(nil, &event.Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.duty = away
 		rs.dispatch.serve(w, rs.mayServe(w))
-		rs.timers.Set(&w.timer, rs.now.Add(rs.cfg.WorkerSlack))
+		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
 	}
 	a := actionOf(h.Digest)
 	t := w.task
@@ -415,8 +416,8 @@ func (rs *reports) restore(e event.Restore) {
 	rs.dispatch.executing++
 	o := rs.operations.restore(h, &t.alone)
 	t.add(o)
-	t.pool.cohort.charge(t)
+	t.charge()
 	t.attach(o)
-	w.pool.tree.Start(&t.item, &w.entry, rs.now, w.queue.cost())
+	w.pool.tree.Start(&t.item, &w.entry, rs.Now, w.queue.cost())
 	rs.operations.changed(o)
 }

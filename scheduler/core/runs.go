@@ -6,6 +6,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -14,7 +15,7 @@ import (
 // runs end the runs of tasks: with a result, on another size class, for others, or because a worker is gone. It knows nothing of
 // who reports that.
 type runs struct {
-	*clock
+	*timer.Clock
 	cfg        *Config
 	operations *operations
 	inFlight   *inFlight
@@ -32,7 +33,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	if t.run.race != nil && !r.hedges.decide(w, resp) {
 		return
 	}
-	w.queue.load.ran(r.now.Sub(t.started))
+	w.queue.load.ran(r.Now.Sub(t.started))
 	r.dispatch.touch(w.pool)
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
@@ -128,8 +129,7 @@ func (r *runs) lose(w *worker) {
 // preempt has a worker stop its task, which waits again, before others of its priority
 // in its branch, and run one of those for whom that is. It costs the task none of its attempts.
 func (r *runs) preempt(w *worker) {
-	l := w.task.share.mark.claim
-	w.task.share.cohort.preemptions++
+	l := w.task.share.Preempt()
 	r.suspend(w, func() bool { return r.dispatch.nextFor(w, l) })
 }
 
@@ -143,7 +143,7 @@ func (r *runs) suspend(w *worker, next func() bool) {
 	r.operations.changedAll(t)
 	if !next() {
 		w.duty = yielding
-		r.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: r.now})
+		r.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: r.Now})
 	}
 	r.dispatch.enqueue(t)
 }
@@ -164,7 +164,7 @@ func (r *runs) drop(t *task) {
 		r.dispatch.dequeue(t)
 	}
 	t.move(nil)
-	r.timers.Stop(&t.timer)
+	r.Timers.Stop(&t.timer)
 	r.inFlight.remove(t)
 }
 
@@ -183,8 +183,8 @@ func (r *runs) overdue(t *task) {
 	var why string
 	q := t.queue()
 	switch {
-	case q == nil && r.now.Before(r.dispatch.patience(t)): // meanwhile a worker was there that has what it asks for
-		r.timers.Set(&t.timer, r.dispatch.patience(t))
+	case q == nil && r.Now.Before(r.dispatch.patience(t)): // meanwhile a worker was there that has what it asks for
+		r.Timers.Set(&t.timer, r.dispatch.patience(t))
 		return
 	case q != nil && r.dispatch.giveUp(t):
 		return
@@ -193,7 +193,7 @@ func (r *runs) overdue(t *task) {
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		waited, why = r.now.Sub(t.at.(unmatched).since).Round(time.Second), r.dispatch.explain(t.spec)
+		waited, why = r.Now.Sub(t.at.(unmatched).since).Round(time.Second), r.dispatch.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
@@ -208,7 +208,7 @@ func (r *runs) forget(t *task) bool {
 		t.detach(o)
 		t.remove(o)
 		r.operations.drop(o)
-		r.timers.Stop(&o.timer)
+		r.Timers.Stop(&o.timer)
 		o.task = nil
 		r.operations.changed(o)
 	}

@@ -52,7 +52,7 @@ func (d *dispatcher) spill(p *pool) bool {
 			q.overflow.open = q.overflow.open && q.waiting > 0
 			continue
 		}
-		what, turns, waited := q.spills(), d.turns(q, larger), d.now.Sub(t.queued)
+		what, turns, waited := q.spills(), d.turns(q, larger), d.Now.Sub(t.queued)
 		q.overflow.open = what.Worth(turns, waited, q.overflow.open)
 		if strain := what.Strain(turns, waited); q.overflow.open && strain >= most {
 			best, to, most = t, larger, strain
@@ -70,10 +70,10 @@ func (d *dispatcher) spill(p *pool) bool {
 func (d *dispatcher) await(q *queue) {
 	larger, t := d.largerFor(q)
 	if t == nil {
-		d.timers.Stop(&q.overflow.timer)
+		d.Timers.Stop(&q.overflow.timer)
 		return
 	}
-	d.timers.Set(&q.overflow.timer, t.queued.Add(q.spills().Patience(d.turns(q, larger))))
+	d.Timers.Set(&q.overflow.timer, t.queued.Add(q.spills().Patience(d.turns(q, larger))))
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and what of q goes there first; nil if
@@ -86,12 +86,11 @@ func (d *dispatcher) largerFor(q *queue) (larger *queue, next *task) {
 	if larger == nil {
 		return nil, nil
 	}
-	c := q.pool.cohort
-	if c == nil {
-		return larger, q.head(d.now)
+	if q.quotas == nil {
+		return larger, q.head(d.Now)
 	}
-	it := q.pool.tree.NextAmong(q.class, d.now, func(instance string) bool {
-		return c.grade(larger.class, instance) != fair.Wait
+	it := q.pool.tree.NextAmong(q.class, d.Now, func(instance string) bool {
+		return larger.quotas.Grade(instance) != fair.Wait
 	})
 	if it == nil {
 		return larger, nil

@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
 // concurrent use.
 type State struct {
 	cfg Config
-	*clock
+	*timer.Clock
 	// operations are what clients want, inFlight the tasks that come of it, orphans what came of none.
 	operations *operations
 	inFlight   inFlight
@@ -41,29 +43,29 @@ func NewState(c Config) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{cfg: c, clock: &clock{}, inFlight: newInFlight(&c), workers: newRoster()}
-	s.operations = newOperations(s.clock, &s.cfg)
-	s.orphans = newOrphanResults(s.clock, &s.cfg)
-	s.calls = &calls{clock: s.clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
-	s.dispatch = newDispatcher(s.clock, &s.cfg, s.operations, s.calls)
-	s.hedges = &hedges{clock: s.clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
+	s := &State{cfg: c, Clock: &timer.Clock{}, inFlight: newInFlight(&c), workers: newRoster()}
+	s.operations = newOperations(s.Clock, &s.cfg)
+	s.orphans = newOrphanResults(s.Clock, &s.cfg)
+	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
+	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
+	s.hedges = &hedges{Clock: s.Clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	s.runs = &runs{
-		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
+		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
 		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended,
 	}
-	s.probation = &probation{clock: s.clock, cfg: &s.cfg, dispatch: s.dispatch, tally: &s.tally, suspensions: &s.out.Suspensions}
+	s.probation = &probation{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, tally: &s.tally, suspensions: &s.out.Suspensions}
 	s.clients = &clients{
-		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
+		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
 		dispatch: s.dispatch, runs: s.runs, tally: &s.tally,
 	}
 	s.reports = &reports{
-		clock: s.clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
+		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
 		workers: s.workers, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
 		probation:  s.probation,
 		departures: &s.out.Departures,
 	}
 	s.operators = &operators{
-		clock: s.clock, operations: s.operations, workers: s.workers, dispatch: s.dispatch, clients: s.clients,
+		Clock: s.Clock, operations: s.operations, workers: s.workers, dispatch: s.dispatch, clients: s.clients,
 		killed: &s.out.Killed,
 	}
 	return s, nil
@@ -129,21 +131,21 @@ func (s *State) apply(e event.Event) error {
 
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
-	if s.now.IsZero() {
+	if s.Now.IsZero() {
 		s.dispatch.begun = now.Add(s.cfg.Settle)
 		if s.cfg.Settle > 0 {
-			s.timers.Set(&s.dispatch.settle, s.dispatch.begun)
+			s.Timers.Set(&s.dispatch.settle, s.dispatch.begun)
 		}
 	}
-	if now.After(s.now) {
-		s.now = now
+	if now.After(s.Now) {
+		s.Now = now
 	}
-	if next := s.timers.Next(); !next.IsZero() && s.now.Sub(next) > maxLate {
-		late := s.now.Sub(next) + s.cfg.SyncInterval
-		s.timers.Shift(late)
+	if next := s.Timers.Next(); !next.IsZero() && s.Now.Sub(next) > maxLate {
+		late := s.Now.Sub(next) + s.cfg.SyncInterval
+		s.Timers.Shift(late)
 		s.operations.keepLonger(late)
 	}
-	for t := s.timers.PopDue(s.now); t != nil; t = s.timers.PopDue(s.now) {
+	for t := s.Timers.PopDue(s.Now); t != nil; t = s.Timers.PopDue(s.Now) {
 		s.due(t.Owner)
 	}
 }
@@ -161,10 +163,10 @@ func (s *State) due(owner any) {
 		s.reports.rested(x)
 	case *program:
 		s.probation.over(x)
-	case *line:
-		x.queue.pool.cohort.mark(x)
-	case *mark:
-		x.standBy()
+	case *preemption.Line:
+		x.Ripen()
+	case *preemption.Mark:
+		x.StandBy()
 	case *overflow:
 		s.dispatch.touch(x.queue.pool)
 	case *orphanResult:
@@ -180,14 +182,14 @@ func (s *State) due(owner any) {
 func (s *State) end() event.Out {
 	s.dispatch.offerReserved()
 	for _, c := range s.dispatch.cohorts {
-		if c.stirred {
+		if c.Stirred() {
 			s.dispatch.offerIdle(c)
 		}
 	}
 	s.dispatch.spillTouched()
 	out := s.out
 	out.Notices = s.operations.notices()
-	out.NextTick = s.timers.Next()
+	out.NextTick = s.Timers.Next()
 	s.out = event.Out{}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
@@ -58,7 +59,7 @@ type task struct {
 	// started is when the present run began, or the last one.
 	started time.Time
 	// share is what quotas know of it; nil outside of cohorts.
-	share *share
+	share *preemption.Share
 
 	// item is the task in the tree of pool, which is nil for an unmatched one.
 	item fair.Item

@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
@@ -259,14 +260,15 @@ type CohortView struct {
 	// Preemptions counts the runs that were stopped.
 	Preemptions uint64
 	// Uses are the instances with a quota, or with something that runs or waits, in their order.
-	Uses []QuotaUse
+	Uses []preemption.Use
 }
 
 // Quota returns the one in force for a key; the zero Quota if there is none.
 func (s *View) Quota(k quota.Key) quota.Quota {
 	for _, c := range s.dispatch.cohorts {
 		if c.Name == k.Cohort {
-			return c.quotas[k.Instance]
+			q, _ := c.Quota(k.Instance)
+			return q
 		}
 	}
 	return quota.Quota{}
@@ -275,9 +277,7 @@ func (s *View) Quota(k quota.Key) quota.Quota {
 // QuotaRecords returns all quotas in force, in the order of their keys.
 func (s *View) QuotaRecords() (records []quota.Record) {
 	for _, c := range s.dispatch.cohorts {
-		for instance, q := range c.quotas {
-			records = append(records, quota.Record{Key: quota.Key{Cohort: c.Name, Instance: instance}, Quota: q})
-		}
+		records = append(records, c.Quotas()...)
 	}
 	slices.SortFunc(records, func(a, b quota.Record) int {
 		return cmp.Or(cmp.Compare(a.Cohort, b.Cohort), cmp.Compare(a.Instance, b.Instance))
@@ -290,8 +290,8 @@ func (s *View) Cohorts() []CohortView {
 	views := make([]CohortView, 0, len(s.dispatch.cohorts))
 	for _, c := range s.dispatch.cohorts {
 		v := CohortView{
-			Cohort: c.Cohort, Capacity: c.capacity(), Minimums: c.ledger.Minimums(),
-			Preemptions: c.preemptions, Uses: c.uses(),
+			Cohort: c.Cohort.Cohort, Capacity: c.capacity(), Minimums: c.Minimums(),
+			Preemptions: c.Preemptions(), Uses: c.Uses(),
 		}
 		for _, u := range v.Uses {
 			v.Used += u.Used
@@ -319,8 +319,7 @@ func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
 		if sh == nil {
 			continue
 		}
-		k := quota.Key{Cohort: sh.cohort.Name, Instance: sh.instance}
-		runs[k] = append(runs[k], QuotaRun{w.task.spec, w.key, w.task.started, sh.cohort.Cost(w.queue.class)})
+		runs[sh.Key()] = append(runs[sh.Key()], QuotaRun{w.task.spec, w.key, w.task.started, sh.Cost()})
 	}
 	return runs
 }

@@ -113,39 +113,9 @@ func (w *worker) attribute(name string) (string, bool) {
 	return v, ok
 }
 
-// share returns what is counted of what a worker does; nil if nothing is.
-func (w *worker) share() *share {
-	if w.task == nil || w.task.share == nil || w.task.share.cohort == nil {
-		return nil
-	}
-	return w.task.share
-}
-
 // spared reports whether the task of a worker is not to be stopped for others.
 func (w *worker) spared() bool {
 	return w.stage == event.Uploading || w.takes != serving || w.duty == away
-}
-
-// shield notes whether the task of a worker may be stopped: not if it is about to end,
-// nor if the worker would take nothing instead. It rather is if its command runs: on a worker
-// that fetches ahead others may have to wait for a place where one does.
-func (w *worker) shield() {
-	sh := w.share()
-	if sh == nil {
-		return
-	}
-	if shielded, busy := w.spared(), w.stage == event.Running; shielded != sh.run.Shielded || busy != sh.run.Busy {
-		sh.run.Shielded, sh.run.Busy = shielded, busy
-		sh.cohort.ledger.Fix(&sh.run)
-	}
-}
-
-// claim returns for whom the task of a worker is to give way; nil if it need not.
-func (w *worker) claim() *line {
-	if sh := w.share(); sh != nil && sh.mark != nil {
-		return sh.mark.claim
-	}
-	return nil
 }
 
 // WorkerKey returns the canonical form of a worker's identity below an instance name prefix, which

@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
@@ -90,13 +91,13 @@ func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*a
 }
 
 // useOf returns the use of one instance of a cohort, which may have nothing.
-func useOf(v core.CohortView, instance string) []core.QuotaUse {
+func useOf(v core.CohortView, instance string) []preemption.Use {
 	for _, u := range v.Uses {
 		if u.Instance == instance {
-			return []core.QuotaUse{u}
+			return []preemption.Use{u}
 		}
 	}
-	return []core.QuotaUse{{Key: quota.Key{Cohort: v.Name, Instance: instance}}}
+	return []preemption.Use{{Key: quota.Key{Cohort: v.Name, Instance: instance}}}
 }
 
 func cohortMessage(v core.CohortView) *admin.Cohort {

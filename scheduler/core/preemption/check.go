@@ -1,0 +1,95 @@
+package preemption
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// CheckRuns returns what is wrong with a task of an instance that runs in the queue, and counts; "" if nothing is.
+func (q *Queue) CheckRuns(sh *Share, instance string) string {
+	if sh.cohort != q.cohort || sh.run.Kind != any(q) || sh.line != nil || sh.instance != instance {
+		return "it counts elsewhere"
+	}
+	if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.element != nil || m.last.IsSet())) {
+		return fmt.Sprintf("marked %t, as %+v", sh.run.Marked(), m)
+	}
+	return ""
+}
+
+// CheckWaits returns what is wrong with a task that waits in the queue.
+func (q *Queue) CheckWaits(sh *Share) string {
+	if sh.line == nil || sh.line != q.lines[sh.instance] || sh.since.IsZero() || sh.cohort != nil {
+		return "it waits in no line"
+	}
+	return ""
+}
+
+// Counted is what there is in the queues of a cohort, as others count it.
+type Counted struct {
+	// Used is what each instance takes, Marked how many give way for each line.
+	Used   map[string]int64
+	Marked map[*Line]int
+	// Waiting are the queues, with how many wait there by instance.
+	Waiting map[*Queue]map[string]int
+}
+
+// Check compares what a cohort counts between events with what there is; "" if that is the same.
+func (c *Cohort) Check(there Counted) string {
+	if c.stirred {
+		return fmt.Sprintf("cohort %s is stirred between events", c.Name)
+	}
+	for _, u := range c.Uses() {
+		if u.Used != there.Used[u.Instance] || u.Quota != c.quotas[u.Instance] {
+			return fmt.Sprintf("%+v, want %d", u, there.Used[u.Instance])
+		}
+		delete(there.Used, u.Instance)
+	}
+	if len(there.Used) > 0 {
+		return fmt.Sprintf("%v is used and not counted", there.Used)
+	}
+	lines := 0
+	for _, ls := range c.lines {
+		lines += len(ls)
+	}
+	for q, waiting := range there.Waiting {
+		lines -= len(q.lines)
+		if problem := q.check(waiting, there.Marked); problem != "" {
+			return problem
+		}
+	}
+	if lines != 0 {
+		return fmt.Sprintf("cohort %s knows %d lines too many", c.Name, lines)
+	}
+	if len(there.Marked) > 0 {
+		return "somebody gives way for a line that is gone"
+	}
+	return ""
+}
+
+// check compares what a queue has with how many wait by instance, and takes its lines from marked.
+func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
+	for _, m := range q.overdue.all() {
+		if m.share.mark != m || m.claim.queue != q {
+			return fmt.Sprintf("line %q waits for what is not marked", m.claim.instance)
+		}
+	}
+	for instance, l := range q.lines {
+		if !slices.Contains(q.cohort.lines[instance], l) {
+			return fmt.Sprintf("line %q is not known to its cohort", instance)
+		}
+		if l.tasks.Len() != waiting[instance] || l.marked != marked[l] {
+			return fmt.Sprintf("line %q: %d tasks, %d marked, want %d and %d",
+				instance, l.tasks.Len(), l.marked, waiting[instance], marked[l])
+		}
+		if l.tasks.Len()+l.marked == 0 || l.Short() == l.below.IsZero() {
+			return fmt.Sprintf("line %q: %d tasks, short %t, below since %s", instance, l.tasks.Len(), l.Short(), l.below)
+		}
+		delete(waiting, instance)
+		delete(marked, l)
+	}
+	if len(waiting) > 0 {
+		return fmt.Sprintf("%v wait in no line", maps.Collect(maps.All(waiting)))
+	}
+	return ""
+}

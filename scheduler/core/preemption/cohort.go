@@ -1,0 +1,180 @@
+package preemption
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+)
+
+// Options are times and bounds of a cohort.
+type Options struct {
+	// Delay is how long an action of an instance below its minimum waits before others' are chosen to be stopped for it.
+	Delay time.Duration
+	// Grace is how long after that these may still end by themselves.
+	Grace time.Duration
+	// Limit is how often the same may be stopped so.
+	Limit int
+}
+
+// A Cohort is the workers that instances share by quotas.
+type Cohort struct {
+	quota.Cohort
+	*timer.Clock
+	options Options
+	// quotas are those of ledger, by instance.
+	quotas map[string]quota.Quota
+	ledger *quota.Ledger
+	// lines are those of all queues by instance, the oldest first.
+	lines map[string][]*Line
+	// stirred: something may run that could not when the event began.
+	stirred bool
+	// preemptions counts the runs that were stopped.
+	preemptions uint64
+}
+
+// New returns a cohort without quotas.
+func New(c quota.Cohort, clock *timer.Clock, o Options) *Cohort {
+	return &Cohort{
+		Cohort: c, Clock: clock, options: o, quotas: map[string]quota.Quota{}, lines: map[string][]*Line{},
+		ledger: quota.NewLedger(o.Limit),
+	}
+}
+
+// Grade admits the branches of instances; it is for fair.Options.
+func (c *Cohort) Grade(kind uint32, instance string) fair.Grade {
+	switch c.ledger.Standing(instance, c.Cost(kind)) {
+	case quota.AtMax:
+		return fair.Wait
+	case quota.BelowMin:
+		return fair.First
+	}
+	return fair.Share
+}
+
+// Set puts a quota in force; the zero Quota is none.
+func (c *Cohort) Set(instance string, q quota.Quota) {
+	c.quotas[instance] = q
+	if q == (quota.Quota{}) {
+		delete(c.quotas, instance)
+	}
+	c.ledger.Set(instance, q)
+	c.stirred = true
+	c.settle(instance, true)
+}
+
+// StopOverMax marks what an instance has running above its maximum, to give way to nobody.
+func (c *Cohort) StopOverMax(instance string) {
+	for r := c.ledger.OverMax(instance); r != nil; r = c.ledger.OverMax(instance) {
+		c.ledger.Mark(r)
+		sh := r.Owner.(*Share)
+		sh.mark = &Mark{share: sh, deadline: c.Now}
+	}
+}
+
+// settle follows a change of what an instance uses or may use. If it changed what
+// may run, it is asked for anew.
+func (c *Cohort) settle(instance string, changed bool) {
+	for _, l := range slices.Clone(c.lines[instance]) {
+		if changed {
+			l.queue.tree.Reconsider(instance)
+		}
+		c.arm(l)
+	}
+}
+
+// Stirred reports whether something may run now that could not when this was asked last.
+func (c *Cohort) Stirred() bool {
+	stirred := c.stirred
+	c.stirred = false
+	return stirred
+}
+
+// forget drops a line in which nothing waits, and for which nobody gives way.
+func (c *Cohort) forget(l *Line) {
+	delete(l.queue.lines, l.instance)
+	left := slices.DeleteFunc(c.lines[l.instance], func(x *Line) bool { return x == l })
+	if c.lines[l.instance] = left; len(left) == 0 {
+		delete(c.lines, l.instance)
+	}
+}
+
+// A Use is what an instance has of a cohort, what it uses now, and how many actions
+// it has waiting there.
+type Use struct {
+	quota.Key
+	quota.Use
+	Waiting int
+}
+
+// Uses returns the instances of the cohort in their order.
+func (c *Cohort) Uses() []Use {
+	waiting := map[string]int{}
+	for instance := range c.quotas {
+		waiting[instance] = 0
+	}
+	for instance := range c.ledger.Used() {
+		waiting[instance] = 0
+	}
+	for instance, lines := range c.lines {
+		for _, l := range lines {
+			waiting[instance] += l.tasks.Len()
+		}
+	}
+	uses := make([]Use, 0, len(waiting))
+	for _, instance := range slices.Sorted(maps.Keys(waiting)) {
+		uses = append(uses, Use{quota.Key{Cohort: c.Name, Instance: instance}, c.ledger.Of(instance), waiting[instance]})
+	}
+	return uses
+}
+
+// Quota returns the one in force for an instance; false if there is none.
+func (c *Cohort) Quota(instance string) (quota.Quota, bool) {
+	q, ok := c.quotas[instance]
+	return q, ok
+}
+
+// Quotas returns all in force, in any order.
+func (c *Cohort) Quotas() (records []quota.Record) {
+	for instance, q := range c.quotas {
+		records = append(records, quota.Record{Key: quota.Key{Cohort: c.Name, Instance: instance}, Quota: q})
+	}
+	return records
+}
+
+// Len counts the quotas in force.
+func (c *Cohort) Len() int { return len(c.quotas) }
+
+// Minimums is the sum of what is guaranteed.
+func (c *Cohort) Minimums() int64 { return c.ledger.Minimums() }
+
+// Used returns what each instance takes that takes something.
+func (c *Cohort) Used() map[string]int64 { return c.ledger.Used() }
+
+// Preemptions counts the runs that were stopped.
+func (c *Cohort) Preemptions() uint64 { return c.preemptions }
+
+// WhyHeld says why an instance may start nothing on workers of a size class.
+func (c *Cohort) WhyHeld(instance string, class uint32) string {
+	u := c.ledger.Of(instance)
+	return fmt.Sprintf("at its maximum: uses %d of %d %s of cohort %q, one more takes %d",
+		u.Used, u.Max, c.unit(), c.Name, c.Cost(class))
+}
+
+// WhyNever says why an instance may never start anything there; class is the smallest one.
+func (c *Cohort) WhyNever(instance string, class uint32) string {
+	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, more than the maximum of instance name %q, %d",
+		c.Cost(class), c.unit(), c.Name, instance, c.quotas[instance].Max)
+}
+
+// unit names what the cohort counts.
+func (c *Cohort) unit() string {
+	if c.Unit == quota.Slots {
+		return "slots"
+	}
+	return "size class units"
+}

@@ -1,0 +1,190 @@
+package preemption
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+)
+
+const (
+	// lookAgain is how long to wait when nothing may be stopped that should.
+	lookAgain = time.Second
+	// The last part of the grace, 1/secondChoice, is for another task, should the chosen one
+	// turn out to be none that may be stopped.
+	secondChoice = 10
+	// Calls of all workers of a queue are not closer than 1/callsInGrace of the grace, and at
+	// most maxCalls are planned.
+	callsInGrace, maxCalls = 4, 8
+)
+
+// A Mark says that a task that runs has to give way: to a line, or to nobody if its own
+// instance is above its maximum.
+type Mark struct {
+	share    *Share
+	claim    *Line
+	deadline time.Time
+	// last runs, for a line, until anybody gives way instead who may; then element is in queue.overdue.
+	last    timer.Timer
+	element *list.Element
+}
+
+// StandBy, when a mark's time is over, has the next worker that calls and can be used do what this one did not.
+func (m *Mark) StandBy() { m.element = m.claim.queue.overdue.pushBack(m) }
+
+// ripe is when others have to give way for a task of the line.
+func (c *Cohort) ripe(l *Line, sh *Share) time.Time {
+	since := sh.since
+	if l.below.After(since) {
+		since = l.below
+	}
+	return since.Add(c.options.Delay)
+}
+
+// arm follows a change of a line, or of what its instance may use.
+func (c *Cohort) arm(l *Line) {
+	if !l.Short() {
+		l.below = time.Time{}
+		c.Timers.Stop(&l.timer)
+		if l.tasks.Len() == 0 && l.marked == 0 {
+			c.forget(l)
+		}
+		return
+	}
+	if l.below.IsZero() {
+		l.below = c.Now
+	}
+	if l.timer.IsSet() || l.marked >= l.tasks.Len() {
+		return
+	}
+	first, _ := l.tasks.front()
+	at := c.ripe(l, first)
+	if at.Before(c.Now) {
+		at = c.Now
+	}
+	c.Timers.Set(&l.timer, at)
+}
+
+// Ripen, when the timer of a line is due, marks as many tasks as the line needs, for those of it that have waited for
+// long enough.
+func (l *Line) Ripen() {
+	c := l.queue.cohort
+	if !l.Short() {
+		return
+	}
+	need := l.marked + int(c.ledger.Missing(l.instance, c.Cost(l.queue.class)))
+	var next time.Time
+	i := 0 // so many of the line have somebody who gives way for them
+	for e := l.tasks.Front(); e != nil && i < need; e = e.Next() {
+		ripe := c.ripe(l, e.Value.(*Share))
+		if ripe.After(c.Now) {
+			next = ripe
+			break
+		}
+		if i == l.marked {
+			r := c.ledger.Victim(l.queue)
+			if r == nil {
+				next = c.Now.Add(lookAgain)
+				break
+			}
+			last := c.callBy(l.queue, ripe.Add(c.options.Grace))
+			m := c.markFor(r, l, last.Add(-c.options.Grace/secondChoice))
+			m.last.Owner = m
+			c.Timers.Set(&m.last, last)
+		}
+		i++
+	}
+	if !next.IsZero() {
+		c.Timers.Set(&l.timer, next)
+	}
+}
+
+// callBy has all busy workers of a queue call at a time, or a little earlier if they do so anyway,
+// and returns which. It is for marks: at its time they have all been asked.
+func (c *Cohort) callBy(q *Queue, at time.Time) time.Time {
+	q.calls = slices.DeleteFunc(q.calls, func(x time.Time) bool { return !x.After(c.Now) })
+	for _, call := range q.calls {
+		if early := at.Sub(call); early >= 0 && early < c.options.Grace/callsInGrace {
+			return call
+		}
+	}
+	if at.After(c.Now) && len(q.calls) < maxCalls {
+		i, _ := slices.BinarySearchFunc(q.calls, at, time.Time.Compare)
+		q.calls = slices.Insert(q.calls, i, at)
+	}
+	return at
+}
+
+// markFor has a run give way to a line.
+func (c *Cohort) markFor(r *quota.Run, l *Line, deadline time.Time) *Mark {
+	sh := r.Owner.(*Share)
+	c.ledger.MarkFor(r, l.instance)
+	sh.mark = &Mark{share: sh, claim: l, deadline: deadline}
+	l.marked++
+	return sh.mark
+}
+
+// unmark takes a mark back. The caller arms its line.
+func (c *Cohort) unmark(m *Mark) {
+	c.ledger.Unmark(&m.share.run)
+	m.share.mark = nil
+	c.Timers.Stop(&m.last)
+	if l := m.claim; l != nil {
+		l.marked--
+		if m.element != nil {
+			l.queue.overdue.remove(m.element)
+		}
+	}
+}
+
+// spare takes back that a task is to give way; another one may have to.
+func (c *Cohort) spare(sh *Share) {
+	m := sh.mark
+	if m == nil {
+		return
+	}
+	c.unmark(m)
+	if m.claim != nil {
+		c.arm(m.claim)
+	}
+}
+
+// IsPreempted reports whether the worker of a task that counts, which calls, has to stop it now. What need not is spared. A task that
+// does not count need not stop.
+func (sh *Share) IsPreempted() bool {
+	if !sh.Counts() {
+		return false
+	}
+	c, m := sh.cohort, sh.mark
+	if m == nil {
+		return c.replaces(sh)
+	}
+	if l := m.claim; !c.ledger.Deserved(&sh.run) || l != nil && l.marked > l.tasks.Len() {
+		c.spare(sh)
+		return false
+	}
+	return !c.Now.Before(m.deadline)
+}
+
+// replaces has a task give way at once in the place of another one, whose time is over.
+func (c *Cohort) replaces(sh *Share) bool {
+	ledger, q := c.ledger, sh.run.Kind.(*Queue)
+	for m, ok := q.overdue.front(); ok; m, ok = q.overdue.front() {
+		l := m.claim
+		c.unmark(m)
+		switch {
+		case !l.Short() || l.marked >= l.tasks.Len() || ledger.Missing(l.instance, sh.run.Cost) == 0:
+			c.arm(l) // nobody need
+		case ledger.Open(&sh.run):
+			c.markFor(&sh.run, l, c.Now)
+			return true
+		default:
+			again := c.markFor(&m.share.run, l, m.deadline)
+			again.StandBy()
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,186 @@
+package preemption
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+)
+
+// A Queue is what a cohort knows of the queue of one size class of a pool.
+//
+// A nil Queue is in no cohort: nothing waits for it or counts in it.
+type Queue struct {
+	cohort *Cohort
+	class  uint32
+	tree   *fair.Tree
+	// lines are by instance, calls are the next times at which all busy workers call,
+	// and overdue are marks for lines whose tasks should have given way by now.
+	lines   map[string]*Line
+	calls   []time.Time
+	overdue fifo[*Mark]
+}
+
+// Queue returns what a cohort knows of a queue of a size class, whose tree grades by Grade. Of a nil Cohort it is nil.
+func (c *Cohort) Queue(class uint32, tree *fair.Tree) *Queue {
+	if c == nil {
+		return nil
+	}
+	return &Queue{cohort: c, class: class, tree: tree}
+}
+
+// A Line is what waits of one instance in one queue of a cohort. It exists while
+// something does, or somebody gives way for it.
+type Line struct {
+	queue    *Queue
+	instance string
+	// tasks are in the order in which they came.
+	tasks fifo[*Share]
+	// below is since when the instance is below its minimum; zero: it is not.
+	below time.Time
+	// marked counts the tasks that are to give way.
+	marked int
+	// timer runs until more have to give way, if nothing changes.
+	timer timer.Timer
+}
+
+// Instance is the key of a line.
+func (l *Line) Instance() string { return l.instance }
+
+// Admits reports whether an instance may ever run something on the queue's workers: one action takes no more
+// there than its maximum.
+func (q *Queue) Admits(instance string) bool {
+	if q == nil {
+		return true
+	}
+	most := q.cohort.quotas[instance].Max
+	return most == 0 || q.cohort.Cost(q.class) <= most
+}
+
+// Grade says whether an instance may start something on the queue's workers.
+func (q *Queue) Grade(instance string) fair.Grade {
+	if q == nil {
+		return fair.Share
+	}
+	return q.cohort.Grade(q.class, instance)
+}
+
+// Enter has a task that waits in the queue do so in a line.
+func (q *Queue) Enter(sh *Share) {
+	c, l := q.cohort, q.lines[sh.instance]
+	if l == nil {
+		l = &Line{queue: q, instance: sh.instance}
+		l.timer.Owner = l
+		if q.lines == nil {
+			q.lines = map[string]*Line{}
+		}
+		q.lines[sh.instance] = l
+		c.lines[sh.instance] = append(c.lines[sh.instance], l)
+	}
+	if sh.since.IsZero() {
+		sh.since = c.Now
+	}
+	sh.line, sh.element = l, l.tasks.pushBack(sh)
+	c.arm(l)
+}
+
+// Leave undoes Enter, if the task is in a line. It is about to leave its queue. Nothing happens to a nil Share.
+func (sh *Share) Leave() {
+	if sh == nil || sh.line == nil {
+		return
+	}
+	l := sh.line
+	l.tasks.remove(sh.element)
+	sh.line, sh.element = nil, nil
+	l.queue.cohort.arm(l)
+}
+
+// Waiting returns what waits of an instance in the queue, the oldest first.
+func (q *Queue) Waiting(instance string) []*Share {
+	l := q.lines[instance]
+	if l == nil {
+		return nil
+	}
+	return l.tasks.all()
+}
+
+// A LineView is what a queue has of an instance, for people.
+type LineView struct {
+	Instance        string
+	Waiting, Marked int
+	// Below is since when the instance is below its minimum, Due when more have to give way; zero: it is not, and never.
+	Below, Due time.Time
+}
+
+// Lines returns what the queue has, by instance.
+func (q *Queue) Lines() (views []LineView) {
+	if q == nil {
+		return nil
+	}
+	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
+		l := q.lines[instance]
+		v := LineView{Instance: instance, Waiting: l.tasks.Len(), Marked: l.marked, Below: l.below}
+		if l.timer.IsSet() {
+			v.Due = q.cohort.Timers.When(&l.timer)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// Short reports whether a line's instance is below its minimum and waits in it.
+func (l *Line) Short() bool {
+	c := l.queue.cohort
+	return l.tasks.Len() > 0 && c.ledger.Standing(l.instance, c.Cost(l.queue.class)) == quota.BelowMin
+}
+
+// NextCall is when a worker of the queue that has a task has to call again: at a time, or soon enough to hear that it, or another
+// one, has to give way.
+func (q *Queue) NextCall(at time.Time, sh *Share) time.Time {
+	if q == nil {
+		return at
+	}
+	now := q.cohort.Now
+	sooner := func(t time.Time) {
+		if t.After(now) && t.Before(at) {
+			at = t
+		}
+	}
+	sooner(now.Add(q.cohort.options.Grace))
+	for _, call := range q.calls {
+		sooner(call)
+	}
+	if sh.Counts() && sh.mark != nil {
+		sooner(sh.mark.deadline)
+	}
+	return at
+}
+
+// A fifo holds values in order and gives each an anchor to remove it by.
+type fifo[T any] struct{ list.List }
+
+func (f *fifo[T]) pushBack(v T) *list.Element { return f.PushBack(v) }
+
+func (f *fifo[T]) remove(e *list.Element) { f.Remove(e) }
+
+// front returns the first value; false if there is none.
+func (f *fifo[T]) front() (v T, ok bool) {
+	e := f.Front()
+	if e == nil {
+		return v, false
+	}
+	return e.Value.(T), true
+}
+
+// all returns the values in order.
+func (f *fifo[T]) all() []T {
+	vs := make([]T, 0, f.Len())
+	for e := f.Front(); e != nil; e = e.Next() {
+		vs = append(vs, e.Value.(T))
+	}
+	return vs
+}
