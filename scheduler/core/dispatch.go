@@ -30,10 +30,7 @@ type dispatcher struct {
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
-	// touched are the pools of which this event has changed what waits or who is idle; spilled counts the tasks that went to
-	// larger workers.
-	touched []*pool
-	spilled uint64
+	touched  touched
 	// settle runs from the first event until actions may be given to workers, which is at begun.
 	settle timer.Timer
 	begun  time.Time
@@ -76,7 +73,7 @@ func (d *dispatcher) enqueue(t *task) {
 		return
 	}
 	q.joined(t)
-	d.touch(q.pool)
+	d.touched.add(q.pool)
 	if q.quotas != nil {
 		q.quotas.Enter(t.quotaShare())
 	}
@@ -112,7 +109,7 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 		return
 	}
 	q.left(t)
-	d.touch(q.pool)
+	d.touched.add(q.pool)
 	t.share.Leave()
 }
 
@@ -242,14 +239,14 @@ func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == serving && !d.isSettling() {
 		w.pool.tree.Wait(&w.entry)
-		d.touch(w.pool)
+		d.touched.add(w.pool)
 	}
 }
 
 // offerIdle gives what may run now to workers that are idle.
 func (d *dispatcher) offerIdle(c *cohort) {
 	for _, p := range c.pools {
-		d.touch(p)
+		d.touched.add(p)
 		for _, q := range p.queues {
 			for q.waiting > 0 {
 				t := q.head(d.Now)

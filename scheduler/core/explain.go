@@ -232,8 +232,8 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 		}
 		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
 	}
-	if to, next := d.largerFor(q); next != nil {
-		what, turns := q.spills(), d.turns(q, to)
+	if to, next := q.largerFor(d.Now); next != nil {
+		what, turns := q.spills(), q.turns(to, d.cfg)
 		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it once the next action has waited for %s, "+
 			"or more than %.3g wait for each worker", larger, to.class, what.Patience(turns).Round(time.Second), turns)
 	} else if larger > 0 {

@@ -133,7 +133,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 // withdraw takes a worker from those that serve its queue or rest; vacate follows.
 func (d *dispatcher) withdraw(w *worker) {
 	q := w.queue
-	d.touch(w.pool)
+	d.touched.add(w.pool)
 	switch w.takes {
 	case serving:
 		q.serving--

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"container/list"
 	"maps"
 	"slices"
 	"time"
@@ -33,7 +32,7 @@ type pool struct {
 	startup, patience time.Duration
 	// cohort shares the workers by quotas; nil: there are none.
 	cohort *cohort
-	// touched: the present event has changed what waits, or who is idle; see dispatcher.touch.
+	// touched: the present event has changed what waits, or who is idle; see type touched.
 	touched bool
 }
 
@@ -165,6 +164,15 @@ type queue struct {
 	overflow overflow
 }
 
+// An overflow is where a queue is with what goes from it to larger workers; see overflows.
+type overflow struct {
+	queue *queue
+	// open: it was worth one, and the queue has not become short since.
+	open bool
+	// timer is when what is next will have waited for so long that it is worth the worker that is idle now.
+	timer timer.Timer
+}
+
 func (q *queue) served() bool { return q.serving > 0 }
 
 // staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one action and fetches the
@@ -276,72 +284,4 @@ func (q *queue) sooner(other *queue) bool {
 		return idle
 	}
 	return q.wait() < other.wait()
-}
-
-// A load is what the tasks of a queue are thought to take of its workers' time.
-type load struct {
-	// known is the sum of what is expected of the waiting tasks, unknown counts those of which
-	// nothing is.
-	known   time.Duration
-	unknown int
-	// typical is a mean of how long workers of the queue had a task, in which the last ones
-	// count most; 0 before the first has ended.
-	typical time.Duration
-}
-
-// newest is the share of the last run in load.typical.
-const newest = 1.0 / 8
-
-// longestWait is as much as anybody wants to know.
-const longestWait = 1000 * time.Hour
-
-// ran takes how long a worker had a task.
-func (l *load) ran(d time.Duration) {
-	if l.typical == 0 {
-		l.typical = d
-		return
-	}
-	l.typical += time.Duration(float64(d-l.typical) * newest)
-}
-
-// add counts n tasks of an expected duration, 0 being unknown.
-func (l *load) add(expected time.Duration, n int) {
-	if expected == 0 {
-		l.unknown += n
-	}
-	l.known += time.Duration(n) * expected
-}
-
-// wait is how long a further task is expected to wait until one of so many busy workers is
-// free for it, if all that waits goes before it: at most longestWait.
-func (l *load) wait(workers int) time.Duration {
-	all := float64(l.known) + float64(l.unknown+1)*float64(l.typical)
-	return time.Duration(max(0, min(all/float64(max(workers, 1)), float64(longestWait))))
-}
-
-// A fifo holds values in order and gives each an anchor to remove it by.
-type fifo[T any] struct{ l list.List }
-
-func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
-
-func (f *fifo[T]) remove(e *list.Element) { f.l.Remove(e) }
-
-func (f *fifo[T]) len() int { return f.l.Len() }
-
-// front returns the first value; false if there is none.
-func (f *fifo[T]) front() (v T, ok bool) {
-	e := f.l.Front()
-	if e == nil {
-		return v, false
-	}
-	return e.Value.(T), true
-}
-
-// all returns the values in order.
-func (f *fifo[T]) all() []T {
-	vs := make([]T, 0, f.l.Len())
-	for e := f.l.Front(); e != nil; e = e.Next() {
-		vs = append(vs, e.Value.(T))
-	}
-	return vs
 }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
@@ -9,50 +8,40 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// An overflow is what goes from a queue to idle workers of larger size classes of its pool: what is next there, whenever
-// package spill says that it is worth one.
-type overflow struct {
-	queue *queue
-	// open: it was worth one, and the queue has not become short since.
-	open bool
-	// timer is when what is next will have waited for so long that it is worth the worker that is idle now.
-	timer timer.Timer
+// overflows have what waits in the queue of a size class go to idle workers of larger classes of its pool: what is next there,
+// whenever package spill says that it is worth one. They look at the pools that an event has touched.
+type overflows struct {
+	*timer.Clock
+	cfg      *Config
+	dispatch *dispatcher
+	// count counts the tasks that went to larger workers.
+	count uint64
 }
 
-// touch has a pool be looked at when the event ends: what waits there, or who is idle, has changed.
-func (d *dispatcher) touch(p *pool) {
-	if len(p.queues) > 1 && !p.touched {
-		p.touched = true
-		d.touched = append(d.touched, p)
-	}
-}
-
-// spillTouched has what waits in the pools that the event has touched go to larger workers, where that is worth it.
-func (d *dispatcher) spillTouched() {
-	for _, p := range d.touched {
-		for d.spill(p) {
+// settle has what waits in the pools that the event has touched go to larger workers, where that is worth it.
+func (o *overflows) settle() {
+	for _, p := range o.dispatch.touched.list {
+		for o.spill(p) {
 		}
 		for _, q := range p.queues {
-			d.await(q)
+			o.await(q)
 		}
-		p.touched = false
 	}
-	clear(d.touched)
-	d.touched = d.touched[:0]
+	o.dispatch.touched.clear()
 }
 
 // spill gives an idle worker to the queue of a pool that is worth it most; false: none is.
-func (d *dispatcher) spill(p *pool) bool {
+func (o *overflows) spill(p *pool) bool {
 	var best *task
 	var to *queue
 	most := 0.0
 	for _, q := range p.queues {
-		larger, t := d.largerFor(q)
+		larger, t := q.largerFor(o.Now)
 		if t == nil {
 			q.overflow.open = q.overflow.open && q.waiting > 0
 			continue
 		}
-		what, turns, waited := q.spills(), d.turns(q, larger), d.Now.Sub(t.queued)
+		what, turns, waited := q.spills(), q.turns(larger, o.cfg), o.Now.Sub(t.queued)
 		q.overflow.open = what.Worth(turns, waited, q.overflow.open)
 		if strain := what.Strain(turns, waited); q.overflow.open && strain >= most {
 			best, to, most = t, larger, strain
@@ -61,24 +50,43 @@ func (d *dispatcher) spill(p *pool) bool {
 	if best == nil {
 		return false
 	}
-	d.spilled++
-	d.assign(best, p.tree.Nearest(&best.item, to.class).Owner.(*worker))
+	o.count++
+	o.dispatch.assign(best, p.tree.Nearest(&best.item, to.class).Owner.(*worker))
 	return true
 }
 
 // await has a queue be looked at when what is next in it has waited for long enough.
-func (d *dispatcher) await(q *queue) {
-	larger, t := d.largerFor(q)
+func (o *overflows) await(q *queue) {
+	larger, t := q.largerFor(o.Now)
 	if t == nil {
-		d.Timers.Stop(&q.overflow.timer)
+		o.Timers.Stop(&q.overflow.timer)
 		return
 	}
-	d.Timers.Set(&q.overflow.timer, t.queued.Add(q.spills().Patience(d.turns(q, larger))))
+	o.Timers.Set(&q.overflow.timer, t.queued.Add(q.spills().Patience(q.turns(larger, o.cfg))))
+}
+
+// touched are pools of which the present event has changed what waits, or who is idle. Only where there are several
+// size classes does that matter.
+type touched struct{ list []*pool }
+
+func (ts *touched) add(p *pool) {
+	if len(p.queues) > 1 && !p.touched {
+		p.touched = true
+		ts.list = append(ts.list, p)
+	}
+}
+
+func (ts *touched) clear() {
+	for _, p := range ts.list {
+		p.touched = false
+	}
+	clear(ts.list)
+	ts.list = ts.list[:0]
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and what of q goes there first; nil if
 // nothing does.
-func (d *dispatcher) largerFor(q *queue) (larger *queue, next *task) {
+func (q *queue) largerFor(now time.Time) (larger *queue, next *task) {
 	if q.waiting == 0 {
 		return nil, nil
 	}
@@ -87,9 +95,9 @@ func (d *dispatcher) largerFor(q *queue) (larger *queue, next *task) {
 		return nil, nil
 	}
 	if q.quotas == nil {
-		return larger, q.head(d.Now)
+		return larger, q.head(now)
 	}
-	it := q.pool.tree.NextAmong(q.class, d.Now, func(instance string) bool {
+	it := q.pool.tree.NextAmong(q.class, now, func(instance string) bool {
 		return larger.quotas.Grade(instance) != fair.Wait
 	})
 	if it == nil {
@@ -99,8 +107,8 @@ func (d *dispatcher) largerFor(q *queue) (larger *queue, next *task) {
 }
 
 // turns is how many turns what waits in q does so rather than go to a larger class.
-func (d *dispatcher) turns(q, larger *queue) float64 {
-	return spill.Turns(q.class, larger.class, d.cfg.SizeExponent)
+func (q *queue) turns(larger *queue, c *Config) float64 {
+	return spill.Turns(q.class, larger.class, c.SizeExponent)
 }
 
 // spills is what package spill goes by.
@@ -108,11 +116,4 @@ func (q *queue) spills() spill.Queue {
 	return spill.Queue{
 		Waiting: q.waiting, Workers: q.serving, Typical: q.load.mean(q.waiting), Startup: q.pool.startup,
 	}
-}
-
-// mean is how long one of so many waiting tasks is thought to take.
-func (l *load) mean(waiting int) time.Duration {
-	typical := cmp.Or(l.typical, spill.Unknown)
-	all := float64(l.known) + float64(l.unknown)*float64(typical)
-	return max(time.Duration(all/float64(max(waiting, 1))), time.Millisecond)
 }

@@ -25,6 +25,8 @@ type State struct {
 	calls    *calls
 	hedges   *hedges
 	runs     *runs
+	// overflows give what waits to larger workers.
+	overflows *overflows
 	// probation says which workers get nothing for a while.
 	probation *probation
 	tally     Tally
@@ -48,6 +50,7 @@ func NewState(c Config) (*State, error) {
 	s.orphans = newOrphanResults(s.Clock, &s.cfg)
 	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
 	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
+	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch}
 	s.hedges = &hedges{Clock: s.Clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	s.runs = &runs{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
@@ -168,7 +171,7 @@ func (s *State) due(owner any) {
 	case *preemption.Mark:
 		x.StandBy()
 	case *overflow:
-		s.dispatch.touch(x.queue.pool)
+		s.dispatch.touched.add(x.queue.pool)
 	case *orphanResult:
 		s.orphans.remove(x)
 	case *operations:
@@ -186,7 +189,7 @@ func (s *State) end() event.Out {
 			s.dispatch.offerIdle(c)
 		}
 	}
-	s.dispatch.spillTouched()
+	s.overflows.settle()
 	out := s.out
 	out.Notices = s.operations.notices()
 	out.NextTick = s.Timers.Next()

@@ -56,7 +56,7 @@ func (s *View) Counts() Counts {
 // Tally returns what has happened up to the last event.
 func (s *View) Tally() Tally {
 	t := s.tally
-	t.Hedges, t.Won, t.Spilled = s.hedges.begun, s.hedges.won, s.dispatch.spilled
+	t.Hedges, t.Won, t.Spilled = s.hedges.begun, s.hedges.won, s.overflows.count
 	return t
 }
 
