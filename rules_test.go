@@ -109,6 +109,7 @@ var floors = map[string]int{
 	"scheduler/core/request":    1,
 	"scheduler/core/event":      2,
 	"scheduler/core/levels":     2,
+	"scheduler/core/offer":      2,
 	"scheduler/core/preemption": 1,
 	"scheduler/core":            3,
 	"scheduler/connection":      3,

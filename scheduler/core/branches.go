@@ -59,17 +59,17 @@ func (s *View) eachQueue(do func(*queue, QueueView)) {
 		switch {
 		case w.busy() != action{}:
 			executing[w.queue]++
-		case w.takes != serving:
+		case w.takes != Serving:
 			draining[w.queue]++
-			if w.takes != drained {
+			if w.takes != Drained {
 				idling[w.queue]++
 			}
 		}
 	}
-	for _, p := range s.dispatch.pools.sorted() {
+	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {
 			do(q, QueueView{
-				Prefix: p.prefix, Platform: p.platform, SizeClass: q.class,
+				Prefix: p.Prefix, Platform: p.Platform, SizeClass: q.class,
 				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
 				Executing: executing[q], Draining: draining[q], Resting: idling[q], Queued: q.waiting,
 			})
@@ -91,7 +91,7 @@ func (s *View) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	})
 	unmatched.Queued = s.dispatch.unmatched.len()
 	if t, ok := s.dispatch.unmatched.front(); ok {
-		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.explain(t.spec)
+		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.pools.explain(t.spec)
 	}
 	return queues, unmatched
 }

@@ -33,7 +33,7 @@ func (s *checker) tasks() map[*task]int {
 	for _, t := range s.dispatch.unmatched.all() {
 		locations[t]++
 	}
-	for _, p := range s.dispatch.pools.byKey {
+	for p := range s.dispatch.pools.All() {
 		for _, q := range p.queues {
 			for _, t := range q.tasks() {
 				locations[t]++
@@ -98,7 +98,7 @@ func (s *checker) checkTasks() string {
 		if set := t.timer.IsSet(); set != (orphan || none || away) && !(set && hedges) {
 			return fmt.Sprintf("task %s: timer %t, orphan %t, unmatched %t", t.action, t.timer.IsSet(), orphan, none)
 		}
-		if none && s.dispatch.match(t.spec, t.class(), !t.impatient) != nil {
+		if none && s.dispatch.pools.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {
@@ -145,16 +145,16 @@ func (s *checker) checkWorkers() string {
 	for key, w := range s.workers.byKey {
 		n := perQueue[w.queue]
 		n[0]++
-		if w.takes == serving {
+		if w.takes == Serving {
 			n[1]++
 		}
-		if w.takes == resting {
+		if w.takes == Resting {
 			n[2]++
 		}
-		if w.takes == drained {
+		if w.takes == Drained {
 			n[3]++
 		}
-		if w.takes == suspended {
+		if w.takes == Suspended {
 			n[4]++
 		}
 		perQueue[w.queue] = n
@@ -174,21 +174,21 @@ func (s *checker) checkWorkers() string {
 // checkWorker looks at one worker.
 func (s *checker) checkWorker(key string, w *worker) string {
 	switch {
-	case w.key != key || s.dispatch.pools.byKey[w.pool.key()] != w.pool || !slices.Contains(w.pool.queues, w.queue):
+	case w.key != key || s.dispatch.pools.Get(w.pool.Offer) != w.pool || !slices.Contains(w.pool.queues, w.queue):
 		return fmt.Sprintf("worker %s is not where it belongs", key)
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
-	case w.entry.Waits() != (w.held && w.takes == serving && !s.dispatch.isSettling()):
-		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == serving, w.entry.Waits())
+	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()):
+		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-	case w.takes == unheard || (w.takes == drained) != s.workers.isDrained(w) || w.takes != drained && (w.takes == resting) != w.prefersIdle:
+	case w.takes == Unheard || (w.takes == Drained) != s.workers.isDrained(w) || w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
 		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
-	case (w.takes == suspended) != (w.takes != drained && !w.prefersIdle && w.program.withholds(w)):
+	case (w.takes == Suspended) != (w.takes != Drained && !w.prefersIdle && w.program.withholds(w)):
 		return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key, w.takes, w.program.record.Standing())
 	case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
 		return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
-	case w.task != nil && !w.pool.serves(w.task.spec0(w)):
+	case w.task != nil && !w.pool.Serves(w.task.spec0(w)):
 		return fmt.Sprintf("worker %s runs what it does not serve", key)
 	}
 	return ""
@@ -196,45 +196,45 @@ func (s *checker) checkWorker(key string, w *worker) string {
 
 // checkQueues compares what queues count with what there is; perQueue are the workers of each, as the queue counts them.
 func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
-	for _, p := range s.dispatch.pools.byKey {
+	for p := range s.dispatch.pools.All() {
 		if len(p.queues) == 0 {
-			return fmt.Sprintf("pool %v has no queues", p.key())
+			return fmt.Sprintf("pool %v has no queues", p.Key())
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
 			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} || q.workers == 0 && !q.declared {
-				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.key(), q.class, q.workers, q.serving, q.resting, q.suspended, n)
+				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.Key(), q.class, q.workers, q.serving, q.resting, q.suspended, n)
 			}
 			tasks, root := slices.DeleteFunc(q.tasks(), func(t *task) bool { return !t.wanted() }), fair.View{}
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
 			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.Now) != nil {
-				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
 			for _, t := range tasks {
-				if other := s.dispatch.queueFor(t); !q.served() && !q.declared && other.served() {
-					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.key())
+				if other := s.dispatch.pools.queueFor(t); !q.served() && !q.declared && other.served() {
+					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.Key())
 				}
 			}
 			if n := len(q.tasks()) - len(tasks); n != len(q.parked) {
-				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked", p.key(), q.class, n, len(q.parked))
+				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked", p.Key(), q.class, n, len(q.parked))
 			}
 			sum := load{typical: q.load.typical}
 			for _, t := range tasks {
 				sum.add(t.expected(q.size()), 1)
 			}
 			if sum != q.load {
-				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.key(), q.class, q.load, sum)
+				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.Key(), q.class, q.load, sum)
 			}
 			if problem := q.checkPrograms(); problem != "" {
-				return fmt.Sprintf("queue %v/%d: %s", p.key(), q.class, problem)
+				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
 			}
 			if q.away != q.expectsSomebody() {
-				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.key(), q.class, q.away, q.declared, q.open())
+				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.Key(), q.class, q.away, q.declared, q.open())
 			}
 			if q.rest.IsSet() && (q.serving > 0 || q.resting == 0) {
-				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.key(), q.class, q.serving, q.resting)
+				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.Key(), q.class, q.serving, q.resting)
 			}
 		}
 	}
@@ -268,7 +268,7 @@ func (t *task) spec0(w *worker) *request.Operation {
 	if t.spec != nil {
 		return t.spec
 	}
-	return &request.Operation{Instance: w.pool.prefix, Platform: w.pool.platform}
+	return &request.Operation{Instance: w.pool.Prefix, Platform: w.pool.Platform}
 }
 
 func (s *checker) checkOperations() string {
@@ -309,7 +309,7 @@ func (s *checker) checkOperations() string {
 // checkQuotas compares what quotas count with what there is.
 func (s *checker) checkQuotas() string {
 	there := map[*cohort]*preemption.Counted{}
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		there[c] = &preemption.Counted{
 			Used: map[string]int64{}, Marked: map[*preemption.Line]int{}, Waiting: map[*preemption.Queue]map[string]int{},
 		}
@@ -335,7 +335,7 @@ func (s *checker) checkQuotas() string {
 		}
 		there[c].Used[instance] += c.Cost(w.queue.class)
 	}
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		for _, p := range c.pools {
 			for _, q := range p.queues {
 				waiting := map[string]int{}

@@ -20,9 +20,7 @@ type dispatcher struct {
 	operations *operations
 	calls      *calls
 
-	pools pools
-	// cohorts are those of the configuration.
-	cohorts []*cohort
+	pools *pools
 	// unmatched are the tasks that no worker can serve, in order. Between events
 	// no queue matches them.
 	unmatched fifo[*task]
@@ -37,13 +35,8 @@ type dispatcher struct {
 }
 
 func newDispatcher(c *timer.Clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
-	d := &dispatcher{Clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools()}
+	d := &dispatcher{Clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools(c, cfg)}
 	d.settle.Owner = d
-	o := preemption.Options{Delay: cfg.PreemptionDelay, Grace: cfg.PreemptionGrace, Limit: cfg.MaxPreemptions}
-	for _, q := range cfg.Quotas.Cohorts {
-		d.cohorts = append(d.cohorts, &cohort{Cohort: preemption.New(q, c, o)})
-	}
-	d.declare()
 	return d
 }
 
@@ -53,11 +46,11 @@ func (d *dispatcher) isSettling() bool { return d.settle.IsSet() }
 // nearest worker if one is idle, or among the unmatched.
 func (d *dispatcher) enqueue(t *task) {
 	d.queued++
-	q := d.queueFor(t)
+	q := d.pools.queueFor(t)
 	if q == nil {
 		t.move(nil)
 		t.at = unmatched{d.unmatched.pushBack(t), d.Now}
-		d.Timers.Set(&t.timer, d.patience(t))
+		d.Timers.Set(&t.timer, d.pools.patience(t, d.begun))
 		return
 	}
 	t.move(q.pool)
@@ -97,7 +90,7 @@ func (d *dispatcher) unwanted(w *worker) {
 // givesWay reports whether a worker that calls is to stop its task, which nobody wants, because it would get another
 // one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
-	return !w.task.wanted() && w.task.run.race == nil && w.takes == serving && w.stage != event.Uploading && !d.isSettling() &&
+	return !w.task.wanted() && w.task.run.race == nil && w.takes == Serving && w.stage != event.Uploading && !d.isSettling() &&
 		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
@@ -140,7 +133,7 @@ func (d *dispatcher) rematch(tasks []*task) {
 func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
 	var found []*task
 	for e := d.unmatched.l.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*task); concerned(t) && d.queueFor(t) != nil {
+		if t := e.Value.(*task); concerned(t) && d.pools.queueFor(t) != nil {
 			found = append(found, t)
 		}
 	}
@@ -151,7 +144,7 @@ func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
 // workers. It is false if there is none.
 func (d *dispatcher) giveUp(t *task) bool {
 	t.impatient = true
-	if q := d.queueFor(t); q == nil || q.away {
+	if q := d.pools.queueFor(t); q == nil || q.away {
 		return false
 	}
 	d.rematch([]*task{t})
@@ -211,7 +204,7 @@ func (d *dispatcher) release(t *task) {
 
 // next assigns the task to a worker that is next for it. False: it is to be idle.
 func (d *dispatcher) next(w *worker) bool {
-	if w.takes != serving || d.isSettling() {
+	if w.takes != Serving || d.isSettling() {
 		return false
 	}
 	it := w.pool.tree.Next(&w.entry, d.Now)
@@ -224,7 +217,7 @@ func (d *dispatcher) next(w *worker) bool {
 
 // nextFor assigns a worker that was to be free for a line, nil for none, the task that is next there.
 func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
-	if l == nil || !l.Short() || w.takes != serving || d.isSettling() {
+	if l == nil || !l.Short() || w.takes != Serving || d.isSettling() {
 		return false
 	}
 	it := w.pool.tree.NextOf(&w.entry, l.Instance(), d.Now)
@@ -237,7 +230,7 @@ func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 
 // offer gives a worker whose call is held its next task, or has it wait for one.
 func (d *dispatcher) offer(w *worker) {
-	if !d.next(w) && w.takes == serving && !d.isSettling() {
+	if !d.next(w) && w.takes == Serving && !d.isSettling() {
 		w.pool.tree.Wait(&w.entry)
 		d.touched.add(w.pool)
 	}
@@ -264,7 +257,7 @@ func (d *dispatcher) offerIdle(c *cohort) {
 
 // admitQuota returns why a quota is not accepted.
 func (d *dispatcher) admitQuota(c *cohort, k quota.Key, q quota.Quota) error {
-	if c == nil && len(d.cohorts) == 0 {
+	if c == nil && len(d.pools.cohorts) == 0 {
 		return fmt.Errorf("%w: the scheduler's --config names none", quota.ErrNoCohort)
 	} else if c == nil {
 		return fmt.Errorf("%w; there are %s", quota.ErrNoCohort, d.cfg.Quotas.Names())

@@ -14,10 +14,17 @@
 // to be stopped for one that has less than it is guaranteed.
 //
 // Rooms. State passes each event to one of three: clients do what follows from what clients want, reports from what
-// workers say, operators from what operators order. Below these, and without knowing them, are their objects: the
-// dispatcher has what waits and gives it to workers, calls answers these, runs end what workers run, hedges are second
-// runs, overflows what goes from the queue of a size class to idle workers of a larger one (package spill), probation says which workers get nothing because what they ran has failed (package trust), the roster has the workers, operations what clients know of, inFlight the tasks by action, orphanResults what came
-// before anybody asked. They share a timer.Clock. A View looks at all of it, Check says whether it is whole.
+// workers say, operators from what operators order. Below these, and without knowing them, are their objects, which share a timer.Clock.
+//
+//   - What wants to run: operations are what clients know of, inFlight the tasks by action, orphanResults what came before anybody asked.
+//   - Where it waits: pools say which queue is for a task (package offer has what workers offer), a pool has queues of tasks, one for
+//     each size class.
+//   - Who runs it: the roster has the workers, the dispatcher gives them what waits, calls answers them, overflows have the queue of a
+//     size class use idle workers of a larger one (package spill), probation says which workers get nothing because what they ran
+//     has failed (package trust).
+//   - How it ends: runs end what workers run, hedges are second runs.
+//
+// A View looks at all of it, Check says whether it is whole.
 //
 // States. A worker has a duty, an availability and a stage; a task is at one location, and has a course; each is one field.
 //

@@ -35,12 +35,12 @@ func (s *View) Dump() string {
 	for _, t := range s.dispatch.unmatched.all() {
 		d.line("unmatched %s", t.action)
 	}
-	for _, p := range s.dispatch.pools.sorted() {
+	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {
 			d.queue(q)
 		}
 	}
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		d.cohort(s, c)
 	}
 	for _, r := range s.orphans.order.all() {
@@ -55,7 +55,7 @@ func (s *View) Dump() string {
 // queue writes what each branch of a queue has, and what is next.
 func (d *dumper) queue(q *queue) {
 	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, load %v, declared %t%s",
-		q.pool.prefix, q.pool.platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.load, q.declared, d.timer(q.rest))
+		q.pool.Prefix, q.pool.Platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.load, q.declared, d.timer(q.rest))
 	for v := range q.pool.tree.Branches(q.class) {
 		d.line("  %*s%q %+v", 2*v.Depth, "", v.Key, v)
 	}
@@ -112,8 +112,8 @@ func (d *dumper) until(at time.Time) string {
 
 func (d *dumper) worker(w *worker) {
 	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
-		w.key, w.id, w.pool.prefix, w.pool.platform, w.queue.class, w.connection,
-		w.takes == serving, w.prefersIdle, w.takes == drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
+		w.key, w.id, w.pool.Prefix, w.pool.Platform, w.queue.class, w.connection,
+		w.takes == Serving, w.prefersIdle, w.takes == Drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
 	if w.boot != "" {
 		d.line("  boot %s", w.boot)
 	}
@@ -167,7 +167,7 @@ func (d *dumper) task(t *task) {
 		}
 	case t.queue() != nil:
 		q := t.queue()
-		where = fmt.Sprintf("queued in %q %s class %d", q.pool.prefix, q.pool.platform, q.class)
+		where = fmt.Sprintf("queued in %q %s class %d", q.pool.Prefix, q.pool.Platform, q.class)
 	}
 	var names []string
 	for o := range t.operations.all() {

@@ -246,11 +246,11 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 		words = append(words, "drain")
 	}
 	if w != nil && f.pick("stay", "stay", "move") == "stay" {
-		words = append(words, "prefix="+w.pool.prefix, fmt.Sprintf("class=%d", w.queue.class))
+		words = append(words, "prefix="+w.pool.Prefix, fmt.Sprintf("class=%d", w.queue.class))
 	}
 	r := f.report(words)
 	if w != nil {
-		r.Platform = w.pool.platform
+		r.Platform = w.pool.Platform
 	}
 	f.waiting[r.Call] = true
 	f.tell(now, r)
@@ -299,7 +299,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if problem := f.places.check(f.state, e, out.Err); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
-	for _, p := range f.state.dispatch.pools.byKey {
+	for p := range f.state.dispatch.pools.All() {
 		for _, q := range p.queues {
 			f.checkSpills(q)
 		}
@@ -312,7 +312,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 func (f *fuzzer) checkSpills(q *queue) {
 	larger, serve := uint32(0), 0
 	for _, w := range f.state.workers.byKey {
-		if w.queue == q && w.takes == serving {
+		if w.queue == q && w.takes == Serving {
 			serve++
 		}
 		if c := w.queue.class; w.pool == q.pool && c > q.class && w.entry.Waits() && (larger == 0 || c < larger) {
@@ -367,13 +367,13 @@ func (f *fuzzer) finish() {
 	for name, o := range s.operations.byName {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		if len(c.pools) > 0 || len(c.Used()) > 0 {
 			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.Used())
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers.byKey), "pools": len(s.dispatch.pools.byKey) - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.Timers.Len(),
+		"workers": len(s.workers.byKey), "pools": s.dispatch.pools.Len() - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.Timers.Len(),
 		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
 	}
 	for what, n := range left {

@@ -45,7 +45,7 @@ func TestRandomRaces(t *testing.T) {
 			}
 			h.event(h.next, "tick", nil)
 		}
-		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 || s.Timers.Len() > 0 || len(s.dispatch.pools.byKey) > 0 {
+		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 || s.Timers.Len() > 0 || s.dispatch.pools.Len() > 0 {
 			t.Errorf("seed %d: this is left:\n%s", seed, s.View().Dump())
 		}
 	}

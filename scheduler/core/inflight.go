@@ -80,7 +80,7 @@ func (f *inFlight) of(t *task) flights {
 // until a client has come back for it.
 func (f *inFlight) joinable(spec *request.Operation, a action) *task {
 	for t := range f.shared.few(a) {
-		if t.spec == nil && t.run.worker.pool.serves(spec) {
+		if t.spec == nil && t.run.worker.pool.Serves(spec) {
 			return t
 		}
 		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
@@ -101,7 +101,7 @@ func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
 	}
 	for _, flights := range [...]flights{f.shared, f.private} {
 		for t := range flights.few(a) {
-			if t.worker() == nil && p.serves(t.spec) {
+			if t.worker() == nil && p.Serves(t.spec) {
 				if oldest == nil || t.older(oldest) {
 					oldest = t
 				}

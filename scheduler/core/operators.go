@@ -53,7 +53,7 @@ func (op *operators) undrain(e event.Undrain) error {
 func (op *operators) redrain() {
 	for _, w := range op.workers.sorted() {
 		may := !op.workers.isDrained(w)
-		if may == (w.takes != drained) {
+		if may == (w.takes != Drained) {
 			continue
 		}
 		if !may {
@@ -69,7 +69,7 @@ func (op *operators) redrain() {
 
 func (op *operators) putQuota(e event.PutQuota) error {
 	k := e.Key
-	c := op.dispatch.cohort(k.Cohort)
+	c := op.dispatch.pools.cohort(k.Cohort)
 	if err := op.dispatch.admitQuota(c, k, e.Quota); err != nil {
 		return fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
 	}
@@ -81,7 +81,7 @@ func (op *operators) putQuota(e event.PutQuota) error {
 }
 
 func (op *operators) deleteQuota(e event.DeleteQuota) error {
-	c := op.dispatch.cohort(e.Cohort)
+	c := op.dispatch.pools.cohort(e.Cohort)
 	if c == nil {
 		return event.ErrUnknown
 	}

@@ -69,7 +69,7 @@ func (rs *orphanResults) remove(r *orphanResult) {
 // find returns the latest result that is there for an operation, or nil.
 func (rs *orphanResults) find(spec *request.Operation, a action) *orphanResult {
 	for _, r := range slices.Backward(rs.byAction[a]) {
-		if r.pool.serves(spec) {
+		if r.pool.Serves(spec) {
 			return r
 		}
 	}

@@ -124,7 +124,7 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 	for _, t := range s.dispatch.unmatched.all() {
 		asked := placeOf("", t.spec.Platform).has
 		for key, w := range s.workers.byKey {
-			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 && w.takes == serving && w.queue.admits(t.spec.Instance) {
+			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 && w.takes == Serving && w.queue.admits(t.spec.Instance) {
 				return fmt.Sprintf("worker %s, which is %v, could run what is unmatched and asks for %v", key, ps[key], asked)
 			}
 		}
@@ -148,18 +148,18 @@ func (ps places) checkChoice(s *State, o *operation) string {
 	found := false
 	for key, w := range s.workers.byKey {
 		r, ok := ps.best(key, t.spec.Instance, asked)
-		if !ok || !w.pool.serves(t.spec) {
+		if !ok || !w.pool.Serves(t.spec) {
 			continue
 		}
 		if w.pool == t.pool {
 			chosen, found = r, true
 		}
-		if w.takes == serving && w.queue.admits(t.spec.Instance) && (least[0] > 0 || slices.Compare(r[:], least[:]) < 0) {
+		if w.takes == Serving && w.queue.admits(t.spec.Instance) && (least[0] > 0 || slices.Compare(r[:], least[:]) < 0) {
 			least = r
 		}
 	}
 	if found && least[0] <= 0 && slices.Compare(chosen[:], least[:]) > 0 && !t.pool.hasDeclared() {
-		return fmt.Sprintf("%s asks for %v in %q and is of %v, rank %v; there is one of rank %v", t.spec.Name, asked, t.spec.Instance, t.pool.key(), chosen, least)
+		return fmt.Sprintf("%s asks for %v in %q and is of %v, rank %v; there is one of rank %v", t.spec.Name, asked, t.spec.Instance, t.pool.Key(), chosen, least)
 	}
 	return ""
 }

@@ -3,13 +3,14 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/offer"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
 // A Match says which workers may run an action.
@@ -38,172 +39,150 @@ func (m *Match) Set(s string) error {
 // Type is for pflag.
 func (m *Match) Type() string { return "match" }
 
-// pools are those that there are.
+// pools are those that there are, and say which queue has to run an action.
 type pools struct {
-	byKey map[poolKey]*pool
-	// fitting has, by the key of a platform, the pools that fit it, the best first. It is made anew when the pools change.
-	fitting map[string][]candidate
-	// known are the names of all properties that workers have or had.
-	known map[string]struct{}
+	*offer.Index[*pool]
+	cfg *Config
+	// cohorts are those of the configuration.
+	cohorts []*cohort
 }
 
-// A poolKey tells pools apart: by prefix, the Key of the platform, and what that implies.
-type poolKey struct{ prefix, platform, implied string }
+// unknownGrace is how long an action waits for a worker with a property of which no worker has ever had the name. It is
+// also how long after the start workers may take to come.
+const unknownGrace = 5 * time.Second
 
-const (
-	// mostFitting bounds the platforms of which it is remembered which pools fit, and mostKnown the names that are known.
-	mostFitting, mostKnown = 1000, 10_000
-	// unknownGrace is how long an action waits for a worker with a property of which no worker has ever had the name. It is
-	// also how long after the start workers may take to come.
-	unknownGrace = 5 * time.Second
-)
-
-func newPools() pools {
-	return pools{byKey: map[poolKey]*pool{}, fitting: map[string][]candidate{}, known: map[string]struct{}{}}
-}
-
-func (p *pool) key() poolKey { return keyOf(p.prefix, p.platform) }
-
-func keyOf(prefix string, platform request.Platform) poolKey {
-	return poolKey{prefix, platform.Key(), platform.ImpliedKey()}
-}
-
-// has reports whether a worker is of the pool. One that says nothing of what it implies is of any that is the same
-// otherwise.
-func (p *pool) has(prefix string, platform request.Platform) bool {
-	return p.prefix == prefix && p.platform.Key() == platform.Key() &&
-		(platform.ImpliedKey() == "" || platform.ImpliedKey() == p.platform.ImpliedKey())
-}
-
-// fits reports whether the pool's workers have what an action asks for.
-func (p *pool) fits(asked request.Platform) bool {
-	if p.exact {
-		return p.platform.Equal(asked)
+func newPools(clock *timer.Clock, cfg *Config) *pools {
+	ps := &pools{Index: offer.NewIndex[*pool](), cfg: cfg}
+	o := preemption.Options{Delay: cfg.PreemptionDelay, Grace: cfg.PreemptionGrace, Limit: cfg.MaxPreemptions}
+	for _, c := range cfg.Quotas.Cohorts {
+		ps.cohorts = append(ps.cohorts, &cohort{Cohort: preemption.New(c, clock, o)})
 	}
-	return p.platform.Fits(asked)
+	ps.declare()
+	return ps
 }
 
-// serves reports whether the pool's workers may run an action.
-func (p *pool) serves(spec *request.Operation) bool {
-	return instance.Below(spec.Instance, p.prefix) && p.fits(spec.Platform)
-}
-
-func comparePools(a, b *pool) int {
-	return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.platform.Key(), b.platform.Key()),
-		cmp.Compare(a.platform.ImpliedKey(), b.platform.ImpliedKey()))
-}
-
-// sorted returns the pools in the order of their prefix and platform.
-func (ps *pools) sorted() []*pool { return slices.SortedFunc(maps.Values(ps.byKey), comparePools) }
-
-// changed notes that a pool has come, or is another one.
-func (ps *pools) changed(p *pool) {
-	clear(ps.fitting)
-	ps.byKey[p.key()] = p
-	for name := range p.platform.Names() {
-		if len(ps.known) < mostKnown {
-			ps.known[name] = struct{}{}
-		}
+// enter returns the pool of workers with a prefix and platform, made if need be. widened: it was there, and serves more from now on.
+func (ps *pools) enter(prefix string, platform request.Platform) (p *pool, widened bool) {
+	o := offer.Offer{Prefix: prefix, Platform: platform, Exact: ps.cfg.Match == MatchExact}
+	found, widen, ok := ps.Find(o)
+	switch {
+	case !ok:
+		p = ps.newPool(o)
+		ps.Add(p)
+		return p, false
+	case widen == nil:
+		return found, false
 	}
+	ps.Remove(widen)
+	widen.Platform = platform
+	ps.Add(widen)
+	return widen, true
 }
 
 // discard forgets a pool, which has no queues any more.
 func (ps *pools) discard(p *pool) {
-	clear(ps.fitting)
-	delete(ps.byKey, p.key())
+	ps.Remove(p)
 	p.leaveCohort()
 }
 
-// pool returns the pool of a prefix and platform, made if need be. Workers that say what they imply and those that do not,
-// such as Buildbarn's, are one pool if they are the same otherwise.
-func (d *dispatcher) pool(prefix string, platform request.Platform) *pool {
-	if p := d.pools.byKey[keyOf(prefix, platform)]; p != nil {
+// newPool returns a pool without workers.
+func (ps *pools) newPool(o offer.Offer) *pool {
+	p := &pool{Offer: o, levels: ps.cfg.levels(o.Prefix, o.Platform)}
+	config, ok := ps.cfg.Quotas.Of(o.Platform.Has)
+	if !ok {
+		p.tree = levels.NewTree(p.levels, nil)
 		return p
 	}
-	if platform.ImpliedKey() == "" {
-		for _, p := range d.pools.sorted() {
-			if p.has(prefix, platform) {
-				return p
-			}
-		}
-	} else if p := d.pools.byKey[poolKey{prefix: prefix, platform: platform.Key()}]; p != nil {
-		delete(d.pools.byKey, p.key())
-		p.platform = platform
-		d.pools.changed(p)
-		d.rematchUnmatched(func(t *task) bool { return p.serves(t.spec) })
-		for _, q := range p.queues {
-			if q.served() {
-				d.relieve(q)
-			}
-		}
-		return p
+	c := ps.cohort(config.Name)
+	p.cohort, c.pools = c, append(c.pools, p)
+	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
+		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)
 	}
-	p := d.newPool(prefix, platform)
-	d.pools.changed(p)
+	p.tree = levels.NewTree(p.levels, c.Grade)
 	return p
 }
 
-// A candidate is a pool that fits a platform. unknown and extras are Platform.Distance.
-type candidate struct {
-	*pool
-	unknown, extras int
+// declare makes the queues of the classes that are declared. They stay for good.
+func (ps *pools) declare() {
+	for _, c := range ps.cfg.Sizes {
+		p, _ := ps.enter(c.Prefix, c.platform())
+		p.startup, p.patience = c.Startup, c.Patience
+		for _, class := range c.Classes {
+			q := p.queue(class)
+			q.declared, q.away = true, true
+		}
+	}
 }
 
-// equals reports whether only the wait speaks for one or another.
-func (c candidate) equals(other candidate) bool {
-	return len(c.prefix) == len(other.prefix) && c.unknown == other.unknown && c.extras == other.extras
+// cohort returns the one of a name; nil if there is none.
+func (ps *pools) cohort(name string) *cohort {
+	for _, c := range ps.cohorts {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
 }
 
-// candidates yields the pools that may run an action, served or not: those with the longest instance name prefix first, of
-// these the ones that know most of what it asks for, then those with the fewest properties for which it does not ask.
-func (ps *pools) candidates(spec *request.Operation) iter.Seq[candidate] {
-	return func(yield func(candidate) bool) {
-		for _, c := range ps.fittingTo(spec.Platform) {
-			if instance.Below(spec.Instance, c.prefix) && !yield(c) {
-				return
+// match returns the queue that has to run an action; nil if no worker can. One that
+// is served, or declared if the action is patient, goes before one that only is open; then candidates says which pool, or
+// the shortest wait where it does not, and then the size class that is wanted, 0 being the largest. Where one action
+// takes more than its instance's maximum it could wait for ever.
+func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *queue {
+	var best, open *queue
+	var rank offer.Candidate[*pool]
+	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.admits(spec.Instance) }
+	for c := range ps.Candidates(spec) {
+		if best != nil && !c.Equals(rank) {
+			break
+		}
+		if q := c.Pool.suited(class, fits); q == nil {
+			if open == nil {
+				open = c.Pool.suited(class, func(q *queue) bool { return q.open() && q.admits(spec.Instance) })
 			}
+		} else if best == nil || q.sooner(best) {
+			best, rank = q, c
 		}
 	}
+	return cmp.Or(best, open)
 }
 
-func (ps *pools) fittingTo(asked request.Platform) []candidate {
-	if list, ok := ps.fitting[asked.Key()]; ok {
-		return list
-	}
-	var list []candidate
-	for _, p := range ps.byKey {
-		if p.fits(asked) {
-			c := candidate{pool: p}
-			c.unknown, c.extras = p.platform.Distance(asked)
-			list = append(list, c)
+// queueFor returns the queue that has to run a task. One that has failed on a small size class stays in its pool, in which it
+// is to run on the largest.
+func (ps *pools) queueFor(t *task) *queue {
+	if t.pool != nil && t.course.largest() {
+		if q := t.pool.largest(t.takenBy); q != nil {
+			return q
 		}
 	}
-	slices.SortFunc(list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(len(b.prefix), len(a.prefix)), cmp.Compare(a.unknown, b.unknown),
-			cmp.Compare(a.extras, b.extras), comparePools(a.pool, b.pool))
-	})
-	if len(ps.fitting) >= mostFitting {
-		clear(ps.fitting)
-	}
-	ps.fitting[asked.Key()] = list
-	return list
+	return ps.match(t.spec, t.class(), !t.impatient)
 }
 
-// patience returns until when a task that is unmatched waits for a worker: not for long if it asks for a property of which no
+// hasOther reports whether another queue is served that may take some of what waits in one.
+func (ps *pools) hasOther(q *queue) bool {
+	for p := range ps.All() {
+		if p.largest((*queue).served) != nil && (p == q.pool || p.mayTake(q)) {
+			return true
+		}
+	}
+	return false
+}
+
+// patience returns until when a task that is unmatched waits for a worker, where workers may come since begun: not for long if it asks for a property of which no
 // worker has ever had the name, as where that is misspelt, unless there are classes of workers that may not have been started yet.
-func (d *dispatcher) patience(t *task) time.Time {
+func (ps *pools) patience(t *task, begun time.Time) time.Time {
 	since := t.at.(unmatched).since
-	long := since.Add(d.cfg.MatchGrace)
-	if d.cfg.Match == MatchExact || len(d.cfg.Sizes) > 0 || len(d.pools.byKey) == 0 {
+	long := since.Add(ps.cfg.MatchGrace)
+	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
 		return long
 	}
 	for _, name := range t.spec.Platform.Wants() {
-		if _, known := d.pools.known[name]; known {
+		if ps.Knows(name) {
 			continue
 		}
 		start := since
-		if d.begun.After(start) {
-			start = d.begun
+		if begun.After(start) {
+			start = begun
 		}
 		if short := start.Add(unknownGrace); short.Before(long) {
 			return short
@@ -212,27 +191,27 @@ func (d *dispatcher) patience(t *task) time.Time {
 	return long
 }
 
-// asked counts the tasks of a queue that ask for one platform.
-type asked struct {
-	platform request.Platform
-	tasks    int
-}
-
-func (q *queue) ask(p request.Platform) {
-	a := q.asked[p.Key()]
-	if a == nil {
-		a = &asked{platform: p}
-		if q.asked == nil {
-			q.asked = map[string]*asked{}
+// explain says why no worker can serve an operation.
+func (ps *pools) explain(spec *request.Operation) string {
+	var staffed []offer.Staffed
+	var never string
+	for _, p := range ps.Sorted() {
+		n := p.serving()
+		if n == 0 {
+			continue
 		}
-		q.asked[p.Key()] = a
+		staffed = append(staffed, offer.Staffed{Offer: p.Offer, Workers: n})
+		if never == "" && p.cohort != nil && p.Serves(spec) {
+			never = p.cohort.WhyNever(levels.Bounded(spec.Instance), p.smallest(0, (*queue).served).class)
+		}
 	}
-	a.tasks++
-}
-
-func (q *queue) unask(p request.Platform) {
-	a := q.asked[p.Key()]
-	if a.tasks--; a.tasks == 0 {
-		delete(q.asked, p.Key())
+	switch {
+	case never != "":
+		return never
+	case len(staffed) > 0:
+		return offer.Lack(spec, staffed)
+	case slices.ContainsFunc(ps.Sorted(), (*pool).hasWorkers):
+		return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
 	}
+	return fmt.Sprintf("no worker is connected; the action asks for %s", spec.Platform)
 }

@@ -35,8 +35,8 @@ func (d *dispatcher) reserve(p *program) {
 		}
 	}
 	for _, w := range p.positions {
-		if w.takes != unheard {
-			d.serve(w, w.takes != drained)
+		if w.takes != Unheard {
+			d.serve(w, w.takes != Drained)
 		}
 	}
 	d.reserved = append(d.reserved, p)
@@ -48,7 +48,7 @@ func (d *dispatcher) offerReserved() {
 		p := d.reserved[0]
 		d.reserved = d.reserved[1:]
 		for _, w := range p.positions {
-			if w.held && w.takes == serving && !w.entry.Waits() {
+			if w.held && w.takes == Serving && !w.entry.Waits() {
 				d.offer(w)
 			}
 		}

@@ -74,7 +74,7 @@ func (p *program) peersAreWell() bool {
 		ill--
 	}
 	for _, w := range p.positions {
-		if w.takes == serving {
+		if w.takes == Serving {
 			own++
 		}
 	}

@@ -8,125 +8,10 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
-	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
-
-// A pool is all workers of one instance name prefix and platform. It exists
-// while it has workers, or for good if size classes of it are declared.
-type pool struct {
-	prefix string
-	// platform is what its workers offer; exact: to those actions alone that ask for nothing else and nothing less.
-	platform request.Platform
-	exact    bool
-	// tree says what is next, for each size class; levels are what it is made of.
-	tree   *fair.Tree
-	levels []levels.Level
-	// keys is for those of one operation at a time.
-	keys []string
-	// queues are sorted by size class, smallest first.
-	queues []*queue
-	// startup and patience are those of its declared size classes.
-	startup, patience time.Duration
-	// cohort shares the workers by quotas; nil: there are none.
-	cohort *cohort
-	// touched: the present event has changed what waits, or who is idle; see type touched.
-	touched bool
-}
-
-// queue returns the pool's queue for a size class, made if need be.
-func (p *pool) queue(class uint32) *queue {
-	i, found := slices.BinarySearchFunc(p.queues, class, func(q *queue, c uint32) int {
-		return cmp.Compare(q.class, c)
-	})
-	if !found {
-		q := &queue{pool: p, class: class, name: p.queueName(class)}
-		q.rest.Owner, q.overflow = q, overflow{queue: q}
-		q.overflow.timer.Owner = &q.overflow
-		if p.cohort != nil {
-			q.quotas = p.cohort.Queue(class, p.tree)
-		}
-		p.queues = slices.Insert(p.queues, i, q)
-	}
-	return p.queues[i]
-}
-
-// classOf returns the size class of a worker that says that it has one. 0, which workers without classes say, and 1 are the same:
-// both are what the pool has of them already.
-func (p *pool) classOf(says uint32) uint32 {
-	has := func(class uint32) bool {
-		return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.class == class })
-	}
-	if says <= 1 && !has(says) && has(1-says) {
-		return 1 - says
-	}
-	return says
-}
-
-func (p *pool) queueName(class uint32) *event.QueueName {
-	n := &event.QueueName{Prefix: p.prefix, Platform: p.platform.String(), SizeClass: class}
-	if p.cohort != nil {
-		n.Cohort = p.cohort.Name
-	}
-	return n
-}
-
-// largest returns the queue of the largest size class that fits; nil if none does.
-func (p *pool) largest(fits func(*queue) bool) *queue {
-	for _, q := range slices.Backward(p.queues) {
-		if fits(q) {
-			return q
-		}
-	}
-	return nil
-}
-
-// serving counts the workers that take work.
-func (p *pool) serving() int {
-	n := 0
-	for _, q := range p.queues {
-		n += q.serving
-	}
-	return n
-}
-
-// hasWorkers reports whether a worker of the pool is known, whatever it takes.
-func (p *pool) hasWorkers() bool {
-	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
-}
-
-// hasFor reports whether a size class has workers that take work.
-func (p *pool) hasFor(class uint32) bool {
-	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.size() == class && q.served() })
-}
-
-// smallest returns the queue of the smallest size class that fits, from class on.
-func (p *pool) smallest(class uint32, fits func(*queue) bool) *queue {
-	for _, q := range p.queues {
-		if q.size() >= class && fits(q) {
-			return q
-		}
-	}
-	return nil
-}
-
-// suited returns the queue for a size class, 0 being the largest; nil if none fits.
-func (p *pool) suited(class uint32, fits func(*queue) bool) *queue {
-	if class > 0 {
-		if q := p.smallest(class, fits); q != nil {
-			return q
-		}
-	}
-	return p.largest(fits)
-}
-
-func (p *pool) leaveCohort() {
-	if c := p.cohort; c != nil {
-		c.pools = slices.DeleteFunc(c.pools, func(x *pool) bool { return x == p })
-	}
-}
 
 // A queue is what one size class of a pool has to do and who is free to do it: a
 // kind of workers in the pool's tree. Invariants between events: nothing waits or nobody is
@@ -284,4 +169,29 @@ func (q *queue) sooner(other *queue) bool {
 		return idle
 	}
 	return q.wait() < other.wait()
+}
+
+// asked counts the tasks of a queue that ask for one platform.
+type asked struct {
+	platform request.Platform
+	tasks    int
+}
+
+func (q *queue) ask(p request.Platform) {
+	a := q.asked[p.Key()]
+	if a == nil {
+		a = &asked{platform: p}
+		if q.asked == nil {
+			q.asked = map[string]*asked{}
+		}
+		q.asked[p.Key()] = a
+	}
+	a.tasks++
+}
+
+func (q *queue) unask(p request.Platform) {
+	a := q.asked[p.Key()]
+	if a.tasks--; a.tasks == 0 {
+		delete(q.asked, p.Key())
+	}
 }

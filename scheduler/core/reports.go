@@ -98,10 +98,10 @@ func (rs *reports) hear(now time.Time, r *event.Report) {
 
 // mayServe reports whether operators let a worker take work.
 func (rs *reports) mayServe(w *worker) bool {
-	if w.takes == unheard {
+	if w.takes == Unheard {
 		return !rs.workers.isDrained(w)
 	}
-	return w.takes != drained
+	return w.takes != Drained
 }
 
 // isTwin reports whether a report comes from another process than that of a worker, which is there: its connection lives.
@@ -118,7 +118,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.Now})
 			rs.Timers.Stop(&w.timer)
 		}
-		if w.pool.has(r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
+		if w.pool.Has(r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
 		}
 		rs.remove(w)
@@ -156,7 +156,7 @@ func (rs *reports) silent(w *worker) {
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	}
-	d := event.Departure{Worker: w.key, ID: w.id, Drained: (w.takes == resting || w.takes == drained) && w.task == nil}
+	d := event.Departure{Worker: w.key, ID: w.id, Drained: (w.takes == Resting || w.takes == Drained) && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
@@ -363,7 +363,7 @@ func (rs *reports) keepOrphan(w *worker, a action) {
 // rested closes a queue that only has workers that have long wanted no work, nor do
 // any. Those that do some may well go on after it.
 func (rs *reports) rested(q *queue) {
-	busy := func(w *worker) bool { return w.takes == resting && w.task != nil }
+	busy := func(w *worker) bool { return w.takes == Resting && w.task != nil }
 	for _, p := range q.programs {
 		if slices.ContainsFunc(p.positions, busy) {
 			rs.Timers.Set(&q.rest, rs.Now.Add(rs.cfg.MatchGrace))
@@ -401,7 +401,7 @@ func (rs *reports) restore(e event.Restore) {
 	}
 	a := actionOf(h.Digest)
 	t := w.task
-	if !w.pool.serves(h.Operation) || t != nil && t.action != a {
+	if !w.pool.Serves(h.Operation) || t != nil && t.action != a {
 		return
 	}
 	if t != nil {

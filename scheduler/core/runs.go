@@ -183,8 +183,8 @@ func (r *runs) overdue(t *task) {
 	var why string
 	q := t.queue()
 	switch {
-	case q == nil && r.Now.Before(r.dispatch.patience(t)): // meanwhile a worker was there that has what it asks for
-		r.Timers.Set(&t.timer, r.dispatch.patience(t))
+	case q == nil && r.Now.Before(r.dispatch.pools.patience(t, r.dispatch.begun)): // meanwhile a worker was there that has what it asks for
+		r.Timers.Set(&t.timer, r.dispatch.pools.patience(t, r.dispatch.begun))
 		return
 	case q != nil && r.dispatch.giveUp(t):
 		return
@@ -193,7 +193,7 @@ func (r *runs) overdue(t *task) {
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		waited, why = r.Now.Sub(t.at.(unmatched).since).Round(time.Second), r.dispatch.explain(t.spec)
+		waited, why = r.Now.Sub(t.at.(unmatched).since).Round(time.Second), r.dispatch.pools.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }

@@ -184,7 +184,7 @@ func (s *State) due(owner any) {
 // end ends an event.
 func (s *State) end() event.Out {
 	s.dispatch.offerReserved()
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		if c.Stirred() {
 			s.dispatch.offerIdle(c)
 		}

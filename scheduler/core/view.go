@@ -42,9 +42,9 @@ func (s *View) Counts() Counts {
 		switch {
 		case w.busy() != action{}:
 			c.Busy++
-		case w.takes == suspended:
+		case w.takes == Suspended:
 			c.Suspended++
-		case w.takes != serving:
+		case w.takes != Serving:
 			c.Draining++
 		default:
 			c.Idle++
@@ -69,10 +69,8 @@ type WorkerView struct {
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
-	// Drained: a pattern matches it. Leaving: it wants no more work by itself.
-	Drained, Leaving bool
-	// Suspended: it gets nothing because of what its program ran.
-	Suspended bool
+	// Takes says whether it takes work.
+	Takes Availability
 	// Standing is that of its program, which is suspended, or was last, until Until because Row actions in a row failed, and
 	// Failures of the last 16.
 	Standing      trust.Standing
@@ -104,7 +102,7 @@ func (s *View) WorkerAttributes() []string {
 func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	counted := map[*queue]bool{}
 	for _, w := range s.workers.byKey {
-		if q := w.queue; w.takes == drained && !q.staffed() && !counted[q] && p.Match(w.attribute) {
+		if q := w.queue; w.takes == Drained && !q.staffed() && !counted[q] && p.Match(w.attribute) {
 			counted[q] = true
 			n += q.waiting
 		}
@@ -131,12 +129,11 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 		return WorkerView{}, false
 	}
 	v := WorkerView{
-		ID: w.id, Prefix: w.pool.prefix, Platform: w.pool.platform, SizeClass: w.queue.class,
-		Drained: w.takes == drained, Leaving: w.prefersIdle, Away: w.duty == away,
+		ID: w.id, Prefix: w.pool.Prefix, Platform: w.pool.Platform, SizeClass: w.queue.class,
+		Takes: w.takes, Away: w.duty == away,
 		Address: w.address, Twin: w.twin, Refused: w.refused,
 	}
 	r := &w.program.record
-	v.Suspended = w.takes == suspended
 	v.Standing, v.Until, v.Row, v.Failures = r.Standing(), r.Until(), r.Row(), r.Failures()
 	v.Action = w.busy().String()
 	if w.task != nil {
@@ -205,7 +202,7 @@ func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 			}
 			held = append(held, event.Held{
 				Operation: o.spec, Queued: o.queued, Started: t.started, Attempts: int(t.attempts),
-				Worker: w.key, ID: w.id, Prefix: w.pool.prefix, WorkerPlatform: w.pool.platform, SizeClass: w.queue.class,
+				Worker: w.key, ID: w.id, Prefix: w.pool.Prefix, WorkerPlatform: w.pool.Platform, SizeClass: w.queue.class,
 			})
 		}
 	}
@@ -222,7 +219,7 @@ type SizeClass struct {
 // the last event. They are those of the workers that would get it,
 // and those that are declared. Workers without a class are of class 1 beside those that have one.
 func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
-	q := s.dispatch.match(spec, 0, true)
+	q := s.dispatch.pools.match(spec, 0, true)
 	if q == nil {
 		return nil
 	}
@@ -240,9 +237,9 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 // AllSizeClasses is SizeClasses for actions of an instance name, on whatever platform; of equal ones the
 // shortest wait.
 func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
-	for _, p := range s.dispatch.pools.byKey {
-		if instance.Below(instanceName, p.prefix) {
-			classes = append(classes, s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.platform})...)
+	for p := range s.dispatch.pools.All() {
+		if instance.Below(instanceName, p.Prefix) {
+			classes = append(classes, s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.Platform})...)
 		}
 	}
 	slices.SortFunc(classes, func(a, b SizeClass) int {
@@ -265,7 +262,7 @@ type CohortView struct {
 
 // Quota returns the one in force for a key; the zero Quota if there is none.
 func (s *View) Quota(k quota.Key) quota.Quota {
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		if c.Name == k.Cohort {
 			q, _ := c.Quota(k.Instance)
 			return q
@@ -276,7 +273,7 @@ func (s *View) Quota(k quota.Key) quota.Quota {
 
 // QuotaRecords returns all quotas in force, in the order of their keys.
 func (s *View) QuotaRecords() (records []quota.Record) {
-	for _, c := range s.dispatch.cohorts {
+	for _, c := range s.dispatch.pools.cohorts {
 		records = append(records, c.Quotas()...)
 	}
 	slices.SortFunc(records, func(a, b quota.Record) int {
@@ -287,8 +284,8 @@ func (s *View) QuotaRecords() (records []quota.Record) {
 
 // Cohorts returns what is known of all cohorts, in the order of the configuration.
 func (s *View) Cohorts() []CohortView {
-	views := make([]CohortView, 0, len(s.dispatch.cohorts))
-	for _, c := range s.dispatch.cohorts {
+	views := make([]CohortView, 0, len(s.dispatch.pools.cohorts))
+	for _, c := range s.dispatch.pools.cohorts {
 		v := CohortView{
 			Cohort: c.Cohort.Cohort, Capacity: c.capacity(), Minimums: c.Minimums(),
 			Preemptions: c.Preemptions(), Uses: c.Uses(),
@@ -327,7 +324,7 @@ func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
 // Suspects returns what the workers of each program that is suspended or on trial have in common, of at most so many, in their
 // order.
 func (s *View) Suspects(atMost int) (ids []map[string]string) {
-	for _, p := range s.dispatch.pools.sorted() {
+	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {
 			if q.ill == 0 {
 				continue
@@ -340,4 +337,29 @@ func (s *View) Suspects(atMost int) (ids []map[string]string) {
 		}
 	}
 	return ids
+}
+
+// A Tally counts what has happened to a State since it was made, for metrics.
+type Tally struct {
+	// Joined operations were added to an action that was queued or running.
+	Joined uint64
+	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
+	Outgrown uint64
+	// Hedges are second runs beside one that took too long; Won are those that ended first.
+	Hedges, Won uint64
+	// Spilled tasks went from the queue of their size class to an idle worker of a larger one.
+	Spilled uint64
+	// Returned runs were lost with their worker, or dropped by it, and queued again.
+	Returned uint64
+	// Suspensions of workers began.
+	Suspensions uint64
+}
+
+// Counts are the sizes of a State, for metrics.
+type Counts struct {
+	// Queued actions wait for a worker to be free, Unmatched ones for a first
+	// worker that can serve them; Executing ones are with a worker.
+	Queued, Unmatched, Executing int
+	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
+	Idle, Busy, Draining, Suspended int
 }

@@ -22,7 +22,7 @@ type worker struct {
 	// program are the workers that share its process.
 	program *program
 	// takes says whether it takes work, prefersIdle whether it wants none.
-	takes       availability
+	takes       Availability
 	prefersIdle bool
 	// connection is the one that it last called over; 0 if it is not known.
 	connection uint64
@@ -51,24 +51,24 @@ type worker struct {
 	timer timer.Timer
 }
 
-// An availability says whether a worker takes work.
-type availability uint8
+// An Availability says whether a worker takes work.
+type Availability uint8
 
 const (
-	// unheard: it has not said so yet, or is about to be forgotten.
-	unheard availability = iota
-	// serving: it takes work.
-	serving
-	// resting: it prefers to be idle, and may take work again.
-	resting
-	// drained: an operator lets it have none.
-	drained
-	// suspended: its program may have none, or no further one.
-	suspended
+	// Unheard: it has not said so yet, or is about to be forgotten.
+	Unheard Availability = iota
+	// Serving: it takes work.
+	Serving
+	// Resting: it prefers to be idle, and may take work again.
+	Resting
+	// Drained: an operator lets it have none.
+	Drained
+	// Suspended: its program may have none, or no further one.
+	Suspended
 )
 
 // counts reports whether a queue counts its workers that are so.
-func (a availability) counts() bool { return a != unheard }
+func (a Availability) counts() bool { return a != Unheard }
 
 // A duty says what a worker has to do.
 type duty uint8
@@ -115,7 +115,7 @@ func (w *worker) attribute(name string) (string, bool) {
 
 // spared reports whether the task of a worker is not to be stopped for others.
 func (w *worker) spared() bool {
-	return w.stage == event.Uploading || w.takes != serving || w.duty == away
+	return w.stage == event.Uploading || w.takes != Serving || w.duty == away
 }
 
 // WorkerKey returns the canonical form of a worker's identity below an instance name prefix, which

@@ -74,7 +74,7 @@ func (s *workers) ListWorkers(
 func workerMessage(v core.WorkerView) *admin.Worker {
 	w := &admin.Worker{
 		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
-		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Drained, Address: v.Address,
+		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Takes == core.Drained, Address: v.Address,
 	}
 	if time.Since(v.Refused) < twinShown {
 		w.Twin = v.Twin
@@ -85,7 +85,7 @@ func workerMessage(v core.WorkerView) *admin.Worker {
 	if v.Standing != trust.Trusted {
 		w.FailedInARow, w.FailedLately = int32(v.Row), int32(v.Failures)
 	}
-	serves := !v.Drained && !v.Leaving
+	serves := v.Takes != core.Drained && v.Takes != core.Resting
 	switch busy := v.Action != ""; {
 	case v.Away:
 		w.State = admin.Worker_AWAY
@@ -93,11 +93,11 @@ func workerMessage(v core.WorkerView) *admin.Worker {
 		w.State = admin.Worker_EXECUTING
 	case busy:
 		w.State = admin.Worker_DRAINING
-	case v.Drained:
+	case v.Takes == core.Drained:
 		w.State = admin.Worker_DRAINED
-	case v.Leaving:
+	case v.Takes == core.Resting:
 		w.State = admin.Worker_RESTING
-	case v.Suspended:
+	case v.Takes == core.Suspended:
 		w.State = admin.Worker_SUSPENDED
 	}
 	if !v.Since.IsZero() {

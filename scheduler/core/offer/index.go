@@ -1,0 +1,142 @@
+package offer
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+)
+
+// A Pool is whatever has an offer.
+type Pool interface {
+	comparable
+	Offered() Offer
+}
+
+// An Index has the pools that there are, by what they offer.
+type Index[P Pool] struct {
+	byKey map[Key]P
+	// fitting has, by the key of a platform, the pools that fit it, the best first. It is made anew when the pools change.
+	fitting map[string][]Candidate[P]
+	// known are the names of all properties that workers have or had.
+	known map[string]struct{}
+}
+
+// mostFitting bounds the platforms of which it is remembered which pools fit, and mostKnown the names that are known.
+const mostFitting, mostKnown = 1000, 10_000
+
+// NewIndex returns an empty one.
+func NewIndex[P Pool]() *Index[P] {
+	return &Index[P]{byKey: map[Key]P{}, fitting: map[string][]Candidate[P]{}, known: map[string]struct{}{}}
+}
+
+// Get returns the pool of an offer; the zero P if there is none.
+func (x *Index[P]) Get(o Offer) P { return x.byKey[o.Key()] }
+
+// Find returns the pool that a worker is of that says this; false: none. Workers that say what they imply and those that do not,
+// such as Buildbarn's, are one pool if they are the same otherwise; widen is that of the latter, if the worker is the first to say
+// more: the caller has the pool offer that from now on, by Change.
+func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
+	var none P
+	if p, ok := x.byKey[o.Key()]; ok {
+		return p, none, true
+	}
+	if o.Platform.ImpliedKey() == "" {
+		for _, p := range x.Sorted() {
+			if p.Offered().Has(o.Prefix, o.Platform) {
+				return p, none, true
+			}
+		}
+		return none, none, false
+	}
+	if p, ok := x.byKey[Key{prefix: o.Prefix, platform: o.Platform.Key()}]; ok {
+		return none, p, true
+	}
+	return none, none, false
+}
+
+// Add takes a pool that has come.
+func (x *Index[P]) Add(p P) {
+	clear(x.fitting)
+	o := p.Offered()
+	x.byKey[o.Key()] = p
+	for name := range o.Platform.Names() {
+		if len(x.known) < mostKnown {
+			x.known[name] = struct{}{}
+		}
+	}
+}
+
+// Remove forgets a pool.
+func (x *Index[P]) Remove(p P) {
+	clear(x.fitting)
+	delete(x.byKey, p.Offered().Key())
+}
+
+// Len counts the pools.
+func (x *Index[P]) Len() int { return len(x.byKey) }
+
+// All yields the pools in any order.
+func (x *Index[P]) All() iter.Seq[P] { return maps.Values(x.byKey) }
+
+// Sorted returns the pools in the order of their prefix and platform.
+func (x *Index[P]) Sorted() []P {
+	return slices.SortedFunc(x.All(), func(a, b P) int { return Compare(a.Offered(), b.Offered()) })
+}
+
+// Knows reports whether a worker has or had a property of a name.
+func (x *Index[P]) Knows(name string) bool {
+	_, known := x.known[name]
+	return known
+}
+
+// A Candidate is a pool that fits a platform.
+type Candidate[P Pool] struct {
+	Pool P
+	// prefix is its instance name prefix; unknown and extras are Platform.Distance.
+	prefix          string
+	unknown, extras int
+}
+
+// Equals reports whether nothing that pools offer speaks for one or another.
+func (c Candidate[P]) Equals(other Candidate[P]) bool {
+	return len(c.prefix) == len(other.prefix) && c.unknown == other.unknown && c.extras == other.extras
+}
+
+// Candidates yields the pools that may run an action, served or not: those with the longest instance name prefix first, of
+// these the ones that know most of what it asks for, then those with the fewest properties for which it does not ask.
+func (x *Index[P]) Candidates(spec *request.Operation) iter.Seq[Candidate[P]] {
+	return func(yield func(Candidate[P]) bool) {
+		for _, c := range x.fittingTo(spec.Platform) {
+			if instance.Below(spec.Instance, c.prefix) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+func (x *Index[P]) fittingTo(asked request.Platform) []Candidate[P] {
+	if list, ok := x.fitting[asked.Key()]; ok {
+		return list
+	}
+	var list []Candidate[P]
+	for _, p := range x.byKey {
+		if o := p.Offered(); o.Fits(asked) {
+			c := Candidate[P]{Pool: p, prefix: o.Prefix}
+			c.unknown, c.extras = o.Platform.Distance(asked)
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b Candidate[P]) int {
+		return cmp.Or(cmp.Compare(len(b.prefix), len(a.prefix)), cmp.Compare(a.unknown, b.unknown),
+			cmp.Compare(a.extras, b.extras), Compare(a.Pool.Offered(), b.Pool.Offered()))
+	})
+	if len(x.fitting) >= mostFitting {
+		clear(x.fitting)
+	}
+	x.fitting[asked.Key()] = list
+	return list
+}
