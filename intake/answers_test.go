@@ -3,9 +3,11 @@ package intake
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -16,16 +18,48 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// large is a service whose answer has a megabyte.
+// large is a service whose answers have a megabyte, or 2 KiB.
 var large = grpc.ServiceDesc{
 	ServiceName: "test.Large",
 	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{
-		MethodName: "Get",
+	Methods:     []grpc.MethodDesc{answering("Get", 1<<20), answering("GetLess", 2<<10)},
+}
+
+// answering is a method whose answers have so many bytes.
+func answering(name string, bytes int) grpc.MethodDesc {
+	return grpc.MethodDesc{
+		MethodName: name,
 		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			return request("", 1<<20), decode(&healthpb.HealthCheckRequest{})
+			return request("", bytes), decode(&healthpb.HealthCheckRequest{})
 		},
-	}},
+	}
+}
+
+// TestSmallAnswers: calls count until gRPC has sent their answers, however small their share of the memory is.
+func TestSmallAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, s := serveRude(t, Options{Bounds: BoundsFor(200_000_000)})
+		r := dial()
+		const calls = 10
+		for range calls {
+			must(t, errors.Join(r.headers(callOf("/test.Large/GetLess")...), r.WriteData(r.stream-1, true, make([]byte, 5)), r.flush()))
+		}
+		synctest.Wait()
+		if n := s.ledger.accounts["somebody"]; n == nil || len(n.lines) != 1 {
+			t.Error("nobody is charged for answers that are not sent")
+		}
+		for ended := 0; ended < calls; {
+			f, err := r.ReadFrame()
+			must(t, err)
+			if h, ok := f.(*http2.HeadersFrame); ok && h.StreamEnded() {
+				ended++
+			}
+		}
+		synctest.Wait()
+		if !s.ledger.free() {
+			t.Error("answers that are sent are charged to somebody")
+		}
+	})
 }
 
 // TestAnswers has clients that do not read their answers: what these take is counted until they are sent, others wait for it, and
@@ -43,7 +77,7 @@ func TestAnswers(t *testing.T) {
 func TestUnreadRefusals(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Stall = 12, time.Hour
-	s := NewServer(Options{Bounds: b, Identify: identifyAll}, grpc.Creds(throughGate{insecure.NewCredentials()}))
+	s := NewServer(Options{Bounds: b, Identify: identifyAll, Credentials: throughGate{insecure.NewCredentials()}})
 	s.RegisterService(&large, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -97,7 +131,7 @@ func testAnswers(t *testing.T, wait, stall time.Duration) {
 	b := BoundsFor(1 << 30)
 	b.Wait, b.Stall = wait, stall
 	b.Buffers, b.BuffersOfOne = 3<<20+3<<10, 3<<20+3<<10 // three answers
-	s := NewServer(Options{Bounds: b, Identify: identifyAll}, grpc.Creds(throughGate{insecure.NewCredentials()}))
+	s := NewServer(Options{Bounds: b, Identify: identifyAll, Credentials: throughGate{insecure.NewCredentials()}})
 	s.RegisterService(&large, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

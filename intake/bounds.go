@@ -9,6 +9,9 @@ const (
 	maxStreams = 4096
 	// smallMessage is the size up to which a message is part of that.
 	smallMessage = 16 << 10
+	// smallAnswer is the size up to which an answer that waits for its client does not keep its call charged: so many of these
+	// as a client can ask for without reading have less than one write.
+	smallAnswer = 1 << 10
 	// uploadBytes is what a stream of requests costs beside what it brings: what its handler has open, and
 	// a small message of which a part has come.
 	uploadBytes = 32 << 10
@@ -16,6 +19,8 @@ const (
 	headerBytes = 128 << 10
 	// connectionBytes is what a connection costs: buffers, goroutines and the state of TLS.
 	connectionBytes = 64 << 10
+	// smallFrameBytes is what frames of a byte take beside what they bring: gRPC joins them when there are a thousand.
+	smallFrameBytes = 64 << 10
 	// slowest is the rate in bytes per second that a sender has to keep up.
 	slowest = 16 << 10
 	// leastBuffers let one caller have a zstd stream with the window of 8 MiB that the strongest usual level has.
@@ -35,6 +40,8 @@ type Bounds struct {
 	Guests, GuestsOfOne int
 	// Streams are the calls at a time on one connection; the client waits with more.
 	Streams uint32
+	// Beginnings are bytes that calls may take which are not charged to anybody yet. Further ones are not read.
+	Beginnings int64
 	// Calls in flight.
 	Calls, CallsOfOne int
 	// GuestCalls are those of callers who have shown no identity, where one is asked for: they are for checks of health.
@@ -63,12 +70,13 @@ type Bounds struct {
 }
 
 // BoundsFor returns what a process that may use so many bytes of memory can take in: connections, calls,
-// messages, buffers and what waits for room may come to an eighth each, uploads and their windows to a sixteenth.
+// messages, buffers and what waits for room may come to an eighth each, uploads, their windows and calls that begin to a sixteenth.
 func BoundsFor(memory int64) Bounds {
 	part := memory / 8
 	b := Bounds{
 		Connections: clamp(part/connectionBytes, 64, 50_000),
 		Calls:       clamp(part/callBytes, 512, 1<<20),
+		Beginnings:  max(part/2, 4<<20),
 		Window:      int32(clamp(memory>>14, 64<<10, 1<<20)),
 		Headers:     headerBytes,
 		Uploads:     max(part/2, 4<<20),

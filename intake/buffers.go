@@ -57,7 +57,7 @@ func (r *receiver) SendMsg(m any) error {
 	if r.charge == nil {
 		return r.ServerStream.SendMsg(m)
 	}
-	if p, ok := m.(proto.Message); ok && proto.Size(p) > smallMessage {
+	if p, ok := m.(proto.Message); ok && proto.Size(p) > smallAnswer {
 		r.ledger.answered(r.charge)
 		m = &answer{p, func() { r.ledger.sent(r.charge) }}
 	}

@@ -8,6 +8,9 @@
 // length, of this caller and in all, so what has begun to arrive can always end, and is given up when
 // the rest does not come in time.
 //
+// Nor does gRPC bound what comes before that: calls that wait for a goroutine, and answers to frames. A connection is read
+// only as far as there is room for the one (see beginnings), and its client reads the other (see frames).
+//
 // A Gate does the same for connections. It prefers those whose identity is known to those that have
 // shown none: the oldest of these makes room.
 //

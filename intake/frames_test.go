@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
@@ -20,7 +19,7 @@ func TestFramesOfAByte(t *testing.T) {
 	const requests, size = 10, smallMessage
 	b := BoundsFor(1 << 30)
 	b.Wait = time.Minute
-	s := NewServer(Options{Bounds: b, Identify: identifyAll}, grpc.Creds(throughGate{insecure.NewCredentials()}))
+	s := NewServer(Options{Bounds: b, Identify: identifyAll, Credentials: throughGate{insecure.NewCredentials()}})
 	healthpb.RegisterHealthServer(s, &service{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

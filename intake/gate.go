@@ -62,6 +62,8 @@ type Conn struct {
 	done context.Context
 	// writes counts those that wait for the other end, unread what was refused meanwhile, as calls.
 	writes, unread atomic.Int64
+	// opened counts the calls that gRPC was let have. The goroutine that reads the connection touches it.
+	opened uint64
 
 	id    uint64      // guarded by the gate's mu, as all below; more is younger
 	calls int         // that it is of use for now
@@ -254,6 +256,13 @@ func (c *Conn) Write(p []byte) (int, error) {
 		c.unread.Store(0)
 	}()
 	return c.Conn.Write(p)
+}
+
+// open says that a call was let in. It may be called for nil.
+func (c *Conn) open() {
+	if c != nil {
+		c.opened++
+	}
 }
 
 // mostUnread is how many refused calls, of usual size, may wait on a connection until their client reads.

@@ -62,6 +62,7 @@ func (r *receiver) RecvMsg(m any) error {
 }
 
 func (r *receiver) receive(m any) error {
+	charged(r.Context())
 	wait := r.rest
 	if r.first {
 		r.first, wait = false, r.bounds().Wait

@@ -43,6 +43,7 @@ func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error 
 	if w == nil {
 		return l.inherit(ctx, c, taken)
 	}
+	charged(ctx) // as one that waits
 	l.end(taken)
 	limited, cancel := context.WithTimeout(ctx, l.bounds.Wait)
 	defer cancel()
@@ -81,6 +82,7 @@ func (l *ledger) inherit(ctx context.Context, c *charge, taken []share) error {
 	if len(taken) == 0 {
 		return nil
 	}
+	charged(ctx)
 	l.end(taken)
 	limited, cancel := context.WithTimeout(ctx, l.bounds.Wait)
 	defer cancel()

@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/metadata"
@@ -31,6 +33,8 @@ type Limits struct {
 // Options are what may be chosen about a Server.
 type Options struct {
 	Bounds Bounds
+	// Credentials are those of the server; what they know of a connection may be an Arrival. Nil: none.
+	Credentials credentials.TransportCredentials
 	// Methods has the limits of those methods that differ from others.
 	Methods map[string]Limits
 	// Look sees the headers of a call, on the goroutine that reads its connection: it must not block. An
@@ -62,16 +66,22 @@ type Server struct {
 	*grpc.Server
 	options Options
 	ledger  *ledger
+	begins  *beginnings
 	methods map[string]bool // those that there are
 }
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
-// NewServer returns a Server. more are for the grpc.Server; interceptors among them are not called.
+// NewServer returns a Server. more are for the grpc.Server; interceptors and credentials among them are not asked.
 func NewServer(o Options, more ...grpc.ServerOption) *Server {
-	s := &Server{options: o, ledger: newLedger(o.Bounds, countRefused(o.Metrics)), methods: map[string]bool{}}
 	b := o.Bounds
+	s := &Server{options: o, ledger: newLedger(b, countRefused(o.Metrics)), begins: newBeginnings(b), methods: map[string]bool{}}
+	if o.Credentials == nil {
+		o.Credentials = insecure.NewCredentials()
+	}
 	s.Server = grpc.NewServer(append(more,
+		grpc.Creds(framing{o.Credentials}),
+		grpc.ReadBufferSize(0), // frames has one
 		grpc.InTapHandle(s.tap),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.MaxConcurrentStreams(b.Streams),
@@ -104,7 +114,11 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 			return ctx, s.ledger.refuse("nobody", errHeaders)
 		}
 	}
-	return withExpire(ctx), nil
+	ctx, err := s.begins.enter(withExpire(ctx))
+	if err == nil {
+		arrivedThrough(ctx).open()
+	}
+	return ctx, err
 }
 
 var errHeaders = status.Error(codes.ResourceExhausted, "the headers of this call are too long")
@@ -122,9 +136,9 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
 		full, handler := "/"+d.ServiceName+"/"+m.StreamName, m.Handler
 		info := &grpc.StreamServerInfo{FullMethod: full, IsClientStream: m.ClientStreams, IsServerStream: m.ServerStreams}
 		inner := chainStream(s.options.Stream, info, handler)
-		m.Handler = chainStream(s.options.OuterStream, info, func(srv any, stream grpc.ServerStream) error {
+		m.Handler = begun(chainStream(s.options.OuterStream, info, func(srv any, stream grpc.ServerStream) error {
 			return s.admit(info, stream, func(in *receiver) error { return inner(srv, in) })
-		})
+		}))
 		own.Streams = append(own.Streams, m)
 	}
 	for _, m := range own.Streams {
@@ -137,7 +151,7 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
 func (s *Server) unary(full string, m grpc.MethodDesc) grpc.StreamHandler {
 	info := &grpc.StreamServerInfo{FullMethod: full}
 	inner, outer := chainUnary(s.options.Unary), chainUnary(s.options.OuterUnary)
-	return func(srv any, stream grpc.ServerStream) error {
+	return begun(func(srv any, stream grpc.ServerStream) error {
 		answer := func(ctx context.Context, _ any) (reply any, err error) {
 			err = s.admit(info, stream, func(in *receiver) error {
 				if reply, err = m.Handler(srv, in.Context(), in.RecvMsg, inner); err != nil {
@@ -150,6 +164,17 @@ func (s *Server) unary(full string, m grpc.MethodDesc) grpc.StreamHandler {
 		_, err := outer(stream.Context(), nil,
 			&grpc.UnaryServerInfo{Server: srv, FullMethod: full}, answer)
 		return err
+	})
+}
+
+// begun is a handler of calls that have begun.
+func begun(handler grpc.StreamHandler) grpc.StreamHandler {
+	return func(srv any, stream grpc.ServerStream) error {
+		defer charged(stream.Context())
+		if err := handled(stream.Context()); err != nil {
+			return err
+		}
+		return handler(srv, stream)
 	}
 }
 
@@ -221,6 +246,7 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 	if err != nil {
 		return ctx, Caller{}, err
 	}
+	charged(ctx)
 	defer s.ledger.leave(c, nil)
 	known, caller, err := s.options.Identify(ctx, method)
 	if s.ledger.isCondemned(c) {
@@ -288,7 +314,7 @@ func chainStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo
 func countRefused(r prometheus.Registerer) func(reason string) {
 	return counter(r, "forerunner_grpc_refused_total",
 		"Calls and connections that were refused before they were answered, or ended to make room, by reason.",
-		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "calls_of_guests", "waiting", "no_room", "yielded", "late", "unread")
+		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "calls_of_guests", "waiting", "no_room", "yielded", "late", "unread", "frames")
 }
 
 // counter returns what counts by reason. Those reasons are shown before there is anything to count.

@@ -43,9 +43,8 @@ func NewGRPC(registry *prometheus.Registry, a *Activity, p Protection, c Callers
 		return nil, nil, err
 	}
 	o := p.intake(newCalls(registry), a)
-	o.Bounds, o.Metrics = bounds, registry
+	o.Bounds, o.Metrics, o.Credentials = bounds, registry, p.credentials()
 	s := intake.NewServer(o,
-		grpc.Creds(p.credentials()),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.StaticConnWindowSize(dial.ConnectionWindow),
 		grpc.NumStreamWorkers(uint32(max(32, min(streamWorkers, memory>>20)))),
