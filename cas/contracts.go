@@ -77,7 +77,7 @@ type Readable interface {
 	// ReadBlob hashes what it returns.
 	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
 	// Reading is called before all of d is read from a file that OpenBlob opened. Who finds that it is right calls
-	// sound; who finds that it is not asks for a Verdict.
+	// sound before it is closed; who finds that it is not asks for a Verdict.
 	Reading(d digest.Digest, file *os.File) (sound func(), err error)
 	// Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing from now on, which is
 	// the error.

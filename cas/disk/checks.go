@@ -13,7 +13,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 const (
@@ -329,17 +328,14 @@ func (v *checker) read(c *check, debt *time.Duration) (found string, err error) 
 func (v *checker) examine(c *check, file *os.File, debt *time.Duration) (found string, err error) {
 	v.files.verify(c.digest)
 	defer v.files.endVerify(c.digest)
-	began := time.Now()
-	unwritten := sync.OnceValue(tamper.Unwritten(v.files.path(c.digest)))
-	defer unwritten()
-	before, err := tamper.MarkOfOpen(file.Fd())
+	reading, err := beginReading(file.Fd())
 	if err != nil {
 		return "", err
 	}
 	buffer := v.buffers.get()
 	defer v.buffers.put(buffer)
 	hasher := digest.NewHasher(c.digest.Function())
-	for since, piece := began, 0; err == nil; {
+	for since, piece := reading.began, 0; err == nil; {
 		var n int
 		n, err = file.Read(*buffer)
 		_, _ = hasher.Write((*buffer)[:n]) // never fails
@@ -359,11 +355,7 @@ func (v *checker) examine(c *check, file *os.File, debt *time.Duration) (found s
 	if got := hasher.Digest(); got != c.digest {
 		return fmt.Sprintf("has %d bytes of the hash %s", got.SizeBytes(), got.Hash()), nil
 	}
-	known := provenAt(began, before)
-	if !unwritten() {
-		known.at = 0 // somebody can write to it without the kernel's changing the mark: it was right, and nobody knows for how long
-	}
-	v.files.prove(c.digest, c.generation, known)
+	v.files.prove(c.digest, c.generation, reading.proof())
 	return "", nil
 }
 

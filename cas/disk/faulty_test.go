@@ -166,12 +166,65 @@ func TestChangedBetweenTwoStarts(t *testing.T) {
 	}
 }
 
-// TestVerifiedWhileSomebodyWrites: bytes that are hashed while somebody has their file mapped are right, and not for long:
-// what is written to a page that is dirty already changes no time.
-func TestVerifiedWhileSomebodyWrites(t *testing.T) {
-	s := storeOpen(t, t.TempDir(), Options{})
-	content := bytes.Repeat([]byte("right "), 100)
-	d := storePut(t, s, string(content))
+// TestReadWhileSomebodyWrites: bytes that are read and hashed while somebody has their file mapped are right, and not for long,
+// whoever reads them: what is written to a page that is dirty already changes no time.
+func TestReadWhileSomebodyWrites(t *testing.T) {
+	readBlob := func(t *testing.T, s *Store, d digest.Digest) error {
+		_, err := s.ReadBlob(t.Context(), d)
+		return err
+	}
+	for name, c := range map[string]struct {
+		repeat int // of six bytes
+		read   func(t *testing.T, s *Store, d digest.Digest) error
+	}{
+		"verified": {100, func(t *testing.T, s *Store, d digest.Digest) error { return s.verifier.Verify(t.Context(), d) }},
+		"small":    {100, readBlob},
+		"large":    {smallBlob, readBlob},
+		"peeked at": {100, func(t *testing.T, s *Store, d digest.Digest) error {
+			_, err := s.Peek(func(digest.Digest) {}).ReadBlob(t.Context(), d)
+			return err
+		}},
+		"sent": {100, func(t *testing.T, s *Store, d digest.Digest) error {
+			file, err := s.OpenBlob(t.Context(), d)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			sound, err := s.verifier.Reading(d, file)
+			if err == nil {
+				sound()
+			}
+			return err
+		}},
+		"scrubbed": {100, func(t *testing.T, s *Store, _ digest.Digest) error {
+			if st := scrubOnce(t, s, nil); st.Damaged != 0 {
+				return fmt.Errorf("%+v", st)
+			}
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			content := bytes.Repeat([]byte("right "), c.repeat)
+			d := storePut(t, s, string(content))
+			mapped := mapBlob(t, s, d)
+			mapped[0] = 'X'
+			mapped[0] = 'r'
+			if err := c.read(t, s, d); err != nil {
+				t.Fatal(err)
+			}
+			mapped[0] = 'X'
+			v := s.verifier.Vouch()
+			defer v.Close()
+			v.Used(d)
+			wantDamaged(t, v.Wait(t.Context()), d)
+		})
+	}
+}
+
+// mapBlob maps the file of d for writing until the test ends.
+func mapBlob(t *testing.T, s *Store, d digest.Digest) []byte {
+	t.Helper()
 	path := s.files.path(d)
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -180,21 +233,14 @@ func TestVerifiedWhileSomebodyWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mapped, err := unix.Mmap(int(file.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapped, err := unix.Mmap(int(file.Fd()), 0, int(d.SizeBytes()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	mapped[0] = 'X'
-	mapped[0] = 'r'
-	if err := s.verifier.Verify(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	mapped[0] = 'X'
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
-	wantDamaged(t, v.Wait(t.Context()), d)
-	if err := unix.Munmap(mapped); err != nil {
-		t.Error(err)
-	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(mapped); err != nil {
+			t.Error(err)
+		}
+	})
+	return mapped
 }

@@ -153,12 +153,12 @@ func isOfProcess(err error) bool {
 		func(e error) bool { return errors.Is(err, e) })
 }
 
-// read returns what the file of k has, or its begin if that is more than size bytes, and its mark before it was read. It
-// does what open does and reads, with fewer system calls; it is for small files, and whoever asks sees whether these are the bytes.
-func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
+// read returns what the file of k has, or its begin if that is more than size bytes, and what reading it proves. It does what open
+// does and reads, with fewer system calls; it is for small files, and whoever asks sees whether these are the bytes.
+func (f *files[K]) read(k K, size int64) ([]byte, proof, error) {
 	f.use([]K{k})
 	if !f.pin(k) {
-		return nil, 0, cas.ErrNotFound
+		return nil, proof{}, cas.ErrNotFound
 	}
 	defer f.unpin(k)
 	path := f.path(k)
@@ -167,26 +167,26 @@ func (f *files[K]) read(k K, size int64) ([]byte, uint64, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
-		return nil, 0, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, proof{}, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	r, err := beginReading(uintptr(fd))
+	if err != nil {
+		return nil, proof{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	b := make([]byte, size+1) // one more, to see that there are no more
 	n := 0
 	for n < len(b) {
 		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
-			return nil, 0, &fs.PathError{Op: "read", Path: path, Err: err}
+			return nil, proof{}, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
 		if m == 0 {
 			break
 		}
 		n += m
 	}
-	return b[:n:n], tamper.Mark(&st), nil
+	return b[:n:n], r.proof(), nil
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {

@@ -3,6 +3,7 @@ package disk
 import (
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 	"github.com/forerunner-build/forerunner/cas/holders"
 )
 
@@ -83,6 +84,31 @@ type proof struct {
 
 // provenAt is a proof of bytes that were hashed from that time on, in a file that had that mark.
 func provenAt(began time.Time, mark uint64) proof { return proof{at: uint32(began.Unix()), mark: mark} }
+
+// A reading is one of a whole file. What it proves is found out with it: nobody has a proof of bytes while whose reading somebody
+// could write to their file.
+type reading struct {
+	began   time.Time
+	mark    uint64
+	watched tamper.Watched
+}
+
+// beginReading is called before the first byte is read from a file that is open for reading only.
+func beginReading(fd uintptr) (reading, error) {
+	r := reading{began: time.Now(), watched: tamper.Watch(int(fd))}
+	var err error
+	r.mark, err = tamper.MarkOfOpen(fd)
+	return r, err
+}
+
+// proof ends the reading after the last byte, whose file is open still. If somebody can write to that without the kernel's changing
+// the mark, the bytes may be right, and nobody knows for how long.
+func (r reading) proof() proof {
+	if !r.watched.Still() {
+		return proof{mark: r.mark}
+	}
+	return provenAt(r.began, r.mark)
+}
 
 // age is how long ago the bytes were hashed, if they were.
 func (p proof) age() time.Duration { return time.Since(time.Unix(int64(p.at), 0)) }

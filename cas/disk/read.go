@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // smallBlob is the size up to which a blob is read without an os.File.
@@ -18,13 +17,13 @@ func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if d.IsEmptyBlob() {
 		return nil, nil
 	}
-	return s.verifier.read(ctx, d, func() ([]byte, uint64, error) {
+	return s.verifier.read(ctx, d, func() ([]byte, proof, error) {
 		if d.SizeBytes() <= smallBlob {
 			return s.files.read(d, d.SizeBytes())
 		}
 		file, _, err := s.files.open(d)
 		if err != nil {
-			return nil, 0, err
+			return nil, proof{}, err
 		}
 		return readAll(file, d)
 	})
@@ -41,17 +40,16 @@ func (s *Store) ReadLocal(d digest.Digest) ([]byte, bool) {
 	return b, err == nil && digest.Of(d.Function(), b) == d
 }
 
-// readAll returns the bytes of the blob d and the mark of its file before they were read,
-// and closes the file.
-func readAll(file *os.File, d digest.Digest) ([]byte, uint64, error) {
+// readAll returns the bytes of the blob d and what their reading proves, and closes the file.
+func readAll(file *os.File, d digest.Digest) ([]byte, proof, error) {
 	defer file.Close()
-	m, err := tamper.MarkOfOpen(file.Fd())
+	r, err := beginReading(file.Fd())
 	if err != nil {
-		return nil, 0, err
+		return nil, proof{}, err
 	}
 	b := make([]byte, d.SizeBytes())
 	if _, err := io.ReadFull(file, b); err != nil {
-		return nil, 0, err
+		return nil, proof{}, err
 	}
-	return b, m, nil
+	return b, r.proof(), nil
 }

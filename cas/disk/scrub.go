@@ -17,7 +17,6 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/aside"
-	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
@@ -226,8 +225,7 @@ func (v *blobTarget) read(ctx context.Context, d digest.Digest, r *scrub.Reader)
 	defer file.Close()
 	f.verify(d)
 	defer f.endVerify(d)
-	began := time.Now()
-	before, err := tamper.MarkOfOpen(file.Fd())
+	reading, err := beginReading(file.Fd())
 	if err != nil {
 		return err
 	}
@@ -239,7 +237,7 @@ func (v *blobTarget) read(ctx context.Context, d digest.Digest, r *scrub.Reader)
 	if hasher.Digest() != d {
 		return cas.ErrCorrupt
 	}
-	f.prove(d, generation, provenAt(began, before))
+	f.prove(d, generation, reading.proof())
 	return nil
 }
 

@@ -130,20 +130,19 @@ func (v *Verifier) Verify(ctx context.Context, d digest.Digest) error {
 	}
 }
 
-// read returns the bytes of d that from yields with the mark that their file had
-// before. Wrong ones have d looked at, and are read again if it is right.
-func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byte, uint64, error)) ([]byte, error) {
+// read returns the bytes of d that from yields with what their reading proves. Wrong ones have d looked at, and are read again if
+// it is right.
+func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byte, proof, error)) ([]byte, error) {
 	for range 2 {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("read blob %s: %w", d, err)
 		}
-		began := time.Now()
-		b, m, err := from()
+		b, known, err := from()
 		if errors.Is(err, cas.ErrNotFound) {
 			return nil, &cas.MissingError{Digests: []digest.Digest{d}}
 		}
 		if err == nil && digest.Of(d.Function(), b) == d {
-			v.noteSound(d, provenAt(began, m))
+			v.noteSound(d, known)
 			return b, nil
 		}
 		if failed := v.Verdict(ctx, d); failed != nil {
@@ -156,11 +155,10 @@ func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byt
 	return nil, fmt.Errorf("read blob %s: %w: it changes", d, cas.ErrCorrupt)
 }
 
-// Reading says that all of a file of d is read now; sound, that it was right.
+// Reading says that all of a file of d is read now; sound, that it was right, before the file is closed.
 func (v *Verifier) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
-	began := time.Now()
-	m, err := tamper.MarkOfOpen(file.Fd())
-	return func() { v.noteSound(d, provenAt(began, m)) }, err
+	r, err := beginReading(file.Fd())
+	return func() { v.noteSound(d, r.proof()) }, err
 }
 
 // Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing

@@ -233,11 +233,11 @@ func TestVerifiedReads(t *testing.T) {
 				rot(t, s, d)
 			}
 			reads := 0
-			b, err := s.verifier.read(t.Context(), d, func() ([]byte, uint64, error) {
+			b, err := s.verifier.read(t.Context(), d, func() ([]byte, proof, error) {
 				if reads++; reads > 1 {
-					return []byte("text"), 0, nil
+					return []byte("text"), proof{}, nil
 				}
-				return []byte(c.first), 0, c.err
+				return []byte(c.first), proof{}, c.err
 			})
 			if !errors.Is(err, c.want) || c.want == nil && string(b) != "text" {
 				t.Errorf("read %q, %v", b, err)
@@ -252,7 +252,7 @@ func TestVerifiedReads(t *testing.T) {
 	}
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	_, err := s.verifier.read(t.Context(), d, func() ([]byte, uint64, error) { return []byte("tent"), 0, nil })
+	_, err := s.verifier.read(t.Context(), d, func() ([]byte, proof, error) { return []byte("tent"), proof{}, nil })
 	if !errors.Is(err, cas.ErrCorrupt) {
 		t.Errorf("what changes always: %v", err)
 	}

@@ -147,10 +147,10 @@ func (v peeked) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 
 // ReadBlob implements Readable.
 func (v peeked) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
-	return v.read(ctx, d, func() ([]byte, uint64, error) {
+	return v.read(ctx, d, func() ([]byte, proof, error) {
 		file, err := v.OpenBlob(ctx, d)
 		if err != nil {
-			return nil, 0, err
+			return nil, proof{}, err
 		}
 		return readAll(file, d)
 	})

@@ -49,15 +49,33 @@ func Unwritten(path string) (still func() bool) {
 	if err != nil {
 		return func() bool { return false }
 	}
-	l := Lease{fd, unix.F_RDLCK}
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, l.kind)
+	watched := Watch(fd)
 	return func() bool {
 		defer func() { _ = unix.Close(fd) }()
-		if err != nil {
-			return !errors.Is(err, unix.EAGAIN) // there are none, or somebody has it open for writing
-		}
-		return l.Holds()
+		return watched.Still()
 	}
+}
+
+// A Watched file is one that whoever wants to write to it has to wait for, or is noticed.
+type Watched struct {
+	lease Lease
+	err   error
+}
+
+// Watch does what Unwritten does, of a file that is open for reading only, until Still is called or it is closed.
+func Watch(fd int) Watched {
+	l := Lease{fd, unix.F_RDLCK}
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, l.kind)
+	return Watched{l, err}
+}
+
+// Still ends the watch, and reports whether nobody could write to the file, as far as the file system has leases.
+func (w Watched) Still() bool {
+	if w.err != nil {
+		return !errors.Is(w.err, unix.EAGAIN) // there are none, or somebody has it open for writing
+	}
+	defer w.lease.Release()
+	return w.lease.Holds()
 }
 
 // Holds reports whether nobody waits for the file to be given up, nor has waited for so long
